@@ -9,7 +9,7 @@ from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.events import WriteRefused
 from holdfast.scheduler.cluster.pods import Phase
 from holdfast.scheduler.controllers.pod_groups import PodGroups
-from holdfast.scheduler.jobs.hold_objects import hold_for
+from holdfast.scheduler.reservations.hold_objects import starvation_hold
 from jobs.stage import GROUP, SIGS, VOLCANO, gang, group, node, play, pod, step
 from reference.driving import Driver
 from reference.setup import Setup
@@ -491,7 +491,7 @@ def test_a_hold_that_waits_does_not_keep_it_from_its_place(
     driver.add(make_node("n2").allocatable(cpu="2", memory="8Gi").obj())
     big = make_pod("big").cpu("2").created("2026-01-01T00:00:00Z").obj()
     driver.add(big)
-    held = hold_for(driver.record(big), "n2", "held-for-big")
+    held = starvation_hold(driver.record(big), "n2", "held-for-big")
     held.metadata.uid = "held"
     held.status.phase, held.status.node_name = "Waiting", "n2"
     condition = {

@@ -181,6 +181,8 @@ PREEMPTOR_UID = "holdfast.io/preemptor-uid"
 HELD_FOR = "holdfast.io/held-for"
 HELD_BECAUSE = "holdfast.io/held-because"
 HOLD_LABEL = "holdfast.io/hold"
+STARVATION = "starvation"
+"""The value of the hold label on starvation holds."""
 HOLD_JOB = "holdfast.io/hold-job"
 HOLD_EXPECTED_START = "holdfast.io/expected-start"
 

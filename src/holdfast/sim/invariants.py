@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Iterable
 
-from holdfast.api.names import HOLD_LABEL, RESERVATION_API
+from holdfast.api.names import HOLD_LABEL, RESERVATION_API, STARVATION
 from holdfast.local.component import ENDED
 from holdfast.local.store.store import Store
 from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.pods import Phase
 from holdfast.scheduler.cluster.recount import validate_state
-from holdfast.scheduler.jobs.starvation_holds import STARVATION
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.sim.clock import VirtualClock
 

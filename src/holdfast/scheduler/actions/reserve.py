@@ -16,7 +16,7 @@ from holdfast.scheduler.framework.gangs import READY
 from holdfast.scheduler.framework.hold_planner import HoldPlan
 from holdfast.scheduler.framework.statement import Statement
 from holdfast.scheduler.jobs import Job
-from holdfast.scheduler.jobs.hold_objects import hold_for, hold_name
+from holdfast.scheduler.reservations.hold_objects import starvation_hold, starvation_hold_name
 
 _FEW = 1000
 
@@ -304,9 +304,9 @@ class Reserve(Action):
         text = f"room is held for {len(places)} of its pods on {', '.join(sorted(set(names)))}"
         round_.cycle.decisions.append(Emit(unit.ref, "Normal", RESERVED, text, "Reserving"))
         for (pod, _), node in zip(places, names, strict=True):
-            name = hold_name(pod, reservations)
+            name = starvation_hold_name(pod, lambda name: reservations.get(name) is not None)
             jobs.holds.want(name, pod, node)
-            round_.cycle.decisions.append(CreateReservation(hold_for(pod, node, name)))
+            round_.cycle.decisions.append(CreateReservation(starvation_hold(pod, node, name)))
         round_.cluster.chronicle.note(round_.now, unit.ref, "reserved", text)
 
     def _say_why(self, round_: Round, unit: Unit, tasks: list[PodRecord]) -> None:

@@ -28,8 +28,8 @@ from holdfast.scheduler.framework.registry import PluginError
 from holdfast.scheduler.framework.scheduling_cycle import Cycle
 from holdfast.scheduler.framework.statement import Statement
 from holdfast.scheduler.jobs import Job
-from holdfast.scheduler.jobs.hold_objects import hold_for
 from holdfast.scheduler.reservations import ReservationInfo
+from holdfast.scheduler.reservations.hold_objects import starvation_hold
 from holdfast.scheduler.reservations.owners import OwnerSpec
 from holdfast.scheduler.reservations.reserve_pod import reserve_pod
 
@@ -452,7 +452,7 @@ class HoldFeasibility:
             if self._nobody is None:
                 self._nobody = self._cluster.reservations.specs.acquire([])
             traits = Traits(owner_spec_id=self._nobody.id, pre_allocation=True)
-            known = classes.acquire(reserve_pod(hold_for(pod, "", "")), traits)
+            known = classes.acquire(reserve_pod(starvation_hold(pod, "", "")), traits)
             self._classes[pod.cls.id] = known
         classes.release(known)
         return known

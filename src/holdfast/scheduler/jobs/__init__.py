@@ -6,7 +6,6 @@
     queue_limits      capability and guarantee of queues
     admission         which PodGroups may become Inqueue
     starvation_holds  capacity held for starving jobs
-    hold_objects      the Reservation that is a starvation hold
     estimates         run-time estimates
 
 A pod without a group is a job of one, and nothing is stored for it here. May import `cluster`,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.names import HOLD_LABEL
+from holdfast.api.names import HOLD_LABEL, STARVATION
 from holdfast.scheduler.cluster.columns import RowColumn
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from holdfast.scheduler.cluster.pods import PodRecord
     from holdfast.scheduler.reservations.reservation_info import ReservationInfo
 
-STARVATION = "starvation"
 _MEMORY = 60.0
 """For so many seconds a node that refused a hold is not asked again for the same pod."""
 

@@ -27,7 +27,7 @@ from holdfast.scheduler.framework.interface import Nomination, Trial
 from holdfast.scheduler.framework.plugin_names import PREEMPTION
 from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.plugins.preemption_candidates import Found, Texts, Tried, candidate, importance
-from holdfast.scheduler.reservations.preemption_holds import room_for, template_of
+from holdfast.scheduler.reservations.hold_objects import hold_template, preemption_hold
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 TERMINATING = "not eligible due to a terminating pod on the nominated node."
@@ -117,14 +117,14 @@ class DefaultPreemption(ClusterPlugin):
     def _held(self, pod: PodRecord, node: str, victims: int) -> CreateReservation:
         template = self._templates.get(pod.cls.id)
         if template is None:
-            template = self._templates[pod.cls.id] = template_of(pod.cls)
+            template = self._templates[pod.cls.id] = hold_template(pod.cls)
         reservations = self.cluster.reservations
 
         def taken(name: str) -> bool:
             known = reservations.get(name)
             return known is not None and known.preemptor != pod.uid
 
-        return CreateReservation(room_for(pod, template, node, victims, taken))
+        return CreateReservation(preemption_hold(pod, template, node, victims, taken))
 
     def _tried(self, pod: PodRecord, trial: Trial) -> Tried:
         """What is known from pods of the same class, less what could have changed since."""

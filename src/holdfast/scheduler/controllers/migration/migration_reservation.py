@@ -20,6 +20,7 @@ from holdfast.api.reservation import (
 )
 from holdfast.api.storage import PersistentVolumeClaim
 from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.reservations.hold_objects import pod_spec
 
 _LONGEST_LABEL = 63
 _OF_GROUPS = frozenset(
@@ -139,12 +140,8 @@ def _template_of(pod: PodRecord, claims: Claims) -> dict[str, Any]:
         annotations={key: value for key, value in cls.annotations.items() if key not in _OF_GROUPS},
         owner_references=cls.owners,
     )
-    spec = msgspec.structs.replace(
-        cls.pod.spec,
-        node_name="",
-        scheduling_gates=[],
-        volumes=[v for v in cls.volumes if not _is_taken(pod, v.persistent_volume_claim, claims)],
-    )
+    spec = pod_spec(cls)
+    spec.volumes = [v for v in spec.volumes if not _is_taken(pod, v.persistent_volume_claim, claims)]
     whole = {**msgspec.to_builtins(spec), "schedulerName": pod.scheduler}
     return {"metadata": msgspec.to_builtins(metadata), "spec": whole}
 
