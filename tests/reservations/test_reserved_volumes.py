@@ -202,7 +202,18 @@ def test_a_preemptor_with_an_ephemeral_volume_gets_the_place_it_made() -> None:
     assert set(placed(*objects, pod("s", of("b"), at="7s"))) == {"low", "high"}
 
 
-def test_a_preemption_hold_waits_for_the_volume_count_its_victim_has() -> None:
+EMPTY = "{apiVersion: v1, kind: Node, metadata: {name: n2}, status: {allocatable: {pods: '20'}}}"
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [(), (step("8s", f"apply: {EMPTY}"),), (step("8s", "restart: scheduler"),)],
+    ids=["nothing", "another node", "restart"],
+)
+def test_a_preemption_hold_waits_for_the_volume_count_its_victim_has(
+    meanwhile: tuple[str, ...],
+) -> None:
+    """And the preemptor with it, though the hold names its volume."""
     low = pod("low", of("a"), at="1s").replace(
         "terminationGracePeriodSeconds: 0", "terminationGracePeriodSeconds: 30"
     )
@@ -215,6 +226,7 @@ def test_a_preemption_hold_waits_for_the_volume_count_its_victim_has() -> None:
             claim("b"),
             low,
             pod("high", of("b"), at="5s", priority=10),
+            *meanwhile,
         ),
         until=60.0,
     )

@@ -17,6 +17,7 @@ from holdfast.scheduler.managers.volumes.volume_objects import claim_class, is_f
 from holdfast.scheduler.plugins.volume_binding import not_for_pod, not_found
 
 REASON = "node(s) exceed max volume count"
+_NONE: frozenset[Migrated] = frozenset()
 
 
 class NodeVolumeLimits(ClusterPlugin):
@@ -87,7 +88,10 @@ class NodeVolumeLimits(ClusterPlugin):
                     room = room + self._left_to_owner(view, driver, volumes, more)
                 enough = room >= more
                 if there_already:
-                    enough = enough | (more == 0)
+                    nothing_new = more == 0
+                    if attached.awaited:
+                        nothing_new = nothing_new & view.negate(self._awaits(view, volumes))
+                    enough = enough | nothing_new
                 ok = enough if ok is None else ok & enough
             return view.full(True) if ok is None else ok
 
@@ -107,6 +111,16 @@ class NodeVolumeLimits(ClusterPlugin):
         ).tolist():
             left[at] = spare(int(view.rows[at]), int(view.holds[at]), driver, volumes)
         return np.minimum(more, left)
+
+    def _awaits(self, view: View, volumes: list[Migrated]) -> Cells:
+        """Whether any of the volumes counts only for a reservation that waits, and so is not there."""
+        awaited = self.cluster.volumes.attached.awaited
+        if view.single:
+            return not awaited.get(view.rows, _NONE).isdisjoint(volumes)
+        found = np.zeros(len(view.rows), dtype=np.bool_)
+        for at in np.flatnonzero(np.isin(view.rows, list(awaited))).tolist():
+            found[at] = not awaited[int(view.rows[at])].isdisjoint(volumes)
+        return found
 
     def watches(self, cls: PodClass) -> list[Hashable]:
         volumes = self.cluster.volumes

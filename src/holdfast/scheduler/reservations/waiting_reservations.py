@@ -55,6 +55,7 @@ class WaitingReservations:
         assert reservation.pod is not None
         reservation.waiting = True
         self.on_row.setdefault(reservation.pod.row, {})[reservation.uid] = None
+        self._cluster.volumes.waiting_changed(reservation.pod.row)
         self._plan(reservation.pod.row)
 
     def leave(self, reservation: ReservationInfo) -> None:
@@ -62,6 +63,7 @@ class WaitingReservations:
             return
         assert reservation.pod is not None
         reservation.waiting = False
+        self._cluster.volumes.waiting_changed(reservation.pod.row)
         self._cluster.managers.unplan(reservation.pod)
         there = self.on_row[reservation.pod.row]
         there.pop(reservation.uid, None)

@@ -36,18 +36,30 @@ class Reserved(NamedTuple):
     uid: str
     volumes: frozenset[Migrated]
     allocated: frozenset[Migrated]
+    waiting: bool = False
+    """Whether it waits for its place on the node, and so for its places among the volumes."""
+
+
+class CountedVolumes(NamedTuple):
+    """The volumes of the pods and reservations on a row."""
+
+    all: set[Migrated]
+    spare: Spare
+    awaited: frozenset[Migrated] = frozenset()
+    """Those that count only for reservations that wait: they are not there yet."""
 
 
 def settle(
     used: Iterable[Migrated], attached: Iterable[Migrated], reservations: Iterable[Reserved]
-) -> tuple[set[Migrated], Spare]:
+) -> CountedVolumes:
     """The volumes that count on a row, besides those that are attached, and what is left to owners."""
     there = list(reservations)
     here = set(used)
     elsewhere = here.union(attached)
     reserving = Counter(volume for each in there for volume in each.volumes)
     spare: dict[str, frozenset[Migrated]] = {}
-    for uid, volumes, allocated in there:
+    present = set(elsewhere)
+    for uid, volumes, allocated, waiting in there:
         others = Counter(volume.driver for volume in allocated - volumes)
         order = sorted((v in elsewhere or reserving[v] > 1, v) for v in volumes - allocated)
         left = []
@@ -56,11 +68,13 @@ def settle(
                 others[volume.driver] -= 1
                 continue
             here.add(volume)
+            if not waiting:
+                present.add(volume)
             if not is_shared:
                 left.append(volume)
         if left:
             spare[uid] = frozenset(left)
-    return here, spare
+    return CountedVolumes(here, spare, frozenset(here - present))
 
 
 # Volumes per driver on each row, and how many of them the row can have.
@@ -81,7 +95,7 @@ class Attached:
         self,
         nodes: NodeTable,
         nodes_changed: RowLog,
-        settle: Callable[[int, Iterable[Migrated]], tuple[set[Migrated], Spare]],
+        settle: Callable[[int, Iterable[Migrated]], CountedVolumes],
         volume: Callable[[str], PersistentVolume | None],
     ) -> None:
         self._nodes = nodes
@@ -94,6 +108,8 @@ class Attached:
         """Volumes pods use, by row; see `marks`."""
         self.spare: dict[int, Spare] = {}
         """What reservations have left for volumes of their owners, by row."""
+        self.awaited: dict[int, frozenset[Migrated]] = {}
+        """Volumes of which nothing but reservations that wait makes use, by row."""
         self._limits: dict[str, RowColumn[np.int64]] = {}
         self._counts: dict[str, RowColumn[np.int64]] = {}
         self._left: dict[str, RowColumn[np.int64]] = {}
@@ -208,11 +224,15 @@ class Attached:
     def _recount(self, row: int) -> None:
         node = self._nodes.name(row)
         attached = self._attached(node) if node in self._attachments else set()
-        here, spare = self._settle(row, attached)
+        here, spare, awaited = self._settle(row, attached)
         if spare:
             self.spare[row] = spare
         else:
             self.spare.pop(row, None)
+        if awaited:
+            self.awaited[row] = awaited
+        else:
+            self.awaited.pop(row, None)
         before = self.volumes.on(row)
         for volume in sorted(before.keys() - here):
             self.volumes.add(volume, row, -1)
@@ -239,7 +259,7 @@ class Attached:
 
     def expected(self, row: int) -> set[Migrated]:
         """The volumes of the pods and reservations on a row, worked out anew."""
-        return self._settle(row, self._attached(self._nodes.name(row)))[0]
+        return self._settle(row, self._attached(self._nodes.name(row))).all
 
     def attachments(self) -> list[VolumeAttachment]:
         return [each for there in self._attachments.values() for each in there.values()]

@@ -26,7 +26,7 @@ from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.cluster.reservation_table import ReservationRow
 from holdfast.scheduler.managers.volumes.assume_cache import Assumed, RowUse
-from holdfast.scheduler.managers.volumes.attach_limits import Attached, Reserved, Spare, settle
+from holdfast.scheduler.managers.volumes.attach_limits import Attached, CountedVolumes, Reserved, settle
 from holdfast.scheduler.managers.volumes.csi_translation import (
     DRIVERS,
     NOT_COUNTED,
@@ -243,14 +243,19 @@ class VolumeManager:
         if pod.cls.volumes and pod.row in self._reserving:
             self.attached.stale((pod.row,))
 
-    def _volumes_on(self, row: int, attached: Iterable[Migrated]) -> tuple[set[Migrated], Spare]:
+    def waiting_changed(self, row: int) -> None:
+        """A reservation on the row waits from now on, or waits no more."""
+        if row in self._reserving:
+            self.attached.stale((row,))
+
+    def _volumes_on(self, row: int, attached: Iterable[Migrated]) -> CountedVolumes:
         """The volumes of pods and reservations on a row, and what these have left for their owners."""
         reserving = self._reserving.get(row)
         if not reserving:
             known = (self.identity(key) for key in self.claim_uses.on(row))
             found = {volume for volume in known if volume is not None}
             found.update(self._inline_uses.on(row))
-            return found, {}
+            return CountedVolumes(found, {})
         used: set[Migrated] = set()
         allocated: dict[str, set[Migrated]] = {uid: set() for uid in reserving}
         for uid, pod in self._users[row].items():
@@ -263,7 +268,12 @@ class VolumeManager:
             used,
             attached,
             [
-                Reserved(uid, frozenset(self._volumes_of(pod)), frozenset(allocated[uid]))
+                Reserved(
+                    uid,
+                    frozenset(self._volumes_of(pod)),
+                    frozenset(allocated[uid]),
+                    pod.reservation is not None and pod.reservation.waiting,
+                )
                 for uid, pod in reserving.items()
             ],
         )
