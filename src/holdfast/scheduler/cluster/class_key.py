@@ -17,6 +17,7 @@ from holdfast.api.pod import Container, Pod, PodSpec
 from holdfast.api.resources import resize_infeasible
 from holdfast.api.storage import Volume
 from holdfast.scheduler.cluster.node_table import WILDCARD, HostPort
+from holdfast.scheduler.cluster.read_only import ReadOnlyDict
 from holdfast.scheduler.cluster.slots import capped
 
 Reader = Callable[[Pod], Any]
@@ -204,7 +205,7 @@ def is_class_annotation(key: str, read: frozenset[str]) -> bool:
     )
 
 
-class ClassAnnotations(dict[str, str]):
+class ClassAnnotations(ReadOnlyDict):
     """The annotations of a class. To ask for one that is no part of classes is an error, not a no: pods
     of the class may have it, each with another value."""
 
@@ -218,7 +219,8 @@ class ClassAnnotations(dict[str, str]):
     def __getitem__(self, key: str) -> str:
         if key not in self._part:
             self._check(key)
-        return dict.__getitem__(self, key)
+        found: str = dict.__getitem__(self, key)
+        return found
 
     def __contains__(self, key: object) -> bool:
         if key not in self._part:

@@ -14,6 +14,7 @@ from holdfast.api.times import TimeError, parse_time
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.node_table import NodeInfo
 from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.read_only import ReadOnlyDict, read_only
 from holdfast.scheduler.cluster.slots import MOST
 
 _SHARED_KINDS = ("PodGroup", "Job")
@@ -80,16 +81,16 @@ def node_info(node: Node) -> NodeInfo:
     return NodeInfo(
         name=meta.name,
         uid=meta.uid,
-        labels=meta.labels,
-        annotations=meta.annotations,
-        taints=node.spec.taints,
+        labels=ReadOnlyDict(meta.labels),
+        annotations=ReadOnlyDict(meta.annotations),
+        taints=read_only(node.spec.taints),
         unschedulable=node.spec.unschedulable,
-        allocatable=offered,
-        images={
-            name: image.size_bytes
+        allocatable=ReadOnlyDict(offered),
+        images=ReadOnlyDict(
+            (name, image.size_bytes)
             for image in reversed(status.images[:_MAX_IMAGES])
             for name in image.names[:_MAX_IMAGE_NAMES]
-        },
+        ),
     )
 
 
@@ -99,7 +100,7 @@ def with_devices(info: NodeInfo, offered: Mapping[str, int]) -> NodeInfo:
         return info
     own = {name: value for name, value in info.allocatable.items() if name not in info.derived}
     more = {name: value for name, value in offered.items() if name not in own}
-    return replace(info, allocatable={**own, **more}, derived=frozenset(more))
+    return replace(info, allocatable=ReadOnlyDict(own | more), derived=frozenset(more))
 
 
 def difference(before: NodeInfo, after: NodeInfo) -> int:

@@ -245,7 +245,8 @@ _MORE_SLOTS = 4
 
 @dataclass(slots=True, frozen=True)
 class NodeInfo:
-    """What the scheduler reads of a node object, quantities in base amounts."""
+    """What the scheduler reads of a node object, quantities in base amounts. Plugins see it, so that
+    nothing of it can be changed."""
 
     name: str
     uid: str
@@ -253,8 +254,8 @@ class NodeInfo:
     annotations: Mapping[str, str]
     taints: list[Taint]
     unschedulable: bool
-    allocatable: dict[str, int]
-    images: dict[str, int]
+    allocatable: Mapping[str, int]
+    images: Mapping[str, int]
     derived: frozenset[str] = frozenset()
     """What of `allocatable` the node does not say itself: it follows from its devices."""
 

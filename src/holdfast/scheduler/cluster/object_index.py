@@ -5,70 +5,16 @@ version moves with every change of one of them, and with nothing else.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from copy import deepcopy
 from typing import Any
 
 from holdfast.api.migration import PodMigrationJob
 from holdfast.api.raw_objects import ObjectKind, RawObject
 from holdfast.scheduler.cluster.events import WriteRefused
+from holdfast.scheduler.cluster.read_only import read_only
 
 Name = tuple[str, str]
 """Namespace, empty for what lives outside namespaces, and name."""
 _NOT_COMPARED = ("resourceVersion", "generation")
-
-
-class ReadOnlyDict(dict[str, Any]):
-    """A map of an object. Whoever wants to change it makes a copy, which is a plain dict."""
-
-    __slots__ = ()
-
-    def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("the object is read-only: copy.deepcopy(it) gives one that can be changed")
-
-    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
-
-    def __copy__(self) -> dict[str, Any]:
-        return dict(self)
-
-    copy = __copy__
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> dict[str, Any]:
-        return {key: deepcopy(value, memo) for key, value in self.items()}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self),)
-
-
-class ReadOnlyList(list[Any]):
-    """A list of an object, likewise."""
-
-    __slots__ = ()
-
-    def _refuse(self, *_: Any, **__: Any) -> Any:
-        raise TypeError("the object is read-only: copy.deepcopy(it) gives one that can be changed")
-
-    __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
-    append = clear = extend = insert = pop = remove = reverse = sort = _refuse
-
-    def __copy__(self) -> list[Any]:
-        return list(self)
-
-    copy = __copy__
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> list[Any]:
-        return [deepcopy(value, memo) for value in self]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return list, (list(self),)
-
-
-def read_only(value: Any) -> Any:
-    """The same, which cannot be changed, nor anything in it."""
-    if isinstance(value, dict):
-        return ReadOnlyDict({key: read_only(each) for key, each in value.items()})
-    if isinstance(value, list | tuple):
-        return ReadOnlyList(read_only(each) for each in value)
-    return value
 
 
 class ObjectsOfKind(Mapping[Name, Mapping[str, Any]]):

@@ -51,6 +51,7 @@ from holdfast.scheduler.framework.node_columns import (
     TakenPorts,
     Unreadable,
 )
+from holdfast.scheduler.framework.read_only_records import real, shown, shown_pods
 
 UNREADABLE = "UnreadableByPlugin"
 """The reason of the event on a node that a plugin cannot read something of."""
@@ -240,7 +241,7 @@ class Handle:
             if cls.owner_spec_id >= 0 and not with_reserve_pods:
                 return False
             try:
-                return bool(matches(cls))
+                return bool(matches(shown(cls)))
             except RAISED as error:
                 self._cluster.plugin_errors.note(self._plugin, "CountPods", error)
                 return False
@@ -250,11 +251,11 @@ class Handle:
     def taken_ports(self, cls: PodClass) -> TakenPorts:
         """How often host ports that the class asks for are in use on each row, by pods, and by
         reservations that are not for pods of the class."""
-        return TakenPorts(self._cluster, cls)
+        return TakenPorts(self._cluster, real(cls))
 
     def pods(self, row: int) -> list[PodRecord]:
         """The pods on a row, assumed ones included, to be read and not to be kept."""
-        return list(self._cluster.ledger.pods.get(row, {}).values())
+        return shown_pods(self._cluster.ledger.pods.get(row, {}).values())
 
     def objects(self, kind: ObjectKind) -> Mapping[tuple[str, str], Mapping[str, Any]]:
         """The objects of a kind that the plugin declares in `reads_objects`, by namespace (empty for

@@ -465,9 +465,10 @@ _POINTS = {
 
 def extension_points(plugin: type[Plugin]) -> frozenset[str]:
     """kube-scheduler's extension points at which a plugin does something."""
-    return frozenset(
-        point
-        for method, points in _POINTS.items()
-        if getattr(plugin, method) is not getattr(Plugin, method)
-        for point in points
-    )
+    return frozenset(point for method in overridden(plugin) for point in _POINTS.get(method, ()))
+
+
+def overridden(plugin: type[Plugin]) -> list[str]:
+    """The methods of a plugin that are called."""
+    methods = (*_POINTS, "watches", "can_preempt_for")
+    return [name for name in methods if getattr(plugin, name) is not getattr(Plugin, name)]

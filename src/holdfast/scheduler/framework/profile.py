@@ -12,7 +12,7 @@ from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.framework.checked_answers import is_foreign
 from holdfast.scheduler.framework.config import CoschedulingArgs, ReservationArgs, ResolvedProfile
 from holdfast.scheduler.framework.handle import Handle, plugin_made
-from holdfast.scheduler.framework.interface import Plugin, extension_points
+from holdfast.scheduler.framework.interface import Plugin, extension_points, overridden
 from holdfast.scheduler.framework.plugin_names import (
     COSCHEDULING,
     DYNAMIC_RESERVATION,
@@ -20,6 +20,7 @@ from holdfast.scheduler.framework.plugin_names import (
     RESERVATION,
     STARVATION_FILTER,
 )
+from holdfast.scheduler.framework.read_only_records import call_with_read_only
 from holdfast.scheduler.framework.registry import PluginError, Registry, check_wakes_on
 
 
@@ -49,6 +50,8 @@ class Profile:
                         why = "its __init__ must call super().__init__(handle, args)"
                         raise PluginError(f"plugin {ref.name} cannot be made: {why}")
                     check_wakes_on(ref.name, made[ref.name].wakes_on)
+                    if is_foreign(made[ref.name]):
+                        call_with_read_only(made[ref.name], overridden(plugin))
                     plugin_made(handle)
             standing = [made[ref.name] for ref in resolved.points.get(point, ())]
             return [plugin for plugin in standing if point in extension_points(type(plugin))]
