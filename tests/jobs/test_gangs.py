@@ -420,6 +420,28 @@ def test_who_leads_next_finishes_the_start_of_a_gang_first(
     assert driver.binds() == {first: "n2"}
 
 
+@pytest.mark.parametrize(
+    ("phase", "bound_at", "first"),
+    [
+        ("Failed", "2026-01-01T00:01:00Z", "high"),
+        ("Succeeded", "2026-01-01T00:01:00Z", "high"),
+        ("Failed", "2026-01-01T00:00:20Z", "g-1"),  # of a start before this one
+        ("Failed", "", "g-1"),  # it never had a place
+    ],
+)
+def test_a_gang_that_had_all_it_needs_before_a_member_ended_was_not_interrupted(
+    phase: str, bound_at: str, first: str
+) -> None:
+    driver = half_started("2026-01-01T00:00:30Z")
+    ended = make_pod("g-2").cpu("2").group("g").created("2026-01-01T00:00:10Z")
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": bound_at}
+    ended.status(phase=phase, conditions=[condition] if bound_at else [])
+    if bound_at:
+        ended.on("n1")
+    driver.add(ended.obj()).add(make_pod("high").cpu("2").priority(100).obj())
+    assert driver.binds() == {first: "n2"}
+
+
 @pytest.mark.parametrize(("since", "first"), [("00", "g-1"), ("02", "high")])
 def test_nominated_nodes_do_not_keep_an_interrupted_start_from_its_place(
     since: str, first: str

@@ -59,7 +59,7 @@ class PodHandlers:
         known = self._pods.get(uid)
         if pod.status.phase in _ENDED:
             # Those that ended may be heard of late, when another has the name.
-            self._jobs.ended(meta, pod.status.phase == "Succeeded")
+            self._jobs.ended(meta, pod.status.phase == "Succeeded", bound=bound_at(pod))
             if known is not None:
                 self._forget(known, pod.status.phase.lower())
             return

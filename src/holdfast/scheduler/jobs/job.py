@@ -44,6 +44,7 @@ class Job:
         "admitted",
         "declared",
         "done",
+        "ended_bound",
         "failed",
         "first_seen",
         "group",
@@ -77,6 +78,8 @@ class Job:
         """Members that did their work, by uid, with the task they were of."""
         self.failed: dict[str, None] = {}
         """Members that failed, by uid."""
+        self.ended_bound: dict[str, float] = {}
+        """When members that have ended were bound, by uid."""
         self.priority_class: int | None = None
         """The priority its PodGroup's class gives it."""
         self.spares = False

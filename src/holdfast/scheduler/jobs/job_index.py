@@ -107,13 +107,18 @@ class Jobs:
         if self.on_changed is not None and job.members:
             self.on_changed(job)
 
-    def ended(self, meta: ObjectMeta, well: bool, namespace: str = "") -> None:
-        """A pod did its work, and counts from now on as a member that has; or it failed."""
+    def ended(
+        self, meta: ObjectMeta, well: bool, namespace: str = "", bound: float | None = None
+    ) -> None:
+        """A pod did its work, and counts from now on as a member that has; or it failed. `bound` is when
+        it was bound, where that is known."""
         name = named_in(meta, namespace)
         if name is None:
             return
         job = self._job(name)
         self._ended_in[meta.uid] = name
+        if bound is not None:
+            job.ended_bound[meta.uid] = bound
         if not well:
             job.failed[meta.uid] = None
         elif meta.uid not in job.done:
@@ -132,6 +137,7 @@ class Jobs:
         if job is not None:
             job.done.pop(uid, None)
             job.failed.pop(uid, None)
+            job.ended_bound.pop(uid, None)
             self.touch(job)
             self._drop_if_empty(job)
 
@@ -171,10 +177,19 @@ class Jobs:
             return False
         last = max(bound)
         early = [member for member in job.waiting() if member.since <= last]
-        never_ready = job.lost_at is None and not job.seen_ready
-        return bool(early) and (
-            job.interrupted or never_ready or any(member.errors for member in early)
-        )
+        if not early:
+            return False
+        never_ready = job.lost_at is None and not job.seen_ready and not self._was_ready(job, early)
+        return job.interrupted or never_ready or any(member.errors for member in early)
+
+    def _was_ready(self, job: Job, waiting: list[PodRecord]) -> bool:
+        """Whether as many members as the job needs were bound while these waited, some of which have
+        ended since: it started without these."""
+        since = min(member.since for member in waiting)
+        placed = [member for member in job.placed() if member.phase is Phase.ASSIGNED]
+        bound = [m.since if m.bound_at is None else m.bound_at for m in placed]
+        bound += job.ended_bound.values()
+        return not job.min_tasks and sum(at >= since for at in bound) >= job.min_member
 
     def missing_partners(self, job: Job) -> list[JobName]:
         return sorted(name for name in job.bond.partners if name not in self.known)
