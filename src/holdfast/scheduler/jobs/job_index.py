@@ -110,8 +110,8 @@ class Jobs:
     def ended(
         self, meta: ObjectMeta, well: bool, namespace: str = "", bound: float | None = None
     ) -> None:
-        """A pod did its work, and counts from now on as a member that has; or it failed. `bound` is when
-        it was bound, where that is known."""
+        """A pod did its work, and counts from now on as a member that has; or it failed. `bound` is
+        when it was bound, where that is known."""
         name = named_in(meta, namespace)
         if name is None:
             return
