@@ -17,7 +17,7 @@ from apiserver import LiveServer
 from holdfast.api.crds import definitions
 from holdfast.api.kinds import kind_info
 from holdfast.cli.app import run
-from holdfast.kube.http.client import path_of
+from holdfast.kube.client import path_of
 from holdfast.local.apiserver.api_state import ApiState
 from holdfast.local.apiserver.crd_registry import DefinitionKeeper
 from holdfast.local.apiserver.credentials import ensure_definition

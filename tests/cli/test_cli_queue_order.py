@@ -1,7 +1,7 @@
 """In which order `holdfast get queue` shows what waits."""
 
 from holdfast.api.decode import decode
-from holdfast.cli.kinds.queue import in_order
+from holdfast.cli.kinds.queues import in_order
 from holdfast.cli.snapshot import ClusterSnapshot
 from holdfast.local.setup import SchedulerFactory
 from holdfast.scheduler.cluster.events import Added

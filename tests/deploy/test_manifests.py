@@ -10,7 +10,7 @@ import yaml
 from deploy.chart import ROOT, rendered
 from holdfast import __version__
 from holdfast.api.kinds import KINDS
-from holdfast.kube.informers.decoding import WATCHED
+from holdfast.kube.decoding import WATCHED
 from holdfast.scheduler.framework.config import load
 from holdfast.scheduler.plugins import registry
 

@@ -7,8 +7,7 @@ import pytest
 import yaml
 
 from deploy.chart import ROOT, problems, rendered
-from holdfast.kube.provisioner_run import HEALTH_PORT, LEASE
-from holdfast.kube.provisioner_runner import WATCHED
+from holdfast.kube.provisioner import HEALTH_PORT, LEASE, WATCHED
 
 Raw = dict[str, Any]
 FOLDER = ROOT / "deploy" / "provisioner"

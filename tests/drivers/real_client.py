@@ -14,8 +14,8 @@ import msgspec
 
 from drivers.player import JSON
 from drivers.watches import Scope, Stream, Times, Watches
-from holdfast.kube.access.settings import Access
-from holdfast.kube.http.client import Client, Request
+from holdfast.kube.client import Client, Request
+from holdfast.kube.client_settings import Access
 from holdfast.local.store.objects import Raw
 from realserver import client as plain
 

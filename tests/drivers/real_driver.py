@@ -27,9 +27,10 @@ from drivers.served_store import KINDS_KEPT, ServedStore
 from drivers.stepped_runner import SteppedRunner
 from drivers.watches import PATIENCE, Times
 from holdfast.api.kinds import KindInfo
-from holdfast.kube.access import Access, find_access
+from holdfast.kube.client import get, path_of
+from holdfast.kube.client_settings import Access
 from holdfast.kube.errors import ApiError
-from holdfast.kube.http.client import get, path_of
+from holdfast.kube.kubeconfig import find_access
 from holdfast.local.clock import LocalClock
 from holdfast.local.cluster_loop import served_components
 from holdfast.local.cluster_parts import ClusterParts

@@ -11,7 +11,7 @@ from typing import Any
 from drivers.player import MERGE
 from drivers.real_client import Requests
 from holdfast.api.kinds import KINDS, KindInfo
-from holdfast.kube.http.client import path_of
+from holdfast.kube.client import path_of
 from holdfast.local.store.objects import AlreadyExists, Key, Raw
 from holdfast.local.store.store import Store
 

@@ -8,8 +8,8 @@ import random
 from collections.abc import Callable
 
 from drivers.watches import PATIENCE
+from holdfast.kube.client import Client
 from holdfast.kube.clock import Clock
-from holdfast.kube.http.client import Client
 from holdfast.kube.leader_election import Fence
 from holdfast.kube.runner import Runner
 from holdfast.local.setup import SchedulerFactory

@@ -17,10 +17,10 @@ from faults.model import LEASES, NODES, PODS, QUOTAS, Model, Raw, Refused, frame
 from faults.network import CONNECTING, OK, Fate, Network, Sent, Stream
 from faults.process import Endless, ProcessLoop, Timeline
 from holdfast.api.times import format_time
-from holdfast.kube.access import Access
 from holdfast.kube.cache_comparer import Difference, compare
+from holdfast.kube.client_settings import Access
 from holdfast.kube.clock import Clock
-from holdfast.kube.informers.decoding import WATCHED
+from holdfast.kube.decoding import WATCHED
 from holdfast.kube.run import Running, RunSettings
 from holdfast.scheduler.cluster.pods import Phase
 from holdfast.scheduler.framework.config import API_VERSION, KIND, Configuration, load

@@ -11,9 +11,9 @@ import pytest
 from faults.model import Model
 from faults.network import Fate, Network, Sent
 from faults.process import ProcessLoop, Timeline
-from holdfast.kube.access import Access
+from holdfast.kube.client import Client
+from holdfast.kube.client_settings import Access
 from holdfast.kube.errors import LeadershipLost, NoConnection, Unreachable
-from holdfast.kube.http.client import Client
 from holdfast.kube.leader_election import Fence
 from holdfast.kube.writer.write_queue import ApiWriter
 

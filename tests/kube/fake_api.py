@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from holdfast.kube.client import Request, api_error
 from holdfast.kube.errors import ApiError, NoConnection, Unreachable
-from holdfast.kube.http.client import Request, api_error
 
 Raw = dict[str, Any]
 Key = tuple[str, str]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
-from holdfast.kube.access import Access
+from holdfast.kube.client import Client, Request
+from holdfast.kube.client_settings import Access
 from holdfast.kube.errors import Unreachable
-from holdfast.kube.http.client import Client, Request
 from kube.fake_api import FakeApi
 
 

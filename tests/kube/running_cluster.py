@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 from builders import make_node, make_pod
 from holdfast.kube.cache_comparer import Difference, compare
-from holdfast.kube.informers.decoding import WATCHED, Watched, read_by_plugins
+from holdfast.kube.decoding import WATCHED, Watched, read_by_plugins
 from holdfast.kube.leader_election import Fence
 from holdfast.kube.runner import Log, Runner, no_log
 from holdfast.metrics import SchedulingMetrics

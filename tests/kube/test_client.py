@@ -17,12 +17,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from holdfast.kube.access import Access, Tls
-from holdfast.kube.access.credentials import ClientIdentity, Credentials, FileCredentials
+from holdfast.kube.client import Client, Request, RequestLimits, get
+from holdfast.kube.client_settings import Access, Tls
+from holdfast.kube.credentials import ClientIdentity, Credentials, FileCredentials
+from holdfast.kube.decoding import WATCHED
 from holdfast.kube.errors import ApiError, CredentialsError, LeadershipLost, Unreachable
-from holdfast.kube.http.client import Client, Request, RequestLimits, get
-from holdfast.kube.informers.decoding import WATCHED
-from holdfast.kube.informers.reflector import Reflector
+from holdfast.kube.reflector import Reflector
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -273,7 +273,7 @@ def test_what_passes_is_tried_again(way: str, monkeypatch: pytest.MonkeyPatch) -
                 waits.append(seconds)
                 await real_sleep(0)
 
-            monkeypatch.setattr("holdfast.kube.http.client.asyncio.sleep", no_wait)
+            monkeypatch.setattr("holdfast.kube.client.asyncio.sleep", no_wait)
             assert await client.call(get("/")) == b"ok"
             left = 3
             with pytest.raises(ApiError, match="503"):

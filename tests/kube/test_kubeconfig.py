@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 import yaml
 
-from holdfast.kube.access import Access, find_access
-from holdfast.kube.access.credentials import ClientIdentity
-from holdfast.kube.access.kubeconfig import access_in_cluster
-from holdfast.kube.access.settings import is_exempt, proxy_from
+from holdfast.kube.client_settings import Access, is_exempt, proxy_from
+from holdfast.kube.credentials import ClientIdentity
 from holdfast.kube.errors import CredentialsError, KubeconfigError
+from holdfast.kube.kubeconfig import access_in_cluster, find_access
 from kube.virtual_time import run
 
 
@@ -260,7 +259,7 @@ def test_inside_a_cluster(
 
 def test_a_token_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr("holdfast.kube.access.credentials.time.monotonic", lambda: now)
+    monkeypatch.setattr("holdfast.kube.credentials.time.monotonic", lambda: now)
     token = tmp_path / "token"
     token.write_text("one")
     access = given(tmp_path, user={"tokenFile": "token"})

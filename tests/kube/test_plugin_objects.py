@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast.api.raw_objects import ObjectKind, RawObject
-from holdfast.kube.http.client import path_of
-from holdfast.kube.informers.decoding import WATCHED, Broken, decode_frame, decode_page, read_by_plugins
-from holdfast.kube.informers.reflector import Reflector
+from holdfast.kube.client import path_of
+from holdfast.kube.decoding import WATCHED, Broken, decode_frame, decode_page, read_by_plugins
+from holdfast.kube.reflector import Reflector
 from holdfast.scheduler.cluster.events import Added, Deleted, Event, Updated
 from kube.fake_api import FakeApi, Fault, Raw
 from kube.fake_client import FakeClient

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from holdfast.kube.leader_election import Fence
-from holdfast.kube.provisioner_runner import ProvisionerRunner
+from holdfast.kube.provisioner import ProvisionerRunner
 from kube.fake_api import FakeApi, Fault, Raw
 from kube.fake_client import FakeClient
 from kube.running_cluster import node, pod, running

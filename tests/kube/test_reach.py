@@ -9,10 +9,10 @@ import socket
 import aiohttp
 import pytest
 
-from holdfast.kube.access import Access
+from holdfast.kube.client import Client, get
+from holdfast.kube.client_settings import Access
 from holdfast.kube.errors import NoConnection, Unreachable
-from holdfast.kube.http.client import Client, get
-from holdfast.kube.http.flow_control import Reach, not_connected, unreachable
+from holdfast.kube.flow_control import Reach, not_connected, unreachable
 from kube.virtual_time import run
 
 

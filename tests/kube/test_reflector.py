@@ -13,9 +13,9 @@ import pytest
 
 from builders import make_node, make_pod
 from holdfast.api.kinds import KINDS
-from holdfast.kube.http.client import get
-from holdfast.kube.informers.decoding import Watched
-from holdfast.kube.informers.reflector import Reflector
+from holdfast.kube.client import get
+from holdfast.kube.decoding import Watched
+from holdfast.kube.reflector import Reflector
 from holdfast.scheduler.cluster.events import Added, Deleted, Event, Malformed, Updated
 from kube.fake_api import FakeApi, Fault
 from kube.fake_client import FakeClient
@@ -408,7 +408,7 @@ def test_a_version_is_not_taken_from_before_the_list_was_complete() -> None:
 
 
 def test_frames_fall_into_chunks_anywhere() -> None:
-    from holdfast.kube.informers.reflector import _lines
+    from holdfast.kube.reflector import _lines
 
     async def story() -> None:
         data = b'{"a":1}\n\n{"b":2}\n{"c":3}\n{"cut'

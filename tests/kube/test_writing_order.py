@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from builders import make_pod
-from holdfast.kube.http.flow_control import RateLimit
+from holdfast.kube.flow_control import RateLimit
 from holdfast.kube.writer.write_queue import Lane, Outcome, WriteQueue
 from holdfast.scheduler.cluster.decisions import Bind, Emit, SetPodScheduled
 from kube.fake_api import Fault

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from holdfast.api.decode import decode
-from holdfast.kube.http.flow_control import RateLimit
+from holdfast.kube.flow_control import RateLimit
 from holdfast.kube.leader_election import Fence
 from holdfast.kube.writer.writer import Writer
 from holdfast.scheduler.cluster.decisions import Decision, ObjectRef

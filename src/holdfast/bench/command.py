@@ -132,9 +132,9 @@ def bench(
     try:
         _check_mode(mode, workload, profile, kubeconfig or kube_scheduler)
         if mode is Mode.EMBEDDED:
-            from holdfast.bench.local import command as embedded
+            from holdfast.bench import local_cluster
 
-            embedded.run(nodes or embedded.DEFAULT_NODES, repeat, output is BenchOutput.JSON)
+            local_cluster.run(nodes or local_cluster.DEFAULT_NODES, repeat, output is BenchOutput.JSON)
             return
         if mode is Mode.KUBE:
             _on_a_server(workload or [], options, kubeconfig, kube_scheduler, output)
@@ -175,7 +175,7 @@ def _on_a_server(
     kube_scheduler: str | None,
     output: BenchOutput,
 ) -> None:
-    from holdfast.bench import kube_command as kube
+    from holdfast.bench import kube_measure as kube
 
     if kubeconfig is None:
         raise BenchError("--mode kube needs --kubeconfig F, of a server that may be filled and emptied")

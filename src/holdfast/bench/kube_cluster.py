@@ -21,8 +21,8 @@ import msgspec
 from holdfast.api.meta import Object
 from holdfast.bench.errors import BenchError
 from holdfast.bench.plan import BenchPlan, Churning, PlannedObjects, Pods
+from holdfast.kube.client import Client, Request, get
 from holdfast.kube.errors import ApiError, KubernetesError
-from holdfast.kube.http.client import Client, Request, get
 
 Raw = dict[str, Any]
 

@@ -22,13 +22,22 @@ from holdfast.bench.kube_cluster import (
     RunningScheduler,
     SchedulerCandidate,
     content_of,
+    holdfast,
+    kube_scheduler,
 )
-from holdfast.bench.measure import Machine
+from holdfast.bench.measure import Machine, this_machine
 from holdfast.bench.plan import BenchPlan
 from holdfast.bench.report import new_table
-from holdfast.kube.access import find_access
-from holdfast.kube.http.client import Client
+from holdfast.kube.client import Client
+from holdfast.kube.kubeconfig import find_access
 
+DEFAULT_ROWS = (
+    "SchedulingBasic",
+    "TopologySpreading",
+    "SchedulingPodAntiAffinity",
+    "SchedulingPodAffinity",
+)
+DEFAULT_NODES = 1000
 _IDLE = 0.02
 """A scheduler that takes less of a processor than this has nothing to do."""
 _LOOKS = 3
@@ -51,6 +60,40 @@ class KubeResult(msgspec.Struct):
     cpu_seconds_per_1000_pods: float
     start_cpu_seconds: float
     peak_memory_mb: float
+
+
+def run(
+    plans: list[BenchPlan],
+    kubeconfig: str,
+    kube_scheduler_binary: str | None,
+    repeat: int,
+    as_json: bool,
+) -> None:
+    """`holdfast bench --mode kube`. Raises BenchError, and KubernetesError if the server is
+    unreachable."""
+    candidates = [holdfast(kubeconfig)]
+    if kube_scheduler_binary:
+        candidates.append(kube_scheduler(kube_scheduler_binary, kubeconfig))
+    errors = Console(stderr=True, highlight=False)
+    results: list[KubeResult] = []
+    for plan in plans:
+        with errors.status(plan.name):
+            best = best_of(asyncio.run(_measured(plan, candidates, repeat)))
+        for result in best:
+            errors.print(progress_line(result), soft_wrap=True)
+        results += best
+    if as_json:
+        print(results_as_json(this_machine(), results))
+    else:
+        print_results(Console(highlight=False), this_machine(), results)
+
+
+async def _measured(
+    plan: BenchPlan, candidates: list[SchedulerCandidate], repeat: int
+) -> list[list[KubeResult]]:
+    if not plan.nodes:
+        raise BenchError(f"{plan.name} has no nodes")
+    return await measure(plan, candidates, repeat)
 
 
 async def measure(
@@ -145,7 +188,7 @@ async def _settled(running: RunningScheduler, at_least: float = 0.0) -> float:
 # Output
 
 
-def as_json(machine: Machine, results: list[KubeResult]) -> str:
+def results_as_json(machine: Machine, results: list[KubeResult]) -> str:
     document = {"mode": "kube", "machine": machine, "rows": results}
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 

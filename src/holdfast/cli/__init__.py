@@ -7,8 +7,8 @@
     reserve              `holdfast reserve`; `reservation_builder` makes the Reservation
     run, provisioner     `holdfast run`, `holdfast provisioner`
     up                   `holdfast up`
-    config               `holdfast config` and `holdfast crds`
-    bench, version       `holdfast bench`, `holdfast version`
+    config               `holdfast config`, `holdfast crds`, `holdfast version`
+    bench                `holdfast bench`
     client, snapshot     reads an API server; a scheduler that was fed everything it has
     options, printing    options and errors that commands share; tables, YAML and JSON
 

@@ -30,7 +30,7 @@ _COMMANDS = {
     "bench": ("holdfast.cli.bench", "bench"),
     "config": ("holdfast.cli.config", "app"),
     "crds": ("holdfast.cli.config", "crds"),
-    "version": ("holdfast.cli.version", "version"),
+    "version": ("holdfast.cli.config", "version"),
 }
 _USAGE_ERROR = 2
 """What the library exits with when it does not understand a command line."""

@@ -11,9 +11,10 @@ from holdfast.api.events import last_said
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import RESERVATION_API
 from holdfast.cli.options import Failure, Where
-from holdfast.kube.access import Access, find_access
+from holdfast.kube.client import Client, Request, get, path_of
+from holdfast.kube.client_settings import Access
 from holdfast.kube.errors import ApiError, KubernetesError, Unreachable
-from holdfast.kube.http.client import Client, Request, get, path_of
+from holdfast.kube.kubeconfig import find_access
 
 Raw = dict[str, Any]
 T = TypeVar("T")

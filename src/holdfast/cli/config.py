@@ -1,11 +1,17 @@
-"""`holdfast config` (defaults, validation, RBAC of plugins) and `holdfast crds`."""
+"""`holdfast config` (defaults, validation, RBAC of plugins), `holdfast crds` and `holdfast version`."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 
+from holdfast import __version__
 from holdfast.api.raw_objects import ObjectKind
+
+
+def version() -> None:
+    """Print the version."""
+    typer.echo(f"holdfast {__version__}")
 
 
 def crds(

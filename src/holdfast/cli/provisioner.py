@@ -35,9 +35,9 @@ def provisioner(
 
     For where the scheduler does not do that itself: dynamicReservation.provisioner is external.
     """
-    from holdfast.kube.access import find_access
-    from holdfast.kube.provisioner_run import ProvisionerSettings
-    from holdfast.kube.provisioner_run import run as serve
+    from holdfast.kube.kubeconfig import find_access
+    from holdfast.kube.provisioner import ProvisionerSettings
+    from holdfast.kube.provisioner import run as serve
 
     health = read_address(health_address)
     log = logger()

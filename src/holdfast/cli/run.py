@@ -50,7 +50,7 @@ def run(
     Those whose spec.schedulerName is that of a profile; by default holdfast-scheduler.
     """
     from holdfast.cli.options import load_setup
-    from holdfast.kube.access import find_access
+    from holdfast.kube.kubeconfig import find_access
     from holdfast.kube.run import RunSettings
     from holdfast.kube.run import run as serve
 

@@ -16,8 +16,8 @@ from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import KindInfo
 from holdfast.api.raw_objects import RawObject, raw_object
 from holdfast.cli.client import NODE, POD, RESERVATION, Raw, Server
+from holdfast.kube.decoding import WATCHED, Watched, read_by_plugins
 from holdfast.kube.errors import ApiError
-from holdfast.kube.informers.decoding import WATCHED, Watched, read_by_plugins
 from holdfast.local.setup import SchedulerFactory
 from holdfast.scheduler.assembly import declared_kinds
 from holdfast.scheduler.cluster.cluster import Cluster

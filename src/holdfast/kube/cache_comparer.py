@@ -13,9 +13,9 @@ from holdfast.api.kinds import KINDS
 from holdfast.api.meta import Object
 from holdfast.api.names import RESERVATION_API
 from holdfast.api.reservation import Reservation, ReservationPhase, ReservationStatus
+from holdfast.kube.client import NODE, POD, Client, get, path_of
+from holdfast.kube.decoding import WATCHED, Broken, decode_page
 from holdfast.kube.errors import ApiError
-from holdfast.kube.http.client import NODE, POD, Client, get, path_of
-from holdfast.kube.informers.decoding import WATCHED, Broken, decode_page
 from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.pods import Phase
 from holdfast.scheduler.cluster.recount import validate_state

@@ -13,10 +13,10 @@ import msgspec
 
 from holdfast.api.times import format_micro_time
 from holdfast.api.workloads import Lease, LeaseSpec
+from holdfast.kube.client import LEASE, Client, Request, get, path_of
 from holdfast.kube.clock import Clock
 from holdfast.kube.errors import ApiError, KubernetesError, LeadershipLost
-from holdfast.kube.http.client import LEASE, Client, Request, get, path_of
-from holdfast.kube.http.flow_control import LATE, Backoff
+from holdfast.kube.flow_control import LATE, Backoff
 from holdfast.scheduler.framework.config import LeaderElection
 
 

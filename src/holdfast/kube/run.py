@@ -11,14 +11,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from holdfast.api.crds import definitions
-from holdfast.kube.access import Access
 from holdfast.kube.cache_comparer import Difference, compare
+from holdfast.kube.client import APPLY, Client, Request, get
 from holdfast.kube.client_metrics import Requests, RunnerFigures
+from holdfast.kube.client_settings import Access
 from holdfast.kube.clock import Clock
+from holdfast.kube.decoding import WATCHED, Watched, read_by_plugins
 from holdfast.kube.errors import KubernetesError
-from holdfast.kube.http.client import APPLY, Client, Request, get
-from holdfast.kube.http.flow_control import RateLimit
-from holdfast.kube.informers.decoding import WATCHED, Watched, read_by_plugins
+from holdfast.kube.flow_control import RateLimit
 from holdfast.kube.runner import Runner
 from holdfast.kube.service import HealthAnswers, LeasedService, Log
 from holdfast.metrics import SchedulingMetrics

@@ -15,12 +15,12 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
 from itertools import chain, repeat
 
+from holdfast.kube.client import Client
 from holdfast.kube.clock import Clock
-from holdfast.kube.http.client import Client
-from holdfast.kube.http.flow_control import RateLimit
-from holdfast.kube.informers.decoding import WATCHED, Watched
-from holdfast.kube.informers.reflector import Reflector
+from holdfast.kube.decoding import WATCHED, Watched
+from holdfast.kube.flow_control import RateLimit
 from holdfast.kube.leader_election import Fence
+from holdfast.kube.reflector import Reflector
 from holdfast.kube.writer.write_queue import Lane
 from holdfast.kube.writer.writer import Writer
 from holdfast.metrics import SchedulingMetrics

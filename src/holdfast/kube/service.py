@@ -18,8 +18,8 @@ import uuid
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, NamedTuple, Protocol
 
+from holdfast.kube.client import Client
 from holdfast.kube.clock import Clock
-from holdfast.kube.http.client import Client
 from holdfast.kube.leader_election import Election, Fence, announce
 from holdfast.scheduler.framework.config import LeaderElection
 from holdfast.serving.health import OPEN_PATHS, Endpoints, HealthCheck, ping, start_health

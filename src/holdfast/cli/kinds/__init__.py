@@ -1,11 +1,9 @@
-"""What `holdfast get` and `describe` show: a module for each kind, and a line in the table here.
+"""What `holdfast get` and `describe` show: a class for each kind, and a line in the table here.
 
     kind          columns and description of a kind
-    reservations  Reservations
-    holds         starvation holds
+    reservations  Reservations, and among them starvation holds
     nodes         requested, reserved and free amounts of each node
-    queue         pending pods and reservations, in scheduling order
-    queues        Queues
+    queues        Queues; pending pods and reservations in scheduling order
 
 A kind is imported when it is asked for: not all of them need a scheduler.
 """
@@ -18,27 +16,29 @@ from holdfast.cli.options import Failure
 
 _KINDS = {
     "reservations": (
+        "reservations",
         "ReservationKind",
         ("reservation", "rsv", "reservations.scheduling.koordinator.sh"),
     ),
-    "holds": ("HoldKind", ("hold",)),
-    "nodes": ("NodeKind", ("node", "no")),
-    "queue": ("PendingObject", ()),
-    "queues": ("QueueKind", ("q", "queues.scheduling.volcano.sh")),
+    "holds": ("reservations", "HoldKind", ("hold",)),
+    "nodes": ("nodes", "NodeKind", ("node", "no")),
+    "queue": ("queues", "PendingObject", ()),
+    "queues": ("queues", "QueueKind", ("q", "queues.scheduling.volcano.sh")),
 }
-"""By title, which is also the module's: the class, and what else users may call it."""
+"""By title: the module, the class, and what else users may call it."""
 
 
 def find_kind(name: str) -> OutputKind:
     """Raises Failure."""
     wanted = name.lower()
-    known = {alias: title for title, (_, aliases) in _KINDS.items() for alias in (title, *aliases)}
+    known = {alias: title for title, (_, _, aliases) in _KINDS.items() for alias in (title, *aliases)}
     title = known.get(wanted)
     if title is None:
         close = get_close_matches(wanted, known, n=1)
         hint = f"did you mean {known[close[0]]}?" if close else f"there are {', '.join(_KINDS)}"
         raise Failure(1, [f'unknown resource type "{name}"; {hint}'])
-    kind: OutputKind = getattr(import_module(f"{__name__}.{title}"), _KINDS[title][0])()
+    module, class_name, _ = _KINDS[title]
+    kind: OutputKind = getattr(import_module(f"{__name__}.{module}"), class_name)()
     return kind
 
 

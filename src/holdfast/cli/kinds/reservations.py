@@ -1,9 +1,10 @@
-"""Output of reservations: amounts, owners, phase."""
+"""Output of reservations: amounts, owners, phase; and of starvation holds, which are reservations."""
 
 import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from holdfast.api.names import HOLD_EXPECTED_START, HOLD_JOB, HOLD_LABEL
 from holdfast.api.quantity import QuantityError, amount
 from holdfast.api.reservation import DEFAULT_TTL
 from holdfast.cli.client import RESERVATION, Raw, Server
@@ -161,3 +162,35 @@ def _condition(raw: Raw) -> list[str]:
 
 def _yes(value: Any) -> str:
     return "true" if value else "false"
+
+
+# Starvation holds
+
+
+class HoldKind(ReservationKind):
+    selector = HOLD_LABEL
+    columns = (
+        OutputColumn("NAME"),
+        OutputColumn("JOB"),
+        OutputColumn("PHASE"),
+        OutputColumn("NODE"),
+        OutputColumn("HOLDS"),
+        OutputColumn("EXPECTED-START"),
+        OutputColumn("AGE"),
+        OutputColumn("MESSAGE", wide=True),
+    )
+
+    def cells(self, raw: Raw, now: float) -> list[str]:
+        metadata, status = raw["metadata"], raw.get("status") or {}
+        said = {**(metadata.get("labels") or {}), **(metadata.get("annotations") or {})}
+        amounts = status.get("allocatable") or requests((raw.get("spec") or {}).get("template"))
+        return [
+            metadata["name"],
+            said.get(HOLD_JOB, ""),
+            phase(raw),
+            status.get("nodeName") or "",
+            pairs(amounts),
+            said.get(HOLD_EXPECTED_START, ""),
+            age(raw, now),
+            message(raw),
+        ]

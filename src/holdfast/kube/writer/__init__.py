@@ -2,10 +2,8 @@
 
 writer              gives each decision to the module below that writes it
 write_queue         lanes: binds before status before Events; writes of one object in order
-binder              a pod's volumes, then its Binding; what became of a lost response
-volume_writes       binds claims to volumes, annotates the selected node, waits for provisioning
-pod_status          the PodScheduled condition and the nominated node, several in one patch
-eviction            a victim's DisruptionTarget condition, then its deletion
+binder              a pod's volumes, then its Binding; the outcome when a response was lost
+pod_writes          the PodScheduled condition and the nominated node; evictions
 reservation_writes  creates, updates and deletes Reservations and their status
 job_writes          status of PodGroups and Queues
 event_recorder      Events; repeated ones become a series

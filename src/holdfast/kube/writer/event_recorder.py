@@ -13,9 +13,9 @@ import msgspec
 
 from holdfast.api.names import DEFAULT_NAMESPACE
 from holdfast.api.times import format_micro_time, format_time
+from holdfast.kube.client import MERGE
 from holdfast.kube.errors import ApiError, LeadershipLost
-from holdfast.kube.http.client import MERGE
-from holdfast.kube.http.flow_control import Backoff
+from holdfast.kube.flow_control import Backoff
 from holdfast.kube.writer.write_queue import TRANSIENT, ApiWriter, Job, Outcome, wait_after
 from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
 

@@ -8,8 +8,8 @@ import msgspec
 
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import RESERVATION_API
+from holdfast.kube.client import JSON, JSON_PATCH, MERGE, POD, path_of
 from holdfast.kube.errors import ApiError, LeadershipLost
-from holdfast.kube.http.client import JSON, JSON_PATCH, MERGE, POD, path_of
 from holdfast.kube.writer.write_queue import (
     TRANSIENT,
     ApiWriter,

@@ -14,9 +14,9 @@ from holdfast.api.kinds import KINDS
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.names import RESERVATION_API
 from holdfast.api.reservation import Reservation, ReservationPhase
+from holdfast.kube.client import JSON, JSON_PATCH, MERGE, path_of
 from holdfast.kube.errors import ApiError, LeadershipLost
-from holdfast.kube.http.client import JSON, JSON_PATCH, MERGE, path_of
-from holdfast.kube.writer.eviction import Victims
+from holdfast.kube.writer.pod_writes import Victims
 from holdfast.kube.writer.write_queue import (
     TRANSIENT,
     ApiWriter,

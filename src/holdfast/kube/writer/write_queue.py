@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from holdfast.kube.client import JSON, Client, Request, RequestLimits
+from holdfast.kube.connections import ON_THE_WAY
 from holdfast.kube.errors import ApiError, CredentialsError, LeadershipLost, Unreachable
-from holdfast.kube.http.client import JSON, Client, Request, RequestLimits
-from holdfast.kube.http.connections import ON_THE_WAY
-from holdfast.kube.http.flow_control import Backoff, RateLimit
+from holdfast.kube.flow_control import Backoff, RateLimit
 from holdfast.kube.leader_election import Fence
 
 SLOTS = 32

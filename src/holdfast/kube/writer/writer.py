@@ -8,16 +8,14 @@ from typing import Any, assert_never
 
 from holdfast.api.pod import Pod
 from holdfast.api.storage import PersistentVolumeClaim
-from holdfast.kube.http.client import Client
-from holdfast.kube.http.flow_control import RateLimit
+from holdfast.kube.client import Client
+from holdfast.kube.flow_control import RateLimit
 from holdfast.kube.leader_election import Fence
-from holdfast.kube.writer.binder import BindJob, Feed
+from holdfast.kube.writer.binder import BindJob, ClaimWaiter, Feed
 from holdfast.kube.writer.event_recorder import EventWriter
-from holdfast.kube.writer.eviction import EvictionJob, Victims
 from holdfast.kube.writer.job_writes import JobStatuses, MigrationWriter
-from holdfast.kube.writer.pod_status import Statuses, annotation_job
+from holdfast.kube.writer.pod_writes import EvictionJob, Statuses, Victims, annotation_job
 from holdfast.kube.writer.reservation_writes import Releases, ReservationWriter
-from holdfast.kube.writer.volume_writes import ClaimWaiter
 from holdfast.kube.writer.write_queue import ApiWriter, Failed, Lane, WriteQueue
 from holdfast.scheduler.cluster.decisions import (
     AnnotatePod,

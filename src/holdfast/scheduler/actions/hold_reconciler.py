@@ -14,12 +14,7 @@ from typing import NamedTuple
 from holdfast.api.names import HOLD_EXPECTED_START, HOLD_JOB
 from holdfast.api.times import format_time
 from holdfast.scheduler.cluster.cluster import Cluster
-from holdfast.scheduler.cluster.decisions import (
-    AnnotateReservation,
-    Decision,
-    Emit,
-    ObjectRef,
-)
+from holdfast.scheduler.cluster.decisions import AnnotateReservation, Decision, Emit, ObjectRef
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.framework.hold_planner import HoldPlanner
 from holdfast.scheduler.jobs import Job, JobName

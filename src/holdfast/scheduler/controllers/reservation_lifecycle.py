@@ -10,12 +10,7 @@ from holdfast.api.errors import TimeError
 from holdfast.api.meta import condition
 from holdfast.api.times import parse_time
 from holdfast.scheduler.cluster.cluster import Cluster
-from holdfast.scheduler.cluster.decisions import (
-    Decision,
-    Emit,
-    Nominate,
-    SetReservationStatus,
-)
+from holdfast.scheduler.cluster.decisions import Decision, Emit, Nominate, SetReservationStatus
 from holdfast.scheduler.cluster.pods import Phase
 from holdfast.scheduler.cluster.timer_queue import TimerQueue
 from holdfast.scheduler.reservations.reservation_info import FINISHED, ReservationInfo

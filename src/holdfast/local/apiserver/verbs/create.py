@@ -7,13 +7,7 @@ from holdfast.local.apiserver.verbs.decode import check_namespace, read
 from holdfast.local.store import AlreadyExists, Key, Raw
 from holdfast.machinery.objects import check_namespace_is_active, new_object
 from holdfast.machinery.schema.versions import key_of
-from holdfast.machinery.status import (
-    StatusError,
-    already_exists,
-    forbidden,
-    invalid,
-    unknown_resource,
-)
+from holdfast.machinery.status import StatusError, already_exists, forbidden, invalid, unknown_resource
 from holdfast.machinery.strategies.crds import GROUP, KIND
 from holdfast.machinery.validation import metadata as metadata_rules
 

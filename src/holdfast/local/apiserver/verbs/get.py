@@ -18,13 +18,7 @@ from holdfast.local.apiserver.request_info import ListOptions, parse_revision
 from holdfast.local.apiserver.selection import Selection, select
 from holdfast.local.store import Compacted, FutureRevision, Key, Raw, Snapshot
 from holdfast.machinery.schema.versions import shown, storage_group
-from holdfast.machinery.status import (
-    StatusError,
-    bad_request,
-    expired,
-    not_found,
-    revision_too_large,
-)
+from holdfast.machinery.status import StatusError, bad_request, expired, not_found, revision_too_large
 
 NOW = -1
 _TOO_OLD = (

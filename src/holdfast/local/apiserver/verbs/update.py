@@ -10,14 +10,7 @@ from holdfast.machinery.objects import changed_object, is_gone
 from holdfast.machinery.schema import apply_defaults
 from holdfast.machinery.schema.field_errors import invalid as invalid_field
 from holdfast.machinery.schema.versions import stored
-from holdfast.machinery.status import (
-    MODIFIED,
-    StatusError,
-    bad_request,
-    conflict,
-    invalid,
-    other_uid,
-)
+from holdfast.machinery.status import MODIFIED, StatusError, bad_request, conflict, invalid, other_uid
 from holdfast.machinery.strategies.strategy import Strategy
 from holdfast.machinery.strategies.table import strategy_of
 

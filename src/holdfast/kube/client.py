@@ -17,11 +17,11 @@ from yarl import URL
 
 from holdfast import __version__
 from holdfast.api.kinds import KINDS, KindInfo
-from holdfast.kube.access.credentials import ClientIdentity
-from holdfast.kube.access.settings import Access, make_context
+from holdfast.kube.client_settings import Access, make_context
+from holdfast.kube.connections import ON_THE_WAY, Answer, Wire
+from holdfast.kube.credentials import ClientIdentity
 from holdfast.kube.errors import ApiError, CredentialsError, Unreachable
-from holdfast.kube.http.connections import ON_THE_WAY, Answer, Wire
-from holdfast.kube.http.flow_control import Backoff, Reach, Report, unreachable
+from holdfast.kube.flow_control import Backoff, Reach, Report, unreachable
 
 
 def path_of(info: KindInfo, namespace: str = "", name: str = "", subresource: str = "") -> str:

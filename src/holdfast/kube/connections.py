@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar, cast
 import httptools
 
 from holdfast.kube.errors import Unreachable
-from holdfast.kube.http.flow_control import CUT, LATE, not_connected
+from holdfast.kube.flow_control import CUT, LATE, not_connected
 
 _LARGEST = 64 * 2**20
 """An answer longer than this is not read."""

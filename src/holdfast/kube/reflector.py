@@ -10,10 +10,8 @@ import msgspec
 from holdfast.api.kinds import KindInfo
 from holdfast.api.meta import Object, ObjectMeta
 from holdfast.api.pod import Pod
-from holdfast.kube.errors import ApiError, CredentialsError, Unreachable
-from holdfast.kube.http.client import Client, get, path_of
-from holdfast.kube.http.flow_control import Backoff
-from holdfast.kube.informers.decoding import (
+from holdfast.kube.client import Client, get, path_of
+from holdfast.kube.decoding import (
     INITIAL_EVENTS_END,
     Broken,
     Found,
@@ -22,6 +20,8 @@ from holdfast.kube.informers.decoding import (
     decode_frame,
     decode_page,
 )
+from holdfast.kube.errors import ApiError, CredentialsError, Unreachable
+from holdfast.kube.flow_control import Backoff
 from holdfast.scheduler.cluster.events import Added, Deleted, Event, Updated
 
 Key = tuple[str, str]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from holdfast.kube.access.credentials import Anonymous, ClientIdentity, Credentials
+from holdfast.kube.credentials import Anonymous, ClientIdentity, Credentials
 from holdfast.kube.errors import CredentialsError, KubeconfigError
 
 

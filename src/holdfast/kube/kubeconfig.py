@@ -21,7 +21,8 @@ from msgspec import Struct, field
 
 from holdfast.api.decode import convert
 from holdfast.api.errors import InvalidObject
-from holdfast.kube.access.credentials import (
+from holdfast.kube.client_settings import SCHEMES, Access, Tls, proxy_from
+from holdfast.kube.credentials import (
     VERSIONS,
     ClientIdentity,
     Credentials,
@@ -32,7 +33,6 @@ from holdfast.kube.access.credentials import (
     bearer,
     command_path,
 )
-from holdfast.kube.access.settings import SCHEMES, Access, Tls, proxy_from
 from holdfast.kube.errors import KubeconfigError
 
 

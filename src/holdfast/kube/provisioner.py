@@ -1,4 +1,4 @@
-"""The loop of the stand-alone provisioner: creates the reservations that pods request.
+"""`holdfast provisioner`: creates the reservations that pods request, in a process of its own.
 
 reflectors ─► inbox ─► provisioner ─► writes ─► server ─► reflectors …
 """
@@ -6,23 +6,90 @@ reflectors ─► inbox ─► provisioner ─► writes ─► server ─► re
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+import msgspec
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, Metric
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import RESERVATION_API
+from holdfast.kube.client import Client
+from holdfast.kube.client_metrics import Requests
+from holdfast.kube.client_settings import Access
 from holdfast.kube.clock import Clock
-from holdfast.kube.http.client import Client
-from holdfast.kube.informers.decoding import Watched
-from holdfast.kube.informers.reflector import Reflector
+from holdfast.kube.decoding import Watched
 from holdfast.kube.leader_election import Fence
+from holdfast.kube.reflector import Reflector
 from holdfast.kube.runner import Log, no_log
-from holdfast.kube.writer.pod_status import annotation_job
+from holdfast.kube.service import HealthAnswers, LeasedService
+from holdfast.kube.writer.pod_writes import annotation_job
 from holdfast.kube.writer.reservation_writes import ReservationWriter
 from holdfast.kube.writer.write_queue import ApiWriter, Lane, WriteQueue
 from holdfast.scheduler.cluster.decisions import AnnotatePod, CreateReservation
 from holdfast.scheduler.cluster.events import Event
 from holdfast.scheduler.controllers.provisioner import Provisioner
+from holdfast.scheduler.framework.config import LeaderElection
 from holdfast.scheduler.reservations.provisioning_requests import Requirements
+from holdfast.serving.health import OPEN_PATHS
+
+HEALTH_PORT = 10261
+LEASE = "holdfast-provisioner"
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisionerSettings:
+    access: Access
+    elect: bool = True
+    lease_namespace: str = "kube-system"
+    health: tuple[str, int] | None = ("0.0.0.0", HEALTH_PORT)
+    log: Log = field(default=lambda *_, **__: None)
+    open_paths: Collection[str] = OPEN_PATHS
+
+
+async def run(settings: ProvisionerSettings) -> None:
+    """Runs until SIGTERM or SIGINT. Raises KubernetesError."""
+    requests = Requests(urlsplit(settings.access.server).netloc)
+    lease = LeaderElection(
+        leader_elect=settings.elect, resource_name=LEASE, resource_namespace=settings.lease_namespace
+    )
+    async with Client(settings.access, observe=requests) as client:
+        service = LeasedService(client, lease, settings.elect, settings.log)
+        service.heed_signals()
+        figures = _Figures()
+        registry = CollectorRegistry()
+        for collector in (requests, figures):
+            registry.register(collector)
+        ProcessCollector(registry=registry)
+        answers = HealthAnswers(
+            settings.health,
+            lambda: generate_latest(registry),
+            lambda: {"leaderElection": msgspec.to_builtins(lease)},
+            open_paths=settings.open_paths,
+        )
+
+        def new_runner() -> ProvisionerRunner:
+            runner = ProvisionerRunner(client, service.fence, service.clock, log=settings.log)
+            figures.provisioner = runner.provisioner
+            return runner
+
+        await service.run(new_runner, answers)
+
+
+class _Figures:
+    provisioner: Provisioner | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        if self.provisioner is None:
+            return
+        for name, about, total in (
+            ("created", "Reservations requested.", self.provisioner.created),
+            ("failures", "Reservations that could not be created.", self.provisioner.failures),
+        ):
+            yield CounterMetricFamily(f"holdfast_provisioner_{name}_total", about, total)
+
 
 WATCHED = (
     # Pods that have a node ask for nothing any more.

@@ -26,8 +26,8 @@ from holdfast.api.names import (
     VOLCANO_JOB_API,
 )
 from holdfast.api.raw_objects import ObjectKind, RawObject, raw_object
+from holdfast.kube.client import Status
 from holdfast.kube.errors import ApiError
-from holdfast.kube.http.client import Status
 from holdfast.scheduler.cluster.events import Malformed
 
 
