@@ -19,8 +19,27 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+import holdfast.plugin
 from holdfast.cli.app import app
-from holdfast.plugin import Change, Plugin, testing
+from holdfast.plugin import (
+    AnnotatePod,
+    Bind,
+    Change,
+    Emit,
+    Filter,
+    Need,
+    Nomination,
+    ObjectRef,
+    ObjectWarning,
+    Offer,
+    Outcome,
+    Plugin,
+    Preempt,
+    Reason,
+    Rejected,
+    Score,
+    testing,
+)
 from holdfast.plugin.testing import Cluster
 from holdfast.scheduler.cluster.view import View
 from holdfast.scheduler.framework import registry as registry_module
@@ -141,6 +160,11 @@ def public(thing: Any) -> list[str]:
     return [name for name in vars(thing) if not name.startswith("_")]
 
 
+def fields(*answers: Any) -> set[str]:
+    found = (getattr(each, "_fields", ()) or each.__struct_fields__ for each in answers)
+    return {name for names in found for name in names}
+
+
 OWN = {"facet", "holds", "single"}
 """Of views, for plugins of Holdfast's own."""
 
@@ -157,11 +181,32 @@ OWN = {"facet", "holds", "single"}
         pytest.param(public(Nodes), "Handle.nodes", id="nodes"),
         pytest.param(set(public(Cluster)) - {"now", "scheduler"}, "testing.Cluster", id="cluster"),
         pytest.param(testing.__all__, "testing", id="testing"),
+        pytest.param(holdfast.plugin.__all__, "holdfast.plugin", id="package"),
+        pytest.param(fields(Filter, Rejected, Score), "filter and score", id="answers"),
+        pytest.param(fields(Reason, Need, Outcome), "reserve and permit", id="outcomes"),
+        pytest.param(
+            fields(Nomination, Preempt, ObjectWarning, Offer) - {"has_failed"},
+            "post_filter",
+            id="proposals",
+        ),
+        pytest.param(fields(Bind, AnnotatePod, Emit, ObjectRef), "decisions", id="decisions"),
     ],
 )
 def test_the_page_names_everything_there_is(names: Iterable[str], of: str) -> None:
     missing = [name for name in names if not re.search(rf"\b{name}\b", PAGE)]
     assert not missing, f"{of}: not on the page"
+
+
+def test_every_link_within_the_page_leads_to_a_heading() -> None:
+    headings = re.findall(r"^#+ (.+)$", PAGE, re.MULTILINE)
+    anchors = {re.sub(r"[^a-z0-9 -]", "", each.lower()).replace(" ", "-") for each in headings}
+    assert set(re.findall(r"\]\(#([^)]+)\)", PAGE)) <= anchors
+
+
+def test_the_questions_are_numbered_and_each_is_answered() -> None:
+    questions = PAGE.partition("## Questions\n")[2]
+    found = re.findall(r"^(\d+)\. \*\*(.+?)\?\*\* (\S.+)$", questions, re.MULTILINE)
+    assert [int(number) for number, *_ in found] == list(range(1, 18))
 
 
 def test_the_page_names_every_change() -> None:

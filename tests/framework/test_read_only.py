@@ -18,7 +18,7 @@ from holdfast.plugin import (
     Preempt,
     Trial,
 )
-from holdfast.plugin.testing import Cluster, node, pod
+from holdfast.plugin.testing import Cluster, node, pod, reservation
 
 Raw = dict[str, Any]
 
@@ -159,3 +159,21 @@ def test_pods_that_a_plugin_was_given_can_be_tried_as_victims() -> None:
     cluster = Cluster(Taker).add(node("n", cpu=2), *(pod(f"v{i}", cpu=1, on="n") for i in range(2)))
     cluster.add(pod("p", cpu=1)).advance(60)
     assert cluster.placed() == {"p": "n", "v0": "n"}
+
+
+def test_the_scheduler_knows_the_reservation_of_a_victim_that_a_plugin_proposes() -> None:
+    class TakesOwners(Plugin):
+        name = "TakesOwners"
+
+        def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
+            there = [each for each in self.handle.pods(0) if not each.cls.is_reserve_pod]
+            gone = tuple(Preempt(each.ref, pod.ref, "n", "gone") for each in there)
+            return Nomination("n", decisions=gone)
+
+    cluster = Cluster(TakesOwners).add(node("n", cpu=2))
+    cluster.add(reservation("held", owners={"app": "web"}, cpu=2, allocateOnce=False)).schedule()
+    cluster.add(pod("web", cpu=2, labels={"app": "web"})).schedule()
+    decided = cluster.add(pod("p", cpu=2)).scheduler.round(cluster.now)
+    (victim,) = (each for each in decided if isinstance(each, Preempt))
+    (held,) = (raw for raw in cluster.objects() if raw["kind"] == "Reservation")
+    assert (victim.pod.name, victim.reservation) == ("web", held["metadata"]["uid"])

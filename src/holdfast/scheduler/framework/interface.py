@@ -24,7 +24,7 @@ one class get one answer. All that a plugin may read of the cluster it reads by 
 * `None`: nothing to check for this class (kube-scheduler's Skip);
 * a `Filter`: `passes(view)` says for the rows of a view which of them are feasible, and `reasons(view)`
   why rows are not. `reasons` is asked only about rows that did not pass;
-* a `Rejected`: no node will do, whatever it is like.
+* a `Rejected`: no node is feasible, whatever it is like.
 
 **Scoring.** `score(cls)` is PreScore, Score and NormalizeScore in one. It answers `None` (every node
 0) or a `Score`: `score(view)` gives an integer per row, higher is better, between 0 and 100 unless
@@ -85,9 +85,9 @@ SchedulerError and a message that names the plugin; it is counted, logged and tr
 back-off. Other pods go on. Formulas that failed are closed for the rest of the round: no row is
 feasible. See docs/plugins.md for each method.
 
-**Holding room.** `node_order_on_resource(cls, offer)` says which nodes to hold for a task of a starving
-job: a score for each row of the offer. The scores of all plugins are added; rows that end up with
-nothing, or less, are out.
+**Starvation holds.** `node_order_on_resource(cls, offer)` says which nodes to hold for a task of a
+starving job: a score for each row of the offer. The scores of all plugins are added; rows whose sum is
+0 or less are not held.
 
 `post_filter` runs when no node passed, in order until one plugin nominates a node. It proposes and
 changes nothing: it may be asked for its message alone.
@@ -123,7 +123,7 @@ class Scope(enum.Enum):
 
 
 class Reason(NamedTuple):
-    """Why rows will not do. A row may have several reasons."""
+    """Why rows are infeasible. A row may have several reasons."""
 
     text: str
     rows: Cells
@@ -192,7 +192,7 @@ class Rejected(msgspec.Struct, frozen=True):
     message: str
     resolvable: bool = False
     error: bool = False
-    """The pod makes no sense, rather than finding no node."""
+    """The pod spec is invalid (reported as SchedulerError), not just unschedulable."""
     version: Version | None = None
 
 
@@ -285,31 +285,31 @@ class Trial(Protocol):
     def victims(
         self, row: int, pods: list[PodRecord], spared_first: Order
     ) -> list[PodRecord] | tuple[str, ...]:
-        """Which of these pods of the row would have to go, spared in this order; or the reasons why
-        the pod would not fit even without all of them."""
+        """The victims among these pods of the row, reprieved in this order; or the reasons why the pod
+        does not fit even without all of them."""
 
     def reservation_uid(self, row: int, victims: Iterable[PodRecord]) -> str | None:
-        """The uid of the reservation the pod would draw on there, were these gone; empty if it would
-        draw on none; None if it never draws on any."""
+        """The uid of the reservation the pod would be allocated from there, were these gone; empty if
+        from none; None if it is never allocated from any."""
 
     def reservations(self) -> str:
-        """The reservations there are for the pod, counted by what stands against them."""
+        """The reservations that match the pod, counted by the reason why they are infeasible."""
 
     def reservations_to_go(
         self, row: int, reserving: list[PodRecord], gone: list[PodRecord], spared_first: Order
     ) -> list[PodRecord] | tuple[str, ...]:
-        """As `victims`, of reserve pods, each with the pods that draw on its reservation; those said to
-        be `gone` are gone already."""
+        """As `victims`, of reserve pods, each with the pods allocated from its reservation; those said
+        to be `gone` are gone already."""
 
     def of(self, pod: PodRecord) -> tuple[int, "Trial"]:
         """Where another pod of the profile would go now, -1 if nowhere; and what to try for it."""
 
     def allowed(self) -> NDArray[np.bool_] | None:
-        """Where topology has nothing against the pod, or may have nothing once others have left; None
-        where it has no say."""
+        """The rows that topology filters allow, or may allow once others have left; None where there
+        are no such filters."""
 
     def ruled_out(self, rows: NDArray[np.intp]) -> Counter[tuple[str, ...]]:
-        """What topology has against rows that are not `allowed`."""
+        """The reasons of topology filters for rows that are not `allowed`."""
 
     @property
     def passing(self) -> list[int]:
@@ -339,12 +339,12 @@ class Claim(NamedTuple):
 
 
 class Offer(NamedTuple):
-    """Nodes that could hold room for a task, whatever runs there now."""
+    """Nodes whose capacity could be held for a task, whatever runs there now."""
 
     rows: NDArray[np.intp]
     names: list[str]
     idle: Callable[[int], NDArray[np.int64]]
-    """What is idle on each of them, by slot: room that is held for starving jobs is."""
+    """What is idle on each of them, by slot: capacity that is held for starving jobs is."""
     held: NDArray[np.bool_]
     """Whether something is held there already."""
     more: int
@@ -425,7 +425,7 @@ class Plugin:
         return None
 
     def node_order_on_resource(self, cls: PodClass, offer: Offer) -> NDArray[np.float64]:
-        """How good each node of the offer is to hold room on for a pod of the class."""
+        """A score for each node of the offer: how well it suits to be held for a pod of the class."""
         return np.zeros(len(offer.rows))
 
     def reserve(self, pod: PodRecord, row: int) -> Outcome:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from holdfast.api import names
@@ -792,6 +793,7 @@ class Cycle:
                 nomination = plugin.post_filter(pod, dry_run)
                 if plugin.name in profile.foreign:
                     check_nomination(plugin, nomination)
+                    nomination = self._with_jobs_and_reservations(nomination)
             except RAISED as error:
                 nomination = Nomination(message=self._errors.note(plugin.name, "PostFilter", error))
                 has_failed = True
@@ -806,6 +808,18 @@ class Cycle:
             if nomination.message:
                 messages.append(nomination.message)
         return Nomination(node, ", ".join(messages), warnings=warnings, has_failed=has_failed)
+
+    def _with_jobs_and_reservations(self, nomination: Nomination) -> Nomination:
+        """What decides in which order victims are deleted, and which a plugin need not know."""
+
+        def known(decision: Decision) -> Decision:
+            victim = self._cluster.pods.get(decision.pod.uid) if isinstance(decision, Preempt) else None
+            if victim is None or not isinstance(decision, Preempt):
+                return decision
+            job, reservation = victim.job_name, victim.reservation_uid
+            return msgspec.structs.replace(decision, job=job, reservation=reservation)
+
+        return nomination._replace(decisions=tuple(map(known, nomination.decisions)))
 
     def _dry_run_of(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> DryRun:
         another = partial(self._another_dry_run, profile)
