@@ -35,6 +35,10 @@ class Ledger:
         self._table = table
         self._undo: list[Callable[[], None]] = []
         self._depth = 0
+        self.transactions = 0
+        """How many outermost transactions there have been."""
+        self.undoing = False
+        """Whether a transaction is being undone just now."""
         self._usage_log = usage
         self.pods: dict[int, dict[str, PodRecord]] = {}
         """The pods on each row, by uid."""
@@ -250,11 +254,18 @@ class Ledger:
         """Whether nobody claims anything of the row."""
         return row not in self.pods and not self.holds.any_on(row)
 
+    @property
+    def in_transaction(self) -> bool:
+        """Whether what is done now may be undone."""
+        return self._depth > 0
+
     @contextmanager
     def transaction(self) -> Iterator["Transaction"]:
         """What is done inside stands only if `commit()` is called before the end."""
         transaction = Transaction()
         mark = len(self._undo)
+        if not self._depth:
+            self.transactions += 1
         self._depth += 1
         try:
             yield transaction
@@ -266,10 +277,10 @@ class Ledger:
             else:
                 steps = self._undo[mark:]
                 del self._undo[mark:]
-                depth, self._depth = self._depth, 0
+                depth, self._depth, self.undoing = self._depth, 0, True
                 for step in reversed(steps):
                     step()
-                self._depth = depth - 1
+                self._depth, self.undoing = depth - 1, False
             self._tell_emptied()
 
     @contextmanager

@@ -60,6 +60,8 @@ class ReservationLifecycle:
 
     def _look_after(self, reservation: ReservationInfo, now: float) -> None:
         if reservation.virtual:
+            if reservation.placed:
+                self._reservations.replace_devices(reservation)
             return
         if reservation.deletion_reason:
             self._delete(reservation, reservation.deletion_reason)

@@ -257,7 +257,6 @@ class Provisioning:
         if not self._virtuals.is_live(virtual):
             return self._cycle.place(profile, pod, now)  # nobody is left who wants it
         row, allocated_pods = virtual.row, self._cluster.reservations.allocated_pods(standin)
-        self._cluster.managers.keep(standin.uid)
         for each in allocated_pods:
             ledger.allocate_from(each, reservation.uid)
         if reservation.amounts == standin.amounts:

@@ -246,12 +246,6 @@ class ResourceManager(ABC, Generic[T]):
         if found:
             self.settled[heir] = found
 
-    def keep(self, uid: str) -> None:
-        """Whoever leaves its row for a moment has the same when it comes back."""
-        found = self.guessed.get(uid)
-        if found:
-            self.settled[uid] = found
-
     def forget(self, uid: str) -> None:
         """The pod, or reservation, is on no row any more, and gone for good."""
         self.settled.pop(uid, None)
@@ -333,6 +327,19 @@ class ResourceManager(ABC, Generic[T]):
         elif pod.uid in self.there.get(row, ()):
             self._leave(pod, row)
 
+    def come_back(self, pod: PodRecord, row: int, what: T | None) -> None:
+        """The same of a pod that was on the row before and was given this in thought, or nothing if
+        that is None."""
+        if what is None:
+            self._enter(pod, row)
+        else:
+            self.guessed[pod.uid] = what
+            self._count_in(pod, row, what)
+
+    def is_as_asked(self, pod: PodRecord, what: T | None) -> bool:
+        """Whether what a pod was given in thought, if anything, is what it asks for by now."""
+        return what is None or (bool(what) and self._is_as_asked(pod, what))
+
     # Keeping count
 
     def is_short(self, uid: str) -> bool:
@@ -348,6 +355,9 @@ class ResourceManager(ABC, Generic[T]):
             if what is None:
                 return
             self.guessed[pod.uid] = what
+        self._count_in(pod, row, what)
+
+    def _count_in(self, pod: PodRecord, row: int, what: T) -> None:
         self.there.setdefault(row, {})[pod.uid] = pod
         self.governed[row] = True
         hold = self._cluster.ledger.holds.get(pod.uid) if pod.reservation is not None else None

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from holdfast.api.devices import Device, NodeResourceTopology
 from holdfast.api.meta import Object, ObjectMeta
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.cluster.reservation_table import ReservationRow
-from holdfast.scheduler.managers.devices import DeviceManager
+from holdfast.scheduler.managers.devices import Allocation, DeviceManager
 from holdfast.scheduler.managers.numa import CPUManager
+from holdfast.scheduler.managers.numa.allocation import Holding
 from holdfast.scheduler.managers.resource_manager import Horizon
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ class AnyManager(Protocol):
     def annotate(self, pod: PodRecord, row: int, into: dict[str, str]) -> None:
         """Adds what is to be written on a pod that is bound to the row."""
 
+    def settle(self, pod: PodRecord) -> bool: ...
     def pass_on(self, uid: str, heir: str) -> None: ...
-    def keep(self, uid: str) -> None: ...
 
     def forget(self, uid: str) -> None:
         """The pod, or reservation, is on no row any more, and gone for good."""
@@ -74,6 +75,54 @@ class AnyManager(Protocol):
         """What is not as it would be were it worked out anew."""
 
 
+_Guesses = tuple[Holding | None, Allocation | None]
+"""The CPUs and the devices a pod was given in thought."""
+
+
+class _Departure(NamedTuple):
+    """A pod, or reserve pod, that left a row."""
+
+    row: int
+    cls: PodClass
+    guesses: _Guesses
+    was_new: bool
+    """Whether it came to the row in the same transaction."""
+
+
+class _Departed:
+    """Who left which row in a transaction, and with what, so that it has the same when it comes back:
+    what was chosen for it does not depend on what was tried in between."""
+
+    def __init__(self, transaction: int) -> None:
+        self.transaction = transaction
+        self._departures: dict[str, list[_Departure]] = {}
+        """By uid, the latest last."""
+        self._new: dict[int, set[str]] = {}
+        """By row, the uids of those who came in this transaction and were given what was free then."""
+
+    def leaves(self, pod: PodRecord, row: int, guesses: _Guesses, undoing: bool) -> None:
+        new = self._new.get(row, set())
+        was_new = pod.uid in new
+        new.discard(pod.uid)
+        if not undoing:
+            departure = _Departure(row, pod.cls, guesses, was_new)
+            self._departures.setdefault(pod.uid, []).append(departure)
+
+    def comes(self, pod: PodRecord, row: int, undoing: bool) -> tuple[PodClass, _Guesses] | None:
+        """The class it had when it left the row and what it was given there, if it can have that."""
+        departures = self._departures.get(pod.uid)
+        if undoing:
+            last = departures.pop() if departures else None
+            if last is not None and last.was_new:
+                self._new.setdefault(row, set()).add(pod.uid)
+            return (pod.cls, last.guesses) if last is not None else None
+        last = departures[-1] if departures else None
+        if last is not None and last.row == row and not last.was_new and not self._new.get(row):
+            return last.cls, last.guesses
+        self._new.setdefault(row, set()).add(pod.uid)
+        return None
+
+
 class ResourceManagers:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -84,6 +133,7 @@ class ResourceManagers:
         """Where it is written what a pod, or a reservation, has."""
         self.awake = False
         """Whether any manager has anything to keep."""
+        self._departed = _Departed(0)
 
     def seen(self, pod: PodRecord, metadata: ObjectMeta) -> None:
         """The object of a pod, or reservation, that has a node."""
@@ -106,11 +156,11 @@ class ResourceManagers:
             for manager in self.managers:
                 manager.pass_on(uid, heir)
 
-    def keep(self, uid: str) -> None:
-        """The reservation leaves its row and perhaps comes back: it then has what it has now."""
+    def settle(self, pod: PodRecord) -> None:
+        """The pod, or reserve pod, just put on its row, has what it was given in thought."""
         if self.awake:
             for manager in self.managers:
-                manager.keep(uid)
+                manager.settle(pod)
 
     def forget(self, uid: str) -> None:
         if self.awake:
@@ -254,6 +304,15 @@ class ResourceManagers:
                 each.reservation_uid = ""
 
     def _moved(self, pod: PodRecord, row: int, sign: int) -> None:
+        """The ledger's word: a pod, or a reserve pod, came to a row or left it."""
+        ledger = self._cluster.ledger
+        if ledger.in_transaction or ledger.undoing:
+            if self._departed.transaction != ledger.transactions:
+                self._departed = _Departed(ledger.transactions)
+            if sign < 0:
+                self._departed.leaves(pod, row, self._guesses(pod), ledger.undoing)
+            elif self._comes_back(pod, row):
+                return
         if sign < 0 or pod.phase is Phase.ASSIGNED or not self._cluster.nominations:
             self._enter_or_leave(pod, row, sign)
             return
@@ -262,6 +321,27 @@ class ResourceManagers:
         if self._is_short(pod):
             self._enter_or_leave(pod, row, -1)
             self._enter(pod, row)
+
+    def _guesses(self, pod: PodRecord) -> _Guesses:
+        return self.cpus.guessed.get(pod.uid), self.devices.guessed.get(pod.uid)
+
+    def _comes_back(self, pod: PodRecord, row: int) -> bool:
+        """Whether a pod comes back to a row it left in the same transaction, and has again what it was
+        given there in thought. That is so if the departure is undone; else as long as nobody came to
+        the row who was given something meanwhile."""
+        known = self._departed.comes(pod, row, self._cluster.ledger.undoing)
+        if known is None:
+            return False
+        cls, (cpus, devices) = known
+        if cls is not pod.cls and not (
+            self.cpus.is_as_asked(pod, cpus) and self.devices.is_as_asked(pod, devices)
+        ):
+            return False
+        if self.cpus.active:
+            self.cpus.come_back(pod, row, cpus)
+        if self.devices.active:
+            self.devices.come_back(pod, row, devices)
+        return True
 
     def _enter(self, pod: PodRecord, row: int) -> None:
         self._enter_or_leave(pod, row, 1)

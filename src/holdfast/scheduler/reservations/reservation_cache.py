@@ -191,6 +191,8 @@ class ReservationCache:
         """A reservation without an object holds its room on the row; raises what is wrong with it."""
         self._handlers.put_virtual(reservation)
         self.assume(reservation, row)
+        assert reservation.pod is not None
+        self._cluster.managers.settle(reservation.pod)
         self.note(reservation, "set aside", self._nodes.name(row))
         self.opened(reservation)
 
