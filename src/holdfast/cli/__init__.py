@@ -8,7 +8,6 @@
     run, provisioner     `holdfast run`, `holdfast provisioner`
     up                   `holdfast up`
     config               `holdfast config`, `holdfast crds`, `holdfast version`
-    bench                `holdfast bench`
     client, snapshot     reads an API server; a scheduler that was fed everything it has
     options, printing    options and errors that commands share; tables, YAML and JSON
 

@@ -1,57 +1,85 @@
 """The `holdfast` command and its subcommands.
 
-A subcommand's module is imported when it is called, or when help lists it, so `holdfast --version`
-does not import the simulation. A new command is a file and a line in `_COMMANDS`.
+A subcommand's module is imported when it is called, so that help and completion are quick. A new
+command is a file and a line in `COMMANDS`, with the first sentence of its help.
 
 Exit status: 0 success, 1 invalid input (usage included), 2 an internal error.
 """
 
 import sys
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from holdfast import __version__
 from holdfast.cli.options import Failure
 
-_COMMANDS = {
-    "up": ("holdfast.cli.up", "up"),
-    "run": ("holdfast.cli.run", "run"),
-    "provisioner": ("holdfast.cli.provisioner", "provisioner"),
-    "simulate": ("holdfast.cli.simulate", "simulate"),
-    "get": ("holdfast.cli.get", "get"),
-    "describe": ("holdfast.cli.get", "describe"),
-    "explain": ("holdfast.cli.explain", "explain"),
-    "reserve": ("holdfast.cli.reserve", "reserve"),
-    "bench": ("holdfast.cli.bench", "bench"),
-    "config": ("holdfast.cli.config", "app"),
-    "crds": ("holdfast.cli.config", "crds"),
-    "version": ("holdfast.cli.config", "version"),
+COMMANDS = {
+    "up": (
+        "holdfast.cli.up:up",
+        "Run a cluster in this process: API server, scheduler, simulated nodes.",
+    ),
+    "run": ("holdfast.cli.run:run", "Schedule the pods of a Kubernetes cluster that ask for it."),
+    "provisioner": (
+        "holdfast.cli.provisioner:provisioner",
+        "Create the reservations pods ask for by a template.",
+    ),
+    "simulate": (
+        "holdfast.cli.simulate:simulate",
+        "Run a scenario on a simulated cluster in virtual time.",
+    ),
+    "get": ("holdfast.cli.get:get", "Show reservations, holds, nodes, and pending pods."),
+    "describe": (
+        "holdfast.cli.get:describe",
+        "Show the details of a reservation, hold, node, or pending pod.",
+    ),
+    "explain": (
+        "holdfast.cli.explain:explain",
+        "Explain why a pod, reservation or pod group is pending, or why it is where it is.",
+    ),
+    "reserve": ("holdfast.cli.reserve:reserve", "Reserve capacity for pods that do not exist yet."),
+    "bench": ("holdfast.bench.command:bench", "Measure how fast the scheduler decides."),
+    "config": ("holdfast.cli.config:app", "Show and check configuration files."),
+    "crds": (
+        "holdfast.cli.config:crds",
+        "Print the CustomResourceDefinitions as one YAML stream.",
+    ),
+    "version": ("holdfast.cli.config:version", "Print the version."),
 }
+"""Where each subcommand is, and what it does."""
 _USAGE_ERROR = 2
 """What the library exits with when it does not understand a command line."""
 
 
+class _LazyCommand(TyperCommand):
+    """A subcommand that is imported when its arguments are parsed."""
+
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **options: Any) -> Any:
+        return load_command(self.name or "").make_context(info_name, args, *rest, **options)
+
+
 class _LazyGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
-        return [name for name, (module, _) in _COMMANDS.items() if find_spec(module) is not None]
+        return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name not in self.list_commands(ctx):
-            return None
-        module, attribute = _COMMANDS[cmd_name]
-        found = getattr(import_module(module), attribute)
-        if not isinstance(found, typer.Typer):
-            only = typer.Typer(rich_markup_mode=None, add_completion=False)
-            only.command(cmd_name)(found)
-            found = only
-        command = typer.main.get_command(found)
-        command.name = cmd_name
-        return command
+        found = COMMANDS.get(cmd_name)
+        return _LazyCommand(cmd_name, help=found[1]) if found is not None else None
+
+
+def load_command(name: str) -> Any:
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    found = getattr(import_module(module), attribute)
+    if not isinstance(found, typer.Typer):
+        only = typer.Typer(rich_markup_mode=None, add_completion=False)
+        only.command(name)(found)
+        found = only
+    command = typer.main.get_command(found)
+    command.name = name
+    return command
 
 
 app = typer.Typer(

@@ -7,16 +7,14 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from holdfast.api.errors import HoldfastError
-from holdfast.local.setup import SchedulerFactory
-from holdfast.scheduler.framework.config import ConfigError
-from holdfast.scheduler.framework.registry import PluginError
-from holdfast.sim.errors import InvalidInput
-from holdfast.sim.manifests import load_one
+
+if TYPE_CHECKING:
+    from holdfast.local.setup import SchedulerFactory
 
 
 class Failure(HoldfastError):
@@ -32,8 +30,14 @@ class Failure(HoldfastError):
 # Configuration files
 
 
-def load_setup(path: str | None) -> SchedulerFactory:
+def load_setup(path: str | None) -> "SchedulerFactory":
     """Raises Failure."""
+    from holdfast.local.setup import SchedulerFactory
+    from holdfast.scheduler.framework.config import ConfigError
+    from holdfast.scheduler.framework.registry import PluginError
+    from holdfast.sim.errors import InvalidInput
+    from holdfast.sim.manifests import load_one
+
     try:
         return SchedulerFactory.of(load_one(path) if path is not None else None)
     except InvalidInput as error:

@@ -1,5 +1,0 @@
-"""`holdfast bench`."""
-
-from holdfast.bench.command import bench
-
-__all__ = ["bench"]
