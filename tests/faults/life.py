@@ -13,6 +13,7 @@ from typing import Any
 
 from faults.audit import GROUP_NAME, milli
 from faults.model import GROUPS, MIGRATIONS, NODES, OTHER_GROUPS, PODS, QUOTAS, RESERVATIONS, Raw
+from faults.slow_permit import QUESTIONS
 from team_quotas import quota
 
 TROUBLED = 24.0
@@ -57,6 +58,8 @@ class Life:
     """Whether all kinds are watched, not just those that occur here."""
     quotas: bool = False
     """Whether a plugin reads a kind of its own."""
+    slow_permit: bool = False
+    """Whether a plugin makes pods wait in Permit."""
     first: list[tuple[str, Raw]] = field(default_factory=list)
     """What exists at the beginning."""
     acts: list[tuple[float, str, Any]] = field(default_factory=list)
@@ -138,6 +141,8 @@ def draw(seed: int) -> Life:
         _draw_more(life, random.Random(seed * 17 + 5))
     if seed % 9 == 7:
         _draw_quotas(life, random.Random(seed * 13 + 3))
+    if seed % 5 == 3:
+        _draw_slow_permit(life, random.Random(seed * 19 + 7))
     life.acts.sort(key=lambda act: act[0])
     return life
 
@@ -287,6 +292,15 @@ def _draw_quotas(life: Life, rng: random.Random) -> None:
                 "watch", when(), rng.uniform(0.5, 8.0), "", QUOTAS, how, amount=rng.uniform(0.1, 3.0)
             )
         )
+
+
+def _draw_slow_permit(life: Life, rng: random.Random) -> None:
+    """Some pods, or most of them, wait in Permit once they have a node, and some of these too long."""
+    life.slow_permit = True
+    share = rng.choice((0.3, 0.8))
+    for _, what, args in life.acts:
+        if what == "create" and args[0] == PODS and rng.random() < share:
+            args[1]["metadata"]["labels"][QUESTIONS] = str(rng.choice((1, 2, 4, 8)))
 
 
 def _draw_gang(life: Life, rng: random.Random, size: int) -> None:

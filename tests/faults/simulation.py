@@ -16,6 +16,7 @@ from faults.life import NAMES, TROUBLED, Life, Trouble, draw
 from faults.model import LEASES, NODES, PODS, QUOTAS, Model, Raw, Refused, frame
 from faults.network import CONNECTING, OK, Fate, Network, Sent, Stream
 from faults.process import Endless, ProcessLoop, Timeline
+from faults.slow_permit import SlowPermit
 from holdfast.api.times import format_time
 from holdfast.kube.cache_comparer import Difference, compare
 from holdfast.kube.client_settings import Access
@@ -40,15 +41,17 @@ FIRST_LOOK, LAST_LOOK = 2.0, 20.0
 def plugins() -> Registry:
     known = registry()
     known.add(TeamQuotas)
+    known.add(SlowPermit)
     return known
 
 
 @cache
-def configuration(starving: bool, retry_period: str, quotas: bool) -> Configuration:
+def configuration(starving: bool, retry_period: str, quotas: bool, slow_permit: bool) -> Configuration:
     raw: Raw = {"apiVersion": API_VERSION, "kind": KIND}
-    if quotas:
-        enabled = {"multiPoint": {"enabled": [{"name": TeamQuotas.name}]}}
-        raw["profiles"] = [{"plugins": enabled}]
+    chosen = ((TeamQuotas, quotas), (SlowPermit, slow_permit))
+    enabled = [{"name": plugin.name} for plugin, is_on in chosen if is_on]
+    if enabled:
+        raw["profiles"] = [{"plugins": {"multiPoint": {"enabled": enabled}}}]
     raw["leaderElection"] = {"leaderElect": True, "retryPeriod": retry_period}
     if starving:
         reserve = {"starvingJobTimeThreshold": 5, "reservedNodePercent": 50, "hold": "amount"}
@@ -125,7 +128,9 @@ class Process:
         assert self.clock is not None
         settings = RunSettings(
             access=Access(f"http://{self.name}.example:80"),
-            configuration=configuration(life.starving, life.retry_period, life.quotas),
+            configuration=configuration(
+                life.starving, life.retry_period, life.quotas, life.slow_permit
+            ),
             registry=plugins(),
             elect=True,
             health=None,

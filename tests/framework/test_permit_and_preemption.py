@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from framework.gate import Gate
+from holdfast.metrics.scheduler_metrics import SchedulingMetrics
 from holdfast.plugin.testing import Cluster, node, pod
 
 GANG = "gang.scheduling.koordinator.sh/"
@@ -170,3 +171,79 @@ def test_a_pod_that_waits_for_its_reservation_to_be_created_makes_room_for_anoth
     assert uids(cluster)["low"] == before["low"] and cluster.messages()["low"] == PREEMPTED
     cluster.delete("Pod/high").advance(10)
     assert cluster.waiting() == {"low": "a"}
+
+
+QUEUE = "scheduling.volcano.sh/queue-name"
+
+
+def queue(name: str, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name}
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": metadata,
+        "spec": {"weight": 1, **spec},
+    }
+
+
+def queued(name: str, of: str, **more: Any) -> dict[str, Any]:
+    annotations = {QUEUE: of, **more.pop("annotations", {})}
+    return pod(name, cpu=2, annotations=annotations, **more)
+
+
+def borrowed(*pods: Any) -> Cluster:
+    """A queue has more than its share, which another one reclaims."""
+    cluster = stage(node("a", cpu=4), queue("one"), queue("two"), *pods)
+    cluster.schedule()
+    return cluster
+
+
+def test_a_victim_of_reclaim_that_waits_is_not_evicted() -> None:
+    cluster = borrowed(queued("free-0", "one"), queued("one-1", "one"))
+    assert cluster.waiting() == {"one-1": "a"}
+    before = uids(cluster)
+    cluster.add(queued("free-two", "two"))
+    assert cluster.schedule() == {"free-two": "a"}
+    assert {name: uids(cluster)[name] for name in before} == before
+    assert cluster.messages()["one-1"] == PREEMPTED
+    assert cluster.plugin().held == {"free-0", "free-two"}
+    cluster.add(node("b", cpu=2)).advance(20)
+    assert cluster.waiting() == {"one-1": "b"}
+
+
+def test_a_victim_of_reclaim_that_runs_is_evicted() -> None:
+    cluster = borrowed(queued("free-0", "one"), queued("free-1", "one"))
+    cluster.add(queued("free-two", "two")).advance(60)
+    assert "free-two" in cluster.placed() and len(cluster.placed()) == 2
+    assert len(uids(cluster)) == 2
+
+
+def test_a_gang_that_waits_gives_up_all_its_places_to_reclaim() -> None:
+    members = [
+        queued(name, "one", annotations={GANG + "name": "g", GANG + "min-available": "2"})
+        for name in ("free-0", "g-1")
+    ]
+    cluster = borrowed(*members)
+    assert len(cluster.waiting()) == 2
+    before = uids(cluster)
+    cluster.add(queued("free-two", "two")).advance(20)
+    assert cluster.placed() == {"free-two": "a"}
+    assert {name: uids(cluster)[name] for name in before} == before
+    assert cluster.plugin().held == {"free-two"}
+
+
+def test_victims_that_wait_are_counted_as_those_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = stage(node("a", cpu=4), pod("free-runs", cpu=2), pod("low", cpu=2))
+    cluster.schedule()
+    metrics, round_ = SchedulingMetrics(cluster.scheduler), cluster.scheduler.round
+
+    def counted(*args: Any, **more: Any) -> Any:
+        decisions = round_(*args, **more)
+        metrics.round_done(0.0, decisions)
+        return decisions
+
+    monkeypatch.setattr(cluster.scheduler, "round", counted)
+    cluster.add(pod("free-high", cpu=4, priority=10)).advance(10)
+    text = metrics.text().decode()
+    assert "scheduler_preemption_victims_count 1.0" in text
+    assert "scheduler_preemption_victims_sum 2.0" in text

@@ -147,6 +147,7 @@ class Scheduler:
             self.queue.new_round()
             self.cycle.new_round()
         self.guard.begin(now)
+        self.cycle.rejected_victims.clear()
         round_ = Round(
             self.cluster,
             self.queue,

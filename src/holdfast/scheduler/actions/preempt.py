@@ -161,10 +161,8 @@ class PreemptAction(Action):
         found.append((pod, node, tuple(decisions)))
 
     def _decide(self, round_: Round, found: Found) -> None:
-        all_made = [decision for _, _, made in found for decision in made]
-        victims = [each.pod.uid for each in all_made if isinstance(each, PreemptPod)]
-        # All at once: jobs of which some members wait give up their places as a whole.
-        asked = set(round_.cycle.reject_waiting(victims))
+        asked: set[str] = set()
+        decisions: list[Decision] = []
         for pod, node, made in found:
             for decision in made:
                 # Who goes with his job may be named more than once.
@@ -172,9 +170,11 @@ class PreemptAction(Action):
                     if decision.pod.uid in asked:
                         continue
                     asked.add(decision.pod.uid)
-                round_.cycle.apply([decision])
+                decisions.append(decision)
             if pod.nominated != node:
-                round_.cycle.apply([Nominate(pod.ref, node)])
+                decisions.append(Nominate(pod.ref, node))
+        round_.cycle.apply(decisions)
+        for pod, node, _ in found:
             round_.cluster.chronicle.note(round_.now, pod.ref, "preempts", node)
 
 

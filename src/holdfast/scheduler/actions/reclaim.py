@@ -152,6 +152,7 @@ class Reclaim(Action):
         if state == self._seen:
             return
         waiting = [pod for pod in round_.queue.in_no_order() if queues.of(pod) in queues.known]
+        decisions: list[Decision] = []
         if waiting and any(record.allocated for record in queues):
             queues.share_out(round_.queue.waiting(with_jobs=True))
             with queues.as_it_will_be() as foresight:
@@ -159,7 +160,8 @@ class Reclaim(Action):
                 if reclaimable:
                     with cluster.ledger.transaction():
                         reclaimable.look_ahead(foresight)
-                        self._reclaim(round_, waiting, reclaimable, foresight)
+                        decisions = self._reclaim(round_, waiting, reclaimable, foresight)
+        round_.cycle.apply(decisions)  # now that everybody is back in place
         self._seen = (round_.queue.refusals, epoch.usage.end, epoch.queues)
 
     def _reclaim(
@@ -168,8 +170,9 @@ class Reclaim(Action):
         waiting: list[PodRecord],
         reclaimable: ReclaimableCapacity,
         foresight: Foresight,
-    ) -> None:
+    ) -> list[Decision]:
         queues, in_vain = round_.cluster.jobs.queues, set()
+        decisions: list[Decision] = []
         kinds = {(queues.of(pod), pod.cls.id): pod for pod in waiting}
         standing = {kind: queues.standing(kind[0], pod) for kind, pod in kinds.items()}
         waiting.sort(key=lambda pod: (standing[queues.of(pod), pod.cls.id], round_.queue.sort_key(pod)))
@@ -177,18 +180,25 @@ class Reclaim(Action):
             kind = round_.queue.kind(pod)
             if pod.reservation is not None or kind in in_vain:
                 continue
-            done = _Reclaimer(round_, pod, reclaimable, foresight).reclaim()
+            done = _Reclaimer(round_, pod, reclaimable, foresight, decisions).reclaim()
             if not done and pod.pinned_node is None and not pod.nominated:
                 in_vain.add(kind)  # nor for others like it
+        return decisions
 
 
 class _Reclaimer:
     """One job, or a pod that is one."""
 
     def __init__(
-        self, round_: Round, leader: PodRecord, reclaimable: ReclaimableCapacity, foresight: Foresight
+        self,
+        round_: Round,
+        leader: PodRecord,
+        reclaimable: ReclaimableCapacity,
+        foresight: Foresight,
+        decisions: list[Decision],
     ) -> None:
         self._round = round_
+        self._decisions = decisions
         self._cluster = round_.cluster
         self._queues = round_.cluster.jobs.queues
         self._leader = leader
@@ -298,9 +308,8 @@ class _Reclaimer:
     def _decide(self) -> None:
         nodes, leader = self._cluster.nodes, self._leader
         about = leader.ref if leader.job is None else leader.job.ref
-        decisions: list[Decision] = self._round.cycle.decisions
+        decisions = self._decisions
         for victim in self._victims.values():
-            victim.being_preempted = True
             self._reclaimable.takes(victim)
             text = f"queue {self._queue} reclaims what it deserves for {about}"
             decisions.append(Evict(victim.ref, text))

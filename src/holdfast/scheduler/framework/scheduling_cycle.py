@@ -18,6 +18,7 @@ from holdfast.scheduler.cluster.decisions import (
     Bind,
     Decision,
     Emit,
+    Evict,
     Nominate,
     Preempt,
     SetPodScheduled,
@@ -94,6 +95,8 @@ class Cycle:
         self.waiting: dict[str, WaitingPod] = {}
         cluster.node_listeners.append(self._node_changed)
         self.decisions: list[Decision] = []
+        self.rejected_victims: list[Preempt] = []
+        """What was not carried out in the last round, since the victims waited in Permit."""
         self.terse = False
         """Whether so many pods were woken that those without luck are not told the latest reasons."""
 
@@ -661,25 +664,29 @@ class Cycle:
     def apply(self, decisions: Sequence[Decision]) -> None:
         """What was proposed is decided: victims count as on their way out, so that nothing is decided
         of them again before that is seen, and nominations that end are forgotten. Victims that wait
-        for permission are not deleted; see `reject_waiting`."""
+        in Permit are neither deleted nor evicted; see `_reject_waiting`. All victims of one preemptor
+        or reclaimer come together, since jobs of which some members wait give up their places as a
+        whole."""
         pods = self._cluster.pods
         if self.waiting:
-            victims = [each.pod.uid for each in decisions if isinstance(each, Preempt)]
-            rejected = self.reject_waiting(victims)
-            decisions = [
-                each
-                for each in decisions
-                if not (isinstance(each, Preempt) and each.pod.uid in rejected)
-            ]
+            victims = [each.pod.uid for each in decisions if isinstance(each, Preempt | Evict)]
+            rejected = self._reject_waiting(victims)
+            kept: list[Decision] = []
+            for each in decisions:
+                if not (isinstance(each, Preempt | Evict) and each.pod.uid in rejected):
+                    kept.append(each)
+                elif isinstance(each, Preempt):
+                    self.rejected_victims.append(each)
+            decisions = kept
         self.decisions += decisions
         for decision in decisions:
-            if isinstance(decision, Preempt):
+            if isinstance(decision, Preempt | Evict):
                 if (pod := pods.get(decision.pod.uid)) is not None:
                     pod.being_preempted = True
             elif isinstance(decision, Nominate) and (pod := pods.get(decision.pod.uid)) is not None:
                 self._cluster.nominate(pod, decision.node)
 
-    def reject_waiting(self, victims: Iterable[str]) -> Collection[str]:
+    def _reject_waiting(self, victims: Iterable[str]) -> Collection[str]:
         """Those of the victims that wait for permission give their places up at once, with the members
         of their jobs that wait and cannot do without them. They keep their objects, and are tried
         again after a back-off. Returns the uids of those that did."""
