@@ -309,3 +309,29 @@ def test_who_is_to_go_inside_takes_nothing_of_what_is_free() -> None:
     gone(made, "low-owner").put(pod("small", cpu="1", priority=0))
     assert (made.node_of("high"), made.node_of("small")) == ("", "n1")
     assert made.wait(15).reservation_of("high") == "r"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(
+    "first",
+    [{"cpu": "4", "allocatePolicy": "Aligned"}, {"cpu": "1", "allocatePolicy": "Restricted"}],
+    ids=["in use", "too small"],
+)
+def test_of_several_reservations_owners_leave_alone_what_the_preemptor_waits_for(
+    first: Raw, restarts: bool
+) -> None:
+    """On the node there is an older one, which is no use to the preemptor."""
+    made = world(node("n1", cpu="8"))
+    made.put(reservation("first", allocateOnce=False, **first))
+    if first["cpu"] == "4":
+        made.put(pod("kept", "a", cpu="4", priority=50))
+    made.put(reservation("second", cpu="4", allocateOnce=False, allocatePolicy="Aligned"))
+    made.put(pod("low-owner", "a", cpu="4", priority=0))
+    assert made.reservation_of("low-owner") == "second"
+    made.put(pod("high", "a", cpu="4", priority=10))
+    if restarts:
+        made.restart()
+        made.settle()
+    made.put(pod("late", "a", cpu="2", priority=0))
+    gone(made, "low-owner").wait(15)
+    assert (made.reservation_of("high"), made.node_of("late")) == ("second", "")

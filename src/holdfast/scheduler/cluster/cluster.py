@@ -237,6 +237,7 @@ class Cluster:
             if row is not None:
                 self.epoch.usage.add(row)
         pod.nominated = node
+        pod.nominated_reservation = ""
         if node:
             self.nominations.setdefault(node, {})[pod.uid] = pod
 

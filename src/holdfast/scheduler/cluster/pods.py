@@ -67,6 +67,7 @@ class PodRecord:
         "name",
         "namespace",
         "nominated",
+        "nominated_reservation",
         "phase",
         "pinned_node",
         "preempted",
@@ -126,6 +127,8 @@ class PodRecord:
         """Of an assumed pod: the node that was being cleared for it until then."""
         self.nominated = ""
         """The node that is being cleared for the pod."""
+        self.nominated_reservation = ""
+        """The uid of the reservation there that the pod will be allocated from, as far as known."""
         self.bound_at: float | None = None
         """Of a member of a job: when it was bound, as far as its condition says so."""
         self.started: float | None = None

@@ -649,6 +649,7 @@ class Cycle:
         self.apply(nomination.decisions)
         if nomination.node is not None:
             self._nominate(pod, nomination.node)
+        self._note_nominated_reservation(pod)
         message = why.message(self._table.count, nomination.message)
         if nomination.has_failed and not nomination.node:
             self.fail_for_now(pod, message, why.plugins, now)
@@ -660,6 +661,23 @@ class Cycle:
         if node != pod.nominated:
             self._cluster.nominate(pod, node)
             self.decisions.append(Nominate(pod.ref, node))
+
+    def _note_nominated_reservation(self, pod: PodRecord) -> None:
+        """Takes note of the reservation that a pod will be allocated from on its nominated node once
+        those have left that are on their way out: until then others leave that capacity to it."""
+        row = self._table.row(pod.nominated) if pod.nominated else None
+        if row is None:
+            return
+        profile = self.profiles[pod.scheduler]
+        column = self.column(profile, pod.cls)
+        if not column.owned:
+            return
+        there = list(self._cluster.ledger.pods.get(row, {}).values())
+        leaving = [each for each in there if each.being_preempted or each.cls.terminating]
+        found = self._dry_run_of(profile, pod, column).reservation_uid(row, leaving) or ""
+        if found != pod.nominated_reservation:
+            pod.nominated_reservation = found
+            self._cluster.epoch.usage.add(row)
 
     def apply(self, decisions: Sequence[Decision]) -> None:
         """What was proposed is decided: victims count as on their way out, so that nothing is decided
@@ -679,12 +697,16 @@ class Cycle:
                     self.rejected_victims.append(each)
             decisions = kept
         self.decisions += decisions
+        nominated: list[PodRecord] = []
         for decision in decisions:
             if isinstance(decision, Preempt | Evict):
                 if (pod := pods.get(decision.pod.uid)) is not None:
                     pod.being_preempted = True
             elif isinstance(decision, Nominate) and (pod := pods.get(decision.pod.uid)) is not None:
                 self._cluster.nominate(pod, decision.node)
+                nominated.append(pod)
+        for pod in nominated:
+            self._note_nominated_reservation(pod)
 
     def _reject_waiting(self, victims: Iterable[str]) -> Collection[str]:
         """Those of the victims that wait for permission give their places up at once, with the members

@@ -422,12 +422,19 @@ class ReservationCache:
                 watcher.pod_pending(room.pod)
 
     def inside(self, pod: PodRecord, row: int) -> str:
-        """The uid of the reservation that a pod, were it on the row, would draw on."""
+        """The uid of the reservation that a nominated pod, were it on the row, would be allocated from:
+        the one it preempted for; else the first that could be large enough."""
         matched = self.matched(pod.cls)
         if matched is None:
             return ""
         asked = {slot for slot, _ in pod.cls.requests}
-        there = [hold.reservation for hold in matched.on(row) if not asked.isdisjoint(hold.amounts)]
+        there = [
+            hold.reservation
+            for hold in matched.on(row)
+            if not asked.isdisjoint(hold.amounts) and _could_serve(hold, pod)
+        ]
+        if any(reservation.uid == pod.nominated_reservation for reservation in there):
+            return pod.nominated_reservation
         first = min(there, key=lambda p: (not p.order, p.order, p.created, p.name), default=None)
         return first.uid if first is not None else ""
 
@@ -534,3 +541,9 @@ class ReservationCache:
         if not is_starvation_hold(reservation):
             self._cluster.epoch.inputs += 1
         self._cluster.chronicle.note(self._cluster.now, reservation.ref, what, detail)
+
+
+def _could_serve(hold: ReservationRow, pod: PodRecord) -> bool:
+    """Whether a reservation is large enough for a pod, were no others allocated from it."""
+    only = hold.reservation.restricted or frozenset()
+    return all(hold.amounts.get(slot, 0) >= asked for slot, asked in pod.cls.requests if slot in only)
