@@ -23,13 +23,14 @@ from holdfast.scheduler.cluster.decisions import Decision, Emit
 from holdfast.scheduler.cluster.events import Change, Event
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.settings import ClusterSettings
 from holdfast.scheduler.framework.checked_answers import checked_gate
-from holdfast.scheduler.framework.config import Configuration
+from holdfast.scheduler.framework.config import Configuration, CoschedulingArgs
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.gangs import Gangs
 from holdfast.scheduler.framework.hold_planner import HoldPlanner
 from holdfast.scheduler.framework.interface import Plugin
-from holdfast.scheduler.framework.plugin_names import PREEMPTION
+from holdfast.scheduler.framework.plugin_names import COSCHEDULING
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.framework.scheduling_cycle import Cycle
@@ -72,28 +73,20 @@ class Scheduler:
         aliases: Mapping[str, str] | None = None,
         controllers: Sequence[Callable[[Cluster], Controller]] = (),
     ) -> None:
-        self.cluster = Cluster()
-        self.cluster.watcher = self
+        self.cluster = Cluster(_settings(configuration, aliases or {}), watcher=self)
+        preempts = any(action.name == "preempt" for action in configuration.actions)
         profiles = [
-            Profile(index, resolved, registry, self.cluster)
+            Profile(index, resolved, registry, self.cluster, preempts)
             for index, resolved in enumerate(configuration.profiles)
         ]
         self._profiles = {profile.scheduler_name: profile for profile in profiles}
         self._profiles.setdefault("", profiles[0])  # reservations that name no scheduler
         for alias, name in (aliases or {}).items():
             self._profiles.setdefault(alias, self._profiles[name])
-        self.cluster.served = self._profiles
-        self.cluster.jobs.apart = frozenset(
-            name for name, profile in self._profiles.items() if profile.coscheduling is None
-        )
-        self.cluster.jobs.patience = {
-            name: profile.patience for name, profile in self._profiles.items() if profile.patience
-        }
         self.queue = SchedulingQueue(
             profiles[0].sort_key, configuration.pod_initial_backoff, configuration.pod_max_backoff
         )
-        self.cycle = Cycle(self.cluster, self.queue)
-        self.cycle.profiles = self._profiles
+        self.cycle = Cycle(self.cluster, self.queue, self._profiles)
         self.gangs = Gangs(self.cluster, self.queue, self.cycle, self._profiles)
         self.reserving = HoldPlanner(self.cluster, self.cycle, self._profiles)
         self.hold_reconciler = HoldReconciler(self.cluster, self.reserving)
@@ -114,14 +107,6 @@ class Scheduler:
         self._nominated: dict[Key, dict[str, PodRecord]] = {}
         """Those a node is being cleared for, or who stand for them, by the group they wait in."""
         self.profiles = profiles
-        chosen = {action.name for action in configuration.actions}
-        reserve = next((a.arguments for a in configuration.actions if a.name == "reserve"), None)
-        if reserve is not None:
-            self.cluster.jobs.holds.bars_nodes = reserve["hold"] == "node"
-            self.cluster.jobs.holds.backfill = bool(reserve["backfill"])
-        for profile in profiles:
-            if "preempt" not in chosen:
-                profile.post_filters = [p for p in profile.post_filters if p.name != PREEMPTION]
         self._actions = [
             ACTIONS[action.name](action.arguments)
             for action in configuration.actions
@@ -451,3 +436,30 @@ class Scheduler:
         for due, pod in list(self._failed_gates.values()):
             if due <= now:
                 self.pod_pending(pod)
+
+
+def _settings(configuration: Configuration, aliases: Mapping[str, str]) -> ClusterSettings:
+    resolved = {each.scheduler_name: each for each in configuration.profiles}
+    resolved.setdefault("", configuration.profiles[0])
+    for alias, name in aliases.items():
+        resolved.setdefault(alias, resolved[name])
+    permits = {
+        name: {ref.name for ref in each.points.get("permit", ())} for name, each in resolved.items()
+    }
+    gangs = {
+        name: each.args.get(COSCHEDULING)
+        for name, each in resolved.items()
+        if COSCHEDULING in permits[name]
+    }
+    reserve = next((a.arguments for a in configuration.actions if a.name == "reserve"), None)
+    return ClusterSettings(
+        scheduler_names=frozenset(resolved),
+        without_gangs=frozenset(resolved) - frozenset(gangs),
+        gang_timeouts={
+            name: args.timeout
+            for name, args in gangs.items()
+            if isinstance(args, CoschedulingArgs) and args.timeout
+        },
+        holds_nodes=reserve is not None and reserve["hold"] == "node",
+        backfills=reserve is not None and bool(reserve["backfill"]),
+    )

@@ -52,7 +52,7 @@ class Backfill(Action):
         if not holds or round_.cluster.has_changes() or round_.pods_left <= 0:
             return
         self._finish_starts(round_)
-        if not holds.backfill or round_.cluster.has_changes():
+        if not round_.cluster.settings.backfills or round_.cluster.has_changes():
             return
         until = self._windows(round_)
         if not (until > round_.now).any():
@@ -192,7 +192,7 @@ class Backfill(Action):
                     self._report(round_, pod)
                 else:
                     self._watch(round_, pod)
-        if not (cluster.jobs.holds and cluster.jobs.holds.backfill):
+        if not (cluster.jobs.holds and cluster.settings.backfills):
             return
         for row in np.flatnonzero(cluster.jobs.holds.rows()).tolist():
             for pod in cluster.ledger.pods.get(row, {}).values():

@@ -1,6 +1,7 @@
 """The cluster's state as columns: node table, pod classes, ledger, events and decisions.
 
-    cluster                                      the state, kept in line with objects
+    cluster, settings                            the state, kept in line with objects; its settings
+    epoch                                        what caches go by: how far each part has moved on
     node_table, slots, columns                   a row per node, a slot per resource; values per row
     node_labels, node_selectors                  labels as columns of codes; compiled node selectors
     node_info, object_index                      facts of nodes; objects that plugins read

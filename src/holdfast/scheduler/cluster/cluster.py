@@ -4,7 +4,7 @@ Objects come in by `feed`; what follows from them is written to the node table a
 whoever watches (the scheduling queue) is told what became of pods. Nothing here decides anything.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from holdfast.api.errors import InvalidObject
@@ -52,6 +52,7 @@ from holdfast.scheduler.cluster.plugin_errors import PluginErrors
 from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses
 from holdfast.scheduler.cluster.pod_handlers import PodHandlers
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.settings import ClusterSettings
 from holdfast.scheduler.cluster.story import Chronicle, Line
 from holdfast.scheduler.jobs import Jobs
 from holdfast.scheduler.managers.resource_managers import ABOUT_BELONGINGS, ResourceManagers
@@ -84,7 +85,11 @@ class PodWatcher(Protocol):
 
 
 class Cluster:
-    def __init__(self) -> None:
+    def __init__(
+        self, settings: ClusterSettings | None = None, watcher: "PodWatcher | None" = None
+    ) -> None:
+        self.settings = settings or ClusterSettings()
+        self.watcher = watcher
         self.now = 0.0
         self.nodes = NodeTable()
         self.epoch = Epoch()
@@ -117,9 +122,6 @@ class Cluster:
         self.plugin_errors = PluginErrors()
         self.chronicle = Chronicle()
         self.pod_handlers = PodHandlers(self)
-        self.watcher: PodWatcher | None = None
-        self.served: Container[str] = ()
-        """The names of schedulers whose pods are scheduled here."""
         self._changes = Change.NONE
         self._reports: list[Decision] = []
         self._warnings: dict[tuple[str, str, str], str] = {}

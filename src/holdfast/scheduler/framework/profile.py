@@ -10,13 +10,14 @@ from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.plugin_errors import RAISED, PluginErrors, text_of
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.framework.checked_answers import is_foreign
-from holdfast.scheduler.framework.config import CoschedulingArgs, ReservationArgs, ResolvedProfile
+from holdfast.scheduler.framework.config import ReservationArgs, ResolvedProfile
 from holdfast.scheduler.framework.handle import Handle, plugin_made
 from holdfast.scheduler.framework.interface import Plugin, extension_points, overridden
 from holdfast.scheduler.framework.plugin_names import (
     COSCHEDULING,
     DYNAMIC_RESERVATION,
     NODE_RESOURCES_FIT,
+    PREEMPTION,
     RESERVATION,
     STARVATION_FILTER,
 )
@@ -28,8 +29,14 @@ class Profile:
     """The plugins at each extension point, in the order they run."""
 
     def __init__(
-        self, index: int, resolved: ResolvedProfile, registry: Registry, cluster: Cluster
+        self,
+        index: int,
+        resolved: ResolvedProfile,
+        registry: Registry,
+        cluster: Cluster,
+        preempts: bool = True,
     ) -> None:
+        """`preempts` says whether the action `preempt` is configured."""
         made: dict[str, Plugin] = {}
 
         def at(point: str) -> list[Plugin]:
@@ -70,7 +77,7 @@ class Profile:
         self.filter_order[STARVATION_FILTER] = (
             self.filter_order.get(NODE_RESOURCES_FIT, len(self.filters)) - 0.5
         )
-        self.post_filters = at("postFilter")
+        self.post_filters = [p for p in at("postFilter") if preempts or p.name != PREEMPTION]
         weights = {ref.name: ref.weight for ref in resolved.points.get("score", ())}
         self.scorers = [(plugin, weights[plugin.name]) for plugin in at("score")]
         self.reserve = at("reserve")
@@ -88,9 +95,6 @@ class Profile:
         permits = (ref.name for ref in resolved.points.get("permit", ()))
         self.coscheduling = made[COSCHEDULING] if COSCHEDULING in permits else None
         """The plugin that keeps jobs together, if there is one."""
-        args = self.coscheduling.args if self.coscheduling is not None else None
-        self.patience = args.timeout if isinstance(args, CoschedulingArgs) else None
-        """How long jobs may take to be placed that do not say so themselves."""
         reservation = made.get(RESERVATION)
         self.reservation_plugin = reservation.name if reservation is not None else ""
         """The plugin by which pods draw on reservations, if there is one."""

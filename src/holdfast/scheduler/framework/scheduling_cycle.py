@@ -77,7 +77,9 @@ class Refused(NamedTuple):
 
 
 class Cycle:
-    def __init__(self, cluster: Cluster, queue: SchedulingQueue) -> None:
+    def __init__(
+        self, cluster: Cluster, queue: SchedulingQueue, profiles: Mapping[str, Profile]
+    ) -> None:
         self.cluster = self._cluster = cluster
         self._table = cluster.nodes
         self._queue = queue
@@ -90,7 +92,7 @@ class Cycle:
         self.column = ColumnStore(cluster).column
         self._provisioning = Provisioning(self, cluster)
         self.gang_permit = GangPermit(self)
-        self.profiles: Mapping[str, Profile] = {}
+        self.profiles = profiles
         """By scheduler name."""
         self.waiting: dict[str, WaitingPod] = {}
         cluster.node_listeners.append(self._node_changed)

@@ -42,10 +42,7 @@ class Jobs:
         """Jobs whose status may have to change."""
         self.on_changed: Callable[[Job], None] | None = None
         """Told of a job that may fare better, or needs to be told something else, than before."""
-        self.apart: frozenset[str] = frozenset()
-        """The schedulers whose pods belong to no job, whatever they name."""
-        self.patience: dict[str, float] = {}
-        """By scheduler, how long jobs may take to be placed that do not say so themselves."""
+        self._settings = cluster.settings
         self.holds = StarvationHolds(cluster)
         self.queues = Queues(cluster)
         self._groups: dict[JobName, PodGroup] = {}
@@ -70,7 +67,7 @@ class Jobs:
 
     def named(self, pod: Pod) -> Job | None:
         """The job the pod names, if its PodGroup has a say in how important the pod is."""
-        if not self._prioritized or pod.spec.scheduler_name in self.apart:
+        if not self._prioritized or pod.spec.scheduler_name in self._settings.without_gangs:
             return None
         name = named_in(pod.metadata)
         if name is None:
@@ -79,7 +76,7 @@ class Jobs:
 
     def join(self, pod: PodRecord, meta: ObjectMeta, namespace: str = "") -> None:
         """The pod belongs to the job its metadata names; to none any more if that names none."""
-        name = None if pod.scheduler in self.apart else named_in(meta, namespace)
+        name = None if pod.scheduler in self._settings.without_gangs else named_in(meta, namespace)
         before = pod.job
         if before is not None and before.name != name:
             self.leave(pod)
@@ -145,7 +142,9 @@ class Jobs:
         """Until when the job should have been placed; None if it may wait as long as it takes, or does
         not wait. It counts from when there were members to place."""
         waiting = job.waiting()
-        if not waiting or not (timeout := job.timeout or self.patience.get(waiting[0].scheduler)):
+        if not waiting or not (
+            timeout := job.timeout or self._settings.gang_timeouts.get(waiting[0].scheduler)
+        ):
             return None
         return None if job.is_ready else job.waits_since + timeout
 

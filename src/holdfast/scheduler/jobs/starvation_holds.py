@@ -52,10 +52,6 @@ class StarvationHolds:
         self.dropped: set[str] = set()
         """The uids of those that are being deleted."""
         self._unfit: dict[str, dict[str, Dropped]] = {}
-        self.bars_nodes = False
-        """Whether nodes with a hold take nothing new, rather than the amounts alone being kept."""
-        self.backfill = False
-        """Whether tasks that end in time may use the room meanwhile."""
         self._rows: RowColumn[np.bool_] | None = None
         self._held: dict[int, NDArray[np.int64]] = {}
         self._held_at: tuple[int, int, int] | None = None

@@ -105,7 +105,7 @@ class MigrationSteps:
         cost = pod.cls.annotations.get(names.EVICTION_COST)
         if pod.cls.is_daemon or pod.cls.pinned or cost == _NEVER:
             return "is forbidden to migrate because it does not meet the requirements"
-        if not move.evicts_directly and pod.scheduler not in self._cluster.served:
+        if not move.evicts_directly and pod.scheduler not in self._cluster.settings.scheduler_names:
             return (
                 "can not be migrated by ReservationFirst mode because "
                 f"pod.schedulerName={pod.scheduler}"

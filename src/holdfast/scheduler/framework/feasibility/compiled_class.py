@@ -327,7 +327,7 @@ def add_starvation_filter(
     configured to; returns what its presence depends on. It stands before NodeResourcesFit, so that its
     reason is the one reported. Pods that request nothing, and the pod a node is held for, pass."""
     holds = cluster.jobs.holds
-    if not holds.bars_nodes or not cls.requests or is_hold(cls):
+    if not cluster.settings.holds_nodes or not cls.requests or is_hold(cls):
         return []
     if holds:
 
