@@ -64,6 +64,8 @@ class Nodes:
     def __init__(self, cluster: Cluster, plugin: str) -> None:
         self._cluster = cluster
         self._table = cluster.nodes
+        self.name = cluster.nodes.name
+        """The name of a row's node: `nodes.name(row)`. Bound here, since every bind asks for it."""
         self._plugin = plugin
         self._labels: dict[str, NodeLabel] = {}
         self._derived: list[ref[DerivedColumn]] = []
@@ -83,9 +85,6 @@ class Nodes:
     def row(self, name: str) -> int | None:
         """The row of a node's name, whether or not its object is there."""
         return self._table.row(name)
-
-    def name(self, row: int) -> str:
-        return self._table.name(row)
 
     def node(self, row: int) -> NodeInfo | None:
         """The node of a row, to be read and not to be kept; None if there is none."""

@@ -532,15 +532,14 @@ class Cycle:
     ) -> None:
         """Adds the pod's bind, which says from which reservation, and which devices and CPUs, are
         allocated to it: whichever plugin binds it, that is found on the pod after a restart."""
-        managers, uid = self._cluster.managers, pod.reservation_uid
-        allocated = managers.annotations_for(pod, row) if managers.awake else {}
-        if uid:
-            mark = self._cluster.reservations.known[uid].mark
-            allocated = {names.RESERVATION_ALLOCATED: mark, **allocated}
+        cluster, uid = self._cluster, pod.reservation_uid
+        allocated = {names.RESERVATION_ALLOCATED: cluster.reservations.known[uid].mark} if uid else {}
+        if cluster.managers.awake:
+            allocated |= cluster.managers.annotations_for(pod, row)
         for each in bound:
             if isinstance(each, Bind):
-                written = {**each.annotations, **allocated} if each.annotations else allocated
-                each = Bind(each.pod, each.node, written)
+                written = each.annotations
+                each = Bind(each.pod, each.node, {**written, **allocated} if written else allocated)
             decided.append(each)
 
     def _failed(self, plugin: Plugin, point: str, error: BaseException) -> Stop:
