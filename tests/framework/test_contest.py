@@ -139,7 +139,7 @@ def test_where_rows_depend_on_each_other_siblings_share_what_was_tried(
         driver.add(make_pod(f"there{i}").cpu("2").priority(-1).on(name).obj())
     urgent = [make_pod(f"urgent{i}").cpu("3").priority(10).obj() for i in range(len(NODES))]
     driver.add(*urgent).round()
-    assert driver.scheduler.cluster.nominations.keys() == set(NODES)
+    assert driver.scheduler.cluster.nominator.keys() == set(NODES)
     tried = count_trials(monkeypatch)
     crowd = [make_pod(f"p{i}").cpu("1").spread(zone, 1, {"app": "a"}) for i in range(20)]
     driver.add(*(pod.preemption_policy("Never").obj() for pod in crowd))

@@ -453,7 +453,7 @@ def _being_cleared(stage: Stage) -> Stage:
 def nominated(stage: Stage) -> Act:
     """The room that was made for the pod is there when its plugin begins to fail."""
     _being_cleared(stage).add(doomed(cpu=2, priority=10)).settle()
-    assert stage.scheduler.cluster.nominations
+    assert stage.scheduler.cluster.nominator
     stage.fail().add(pod("beside", cpu=0)).settle(30).add(pod("other", cpu=0)).settle()
     return Act(("doomed",), ("other", "beside"))
 
@@ -461,7 +461,7 @@ def nominated(stage: Stage) -> Act:
 def beside_nominated(stage: Stage) -> Act:
     """A node is being cleared for another pod, which counts where the doomed pod is tried."""
     _being_cleared(stage).add(pod("rival", cpu=1, priority=10)).settle()
-    assert stage.scheduler.cluster.nominations
+    assert stage.scheduler.cluster.nominator
     stage.fail().add(doomed(cpu=1), pod("other", cpu=0)).settle()
     return Act(("doomed",), ("other",))
 
@@ -662,7 +662,7 @@ def check(stage: Stage, act: Act, point: str) -> None:
     stage.delete(*(name for name in stage.nodes() if name.startswith("v"))).settle(600)
     where = stage.nodes()
     assert all(where[name] for name in (*act.doomed, *act.others)), (point, where, stage.said())
-    assert not cluster.nominations, (point, cluster.nominations)
+    assert not cluster.nominator, (point, cluster.nominator)
     stage.delete(*(name for name in where if name not in stage.reservations()))
     stage.delete_reservations().settle(600)
     nodes = cluster.nodes

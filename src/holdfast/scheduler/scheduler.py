@@ -308,7 +308,7 @@ class Scheduler:
 
     def _take_note_of_nominated(self) -> None:
         self._nominated = {}
-        for there in self.cluster.nominations.values():
+        for there in self.cluster.nominator.values():
             for pod in there.values():
                 stands = pod if pod.job is None else pod.job.leader
                 key = self.queue.kind(stands) if stands is not None else None

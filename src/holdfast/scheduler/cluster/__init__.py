@@ -6,6 +6,7 @@
     node_labels, node_selectors                  labels as columns of codes; compiled node selectors
     node_info, object_index                      facts of nodes; objects that plugins read
     pods, pod_handlers                           pod records; event handlers of pods
+    nominator                                    pods with a nominated node
     class_key, pod_classes                       what scheduling reads of a pod; pods with equal keys
     ledger, reservation_table                    capacity, with transactions; reserved amounts
     limit_sums, pod_limits                       sums of limits by node

@@ -47,6 +47,7 @@ from holdfast.scheduler.cluster.ledger import Ledger
 from holdfast.scheduler.cluster.limit_sums import LimitSums
 from holdfast.scheduler.cluster.node_info import difference, kind_of, node_info, with_devices
 from holdfast.scheduler.cluster.node_table import NodeInfo, NodeTable
+from holdfast.scheduler.cluster.nominator import Nominator
 from holdfast.scheduler.cluster.object_index import Migrations, RawObjects
 from holdfast.scheduler.cluster.plugin_errors import PluginErrors
 from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses
@@ -115,8 +116,7 @@ class Cluster:
         """Everything else, by kind (see `kind_of`) and then by (namespace, name)."""
         self.raw_objects = RawObjects()
         """Those of kinds that plugins declare, beside all others."""
-        self.nominations: dict[str, dict[str, PodRecord]] = {}
-        """Pending pods for which a node is being cleared, by the node's name and their uid."""
+        self.nominator = Nominator(self.nodes, self.epoch)
         self.not_evicted_before: dict[str, float] = {}
         """By uid, pods whose eviction was refused, and when they may be asked to go again."""
         self.plugin_errors = PluginErrors()
@@ -204,8 +204,9 @@ class Cluster:
             return
         pod.previous_nomination = pod.nominated
         if pod.nominated:
-            gives_up_room = self.nodes.row(pod.nominated) != row
-            self._nominate(pod, "", gives_up_room)
+            if self.nodes.row(pod.nominated) != row:
+                self.changed(Change.POD_LEFT)
+            self.nominator.set(pod, "")
         self.ledger.place(pod, row)
         pod.phase = Phase.ASSUMED
         pod.bind_decided = False
@@ -213,35 +214,20 @@ class Cluster:
     def nominated_pods(self, row: int) -> list[PodRecord]:
         """Pods the row is being cleared for, and for whom nothing is held. Those that were placed
         meanwhile, if only in a dry run, are there already."""
-        nominated = self.nominations.get(self.nodes.name(row))
+        nominated = self.nominator.get(self.nodes.name(row))
         if not nominated:
             return []
         holds = self.reservations.preemption_holds
         return [pod for pod in nominated.values() if pod.row < 0 and not (holds and holds.of(pod, row))]
 
     def nominate(self, pod: PodRecord, node: str) -> None:
-        """A node is being cleared for the pod; none any more if the name is empty."""
+        """Makes the node the pod's nominated one; none if the name is empty."""
         if pod.nominated != node:
-            self._nominate(pod, node, gives_up_room=bool(pod.nominated))
+            if pod.nominated:
+                self.changed(Change.POD_LEFT)
+            self.nominator.set(pod, node)
             if pod.uid in self.reservations.preemption_holds:
                 self.reservations.nominated(pod)
-
-    def _nominate(self, pod: PodRecord, node: str, gives_up_room: bool) -> None:
-        if pod.nominated:
-            there = self.nominations[pod.nominated]
-            del there[pod.uid]
-            if not there:
-                del self.nominations[pod.nominated]
-        if gives_up_room:
-            self.changed(Change.POD_LEFT)
-        for name in (pod.nominated, node):
-            row = self.nodes.row(name)
-            if row is not None:
-                self.epoch.usage.add(row)
-        pod.nominated = node
-        pod.nominated_reservation = ""
-        if node:
-            self.nominations.setdefault(node, {})[pod.uid] = pod
 
     def unassume(self, pod: PodRecord) -> None:
         """The pod is not to be bound after all."""
@@ -502,7 +488,7 @@ class Cluster:
         pod = self.pods.get(uid)
         if pod is None or pod.phase is not Phase.PENDING or pod.deletion_pending:
             return
-        waiting = self.nominations.get(pod.nominated, {pod.uid: pod})
+        waiting = self.nominator.get(pod.nominated, {pod.uid: pod})
         for each in list(waiting.values()):
             if self.watcher is not None and not each.deletion_pending:
                 self.watcher.pod_pending(each)

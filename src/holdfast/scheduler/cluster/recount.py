@@ -151,7 +151,7 @@ def _pods(cluster: Cluster) -> list[str]:
         lowest = min((hold.pod.cls.priority for hold in held), default=NO_PODS)
         if cluster.nodes.lowest_held[row] != lowest:
             problems.append(f"row {row}: lowest priority held is {cluster.nodes.lowest_held[row]}")
-    for node, pods in cluster.nominations.items():
+    for node, pods in cluster.nominator.items():
         problems += [
             f"{pod!r} is nominated for {node} by mistake"
             for pod in pods.values()

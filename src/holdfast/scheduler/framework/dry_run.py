@@ -263,7 +263,7 @@ class DryRun:
         row, own = cluster.nodes.row, pod.nominated if self._sees_more else ""
         return [
             name
-            for name in cluster.nominations
+            for name in cluster.nominator
             if name == own or ((at := row(name)) is not None and self.nominated_pods(at))
         ]
 
@@ -275,7 +275,7 @@ class DryRun:
             return []
         return [
             name
-            for name, there in self._cluster.nominations.items()
+            for name, there in self._cluster.nominator.items()
             if any(
                 pod.cls.priority < priority and not queues.may_preempt(self._pod, pod)
                 for pod in there.values()
@@ -376,7 +376,7 @@ class NominatedPodsCheck:
         if not self._column.is_local:
             return []
         nodes = self._cluster.nodes
-        rows = map(nodes.row, self._cluster.nominations)
+        rows = map(nodes.row, self._cluster.nominator)
         return [row for row in rows if row is not None and nodes.alive[row]]
 
     def rejection(self, row: int) -> NodeRejection | None:

@@ -152,7 +152,7 @@ class Provisioning:
         bare = self._column(profile, pod.cls, self._bare(pod))
         if bare is column or bare.fits_row(row):
             return row
-        if bare.rejected is not None or self._cluster.nominations or pod.pinned_node is not None:
+        if bare.rejected is not None or self._cluster.nominator or pod.pinned_node is not None:
             return -1
         return column.best_of(bare.fits)
 

@@ -153,7 +153,7 @@ class Gangs:
             return self._go_on(leader, members, now, one_by_one)
         if refusal is None:
             refusal = self._attempt(jobs, members, now)
-            if refusal is not None and job.interrupted and self._cluster.nominations:
+            if refusal is not None and job.interrupted and self._cluster.nominator:
                 refusal = self._finish_start(jobs, members, refusal, now)
         if refusal is not None:
             self._refuse(leader, members, refusal, now)
@@ -392,7 +392,7 @@ class Gangs:
         preemption_holds, changes = cluster.reservations.preemption_holds, cluster.changes
         nominated = [
             (pod, node)
-            for node, there in cluster.nominations.items()
+            for node, there in cluster.nominator.items()
             for pod in there.values()
             if pod.job not in jobs and pod.reservation is None and pod.uid not in preemption_holds
         ]

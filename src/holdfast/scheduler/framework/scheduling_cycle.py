@@ -185,7 +185,7 @@ class Cycle:
 
     def find_row(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> int:
         """The best row for the pod, or -1. A node being cleared for it comes before all others."""
-        if not self._cluster.nominations and pod.pinned_node is None:
+        if not self._cluster.nominator and pod.pinned_node is None:
             return column.best()
         if column.rejected is not None:
             return -1
@@ -197,7 +197,7 @@ class Cycle:
 
     def _find_row_in_turn(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> int:
         """The same where nodes are being cleared for pods, or the pod names its node."""
-        table, nominations = self._table, self._cluster.nominations
+        table, nominations = self._table, self._cluster.nominator
         pinned = self._is_pinned(profile, pod)
         dry_run = DryRun(self._cluster, column, pod, pinned)
         if pod.nominated and not (pinned and pod.nominated != pod.pinned_node):
@@ -297,7 +297,7 @@ class Cycle:
             if others:
                 rejections[NodeRejection(PINNING, (not_named_text([PINNING]),), False)] = others
             return verdict(rejections)
-        corrections = dry_run.corrections() if self._cluster.nominations else {}
+        corrections = dry_run.corrections() if self._cluster.nominator else {}
         if not corrections:
             return column.verdict()
         counts = Counter(column.diagnosis.histogram())

@@ -38,7 +38,7 @@ class Statement:
         for one would be bound later than the others, or never. -1 if there is none."""
         cluster = self._cycle.cluster
         pod.reservation_uid = ""
-        if cluster.nominations or pod.pinned_node is not None:
+        if cluster.nominator or pod.pinned_node is not None:
             return -1
         apart = np.ones(cluster.nodes.size, dtype=np.bool_)
         for virtual in cluster.virtuals.by_id.values():

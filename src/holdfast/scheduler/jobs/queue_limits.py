@@ -92,7 +92,7 @@ class QueueLimits:
         kept = {pod.uid: pod for pod in jobs.holds.pods()}
         if not all(pod.nominated for pod in less):
             lowest = min(less, key=lambda pod: pod.cls.priority)
-            for there in self._cluster.nominations.values():
+            for there in self._cluster.nominator.values():
                 for pod in there.values():
                     if self._queues.defers_to(lowest, pod):
                         kept.setdefault(pod.uid, pod)

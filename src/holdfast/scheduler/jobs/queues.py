@@ -273,7 +273,7 @@ class Queues:
         self.refresh()
         self.foresight = foresight = Foresight(self._add, self.of)
         pods = self._cluster.pods
-        for there in self._cluster.nominations.values():
+        for there in self._cluster.nominator.values():
             for pod in there.values():
                 foresight.coming(pod)
         for pod in [pods[uid] for uid in self._counted if uid in pods]:

@@ -313,7 +313,7 @@ class ResourceManagers:
                 self._departed.leaves(pod, row, self._guesses(pod), ledger.undoing)
             elif self._comes_back(pod, row):
                 return
-        if sign < 0 or pod.phase is Phase.ASSIGNED or not self._cluster.nominations:
+        if sign < 0 or pod.phase is Phase.ASSIGNED or not self._cluster.nominator:
             self._enter_or_leave(pod, row, sign)
             return
         with self.beside_nominated(pod, row):

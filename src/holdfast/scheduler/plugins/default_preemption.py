@@ -201,7 +201,7 @@ class DefaultPreemption(ClusterPlugin):
             if not (victim.cls.terminating or victim.being_preempted)
         ]
         # Where all are on their way out already, those for whose sake they are may still hope.
-        nominated_pods = list(self.cluster.nominations.get(node, {}).values()) if staying else ()
+        nominated_pods = list(self.cluster.nominator.get(node, {}).values()) if staying else ()
         decisions: list[Decision] = [
             Nominate(nominated.ref, "")
             for nominated in nominated_pods

@@ -1,0 +1,29 @@
+"""The nominator: pending pods with a nominated node, as kube-scheduler keeps them."""
+
+from holdfast.scheduler.cluster.epoch import Epoch
+from holdfast.scheduler.cluster.node_table import NodeTable
+from holdfast.scheduler.cluster.pods import PodRecord
+
+
+class Nominator(dict[str, dict[str, PodRecord]]):
+    """Pods by the name of their nominated node, and by uid. A plain dictionary, since every pod that is
+    scheduled asks whether there are any."""
+
+    def __init__(self, nodes: NodeTable, epoch: Epoch) -> None:
+        self._nodes = nodes
+        self._epoch = epoch
+
+    def set(self, pod: PodRecord, node: str) -> None:
+        """Makes the node the pod's nominated one; none if it is empty."""
+        if pod.nominated:
+            there = self[pod.nominated]
+            del there[pod.uid]
+            if not there:
+                del self[pod.nominated]
+        for name in (pod.nominated, node):
+            row = self._nodes.row(name)
+            if row is not None:
+                self._epoch.usage.add(row)
+        pod.nominated = node
+        if node:
+            self.setdefault(node, {})[pod.uid] = pod
