@@ -185,3 +185,20 @@ def test_a_pod_that_waits_in_permit_gives_a_preempted_reservation_up_at_once() -
     }
     assert phases == {"free-high": "Available"}
     assert cluster.waiting() == {} and cluster.pending() == ["owner"]
+
+
+def test_a_pod_that_waits_in_permit_is_not_evicted_to_be_moved() -> None:
+    """It has no node yet, and so is its own replacement."""
+    cluster = Cluster(Gate).add(a_node("a", cpu=4), a_node("b", cpu=4), a_pod("web", cpu=2))
+    cluster.schedule()
+    assert list(cluster.waiting()) == ["web"]
+    move = job(pod="web", reservationOptions={"template": {"metadata": {"name": "free-room"}}})
+    del move["metadata"]["uid"]
+    cluster.add(move).advance(5)
+    assert list(cluster.waiting()) == ["web"]
+    cluster.plugin().is_open = True
+    cluster.add(a_node("c", cpu=1)).advance(30)
+    assert "web" in cluster.placed()
+    found = {raw["kind"]: raw for raw in cluster.objects()}
+    assert found["PodMigrationJob"]["status"]["phase"] == "Succeeded"
+    assert "Reservation" not in found

@@ -19,7 +19,7 @@ from holdfast.api.reservation import (
     ReservationTemplateSpec,
 )
 from holdfast.api.storage import PersistentVolumeClaim
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.reservations.hold_objects import pod_spec
 
 _LONGEST_LABEL = 63
@@ -111,10 +111,11 @@ def _metadata(job: PodMigrationJob, given: ObjectMeta, now: float) -> ObjectMeta
 
 
 def _owners_for(pod: PodRecord) -> list[ReservationOwner]:
-    """A pod without a node is its own replacement. One that is nobody's comes again by its name."""
+    """A pod that is not bound is its own replacement, even if it waits in Permit for a place. One that
+    is nobody's comes again by its name."""
     reference = ObjectReference(kind="Pod", namespace=pod.namespace, name=pod.name)
     controller = next((owner for owner in pod.cls.owners if owner.controller), None)
-    if pod.row < 0:
+    if pod.phase is not Phase.ASSIGNED:
         reference.uid = pod.uid
     elif controller is not None:
         return [

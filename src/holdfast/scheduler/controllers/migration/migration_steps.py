@@ -66,7 +66,8 @@ class MigrationSteps:
         pod = self._cluster.pods.get(move.pod)
         if pod is not None:
             move.pod_ref = pod.ref
-            move.old_node = self._cluster.nodes.name(pod.row) if pod.row >= 0 else ""
+            is_bound = pod.phase is Phase.ASSIGNED
+            move.old_node = self._cluster.nodes.name(pod.row) if is_bound else ""
 
     def _has_lost_pod(self, move: Move) -> bool:
         """Whether the pod went by itself, not by the job's doing; another pod of its name is not it."""
@@ -174,6 +175,7 @@ class MigrationSteps:
         old = self._cluster.pods.get(move.pod)
         if (
             old is not None
+            and old.phase is Phase.ASSIGNED
             and old.row == pod.row
             and not waits_for_pod(reservation.object.spec, old.uid)
         ):
