@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from cli.clustered import Clustered, Done, Raw, call, deployment, workload
-from holdfast.machinery.typed_validation import validate
+from holdfast.sim.scenario_objects import ScenarioObject
 
 PLAIN = ["--cpu", "4", "--memory", "8Gi", "--owner", "app=web"]
 
@@ -19,7 +19,7 @@ def documents(done: Done) -> list[Raw]:
     assert (done.status, done.err) == (0, "")
     made = list(yaml.safe_load_all(done.out))
     for raw in made:
-        assert validate(raw) == []
+        assert ScenarioObject(raw).errors == []
     return made
 
 

@@ -133,7 +133,7 @@ class Player:
             await self._stage.restart_scheduler()
 
     async def _apply(self, raw: Raw) -> None:
-        raw = await self._with_class(_with_images(raw))
+        raw = await self._with_class(raw)
         metadata = raw["metadata"]
         info = kind_info(raw["apiVersion"], raw["kind"])
         path = _path(info, metadata.get("namespace") or names.DEFAULT_NAMESPACE)
@@ -216,17 +216,6 @@ class Deletions:
         )
         if after is None and key.kind != "Event" and not already:
             self._timeline.record(key, "Deleted")
-
-
-def _with_images(raw: Raw) -> Raw:
-    """Scenarios need not say what runs."""
-    if raw["kind"] != "Pod":
-        return raw
-    spec = dict(raw["spec"])
-    for part in ("containers", "initContainers"):
-        if part in spec:
-            spec[part] = [{"image": "pause", **container} for container in spec[part]]
-    return {**raw, "spec": spec}
 
 
 def _path(info: KindInfo, namespace: str) -> str:

@@ -248,8 +248,10 @@ def _ratio(*points: tuple[int, int]) -> dict[str, Any]:
             "NodeResourcesFit",
             {"ignoredResources": ["-cpu"], "ignoredResourceGroups": ["example.com/foo"]},
             [
-                '.ignoredResources[0]: "-cpu" is not a valid name: at most 63 letters, digits, '
-                '"-", "_" and ".", with a letter or digit at both ends',
+                '.ignoredResources[0]: Invalid value: "-cpu": name part must consist of alphanumeric '
+                "characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+                "(e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is "
+                "'([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')",
                 '.ignoredResourceGroups[0]: "example.com/foo" is a resource; a group is what '
                 "comes before the slash",
             ],

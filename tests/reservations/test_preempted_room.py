@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.machinery.typed_validation import validate
+from holdfast.sim.scenario_objects import ScenarioObject
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 
 UID = "holdfast.io/preemptor-uid"
@@ -44,7 +44,7 @@ def gone(made: LittleWorld, *names: str) -> LittleWorld:
 def test_it_is_a_reservation_that_says_for_whom_and_why() -> None:
     made = full_node().put(pod("high", cpu="4", priority=10, uid="u-high"))
     (room,) = rooms(made).values()
-    assert validate(room) == []
+    assert ScenarioObject(room).errors == []
     meta, spec = room["metadata"], room["spec"]
     assert meta["name"].startswith("preempted-for-high-")
     assert meta["labels"] == {UID: "u-high"}

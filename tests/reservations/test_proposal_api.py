@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.api.kinds import kind_info
 from holdfast.api.names import RESERVATION_API
-from holdfast.machinery.typed_validation import validate
+from holdfast.sim.scenario_objects import ScenarioObject
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 
 HOUR = 3600.0
@@ -109,12 +109,12 @@ class TestSpec:
         none: list[Raw] = []
         for owners, field in ((none, "spec.owners"), ([Raw()], "spec.owners[0]")):
             raw = reservation("r", owners=owners)
-            assert [error.field for error in validate(raw)] == [field]
+            assert [error.field for error in ScenarioObject(raw).errors] == [field]
 
     def test_a_template_is_required(self) -> None:
         raw = reservation("r")
         del raw["spec"]["template"]
-        assert [error.field for error in validate(raw)] == ["spec.template"]
+        assert [error.field for error in ScenarioObject(raw).errors] == ["spec.template"]
 
     @pytest.mark.parametrize(
         ("lifetime", "ends_after"),
@@ -142,7 +142,7 @@ class TestSpec:
 
     def test_expires_and_ttl_exclude_each_other(self) -> None:
         raw = reservation("r", ttl="1h", expires="2026-01-01T00:30:00Z")
-        assert [error.field for error in validate(raw)] == ["spec.expires"]
+        assert [error.field for error in ScenarioObject(raw).errors] == ["spec.expires"]
 
     def test_without_pre_allocation_there_must_be_room_now(self) -> None:
         world = LittleWorld(node("n1", cpu="4"), pod("busy", cpu="2"))

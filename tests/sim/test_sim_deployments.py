@@ -95,15 +95,19 @@ def test_a_run_can_be_repeated() -> None:
 @pytest.mark.parametrize(
     ("spec", "complaint"),
     [
-        ({"replicas": 2**40}, "spec.replicas: must be between 0 and 2147483647"),
-        ({"template": {"spec": 5}}, "spec.template.spec: expected a map, got the number 5"),
-        ({"template": {"metadata": "x"}}, "spec.template.metadata: expected a map"),
-        ({"template": _template() | {"spec": {}}}, "spec.template.spec.containers: is required"),
-        ({"selector": {"matchLabels": {"app": "b"}}}, "spec.template.metadata.labels: must be what"),
+        ({"replicas": 2**40}, "spec.replicas: json: cannot unmarshal number 1099511627776"),
+        ({"template": {"spec": 5}}, "spec.template.spec: json: cannot unmarshal number into"),
+        ({"template": {"metadata": "x"}}, "spec.template.metadata: json: cannot unmarshal string into"),
+        ({"template": _template() | {"spec": {}}}, "spec.template.spec.containers: Required value"),
+        (
+            {"selector": {"matchLabels": {"app": "b"}}},
+            "spec.template.metadata.labels: Invalid value: "
+            '{"app":"web"}: `selector` does not match template `labels`',
+        ),
         ({"strategy": {"rollingUpdate": {"maxSurge": []}}}, "spec.strategy.rollingUpdate.maxSurge:"),
-        ({"strategy": 5}, "spec.strategy: expected a map"),
-        ({"selector": None}, "spec.selector: is required"),
-        ({"template": None}, "spec.template: is required"),
+        ({"strategy": 5}, "spec.strategy: json: cannot unmarshal number into"),
+        ({"selector": None}, "spec.selector: Required value"),
+        ({"template": None}, "spec.template.spec.containers: Required value"),
     ],
 )
 def test_a_deployment_that_makes_no_sense_is_refused(spec: Raw, complaint: str) -> None:

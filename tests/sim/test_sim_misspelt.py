@@ -155,4 +155,7 @@ def test_all_of_them_are_told_at_once() -> None:
 
 def test_a_misplaced_field_is_told_once_and_with_its_place() -> None:
     (problem,) = _problems(NODE, pod("p").replace("containers:", "labels: {a: b}, containers:"))
-    assert "spec.labels: unknown field here; it belongs to metadata" in problem
+    assert (
+        'spec.labels: strict decoding error: unknown field "spec.labels"; it belongs to metadata'
+        in problem
+    )

@@ -179,9 +179,12 @@ def test_a_kind_of_the_same_name_in_another_group_is_another_kind() -> None:
         ({"apiVersion": "example.com/v2"}, "no TeamQuota in 'example.com/v2'; known: example.com/v1"),
         ({"kind": "TeamQouta"}, "unknown kind 'TeamQouta'; did you mean TeamQuota?"),
         ({"apiVersion": "exmaple.com/v1"}, "no TeamQuota in 'exmaple.com/v1'; known: example.com/v1"),
-        ({"metadata": {}}, "metadata.name: is required"),
+        ({"metadata": {}}, "metadata.name: Required value: name or generateName is required"),
         ({"metadata": {"name": "A b"}}, "metadata.name: "),
-        ({"metadata": "a"}, "metadata: expected a map"),
+        (
+            {"metadata": "a"},
+            "metadata: json: cannot unmarshal string into",
+        ),
     ],
 )
 def test_what_is_wrong_with_an_object_is_said(wrong: dict[str, Any], message: str) -> None:

@@ -20,7 +20,8 @@ from holdfast.api.resources import pod_requests
 from holdfast.api.selectors import Requirement, parse_label_selector
 from holdfast.api.times import parse_duration, parse_time
 from holdfast.cli.options import Failure
-from holdfast.machinery.typed_validation import validate
+from holdfast.machinery.objects import checked_object
+from holdfast.machinery.schema import ResourceType, holdfast_catalogue
 
 Raw = dict[str, Any]
 
@@ -267,10 +268,18 @@ def make_reservations(options: ReserveOptions, source: Source | None) -> list[Ra
     spec = _spec(options, source)
     names = [base] if replicas == 1 else [f"{base}-{number}" for number in range(1, replicas + 1)]
     made = [_reservation(name, options, spec) for name in names]
-    problems = [f"{_origin(error.field)}{error.field}: {error.message}" for error in validate(made[-1])]
+    _, found = checked_object(_reservation_type(), made[-1])
+    problems = [f"{_origin(error.field)}{error.field}: {error.message}" for error in found]
     if problems:
         raise Failure(1, problems)
     return made
+
+
+def _reservation_type() -> ResourceType:
+    group, _, version = RESERVATION_API.partition("/")
+    found = holdfast_catalogue().kind(group, version, "Reservation")
+    assert found is not None
+    return found
 
 
 def holds_nothing(reservation: Raw) -> bool:

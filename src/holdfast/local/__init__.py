@@ -7,10 +7,9 @@ Simulations use these parts on a virtual clock, `holdfast up` on the real one:
     component             what controllers and kubelets have in common
     clock                 the clock, and the queue of timers
     setup                 the scheduler, from its configuration
-    admission             what admission and a registering kubelet fill in
     kubelet               pods that start, run, end and stop
     volume_controller     binding and provisioning of claims
-    disruption            status of PodDisruptionBudgets; the eviction rule
+    disruption            status of PodDisruptionBudgets
     taint_eviction        NoExecute taints
     namespace_controller  deletion of namespaces
     pod_gc                pods whose node does not exist

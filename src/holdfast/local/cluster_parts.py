@@ -70,7 +70,7 @@ class ClusterParts:
         self.timers = TimerQueue(clock)
         self.store = store
         read_by_plugins = setup.object_kinds()
-        self.objects = ObjectWriter(store, identity, declared_infos((*read_by_plugins, *kinds)))
+        self.objects = ObjectWriter(store, identity, clock, declared_infos((*read_by_plugins, *kinds)))
         self.kubelets = Kubelets(self.objects, clock, self.timers, reports, record)
         self.volumes = VolumeController(self.objects)
         self.budgets = DisruptionController(self.objects, all_budgets)

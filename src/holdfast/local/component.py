@@ -7,8 +7,17 @@ from typing import Protocol
 
 from holdfast.api.kinds import KINDS, NO_KINDS, Kinds, kind_info
 from holdfast.api.names import DEFAULT_NAMESPACE, RESERVATION_API
+from holdfast.local.clock import LocalClock
 from holdfast.local.store.objects import Identity, Key, Raw, StoreChange, with_generation
 from holdfast.local.store.store import Store
+from holdfast.machinery.objects import (
+    ObjectRequest,
+    check_namespace_is_active,
+    deleted_object,
+    new_object,
+)
+from holdfast.machinery.schema import ResourceType, holdfast_catalogue, open_type, read_object
+from holdfast.machinery.schema.versions import key_of as storage_key
 
 CREATED = "Created"
 BOUND = "Bound"
@@ -79,8 +88,11 @@ def key_of(raw: Raw, declared: Kinds = NO_KINDS) -> Key:
 class ObjectWriter:
     """Writes to the store for the cluster's own components; sets identity and generation."""
 
-    def __init__(self, store: Store, identity: Identity, declared: Kinds = NO_KINDS) -> None:
+    def __init__(
+        self, store: Store, identity: Identity, clock: LocalClock, declared: Kinds = NO_KINDS
+    ) -> None:
         """`declared` are the kinds of objects that only plugins read."""
+        self._clock = clock
         self.store = store
         self.declared = declared
         self.identity = identity
@@ -112,6 +124,52 @@ class ObjectWriter:
             key = key._replace(name=self._free_name(key, str(raw["metadata"]["generateName"])))
         return self.store.create(key, self.identity.new(key, raw))
 
+    def submit(self, raw: Raw) -> Raw:
+        """Creates an object as the API server does for a client: decodes, defaults, admits, checks it.
+        Raises StatusError or AlreadyExists."""
+        type = self.type_of(raw)
+        return self._submit(read_object(type, raw)[0], type, restores=False)
+
+    def restore(self, raw: Raw, type: ResourceType) -> Raw:
+        """Creates an object of a scenario or snapshot, of which `check_decoded` has found no error.
+        Raises StatusError or AlreadyExists."""
+        return self._submit(raw, type, restores=True)
+
+    def _submit(self, raw: Raw, type: ResourceType, restores: bool) -> Raw:
+        while True:
+            key, built = self.prepared(raw, type, restores=restores)
+            if key in self and not raw["metadata"].get("name"):
+                continue  # the generated name is taken
+            return self.store.create(key, built)
+
+    def prepared(self, raw: Raw, type: ResourceType, *, restores: bool) -> tuple[Key, Raw]:
+        """The key and the object that `submit` or `restore` stores, from a decoded one."""
+        request = self.request(type, raw["metadata"], restores=restores)
+        check_namespace_is_active(request, must_exist=False)
+        built = new_object(request, raw, checked=restores)
+        return storage_key(type, request.namespace, request.name), built
+
+    def type_of(self, raw: Raw) -> ResourceType:
+        api_version, kind = raw["apiVersion"], raw["kind"]
+        group, _, version = api_version.rpartition("/")
+        found = holdfast_catalogue().kind(group, version, kind)
+        return found or open_type(kind_info(api_version, kind, self.declared))
+
+    def request(
+        self, type: ResourceType, metadata: Raw, *, subresource: str = "", restores: bool = False
+    ) -> ObjectRequest:
+        """To write an object of this metadata."""
+        return ObjectRequest(
+            type,
+            self.identity,
+            self._clock.stamp,
+            self.store,
+            (metadata.get("namespace") or DEFAULT_NAMESPACE) if type.namespaced else "",
+            metadata.get("name") or "",
+            subresource,
+            restores,
+        )
+
     def update(self, key: Key, raw: Raw) -> Raw:
         before = self.get(key)
         if before is not None and raw.get("spec") is not before.get("spec"):
@@ -121,20 +179,19 @@ class ObjectWriter:
             return raw
         return self.store.update(key, raw)
 
-    def end(self, key: Key, now: str) -> bool:
+    def end(self, key: Key, propagation: str | None = None) -> bool:
         """Deletes an object as the API server does: one with finalizers is marked, and goes when the
         last of them is taken away. Whether it is gone."""
         raw = self.get(key)
         if raw is None:
             return True
-        metadata = raw["metadata"]
-        if not metadata.get("finalizers"):
+        request = self.request(self.type_of(raw), raw["metadata"])
+        after, gone = deleted_object(request, raw, propagation=propagation)
+        if gone:
             self.delete(key)
-            return True
-        if not metadata.get("deletionTimestamp"):
-            marked = {**metadata, "deletionTimestamp": now, "deletionGracePeriodSeconds": 0}
-            self.update(key, {**raw, "metadata": marked})
-        return False
+        elif after is not raw:
+            self.store.update(key, after)
+        return gone
 
     def _free_name(self, key: Key, prefix: str) -> str:
         while True:

@@ -12,8 +12,8 @@ _SCALED = ("ReplicaSet", "StatefulSet", "ReplicationController", "Deployment")
 
 
 class DisruptionController:
-    """Keeps the status of budgets up to date: all of them, or only those created without a status
-    (`all_of_them=False`, in simulations).
+    """Keeps the status of budgets up to date: all of them, or only those created without a current
+    status (`all_of_them=False`, in simulations).
     """
 
     def __init__(self, objects: ObjectWriter, all_of_them: bool) -> None:
@@ -28,7 +28,7 @@ class DisruptionController:
         elif key[:2] == _BUDGET:
             if after is None:
                 self._kept.discard(key)
-            elif before is None and (self._all or not after.get("status")):
+            elif before is None and (self._all or not _is_current(after)):
                 self._kept.add(key)
             if key in self._kept:
                 self._stale.add(key)
@@ -90,6 +90,10 @@ class DisruptionController:
             else:
                 workloads[key] = (found.get("spec") or {}).get("replicas", 1)
         return alone + sum(workloads.values())
+
+
+def _is_current(budget: Raw) -> bool:
+    return bool((budget.get("status") or {}).get("observedGeneration"))
 
 
 def _healthy(pod: Raw) -> bool:

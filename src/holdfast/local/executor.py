@@ -13,14 +13,12 @@ from holdfast.api.meta import condition
 from holdfast.api.migration import MigrationPhase
 from holdfast.api.names import RESERVATION_API
 from holdfast.api.reservation import ReservationPhase, ReservationStatus
-from holdfast.local.admission import admit
 from holdfast.local.cluster_parts import ClusterParts, deletion_event
 from holdfast.local.component import BOUND, EVICTED, PREEMPTED, UNSCHEDULABLE, with_condition
 from holdfast.local.store.objects import Key, Raw, node_key, pod_key
 from holdfast.machinery.patch.json_patch import merge_patch
 from holdfast.machinery.pod_subresources import EvictionRefusal, bound_pod, disruption, marked
 from holdfast.machinery.status import StatusError
-from holdfast.machinery.typed_validation import validate
 from holdfast.scheduler.actions.reserve import RESERVED, STARVING
 from holdfast.scheduler.cluster.decisions import (
     AnnotatePod,
@@ -299,7 +297,7 @@ class MigrationExecutor:
             for budget in self._objects.scan("policy", "PodDisruptionBudget")
             if budget["metadata"]["namespace"] == ref.namespace
         )
-        taken = disruption(pod, map(_observed, budgets), now)
+        taken = disruption(pod, budgets, now)
         if isinstance(taken, EvictionRefusal):
             world.feed(WriteRefused(decision, taken.message))
             return
@@ -324,15 +322,6 @@ def migration_key(name: str) -> Key:
     return Key(RESERVATION_API.partition("/")[0], "PodMigrationJob", "", name)
 
 
-def _observed(budget: Raw) -> Raw:
-    """A budget status that was given, not computed here, is marked as observed."""
-    status = budget.get("status") or {}
-    if "observedGeneration" in status:
-        return budget
-    seen = {**status, "observedGeneration": budget["metadata"].get("generation", 0)}
-    return {**budget, "status": seen}
-
-
 class ReservationExecutor:
     """Decisions about reservations."""
 
@@ -345,10 +334,10 @@ class ReservationExecutor:
         name = decision.reservation.metadata.name
         if reservation_key(name) in self._objects:
             return
-        if problems := validate(raw):
-            self._world.feed(WriteRefused(decision, str(problems[0])))
-        else:
-            self._objects.create(admit(raw, self._objects.scan, self._world.clock.stamp()))
+        try:
+            self._objects.submit(raw)
+        except StatusError as error:
+            self._world.feed(WriteRefused(decision, error.message))
 
     def set_status(self, decision: SetReservationStatus) -> None:
         ref = decision.reservation
@@ -377,7 +366,7 @@ class ReservationExecutor:
         key = reservation_key(ref.name)
         if not raw["metadata"].get("finalizers"):
             self._world.record(key, deletion_event(raw), message=decision.message)
-        self._objects.end(key, self._world.clock.stamp())
+        self._objects.end(key)
 
     def preempt(self, decision: PreemptReservation) -> None:
         ref = decision.reservation

@@ -9,7 +9,6 @@ from typing import Protocol
 from holdfast.api import names
 from holdfast.api.errors import DurationError, TimeError
 from holdfast.api.times import parse_duration, parse_time
-from holdfast.local.admission import DEFAULT_GRACE
 from holdfast.local.clock import LocalClock, TimerEntry, TimerQueue
 from holdfast.local.component import (
     DELETED,
@@ -23,6 +22,7 @@ from holdfast.local.component import (
     with_condition,
 )
 from holdfast.local.store.objects import Key, Raw, node_key
+from holdfast.machinery.strategies.pods import DEFAULT_GRACE
 
 _RUNS = ("PodScheduled", "Initialized", "ContainersReady", "Ready")
 _STOPS = ("Ready", "ContainersReady")

@@ -21,6 +21,7 @@ KUBELET_VERSION = f"v1.35.0+holdfast.{__version__}"
 HEARTBEAT = 300.0
 _TICK = 10.0
 LEASE_NAMESPACE = "kube-node-lease"
+_PODS_PER_NODE = 110
 LEASE_SECONDS = 2 * int(HEARTBEAT)
 
 _CONDITIONS = (
@@ -149,6 +150,31 @@ class NodeRegistration:
                 },
             }
         )
+
+
+def registered_node(raw: Raw, now: str) -> Raw:
+    """The node with what a kubelet sets at least: host name, capacity, allocatable and readiness."""
+    metadata = dict(raw["metadata"])
+    metadata["labels"] = {
+        names.HOSTNAME_LABEL: metadata["name"],
+        **(metadata.get("labels") or {}),
+    }
+    status = dict(raw.get("status") or {})
+    capacity, allocatable = status.get("capacity") or {}, status.get("allocatable") or {}
+    everything = {"pods": str(_PODS_PER_NODE), **allocatable, **capacity}
+    status["capacity"] = {**everything, **capacity}
+    status["allocatable"] = {**everything, **allocatable}
+    if not status.get("conditions"):
+        status["conditions"] = [
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "KubeletReady",
+                "message": "kubelet is posting ready status",
+                "lastTransitionTime": now,
+            }
+        ]
+    return {**raw, "metadata": metadata, "status": status}
 
 
 @lru_cache(maxsize=10_000)

@@ -9,14 +9,8 @@ command line share it.
     status                    the errors of refused requests
     patch                     JSON, merge and strategic patches; server-side apply
     openapi                   OpenAPI documents
-    known_fields              misspelt and misplaced fields
-    typed_validation          validation of typed objects
-    pod_spec_validation       rules of pod specs
-    metadata_validation       rules of metadata
-    reservation_validation    rules of Reservations
-    group_validation          rules of Queues and PodGroups
+    known_fields              misspelt fields of annotations
     dynamic_reservations      annotations between pods and provisioners
-    error_list                the list of errors
 
 May import `api`.
 """

@@ -11,6 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import chain
 
 import msgspec
 
@@ -18,7 +19,7 @@ from holdfast.api import names
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import ObjectMeta, ResourceList
-from holdfast.api.name_rules import dns_subdomain_problem
+from holdfast.api.name_rules import dns_subdomain
 from holdfast.api.quantity import amount
 from holdfast.api.reservation import (
     AllocatePolicy,
@@ -27,10 +28,9 @@ from holdfast.api.reservation import (
     Reservation,
     ReservationSpec,
 )
-from holdfast.machinery.error_list import ErrorList
 from holdfast.machinery.known_fields import find_unknown, schema_of
-from holdfast.machinery.pod_spec_validation import check_resource_list
-from holdfast.machinery.reservation_validation import check_owner
+from holdfast.machinery.schema.field_errors import FieldError, required
+from holdfast.machinery.validation.own_kinds import check_amounts, check_owner
 
 _TEMPLATE_FIELD = f"metadata.annotations[{names.RESERVATION_TEMPLATE}]"
 _NAMES = uuid.UUID("6f6c6466-6173-5400-8000-647265736572")
@@ -41,16 +41,19 @@ _PREFIX = "drp-"
 def read_template(text: str) -> DynamicReservationTemplate:
     """Raises InvalidObject with the first of all complaints; the value is shared, so left as it is."""
     template = decode_json(text, DynamicReservationTemplate, field=_TEMPLATE_FIELD)
-    findings = ErrorList("")
-    find_unknown(findings, msgspec.json.decode(text), schema_of(DynamicReservationTemplate))
+    raw = msgspec.json.decode(text)
+    found: list[FieldError] = []
     if not template.owners:
-        findings.add("owners", "is required: at least one owner")
-    for i, owner in enumerate(template.owners):
-        check_owner(findings, owner, f"owners[{i}]")
-    check_resource_list(findings, template.recommended_size, "recommendedSize")
-    check_resource_list(findings, template.roundup, "roundup")
-    if findings.errors:
-        raise findings.errors[0].within(prefix=_TEMPLATE_FIELD)
+        found.append(required("owners", "at least one owner"))
+    for i, owner in enumerate(raw.get("owners") or ()):
+        check_owner(found, owner, f"owners[{i}]")
+    check_amounts(found, template.recommended_size, "recommendedSize")
+    check_amounts(found, template.roundup, "roundup")
+    errors = find_unknown(raw, schema_of(DynamicReservationTemplate))
+    invalid = (InvalidObject("", each.field, each.message) for each in found)
+    first = next(chain(errors, invalid), None)
+    if first is not None:
+        raise first.within(prefix=_TEMPLATE_FIELD)
     return template
 
 
@@ -62,9 +65,9 @@ def read_requirement(text: str | None) -> NewReservationRequirement | None:
         requirement = decode_json(text, NewReservationRequirement)
     except InvalidObject:
         return None
-    findings = ErrorList("")
-    check_resource_list(findings, requirement.resources, "resources")
-    return requirement if requirement.id and not findings.errors else None
+    found: list[FieldError] = []
+    check_amounts(found, requirement.resources, "resources")
+    return requirement if requirement.id and not found else None
 
 
 def write_requirement(labels: dict[str, str], resources: ResourceList) -> str:
@@ -89,7 +92,7 @@ def id_of(metadata: ObjectMeta) -> str:
 def reservation_name(id: str) -> str:
     """One id, one name: a second reservation of it cannot be created."""
     name = f"{_PREFIX}{id}"
-    return f"{_PREFIX}{uuid.uuid5(_NAMES, id)}" if dns_subdomain_problem(name) else name
+    return f"{_PREFIX}{uuid.uuid5(_NAMES, id)}" if dns_subdomain(name) else name
 
 
 def reservation_for(

@@ -1,8 +1,7 @@
-"""Which fields an object may have: the check against misspelt and misplaced ones.
+"""The fields of a JSON value in an annotation: the check against misspelt and misplaced ones.
 
-Typed views skip what they do not know, so a `nodeNmae` would be silence. Schemas are derived
-from the types, plus the names of fields that exist in Kubernetes but mean nothing to a
-scheduler. A part whose fields we do not list in full is open: anything goes in it.
+Typed views skip what they do not know, so a `recomendedSize` would be silence. Schemas are derived from
+the types. Objects themselves are decoded strictly: see `machinery.schema.decoding`.
 """
 
 from __future__ import annotations
@@ -14,87 +13,43 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api import meta, pod, reservation
-from holdfast.api import storage as volumes
-from holdfast.machinery.error_list import ErrorList
+from holdfast.api.errors import InvalidObject
 
 Schema = Mapping[str, "Schema | None"]
 """Field name to the schema of what is in it; None is an open part or a plain value."""
 
-_ALSO: dict[type[Any], str] = {
-    meta.ObjectMeta: "selfLink managedFields",
-    pod.ResourceRequirements: "claims",
-    pod.Container: """args command env envFrom imagePullPolicy lifecycle livenessProbe
-        readinessProbe resizePolicy restartPolicyRules securityContext startupProbe stdin
-        stdinOnce terminationMessagePath terminationMessagePolicy tty volumeDevices volumeMounts
-        workingDir""",
-    pod.PodSpec: """automountServiceAccountToken dnsConfig dnsPolicy enableServiceLinks
-        ephemeralContainers hostAliases hostIPC hostPID hostUsers hostname hostnameOverride
-        imagePullSecrets os readinessGates runtimeClassName securityContext
-        serviceAccount serviceAccountName setHostnameAsFQDN shareProcessNamespace subdomain
-        workloadRef schedulingGroup""",
-    volumes.Volume: """azureFile cephfs cinder configMap downwardAPI emptyDir fc flexVolume
-        flocker gitRepo glusterfs hostPath image nfs photonPersistentDisk portworxVolume projected
-        quobyte scaleIO secret storageos vsphereVolume""",
-}
-_OPEN = frozenset(
-    {
-        volumes.AWSElasticBlockStore,
-        volumes.AzureDisk,
-        volumes.CSIVolume,
-        volumes.GCEPersistentDisk,
-        volumes.ISCSIVolume,
-        volumes.PersistentVolumeClaimTemplate,
-        volumes.RBDVolume,
-        pod.PodStatus,
-        reservation.ReservationStatus,
-    }
-)
 
-
-def find_unknown(
-    findings: ErrorList,
-    raw: Any,
-    schema: Schema,
-    path: str = "",
-    *,
-    misplaced_only: bool = False,
-    mistakes_only: bool = False,
-) -> None:
-    """Report fields the schema does not have, with the name or place that was probably meant.
-
-    With `misplaced_only`, names that are known nowhere in the schema are let pass: an API
-    server is older or newer than we are, but a known name in a wrong place is a mistake. With
-    `mistakes_only`, so are names that are nearly a known one.
+def find_unknown(raw: Any, schema: Schema, *, mistakes_only: bool = False) -> Iterator[InvalidObject]:
+    """Fields the schema does not have, with the name or place that was probably meant. With
+    `mistakes_only`, names that resemble no known one are let pass: whoever reads the annotation may be
+    newer than we are.
     """
-    whole = schema
 
-    def visit(raw: Any, schema: Schema, path: str) -> None:
+    def visit(raw: Any, part: Schema, path: str) -> Iterator[InvalidObject]:
         if isinstance(raw, list):
             for i, item in enumerate(raw):
-                visit(item, schema, f"{path}[{i}]")
+                yield from visit(item, part, f"{path}[{i}]")
         if not isinstance(raw, Mapping):
             return
         for key, value in raw.items():
             where = f"{path}.{key}" if path else str(key)
-            if key in schema:
-                inner = schema[key]
+            if key in part:
+                inner = part[key]
                 if inner is not None:
-                    visit(value, inner, where)
+                    yield from visit(value, inner, where)
                 continue
-            below = (name for name, inner in schema.items() if inner is not None and key in inner)
+            below = (name for name, inner in part.items() if inner is not None and key in inner)
             child = next(below, None)
-            home = _homes(whole).get(key) if child is None else f"{path}.{child}".lstrip(".")
+            home = _homes(schema).get(key) if child is None else f"{path}.{child}".lstrip(".")
+            close = get_close_matches(str(key), part, n=1)
             if home is not None:
-                findings.add(where, f"unknown field here; it belongs to {home}")
-            elif not misplaced_only:
-                close = get_close_matches(str(key), schema, n=1)
-                if mistakes_only and not close:
-                    continue
-                hint = f"; did you mean {close[0]}?" if close else _known(schema)
-                findings.add(where, f"unknown field{hint}")
+                yield InvalidObject("", where, f"unknown field here; it belongs to {home}")
+            elif close:
+                yield InvalidObject("", where, f"unknown field; did you mean {close[0]}?")
+            elif not mistakes_only:
+                yield InvalidObject("", where, f"unknown field{_known(part)}")
 
-    visit(raw, schema, path)
+    yield from visit(raw, schema, "")
 
 
 def _known(schema: Schema) -> str:
@@ -121,9 +76,7 @@ def schema_of(type: type[Any]) -> Schema:
     """The schema of a struct type and of the structs inside it."""
     info = msgspec.inspect.type_info(type)
     assert isinstance(info, msgspec.inspect.StructType)
-    fields: dict[str, Schema | None] = {f.encode_name: _inner(f.type) for f in info.fields}
-    fields.update(dict.fromkeys(_ALSO.get(type, "").split()))
-    return fields
+    return {f.encode_name: _inner(f.type) for f in info.fields}
 
 
 def _inner(type: msgspec.inspect.Type) -> Schema | None:
@@ -131,23 +84,6 @@ def _inner(type: msgspec.inspect.Type) -> Schema | None:
         return next((s for s in map(_inner, type.types) if s is not None), None)
     if isinstance(type, msgspec.inspect.ListType):
         return _inner(type.item_type)
-    if isinstance(type, msgspec.inspect.StructType) and type.cls not in _OPEN:
+    if isinstance(type, msgspec.inspect.StructType):
         return schema_of(type.cls)
     return None
-
-
-@cache
-def reservation_schema() -> Schema:
-    """A reservation whose template is spelt out as the pod template it is.
-
-    Manifests written for Koordinator often have the template's namespace at its top level,
-    following that project's manual; they are to work unchanged.
-    """
-    template: Schema = {
-        "metadata": schema_of(meta.ObjectMeta),
-        "spec": schema_of(pod.PodSpec),
-        "namespace": None,
-    }
-    whole = dict(schema_of(reservation.Reservation))
-    whole["spec"] = {**schema_of(reservation.ReservationSpec), "template": template}
-    return whole

@@ -2,6 +2,7 @@
 
     new_object       a new object: defaults, the server's metadata, admission, validation
     changed_object   an update: what the request may not change is put back, then validation
+    checked_object   everything wrong with an object that can be told without a cluster
     deleted_object   what a deletion leaves: an object that waits for finalizers or its grace period
 
 The local API server, the components of the local cluster and `simulate` write objects through these.
@@ -10,13 +11,25 @@ Each raises StatusError, with the API server's code, reason and message.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Protocol
+
 from holdfast.api.raw_objects import Key, Raw
 from holdfast.api.times import format_time, parse_time
 from holdfast.machinery.patch import keep_times, track_update
-from holdfast.machinery.schema import apply_defaults, check_values
-from holdfast.machinery.schema.versions import shown, stored
+from holdfast.machinery.schema import (
+    UNKNOWN,
+    FieldError,
+    ResourceType,
+    apply_defaults,
+    check_values,
+    read_object,
+    suggestion,
+)
+from holdfast.machinery.schema.versions import key_of, shown, stored
 from holdfast.machinery.status import Resource, forbidden, invalid, not_found
-from holdfast.machinery.strategies.strategy import Strategy, WriteRequest
+from holdfast.machinery.strategies.strategy import ObjectReader, Strategy, WriteRequest
 from holdfast.machinery.strategies.table import strategy_of
 from holdfast.machinery.validation import metadata as metadata_rules
 
@@ -29,9 +42,71 @@ _MOST_OF_NAME = 58
 """How much of a generateName is used, so that the whole name is a DNS label."""
 
 
-def new_object(request: WriteRequest, raw: Raw, applied: bool = False) -> Raw:
-    """The object as it is to be stored. `applied` says that its managed fields are as they should be.
-    Raises StatusError 403 or 422."""
+class ObjectNames(Protocol):
+    """Gives new objects their identity."""
+
+    def name(self, prefix: str, /) -> str: ...
+
+    def new(self, key: Key, raw: Raw, /) -> Raw: ...
+
+
+class _NoObjects:
+    def get(self, key: Key, /) -> Raw | None:
+        return None
+
+    def scan(self, group: str, kind: str, /) -> Iterable[Raw]:
+        return ()
+
+
+class _NoNames:
+    def name(self, prefix: str, /) -> str:
+        return prefix
+
+    def new(self, key: Key, raw: Raw, /) -> Raw:
+        return raw
+
+
+@dataclass(slots=True)
+class ObjectRequest:
+    """A write by other means than HTTP. Managed fields are not tracked, and warnings are kept."""
+
+    type: ResourceType
+    names: ObjectNames
+    now: Callable[[float], str]
+    store: ObjectReader
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    restores: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def resource(self) -> Resource:
+        return Resource(self.type.group, self.type.plural)
+
+    @property
+    def manager(self) -> None:
+        return None
+
+    def generated_name(self, prefix: str) -> str:
+        return self.names.name(prefix)
+
+    def identified(self, raw: Raw) -> Raw:
+        return self.names.new(key_of(self.type, self.namespace, self.name), raw)
+
+    def stamp(self, after: float = 0.0) -> str:
+        return self.now(after)
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+
+# Create
+
+
+def new_object(request: WriteRequest, raw: Raw, applied: bool = False, checked: bool = False) -> Raw:
+    """The object as it is to be stored. `applied` says that its managed fields are as they should be,
+    `checked` that `check_decoded` has found no error in it. Raises StatusError 403 or 422."""
     type, strategy = request.type, strategy_of(request.type)
     given = raw.get("status")
     raw = apply_defaults(type, raw)
@@ -53,6 +128,8 @@ def new_object(request: WriteRequest, raw: Raw, applied: bool = False) -> Raw:
     if request.restores and given:
         raw = {**raw, "status": {**(raw.get("status") or {}), **given}}
     _warn_of_finalizers(request, raw)
+    if checked:
+        return raw
     problems = metadata_rules.check(type, raw["metadata"])
     problems += strategy.check_new(request, raw)
     problems += check_values(type, shown(type, raw))
@@ -61,14 +138,54 @@ def new_object(request: WriteRequest, raw: Raw, applied: bool = False) -> Raw:
     return raw
 
 
-def check_namespace_is_active(request: WriteRequest) -> None:
-    """Nothing is created in a namespace that does not exist or is being deleted. Objects that are
-    restored may be without their namespace."""
+def decoded_object(type: ResourceType, raw: Raw) -> tuple[Raw, list[FieldError]]:
+    """The object as its type has it, without unknown fields; and the errors of strict decoding, with
+    what was probably meant by an unknown field."""
+    decoded, problems = read_object(type, {**raw, "apiVersion": type.api_version, "kind": type.kind})
+    found = []
+    for each in problems:
+        if each.reason == UNKNOWN:
+            hint = suggestion(type.shape, each.field)
+            message = f"strict decoding error: {each.message}{f'; {hint}' if hint else ''}"
+            each = FieldError(UNKNOWN, each.field, message)
+        found.append(each)
+    return decoded, found
+
+
+def checked_object(type: ResourceType, raw: Raw) -> tuple[Raw, list[FieldError]]:
+    """The decoded object, and everything wrong with it that can be told without a cluster: errors of
+    strict decoding, else of validation."""
+    decoded, problems = decoded_object(type, raw)
+    if problems:
+        return decoded, problems
+    return decoded, check_decoded(type, decoded)
+
+
+def check_decoded(type: ResourceType, decoded: Raw) -> list[FieldError]:
+    """The errors of validation of a decoded object."""
+    request = ObjectRequest(type, _NoNames(), lambda after: "", _NoObjects())
+    whole = apply_defaults(type, decoded)
+    metadata = whole.get("metadata") or {}
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata = {**metadata, "name": f"{metadata['generateName'][:_MOST_OF_NAME]}xxxxx"}
+    if type.namespaced:
+        metadata = {"namespace": "default", **metadata}
+    whole = {**whole, "metadata": metadata}
+    problems = metadata_rules.check(type, metadata)
+    problems += strategy_of(type).check_new(request, whole)
+    problems += check_values(type, shown(type, whole))
+    # That rules were not checked because of other errors is of no use beside these.
+    return [each for each in dict.fromkeys(problems) if each.field != "<nil>"]
+
+
+def check_namespace_is_active(request: WriteRequest, must_exist: bool = True) -> None:
+    """Nothing is created in a namespace that does not exist or is being deleted. Raises StatusError 403
+    or 404."""
     if not request.type.namespaced:
         return
     namespace = request.store.get(Key("", "Namespace", "", request.namespace))
     if namespace is None:
-        if request.restores:
+        if not must_exist:
             return
         raise not_found(_NAMESPACES, request.namespace)
     if namespace["metadata"].get("deletionTimestamp"):

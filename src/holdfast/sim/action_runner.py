@@ -1,31 +1,26 @@
 """Carries out the actions of a scenario on the cluster, like a user with `kubectl`."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from holdfast.api import names
 from holdfast.api.errors import InvalidObject
-from holdfast.api.quantity import parse
-from holdfast.local.admission import admit
 from holdfast.local.clock import TimerEntry
 from holdfast.local.component import DELETED, RESERVATION
+from holdfast.local.node_registration import registered_node
 from holdfast.local.store.objects import NODE, POD, Key, Raw
-from holdfast.machinery.patch.json_patch import merge_patch
-from holdfast.machinery.strategies.core_kinds import with_expiry
-from holdfast.machinery.typed_validation import validate
+from holdfast.machinery.objects import ObjectRequest, changed_object, decoded_object, is_gone
+from holdfast.machinery.patch import PatchError, merge_patch
+from holdfast.machinery.patch import apply as server_side_apply
+from holdfast.machinery.schema import ResourceType, apply_defaults
+from holdfast.machinery.status import StatusError
 from holdfast.sim.clock import timing
 from holdfast.sim.document_fields import duration
 from holdfast.sim.scenario_actions import Apply, Create, Delete, Patch, Restart, Target
+from holdfast.sim.scenario_objects import as_invalid, refusals, type_of
 from holdfast.sim.simulated_cluster import SimulatedCluster
 
-_NAMESPACE = ("", "Namespace")
-_FIXED = (
-    ("apiVersion",),
-    ("kind",),
-    ("metadata", "name"),
-    ("metadata", "namespace"),
-    ("metadata", "uid"),
-)
+_MANAGER = "scenario"
 
 Step = Create | Apply | Delete | Patch | Restart
 
@@ -55,10 +50,14 @@ class ActionRunner:
         key = self._objects.key_of(step.raw)
         if key.name and key in self._objects:
             raise InvalidObject(str(key), "", "already exists")
-        complete = self._admitted(step.raw, key)
-        stored = self._objects.create(complete)
+        raw = self._registered(step.raw)
+        try:
+            type = type_of(raw, self._objects.declared)
+            stored = self._objects.restore(raw, type)
+        except StatusError as error:
+            raise refusals(str(key), error)[0] from None
         key = self._objects.key_of(stored)
-        self._last_applied[key] = complete
+        self._last_applied[key] = raw
         self._plan_deletion(key, stored)
 
     def _plan_deletion(self, key: Key, raw: Raw, before: Raw | None = None) -> None:
@@ -75,21 +74,46 @@ class ActionRunner:
             )
 
     def _apply(self, step: Apply) -> None:
+        """Like `kubectl apply --server-side`, of the object and of its status if it has one."""
         key = self._objects.key_of(step.raw)
-        live = self._objects.get(key)
-        if live is None:
+        if key not in self._objects:
             self._create(step)
             return
-        complete, last = self._admitted(step.raw, key), self._last_applied.get(key, {})
-        if "status" not in step.raw:
-            complete, last = _without_status(complete), _without_status(last)
-        self._replace(key, live, apply(live, last, complete), "apply")
-        self._last_applied[key] = complete
+        config, last = self._registered(step.raw), self._last_applied.get(key, {})
+        self._apply_part(key, _without_status(config), _without_status(last), "apply")
+        if config.get("status"):
+            self._apply_part(key, _only_status(config), _only_status(last), "apply", "status")
+        self._last_applied[key] = config
+
+    def _apply_part(self, key: Key, config: Raw, last: Raw, field: str, subresource: str = "") -> None:
+        live = self._objects.get(key)
+        assert live is not None
+        request = self._request(key, live, subresource)
+        type, now = request.type, request.stamp()
+        if subresource and type.subresource(subresource) is None:
+            request.subresource = ""
+        try:
+            owned = server_side_apply(type, None, last, _MANAGER, True, now) if last else {}
+            managers = (owned.get("metadata") or {}).get("managedFields") or []
+            known = {**live, "metadata": {**live["metadata"], "managedFields": managers}}
+            applied = server_side_apply(type, known, config, _MANAGER, True, now)
+        except PatchError as error:
+            raise InvalidObject(str(key), field, error.message) from None
+        metadata = {k: v for k, v in applied["metadata"].items() if k != "managedFields"}
+        self._replace(request, key, live, {**applied, "metadata": metadata}, field)
 
     def _patch(self, step: Patch) -> None:
+        """Like `kubectl patch --type=merge`, of the object and of its status if the patch has one."""
         key, live = self._found(step.target, "patch")
         merge = with_allocatable(key.kind, step.merge) if not key.group else step.merge
-        self._replace(key, live, merge_patch(live, merge), "patch.merge")
+        self._replace(self._request(key, live), key, live, merge_patch(live, merge), "patch.merge")
+        now = self._objects.get(key)
+        if now is None or "status" not in merge:
+            return
+        request = self._request(key, now, "status")
+        if request.type.subresource("status") is not None:
+            status = merge_patch(now, {"status": merge["status"]})
+            self._replace(request, key, now, status, "patch.merge")
 
     def _restart(self, step: Restart) -> None:
         self._world.restart_scheduler()
@@ -104,57 +128,42 @@ class ActionRunner:
             kubelets.delete(key)
             return
         self._last_applied.pop(key, None)
-        if key[:2] == _NAMESPACE:
-            self._terminate(key)
-            return
-        if key[:2] == RESERVATION:
-            if self._objects.end(key, self._world.clock.stamp()):
-                self._world.record(key, DELETED)
-            return
         inside = kubelets.pods_on(key.name) if key[:2] == NODE else []
-        self._objects.delete(key)
-        self._world.record(key, DELETED)
+        if self._objects.end(key, "Background"):
+            self._world.record(key, DELETED)
         for each in inside:
             kubelets.delete(each, at_once=True)
 
-    def _terminate(self, key: Key) -> None:
-        """A namespace goes when it is empty, which others see to."""
-        namespace = self._objects.get(key)
-        assert namespace is not None
-        metadata = {"deletionTimestamp": self._world.clock.stamp(), **namespace["metadata"]}
-        status = {**(namespace.get("status") or {}), "phase": "Terminating"}
-        self._objects.update(key, {**namespace, "metadata": metadata, "status": status})
+    def _registered(self, raw: Raw) -> Raw:
+        is_node = (raw["apiVersion"], raw["kind"]) == ("v1", "Node")
+        return registered_node(raw, self._world.clock.stamp()) if is_node else raw
 
-    def _admitted(self, raw: Raw, key: Key) -> Raw:
-        try:
-            return admit(raw, self._objects.scan, self._world.clock.stamp())
-        except InvalidObject as error:
-            raise error.within(str(key)) from None
+    def _request(self, key: Key, live: Raw, subresource: str = "") -> ObjectRequest:
+        type: ResourceType = type_of(live, self._objects.declared)
+        return self._objects.request(type, live["metadata"], subresource=subresource, restores=True)
 
-    def _replace(self, key: Key, live: Raw, changed: Raw, field: str) -> None:
-        """Puts the changed object in, if an API server would have it."""
-        if key[:2] == RESERVATION and isinstance(changed.get("spec"), dict):
-            changed = with_expiry(changed, live)
-        for path in _FIXED:
-            if _at(changed, path) != _at(live, path):
-                raise InvalidObject(str(key), f"{field}.{'.'.join(path)}", "cannot be changed")
-        if key[:2] == POD and "spec" not in changed:
-            raise InvalidObject(str(key), f"{field}.spec", "is required and cannot be removed")
-        node = _at(live, ("spec", "nodeName")) if key[:2] == POD else None
-        if node and _at(changed, ("spec", "nodeName")) != node:
-            message = f"cannot be changed: the pod is on {node}"
-            raise InvalidObject(str(key), f"{field}.spec.nodeName", message)
-        if "status" in live:
-            changed.setdefault("status", live["status"])
-        problems = validate(changed, self._objects.declared)
-        if not problems:
-            timing(changed, problems)
-        if not problems and key[:2] == POD:
-            problems.extend(refused_changes(live, changed))
-        if problems:
-            raise problems[0].within(str(key), field)
-        if changed != live:
-            self._plan_deletion(key, self._objects.update(key, changed), live)
+    def _replace(self, request: ObjectRequest, key: Key, live: Raw, after: Raw, field: str) -> None:
+        """Stores the changed object. Raises InvalidObject if an API server would refuse the change."""
+        for name in ("apiVersion", "kind"):
+            if after.get(name) != live[name]:
+                raise InvalidObject(str(key), f"{field}.{name}", "field is immutable")
+        decoded, problems = decoded_object(request.type, after)
+        found = [as_invalid(str(key), each) for each in problems]
+        if not found:
+            timing(decoded, found)
+        if not found:
+            try:
+                changed = changed_object(request, live, apply_defaults(request.type, decoded))
+            except StatusError as error:
+                found = refusals(str(key), error)
+        if found:
+            raise found[0].within(str(key), field)
+        if is_gone(request, changed):
+            self._objects.delete(key)
+            if key[:2] != RESERVATION:
+                self._world.record(key, DELETED)
+        elif changed != live:
+            self._plan_deletion(key, self._objects.store.update(key, changed), live)
 
     def _found(self, target: Target, field: str) -> tuple[Key, Raw]:
         present = [
@@ -186,76 +195,7 @@ def _without_status(raw: Raw) -> Raw:
     return {name: value for name, value in raw.items() if name != "status"}
 
 
-def _at(raw: Any, path: tuple[str, ...]) -> Any:
-    for step in path:
-        raw = raw.get(step) if isinstance(raw, dict) else None
-    return raw
-
-
-# Client-side apply
-
-
-def apply(live: Any, last: Any, new: Any) -> Any:
-    """Like `kubectl apply`: sets the fields of `new`, removes those that only `last` had, keeps
-    those that others wrote.
-    """
-    if not isinstance(new, dict) or not isinstance(live, dict):
-        return new
-    before = last if isinstance(last, dict) else {}
-    result = {key: value for key, value in live.items() if key in new or key not in before}
-    for key, value in new.items():
-        result[key] = apply(live.get(key), before.get(key), value)
-    return result
-
-
-# Immutable fields of a pod
-
-
-_CONTAINERS = ("containers", "initContainers")
-_RESOURCES = "a pod's resources cannot be changed by an update"
-
-
-def refused_changes(live: Raw, changed: Raw) -> Iterator[InvalidObject]:
-    """The differences between two valid versions of a pod that an update cannot make."""
-    before, after = live["spec"], changed["spec"]
-    for field in _CONTAINERS:
-        known = {each["name"]: each for each in before.get(field) or []}
-        for i, container in enumerate(after.get(field) or []):
-            old = known.pop(container["name"], None)
-            if old is None:
-                message = "containers cannot be added to a pod by an update"
-                yield InvalidObject("", f"spec.{field}[{i}]", message)
-            elif _amounts(old) != _amounts(container):
-                yield InvalidObject("", f"spec.{field}[{i}].resources", _RESOURCES)
-        for name in known:
-            message = f"containers cannot be taken from a pod by an update: {name}"
-            yield InvalidObject("", f"spec.{field}", message)
-    if _amounts(before) != _amounts(after):
-        yield InvalidObject("", "spec.resources", _RESOURCES)
-    gates = _names(before.get("schedulingGates"))
-    for i, gate in enumerate(after.get("schedulingGates") or []):
-        if gate.get("name") not in gates:
-            message = f"{gate.get('name')}: gates can only be removed by an update, not added"
-            yield InvalidObject("", f"spec.schedulingGates[{i}]", message)
-    if after.get("nodeName") and not before.get("nodeName"):
-        message = "cannot be set by an update: a pod gets its node from the scheduler, by a Binding"
-        yield InvalidObject("", "spec.nodeName", message)
-    kept = after.get("tolerations") or []
-    for toleration in before.get("tolerations") or []:
-        if toleration not in kept:
-            message = "tolerations can only be added by an update, not removed or changed"
-            yield InvalidObject("", "spec.tolerations", message)
-
-
-def _amounts(part_of_pod: Raw) -> dict[tuple[str, str], int]:
-    """Quantities by value, so that `1` and `1000m` are equal."""
-    resources = part_of_pod.get("resources") or {}
-    return {
-        (part, name): parse(quantity)
-        for part in ("requests", "limits")
-        for name, quantity in (resources.get(part) or {}).items()
-    }
-
-
-def _names(items: list[Any] | None) -> set[Any]:
-    return {each.get("name") for each in items or []}
+def _only_status(raw: Raw) -> Raw:
+    metadata = {k: v for k, v in (raw.get("metadata") or {}).items() if k in ("name", "namespace")}
+    parts = {k: v for k, v in raw.items() if k in ("apiVersion", "kind", "status")}
+    return {**parts, "metadata": metadata} if parts else {}

@@ -1,17 +1,12 @@
-"""Reads fields of Step and Expect documents and finds unknown fields, collecting errors."""
+"""Reads fields of Step and Expect documents, collecting errors."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
-from holdfast.api.crds import definitions
-from holdfast.api.decode import object_name
 from holdfast.api.errors import DurationError, InvalidObject
 from holdfast.api.times import parse_duration
-from holdfast.local.store.objects import Raw
-from holdfast.machinery.schema import UNKNOWN, Catalogue, ResourceType, read_object
 
 
 @lru_cache(maxsize=10_000)
@@ -61,43 +56,3 @@ def described(value: Any) -> str:
     if isinstance(value, dict):
         return "a mapping"
     return "a list" if isinstance(value, list) else repr(value)
-
-
-# Unknown fields, found by the strict decoding of the local API server, with the closest known field
-# name as a suggestion.
-
-
-_CHECKED_ELSEWHERE = ("Reservation",)
-"""Kinds whose validation looks for unknown fields itself, in their templates too."""
-
-
-def unknown_field_errors(raw: Raw) -> Iterator[InvalidObject]:
-    """For an object of a known kind, or a part of one that has its apiVersion and kind."""
-    group, _, version = raw["apiVersion"].rpartition("/")
-    kind = _catalogue().kind(group, version, raw["kind"])
-    if kind is None or raw["kind"] in _CHECKED_ELSEWHERE:
-        return
-    for problem in read_object(kind, raw)[1]:
-        if problem.reason == UNKNOWN:
-            message = f"strict decoding error: {problem.message}{_suggestion(kind, problem.field)}"
-            yield InvalidObject(object_name(raw), problem.field, message)
-
-
-@cache
-def _catalogue() -> Catalogue:
-    catalogue = Catalogue()
-    for definition in definitions():
-        catalogue.add_crd(definition)
-    return catalogue
-
-
-def _suggestion(kind: ResourceType, path: str) -> str:
-    *way, last = re.findall(r"\[\d+\]|[^.\[\]]+", path)
-    shape = kind.shape
-    for step in way:
-        inner = shape.items if step.startswith("[") else shape.field(step)
-        if inner is None:
-            return ""
-        shape = inner
-    close = get_close_matches(last, shape.fields, n=1)
-    return f"; did you mean {close[0]}?" if close else ""

@@ -5,33 +5,31 @@ later; or an Expect, which states the outcome. All errors that can be found befo
 at once.
 """
 
-import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 from holdfast.api import names
-from holdfast.api.decode import drop_nulls, object_name
+from holdfast.api.decode import object_name
 from holdfast.api.documents import Document
 from holdfast.api.errors import InvalidObject
-from holdfast.api.kinds import NO_KINDS, Kinds, is_cluster_scoped
+from holdfast.api.kinds import NO_KINDS, Kinds
 from holdfast.api.raw_objects import ObjectKind, declared_infos
-from holdfast.local.admission import SYSTEM_CLASSES
 from holdfast.local.clock import STATED, STATED_FIRST
 from holdfast.local.component import key_of
 from holdfast.local.store.objects import Key, Raw
-from holdfast.machinery.typed_validation import validate
+from holdfast.machinery.strategies.admission import SYSTEM_CLASSES
 from holdfast.sim.clock import start_time, timing
-from holdfast.sim.document_fields import described, unknown_field_errors
+from holdfast.sim.document_fields import described
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.expect import Expectation, read_expectation
 from holdfast.sim.manifests import counted, is_skipped
 from holdfast.sim.scenario_actions import Apply, Create, ExpectationCheck, Scenario, ScenarioAction
+from holdfast.sim.scenario_objects import ScenarioObject, made_uid, owner_key
 from holdfast.sim.step_documents import STEP, read_step
 from holdfast.sim.workloads import makes_pods
 
-_UIDS = uuid.UUID("5a0c5a2e-6f0b-5d6c-9d5e-4d3c1f0b7a21")
 _OWNERS = (
     ("", "ReplicationController"),
     ("apps", "DaemonSet"),
@@ -74,9 +72,10 @@ def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = (
             skipped[_group_and_kind(data)] += 1
             given.append(data)
         else:
-            raw = drop_nulls(data) if _named(data) not in declared else data
-            found.extend(validate(raw, declared))
-            found.extend(_misspelt(raw, found, unknown))
+            read = ScenarioObject(data, declared)
+            raw = read.raw
+            found.extend(read.errors)
+            unknown.update(f"{raw['kind']} {field}" for field in read.newer)
             if not found:
                 times = timing(raw, found)
                 order = (STATED_FIRST if raw["kind"] in _FIRST else STATED, position)
@@ -116,22 +115,6 @@ def _named(data: Raw) -> tuple[str, str]:
 
 def _group_and_kind(data: Raw) -> tuple[str, str]:
     return data["apiVersion"].rpartition("/")[0], data["kind"]
-
-
-def _misspelt(
-    raw: Raw, known: Sequence[InvalidObject], unknown: Counter[str]
-) -> Iterator[InvalidObject]:
-    """Fields that do not exist. In objects stored by a server they are not misspelt but newer than
-    this version: these are counted.
-    """
-    if any(each.field in ("kind", "apiVersion") for each in known):
-        return
-    places = {each.field for each in known}
-    for error in unknown_field_errors(raw):
-        if raw["metadata"].get("resourceVersion"):
-            unknown[f"{raw['kind']} {error.field}"] += 1
-        elif error.field not in places:
-            yield error
 
 
 def _read_own(
@@ -223,7 +206,7 @@ def with_owner_uids(
                 known = given.get(key, "")
                 given[key] = known or reference.get("uid") or ""
     for key, uid in given.items():
-        uids[key] = uid or str(uuid.uuid5(_UIDS, str(key)))
+        uids[key] = uid or made_uid(key)
     return [_completed(planned, uids, declared) for planned in actions]
 
 
@@ -246,10 +229,7 @@ def _references(planned: ScenarioAction) -> Iterator[tuple[Key, dict[str, Any]]]
         return
     metadata = planned.action.raw["metadata"]
     for reference in metadata.get("ownerReferences") or ():
-        kind = reference.get("kind") or ""
-        namespace = "" if is_cluster_scoped(kind) else _namespace(metadata)
-        group = (reference.get("apiVersion") or "").rpartition("/")[0]
-        yield Key(group, kind, namespace, reference.get("name") or ""), reference
+        yield owner_key(metadata, reference), reference
 
 
 def _completed(planned: ScenarioAction, uids: dict[Key, str], declared: Kinds) -> ScenarioAction:
@@ -262,7 +242,7 @@ def _completed(planned: ScenarioAction, uids: dict[Key, str], declared: Kinds) -
     if uid and not metadata.get("uid"):
         changes["uid"] = uid
     references = [
-        {**reference, "uid": uids[key]} if not reference.get("uid") and uids.get(key) else reference
+        reference if reference.get("uid") else {**reference, "uid": uids.get(key) or made_uid(key)}
         for key, reference in _references(planned)
     ]
     if references != (metadata.get("ownerReferences") or []):
@@ -275,7 +255,3 @@ def _completed(planned: ScenarioAction, uids: dict[Key, str], declared: Kinds) -
 
 def _name(raw: Raw) -> str:
     return str(raw["metadata"].get("name") or "")
-
-
-def _namespace(metadata: Raw) -> str:
-    return metadata.get("namespace") or names.DEFAULT_NAMESPACE

@@ -3,14 +3,16 @@
 from typing import Any
 
 from holdfast.api import names
-from holdfast.api.decode import drop_nulls, object_name
+from holdfast.api.decode import object_name
 from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import KINDS, NO_KINDS, KindInfo, Kinds
 from holdfast.local.store.objects import Raw
-from holdfast.machinery.typed_validation import validate
+from holdfast.machinery.objects import decoded_object
+from holdfast.machinery.schema import UNKNOWN, FieldError, holdfast_catalogue
 from holdfast.sim.clock import timing
-from holdfast.sim.document_fields import described, hint, seconds, unknown_field_errors, unknown_fields
+from holdfast.sim.document_fields import described, hint, seconds, unknown_fields
 from holdfast.sim.scenario_actions import Action, Apply, Delete, Patch, Restart, Target
+from holdfast.sim.scenario_objects import ScenarioObject, as_invalid
 
 STEP = "Step"
 _VERBS = ("apply", "delete", "patch", "restart")
@@ -53,13 +55,9 @@ def _read_action(verb: str, given: Any, found: list[InvalidObject], declared: Ki
         found.append(InvalidObject(STEP, verb, f"expected a mapping, got {described(given)}"))
         return None
     if verb == "apply":
-        is_raw = (given.get("apiVersion"), given.get("kind")) in declared
-        raw = given if is_raw else drop_nulls(given)
-        problems = validate(raw, declared)
-        if not any(each.field in ("kind", "apiVersion") for each in problems):
-            places = {each.field for each in problems}
-            problems += [each for each in unknown_field_errors(raw) if each.field not in places]
-        found.extend(each.within(each.object or STEP, "apply") for each in problems)
+        read = ScenarioObject(given, declared)
+        raw = read.raw
+        found.extend(each.within(each.object or STEP, "apply") for each in read.errors)
         metadata = raw.get("metadata")
         if isinstance(metadata, dict) and not metadata.get("name") and metadata.get("generateName"):
             message = "is required: apply must know whether the object is there"
@@ -82,14 +80,15 @@ def _read_action(verb: str, given: Any, found: list[InvalidObject], declared: Ki
 
 def _misspelt(target: Target, merge: Raw) -> list[InvalidObject]:
     """Fields of a patch that none of the object's possible kinds has."""
-    fewest: list[InvalidObject] | None = None
+    fewest: list[FieldError] | None = None
     for info in KINDS.values():
         if info.kind == target.kind and info.group in target.groups:
-            part = {**drop_nulls(merge), "apiVersion": info.api_version, "kind": info.kind}
-            unknown = [*unknown_field_errors(part)]
+            type = holdfast_catalogue().kind(info.group, info.version, info.kind)
+            unknown = decoded_object(type, merge)[1] if type is not None else []
+            unknown = [each for each in unknown if each.reason == UNKNOWN]
             if fewest is None or len(unknown) < len(fewest):
                 fewest = unknown
-    return [InvalidObject(str(target), f"patch.merge.{e.field}", e.message) for e in fewest or ()]
+    return [as_invalid(str(target), each).within(prefix="patch.merge") for each in fewest or ()]
 
 
 def _read_target(given: Raw, path: str, found: list[InvalidObject], declared: Kinds) -> Target | None:

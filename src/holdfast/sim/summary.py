@@ -5,9 +5,9 @@ from collections import Counter
 from typing import Any
 
 from holdfast.api.pod import Pod
-from holdfast.local.admission import GATED_REASON
 from holdfast.local.component import ObjectWriter
 from holdfast.local.store.objects import Raw
+from holdfast.machinery.strategies.pods import GATED_REASON
 from holdfast.sim.node_usage import NodeUsage
 
 _PHASES = ("Pending", "Running", "Succeeded", "Failed")

@@ -153,6 +153,16 @@ def test_objects_that_do_not_belong_are_400(server: LiveServer, body: Any, messa
     assert (answer.code, answer.reason, answer.message) == (400, "BadRequest", message)
 
 
+def test_what_was_meant_by_an_unknown_field_is_a_warning(server: LiveServer) -> None:
+    body = {**pod("a"), "spec": {"nodeNmae": "n", "labels": {}, "containers": []}}
+    answer = server.post(f"{PODS}?fieldValidation=Strict", body)
+    assert answer.code == 400 and "did you mean" not in answer.message
+    assert answer.warnings == [
+        '299 - "unknown field \\"spec.nodeNmae\\": did you mean nodeName?"',
+        '299 - "unknown field \\"spec.labels\\": it belongs to metadata"',
+    ]
+
+
 def test_unknown_fields_are_errors_warnings_or_nothing(server: LiveServer) -> None:
     body = {**pod("a"), "spec": {"foo": 1, "containers": [{"name": "c", "image": "i", "bar": 2}]}}
     strict = server.post(f"{PODS}?fieldValidation=Strict&dryRun=All", body)

@@ -2,8 +2,6 @@
 actions.
 """
 
-from holdfast.api.errors import InvalidObject
-from holdfast.local.admission import admit
 from holdfast.local.clock import LocalClock, TimerEntry, TimerQueue
 from holdfast.local.component import ObjectWriter, Steps
 from holdfast.local.event_recorder import EventRecorder
@@ -18,6 +16,7 @@ from holdfast.local.workloads import (
     Update,
     Workloads,
 )
+from holdfast.machinery.status import StatusError
 from holdfast.scheduler.cluster import decisions
 from holdfast.scheduler.cluster.decisions import ObjectRef
 
@@ -108,15 +107,17 @@ class WorkloadControllers:
     def _create(self, action: CreateDependent, now: float) -> None:
         said: EmitEvent | None
         try:
-            made = self._put(admit(action.raw, self._objects.scan, self._clock.stamp()))
+            made = self._put(action.raw)
             said = self._workloads.created(action, made)
-        except (InvalidObject, AlreadyExists) as error:
+        except (StatusError, AlreadyExists) as error:
             said = self._workloads.refused(action, str(error), now)
         if said is not None:
             self._emit(said)
 
     def _put(self, raw: Raw) -> Raw:
-        """Of named objects some are of kinds only an API server knows."""
+        """Pods are admitted. Other dependents are copies of parts of their owner, which was."""
+        if raw["kind"] == "Pod":
+            return self._objects.submit(raw)
         metadata = raw["metadata"]
         if "name" not in metadata:
             return self._objects.create(raw)

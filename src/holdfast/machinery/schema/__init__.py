@@ -16,8 +16,9 @@
 May import `api`; knows nothing of HTTP.
 """
 
-from holdfast.machinery.schema.catalogue import Catalogue
+from holdfast.machinery.schema.catalogue import Catalogue, holdfast_catalogue, open_type
 from holdfast.machinery.schema.crd import crd_warnings
+from holdfast.machinery.schema.decoding import suggestion
 from holdfast.machinery.schema.defaults import apply_defaults
 from holdfast.machinery.schema.field_errors import MALFORMED, UNKNOWN, FieldError, strict_error
 from holdfast.machinery.schema.types import PrinterColumn, ResourceType, ScalePaths, Subresource
@@ -35,8 +36,11 @@ __all__ = [
     "apply_defaults",
     "check_values",
     "crd_warnings",
+    "holdfast_catalogue",
+    "open_type",
     "prune",
     "read_object",
     "strict_error",
+    "suggestion",
     "validate",
 ]

@@ -7,8 +7,11 @@ OpenAPI documents are made anew only when they must be.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
+from holdfast.api.crds import definitions
+from holdfast.api.kinds import KindInfo
 from holdfast.machinery import openapi
 from holdfast.machinery.schema.crd import crd_types
 from holdfast.machinery.schema.types import VERBS, ResourceType, ScalePaths, Subresource
@@ -74,6 +77,28 @@ class Catalogue:
             del self._types[type.group, type.version, type.plural]
             self._kinds.pop((type.group, type.version, type.kind), None)
         return bool(gone)
+
+
+@cache
+def holdfast_catalogue() -> Catalogue:
+    """The built-in types and those of Holdfast's own definitions; shared, so left as it is."""
+    catalogue = Catalogue()
+    for definition in definitions():
+        catalogue.add_crd(definition)
+    return catalogue
+
+
+def open_type(info: KindInfo) -> ResourceType:
+    """The type of a kind whose fields are not known: only its metadata has rules."""
+    return ResourceType(
+        group=info.group,
+        version=info.version,
+        kind=info.kind,
+        plural=info.plural,
+        namespaced=info.namespaced,
+        schema={"type": "object", "x-kubernetes-preserve-unknown-fields": True},
+        crd=f"{info.plural}.{info.group}",
+    )
 
 
 # The built-in kinds the server serves, one line each.

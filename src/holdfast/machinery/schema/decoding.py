@@ -10,7 +10,9 @@ Types are compiled once into nested functions, so that a plain pod costs a few t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
 from threading import Lock
 from typing import Any
 
@@ -42,7 +44,7 @@ def read(definition: str, raw: dict[str, Any]) -> tuple[dict[str, Any], list[Fie
     try:
         result = reader(raw, (), unknown)
     except Mismatch as mismatch:
-        return raw, [FieldError(MALFORMED, mismatch.field, mismatch.text())]
+        return raw, [FieldError(MALFORMED, mismatch.path, mismatch.text())]
     return result, [unknown_field(path_text(path)) for path in unknown]
 
 
@@ -136,6 +138,7 @@ def _struct(shape: FieldShape) -> Reader:
         except Mismatch as mismatch:
             if not mismatch.field:
                 mismatch.field = f"{short_name}.{_go_path((path, key))}"
+                mismatch.path = mismatch.path or path_text((path, key))
             raise
         for name, zero in always:
             if name not in out:
@@ -177,12 +180,17 @@ def _map(shape: FieldShape, keep_zero: bool) -> Reader:
         if not value:
             return value if keep_zero else DROP
         out = value
-        for key, item in value.items():
-            new = read_value(item, (path, key), unknown)
-            if new is not item:
-                if out is value:
-                    out = dict(value)
-                out[key] = _zero(values, read_value, (path, key), unknown) if new is DROP else new
+        key = ""
+        try:
+            for key, item in value.items():
+                new = read_value(item, (path, key), unknown)
+                if new is not item:
+                    if out is value:
+                        out = dict(value)
+                    out[key] = _zero(values, read_value, (path, key), unknown) if new is DROP else new
+        except Mismatch as mismatch:
+            mismatch.path = mismatch.path or f"{path_text(path)}[{key}]"
+            raise
         return out
 
     return read_map
@@ -203,12 +211,17 @@ def _list(shape: FieldShape, keep_zero: bool) -> Reader:
             # A list that is always written is written as null when there is nothing in it.
             return None if keep_zero else DROP
         out = value
-        for i, item in enumerate(value):
-            new = read_item(item, (path, i), unknown)
-            if new is not item:
-                if out is value:
-                    out = list(value)
-                out[i] = _zero(items, read_item, (path, i), unknown) if new is DROP else new
+        i = 0
+        try:
+            for i, item in enumerate(value):
+                new = read_item(item, (path, i), unknown)
+                if new is not item:
+                    if out is value:
+                        out = list(value)
+                    out[i] = _zero(items, read_item, (path, i), unknown) if new is DROP else new
+        except Mismatch as mismatch:
+            mismatch.path = mismatch.path or path_text((path, i))
+            raise
         return out
 
     return read_list
@@ -217,3 +230,49 @@ def _list(shape: FieldShape, keep_zero: bool) -> Reader:
 def _zero(shape: FieldShape, read: Reader, path: Path, unknown: list[Path]) -> Any:
     """What Go makes of a null among the values of a map or the items of a list."""
     return read({}, path, unknown) if shape.kind == "struct" else zero_of(shape)
+
+
+# Suggestions for unknown fields
+
+
+_DEEPEST = 8
+"""Levels at which a misplaced field is looked for."""
+
+
+def suggestion(shape: FieldShape, path: str) -> str:
+    """What is probably meant by an unknown field of an object of this shape: `did you mean nodeName?`,
+    or where a field of this name belongs; empty if nothing is like it."""
+    *way, last = _steps(path)
+    here: FieldShape = shape
+    for step in way:
+        inner = here.items if step.startswith("[") else here.field(step)
+        if inner is None:
+            return ""
+        here = inner
+    parent = path.removesuffix(last).removesuffix(".")
+    for name, part in here.fields.items():
+        if last in part.fields:
+            return f"it belongs to {parent}.{name}".replace(" .", " ")
+    close = get_close_matches(last, here.fields, n=1)
+    if close:
+        return f"did you mean {close[0]}?"
+    homes = [place for place, name in _places(shape, "") if name == last]
+    if not path.startswith("status"):
+        homes = [place for place in homes if not place.startswith("status")]
+    home = min(homes, key=lambda place: place.count("."), default=None)
+    return f"it belongs to {home or 'the top level'}" if home is not None else ""
+
+
+def _steps(path: str) -> list[str]:
+    return re.findall(r"\[\d+\]|[^.\[\]]+", path)
+
+
+def _places(shape: FieldShape, path: str) -> Iterator[tuple[str, str]]:
+    """Every field of the structs in a shape, with the path of the struct."""
+    if path.count(".") >= _DEEPEST:
+        return
+    for name, part in shape.fields.items():
+        yield path, name
+        inner = part.items if part.kind == "list" and part.items is not None else part
+        if inner.kind == "struct" and (not inner.name or inner.name != shape.name):
+            yield from _places(inner, f"{path}.{name}" if path else name)

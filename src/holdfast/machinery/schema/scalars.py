@@ -21,13 +21,15 @@ Leaf = Callable[[Any, tuple[Any, ...], list[Any]], Any]
 
 
 class Mismatch(HoldfastError):
-    """A value that does not fit its field; `field` is filled in on the way up."""
+    """A value that does not fit its field; `field`, as Go names it, and `path` are filled in on the
+    way up."""
 
     def __init__(self, value: Any, go_type: str, text: str = "") -> None:
         super().__init__(go_type)
         self.value = value
         self.go_type = go_type
         self.field = ""
+        self.path = ""
         self._text = text
 
     def text(self) -> str:

@@ -13,7 +13,7 @@ from holdfast.machinery.schema import custom, decoding
 from holdfast.machinery.schema.field_errors import MALFORMED, UNKNOWN, FieldError
 from holdfast.machinery.schema.types import ResourceType
 from holdfast.machinery.validation import check_builtin
-from holdfast.machinery.validation.table import check_job_kinds
+from holdfast.machinery.validation.own_kinds import check_own_kinds
 
 Raw = dict[str, Any]
 
@@ -37,7 +37,7 @@ def check_values(type: ResourceType, raw: Raw, old: Raw | None = None) -> list[F
     """
     if type.definition:
         return check_builtin(type, raw)
-    return custom.check(type, raw, old) + check_job_kinds(type, raw)
+    return custom.check(type, raw, old) or check_own_kinds(type, raw)
 
 
 def validate(type: ResourceType, raw: Raw, strict: bool) -> list[FieldError]:

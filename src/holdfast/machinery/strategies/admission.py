@@ -36,23 +36,21 @@ SYSTEM_CLASSES = {
 
 
 def apply_priority(request: WriteRequest, spec: Raw) -> None:
-    """Raises ApiError 403, as Kubernetes' admission words it."""
-    name = spec.get("priorityClassName")
-    store = request.store
-    chosen: Raw | None
-    if name:
-        chosen = store.get(Key(GROUP, "PriorityClass", "", name))
-        if chosen is None and name not in SYSTEM_CLASSES:
-            raise forbidden(_PODS, request.name, f"no PriorityClass with name {name} was found")
-    else:
-        chosen = _default(request)
-        if chosen is not None:
-            spec["priorityClassName"] = chosen["metadata"]["name"]
+    """As the plugin Priority. A restored pod may have a priority without a class, or of a class that is
+    not here. Raises StatusError 403."""
+    name, given = spec.get("priorityClassName"), spec.get("priority")
+    chosen = request.store.get(Key(GROUP, "PriorityClass", "", name)) if name else _default(request)
+    is_known = chosen is not None or name in SYSTEM_CLASSES
+    if request.restores and given is not None and not (name and is_known):
+        spec.setdefault("preemptionPolicy", _LOWER)
+        return
+    if name and not is_known:
+        raise forbidden(_PODS, request.name, f"no PriorityClass with name {name} was found")
     if chosen is not None:
+        spec["priorityClassName"] = chosen["metadata"]["name"]
         priority, policy = int(chosen.get("value", 0)), chosen.get("preemptionPolicy") or _LOWER
     else:
         priority, policy = SYSTEM_CLASSES[name][0] if name else 0, _LOWER
-    given = spec.get("priority")
     if given is not None and given != priority:
         raise forbidden(
             _PODS,
@@ -61,16 +59,15 @@ def apply_priority(request: WriteRequest, spec: Raw) -> None:
             f"admission controller computed {priority} from the given PriorityClass name",
         )
     asked = spec.get("preemptionPolicy")
-    if asked is not None and asked != policy:
+    if asked is not None and asked != policy and (name or not request.restores):
         raise forbidden(
             _PODS,
             request.name,
             f"the string value of PreemptionPolicy ({asked}) must not be provided in pod spec; "
-            "priority "
-            f"admission controller computed {policy} from the given PriorityClass name",
+            f"priority admission controller computed {policy} from the given PriorityClass name",
         )
     spec["priority"] = priority
-    spec["preemptionPolicy"] = policy
+    spec["preemptionPolicy"] = asked or policy
 
 
 def _default(request: WriteRequest) -> Raw | None:
@@ -83,12 +80,15 @@ def _default(request: WriteRequest) -> Raw | None:
 
 
 def apply_runtime_class(request: WriteRequest, spec: Raw) -> None:
-    """Raises ApiError 403, as Kubernetes' admission words it."""
+    """As the plugin RuntimeClass: overhead, node selector and tolerations of the pod's class. The class
+    of a restored pod may be missing. Raises StatusError 403."""
     name = spec.get("runtimeClassName")
     if not name:
         return
     chosen = request.store.get(Key("node.k8s.io", "RuntimeClass", "", name))
     if chosen is None:
+        if request.restores:
+            return
         raise forbidden(_PODS, request.name, f'pod rejected: RuntimeClass "{name}" not found')
     try:
         merge_runtime_class(spec, chosen)

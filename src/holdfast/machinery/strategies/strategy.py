@@ -49,8 +49,8 @@ class WriteRequest(Protocol):
     @property
     def restores(self) -> bool:
         """Whether the object comes from a scenario or a snapshot: it keeps the UID, times and status it
-        has, and what the admission of another cluster gave it. Its namespace, PriorityClass and
-        RuntimeClass may be missing."""
+        has, and what the admission of another cluster gave it. Its PriorityClass and RuntimeClass may
+        be missing."""
 
     def generated_name(self, prefix: str) -> str: ...
 

@@ -5,6 +5,7 @@
     metadata, names   metadata; labels and label selectors
     others            resources, nodes, volumes, claims, disruption budgets, priority classes
     crds              CustomResourceDefinitions
+    own_kinds         Reservations, Queues and PodGroups
 
 Objects are validated after decoding and defaulting. Rules that need the cluster's
 other objects, and those of updates, are in `machinery.strategies`.

@@ -105,7 +105,7 @@ Part = dict[str, Any]
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 _VOLUME_MODES = ("Block", "Filesystem")
 _RECLAIM = ("Delete", "Recycle", "Retain")
-_ABOUT_VOLUMES = frozenset(
+ABOUT_VOLUMES = frozenset(
     {
         "accessModes",
         "capacity",
@@ -216,7 +216,7 @@ def check_volume(found: Found, raw: Part) -> None:
     _check_volume_mode(found, spec, "spec")
     if "nodeAffinity" in spec:
         check_volume_affinity(found, spec["nodeAffinity"], "spec.nodeAffinity")
-    if not any(field not in _ABOUT_VOLUMES for field in spec):
+    if not any(field not in ABOUT_VOLUMES for field in spec):
         found.append(field_problem(REQUIRED, "spec", detail="must specify a volume type"))
 
 

@@ -7,14 +7,12 @@ from textwrap import dedent
 from typing import Any, NamedTuple, Self
 
 from holdfast.api import names
-from holdfast.api.decode import decode, drop_nulls, object_name
+from holdfast.api.decode import decode, object_name
 from holdfast.api.documents import BadFileError
 from holdfast.api.kinds import KINDS
-from holdfast.local.admission import admit
 from holdfast.local.component import BOUND, ENDED
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Key, pod_key
-from holdfast.machinery.typed_validation import validate
 from holdfast.plugin.testing.asking import Asking
 from holdfast.plugin.testing.paths import ContractBroken
 from holdfast.scheduler.cluster.events import Added, Change, Deleted
@@ -26,9 +24,9 @@ from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.plugins import IN_TREE
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.sim.action_runner import Step
-from holdfast.sim.document_fields import unknown_field_errors
 from holdfast.sim.manifests import load_text
 from holdfast.sim.scenario_actions import Apply, Create, Delete, Restart, Scenario, Target
+from holdfast.sim.scenario_objects import ScenarioObject
 from holdfast.sim.simulation import Simulation
 
 Raw = dict[str, Any]
@@ -243,14 +241,10 @@ class Cluster:
         for each in given:
             for data in documents_of(each):
                 declared = self._world.objects.declared
-                is_raw = (data.get("apiVersion"), data.get("kind")) in declared
-                raw = data if is_raw else drop_nulls(data)
-                problems = validate(raw, declared)
-                if not problems:
-                    problems = [*unknown_field_errors(raw)]
-                if problems:
-                    raise problems[0]
-                yield raw
+                read = ScenarioObject(data, declared)
+                if read.errors:
+                    raise read.errors[0]
+                yield read.raw
 
     def _key(self, name: str) -> Key:
         kind, _, rest = name.partition("/")
@@ -288,10 +282,11 @@ class Cluster:
             return
         if raw is None:
             raise ValueError(f"{key} is not there; add it first, or ask with the object itself")
-        complete = admit(raw, self._world.objects.scan, self._world.clock.stamp())
-        metadata = {**complete["metadata"], "namespace": key.namespace, "uid": f"asked-{key.name}"}
-        metadata["creationTimestamp"] = self._world.clock.stamp()
-        view = decode({**complete, "metadata": metadata})
+        asked = {**raw, "metadata": {**raw["metadata"], "uid": f"asked-{key.name}"}}
+        objects = self._world.objects
+        _, complete = objects.prepared(asked, objects.type_of(asked), restores=True)
+        metadata = complete["metadata"]
+        view = decode(complete)
         scheduler.feed(Added(view), now)
         try:
             yield asking, scheduler.cluster.pods[metadata["uid"]]

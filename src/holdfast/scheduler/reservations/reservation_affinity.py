@@ -14,7 +14,6 @@ from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Struct
 from holdfast.api.selectors import find_untolerated, match_node_selector_term, tolerated
-from holdfast.machinery.error_list import ErrorList
 from holdfast.machinery.known_fields import find_unknown, schema_of
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.reservations.reservation_info import ReservationInfo
@@ -126,8 +125,6 @@ def _read(text: str, type: type[T], annotation: str) -> T:
     the pod would be placed as if it were not given; a field that is like none may be a newer one."""
     said, field = "{}" if text in ("", "null") else text, f"metadata.annotations[{annotation}]"
     read = decode_json(said, type, field=field)
-    findings = ErrorList("")
-    find_unknown(findings, msgspec.json.decode(said), schema_of(type), mistakes_only=True)
-    if findings.errors:
-        raise findings.errors[0].within(prefix=field)
+    for error in find_unknown(msgspec.json.decode(said), schema_of(type), mistakes_only=True):
+        raise error.within(prefix=field)
     return read

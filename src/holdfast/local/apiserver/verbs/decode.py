@@ -5,7 +5,15 @@ from typing import Any
 from holdfast.local.apiserver.api_state import Call
 from holdfast.local.apiserver.request_bodies import Body
 from holdfast.local.store import Raw
-from holdfast.machinery.schema import MALFORMED, UNKNOWN, ResourceType, decoding, read_object
+from holdfast.machinery.schema import (
+    MALFORMED,
+    UNKNOWN,
+    FieldError,
+    ResourceType,
+    decoding,
+    read_object,
+    suggestion,
+)
 from holdfast.machinery.schema import field_errors as fields
 from holdfast.machinery.status import StatusError, bad_request, invalid
 
@@ -32,6 +40,7 @@ def read(call: Call, body: Body, type: ResourceType | None = None) -> Raw:
     complaints = complaints[: decoding.MOST_UNKNOWN]
     if complaints:
         if call.options.validation == "Strict":
+            _suggest(call, type, problems)
             why = f"strict decoding error: {', '.join(complaints)}"
             raise _cannot_be_handled(type.kind, type.version, why)
         if call.options.validation == "Warn":
@@ -40,6 +49,14 @@ def read(call: Call, body: Body, type: ResourceType | None = None) -> Raw:
     if not isinstance(raw.get("metadata"), dict):
         raw = {**raw, "metadata": {}}
     return raw
+
+
+def _suggest(call: Call, type: ResourceType, problems: list[FieldError]) -> None:
+    """Warns of what is probably meant by unknown fields: the error has the API server's words alone."""
+    for each in problems:
+        hint = suggestion(type.shape, each.field) if each.reason == UNKNOWN else ""
+        if hint:
+            call.warn(f"{each.message}: {hint}")
 
 
 def read_known(definition: str, value: Any) -> Raw:

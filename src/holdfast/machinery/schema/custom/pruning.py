@@ -88,7 +88,7 @@ def read(type: ResourceType, raw: Raw) -> tuple[Raw, list[FieldError]]:
         rest = {key: value for key, value in raw.items() if key not in _OBJECT}
         read = _Reader(unknown).part(type.schema or _OPEN, rest, "")
     except Mismatch as mismatch:
-        return raw, [FieldError(MALFORMED, mismatch.field, mismatch.text())]
+        return raw, [FieldError(MALFORMED, mismatch.path, mismatch.text())]
     head = {key: raw[key] for key in ("apiVersion", "kind") if key in raw}
     reported = [*extra, *sorted(unknown)][: decoding.MOST_UNKNOWN]
     problems = [unknown_field(path) for path in reported]
@@ -104,7 +104,11 @@ def unknown_in(schema: Schema, value: Any) -> list[str]:
 
 def _metadata(raw: Any, path: str) -> tuple[Raw, list[str]]:
     found: list[decoding.Path] = []
-    read = decoding.reader_of(builtin_shape(META + "ObjectMeta"))(raw, (), found)
+    try:
+        read = decoding.reader_of(builtin_shape(META + "ObjectMeta"))(raw, (), found)
+    except Mismatch as mismatch:
+        mismatch.path = f"{path}.{mismatch.path}".removesuffix(".")
+        raise
     return read, [f"{path}.{decoding.path_text(inner)}" for inner in found]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from holdfast.api import names
-from holdfast.api.name_rules import qualified_name_fault
+from holdfast.api.name_rules import label_key
 from holdfast.api.workloads import percentage
 from holdfast.scheduler.framework.config.structs import (
     Count,
@@ -69,13 +69,13 @@ def check_ignored(
     resources: Sequence[str], groups: Sequence[str], path: str, problems: Problems
 ) -> None:
     for i, name in enumerate(resources):
-        if fault := qualified_name_fault(name):
+        if fault := _name_fault(name):
             problems.add(item(child(path, "ignoredResources"), i), fault)
     for i, group in enumerate(groups):
         fault = (
             f'"{group}" is a resource; a group is what comes before the slash'
             if "/" in group
-            else qualified_name_fault(group)
+            else _name_fault(group)
         )
         if fault:
             problems.add(item(child(path, "ignoredResourceGroups"), i), fault)
@@ -122,7 +122,7 @@ def checked_spread(args: PodTopologySpreadArgs, path: str, problems: Problems) -
     first: dict[tuple[str, str], str] = {}
     for i, constraint in enumerate(args.default_constraints):
         at = item(child(path, "defaultConstraints"), i)
-        if fault := qualified_name_fault(constraint.topology_key):
+        if fault := _name_fault(constraint.topology_key):
             problems.add(child(at, "topologyKey"), fault)
         if constraint.label_selector is not None:
             problems.add(child(at, "labelSelector"), "must not be given, as it is deduced for each pod")
@@ -406,3 +406,9 @@ def checked_numa(args: NodeNUMAResourceArgs, path: str, problems: Problems) -> N
             problems.add(child(at, "type"), "must be LeastAllocated or MostAllocated")
         complete[field] = msgspec.structs.replace(strategy, resources=weighed(strategy.resources))
     return msgspec.structs.replace(args, **complete)
+
+
+def _name_fault(name: str) -> str:
+    """Why the text cannot name a label or a resource; empty if it can."""
+    said = label_key(name)
+    return f'Invalid value: "{name}": {"; ".join(said)}' if said else ""

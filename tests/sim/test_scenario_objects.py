@@ -1,4 +1,4 @@
-"""What is refused, and with which words."""
+"""What is refused in a scenario's object, and with which words: the API server's."""
 
 from __future__ import annotations
 
@@ -20,18 +20,21 @@ from builders import (
     make_reservation,
 )
 from holdfast.api import InvalidObject
-from holdfast.machinery.typed_validation import validate
+from holdfast.sim.scenario_objects import ScenarioObject
 from strategies import node_builders, pod_builders, reservation_builders
 
 Raw = dict[str, Any]
 
+DURATION = r"'^\+?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$'"
+QUANTITY = r"'^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?$'"
+
 
 def found(raw: Raw) -> list[str]:
-    return [f"{error.field}: {error.message}" for error in validate(raw)]
+    return [f"{error.field}: {error.message}" for error in ScenarioObject(raw).errors]
 
 
 def fields(raw: Raw) -> list[str]:
-    return [error.field for error in validate(raw)]
+    return [error.field for error in ScenarioObject(raw).errors]
 
 
 def test_a_complaint_reads_object_field_message() -> None:
@@ -49,7 +52,7 @@ def test_a_complaint_reads_object_field_message() -> None:
         (lambda p: p.init_container(name="c"), "spec.initContainers[0].name"),
         (lambda p: p.cpu("1K"), "spec.containers[0].resources.requests[cpu]"),
         (lambda p: p.cpu("-1"), "spec.containers[0].resources.requests[cpu]"),
-        (lambda p: p.cpu(2).limits({"cpu": 1}), "spec.containers[0].resources.requests[cpu]"),
+        (lambda p: p.cpu(2).limits({"cpu": 1}), "spec.containers[0].resources.requests"),
         (lambda p: p.requests({"gpu": 1}), "spec.containers[0].resources.requests[gpu]"),
         (lambda p: p.requests({"pods": 1}), "spec.containers[0].resources.requests[pods]"),
         (lambda p: p.requests({"a.b/c": "0.5"}), "spec.containers[0].resources.requests[a.b/c]"),
@@ -62,12 +65,12 @@ def test_a_complaint_reads_object_field_message() -> None:
         (lambda p: p.toleration(key="a", effect="Never"), "spec.tolerations[0].effect"),
         (lambda p: p.toleration(key="a", operator="In"), "spec.tolerations[0].operator"),
         (lambda p: p.toleration(value="a"), "spec.tolerations[0].operator"),
-        (lambda p: p.toleration("a", "b", operator="Exists"), "spec.tolerations[0].value"),
-        (lambda p: p.toleration("a", "b", operator="Gt"), "spec.tolerations[0].value"),
-        (lambda p: p.node_selector({"a b": "c"}), "spec.nodeSelector[a b]"),
+        (lambda p: p.toleration("a", "b", operator="Exists"), "spec.tolerations[0].operator"),
+        (lambda p: p.toleration("a", "b", operator="Gt"), "spec.tolerations[0].operator"),
+        (lambda p: p.node_selector({"a b": "c"}), "spec.nodeSelector"),
         (lambda p: p.priority(2**31), "spec.priority"),
         (lambda p: p.preemption_policy("Always"), "spec.preemptionPolicy"),
-        (lambda p: p.gate("a").gate("a"), "spec.schedulingGates[1].name"),
+        (lambda p: p.gate("a").gate("a"), "spec.schedulingGates[1]"),
         (lambda p: p.gate("a").node("n"), "spec.nodeName"),
         (lambda p: p.spread("zone", 0), "spec.topologySpreadConstraints[0].maxSkew"),
         (lambda p: p.spread(""), "spec.topologySpreadConstraints[0].topologyKey"),
@@ -79,18 +82,21 @@ def test_a_complaint_reads_object_field_message() -> None:
             lambda p: p.spread("zone", when="ScheduleAnyway", minDomains=2),
             "spec.topologySpreadConstraints[0].minDomains",
         ),
-        (lambda p: p.spread("zone").spread("zone"), "spec.topologySpreadConstraints[1]"),
+        (
+            lambda p: p.spread("zone").spread("zone"),
+            "spec.topologySpreadConstraints[0].{topologyKey, whenUnsatisfiable}",
+        ),
         (
             lambda p: p.node_affinity("a", "In"),
             "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-            ".nodeSelectorTerms[0].matchExpressions[0]",
+            ".nodeSelectorTerms[0].matchExpressions[0].values",
         ),
         (
             lambda p: p.node_affinity_term(
                 fields=[{"key": "metadata.name", "operator": "In", "values": ["a", "b"]}]
             ),
             "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-            ".nodeSelectorTerms[0].matchFields[0]",
+            ".nodeSelectorTerms[0].matchFields[0].values",
         ),
         (
             lambda p: p.prefers_node(101, "a", "Exists"),
@@ -103,12 +109,12 @@ def test_a_complaint_reads_object_field_message() -> None:
         (
             lambda p: p.pod_anti_affinity("zone", {"a": "b c"}, weight=1),
             "spec.affinity.podAntiAffinity.preferredDuringSchedulingIgnoredDuringExecution[0]"
-            ".podAffinityTerm.labelSelector.matchLabels[a]",
+            ".podAffinityTerm.labelSelector.matchLabels",
         ),
         (lambda p: p.claim(""), "spec.volumes[0].persistentVolumeClaim.claimName"),
-        (lambda p: p.label("a b", "c"), "metadata.labels[a b]"),
-        (lambda p: p.label("a", "-"), "metadata.labels[a]"),
-        (lambda p: p.annotation("a/b/c", "x"), "metadata.annotations[a/b/c]"),
+        (lambda p: p.label("a b", "c"), "metadata.labels"),
+        (lambda p: p.label("a", "-"), "metadata.labels"),
+        (lambda p: p.annotation("a/b/c", "x"), "metadata.annotations"),
         (lambda p: p.namespace("A"), "metadata.namespace"),
         (lambda p: p.created("yesterday"), "metadata.creationTimestamp"),
         (lambda p: p.spec(priority="high"), "spec.priority"),
@@ -118,11 +124,35 @@ def test_a_complaint_reads_object_field_message() -> None:
 def test_pods_are_refused_at(change: Callable[[PodBuilder], PodBuilder], field: str) -> None:
     raw = change(make_pod("p1")).raw()
     assert field in fields(raw), found(raw)
-    assert all(error.object.endswith("/p1") for error in validate(raw))
+    assert all(error.object.endswith("/p1") for error in ScenarioObject(raw).errors)
 
 
 def test_an_image_may_be_left_out_of_scenarios() -> None:
     assert found({**make_pod("p").raw(), "spec": {"containers": [{"name": "c"}]}}) == []
+
+
+def test_what_scenarios_may_leave_out_is_filled_in() -> None:
+    gpu = make_pod("p").requests({"cpu": 1, "nvidia.com/gpu": 2}).raw()
+    del gpu["spec"]["containers"][0]["image"]
+    read = ScenarioObject(gpu)
+    container = read.raw["spec"]["containers"][0]
+    assert (read.errors, container["image"]) == ([], "pause")
+    assert container["resources"]["limits"] == {"nvidia.com/gpu": "2"}
+    zone = {"name": "numa-0", "type": "Node", "resources": [{"name": "cpu", "allocatable": "4"}]}
+    topology = {"apiVersion": "topology.node.k8s.io/v1alpha1", "kind": "NodeResourceTopology"}
+    assert found({**topology, "metadata": {"name": "n"}, "topologyPolicies": [], "zones": [zone]}) == []
+    volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+    kind = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "v"}}
+    assert found({**kind, "spec": volume}) == []
+
+
+@pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "DaemonSet"])
+def test_an_owner_without_a_template_is_there_to_be_referred_to(kind: str) -> None:
+    owner = {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "o"}}
+    assert found(owner) == []
+    assert found({**owner, "spec": {"selector": {"matchLabels": {"a": "b"}}}}) == []
+    assert fields({**owner, "spec": {"selectr": {}}}) == ["spec.selectr"]
+    assert "spec.template.spec.containers" in fields({**owner, "spec": {"template": {"spec": {}}}})
 
 
 def test_a_node_label_is_compared_with_what_is_no_number_in_vain_but_not_refused() -> None:
@@ -131,16 +161,20 @@ def test_a_node_label_is_compared_with_what_is_no_number_in_vain_but_not_refused
     assert found(make_pod("p").node_affinity("cores", "Lt", ["1", "2"]).raw())
 
 
-def test_fields_we_do_not_know_are_left_to_the_api_server() -> None:
-    assert found(make_pod("p").spec(fieldOfTheFuture=1).raw()) == []
+def test_fields_of_a_newer_server_are_left_out_of_what_it_stored() -> None:
+    raw = make_pod("p").spec(fieldOfTheFuture=1).raw()
+    assert fields(raw) == ["spec.fieldOfTheFuture"]
+    stored = ScenarioObject({**raw, "metadata": {**raw["metadata"], "resourceVersion": "5"}})
+    assert (stored.errors, stored.newer) == ([], ["spec.fieldOfTheFuture"])
+    assert "fieldOfTheFuture" not in stored.raw["spec"]
 
 
-def test_everything_wrong_is_reported_at_once() -> None:
-    raw = make_pod("P").cpu("x").priority(2**40).raw()
+def test_everything_wrong_with_a_decoded_object_is_reported_at_once() -> None:
+    raw = make_pod("P").cpu("-1").gate("a").node("n").raw()
     assert fields(raw) == [
         "metadata.name",
         "spec.containers[0].resources.requests[cpu]",
-        "spec.priority",
+        "spec.nodeName",
     ]
 
 
@@ -158,11 +192,11 @@ def test_a_generated_name_is_enough() -> None:
 @pytest.mark.parametrize(
     ("change", "field"),
     [
-        (lambda n: n.taint(""), "spec.taints[0].key"),
-        (lambda n: n.taint("a", effect="Maybe"), "spec.taints[0].effect"),
-        (lambda n: n.taint("a").taint("a", "b"), "spec.taints[1]"),
+        (lambda n: n.taint(""), "metadata.taints[0].key"),
+        (lambda n: n.taint("a", effect="Maybe"), "metadata.taints[0].effect"),
+        (lambda n: n.taint("a").taint("a", "b"), "metadata.taints[1]"),
         (lambda n: n.allocatable(cpu="four"), "status.allocatable[cpu]"),
-        (lambda n: n.allocatable(cpu="-4"), "status.capacity[cpu]"),
+        (lambda n: n.allocatable(cpu="-4"), "status.capacity.cpu"),
     ],
 )
 def test_nodes_are_refused_at(change: Callable[[NodeBuilder], NodeBuilder], field: str) -> None:
@@ -172,80 +206,99 @@ def test_nodes_are_refused_at(change: Callable[[NodeBuilder], NodeBuilder], fiel
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (lambda r: r.spec(template=None), "spec.template: is required: the pod to reserve for"),
+        (lambda r: r.spec(template=None), "spec.template: Required value"),
         (
             lambda r: r.spec(template={"spec": {}}),
-            "spec.template.spec.containers: is required: at least one container",
+            "spec.template.spec.containers: Invalid value: is required: at least one container, "
+            "or resources of the pod as a whole",
         ),
-        (lambda r: r.spec(owners=[]), "spec.owners: is required: at least one owner"),
+        (
+            lambda r: r.spec(owners=[]),
+            "spec.owners: Invalid value: 0: spec.owners in body should have at least 1 items",
+        ),
         (
             lambda r: r.owner(),
-            "spec.owners[0]: needs at least one of object, controller, labelSelector",
+            "spec.owners[0]: Invalid value: 0: "
+            "spec.owners[0] in body should have at least 1 properties",
         ),
         (
             lambda r: r.owner(object={}),
-            "spec.owners[0].object: needs at least one of name, namespace, uid, kind",
+            "spec.owners[0].object: Invalid value: 0: "
+            "spec.owners[0].object in body should have at least 1 properties",
         ),
         (
             lambda r: r.owner(labelSelector={"matchExpressions": [{"key": "a", "operator": "In"}]}),
-            "spec.owners[0].labelSelector.matchExpressions[0]: "
-            "values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty",
+            "spec.owners[0].labelSelector.matchExpressions[0].values: "
+            "Required value: must be specified when `operator` is 'In' or 'NotIn'",
         ),
         (
             lambda r: r.ttl("1h").expires("2026-01-02T00:00:00Z"),
-            "spec.expires: cannot be given together with ttl; keep one of them",
+            "spec.expires: Invalid value: expires cannot be given together with ttl; keep one of them",
         ),
         (
             lambda r: r.ttl("5"),
-            "spec.ttl: not a duration: '5' (write it as 90s, 5m or 1h30m)",
+            f'spec.ttl: Invalid value: "5": spec.ttl in body should match {DURATION}',
         ),
-        (lambda r: r.ttl("-1s"), "spec.ttl: must not be negative: -1s"),
+        (
+            lambda r: r.ttl("-1s"),
+            f'spec.ttl: Invalid value: "-1s": spec.ttl in body should match {DURATION}',
+        ),
         (
             lambda r: r.expires("soon"),
-            "spec.expires: not a time: 'soon' (write it as 2026-01-01T00:00:00Z)",
+            'spec.expires: Invalid value: "soon": '
+            'spec.expires in body must be of type date-time: "soon"',
         ),
         (
             lambda r: r.policy("Strict"),
-            "spec.allocatePolicy: unknown value 'Strict'; known: Aligned, Restricted",
+            'spec.allocatePolicy: Unsupported value: "Strict": '
+            'supported values: "", "Aligned", "Restricted"',
         ),
         (
             lambda r: r.spec(alocateOnce=True),
-            "spec.alocateOnce: unknown field; did you mean allocateOnce?",
+            'spec.alocateOnce: strict decoding error: unknown field "spec.alocateOnce"; '
+            "did you mean allocateOnce?",
         ),
         (
             lambda r: r.spec(nodeName="n1"),
-            "spec.nodeName: unknown field here; it belongs to spec.template.spec",
+            'spec.nodeName: strict decoding error: unknown field "spec.nodeName"; '
+            "it belongs to spec.template.spec",
         ),
         (
             lambda r: r.spec(template={"spec": {"containers": [{"requests": {"cpu": 1}}]}}),
-            "spec.template.spec.containers[0].requests: unknown field here; "
+            "spec.template.spec.containers[0].requests: strict decoding error: "
+            'unknown field "spec.template.spec.containers[0].requests"; '
             "it belongs to spec.template.spec.containers[0].resources",
         ),
         (
             lambda r: r.spec(template={"containers": [{"name": "c"}]}),
-            "spec.template.containers: unknown field here; it belongs to spec.template.spec",
+            "spec.template.containers: strict decoding error: "
+            'unknown field "spec.template.containers"; '
+            "it belongs to spec.template.spec",
         ),
         (
             lambda r: r.spec(template={"spec": {"containers": [{"name": "c"}], "nodeNmae": "n"}}),
-            "spec.template.spec.nodeNmae: unknown field; did you mean nodeName?",
+            "spec.template.spec.nodeNmae: strict decoding error: "
+            'unknown field "spec.template.spec.nodeNmae"; did you mean nodeName?',
         ),
         (
             lambda r: r.spec(template={"spec": {"containers": "c"}}),
-            "spec.template.spec.containers: expected a list, got the string 'c'",
+            'spec.template.spec.containers: Invalid value: "string": '
+            'spec.template.spec.containers in body must be of type array: "string"',
         ),
         (
             lambda r: r.cpu("1K"),
-            "spec.template.spec.containers[0].resources.requests[cpu]: "
-            "unable to parse quantity's suffix: '1K'",
+            'spec.template.spec.containers[0].resources.requests.cpu: Invalid value: "1K": '
+            f"spec.template.spec.containers[0].resources.requests.cpu in body should match {QUANTITY}",
         ),
         (
             lambda r: r.label("scheduling.koordinator.sh/reservation-order", "high"),
-            "metadata.labels[scheduling.koordinator.sh/reservation-order]: "
-            "must be an integer, not 'high'",
+            'metadata.labels[scheduling.koordinator.sh/reservation-order]: Invalid value: "high": '
+            "must be an integer",
         ),
         (
             lambda r: r.spec(taints=[{"key": "a", "effect": "No"}]),
-            "spec.taints[0].effect: unknown value 'No'; known: NoSchedule, PreferNoSchedule, NoExecute",
+            'spec.taints[0].effect: Unsupported value: "No": '
+            'supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"',
         ),
     ],
 )
@@ -290,7 +343,7 @@ def test_pod_groups_and_queues() -> None:
     assert found(make_pod_group("g").min_member(3).raw()) == []
     assert fields(make_pod_group("g").min_member(-1).raw()) == ["spec.minMember"]
     assert fields(make_pod_group("g").spec(minResources={"cpu": "x"}).raw()) == [
-        "spec.minResources[cpu]"
+        "spec.minResources.cpu"
     ]
     assert found(make_queue("q").weight(4).capability(cpu=4).deserved(cpu=2).raw()) == []
     assert fields(make_queue("q").weight(0).raw()) == ["spec.weight"]
@@ -302,17 +355,23 @@ def test_pod_groups_and_queues() -> None:
     [
         (
             make_queue("q").capability(cpu=1).guarantee(cpu=2),
-            "spec.guarantee.resource[cpu]: guarantee[cpu]=2 must be <= capability[cpu]=1",
+            "spec.guarantee.resource.cpu: Invalid value: 2: "
+            "guarantee[cpu]=2 must be <= capability[cpu]=1",
         ),
         (
             make_queue("q").deserved(cpu="1500m").guarantee(cpu=2),
-            "spec.deserved[cpu]: deserved[cpu]=1500m must be >= guarantee[cpu]=2",
+            'spec.deserved.cpu: Invalid value: "1500m": '
+            "deserved[cpu]=1500m must be >= guarantee[cpu]=2",
         ),
         (
             make_queue("q").capability(memory="1Gi").deserved(memory="1025Mi"),
-            "spec.deserved[memory]: deserved[memory]=1025Mi must be <= capability[memory]=1Gi",
+            'spec.deserved.memory: Invalid value: "1025Mi": '
+            "deserved[memory]=1025Mi must be <= capability[memory]=1Gi",
         ),
-        (make_queue("q").spec(parent="q"), "spec.parent: queue q cannot use itself as parent"),
+        (
+            make_queue("q").spec(parent="q"),
+            'spec.parent: Invalid value: "q": queue q cannot use itself as parent',
+        ),
     ],
 )
 def test_queues_that_contradict_themselves(queue: QueueBuilder, expected: str) -> None:
@@ -329,7 +388,7 @@ def test_a_pod_group_names_a_tier_in_one_way() -> None:
     [
         ({"minAvailable": 1, "selector": {}}, []),
         ({"minAvailable": "50%"}, []),
-        ({"minAvailable": 1, "maxUnavailable": 1}, ["spec.maxUnavailable"]),
+        ({"minAvailable": 1, "maxUnavailable": 1}, ["spec"]),
         ({"maxUnavailable": "half"}, ["spec.maxUnavailable"]),
         ({"minAvailable": -1}, ["spec.minAvailable"]),
     ],

@@ -1,0 +1,171 @@
+"""Rules of Reservations, Queues and PodGroups that a schema cannot state.
+
+Those of queues and groups are those of Volcano's own admission: the guarantee of a queue is at most
+what it deserves, and that at most its capability, where these are given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from holdfast.api.names import RESERVATION_API, RESERVATION_ORDER, VOLCANO_API
+from holdfast.api.quantity import QuantityError, parse
+from holdfast.api.selectors import as_integer
+from holdfast.machinery.schema.field_errors import INVALID, FieldError, field_problem, invalid, required
+from holdfast.machinery.schema.types import ResourceType
+from holdfast.machinery.validation.names import check_key, check_label_selector, check_labels
+from holdfast.machinery.validation.others import check_quantity
+from holdfast.machinery.validation.placement import (
+    check_affinity,
+    check_spread,
+    check_taints,
+    check_tolerations,
+)
+
+Part = Mapping[str, Any]
+Found = list[FieldError]
+
+_RESERVATIONS = RESERVATION_API.partition("/")[0]
+_JOBS = VOLCANO_API.partition("/")[0]
+
+
+def check_own_kinds(type: ResourceType, raw: dict[str, Any]) -> Found:
+    spec = raw.get("spec")
+    if not isinstance(spec, dict):
+        return []
+    if (type.group, type.kind) == (_RESERVATIONS, "Reservation"):
+        return _check_reservation(raw, spec)
+    if (type.group, type.kind) == (_JOBS, "Queue"):
+        found = queue_contradictions((raw.get("metadata") or {}).get("name", ""), spec)
+    elif (type.group, type.kind) == (_JOBS, "PodGroup"):
+        found = group_contradictions(spec)
+    else:
+        return []
+    return [field_problem(INVALID, ".".join(e.path), e.value, e.message) for e in found]
+
+
+# Reservations
+
+
+def _check_reservation(raw: dict[str, Any], spec: dict[str, Any]) -> Found:
+    """What is well-formed by the schema, and could not be scheduled or would match no pod."""
+    found: Found = []
+    labels = (raw.get("metadata") or {}).get("labels") or {}
+    order = labels.get(RESERVATION_ORDER)
+    if order is not None and as_integer(order) is None:
+        found.append(invalid(f"metadata.labels[{RESERVATION_ORDER}]", order, "must be an integer"))
+    for i, owner in enumerate(spec.get("owners") or ()):
+        check_label_selector(found, owner.get("labelSelector"), f"spec.owners[{i}].labelSelector")
+    check_taints(found, spec.get("taints") or [], "spec.taints")
+    _check_template(found, (spec.get("template") or {}).get("spec") or {}, "spec.template.spec")
+    return found
+
+
+def _check_template(found: Found, spec: dict[str, Any], path: str) -> None:
+    check_labels(found, spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
+    if spec.get("affinity"):
+        check_affinity(found, spec["affinity"], f"{path}.affinity")
+    check_spread(
+        found, spec.get("topologySpreadConstraints") or [], f"{path}.topologySpreadConstraints"
+    )
+    check_tolerations(found, spec.get("tolerations") or [], f"{path}.tolerations")
+    for part in ("containers", "initContainers"):
+        for i, container in enumerate(spec.get(part) or ()):
+            resources = container.get("resources") or {}
+            _check_resources(found, resources, f"{path}.{part}[{i}].resources")
+
+
+def _check_resources(found: Found, resources: dict[str, Any], path: str) -> None:
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    for part, amounts in (("requests", requests), ("limits", limits)):
+        for name in amounts:
+            check_key(found, name, f"{path}.{part}[{name}]")
+    for name in requests.keys() & limits.keys():
+        if _exceeds(requests[name], limits[name]):
+            why = f"must be less than or equal to {name} limit of {limits[name]}"
+            found.append(invalid(f"{path}.requests", requests[name], why))
+
+
+def check_owner(found: Found, owner: Part, path: str) -> None:
+    """An owner that says nothing would be everyone; whoever wants that writes an empty
+    labelSelector."""
+    if not any(owner.get(name) is not None for name in ("object", "controller", "labelSelector")):
+        found.append(required(path, "needs at least one of object, controller, labelSelector"))
+    for name in ("object", "controller"):
+        if owner.get(name) is not None and not any(owner[name].values()):
+            found.append(required(f"{path}.{name}", "needs at least one of name, namespace, uid, kind"))
+    check_label_selector(found, owner.get("labelSelector"), f"{path}.labelSelector")
+
+
+def check_amounts(found: Found, resources: Mapping[str, Any], path: str) -> None:
+    """Quantities that were not decoded by a type."""
+    for name, quantity in resources.items():
+        where = f"{path}[{name}]"
+        try:
+            parse(quantity)
+        except QuantityError as error:
+            found.append(invalid(where, quantity, str(error)))
+        else:
+            check_quantity(found, name, str(quantity), where)
+
+
+# Queues and PodGroups
+
+
+class Contradiction(NamedTuple):
+    path: tuple[str, ...]
+    """Of the field to blame, from `spec` on."""
+    value: Any
+    message: str
+
+
+def queue_contradictions(name: str, spec: Part) -> Iterator[Contradiction]:
+    guarantee = _part(_part(spec, "guarantee"), "resource")
+    deserved, capability = _part(spec, "deserved"), _part(spec, "capability")
+    for resource, owed in guarantee.items():
+        if resource in deserved and _exceeds(owed, deserved[resource]):
+            text = _text("deserved", resource, deserved, ">=", "guarantee", guarantee)
+            yield Contradiction(("spec", "deserved", resource), deserved[resource], text)
+        elif resource in capability and _exceeds(owed, capability[resource]):
+            text = _text("guarantee", resource, guarantee, "<=", "capability", capability)
+            yield Contradiction(("spec", "guarantee", "resource", resource), owed, text)
+    for resource, given in deserved.items():
+        if resource in capability and _exceeds(given, capability[resource]):
+            text = _text("deserved", resource, deserved, "<=", "capability", capability)
+            yield Contradiction(("spec", "deserved", resource), given, text)
+    if name and spec.get("parent") == name:
+        yield Contradiction(("spec", "parent"), name, f"queue {name} cannot use itself as parent")
+
+
+def group_contradictions(spec: Part) -> Iterator[Contradiction]:
+    parts: list[tuple[tuple[str, ...], Part]] = [(("spec", "networkTopology"), spec)]
+    policies = spec.get("subGroupPolicy")
+    if isinstance(policies, list):
+        parts += [
+            (("spec", f"subGroupPolicy[{i}]", "networkTopology"), policy)
+            for i, policy in enumerate(policies)
+            if isinstance(policy, Mapping)
+        ]
+    for path, part in parts:
+        topology = _part(part, "networkTopology")
+        if topology.get("highestTierAllowed") is not None and topology.get("highestTierName"):
+            text = "must not specify 'highestTierAllowed' and 'highestTierName' simultaneously"
+            yield Contradiction(path, dict(topology), text)
+
+
+def _part(part: Part, name: str) -> Part:
+    found = part.get(name)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _exceeds(one: Any, other: Any) -> bool:
+    """What cannot be read is for others to complain of."""
+    try:
+        return parse(one) > parse(other)
+    except (QuantityError, TypeError):
+        return False
+
+
+def _text(of: str, resource: str, own: Part, sign: str, than: str, other: Part) -> str:
+    return f"{of}[{resource}]={own[resource]} must be {sign} {than}[{resource}]={other[resource]}"

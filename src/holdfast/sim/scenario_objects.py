@@ -1,0 +1,236 @@
+"""The objects of a scenario: completed, then checked as `kubectl apply` would have them checked.
+
+A scenario may leave out what has no bearing on scheduling; that is filled in before anything else:
+
+    the image of a container                   a placeholder
+    the limit of an extended resource          its request; so of huge pages
+    the UID of an owner reference              one made from the owner's name
+    capacity and available of a NUMA zone      its allocatable
+    the source of a PersistentVolume           a directory of the host
+    the template of a ReplicaSet, Job, …       nothing: the object is there for pods to refer to
+    observedGeneration in a budget's status    the budget's generation: the status counts as current
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from holdfast.api import names
+from holdfast.api.decode import object_name
+from holdfast.api.errors import InvalidObject
+from holdfast.api.kinds import NO_KINDS, Kinds, is_cluster_scoped, kind_info
+from holdfast.api.resources import is_hugepages, is_native
+from holdfast.local.store.objects import Key, Raw
+from holdfast.machinery.objects import check_decoded, decoded_object
+from holdfast.machinery.schema import UNKNOWN, FieldError, ResourceType, holdfast_catalogue, open_type
+from holdfast.machinery.status import StatusError
+from holdfast.machinery.validation.others import ABOUT_VOLUMES
+
+IMAGE = "pause"
+_HOST_PATH = "/mnt"
+_UIDS = uuid.UUID("5a0c5a2e-6f0b-5d6c-9d5e-4d3c1f0b7a21")
+_WITH_TEMPLATE = (
+    ("", "ReplicationController"),
+    ("apps", "DaemonSet"),
+    ("apps", "ReplicaSet"),
+    ("apps", "StatefulSet"),
+    ("batch", "Job"),
+)
+"""Kinds that have pods in a cluster, and may be in a scenario only because pods refer to them."""
+
+
+class ScenarioObject:
+    """A document that is an object, after completion and strict decoding."""
+
+    def __init__(self, given: Raw, declared: Kinds = NO_KINDS) -> None:
+        """`errors` are of strict decoding, or else of validation. `newer` are fields of an object that
+        a server stored which this version does not know; they are left out."""
+        self.errors: list[InvalidObject] = []
+        self.newer: list[str] = []
+        self.raw = given
+        self._name = object_name(given)
+        try:
+            api_version, kind = given.get("apiVersion") or "", given.get("kind") or ""
+            info = kind_info(str(api_version), str(kind), declared)
+        except InvalidObject as error:
+            self.errors.append(error.within(self._name))
+            return
+        self.raw = completed(given)
+        type = _catalogued(info.group, info.version, info.kind) or open_type(info)
+        self.raw, problems = decoded_object(type, self.raw)
+        stored = isinstance(given.get("metadata"), Mapping) and given["metadata"].get("resourceVersion")
+        if stored:
+            self.newer = [each.field for each in problems if each.reason == UNKNOWN]
+            problems = [each for each in problems if each.reason != UNKNOWN]
+        if not problems:
+            if is_reference(given):
+                type = open_type(info)
+                self.raw, _ = decoded_object(type, given)
+            problems = check_decoded(type, _with_reference_uids(self.raw))
+        self.errors.extend(as_invalid(self._name, each) for each in problems)
+        if not self.errors:
+            self.raw = _without_zeroes(given, self.raw)
+
+
+def type_of(raw: Raw, declared: Kinds = NO_KINDS) -> ResourceType:
+    """The type by whose rules a scenario's object is written."""
+    info = kind_info(raw["apiVersion"], raw["kind"], declared)
+    if is_reference(raw):
+        return open_type(info)
+    return _catalogued(info.group, info.version, info.kind) or open_type(info)
+
+
+def _catalogued(group: str, version: str, kind: str) -> ResourceType | None:
+    return holdfast_catalogue().kind(group, version, kind)
+
+
+def as_invalid(object: str, error: FieldError) -> InvalidObject:
+    return InvalidObject(object, error.field, error.message)
+
+
+def refusals(object: str, error: StatusError) -> list[InvalidObject]:
+    """The errors of a request that was refused."""
+    causes = (error.details or {}).get("causes") or ()
+    if error.reason != "Invalid" or not causes:
+        return [InvalidObject(object, "", error.message)]
+    # Of a change of a pod that is not allowed, the message goes on with the difference.
+    lines = ((each["field"], each["message"].partition("\n")[0]) for each in causes)
+    return [InvalidObject(object, field, message) for field, message in lines]
+
+
+def _without_zeroes(given: Raw, decoded: Raw) -> Raw:
+    """Without the status and time that decoding writes into every object."""
+    raw = {name: value for name, value in decoded.items() if name != "status" or given.get("status")}
+    metadata = {k: v for k, v in raw["metadata"].items() if k != "creationTimestamp" or v is not None}
+    return {**raw, "metadata": metadata}
+
+
+# Completion
+
+
+def completed(raw: Raw) -> Raw:
+    """The object with what scenarios may leave out."""
+    api_version, kind = raw.get("apiVersion"), raw.get("kind")
+    group = api_version.rpartition("/")[0] if isinstance(api_version, str) else ""
+    complete = _COMPLETE.get((group, str(kind)))
+    return complete(raw) if complete is not None else raw
+
+
+def is_reference(raw: Raw) -> bool:
+    """Whether an owner has no pod template: pods refer to it, and it makes none."""
+    key = raw["apiVersion"].rpartition("/")[0], raw["kind"]
+    return key in _WITH_TEMPLATE and not (raw.get("spec") or {}).get("template")
+
+
+def owner_key(metadata: Raw, reference: Raw) -> Key:
+    """The key of the owner that a reference names."""
+    kind = reference.get("kind") or ""
+    namespace = metadata.get("namespace") or names.DEFAULT_NAMESPACE
+    group = (reference.get("apiVersion") or "").rpartition("/")[0]
+    return Key(group, kind, "" if is_cluster_scoped(kind) else namespace, reference.get("name") or "")
+
+
+def made_uid(key: Key) -> str:
+    """The UID of an owner that gives none."""
+    return str(uuid.uuid5(_UIDS, str(key)))
+
+
+def _with_reference_uids(raw: Raw) -> Raw:
+    metadata = raw.get("metadata") or {}
+    references = metadata.get("ownerReferences")
+    if not references or all(each.get("uid") for each in references):
+        return raw
+    filled = [{**each, "uid": each.get("uid") or "missing"} for each in references]
+    return {**raw, "metadata": {**metadata, "ownerReferences": filled}}
+
+
+def _within(raw: Any, path: tuple[str, ...], change: Callable[[Any], Any]) -> Any:
+    """The object with a part replaced, if it has that part."""
+    if not path:
+        return change(raw)
+    if not isinstance(raw, dict) or not isinstance(raw.get(path[0]), dict | list):
+        return raw
+    return {**raw, path[0]: _within(raw[path[0]], path[1:], change)}
+
+
+def _each(change: Callable[[Raw], Raw]) -> Callable[[Any], Any]:
+    def change_each(items: Any) -> Any:
+        if not isinstance(items, list):
+            return items
+        return [change(item) if isinstance(item, dict) else item for item in items]
+
+    return change_each
+
+
+def _pod_spec(spec: Any) -> Any:
+    for part in ("containers", "initContainers"):
+        spec = _within(spec, (part,), _each(_container))
+    return spec
+
+
+def _container(container: Raw) -> Raw:
+    container = {"image": IMAGE, **container}
+    resources = container.get("resources")
+    requests = resources.get("requests") if isinstance(resources, dict) else None
+    if not isinstance(resources, dict) or not isinstance(requests, dict):
+        return container
+    given = resources.get("limits")
+    limits = given if isinstance(given, dict) else {}
+    lacking = {
+        name: amount
+        for name, amount in requests.items()
+        if isinstance(name, str) and (is_hugepages(name) or not is_native(name)) and name not in limits
+    }
+    if not lacking:
+        return container
+    return {**container, "resources": {**resources, "limits": {**limits, **lacking}}}
+
+
+def _volume(raw: Raw) -> Raw:
+    spec = raw.get("spec")
+    if not isinstance(spec, dict) or any(field not in ABOUT_VOLUMES for field in spec):
+        return raw
+    return {**raw, "spec": {**spec, "hostPath": {"path": _HOST_PATH}}}
+
+
+def _zone_resource(resource: Raw) -> Raw:
+    if "allocatable" not in resource:
+        return resource
+    same = dict.fromkeys(("capacity", "available"), resource["allocatable"])
+    return {**same, **resource}
+
+
+def _topology(raw: Raw) -> Raw:
+    def zone(each: Raw) -> Raw:
+        changed: Raw = _within(each, ("resources",), _each(_zone_resource))
+        return changed
+
+    changed: Raw = _within(raw, ("zones",), _each(zone))
+    return changed
+
+
+def _budget(raw: Raw) -> Raw:
+    status, metadata = raw.get("status"), raw.get("metadata")
+    if not isinstance(status, dict) or not status or not isinstance(metadata, dict):
+        return raw
+    return {**raw, "status": {"observedGeneration": metadata.get("generation") or 1, **status}}
+
+
+def _at(*path: str) -> Callable[[Raw], Raw]:
+    def complete(raw: Raw) -> Raw:
+        changed: Raw = _within(raw, path, _pod_spec)
+        return changed
+
+    return complete
+
+
+_COMPLETE: dict[tuple[str, str], Callable[[Raw], Raw]] = {
+    ("", "Pod"): _at("spec"),
+    ("apps", "Deployment"): _at("spec", "template", "spec"),
+    **{kind: _at("spec", "template", "spec") for kind in _WITH_TEMPLATE},
+    ("", "PersistentVolume"): _volume,
+    ("policy", "PodDisruptionBudget"): _budget,
+    ("topology.node.k8s.io", "NodeResourceTopology"): _topology,
+}
