@@ -66,7 +66,7 @@ def queue(name: str, weight: int = 1, at: str = "0s", state: str = "", **spec: A
         "apiVersion": VOLCANO,
         "kind": "Queue",
         "metadata": {"name": name, "annotations": {SIM + "at": at}},
-        "spec": {"weight": weight, **spec},
+        "spec": {"weight": weight, **{name: value for name, value in spec.items() if value != ""}},
     }
     if state:
         raw["status"] = {"state": state}

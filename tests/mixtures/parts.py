@@ -190,7 +190,7 @@ def storage(making: Making) -> None:
                 f"pv-{name}-{i}",
                 spec={
                     "capacity": {"storage": making.pick(("1Gi", "2Gi"))},
-                    "accessModes": ["ReadWriteOnce", "ReadWriteOncePod"],
+                    "accessModes": ["ReadWriteOncePod" if i % 2 else "ReadWriteOnce"],
                     "storageClassName": "local",
                     "persistentVolumeReclaimPolicy": making.pick(("Retain", "Delete")),
                     "local": {"path": f"/disks/{i}"},

@@ -159,15 +159,15 @@ class TestOwners:
     [
         ("{", "not JSON"),
         ('"all"', "expected a map"),
-        ("{}", ".owners: is required: at least one owner"),
-        ('{"owners": [{}]}', ".owners[0]: needs at least one of"),
+        ("{}", ".owners: Required value: at least one owner"),
+        ('{"owners": [{}]}', ".owners[0]: Required value: needs at least one of"),
         (
             '{"owners": [{"labelSelector": {}}], "recommendedSize": {"cpu": "much"}}',
             ".recommendedSize[cpu]:",
         ),
         (
             '{"owners": [{"labelSelector": {}}], "roundup": {"cpu": "-1"}}',
-            ".roundup[cpu]: must not be negative",
+            '.roundup[cpu]: Invalid value: "-1": must be greater than or equal to 0',
         ),
         (
             '{"owners": [{"labelSelector": {}}], "recomendedSize": {}}',

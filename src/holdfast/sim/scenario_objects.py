@@ -7,6 +7,7 @@ A scenario may leave out what has no bearing on scheduling; that is filled in be
     the UID of an owner reference              one made from the owner's name
     capacity and available of a NUMA zone      its allocatable
     the source of a PersistentVolume           a directory of the host
+    access modes and size of volumes, claims   ReadWriteOnce, one byte
     the template of a ReplicaSet, Job, …       nothing: the object is there for pods to refer to
     observedGeneration in a budget's status    the budget's generation: the status counts as current
 """
@@ -30,6 +31,9 @@ from holdfast.machinery.validation.others import ABOUT_VOLUMES
 
 IMAGE = "pause"
 _HOST_PATH = "/mnt"
+_MODES = ("ReadWriteOnce",)
+_SIZE = "1"
+_REQUESTS = {"requests": {"storage": _SIZE}}
 _UIDS = uuid.UUID("5a0c5a2e-6f0b-5d6c-9d5e-4d3c1f0b7a21")
 _WITH_TEMPLATE = (
     ("", "ReplicationController"),
@@ -190,9 +194,19 @@ def _container(container: Raw) -> Raw:
 
 def _volume(raw: Raw) -> Raw:
     spec = raw.get("spec")
-    if not isinstance(spec, dict) or any(field not in ABOUT_VOLUMES for field in spec):
+    if not isinstance(spec, dict):
         return raw
-    return {**raw, "spec": {**spec, "hostPath": {"path": _HOST_PATH}}}
+    spec = {"accessModes": list(_MODES), "capacity": {"storage": _SIZE}, **spec}
+    if not any(field not in ABOUT_VOLUMES for field in spec):
+        spec["hostPath"] = {"path": _HOST_PATH}
+    return {**raw, "spec": spec}
+
+
+def _claim(raw: Raw) -> Raw:
+    spec = raw.get("spec")
+    if not isinstance(spec, dict):
+        return raw
+    return {**raw, "spec": {"accessModes": list(_MODES), "resources": dict(_REQUESTS), **spec}}
 
 
 def _zone_resource(resource: Raw) -> Raw:
@@ -231,6 +245,7 @@ _COMPLETE: dict[tuple[str, str], Callable[[Raw], Raw]] = {
     ("apps", "Deployment"): _at("spec", "template", "spec"),
     **{kind: _at("spec", "template", "spec") for kind in _WITH_TEMPLATE},
     ("", "PersistentVolume"): _volume,
+    ("", "PersistentVolumeClaim"): _claim,
     ("policy", "PodDisruptionBudget"): _budget,
     ("topology.node.k8s.io", "NodeResourceTopology"): _topology,
 }
