@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from holdfast.api.crds import (as_yaml, definitions)
+from holdfast.api.crds import as_yaml, definitions
 
 TARGET = Path(__file__).parent.parent / "deploy" / "crds"
 

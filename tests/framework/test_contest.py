@@ -105,9 +105,9 @@ def test_what_is_kept_is_what_a_trial_of_every_row_finds(
         rows = [row for row in range(cluster.nodes.size) if cluster.nodes.alive[row]]
         rejections: Counter[NodeRejection] = Counter()
         for row in rows:
-            rejections[kept.noted(row)] += 1
-            assert kept.noted(row) == trial.rejection(row), cluster.nodes.name(row)
-            assert kept.passing()[row] == trial.fits(row)
+            rejections[kept.known_rejection(row)] += 1
+            assert kept.known_rejection(row) == trial.rejection(row), cluster.nodes.name(row)
+            assert kept.feasible()[row] == trial.fits(row)
             assert kept.resolvable()[row] == trial.rejection(row).resolvable
         del rejections[FITS]
         assert kept.histogram() == rejections

@@ -15,7 +15,20 @@ most `podsPerNode` such pods go to one node. Other pods are none of this plugin'
 from collections.abc import Mapping
 from typing import Any
 
-from holdfast.plugin import (ByRange, Cells, Change, Filter, Handle, Plugin, PodClass, Reason, Rejected, Scope, Score, View)
+from holdfast.plugin import (
+    ByRange,
+    Cells,
+    Change,
+    Filter,
+    Handle,
+    Plugin,
+    PodClass,
+    Reason,
+    Rejected,
+    Scope,
+    Score,
+    View,
+)
 
 CARBON = "example.com/carbon"
 MAX_CARBON = "example.com/max-carbon"

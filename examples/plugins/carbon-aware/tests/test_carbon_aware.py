@@ -13,7 +13,7 @@ from holdfast_carbon import (
     CarbonAware,
 )
 
-from holdfast.plugin.testing import (Cluster, check_plugin, node, pod, reservation)
+from holdfast.plugin.testing import Cluster, check_plugin, node, pod, reservation
 
 
 def powered(name: str, carbon: str, **more: Any) -> dict[str, Any]:

@@ -165,7 +165,7 @@ class Backfill(Action):
         """Whether they were permitted."""
         for _, pod in statement.placed:
             round_.queue.remove(pod)
-        lost = statement.commit(round_.now, says_ready=True)
+        lost = statement.commit(round_.now, reports_ready=True)
         if lost is not None:
             round_.gangs.refuse_unpermitted(lost, round_.now)
             return False

@@ -268,7 +268,7 @@ class Reserve(Action):
         if plan.ready:
             for _, pod in plan.statement.placed:
                 round_.queue.remove(pod)
-            lost = plan.statement.commit(round_.now, says_ready=True)
+            lost = plan.statement.commit(round_.now, reports_ready=True)
             if lost is not None:
                 round_.gangs.refuse_unpermitted(lost, round_.now)
         else:

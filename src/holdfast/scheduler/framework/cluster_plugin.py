@@ -1,9 +1,9 @@
-"""Holdfast's own plugins that keep a part of the core's state, such as reservations or volumes.
+"""The base of in-tree plugins that read the cluster itself, and not only what their handle offers.
 
-When they are called and what they answer is the contract's; only what they can reach is more: they keep
-what they reach, such as volumes, devices, counts by domain and reservations. NodeResourcesFit and
-NodeResourcesBalancedAllocation keep nothing, and read which resources some nodes lack and what pods
-claim that stay as long as their node.
+They follow the plugin contract in every other respect. Most of them maintain a part of the cluster's
+state: volumes, devices, counts by topology domain, reservations. NodeResourcesFit and
+NodeResourcesBalancedAllocation only read: which resources some nodes lack, and what pods claim that
+stay as long as their node.
 """
 
 from typing import Any
@@ -13,6 +13,8 @@ from holdfast.scheduler.framework.interface import Plugin
 
 
 class ClusterPlugin(Plugin):
+    """A plugin with access to the cluster's state."""
+
     def __init__(self, handle: Handle, args: Any) -> None:
         super().__init__(handle, args)
         self.cluster = cluster_of(handle)

@@ -1,14 +1,13 @@
-"""Why no node will do, in kube-scheduler's words.
+"""Why no node is feasible for a class of pods, in kube-scheduler's words.
 
-Every node is blamed on the first filter, in the profile's order, that it did not pass; that filter
-may give several reasons for it. Reasons are counted over nodes and listed sorted:
+The rejection of a node is that of the first filter, in the profile's order, that it does not pass; a
+filter may give several reasons. Reasons are counted over nodes and listed sorted:
 
     0/5 nodes are available: 2 Insufficient cpu, 3 node(s) had untolerated taint(s).
 
-A node that is being cleared for other pods is judged with those pods there, and only if it passes so
-without them.
+A node with nominated pods is filtered with those pods added first, and then without them.
 
-The blame of each row is kept, so that after a change only the changed rows are looked at again.
+The rejection of each row is kept, so that after a change only the changed rows are filtered again.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -27,12 +26,14 @@ NO_NODES = "no nodes available to schedule pods"
 
 _FEW = 64
 SINGLY = 8
-"""So many rows cost less one by one than as arrays."""
+"""Up to this many rows are filtered one by one, which is then faster than as arrays."""
 _MOST_BITS = 31
-"""So many reasons can be told apart by two bits each of a number."""
+"""The number of reasons that fit an integer at two bits each."""
 
 
 class NodeRejection(NamedTuple):
+    """The plugin that rejects a node, its reasons, and whether preemption could help."""
+
     plugin: str
     texts: tuple[str, ...]
     resolvable: bool
@@ -42,13 +43,15 @@ FITS = NodeRejection("", (), True)
 
 
 class Verdict(NamedTuple):
+    """Why no node is feasible."""
+
     reasons: str
     plugins: frozenset[str]
-    """The plugins to blame."""
+    """The plugins that reject nodes."""
     error: bool = False
-    """The pod itself makes no sense."""
+    """The pod spec is invalid (reported as SchedulerError), not just unschedulable."""
     has_failed: bool = False
-    """A plugin failed: the pod is to be tried again, whatever happens."""
+    """A plugin raised: the pod is tried again after a back-off, without waiting for a change."""
 
     @property
     def condition(self) -> str:
@@ -56,7 +59,7 @@ class Verdict(NamedTuple):
         return "SchedulerError" if self.error else "Unschedulable"
 
     def message(self, nodes: int, post_filter: str = "") -> str:
-        """The whole sentence, as the pod's condition has it."""
+        """The message of the pod's condition."""
         if self.error:
             return self.reasons
         text = f"0/{nodes} nodes are available:"
@@ -68,29 +71,29 @@ class Verdict(NamedTuple):
 
 
 class NominatedCheck(Protocol):
-    """What stands against nodes that are being cleared for others."""
+    """The rejections of nodes that have nominated pods."""
 
     def rows(self) -> Iterable[int]:
-        """The rows of such nodes."""
+        """The rows with nominated pods."""
 
     def rejection(self, row: int) -> NodeRejection | None:
-        """What stands against the row with the pods it is being cleared for."""
+        """The rejection of the row with its nominated pods added, if there is one."""
 
 
-class Guarding(Protocol):
-    """A column, as its diagnosis knows it."""
+class GuardedColumn(Protocol):
+    """What a diagnosis reads of its column."""
 
     @property
     def guarded_filters(self) -> list[tuple[str, Filter]]:
-        """The filters with formulas that never raise."""
+        """The filters, with formulas that never raise."""
 
 
 class Diagnosis:
-    """Of one class over all rows. `filters` is shared with the column it belongs to, which it must not
-    keep."""
+    """The rejections of all rows for one class. It shares `filters` with its column and keeps only a
+    weak reference to the column, which owns it."""
 
     def __init__(
-        self, table: NodeTable, filters: list[tuple[str, Filter]], column: ref[Guarding]
+        self, table: NodeTable, filters: list[tuple[str, Filter]], column: ref[GuardedColumn]
     ) -> None:
         self._table = table
         self._filters = filters
@@ -119,24 +122,24 @@ class Diagnosis:
             self._outdated.add(row)
 
     def verdict(self) -> Verdict:
-        """What stands against all nodes together, as things are now."""
+        """The reasons of all nodes, counted, up to date."""
         self._catch_up()
         if self._verdict is None:
             self._verdict = verdict(self.histogram())
         return self._verdict
 
     def resolvable(self) -> NDArray[np.bool_]:
-        """The rows where removing pods could help; not to be written to."""
+        """The rows where removing pods could help; read-only."""
         self._catch_up()
         return self._resolvable
 
-    def passing(self) -> NDArray[np.bool_]:
-        """The rows nothing stands against."""
-        passing: NDArray[np.bool_] = self._catch_up() == 0
-        return passing
+    def feasible(self) -> NDArray[np.bool_]:
+        """The rows without a rejection."""
+        feasible: NDArray[np.bool_] = self._catch_up() == 0
+        return feasible
 
     def histogram(self) -> dict[NodeRejection, int]:
-        """How many nodes are blamed on what."""
+        """The number of nodes with each rejection."""
         self._catch_up()
         known = zip(self._rejections[1:], self._counts[1:], strict=True)
         return {rejection: count for rejection, count in known if count}
@@ -153,7 +156,7 @@ class Diagnosis:
                 self._reject_again(self._codes, self._outdated)
             else:
                 for row in self._outdated:
-                    self._note(self._codes, row, self._judged(row))
+                    self._record(self._codes, row, self._current_rejection(row))
         self._outdated.clear()
         return self._codes
 
@@ -163,25 +166,25 @@ class Diagnosis:
         )[codes]
         return resolvable
 
-    def _note(self, codes: NDArray[np.intp], row: int, rejection: NodeRejection) -> None:
+    def _record(self, codes: NDArray[np.intp], row: int, rejection: NodeRejection) -> None:
         code = self._intern(rejection)
         self._counts[codes.item(row)] -= 1
         self._counts[code] += 1
         codes[row] = code
         self._resolvable[row] = rejection.resolvable and self._table.alive.item(row)
 
-    def noted(self, row: int) -> NodeRejection:
-        """The blame of one node as it counts in the histogram."""
+    def known_rejection(self, row: int) -> NodeRejection:
+        """The rejection of one row as it counts in the histogram."""
         return self._rejections[self._catch_up().item(row)]
 
-    def _judged(self, row: int) -> NodeRejection:
+    def _current_rejection(self, row: int) -> NodeRejection:
         if not self._table.alive[row]:
             return FITS
         rejection = self.nominated_check.rejection(row) if self.nominated_check is not None else None
         return self.rejection(row) if rejection is None else rejection
 
     def _check_nominated_pods(self, codes: NDArray[np.intp], among: Container[int]) -> None:
-        """Corrects the codes of those rows that are being cleared for others."""
+        """Corrects the codes of rows with nominated pods."""
         if self.nominated_check is None:
             return
         for row in self.nominated_check.rows():
@@ -190,7 +193,7 @@ class Diagnosis:
                 codes[row] = self._intern(rejection)
 
     def rejection(self, row: int) -> NodeRejection:
-        """What stands against one node as it is."""
+        """The rejection of one row without its nominated pods."""
         if self._not_named(row):
             return NodeRejection(self._naming()[0], (self._not_named_text(),), False)
         return first_rejection(self._guarded_filters(), One(self._table, row))
@@ -206,7 +209,7 @@ class Diagnosis:
         return codes
 
     def _reject_again(self, codes: NDArray[np.intp], outdated: set[int]) -> None:
-        """The same for some rows, whose blames are noted."""
+        """Computes the codes of outdated rows again, and the counts with them."""
         rows = np.fromiter(outdated, dtype=np.intp, count=len(outdated))
         before = codes[rows]
         codes[rows] = self._rejected_codes(Some(self._table, rows), rows)
@@ -218,7 +221,7 @@ class Diagnosis:
         self._resolvable[rows] = self._are_resolvable(after) & self._table.alive[rows]
 
     def _rejected_codes(self, view: View, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """What stands against each of the view's rows, contests left out, as codes."""
+        """The code of the rejection of each of the view's rows, without nominated pods."""
         codes = np.zeros(len(rows), dtype=np.intp)
         left = self._table.alive[rows]
         if self._naming():
@@ -239,7 +242,7 @@ class Diagnosis:
                 for one in at.tolist():
                     codes[one] = self._intern(self.rejection(int(rows[one])))
                 continue
-            # Rows with the same combination of reasons share a blame.
+            # Rows with the same combination of reasons share a rejection.
             combination = np.zeros(len(at), dtype=np.int64)
             for bit, reason in enumerate(reasons):
                 combination |= (reason.rows & failing.full(True)).astype(np.int64) << (2 * bit)
@@ -249,8 +252,8 @@ class Diagnosis:
                 bits = int(value)
                 those = [reason for bit, reason in enumerate(reasons) if bits >> (2 * bit) & 1]
                 texts = tuple(reason.text for reason in those for _ in range(reason.times))
-                hopeful = not any(bits >> (2 * bit + 1) & 1 for bit in range(len(reasons)))
-                codes[at[combination == value]] = self._intern(NodeRejection(plugin, texts, hopeful))
+                resolvable = not any(bits >> (2 * bit + 1) & 1 for bit in range(len(reasons)))
+                codes[at[combination == value]] = self._intern(NodeRejection(plugin, texts, resolvable))
         return codes
 
     def _intern(self, rejection: NodeRejection) -> int:
@@ -261,7 +264,7 @@ class Diagnosis:
             self._counts.append(0)
         return code
 
-    # Nodes left out because the class names the only ones it can go to.
+    # Nodes that are not among those a filter names as the only feasible ones (`Filter.only`).
 
     def _naming(self) -> list[str]:
         return sorted(plugin for plugin, test in self._filters if test.only is not None)
@@ -275,7 +278,7 @@ class Diagnosis:
 
 
 def first_rejection(filters: Iterable[tuple[str, Filter]], view: One) -> NodeRejection:
-    """What the first filter that does not pass has against a row."""
+    """The rejection of the first filter that the row does not pass; FITS if it passes all."""
     for plugin, test in filters:
         if not test.passes(view):
             reasons = [reason for reason in test.reasons(view) if reason.rows]
@@ -289,7 +292,7 @@ def not_named_text(plugins: list[str]) -> str:
 
 
 def verdict(rejections: Mapping[NodeRejection, int]) -> Verdict:
-    """Reasons counted over nodes, sorted as text."""
+    """The reasons, counted over nodes and sorted as text."""
     reasons: dict[str, int] = {}
     plugins = set()
     for rejection, count in rejections.items():

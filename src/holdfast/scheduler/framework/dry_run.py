@@ -1,9 +1,10 @@
-"""Whether a pod would fit a row, as the ledger stands at this moment.
+"""The dry run of one pod: whether it fits a row now, or would fit without some of the pods there.
 
-Nodes that are being cleared for other pods of the same or higher priority, or of queues from which the
-pod may not preempt, count those pods as there already; a pod must fit with them and without them, and
-what stands against a node with them is said first. What a reservation holds for such a pod is counted
-with the reservation, and not once more; what is held for the pod itself counts as free.
+As in kube-scheduler, a pod must fit a node both with the node's nominated pods added and without them,
+and the reasons found with them are reported first. Only those nominated pods are added that the pod has
+to leave capacity to: pods of the same or higher priority, and pods of queues from which it may not
+preempt. If a reservation holds capacity for a nominated pod, that capacity is counted once, with the
+reservation. Capacity that is held for the pod itself counts as free.
 """
 
 from collections import Counter
@@ -28,7 +29,8 @@ from holdfast.scheduler.reservations import ReservationInfo
 
 
 class DryRun:
-    """One pod's attempt at nodes."""
+    """Tries one pod on rows of the node table; implements `Trial`. Every change of the ledger is undone
+    before a method returns."""
 
     __slots__ = (
         "_allowed",
@@ -47,7 +49,7 @@ class DryRun:
         column: ClassColumn,
         pod: PodRecord,
         pinned: bool,
-        others: "Others | None" = None,
+        others: "OtherDryRuns | None" = None,
     ) -> None:
         self._cluster = cluster
         self._column = column
@@ -75,23 +77,25 @@ class DryRun:
         return rows
 
     def fits(self, row: int) -> bool:
-        room = self._preemption_holds.of(self._pod, row) if self._preemption_holds else None
-        if room is None or room.waiting:
-            return self._fits(row)  # only beside what is not there yet
-        if self._is_amounts_only(room, row):
-            assert room.hold is not None
+        """Whether the pod fits the row now. Capacity of its preemption hold counts as free, unless the
+        hold itself still waits for that capacity."""
+        own = self._preemption_holds.of(self._pod, row) if self._preemption_holds else None
+        if own is None or own.waiting:
+            return self._fits(row)
+        if self._is_amounts_only(own, row):
+            assert own.hold is not None
             self._column.refresh()
             return self._column.fits_as(
-                AllocatingOne(self._cluster.nodes, self._cluster.ledger, room.hold)
+                AllocatingOne(self._cluster.nodes, self._cluster.ledger, own.hold)
             )
-        with self._own_room_free(row, as_reserved=True):
+        with self._own_holds_released(row, as_reserved=True):
             return self._fits(row)
 
-    def _is_amounts_only(self, room: ReservationInfo, row: int) -> bool:
-        """Whether a row without the room differs from the row with it in amounts alone."""
+    def _is_amounts_only(self, own: ReservationInfo, row: int) -> bool:
+        """Whether releasing the pod's preemption hold changes nothing on the row but amounts."""
         return (
-            room.pod is not None
-            and not room.pod.cls.ports
+            own.pod is not None
+            and not own.pod.cls.ports
             and not self._column.owned
             and self._column.is_local
             and not self._cluster.managers.awake
@@ -122,7 +126,7 @@ class DryRun:
         allowed, priority = column.topology_allows(), self._pod.cls.priority
         for cls in column.topology_dependencies.all(self._cluster.epoch.objects):
             if cls.priority < priority and cls.placed:
-                allowed[list(cls.placed)] = True  # until their pods there have left, who knows
+                allowed[list(cls.placed)] = True  # these pods may be victims: then the row may pass
         self._allowed = allowed
         return allowed
 
@@ -162,7 +166,7 @@ class DryRun:
                     return ledger.to_remove(spare, spared_first(pods))
         if not column.is_local:
             self.passing.append(row)
-        with self._own_room_free(row):
+        with self._own_holds_released(row):
             for pod in pods:
                 ledger.remove(pod)
             if not self._fits(row):
@@ -176,7 +180,7 @@ class DryRun:
         return victims
 
     def _depends_on(self, pods: list[PodRecord]) -> bool:
-        """Whether by topology any of these pods bears on where this one can be."""
+        """Whether any of these pods can affect the pod's topology filters."""
         includes = self._column.topology_dependencies.includes
         return any(includes(pod.cls) for pod in pods)
 
@@ -189,8 +193,10 @@ class DryRun:
         needs = self._column.needs
         suits = self._column.is_local and self._column.suits_row(row)
         if needs is not None and suits and not self.nominated_pods(row):
-            return to_go_for_amounts(self._cluster, row, needs, reserving, gone, spared_first)
-        found = to_go(
+            return reservation_victims_by_amounts(
+                self._cluster, row, needs, reserving, gone, spared_first
+            )
+        found = reservation_victims(
             self._cluster,
             reserving,
             gone,
@@ -210,7 +216,7 @@ class DryRun:
             return None
         if not self._column.owned:
             return ""
-        with self._own_room_free(row):
+        with self._own_holds_released(row):
             for victim in victims:
                 self._cluster.ledger.remove(victim)
             self._column.refresh()
@@ -221,16 +227,16 @@ class DryRun:
             return ""
         column = self._column
         moment = self._moment(), self._cluster.epoch.reservations.end
-        then, told = column.counted
+        then, counts = column.counted
         if then != moment:
-            told = count_reservations(self._cluster, column)
-            column.counted = moment, told
-        return told
+            counts = count_reservations(self._cluster, column)
+            column.counted = moment, counts
+        return counts
 
     def rejection(self, row: int) -> NodeRejection:
-        """What stands against the row."""
+        """The first rejection of the row; FITS if there is none."""
         if self._preemption_holds and self._preemption_holds.of(self._pod, row) is not None:
-            with self._own_room_free(row, as_reserved=True):
+            with self._own_holds_released(row, as_reserved=True):
                 rejection = self._rejection(row)
             if rejection != FITS:
                 return rejection
@@ -245,22 +251,23 @@ class DryRun:
         return rejection
 
     def corrections(self) -> dict[int, NodeRejection]:
-        """What stands against rows of which the class's diagnosis does not know it: a pod is no rival
-        of its own, and where rows depend on each other each must be tried."""
+        """Rejections, by row, of the rows whose rejection differs from the one in the class's
+        diagnosis: a pod does not compete with its own nomination, nominated pods of other queues may
+        count for it, and where rows depend on each other each nominated node must be tried."""
         if self._column.is_local and self._column.diagnosis.nominated_check is not None:
             own = [self._pod.nominated] if self._pod.nominated else []
             return self._rejections_of([*own, *self._nodes_of_other_queues()])
         known = self.known_corrections()
         if known is None:
             known = self._rejections_of(self._nominated_nodes())
-            if not self._sees_more:
+            if not self._has_own_capacity:
                 self._column.corrected = (self._moment(), known)
         return known
 
     def _nominated_nodes(self) -> list[str]:
-        """The nodes that are being cleared for others, or for the pod itself."""
+        """The nodes with nominated pods that count for the pod, and its own nominated node."""
         cluster, pod = self._cluster, self._pod
-        row, own = cluster.nodes.row, pod.nominated if self._sees_more else ""
+        row, own = cluster.nodes.row, pod.nominated if self._has_own_capacity else ""
         return [
             name
             for name in cluster.nominator
@@ -268,8 +275,8 @@ class DryRun:
         ]
 
     def _nodes_of_other_queues(self) -> list[str]:
-        """The nodes with nominated pods that count for this pod because of its queue, which its class
-        knows nothing of."""
+        """The nodes with nominated pods of lower priority that count for this pod because it may not
+        preempt from their queue. A queue is not part of a pod's class."""
         queues, priority = self._cluster.jobs.queues, self._pod.cls.priority
         if not queues or not queues.of(self._pod):
             return []
@@ -283,19 +290,20 @@ class DryRun:
         ]
 
     def rows_of_other_queues(self) -> list[int]:
-        """The rows where the pod does not fit, though its class does, because they are being cleared
-        for less important pods of other queues."""
+        """The rows that are feasible for the pod's class but not for the pod, because of nominated pods
+        of lower priority that belong to other queues."""
         rows = map(self._cluster.nodes.row, self._nodes_of_other_queues())
         return [row for row in rows if row is not None and not self.fits(row)]
 
     @property
-    def _sees_more(self) -> bool:
-        """Whether something is kept for the pod itself, which is not so for its siblings."""
+    def _has_own_capacity(self) -> bool:
+        """Whether the pod has a nominated node or a preemption hold, which other pods of its class do
+        not have."""
         return bool(self._pod.nominated) or self._pod.uid in self._preemption_holds
 
     def known_corrections(self) -> dict[int, NodeRejection] | None:
-        """The same, if a sibling found it and nothing has changed since."""
-        if self._sees_more or self._column.made_of_others:
+        """The corrections found for another pod of the class, if nothing has changed since."""
+        if self._has_own_capacity or self._column.made_of_others:
             return None
         self._column.refresh()
         then, known = self._column.corrected
@@ -307,14 +315,14 @@ class DryRun:
         return {row: self.rejection(row) for row in rows}
 
     def _moment(self) -> Hashable:
-        """As long as it is the same, nothing has changed that pods of the class and queue could
-        notice."""
+        """The version of everything that corrections and reservation counts depend on: equal versions
+        mean that they are the same for all pods of the class and queue."""
         queues = self._cluster.jobs.queues
         place = (queues.of(self._pod), self._cluster.epoch.queues) if queues else None
         return (*self._cluster.epoch.of_feasibility(), self._column.compiled, place)
 
     def nominated_pods(self, row: int) -> list[PodRecord]:
-        """Pods the row is being cleared for that this pod must not get in the way of."""
+        """The nominated pods of the row that this pod has to leave capacity to."""
         pod, nominated_pods = self._pod, self._cluster.nominated_pods(row)
         if not nominated_pods:
             return nominated_pods
@@ -325,7 +333,7 @@ class DryRun:
         nominated_pods = self.nominated_pods(row)
         if not nominated_pods:
             return None
-        if _is_about_room(self._cluster, self._column, row, nominated_pods):
+        if _only_capacity_matters(self._cluster, self._column, row, nominated_pods):
             rejection = _lacking_capacity(self._cluster, self._column, row, nominated_pods)
             if rejection is not None or not self._depends_on(nominated_pods):
                 return rejection
@@ -336,15 +344,16 @@ class DryRun:
         return rejection
 
     @contextmanager
-    def _own_room_free(self, row: int, as_reserved: bool = False) -> Iterator[None]:
-        """What is done inside is undone at the end. What is promised already is there, even if others
-        wait on the row for more than pods have left them so far."""
-        room, ledger = self._preemption_holds.of(self._pod, row), self._cluster.ledger
+    def _own_holds_released(self, row: int, as_reserved: bool = False) -> Iterator[None]:
+        """Releases the capacity held for the pod on the row, and undoes this and every change made
+        inside the block at its end. With `as_reserved` only the preemption hold is released, and its
+        capacity goes to the pod before reservations that wait on the row."""
+        own, ledger = self._preemption_holds.of(self._pod, row), self._cluster.ledger
         with ledger.transaction():
-            if room is not None and room.pod is not None:
-                if as_reserved and not room.waiting:
+            if own is not None and own.pod is not None:
+                if as_reserved and not own.waiting:
                     ledger.defer_waiting(row)
-                ledger.release(room.pod)
+                ledger.release(own.pod)
             hold = None if as_reserved else self._starvation_hold(row)
             if hold is not None and hold.pod is not None:
                 ledger.release(hold.pod)
@@ -352,25 +361,25 @@ class DryRun:
         self._column.refresh()
 
     def _starvation_hold(self, row: int) -> ReservationInfo | None:
-        """What waits on the row for capacity for the pod, which starves: for what the pod asks for, and
-        its own once victims have left."""
+        """The starvation hold on the row that waits for the pod's capacity, if there is one. It claims
+        what victims leave, for the pod itself."""
         hold = self._cluster.jobs.holds.of(self._pod)
         if hold is None or not hold.waiting or hold.pod is None or hold.pod.row != row:
             return None
         return hold
 
 
-Others = Callable[[PodRecord], tuple[int, DryRun]]
-"""Where another pod would go, and its trial."""
+OtherDryRuns = Callable[[PodRecord], tuple[int, DryRun]]
+"""The row another pod would be placed on, -1 if none, and its dry run."""
 
 
 class NominatedPodsCheck:
-    """What stands against the nodes that are being cleared for pods at least as important as a class,
-    as long as rows do not depend on each other. Kept by the class's diagnosis."""
+    """The rejections a class gets on nodes with nominated pods of the same or higher priority; only for
+    classes whose rows do not depend on each other. Belongs to the class's diagnosis."""
 
     def __init__(self, cluster: Cluster, column: ClassColumn) -> None:
         self._cluster = cluster
-        self._column: ClassColumn = proxy(column)  # it owns this, and should go when it is dropped
+        self._column: ClassColumn = proxy(column)  # the column owns this check
 
     def rows(self) -> list[int]:
         if not self._column.is_local:
@@ -387,17 +396,17 @@ class NominatedPodsCheck:
         nominated_pods = [p for p in cluster.nominated_pods(row) if p.cls.priority >= priority]
         if not nominated_pods:
             return None
-        if _is_about_room(cluster, self._column, row, nominated_pods):
+        if _only_capacity_matters(cluster, self._column, row, nominated_pods):
             return _lacking_capacity(cluster, self._column, row, nominated_pods)
         with _placed(cluster, nominated_pods, row, cluster.ledger.peek()):
             rejection = self._column.diagnosis.rejection(row)
         return rejection if rejection.plugin else None
 
 
-def _is_about_room(
+def _only_capacity_matters(
     cluster: Cluster, column: ClassColumn, row: int, nominated_pods: list[PodRecord]
 ) -> bool:
-    """Whether nothing matters on the row but room, and after that topology."""
+    """Whether the row passes every filter but those on capacity and topology."""
     return (
         column.needs is not None
         and not any(cluster.reservations.inside(nominated, row) for nominated in nominated_pods)
@@ -408,22 +417,23 @@ def _is_about_room(
 def _lacking_capacity(
     cluster: Cluster, column: ClassColumn, row: int, nominated_pods: list[PodRecord]
 ) -> NodeRejection | None:
-    """What of room is lacking once rivals have theirs."""
+    """The rejection for insufficient capacity with the nominated pods on the row, if there is one."""
     needs = column.needs or ()
     spare = cluster.ledger.spare(row, needs, (), nominated_pods)
     lacking = [need for need in needs if spare[need.slot] < 0]
     if not lacking:
         return None
-    offered = cluster.nodes.allocatable
-    hopeful = all(n.slot == PODS or n.amount <= offered.item(n.slot, row) for n in lacking)
-    return NodeRejection(column.needing, tuple(need.text for need in lacking), hopeful)
+    allocatable = cluster.nodes.allocatable
+    resolvable = all(n.slot == PODS or n.amount <= allocatable.item(n.slot, row) for n in lacking)
+    return NodeRejection(column.needing, tuple(need.text for need in lacking), resolvable)
 
 
 @contextmanager
 def _placed(
     cluster: Cluster, pods: list[PodRecord], row: int, undone: AbstractContextManager[object]
 ) -> Iterator[None]:
-    """As if the pods were on the row already, drawing on the reservations they will draw on."""
+    """Places the pods on the row, allocated from the reservations they will use there, until the end of
+    the block."""
     try:
         with undone:
             for pod in pods:
@@ -435,14 +445,15 @@ def _placed(
             pod.reservation_uid = ""
 
 
-# Which reservations would have to go from a row for a pod to fit there.
+# Reservation preemption: which reservations of a row have to be deleted for a pod to fit there.
 
 
-Gone = tuple[int, Amounts, list[PodRecord]]
+ReleasedReservation = tuple[int, Amounts, list[PodRecord]]
+"""The row and amounts of a reservation, and the pods allocated from it."""
 
 
-def leave(cluster: Cluster, reserving: PodRecord) -> Gone:
-    """A reservation gives up its room, and the pods that draw on it theirs; inside a transaction."""
+def release_reservation(cluster: Cluster, reserving: PodRecord) -> ReleasedReservation:
+    """Releases a reservation and removes the pods allocated from it; inside a transaction."""
     hold, reservation = cluster.ledger.holds.get(reserving.uid), reserving.reservation
     assert hold is not None and reservation is not None
     row, amounts = hold.row, hold.amounts
@@ -453,14 +464,15 @@ def leave(cluster: Cluster, reserving: PodRecord) -> Gone:
     return row, amounts, allocated_pods
 
 
-def come_back(cluster: Cluster, reserving: PodRecord, gone: Gone) -> None:
+def restore_reservation(cluster: Cluster, reserving: PodRecord, gone: ReleasedReservation) -> None:
+    """Undoes `release_reservation`."""
     row, amounts, allocated_pods = gone
     cluster.ledger.hold(reserving, row, amounts)
     for pod in allocated_pods:
         cluster.ledger.place(pod, row)
 
 
-def to_go(
+def reservation_victims(
     cluster: Cluster,
     reserving: list[PodRecord],
     gone: list[PodRecord],
@@ -468,23 +480,25 @@ def to_go(
     fits: Callable[[], bool],
     rejection: Callable[[], tuple[str, ...]],
 ) -> list[PodRecord] | tuple[str, ...]:
-    """By trying."""
+    """The reservations to delete, found by releasing all of them and restoring one after the other as
+    long as the pod still fits; or the reasons why it does not fit without any of them. Those in `gone`
+    count as deleted already."""
     with cluster.ledger.transaction():
         for each in gone:
-            leave(cluster, each)
-        left = {each.uid: leave(cluster, each) for each in reserving}
+            release_reservation(cluster, each)
+        left = {each.uid: release_reservation(cluster, each) for each in reserving}
         if not fits():
             return rejection()
         victims = []
         for each in spared_first(reserving):
-            come_back(cluster, each, left[each.uid])
+            restore_reservation(cluster, each, left[each.uid])
             if not fits():
-                leave(cluster, each)
+                release_reservation(cluster, each)
                 victims.append(each)
     return victims
 
 
-def to_go_for_amounts(
+def reservation_victims_by_amounts(
     cluster: Cluster,
     row: int,
     needs: tuple[Need, ...],
@@ -492,7 +506,7 @@ def to_go_for_amounts(
     gone: list[PodRecord],
     spared_first: Order,
 ) -> list[PodRecord] | tuple[str, ...]:
-    """By arithmetic, where nothing but amounts matters."""
+    """As `reservation_victims`, by arithmetic; for rows that pass all filters except on amounts."""
     ledger, slots = cluster.ledger, [need.slot for need in needs]
 
     def freed(each: PodRecord) -> dict[int, int]:

@@ -103,7 +103,7 @@ class GangPermit:
         self,
         placed: Sequence[tuple[Profile, PodRecord]],
         now: float,
-        says_ready: bool = False,
+        reports_ready: bool = False,
         whole: bool = False,
     ) -> Unpermitted | None:
         """Members of one job, or of jobs that belong together, have taken places and are to be bound.
@@ -121,7 +121,7 @@ class GangPermit:
                 cycle.have_wait(pod, stop.plugin, now + stop.outcome.wait, now)
         first = placed[0][1].job if placed else None
         jobs = self._jobs.partners(first) if first is not None else []
-        return self._settle(jobs, granted, stops, now, says_ready, whole)
+        return self._settle(jobs, granted, stops, now, reports_ready, whole)
 
     def recheck(self, now: float) -> list[Unpermitted]:
         """Asks again for the permission of members that wait for it."""
@@ -189,7 +189,7 @@ class GangPermit:
         granted: list[PodRecord],
         stops: Stops,
         now: float,
-        says_ready: bool = False,
+        reports_ready: bool = False,
         whole: bool = False,
     ) -> Unpermitted | None:
         """Binds those that are permitted if they are enough, with those that waited for them."""
@@ -219,7 +219,7 @@ class GangPermit:
                     break
             else:
                 is_enough = True
-        for job in jobs if says_ready else ():
+        for job in jobs if reports_ready else ():
             self.on_ready(job, now)
         if is_enough:
             self._bind(granted, decisions, now)

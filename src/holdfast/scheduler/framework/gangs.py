@@ -335,7 +335,7 @@ class Gangs:
                 statement.discard()
                 return why if lost is None else self._unpermitted(lost, stops)
             refusal = self._reasons(jobs, left) if left and enough is None else None
-            lost = statement.commit(now, says_ready=True)
+            lost = statement.commit(now, reports_ready=True)
             if lost is None:
                 for pod, stop in stops:
                     self._cycle.refuse_alone(pod, stop, now)

@@ -1,9 +1,11 @@
-"""Reservations counted, for a pod they are meant for that found no place: in Koordinator's words.
+"""Why no reservation serves an unschedulable pod, in Koordinator's words.
+
+Reservations that match the pod are counted by reason at the end of the pod's condition message:
 
     0/5 nodes are available: 3 Insufficient cpu, 2 Reservation(s) Insufficient cpu. 1 Reservation(s) is
     unschedulable, 3 Reservation(s) matched owner total
 
-stands on the pod; what of it is about reservations is said once more in an event of its own:
+The part about reservations is repeated in an event:
 
     0/3 reservations are available: 2 Reservation(s) Insufficient cpu, 1 Reservation(s) is
     unschedulable.
@@ -28,16 +30,16 @@ _NAMED = "exactly matches the requested reservation name"
 _TOTAL = "matched owner total"
 _FOR_NODE = "for node reason that "
 _FIRST = (_NAMED, OTHER_NAME, AFFINITY, UNSCHEDULABLE, NOT_EXACT)
-_PLACING = "NodeAffinity"
-"""The plugin by which a pod says which nodes it means; reservations elsewhere are not counted."""
+_NODE_AFFINITY = "NodeAffinity"
+"""The plugin of a pod's node selector and affinity; reservations on nodes it rejects do not count."""
 
 _START = re.compile(r"0/[0-9]+ nodes are available: ")
 _COUNT = re.compile(r"([0-9]+) Reservation\(s\) (.*)")
 
 
 def count_reservations(cluster: Cluster, column: ReservationColumn) -> str:
-    """How many reservations are for pods of the class, and what stands against how many of them. Pods
-    that need not use one are not told that there is none."""
+    """The number of reservations that match the class, and of these by reason. Empty if none matches
+    and pods of the class do not require one."""
     reservations = cluster.reservations
     affinity = reservations.affinity(column.cls)
     counts: Counter[str] = Counter()
@@ -47,11 +49,13 @@ def count_reservations(cluster: Cluster, column: ReservationColumn) -> str:
     only = named.pod.row if named is not None and named.pod is not None else -1
     for spec in reservations.matching(column.cls):
         for reservation in reservations.members.get(spec, {}).values():
-            if not reservations.is_usable(reservation) or not _is_meant(cluster, column, reservation):
+            if not reservations.is_usable(reservation) or not _matches_node(
+                cluster, column, reservation
+            ):
                 continue
             assert reservation.pod is not None
             if only >= 0 and reservation.pod.row != only:
-                continue  # a pod that names a reservation means those on its node
+                continue  # for a pod that names a reservation only those on its node count
             total += 1
             refusal = affinity.refusal(reservation, reservations.node_labels(reservation.pod.row))
             if refusal:
@@ -62,7 +66,7 @@ def count_reservations(cluster: Cluster, column: ReservationColumn) -> str:
             if affinity.required:
                 on_nodes.update(_against_node(cluster, column, reservation))
             else:
-                on_nodes.update(_of_nodes(column.diagnosis.noted(reservation.pod.row).texts))
+                on_nodes.update(_of_nodes(column.diagnosis.known_rejection(reservation.pod.row).texts))
     if not total and not affinity.required:
         return ""
     texts = [*_FIRST, *sorted(counts.keys() - set(_FIRST))]
@@ -71,19 +75,21 @@ def count_reservations(cluster: Cluster, column: ReservationColumn) -> str:
     return ", ".join([*parts, f"{total} Reservation(s) {_TOTAL}"])
 
 
-def _is_meant(cluster: Cluster, column: ReservationColumn, reservation: ReservationInfo) -> bool:
+def _matches_node(cluster: Cluster, column: ReservationColumn, reservation: ReservationInfo) -> bool:
+    """Whether the reservation's node matches the node selector and affinity of the class."""
     assert reservation.pod is not None
     row = reservation.pod.row
     if not cluster.nodes.alive[row]:
         return False
     view = One(cluster.nodes, row)
-    return all(test.passes(view) for name, test in column.guarded_filters if name == _PLACING)
+    return all(test.passes(view) for name, test in column.guarded_filters if name == _NODE_AFFINITY)
 
 
 def _against_node(
     cluster: Cluster, column: ReservationColumn, reservation: ReservationInfo
 ) -> Sequence[str]:
-    """What stands against the node rather than the reservation, which is told where nodes are."""
+    """The reasons of the reservation's node; empty if the reservation itself is the reason, which is
+    counted among the nodes."""
     hold = cluster.reservations.hold(reservation)
     if hold is None:
         return []
@@ -95,16 +101,16 @@ def _of_nodes(against: Sequence[str]) -> Sequence[str]:
 
 
 def about_reservations(message: str) -> str:
-    """Of what a pod is told, what is about reservations; empty if they were not counted."""
+    """The part of a pod's condition message that is about reservations; empty if there is none."""
     start = _START.match(message)
     if start is None:
         return ""
-    told = message[start.end() :].partition("preemption: ")[0].replace(". ", ", ")
+    reasons = message[start.end() :].partition("preemption: ")[0].replace(". ", ", ")
     total = ""
     first: list[str] = []
     details: list[str] = []
     last: list[str] = []
-    for item in (part.strip(". ") for part in told.split(",")):
+    for item in (part.strip(". ") for part in reasons.split(",")):
         count = _COUNT.fullmatch(item)
         if count is None:
             continue

@@ -212,7 +212,7 @@ class Cycle:
             return row
         if column.is_local and column.diagnosis.nominated_check is not None:
             # A row that is being cleared for the pod itself was looked at before.
-            passing = column.diagnosis.passing()
+            passing = column.diagnosis.feasible()
             passing[dry_run.rows_of_other_queues()] = False
             return column.best_of(passing)
         left = np.ones(table.size, dtype=np.bool_)
@@ -301,7 +301,7 @@ class Cycle:
         if not corrections:
             return column.verdict()
         counts = Counter(column.diagnosis.histogram())
-        counts.subtract(Counter(column.diagnosis.noted(row) for row in corrections))
+        counts.subtract(Counter(column.diagnosis.known_rejection(row) for row in corrections))
         counts.update(corrections.values())
         return verdict(counts)
 

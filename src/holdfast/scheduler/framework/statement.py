@@ -1,4 +1,5 @@
-"""Places taken for several pods, which are kept together or given back together."""
+"""A transaction over several placements: pods are assumed one by one, and then bound or given back
+together (Volcano's Statement)."""
 
 import numpy as np
 
@@ -15,10 +16,10 @@ class Statement:
         self._changes = cycle.cluster.changes
         self.placed: list[tuple[Profile, PodRecord]] = []
         self.was_refused = False
-        """Whether a plugin refused to reserve the place that was found last."""
+        """Whether `reserve` of a plugin refused the last placement."""
 
     def place(self, profile: Profile, pod: PodRecord) -> bool:
-        """Takes the best place there is for the pod, if there is one."""
+        """Assumes the pod on its best node, if there is a feasible one."""
         cycle = self._cycle
         column = cycle.column(profile, pod.cls)
         self.was_refused = False
@@ -34,8 +35,8 @@ class Statement:
         return self.put(profile, pod, row)
 
     def _apart_from_virtuals(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> int:
-        """The best row where the pod uses no reservation that is still to be made: members that waited
-        for one would be bound later than the others, or never. -1 if there is none."""
+        """The best row where the pod is not allocated from a reservation that is yet to be created:
+        members that wait for one would be bound after the others, or never. -1 if there is none."""
         cluster = self._cycle.cluster
         pod.reservation_uid = ""
         if cluster.nominator or pod.pinned_node is not None:
@@ -50,7 +51,7 @@ class Statement:
         return row
 
     def put(self, profile: Profile, pod: PodRecord, row: int) -> bool:
-        """Takes a place on this row, where the pod fits."""
+        """Assumes the pod on this row, where it fits."""
         self.was_refused = self._cycle.occupy(profile, pod, row) is not None
         if self.was_refused:
             return False
@@ -58,21 +59,21 @@ class Statement:
         return True
 
     def discard(self) -> None:
-        """Everything is as it was before."""
+        """Undoes all placements."""
         for profile, pod in reversed(self.placed):
             self._cycle.give_back(profile, pod)
         self.placed.clear()
         self._cycle.cluster.undo_changes(self._changes)
 
-    def commit(self, now: float, says_ready: bool = False) -> Unpermitted | None:
-        """All of them are to be bound. A job of which plugins do not permit as many as it needs is not
-        bound at all, and everything is as it was before."""
+    def commit(self, now: float, reports_ready: bool = False) -> Unpermitted | None:
+        """Binds all pods. If plugins permit fewer pods of a job than it needs, none is bound and all
+        placements are undone."""
         placed, self.placed = self.placed, []
         if placed and placed[0][1].job is None:
             for profile, pod in placed:
                 self._cycle.bind(profile, pod, now)
             return None
-        lost = self._cycle.gang_permit.bind(placed, now, says_ready)
+        lost = self._cycle.gang_permit.bind(placed, now, reports_ready)
         if lost is not None and len(lost.members) == len(placed):
             self._cycle.cluster.undo_changes(self._changes)
         return lost

@@ -18,7 +18,7 @@ from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
 from holdfast.scheduler.framework.config import ReservationPreemptionArgs
 from holdfast.scheduler.framework.diagnosis import NodeRejection, verdict
-from holdfast.scheduler.framework.dry_run import leave
+from holdfast.scheduler.framework.dry_run import release_reservation
 from holdfast.scheduler.framework.handle import Handle
 from holdfast.scheduler.framework.interface import (
     FINE,
@@ -248,7 +248,7 @@ class ReservationPreemption(ClusterPlugin):
                 if row < 0:
                     cleared.add(choice[0])
                 for victim in choice[1]:
-                    leave(self.cluster, victim)
+                    release_reservation(self.cluster, victim)
                 assert member.reservation is not None
                 ledger.hold(member, choice[0], member.reservation.amounts)
                 found.append((member, choice))
