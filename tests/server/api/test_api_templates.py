@@ -57,6 +57,16 @@ def test_copies_follow_the_priority_classes(server: LiveServer) -> None:
     assert server.post(PODS, pod("plain-3")).body["spec"]["priority"] == 0
 
 
+def test_copies_follow_the_runtime_classes(server: LiveServer) -> None:
+    runtimes = "/apis/node.k8s.io/v1/runtimeclasses"
+    for i, overhead in enumerate(({"cpu": "1"}, {"cpu": "2"})):
+        fixed = {"metadata": {"name": "kata"}, "handler": "kata", "overhead": {"podFixed": overhead}}
+        server.post(runtimes, fixed)
+        made = server.post(PODS, pod(f"kata-{i}", runtimeClassName="kata")).body
+        assert made["spec"]["overhead"] == overhead
+        server.delete(f"{runtimes}/kata")
+
+
 @pytest.mark.parametrize("field", ["labels", "annotations"])
 def test_what_differs_makes_another_template(server: LiveServer, field: str) -> None:
     for value in ("one", "two", "one"):

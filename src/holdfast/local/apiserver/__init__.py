@@ -10,8 +10,8 @@
     responses                    encoded objects
     selection, discovery         label and field selectors; discovery documents
     credentials                  the certificate authority and the token
-    workers, template_memo       large requests in threads; validation results of equal pod templates
-    api_state                    what requests share
+    workers                      large requests in threads
+    api_state                    what requests share; pods of one template
 
 What a write does to an object is in `machinery`.
 

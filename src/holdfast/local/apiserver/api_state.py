@@ -1,16 +1,21 @@
 """What the API is served from: the objects, the types, the time."""
 
+from collections import OrderedDict
 from copy import copy
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+import msgspec
+
+from holdfast.local.apiserver.request_bodies import Body
 from holdfast.local.apiserver.request_info import WriteOptions
 from holdfast.local.apiserver.responses import Encoder
-from holdfast.local.apiserver.template_memo import PodTemplates
 from holdfast.local.clock import LocalClock
-from holdfast.local.store import Draft, Identity, Key, RandomNames, Raw, Store
+from holdfast.local.store import Draft, Identity, Key, RandomNames, Raw, Store, StoreChange
 from holdfast.machinery.schema import Catalogue, ResourceType
 from holdfast.machinery.schema.versions import key_of
 from holdfast.machinery.status import Resource
+from holdfast.serving.limits import TEMPLATE_BYTES
 
 _DEFAULT = WriteOptions()
 _MOST_WARNINGS = 512
@@ -99,3 +104,75 @@ class Call:
         return Call(
             self.cluster, self.type, self.namespace, name, self.subresource, self.options, self.warnings
         )
+
+
+# Pods of one template
+
+
+_KEPT = 1024
+_encode = msgspec.json.Encoder().encode
+_ADMITTING = (("scheduling.k8s.io", "PriorityClass"), ("node.k8s.io", "RuntimeClass"))
+"""Kinds that decide what admission gives a pod."""
+
+_Template = tuple[bytes, str, str, str]
+
+
+class _Known(NamedTuple):
+    pod: Raw
+    colons: int
+
+
+class PodTemplates:
+    """The first pod of each template, as it was stored; pods of the same template are copies of it.
+
+    Decoding, defaulting, admission and validation depend on everything but a pod's name, so two bodies
+    that differ only in the name give pods that differ in name, UID and times. What depends on a
+    PriorityClass or RuntimeClass is forgotten when one changes.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._known: OrderedDict[_Template, _Known] = OrderedDict()
+        store.observe(self._changed)
+
+    def key(self, call: "Call", body: Body) -> _Template | None:
+        """By which copies are known; None for what is not to be remembered."""
+        value = body.value
+        metadata = value.get("metadata")
+        if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+            return None
+        nameless = {**value, "metadata": {**metadata, "name": ""}}
+        try:
+            text = _encode(nameless)
+        except RecursionError:
+            return None
+        if len(text) > TEMPLATE_BYTES:
+            return None
+        return text, call.namespace, call.options.manager, call.options.validation
+
+    def copy(self, key: _Template, body: Body) -> Raw | None:
+        """The pod the first of its template became, as it was. A body that gives a key twice is none
+        of its copies."""
+        known = self._known.get(key)
+        if known is None or known.colons != body.colons:
+            return None
+        return known.pod
+
+    def keep(self, key: _Template, body: Body, pod: Raw) -> None:
+        if body.duplicates() or (pod.get("spec") or {}).get("schedulingGates"):
+            return  # of a gated pod the status has a time too
+        self._known[key] = _Known(pod, body.colons)
+        if len(self._known) > _KEPT:
+            self._known.popitem(last=False)
+
+    def _changed(self, change: StoreChange) -> None:
+        if change.key[:2] in _ADMITTING:
+            self._known.clear()
+
+
+def named(pod: Raw, name: str, uid: str, now: str) -> Raw:
+    """A copy of the pod under another name."""
+    metadata = {**pod["metadata"], "name": name, "uid": uid, "creationTimestamp": now}
+    managers = metadata.get("managedFields")
+    if managers:
+        metadata["managedFields"] = [{**each, "time": now} for each in managers]
+    return {**pod, "metadata": metadata}

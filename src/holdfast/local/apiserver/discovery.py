@@ -268,7 +268,7 @@ def _json(document: Any) -> bytes:
 
 
 def _wants_protobuf(accept: str) -> bool:
-    """Whether JSON will not do. Raises ApiError 406 if nothing will."""
+    """Whether JSON will not do. Raises StatusError 406 if nothing will."""
     media = [each.partition(";")[0].strip() for each in accept.split(",")]
     if any(each in _ANY for each in media):
         return False

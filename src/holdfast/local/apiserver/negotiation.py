@@ -46,7 +46,7 @@ class _Choice(NamedTuple):
 
 @lru_cache(maxsize=512)
 def object_form(accept: str) -> Form:
-    """For objects and lists. Raises ApiError 406 when there is no form both sides know."""
+    """For objects and lists. Raises StatusError 406 when there is no form both sides know."""
     offered = False
     for choice in _choices(accept):
         media = _media(choice.media)
@@ -68,7 +68,7 @@ def object_form(accept: str) -> Form:
 
 @lru_cache(maxsize=512)
 def media_type(accept: str) -> str:
-    """For everything that has one shape only. Raises ApiError 406."""
+    """For everything that has one shape only. Raises StatusError 406."""
     for choice in _choices(accept):
         media = _media(choice.media)
         if media is not None and "as" not in choice.parameters:

@@ -71,7 +71,7 @@ def media_of(content_type: str) -> str:
 
 
 def read_object(data: bytes, content_type: str, kind: str) -> Body:
-    """The body of a request that carries an object of a kind. Raises ApiError 400 or 415."""
+    """The body of a request that carries an object of a kind. Raises StatusError 400 or 415."""
     media = media_of(content_type)
     if media in ("", "application/json"):
         return _json(data, kind)
@@ -107,7 +107,7 @@ def read_applied(data: bytes, kind: str) -> Body:
 
 
 def read_json(data: bytes) -> Any:
-    """Any JSON, within the limits. Raises ApiError 400."""
+    """Any JSON, within the limits. Raises StatusError 400."""
     data = _unicode(data)
     try:
         value = msgspec.json.decode(data)
@@ -270,7 +270,7 @@ _INCOMPLETE = "unexpected EOF"
 
 
 async def read_body(request: web.BaseRequest) -> bytes:
-    """Raises ApiError 400, 413, 415 or 504."""
+    """Raises StatusError 400, 413, 415 or 504."""
     declared = request.content_length
     if declared is not None and declared > BODY_BYTES:
         raise too_large(BODY_BYTES)

@@ -125,7 +125,7 @@ class DeleteOptions(NamedTuple):
 
 
 def list_options(query: Query) -> ListOptions:
-    """Raises ApiError 400 or 422."""
+    """Raises StatusError 400 or 422."""
     if not query:
         return ListOptions()
     options = ListOptions(
@@ -208,8 +208,8 @@ def write_options(query: Query, kind: str, user_agent: str) -> WriteOptions:
 
 
 def delete_options(query: Query, body: Raw | None) -> DeleteOptions:
-    """A body, where there is one, is the options, as they were read; else the query is. Raises ApiError
-    400 or 422."""
+    """A body, where there is one, is the options, as they were read; else the query is. Raises
+    StatusError 400 or 422."""
     found: list[FieldError] = []
     if body is not None:
         dry_run = body.get("dryRun") or []

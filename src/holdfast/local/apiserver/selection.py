@@ -83,7 +83,7 @@ EVERYTHING = Selection(Selector(), ())
 
 
 def select(type: ResourceType, labels: str, fields: str) -> Selection:
-    """Raises ApiError 400, as Kubernetes words it."""
+    """Raises StatusError 400, as Kubernetes words it."""
     if not labels and not fields:
         return EVERYTHING
     try:

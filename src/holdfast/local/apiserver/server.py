@@ -117,8 +117,8 @@ class ApiServer:
         return stream
 
     def _is_trusted(self, request: web.BaseRequest) -> bool:
-        """False for one who may see what everyone may see. Raises ApiError 401 for all others without
-        the token."""
+        """False for one who may see what everyone may see. Raises StatusError 401 for all others
+        without the token."""
         if self._token is None:
             return True
         given = request.headers.get("Authorization")

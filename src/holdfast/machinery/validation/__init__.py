@@ -1,6 +1,5 @@
 """What an API server rejects in a well-formed object of a built-in kind, in its words.
 
-    table             the rules of each kind
     pods, placement   containers and pod specs; affinity, tolerations, spread
     metadata, names   metadata; labels and label selectors
     others            resources, nodes, volumes, claims, disruption budgets, priority classes
@@ -13,11 +12,42 @@ other objects, and those of updates, are in `machinery.strategies`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from holdfast.machinery.schema.field_errors import FieldError
 from holdfast.machinery.schema.types import ResourceType
-from holdfast.machinery.validation.table import CHECKS
+from holdfast.machinery.validation import others, pods
+from holdfast.machinery.validation.crds import check_definition
+
+Check = Callable[[list[FieldError], dict[str, Any]], None]
+
+
+def _workload(found: list[FieldError], raw: dict[str, Any]) -> None:
+    pods.check_template(found, (raw.get("spec") or {}).get("template"), "spec.template")
+
+
+def _cron_job(found: list[FieldError], raw: dict[str, Any]) -> None:
+    job = ((raw.get("spec") or {}).get("jobTemplate") or {}).get("spec") or {}
+    pods.check_template(found, job.get("template"), "spec.jobTemplate.spec.template")
+
+
+CHECKS: dict[tuple[str, str], Check] = {
+    ("", "Node"): others.check_node,
+    ("", "PersistentVolume"): others.check_volume,
+    ("", "PersistentVolumeClaim"): others.check_claim,
+    ("", "Pod"): pods.check_pod,
+    ("", "ReplicationController"): _workload,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): check_definition,
+    ("apps", "DaemonSet"): _workload,
+    ("apps", "Deployment"): _workload,
+    ("apps", "ReplicaSet"): _workload,
+    ("apps", "StatefulSet"): _workload,
+    ("batch", "CronJob"): _cron_job,
+    ("batch", "Job"): _workload,
+    ("policy", "PodDisruptionBudget"): others.check_budget,
+    ("scheduling.k8s.io", "PriorityClass"): others.check_priority_class,
+}
 
 
 def check_builtin(type: ResourceType, raw: dict[str, Any]) -> list[FieldError]:

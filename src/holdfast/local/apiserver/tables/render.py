@@ -34,7 +34,7 @@ def printer_of(type: ResourceType) -> Printer:
 
 
 def check_include(include: str) -> None:
-    """`includeObject` of a query: what of the object comes with its row. Raises ApiError 400."""
+    """`includeObject` of a query: what of the object comes with its row. Raises StatusError 400."""
     if include not in _INCLUDE:
         raise bad_request(
             "Unable to convert to Table as requested: includeObject: Invalid value: "

@@ -7,6 +7,6 @@
     delete          delete, deletecollection
     subresources    binding, eviction, scale, access reviews
 
-Verbs raise `ApiError`. Nothing is awaited between reading an object and writing it, so requests are
+Verbs raise `StatusError`. Nothing is awaited between reading an object and writing it, so requests are
 serialized.
 """

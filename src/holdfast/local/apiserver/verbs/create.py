@@ -1,8 +1,7 @@
 """create."""
 
-from holdfast.local.apiserver.api_state import Call
+from holdfast.local.apiserver.api_state import Call, PodTemplates, named
 from holdfast.local.apiserver.request_bodies import Body
-from holdfast.local.apiserver.template_memo import PodTemplates, named
 from holdfast.local.apiserver.verbs.decode import check_namespace, read
 from holdfast.local.store import AlreadyExists, Key, Raw
 from holdfast.machinery.objects import check_namespace_is_active, new_object

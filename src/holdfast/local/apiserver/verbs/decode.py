@@ -19,8 +19,8 @@ from holdfast.machinery.status import StatusError, bad_request, invalid
 
 
 def read(call: Call, body: Body, type: ResourceType | None = None) -> Raw:
-    """The object with unknown fields taken out, or refused, as `fieldValidation` says. Raises ApiError
-    400."""
+    """The object with unknown fields taken out, or refused, as `fieldValidation` says. Raises
+    StatusError 400."""
     type = type or call.type
     raw: Raw = body.value
     twice = body.duplicates()
@@ -61,7 +61,7 @@ def _suggest(call: Call, type: ResourceType, problems: list[FieldError]) -> None
 
 def read_known(definition: str, value: Any) -> Raw:
     """What is sent to be acted on rather than kept, such as a Scale, by its OpenAPI name. Raises
-    ApiError 400."""
+    StatusError 400."""
     kind = definition.rpartition(".")[2]
     if not isinstance(value, dict):
         raise bad_request(f"the object provided is unrecognized (must be of type {kind})")

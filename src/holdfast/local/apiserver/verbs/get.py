@@ -52,7 +52,7 @@ def make_token(place: Place) -> str:
 
 
 def read_token(text: str) -> Place:
-    """Raises ApiError 400."""
+    """Raises StatusError 400."""
     try:
         data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         token = msgspec.convert(read_json(data), _Token)

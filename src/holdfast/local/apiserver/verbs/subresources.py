@@ -34,7 +34,7 @@ _PODS = Resource("", "pods")
 
 
 def bind(call: Call, body: Body, binding_type: ResourceType) -> Raw:
-    """Raises ApiError 409 when the pod has a node already."""
+    """Raises StatusError 409 when the pod has a node already."""
     raw = check_namespace(call, read(call, body, binding_type))
     metadata = raw["metadata"]
     name = call.name or metadata.get("name") or ""
@@ -70,7 +70,7 @@ _BUDGETS = Resource("policy", "poddisruptionbudgets")
 
 
 def evict(call: Call, body: Body) -> Raw:
-    """Raises ApiError 429 when a budget does not allow it now."""
+    """Raises StatusError 429 when a budget does not allow it now."""
     raw = read_known(_EVICTION, body.value)
     name = (raw.get("metadata") or {}).get("name")
     if name != call.name:

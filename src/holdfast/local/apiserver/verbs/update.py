@@ -63,7 +63,7 @@ def check_unmodified(call: Call, given: str | None, before: Raw) -> None:
 
 def change(call: Call, before: Raw, after: Raw, applied: bool = False) -> Raw:
     """Puts `after` in the place of `before`, as far as the subresource lets it, if it is acceptable and
-    anything is different. `applied` says its managed fields are as they should be. Raises ApiError
+    anything is different. `applied` says its managed fields are as they should be. Raises StatusError
     422."""
     return write(call, before, changed_object(call, before, after, applied))
 
