@@ -414,8 +414,8 @@ HOLDS = (
         "held-beyond-node",
         "what is held on a node, with pods that never end, is within what it has",
         "scheduler/framework/hold_planner.py",
-        "            self._keeps(slot, pod)[row] + amount <= feasibility.offered(slot)[row]",
-        "            amount <= feasibility.offered(slot)[row]",
+        "            self._unavailable(slot, pod)[row] + amount <= feasibility.capacity(slot)[row]",
+        "            amount <= feasibility.capacity(slot)[row]",
         ("jobs/test_reserve.py",),
     ),
     Mutation(

@@ -88,8 +88,8 @@ class Scheduler:
         )
         self.cycle = Cycle(self.cluster, self.queue, self._profiles)
         self.gangs = Gangs(self.cluster, self.queue, self.cycle, self._profiles)
-        self.reserving = HoldPlanner(self.cluster, self.cycle, self._profiles)
-        self.hold_reconciler = HoldReconciler(self.cluster, self.reserving)
+        self.hold_planner = HoldPlanner(self.cluster, self.cycle, self._profiles)
+        self.hold_reconciler = HoldReconciler(self.cluster, self.hold_planner)
         self.guard = ConvergenceGuard(
             self.cluster, configuration.pod_initial_backoff, configuration.pod_max_backoff
         )
@@ -138,7 +138,7 @@ class Scheduler:
             self.queue,
             self.cycle,
             self.gangs,
-            self.reserving,
+            self.hold_planner,
             self.hold_reconciler,
             self._profiles,
             now,

@@ -102,19 +102,19 @@ class Backfill(Action):
         estimate = 0.0 if is_interrupted else round_.cluster.jobs.estimate(pod)
         if estimate is None:
             return -1
-        nodes, reserving = round_.cluster.nodes, round_.reserving
+        nodes, planner = round_.cluster.nodes, round_.hold_planner
         in_time = until >= round_.now + estimate
         if not in_time.any():
             return -1
         for slot, amount in pod.cls.amounts.items():
-            in_time &= reserving.idle(slot) >= amount
+            in_time &= planner.idle(slot) >= amount
         if not in_time.any():
             return -1
         column = round_.cycle.column(round_.profiles[pod.scheduler], pod.cls)
-        rows = np.flatnonzero(in_time & reserving.suitable(column, pod))
+        rows = np.flatnonzero(in_time & planner.suitable(column, pod))
         if not len(rows) or column.owned:
             return -1
-        ranks = node_score(pod.cls, lambda slot: reserving.idle(slot)[rows], len(rows))
+        ranks = node_score(pod.cls, lambda slot: planner.idle(slot)[rows], len(rows))
         best = min(range(len(rows)), key=lambda i: (ranks[i], nodes.name(int(rows[i]))))
         return int(rows[best])
 

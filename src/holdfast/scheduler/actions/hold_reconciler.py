@@ -36,10 +36,10 @@ class _Outlook(NamedTuple):
 
 
 class HoldReconciler:
-    def __init__(self, cluster: Cluster, reserving: HoldPlanner) -> None:
+    def __init__(self, cluster: Cluster, planner: HoldPlanner) -> None:
         self._cluster = cluster
         self._holds = cluster.jobs.holds
-        self._reserving = reserving
+        self._planner = planner
         self.starts: dict[str, float | None] = {}
         """When each is expected to be served, by its uid."""
         self._annotated: dict[str, tuple[float | None, str]] = {}
@@ -128,7 +128,7 @@ class HoldReconciler:
         changes = self._cluster.epoch.nodes.end
         if self._suited.get(reservation.uid) == changes:
             return ""
-        if obstacle := self._reserving.feasibility.obstacle(reservation, pod, row):
+        if obstacle := self._planner.feasibility.infeasible_reason(reservation, pod, row):
             return obstacle
         self._suited[reservation.uid] = changes
         return ""

@@ -256,11 +256,11 @@ class Reserve(Action):
         tasks = self._as_many_as_may(round_, tasks)
         if not tasks or not all(job.would_be_ready(p for p in tasks if p.job is job) for job in jobs):
             return True  # more nodes would not help
-        plan = round_.reserving.plan(jobs, tasks, self._percent, self._spoken_for)
+        plan = round_.hold_planner.plan(jobs, tasks, self._percent, self._spoken_for)
         if plan is None:
             # When those have been served it is this job's turn, not that of smaller ones behind it.
             self._spoken_for |= set(
-                round_.reserving.would_take(jobs, tasks, self._percent, self._spoken_for)
+                round_.hold_planner.would_take(jobs, tasks, self._percent, self._spoken_for)
             )
             self._say_why(round_, unit, tasks)
             return False
@@ -314,11 +314,11 @@ class Reserve(Action):
         if self._looked_at.get(unit.key) == seen:
             return  # it has been said, and nodes are what they were
         self._looked_at[unit.key] = seen
-        no_use = round_.reserving.feasibility.no_use
-        unused = next(((pod, why) for pod in tasks if (why := no_use(pod))), None)
+        unused_reason = round_.hold_planner.feasibility.unused_reason
+        unused = next(((pod, why) for pod in tasks if (why := unused_reason(pod))), None)
         if unused is not None:
             text = f"{unused[0].ref} {unused[1]}: nothing is held for it"
-        elif (misfit := round_.reserving.never_fits(tasks)) is None:
+        elif (misfit := round_.hold_planner.never_fits(tasks)) is None:
             text = "no room can be held for it now"
         else:
             text = f"{misfit.ref} fits no node, whatever else ends: nothing is held for it"

@@ -22,7 +22,7 @@ class Round:
     queue: SchedulingQueue
     cycle: Cycle
     gangs: Gangs
-    reserving: HoldPlanner
+    hold_planner: HoldPlanner
     hold_reconciler: HoldReconciler
     profiles: Mapping[str, Profile]
     """By scheduler name."""

@@ -1,9 +1,9 @@
-"""Pods that bring a reservation template: where there is room for what they want reserved.
+"""Schedules pods that bring a reservation template, and the reservations created for them.
 
-A reservation that is there and has enough left comes first. Else nodes are looked for as if the pod
-asked for as much as is to be reserved, the best size first; the room found is set aside, and the pod
-waits there for its reservation. The reservation, when it comes, takes the place of what was set aside
-without being scheduled itself.
+A pod uses an existing reservation with enough capacity left, if there is one. Otherwise it is scheduled
+as if it requested as much as is to be reserved, the preferred size first; that capacity is held by a
+virtual reservation, and the pod waits there for the real one. When the real reservation is created it
+replaces the virtual one without being scheduled itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.scheduler.framework.scheduling_cycle import Cycle
 
 PLUGIN = "DynamicReservation"
-"""Whose reasons are given."""
+"""The plugin that rejects reservations in messages."""
 
 NOT_FOR_IT = "reservation {} was created, but not for this pod"
 
@@ -36,19 +36,22 @@ Size = tuple[tuple[str, int], ...]
 
 
 class Provisioning:
+    """Schedules pods with a template and adopts the reservations created for them."""
+
     def __init__(self, cycle: Cycle, cluster: Cluster) -> None:
         self._cycle = cycle
         self._cluster = cluster
         self._virtuals = cluster.virtuals
         self._requirements = cluster.virtuals.requirements
         self._sized: dict[int, dict[Size, PodClass]] = {}
-        """The classes of a class at other sizes."""
+        """For each class id, the same class with requests of other sizes."""
         self._opened: tuple[Virtual, int] | None = None
-        """What was set aside for the pod being scheduled, and the changes there were before."""
+        """The virtual reservation opened for the pod being scheduled, and the cluster's changes before
+        that."""
         cluster.classes.on_dropped.append(self._class_dropped)
 
     def concerns(self, pod: PodRecord) -> bool:
-        """Whether the pod, or reserve pod, is to be scheduled here."""
+        """Whether this module schedules the pod or reserve pod."""
         if self._virtuals.settings is None:
             return False
         reservation = pod.reservation
@@ -58,7 +61,7 @@ class Provisioning:
 
     def schedule(self, profile: Profile, pod: PodRecord, now: float) -> bool:
         if pod.phase is not Phase.PENDING:
-            return True  # its turn came early, with the pod or the reservation it belongs to
+            return True  # it was scheduled together with its reservation or with its pod
         if pod.reservation is not None:
             return self._adopt(profile, pod, pod.reservation, now)
         self._opened = None
@@ -74,23 +77,23 @@ class Provisioning:
         if self._cycle.claim(profile, pod, row, now):
             return True
         if self._opened is not None and self._opened[0].reservation.uid == found[0]:
-            # What was set aside and given back at once helps nobody, least of all the pod itself.
+            # Dropping it again frees nothing, so it must wake no pod, least of all this one.
             virtual, before = self._opened
             self._virtuals.drop(virtual)
             self._cluster.undo_changes(before)
         return False
 
     def _needs_none(self, pod: PodRecord) -> bool:
-        """Whether it wants no reservation, or there is one that holds what it preempted."""
+        """Whether the pod ignores reservations, or has a preemption hold."""
         ignoring = pod.cls.labels.get(names.RESERVATION_IGNORED) == "true"
         return ignoring or pod.uid in self._cluster.reservations.preemption_holds
 
-    # Where a pod can go: what it draws on, and the row
+    # Where a pod can go: the reservation it is allocated from, and the row
 
     def _existing_reservation(
         self, profile: Profile, pod: PodRecord, ask: Ask
     ) -> tuple[str, int] | None:
-        """The reservation that was asked for on its behalf before."""
+        """The reservation that was requested for the pod before, if the pod can use it."""
         reservation = self._virtuals.live(ask.id) if ask.id else None
         if reservation is None or not self._virtuals.may_use(pod, reservation, pod.uid):
             return None
@@ -102,7 +105,7 @@ class Provisioning:
         return reservation.uid, reservation.pod.row
 
     def _fitting(self, profile: Profile, pod: PodRecord) -> tuple[str, int] | None:
-        """A reservation with enough left for all the pod asks for of what it reserves."""
+        """A matched reservation that has enough left for the pod of every resource it reserves."""
         column = self._cycle.column(profile, pod.cls)
         if not column.owned:
             return None
@@ -114,7 +117,7 @@ class Provisioning:
             return uid, row
         matched = self._cluster.reservations.matched(pod.cls)
         if matched is None or (not uid and profile.reservation_weight):
-            return None  # nodes with something to draw on are better than all others
+            return None  # nodes with a matched reservation score higher than all others
         enough = np.zeros(self._cluster.nodes.size, dtype=np.bool_)
         for each in matched.rows():
             enough[each] = self._covers(column.reservation_uid(each), pod.cls)
@@ -122,7 +125,7 @@ class Provisioning:
         return (column.reservation_uid(row), row) if row >= 0 else None
 
     def _set_aside(self, profile: Profile, pod: PodRecord, ask: Ask) -> tuple[str, int] | None:
-        """Room for a reservation of its own, on the best node that has it."""
+        """Opens a virtual reservation for the pod on the best node with enough free capacity."""
         reservations, virtuals = self._cluster.reservations, self._virtuals
         kept = virtuals.asked_by(pod)
         if kept is not None:
@@ -139,13 +142,14 @@ class Provisioning:
                 before = self._cluster.changes
                 virtual = virtuals.open(ask, dict(size), row)
                 self._opened = virtual, before
-                self._cycle.take(pod)  # a reservation that names it may have had it queued anew
+                self._cycle.take(pod)  # a reservation that names it may have requeued it
                 return virtual.reservation.uid, row
         return None
 
     def _row_for_both(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> int:
-        """The best row where the size fits and the pod as it is fits too: a node that gives whole cores
-        may have four CPUs for a reservation, but not three of them for the pod. -1 if there is none."""
+        """The best row where both the size and the pod itself fit, -1 if there is none: a node that
+        allocates whole cores may have four CPUs for a reservation, but not three of them for the
+        pod."""
         row = self._cycle.find_row(profile, pod, column)
         if row < 0:
             return row
@@ -183,7 +187,7 @@ class Provisioning:
         )
 
     def _has_for(self, reservation: ReservationInfo, pod: PodRecord) -> bool:
-        """Whether the reservation may be used now, and has enough where it is all the pod may use."""
+        """Whether the reservation is usable and has enough left of its restricted resources."""
         hold, restricted = reservation.hold, reservation.restricted or ()
         return (
             hold is not None
@@ -194,7 +198,7 @@ class Provisioning:
         )
 
     def _fits_in(self, profile: Profile, pod: PodRecord, reservation: ReservationInfo) -> bool:
-        """Whether the pod can go where the reservation is, with its room."""
+        """Whether the pod fits the reservation's node when the reservation's capacity is free."""
         reserving = reservation.pod
         assert reserving is not None
         row = reserving.row
@@ -206,7 +210,7 @@ class Provisioning:
             column = self._column(profile, pod.cls, self._bare(pod))
             return column.rejected is None and column.fits_row(row)
 
-    # The reservation has come
+    # The reservation was created
 
     def _adopt(
         self, profile: Profile, pod: PodRecord, reservation: ReservationInfo, now: float
@@ -215,7 +219,7 @@ class Provisioning:
         if virtual is None:
             self._schedule_asker(id_of(reservation.object.metadata), now)
             virtual = self._virtuals.of(reservation)
-            self._cycle.take(pod)  # it was told of what is set aside, but it is its turn anyway
+            self._cycle.take(pod)  # the virtual reservation woke it, but it is scheduled right now
         if (
             virtual is None
             or virtual.reservation.node_gone
@@ -230,7 +234,7 @@ class Provisioning:
         return self._replace(profile, pod, reservation, virtual, now)
 
     def _schedule_asker(self, id: str, now: float) -> None:
-        """The pod a reservation was made for goes first: where it can go the reservation goes too."""
+        """Schedules the pod a reservation was created for; the reservation then goes to its node."""
         for uid in list(self._requirements.by_id.get(id, {})):
             pod = self._cluster.pods.get(uid)
             profile = self._cycle.profiles.get(pod.scheduler) if pod is not None else None
@@ -248,6 +252,7 @@ class Provisioning:
         virtual: Virtual,
         now: float,
     ) -> bool:
+        """Puts the reservation in the place of the virtual one, with the pods it is for."""
         ledger, standin = self._cluster.ledger, virtual.reservation
         assert standin.pod is not None
         successors = self._virtuals.successors(virtual, reservation)
@@ -255,7 +260,7 @@ class Provisioning:
             if each not in successors:
                 self._cycle.withdraw(each, NOT_FOR_IT.format(reservation.name), now)
         if not self._virtuals.is_live(virtual):
-            return self._cycle.place(profile, pod, now)  # nobody is left who wants it
+            return self._cycle.place(profile, pod, now)  # no pod uses it any more
         row, allocated_pods = virtual.row, self._cluster.reservations.allocated_pods(standin)
         for each in allocated_pods:
             ledger.allocate_from(each, reservation.uid)

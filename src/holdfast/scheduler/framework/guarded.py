@@ -1,11 +1,11 @@
-"""Formulas of Holdfast's own plugins, which are known to be right and may fail all the same.
+"""Formulas of in-tree plugins whose errors are caught.
 
-To guard every call of a formula costs time on the path of every pod. So a column that brings itself up
-to date computes with bare formulas, and when one of them raises, it asks its plugins again and starts
-over with guarded ones: they say whose failure it is, and from then on every row is infeasible to them,
-or scores 0. Whatever else computes with formulas, the reasons of rows and dry runs, uses guarded ones
-at once, so that nothing is interrupted half-way; a column makes those when they are first asked for, so
-that a pod that finds a node pays nothing for them.
+Guarding every call of a formula costs time on the path of every pod. So a column is brought up to date
+with bare formulas. When one of them raises, the column asks its plugins again and starts over with
+guarded formulas, which report the plugin that failed; from then on that plugin finds every row
+infeasible, or scores it 0. Everything else (the reasons of rows, dry runs) uses guarded formulas from
+the start, so that it is never interrupted half-way. A column makes them on first use: a pod that finds
+a node does not pay for them.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -65,8 +65,8 @@ class Guarded:
                 self._fail(self._plugin, self._point, error)
         return self._closed(*view)
 
-    def rejections(self, error: BaseException) -> bool:
-        """Takes the error for its own if the bare formula raised it, however that came about."""
+    def owns_error(self, error: BaseException) -> bool:
+        """Whether the bare formula raised the error, at any depth; if so, records the failure."""
         code = _code_of(self.bare)
         if not any(frame.f_code is code for frame, _ in walk_tb(error.__traceback__)):
             return False
@@ -104,7 +104,7 @@ def _guarded_filter(plugin: Plugin, test: Filter, fail: Fail) -> Filter:
 
 
 def guarded_answer(plugin: Plugin, answer: Filter | Rejected, fail: Fail) -> Filter | Rejected:
-    """For a column of which a formula has failed: all that it computes with is guarded."""
+    """The answer with every formula guarded, for a column of which a formula failed."""
     version = _guarded_version(plugin, answer.version, fail)
     if isinstance(answer, Rejected) or answer.passes is everywhere:
         return answer if version is None else msgspec.structs.replace(answer, version=version)
@@ -116,7 +116,7 @@ def guarded_answer(plugin: Plugin, answer: Filter | Rejected, fail: Fail) -> Fil
 
 
 def guarded_score(plugin: Plugin, answer: Score, fail: Fail) -> Score:
-    """As `guarded_answer`."""
+    """As `guarded_answer`, for a score."""
     version = _guarded_version(plugin, answer.version, fail)
     normalize = answer.normalize
     return msgspec.structs.replace(

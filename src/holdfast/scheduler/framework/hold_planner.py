@@ -1,8 +1,8 @@
-"""Holding room for a starving job: which node for which task, and whether that makes it ready.
+"""Plans the starvation holds of a job: which node for which task, and whether the job is then ready.
 
-A task goes where it would be placed but for what runs there now. If it fits already it is allocated,
-else the node is to hold room for it. When enough tasks have one or the other, the job is ready, or
-ready on condition that the room comes free; only then does any of it stand.
+A task goes to the best node that is feasible for it when the pods that end by themselves are gone. If
+it fits there now it is assumed; otherwise the plan holds capacity for it on that node. The plan is kept
+only if the job is ready with the tasks assumed, or will be once the held capacity is free.
 """
 
 import math
@@ -37,17 +37,19 @@ Bools = NDArray[np.bool_]
 
 
 class HoldPlan(NamedTuple):
-    """What would make a job ready, now or later."""
+    """The placements and holds that make a job ready, now or later."""
 
     statement: Statement
-    """Tasks that fit already, with the places they have taken."""
+    """The tasks that fit now, assumed on their nodes."""
     held: list[tuple[PodRecord, int]]
-    """Tasks that do not, and the rows to hold room on."""
+    """The other tasks, and the rows to hold capacity on."""
     ready: bool
-    """Whether it is ready without any room being held."""
+    """Whether the job is ready without any hold."""
 
 
 class HoldPlanner:
+    """Finds nodes to hold for the tasks of starving jobs."""
+
     def __init__(self, cluster: Cluster, cycle: Cycle, profiles: Mapping[str, Profile]) -> None:
         self._cluster = cluster
         self._nodes = cluster.nodes
@@ -61,7 +63,7 @@ class HoldPlanner:
     # Nodes
 
     def suitable(self, column: ClassColumn, pod: PodRecord) -> Bools:
-        """The rows that would do for the pod if there were room."""
+        """The rows that are feasible for the pod but for free capacity and starvation holds."""
         rows = suitable(self._cluster, column)
         if pod.pinned_node is not None:
             nodes = self._nodes
@@ -69,7 +71,7 @@ class HoldPlanner:
         return rows
 
     def idle(self, slot: int) -> NDArray[np.int64]:
-        """What pods and other reservations leave of every row."""
+        """What is free on every row, capacity of starvation holds included."""
         nodes = self._nodes
         free: NDArray[np.int64] = (nodes.allocatable[slot] - nodes.claimed[slot])[: nodes.size]
         return free + self._holds.held(slot)
@@ -80,7 +82,8 @@ class HoldPlanner:
     def ordered(
         self, profile: Profile, pod: PodRecord, among: Bools, held: Bools, more: int
     ) -> list[int]:
-        """The rows to try for the pod, the best first, if so many more may come to hold something."""
+        """The rows to try for the pod, the best first. `held` marks rows that count as held already;
+        `more` is the number of other rows that may come to be held."""
         rows = np.flatnonzero(among)
         if not len(rows):
             return []
@@ -103,7 +106,7 @@ class HoldPlanner:
         return [int(row) for row in rows[best[points[best] > 0]]]
 
     def _points(self, plugin: Plugin, pod: PodRecord, offer: Offer) -> NDArray[np.float64]:
-        """Those of one plugin; none if it fails."""
+        """The scores of one plugin; zeros if it fails."""
         try:
             found = np.asarray(plugin.node_order_on_resource(pod.cls, offer), dtype=np.float64)
             if found.shape not in ((), (len(offer.rows),)) or not np.isfinite(found).all():
@@ -114,7 +117,7 @@ class HoldPlanner:
         return found
 
     def _names(self) -> tuple[NDArray[np.object_], NDArray[np.intp]]:
-        """The names of all rows, and where each stands among them."""
+        """The names of all rows, and the position of each in alphabetical order."""
         nodes, version = self._nodes, (self._cluster.epoch.nodes.end, self._nodes.size)
         if version != self._named_at:
             names = np.array([nodes.name(row) for row in range(nodes.size)], dtype=np.object_)
@@ -128,10 +131,11 @@ class HoldPlanner:
     def plan(
         self, jobs: list[Job], tasks: list[PodRecord], percent: float, closed: Collection[int] = ()
     ) -> HoldPlan | None:
-        """How to make the jobs ready, together; with none of them, the one pod that is one; not on rows
-        that are closed. What fits takes its place: the plan must be discarded or committed."""
+        """A plan to make the jobs ready together, or the one task where `jobs` is empty; None if there
+        is none. Rows in `closed` are not used. Tasks that fit are assumed: the caller has to commit or
+        discard the plan's statement."""
         statement = Statement(self._cycle)
-        search = Search(self, self._cluster, self.most_nodes(percent), closed)
+        search = HoldSearch(self, self._cluster, self.most_nodes(percent), closed)
         for pod in tasks:
             if self._holds.has_capacity(pod):
                 continue
@@ -139,10 +143,10 @@ class HoldPlanner:
             row = search.row_for(profile, pod)
             if row < 0:
                 continue
-            if search.is_held(row) or not self._take(statement, profile, pod, row):
+            if search.is_held(row) or not self._assume(statement, profile, pod, row):
                 search.hold(pod, row)
             else:
-                search.take(row)
+                search.assumed(row)
         placed, held = [pod for _, pod in statement.placed], search.held
         waiting = [pod for pod, _ in held]
         if not jobs:
@@ -161,9 +165,9 @@ class HoldPlanner:
     def would_take(
         self, jobs: list[Job], tasks: list[PodRecord], percent: float, closed: Collection[int]
     ) -> list[int]:
-        """The rows that would be held for the jobs if nothing were held for others; none if even then
-        they could not be ready."""
-        search = Search(self, self._cluster, self.most_nodes(percent), closed, alone=True)
+        """The rows that would be held for the jobs if there were no other holds; empty if the jobs
+        could not be ready even then."""
+        search = HoldSearch(self, self._cluster, self.most_nodes(percent), closed, ignore_holds=True)
         for pod in tasks:
             row = search.row_for(self._profiles[pod.scheduler], pod)
             if row >= 0:
@@ -172,8 +176,8 @@ class HoldPlanner:
         enough = all(job.would_be_ready(pod for pod in found if pod.job is job) for job in jobs)
         return [row for _, row in search.held] if enough else []
 
-    def _take(self, statement: Statement, profile: Profile, pod: PodRecord, row: int) -> bool:
-        """Takes a place there for the pod, if it fits as things are."""
+    def _assume(self, statement: Statement, profile: Profile, pod: PodRecord, row: int) -> bool:
+        """Assumes the pod on the row if it fits there now."""
         column = self._cycle.column(profile, pod.cls)
         if not column.fits_row(row) or self._cluster.jobs.queues.admission_error(pod):
             return False
@@ -181,55 +185,55 @@ class HoldPlanner:
         return statement.put(profile, pod, row)
 
     def never_fits(self, tasks: list[PodRecord]) -> PodRecord | None:
-        """A task for which no node that would do is large enough, whatever ends."""
+        """The first task that fits no node even when all pods that end by themselves are gone."""
         nodes = self._nodes
         for pod in tasks:
-            room = self.feasibility.rows(pod)
-            for slot, amount in self.feasibility.takes(pod.cls).items():
-                room &= (
-                    self.feasibility.offered(slot) - nodes.daemon_requested[slot, : nodes.size]
+            fits = self.feasibility.rows(pod)
+            for slot, amount in self.feasibility.hold_amounts(pod.cls).items():
+                fits &= (
+                    self.feasibility.capacity(slot) - nodes.daemon_requested[slot, : nodes.size]
                     >= amount
                 )
-            if not room.any():
+            if not fits.any():
                 return pod
         return None
 
 
-class Search:
-    """Rows to hold room on for the tasks of one job, one after the other. With `alone`, as if nothing
-    were held for others."""
+class HoldSearch:
+    """Finds rows to hold for the tasks of one job, one task after the other. With `ignore_holds` the
+    holds of other jobs are ignored."""
 
     def __init__(
         self,
-        reserving: HoldPlanner,
+        planner: HoldPlanner,
         cluster: Cluster,
         most: int,
         closed: Collection[int],
-        alone: bool = False,
+        ignore_holds: bool = False,
     ) -> None:
-        self._reserving = reserving
-        self._feasibility = reserving.feasibility
+        self._planner = planner
+        self._feasibility = planner.feasibility
         self._cluster = cluster
         self._nodes = cluster.nodes
         self._holds = cluster.jobs.holds
         self._most = most
         self._open = np.ones(self._nodes.size, dtype=np.bool_)
         self._open[list(closed)] = False
-        self._alone = alone
+        self._ignore_holds = ignore_holds
         self._marked = np.zeros(self._nodes.size, dtype=np.bool_)
-        """Rows where something is held, or taken for the job."""
-        self._barred = np.zeros(self._nodes.size, dtype=np.bool_)
-        """Rows where something is held."""
-        if not alone:
+        """Rows with a hold, or with a task of the job."""
+        self._held = np.zeros(self._nodes.size, dtype=np.bool_)
+        """Rows with a hold."""
+        if not ignore_holds:
             rows = [row for name in self._holds.nodes() if (row := self._nodes.row(name)) is not None]
-            self._marked[rows] = self._barred[rows] = True
-        self._kept: dict[int, NDArray[np.int64]] = {}
+            self._marked[rows] = self._held[rows] = True
+        self._unavailable_by_slot: dict[int, NDArray[np.int64]] = {}
         self._orders: dict[tuple[int, int], list[int]] = {}
         self.held: list[tuple[PodRecord, int]] = []
 
     def row_for(self, profile: Profile, pod: PodRecord) -> int:
-        """Where to hold room for the pod, or -1. Pods of a class are tried in one order, as long as
-        what is idle is the same."""
+        """The row to hold for the pod, or -1. The order of rows is computed once for all pods of a
+        class, and again when a task was assumed."""
         key = (profile.index, pod.cls.id)
         rows = self._orders.get(key) if pod.pinned_node is None and not self._unfit(pod) else None
         if rows is None:
@@ -240,19 +244,19 @@ class Search:
         return rows[0] if rows else -1
 
     def is_held(self, row: int) -> bool:
-        return bool(self._barred[row])
+        return bool(self._held[row])
 
     def hold(self, pod: PodRecord, row: int) -> None:
         self.held.append((pod, row))
-        self._marked[row] = self._barred[row] = True
-        takes = self._feasibility.takes(pod.cls)
-        for slot, kept in self._kept.items():
-            kept[row] += takes.get(slot, 0)
+        self._marked[row] = self._held[row] = True
+        hold_amounts = self._feasibility.hold_amounts(pod.cls)
+        for slot, kept in self._unavailable_by_slot.items():
+            kept[row] += hold_amounts.get(slot, 0)
 
-    def take(self, row: int) -> None:
-        """The pod has its place on the row; what was worked out is out of date."""
+    def assumed(self, row: int) -> None:
+        """A task was assumed on the row: orders and amounts are computed again."""
         self._marked[row] = True
-        self._kept.clear()
+        self._unavailable_by_slot.clear()
         self._orders.clear()
 
     def _unfit(self, pod: PodRecord) -> list[int]:
@@ -262,42 +266,43 @@ class Search:
     def _ordered(self, profile: Profile, pod: PodRecord) -> list[int]:
         feasibility = self._feasibility
         among = feasibility.rows(pod) & self._open
-        for slot, amount in feasibility.takes(pod.cls).items():
-            among &= self._keeps(slot, pod) + amount <= feasibility.offered(slot)
+        for slot, amount in feasibility.hold_amounts(pod.cls).items():
+            among &= self._unavailable(slot, pod) + amount <= feasibility.capacity(slot)
         among[self._unfit(pod)] = False
         more = self._most - int(self._marked.sum())
-        return self._reserving.ordered(profile, pod, among, self._marked, more)
+        return self._planner.ordered(profile, pod, among, self._marked, more)
 
     def _fits(self, pod: PodRecord, row: int) -> bool:
         if not self._marked[row] and int(self._marked.sum()) >= self._most:
             return False
         feasibility = self._feasibility
         return all(
-            self._keeps(slot, pod)[row] + amount <= feasibility.offered(slot)[row]
-            for slot, amount in feasibility.takes(pod.cls).items()
+            self._unavailable(slot, pod)[row] + amount <= feasibility.capacity(slot)[row]
+            for slot, amount in feasibility.hold_amounts(pod.cls).items()
         )
 
-    def _keeps(self, slot: int, pod: PodRecord) -> NDArray[np.int64]:
-        """What of every row is held, or the job has there itself, or never ends."""
-        known = self._kept.get(slot)
+    def _unavailable(self, slot: int, pod: PodRecord) -> NDArray[np.int64]:
+        """The amount of every row that does not come free: reservations, pods that stay as long as
+        their node, and the job's own tasks."""
+        known = self._unavailable_by_slot.get(slot)
         if known is not None:
             return known
         kept: NDArray[np.int64]
-        nodes, besides = self._nodes, [(other.cls, row) for other, row in self.held]
+        nodes, others = self._nodes, [(other.cls, row) for other, row in self.held]
         kept = (nodes.reserved[slot] + nodes.daemon_requested[slot])[: nodes.size].copy()
-        if self._alone:
+        if self._ignore_holds:
             kept = kept - self._holds.held(slot)
         else:
-            besides += self._wanted()
+            others += self._wanted()
         if pod.job is not None:
-            besides += [(p.cls, p.row) for p in pod.job.placed() if not p.cls.is_daemon]
-        for cls, row in besides:
-            kept[row] += self._feasibility.takes(cls).get(slot, 0)
-        self._kept[slot] = kept
+            others += [(p.cls, p.row) for p in pod.job.placed() if not p.cls.is_daemon]
+        for cls, row in others:
+            kept[row] += self._feasibility.hold_amounts(cls).get(slot, 0)
+        self._unavailable_by_slot[slot] = kept
         return kept
 
     def _wanted(self) -> list[tuple[PodClass, int]]:
-        """What is going to be held and is not yet."""
+        """The holds that were decided and do not exist yet."""
         found = []
         for wanted in self._holds.wanted.values():
             other, at = self._cluster.pods.get(wanted.pod), self._nodes.row(wanted.node)
@@ -306,14 +311,14 @@ class Search:
         return found
 
 
-# How well what is idle on a node goes with what a task asks for.
+# The score of a node for a task, by idle capacity.
 #
 #     one resource    100 - 100 required / idle     where it fits
 #                     100 idle / required - 100     where it does not
 #     a node          ((cpu + memory) / 2 + 2 scalars) / 3
 #
-# Nothing idle counts as 0, and so does a resource not asked for. `scalars` is the mean over the other
-# resources that are. An exact fit scores 0, more room more, up to 100; less room less, down to -100.
+# A resource that is not requested scores 0. `scalars` is the mean over the other requested resources.
+# An exact fit scores 0, more idle capacity up to 100, less down to -100.
 
 
 Scores = NDArray[np.float64]
@@ -322,18 +327,18 @@ _NOT_SCALAR = frozenset((CPU, MEMORY, PODS, NONZERO_CPU, NONZERO_MEMORY))
 
 
 def resource_score(required: int, idle: NDArray[np.int64]) -> Scores:
-    """Of one resource."""
+    """The score of each node for one resource."""
     if required <= 0:
         return np.zeros(len(idle))
-    room = np.maximum(idle, 0).astype(np.float64)
-    fits = room >= required
-    more = 100.0 - 100.0 * required / np.where(fits, room, 1.0)
-    less = 100.0 * room / required - 100.0
+    free = np.maximum(idle, 0).astype(np.float64)
+    fits = free >= required
+    more = 100.0 - 100.0 * required / np.where(fits, free, 1.0)
+    less = 100.0 * free / required - 100.0
     return np.where(fits, more, less)
 
 
 def node_score(cls: PodClass, idle: Callable[[int], NDArray[np.int64]], nodes: int) -> Scores:
-    """Of every node; `idle` is asked by slot."""
+    """The score of each node; `idle` returns the idle amounts of a slot."""
     asked = dict(cls.requests)
     cpu = resource_score(asked.get(CPU, 0), idle(CPU))
     memory = resource_score(asked.get(MEMORY, 0), idle(MEMORY))
@@ -346,31 +351,34 @@ def node_score(cls: PodClass, idle: Callable[[int], NDArray[np.int64]], nodes: i
 
 
 # Where capacity can be held for a pod of a starving job.
-#
-# A starvation hold is a pre-allocation made from its pod, so a node is feasible for it if such a
-# reserve pod passes its filters there: they look at the node as if the pods that end by themselves were
-# gone. This is the one rule about nodes. Choosing a node (`Search`) and keeping a hold where it is
-# (`HoldCare`) both ask it, the latter as if the hold, and those that come after it, were not there: so
-# a hold that was just made is never found to be infeasible, unless something else happened.
 
 
 Ints = NDArray[np.int64]
 
 
 class HoldFeasibility:
+    """The one rule about which nodes can be held for a pod.
+
+    A starvation hold is a pre-allocation made from its pod, so a node is feasible for it if such a
+    reserve pod passes its filters there: they see the node without the pods that end by themselves.
+    Choosing a node (`HoldSearch`) and keeping a hold (`HoldReconciler`) use the same rule, the latter
+    as if the hold and those made after it were not there. So a hold that was just made stays feasible
+    until something changes."""
+
     def __init__(self, cluster: Cluster, cycle: Cycle, profiles: Mapping[str, Profile]) -> None:
         self._cluster = cluster
         self._nodes = cluster.nodes
         self._cycle = cycle
         self._profiles = profiles
-        self._nobody: OwnerSpec | None = None
+        self._no_owners: OwnerSpec | None = None
         self._classes: dict[int, PodClass] = {}
-        """The classes of reserve pods made from pods, by the class of those."""
+        """The class of the reserve pod for each class of pods."""
         cluster.classes.on_dropped.append(self._class_dropped)
 
     def rows(self, pod: PodRecord) -> Bools:
-        """The rows that pass every filter but the one on amounts; see `takes` and `offered`."""
-        if self.no_use(pod):
+        """The rows that pass every filter but the one on amounts; for amounts compare `hold_amounts`
+        with `capacity`."""
+        if self.unused_reason(pod):
             return np.zeros(self._nodes.size, dtype=np.bool_)
         column = self._column(pod)
         rows = suitable(self._cluster, column)
@@ -382,8 +390,8 @@ class HoldFeasibility:
             rows &= at
         return rows
 
-    def no_use(self, pod: PodRecord) -> str:
-        """Why the pod would use no hold, wherever it is; empty if it would."""
+    def unused_reason(self, pod: PodRecord) -> str:
+        """Why the pod would not use a hold on any node; empty if it would."""
         reservations = self._cluster.reservations
         if pod.cls.labels.get(RESERVATION_IGNORED) == "true":
             return "ignores reservations"
@@ -391,38 +399,38 @@ class HoldFeasibility:
             return "must use another reservation"
         return ""
 
-    def takes(self, cls: PodClass) -> Amounts:
-        """What a hold for a pod of the class takes of a node, by slot: resources and limits."""
+    def hold_amounts(self, cls: PodClass) -> Amounts:
+        """The amounts a hold for a pod of the class claims, by slot: resources and limits."""
         amounts = cls.amounts
         cls.limits.hold(amounts)
         scored = {each.scored for each in self._cluster.classes.counted.values()}
         limited = {each.slot for each in self._cluster.classes.counted.values()}
         return {s: amount for s, amount in amounts.items() if s not in scored or s in limited}
 
-    def offered(self, slot: int) -> Ints:
-        """How much of a slot every row has for holds and pods that never end; not to be written to."""
+    def capacity(self, slot: int) -> Ints:
+        """The capacity of every row for holds and pods that stay as long as their node; read-only."""
         if self._nodes.slots.name(slot):
             return self._nodes.allocatable[slot, : self._nodes.size]
         return self._cluster.limits.ceiling(slot)
 
-    def obstacle(self, reservation: ReservationInfo, pod: PodRecord, row: int) -> str:
+    def infeasible_reason(self, reservation: ReservationInfo, pod: PodRecord, row: int) -> str:
         """Why a hold cannot stay on its row; empty if it can."""
         nodes = self._nodes
         name = nodes.name(row)
         if reservation.node_gone or not nodes.alive[row]:
             return f"node {name} is gone"
-        if why := self.no_use(pod):
+        if why := self.unused_reason(pod):
             return f"its pod {why}"
         column = self._column(pod)
         behind = [other for other in self._cluster.jobs.holds.on(row) if reservation.is_before(other)]
         with self._cluster.ledger.peek():
             self._release([reservation, *behind])
-            for slot, amount in self.takes(pod.cls).items():
+            for slot, amount in self.hold_amounts(pod.cls).items():
                 kept = nodes.reserved.item(slot, row) + nodes.daemon_requested.item(slot, row)
-                if kept + amount > self.offered(slot).item(row):
-                    return f"node {name} will never have the room"
+                if kept + amount > self.capacity(slot).item(row):
+                    return f"node {name} will never have enough free capacity"
             if not self._passes(column, pod, row):
-                return f"node {name} does not suit its pod any more"
+                return f"node {name} is no longer feasible for its pod"
         return ""
 
     def _release(self, reservations: Iterable[ReservationInfo]) -> None:
@@ -446,12 +454,12 @@ class HoldFeasibility:
         return self._cycle.column(self._profiles[pod.scheduler], self._class(pod))
 
     def _class(self, pod: PodRecord) -> PodClass:
-        """The class a hold for the pod would have, but for the node it names."""
+        """The class of the reserve pod of a hold for the pod, without a node name."""
         classes, known = self._cluster.classes, self._classes.get(pod.cls.id)
         if known is None or not classes.once_more(known):
-            if self._nobody is None:
-                self._nobody = self._cluster.reservations.specs.acquire([])
-            traits = Traits(owner_spec_id=self._nobody.id, pre_allocation=True)
+            if self._no_owners is None:
+                self._no_owners = self._cluster.reservations.specs.acquire([])
+            traits = Traits(owner_spec_id=self._no_owners.id, pre_allocation=True)
             known = classes.acquire(reserve_pod(starvation_hold(pod, "", "")), traits)
             self._classes[pod.cls.id] = known
         classes.release(known)
@@ -462,7 +470,7 @@ class HoldFeasibility:
 
 
 def suitable(cluster: Cluster, column: ClassColumn) -> Bools:
-    """The rows that pass all of a column's filters, but for amounts and what is held for others."""
+    """The rows that pass all of a column's filters but those on amounts and on starvation holds."""
     nodes = cluster.nodes
     if column.rejected is not None:
         return np.zeros(nodes.size, dtype=np.bool_)

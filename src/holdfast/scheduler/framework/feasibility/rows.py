@@ -188,7 +188,7 @@ class ClassRows(CompiledClass):
             self._is_guarded = True
             self._compile()
             self.refresh()
-            if self.failed_in < 0 and any(each.rejections(error) for each in self._guarded()):
+            if self.failed_in < 0 and any(each.owns_error(error) for each in self._guarded()):
                 self._size = 0
                 self.refresh()
         if self.failed_in < 0:
