@@ -1,7 +1,7 @@
-"""The cluster as the scheduler knows it, kept in step with objects.
+"""The cluster state of the scheduler, kept up to date by events.
 
-Objects come in by `feed`; what follows from them is written to the node table and the ledger, and
-whoever watches (the scheduling queue) is told what became of pods. Nothing here decides anything.
+`feed` takes an event; its effects are written to the node table, the ledger and the indexes, and the
+`PodWatcher` (the scheduler) is notified of changes of pods. Nothing is decided here.
 """
 
 from collections.abc import Callable
@@ -60,32 +60,34 @@ from holdfast.scheduler.managers.resource_managers import ABOUT_BELONGINGS, Reso
 from holdfast.scheduler.managers.volumes import STORAGE_KINDS, VolumeManager, hint
 from holdfast.scheduler.reservations import ReservationCache, VirtualReservations
 
-_MOST_PATIENCE = 10.0
-"""Seconds at most until a pod whose eviction was refused is asked to go again."""
+_MAX_EVICTION_BACK_OFF = 10.0
+"""The longest back-off, in seconds, before a pod whose eviction was refused is evicted again."""
 
 
 class PodWatcher(Protocol):
-    """Is told what becomes of pods that are, or were, waiting for a node."""
+    """Receives the changes of pods that are, or were, pending."""
 
     def pod_pending(self, pod: PodRecord) -> None:
-        """A pod wants a node: it is new, or changed in a way that matters, or its bind failed."""
+        """A pod is to be scheduled: it is new, it changed in a way that may affect scheduling, or its
+        bind failed."""
 
     def pod_settled(self, pod: PodRecord) -> None:
-        """A pod wants a node no more: it has one, or is being deleted, or is gone. One that was
-        assumed until now is still on its row."""
+        """A pod is no longer to be scheduled: it has a node, is being deleted, or is gone. A pod that
+        was assumed is still on its row."""
 
     def bind_confirmed(self, pod: PodRecord) -> None:
         """A decided bind was carried out."""
 
     def bind_again(self, pod: PodRecord) -> bool:
-        """A decided bind was refused. Whether the pod, which is assumed, keeps its place and its bind
-        is decided again."""
+        """A decided bind was refused. True if the pod stays assumed and its bind is decided again."""
 
     def bind_refused(self, pod: PodRecord, row: int, message: str) -> None:
         """The bind to the node of this row was refused; the pod is pending again."""
 
 
 class Cluster:
+    """Nodes, pods, reservations, jobs and other objects, as of the events fed so far."""
+
     def __init__(
         self, settings: ClusterSettings | None = None, watcher: "PodWatcher | None" = None
     ) -> None:
@@ -99,8 +101,8 @@ class Cluster:
         self.topology = DomainCounts(self.classes, self.nodes.labels, self.nodes.columns)
         self.ledger.listeners.append(self.topology.pod_moved)
         self.ledger.on_emptied = self._row_emptied
-        self.classes.on_added.append(self._class_came_or_went)
-        self.classes.on_dropped.append(self._class_came_or_went)
+        self.classes.on_added.append(self._classes_changed)
+        self.classes.on_dropped.append(self._classes_changed)
         self.volumes = VolumeManager(self.nodes, self.ledger, self.classes, self.epoch)
         self.pods: dict[str, PodRecord] = {}
         self.jobs = Jobs(self)
@@ -109,16 +111,16 @@ class Cluster:
         self.reservations = ReservationCache(self)
         self.virtuals = VirtualReservations(self)
         self.node_listeners: list[Callable[[int], None]] = []
-        """Told of every row whose node object came, changed or went."""
+        """Called with the row of every node object that is added, changed or deleted."""
         self.managers = ResourceManagers(self)
         self.migrations = Migrations()
         self.objects: dict[str, dict[tuple[str, str], Object]] = {}
-        """Everything else, by kind (see `kind_of`) and then by (namespace, name)."""
+        """Objects of all other kinds, by kind (see `kind_of`) and then by (namespace, name)."""
         self.raw_objects = RawObjects()
-        """Those of kinds that plugins declare, beside all others."""
+        """Objects of the kinds that plugins declare in `reads_objects`."""
         self.nominator = Nominator(self.nodes, self.epoch)
         self.not_evicted_before: dict[str, float] = {}
-        """By uid, pods whose eviction was refused, and when they may be asked to go again."""
+        """By uid, pods whose eviction was refused, and when their back-off ends."""
         self.plugin_errors = PluginErrors()
         self.chronicle = Chronicle()
         self.pod_handlers = PodHandlers(self)
@@ -136,12 +138,12 @@ class Cluster:
         }
 
     def feed(self, event: Event, now: float) -> None:
-        """Takes note of an event. Never raises for what is wrong with an object: that is reported."""
+        """Applies an event. An invalid object raises nothing; it is reported (`take_reports`)."""
         self.now = now
         self._handlers[type(event)](event)
 
     def take_changes(self) -> int:
-        """What kinds of change there were since last asked."""
+        """The kinds of change since the last call."""
         changes, self._changes = self._changes, Change.NONE
         return changes
 
@@ -150,16 +152,16 @@ class Cluster:
 
     @property
     def changes(self) -> int:
-        """The kinds of change that nobody has taken yet."""
+        """The kinds of change since the last `take_changes`."""
         return self._changes
 
     def undo_changes(self, before: int) -> None:
-        """What was tried since then was undone: it has changed nothing, and wakes nobody up."""
+        """Restores the value `changes` had before a dry run, so that the dry run wakes up no pod."""
         self._changes = before
 
     def release_slots(self) -> None:
-        """Gives back the slots of resources that nothing known has anything of. Asked for once a round,
-        and looks only when something that had a slot went."""
+        """Releases the slots of resources that no class, reservation or node has any more. Called once
+        a round; looks only at slots whose last known user may be gone (`Slots.loose`)."""
         slots, nodes = self.nodes.slots, self.nodes
         if not slots.loose:
             return
@@ -177,13 +179,13 @@ class Cluster:
             slots.release(slot)
 
     def take_reports(self) -> list[Decision]:
-        """What there is to say about objects that make no sense."""
+        """The events and conditions that report invalid objects, since the last call."""
         reports, self._reports = self._reports, []
         return reports
 
     def warn_once(self, about: ObjectRef, reason: str, message: str, source: str = "") -> None:
-        """Says on an object what is wrong with it, once; an empty message means nothing is any more.
-        Different sources may each say something under the same reason."""
+        """Emits a Warning event about an object, unless it is the same as the last of this reason and
+        source. An empty message ends the warning."""
         known = self._warnings.pop((about.uid, reason, source), "")
         if message:
             self._warnings[about.uid, reason, source] = message
@@ -195,10 +197,11 @@ class Cluster:
         return self.pod_handlers.named(namespace, name)
 
     def story(self, name: str) -> list[Line]:
+        """The recent history of an object; see `story.Chronicle`."""
         return self.chronicle.story(name)
 
     def assume(self, pod: PodRecord, row: int) -> None:
-        """The pod is to be bound to the node of this row, and claims its room from now on."""
+        """Places a pod that is to be bound on the row, where it claims its requests from now on."""
         if pod.reservation is not None:
             self.reservations.assume(pod.reservation, row)
             return
@@ -212,8 +215,8 @@ class Cluster:
         pod.bind_decided = False
 
     def nominated_pods(self, row: int) -> list[PodRecord]:
-        """Pods the row is being cleared for, and for whom nothing is held. Those that were placed
-        meanwhile, if only in a dry run, are there already."""
+        """The pods nominated to the row that no preemption hold keeps capacity for. Pods that were
+        placed meanwhile, even in a dry run, are left out: they claim their requests already."""
         nominated = self.nominator.get(self.nodes.name(row))
         if not nominated:
             return []
@@ -221,7 +224,7 @@ class Cluster:
         return [pod for pod in nominated.values() if pod.row < 0 and not (holds and holds.of(pod, row))]
 
     def nominate(self, pod: PodRecord, node: str) -> None:
-        """Makes the node the pod's nominated one; none if the name is empty."""
+        """Sets the pod's nominated node; an empty name clears it."""
         if pod.nominated != node:
             if pod.nominated:
                 self.changed(Change.POD_LEFT)
@@ -230,7 +233,7 @@ class Cluster:
                 self.reservations.nominated(pod)
 
     def unassume(self, pod: PodRecord) -> None:
-        """The pod is not to be bound after all."""
+        """Removes an assumed pod from its row; it is pending again, with its previous nomination."""
         if pod.reservation is not None:
             self.reservations.unassume(pod.reservation)
             return
@@ -238,14 +241,14 @@ class Cluster:
         pod.reservation_uid = ""
         pod.phase = Phase.PENDING
         if pod.being_preempted:
-            pod.deletion_pending = True  # the decision that it goes stands
+            pod.deletion_pending = True  # it is still a victim, whose deletion is decided
         if pod.previous_nomination:
-            self.nominate(pod, pod.previous_nomination)  # as its object has said all the time
+            self.nominate(pod, pod.previous_nomination)  # its object still has this nominatedNodeName
             if pod.uid in self.reservations.preemption_holds:
                 self.reservations.preemptor_back(pod)
 
     def changed(self, changes: int) -> None:
-        """Something happened that may help pods that wait."""
+        """Notes kinds of change that may make pending pods schedulable."""
         self._changes |= changes
 
     # Objects
@@ -322,7 +325,7 @@ class Cluster:
         self.managers.object_changed(before, after)
 
     def _raw_changed(self, is_changed: bool) -> None:
-        """Objects that only plugins read are other than before, if they are."""
+        """Notes a change of an object that only plugins read, if there was one."""
         if is_changed:
             self.epoch.objects += 1
             self.epoch.inputs += 1
@@ -344,6 +347,7 @@ class Cluster:
         self.report(ref, event.error)
 
     def report(self, ref: ObjectRef, error: InvalidObject) -> None:
+        """Reports an invalid object: by an event, and a pod by its condition too."""
         message = f"{error.field}: {error.message}" if error.field else error.message
         self.chronicle.note(self.now, ref, "invalid", message)
         if ref.kind == "Pod":
@@ -364,8 +368,8 @@ class Cluster:
             return
         self._put_info(with_devices(info, self.managers.offered(meta.name)))
 
-    def offer_again(self, name: str) -> None:
-        """What a node offers beyond what it says itself has changed."""
+    def device_resources_changed(self, name: str) -> None:
+        """Applies a change of the resources that a node has through its devices."""
         row = self.nodes.row(name)
         info = self.nodes.info.get(row) if row is not None else None
         if info is not None:
@@ -393,7 +397,7 @@ class Cluster:
         self.chronicle.note(self.now, f"Node/{info.name}", "added" if before is None else "changed")
 
     def open_row(self, name: str) -> int:
-        """The row of a node of that name, whether or not there is one yet."""
+        """The row of a node name, a new one if it has none; the node object may be seen later."""
         known = self.nodes.row(name)
         if known is not None:
             return known
@@ -414,7 +418,7 @@ class Cluster:
             self._row_emptied(row)
         self.chronicle.note(self.now, f"Node/{name}", why)
 
-    def _class_came_or_went(self, cls: PodClass) -> None:
+    def _classes_changed(self, cls: PodClass) -> None:
         self.epoch.objects += 1
 
     def _node_changed(self, row: int, changes: int) -> None:
@@ -448,29 +452,29 @@ class Cluster:
                 self.reservations.not_written(decision.reservation.uid)
             case AnnotatePod(pod=pod):
                 self.virtuals.not_written(pod.uid, message)
-                self._try_again(pod.uid)
+                self._requeue_preemptors(pod.uid)
             case Evict(pod=pod):
                 self._eviction_refused(pod.uid)
-                self._stays(pod.uid)
+                self._preemption_ended(pod.uid)
             case Preempt(pod=pod, preemptor=preemptor):
-                self._stays(pod.uid)
+                self._preemption_ended(pod.uid)
                 self.reservations.not_written(preemptor.uid)
-                self._try_again(preemptor.uid)
+                self._requeue_preemptors(preemptor.uid)
             case SetPodGroupStatus(group=group):
                 self.jobs.not_written(group.uid)
         if self.migrations.known:
             self.migrations.refused.append(event)
 
     def _eviction_refused(self, uid: str) -> None:
-        """A disruption budget, or an error, keeps a pod that an action asked to go."""
+        """Sets the back-off of a victim whose eviction a disruption budget or an error refused."""
         victim = self.pods.get(uid)
         if victim is not None and victim.being_preempted:
             victim.evictions_refused += 1
-            delay = min(2.0 ** min(victim.evictions_refused - 1, 30), _MOST_PATIENCE)
+            delay = min(2.0 ** min(victim.evictions_refused - 1, 30), _MAX_EVICTION_BACK_OFF)
             self.not_evicted_before[uid] = self.now + delay
 
-    def _stays(self, uid: str) -> None:
-        """A pod was asked to go, and may stay."""
+    def _preemption_ended(self, uid: str) -> None:
+        """Ends the preemption of a victim whose deletion or eviction was refused."""
         victim = self.pods.get(uid)
         if victim is None or not victim.being_preempted:
             return
@@ -482,9 +486,9 @@ class Cluster:
         if victim.phase is Phase.PENDING and not victim.deletion_pending and self.watcher is not None:
             self.watcher.pod_pending(victim)
 
-    def _try_again(self, uid: str) -> None:
-        """What was decided for a pending pod was not done: perhaps a victim stays that was to make room
-        for it, and for others."""
+    def _requeue_preemptors(self, uid: str) -> None:
+        """Requeues a pending pod whose decision was not carried out, and the other pods nominated to
+        the same node: a victim that was to free capacity for them may stay."""
         pod = self.pods.get(uid)
         if pod is None or pod.phase is not Phase.PENDING or pod.deletion_pending:
             return
@@ -502,6 +506,7 @@ class Cluster:
         return reservation.pod if reservation is not None else None
 
     def confirm(self, pod: PodRecord) -> None:
+        """Marks an assumed pod, or the reservation of an assumed reserve pod, as bound."""
         if pod.phase is not Phase.ASSUMED:
             return
         if pod.reservation is not None:

@@ -1,13 +1,16 @@
-"""Who claims how much of which node. All arithmetic on capacity is here.
+"""The ledger: which pods and reservations claim how much of which node.
 
-For every node and resource
+All arithmetic on node capacity is here. For every node and resource
 
-    claimed = requests of the pods there + what reservations there still hold
+    claimed = requests of the node's pods + unallocated amounts of the node's reservations
     free    = allocatable - claimed
 
-A change is made inside a transaction or stands at once. Transactions nest; undoing one restores
-every number exactly, by doing the opposite of each step in reverse. Rows touched are written to the
-log either way, since caches may have read them meanwhile.
+A pod that is allocated from a reservation claims its requests, and the reservation claims that much
+less (`reservation_table`).
+
+A change made outside a transaction is final. Transactions nest; rolling one back restores every number
+exactly, by undoing its steps in reverse order. The rows it touched stay in `Epoch.usage` either way,
+because caches may have read them in between; `Ledger.peek` is the exception.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,44 +34,50 @@ Listener = Callable[[PodRecord, int, int], None]
 
 
 class Ledger:
+    """Claims of pods and reservations on the rows of a node table."""
+
     def __init__(self, table: NodeTable, usage: RowLog) -> None:
         self._table = table
         self._undo: list[Callable[[], None]] = []
         self._depth = 0
         self.transactions = 0
-        """How many outermost transactions there have been."""
+        """How many outermost transactions were begun so far."""
         self.undoing = False
-        """Whether a transaction is being undone just now."""
+        """Whether a transaction is being rolled back now."""
         self._usage_log = usage
         self.pods: dict[int, dict[str, PodRecord]] = {}
         """The pods on each row, by uid."""
         self.holds = ReservationTable(table.slots.sums)
-        """What is promised to pods still to come."""
+        """The reservations that are on a row, with their reserved and remaining amounts."""
         if table.held_on is None:
             table.held_on = self._held_on
         self.listeners: list[Listener] = []
-        """Told (pod, row, +1 or -1) of every pod that comes to or leaves a row."""
+        """Called with (pod, row, +1 or -1) when a pod or reserve pod is added to or removed from a
+        row."""
         self.on_allocated: Callable[[PodRecord, int], None] | None = None
-        """Told (pod, +1 or -1) of a pod on its row that came to draw on a hold, or ceased to."""
+        """Called with (pod, +1 or -1) when a pod that stays on its row is allocated from a reservation,
+        or is no longer."""
         self.on_emptied: Callable[[int], None] | None = None
-        """Told of a row nobody claims anything of any more, once that is certain."""
+        """Called with a row that has no pods and no reservations any more, outside transactions."""
         self.allowed: Callable[[int, int], tuple[str, int]] = lambda slot, row: ("", 0)
-        """What a slot sums up that is no resource, and how much that may be on a row."""
+        """For a slot that is not a resource (a sum of limits): its name, and its maximum on a row. The
+        name is empty if the slot has no maximum."""
         self._emptied: list[int] = []
 
     def _held_on(self, row: int) -> list[Held]:
         return [Held(hold.remaining, self._held_in_the_end(hold)) for hold in self.holds.on(row)]
 
     def _held_in_the_end(self, hold: ReservationRow) -> Amounts:
-        """What a hold claims when the pods have ended that do not stay as long as the node."""
+        """What a reservation will claim once all pods allocated from it have ended, except daemon
+        pods."""
         taken = self.taken_for_good(hold)
         if taken is hold.taken:
             return hold.remaining
         return {slot: max(0, amount - taken.get(slot, 0)) for slot, amount in hold.amounts.items()}
 
     def taken_for_good(self, hold: ReservationRow) -> Amounts:
-        """What pods that draw on a hold ask for of the slots it promises, but for what it has again
-        when they end; not to be written to. A reservation that is used once has nothing again."""
+        """The part of a reservation's allocated amounts that does not return to it when pods end: that
+        of daemon pods, and everything if the reservation is allocate-once. Not to be written to."""
         if hold.reservation.once or not hold.taken:
             return hold.taken
         taken: Amounts = {}
@@ -80,14 +89,14 @@ class Ledger:
         return taken
 
     def place(self, pod: PodRecord, row: int) -> None:
-        """The pod claims its requests of the row."""
+        """Adds the pod to the row, where it claims its requests."""
         self._move(pod, row, 1)
         pod.row = row
         if self._depth:
             self._undo.append(lambda: self.remove(pod))
 
     def remove(self, pod: PodRecord) -> None:
-        """The pod gives up what it claimed."""
+        """Removes the pod from its row and releases its claim."""
         row = pod.row
         self._move(pod, row, -1)
         pod.row = -1
@@ -96,7 +105,8 @@ class Ledger:
         self._left(row)
 
     def hold(self, pod: PodRecord, row: int, amounts: Amounts) -> None:
-        """A reserve pod sets room aside. Pods on the row that draw on it have taken theirs already."""
+        """Adds a reserve pod to the row, where it reserves these amounts. Pods that are on the row
+        already and are allocated from it are counted as such."""
         hold = self.holds.open(pod, row, amounts)
         pod.row = row
         if pod.cls.priority < self._table.lowest_held.item(row):
@@ -107,9 +117,9 @@ class Ledger:
             self._undo.append(lambda: self.release(pod))
 
     def release(self, pod: PodRecord) -> None:
-        """What a reserve pod still holds is free again."""
+        """Removes a reserve pod from its row and releases its remaining amounts."""
         hold = self.holds.get(pod.uid)
-        assert hold is not None, f"{pod!r} holds no room"
+        assert hold is not None, f"{pod!r} holds no capacity"
         table, row, amounts = self._table, hold.row, hold.amounts
         for slot, left in hold.remaining.items():
             if left:
@@ -126,9 +136,9 @@ class Ledger:
         self._left(row)
 
     def resize(self, pod: PodRecord, amounts: Amounts) -> None:
-        """A reserve pod holds these amounts from now on."""
+        """Changes the reserved amounts of a reserve pod."""
         hold = self.holds.get(pod.uid)
-        assert hold is not None, f"{pod!r} holds no room"
+        assert hold is not None, f"{pod!r} holds no capacity"
         before = hold.amounts
         fill = self._usage_by_pods(hold, self.holds.renewed(hold, amounts))
         self._claim_left(hold, hold.remaining, fill)
@@ -136,7 +146,7 @@ class Ledger:
             self._undo.append(lambda: self.resize(pod, before))
 
     def excess(self, row: int) -> dict[int, int]:
-        """By slot, how much more is claimed of a row than it has because some wait for it there."""
+        """By slot, by how much the row is over-claimed because of its waiting reservations."""
         table, found = self._table, {}
         for slot, awaited in self.holds.awaited(row).items():
             name, offered = table.slots.name(slot), table.allocatable.item(slot, row)
@@ -148,8 +158,9 @@ class Ledger:
         return found
 
     def defer_waiting(self, row: int) -> None:
-        """Those that wait on the row claim no more of it than it has; for a trial only."""
-        assert self._depth, "what somebody waits for must not be forgotten"
+        """Shrinks the waiting reservations on the row until it is not over-claimed. Only inside a
+        transaction that is rolled back (a dry run)."""
+        assert self._depth, "waiting reservations may be shrunk only inside a transaction"
         excess = self.excess(row)
         for uid in self.holds.waiting.get(row, ()) if excess else ():
             hold = self.holds.get(uid)
@@ -161,7 +172,7 @@ class Ledger:
             excess = {slot: over - less[slot] for slot, over in excess.items()}
 
     def allocate_from(self, pod: PodRecord, uid: str) -> None:
-        """The pod takes the room of that reservation; of none if the uid is empty."""
+        """Allocates the pod from the reservation with this uid, from none if it is empty."""
         before, row = pod.reservation_uid, pod.row
         if before == uid:
             return
@@ -180,11 +191,11 @@ class Ledger:
             self._undo.append(lambda: self.allocate_from(pod, before))
 
     def free(self, row: int) -> NDArray[np.int64]:
-        """What is left of each slot's resource on a row; negative where it is oversold."""
+        """The free amount of each slot on a row; negative where the row is over-claimed."""
         return self._table.allocatable[:, row] - self._table.claimed[:, row]
 
     def of_pods(self, slot: int, row: int) -> int:
-        """What pods claim of a row, without what reservations hold."""
+        """The part of `claimed` that pods claim, without the remaining amounts of reservations."""
         claimed: int = self._table.claimed.item(slot, row)
         for hold in self.holds.on(row):
             claimed -= hold.left(slot)
@@ -197,8 +208,8 @@ class Ledger:
         without: Iterable[PodRecord],
         besides: Iterable[PodRecord],
     ) -> dict[int, int]:
-        """By slot, what is left of a row once somebody took what he needs of it (slot, amount, and
-        what for), were some pods not there and those `besides` there too."""
+        """By slot, what is free on a row after an allocation of `needs` (slot, amount, and name), if
+        the pods in `without` were gone and those in `besides` were added."""
         allocatable, claimed = self._table.allocatable, self._table.claimed
         left = {}
         for slot, amount, _ in needs:
@@ -214,7 +225,8 @@ class Ledger:
         return left
 
     def to_remove(self, spare: dict[int, int], pods: list[PodRecord]) -> list[PodRecord]:
-        """Which of these pods are too many where so much is to spare; the first are kept first."""
+        """The pods that do not fit into the spare amounts. Pods are tried in order, and those that fit
+        are kept."""
         left = dict(spare)
         removed = []
         for pod in pods:
@@ -229,7 +241,8 @@ class Ledger:
     def freed(
         self, hold: ReservationRow, allocated_pods: Iterable[PodRecord], slots: Iterable[int]
     ) -> dict[int, int]:
-        """By slot, what there is more of if a hold is gone, and pods that draw on it with it."""
+        """By slot, what becomes free if a reservation is removed together with these pods that are
+        allocated from it."""
         freed = {slot: hold.left(slot) for slot in slots}
         for pod in allocated_pods:
             for slot, amount in pod.cls.usage:
@@ -238,8 +251,9 @@ class Ledger:
         return freed
 
     def count(self, slots: frozenset[int]) -> None:
-        """Pods claim something of these slots too from now on, as their classes say by now."""
-        assert not self._depth, "what pods claim must not change under a transaction"
+        """Adds the claims of all pods on new slots, which were just added to the usage of their
+        classes."""
+        assert not self._depth, "the usage of classes must not change inside a transaction"
         self.holds.fills.forget_steps()
         for row, pods in self.pods.items():
             for pod in pods.values():
@@ -251,17 +265,17 @@ class Ledger:
             self._usage_log.add(row)
 
     def is_empty(self, row: int) -> bool:
-        """Whether nobody claims anything of the row."""
+        """Whether the row has neither pods nor reservations."""
         return row not in self.pods and not self.holds.any_on(row)
 
     @property
     def in_transaction(self) -> bool:
-        """Whether what is done now may be undone."""
+        """Whether a transaction is open, so that changes made now may be rolled back."""
         return self._depth > 0
 
     @contextmanager
     def transaction(self) -> Iterator["Transaction"]:
-        """What is done inside stands only if `commit()` is called before the end."""
+        """Rolls back the changes made inside, unless `commit()` was called."""
         transaction = Transaction()
         mark = len(self._undo)
         if not self._depth:
@@ -281,12 +295,12 @@ class Ledger:
                 for step in reversed(steps):
                     step()
                 self._depth, self.undoing = depth - 1, False
-            self._tell_emptied()
+            self._notify_emptied()
 
     @contextmanager
     def peek(self) -> Iterator[None]:
-        """What is done inside is undone at the end, and caches never hear of it; so none of them may be
-        brought up to date inside."""
+        """Rolls back the changes made inside and removes their entries from `Epoch.usage`. No cache may
+        be brought up to date inside, or it would keep what was rolled back."""
         mark = self._usage_log.end
         with self.transaction():
             yield
@@ -295,10 +309,11 @@ class Ledger:
     def _left(self, row: int) -> None:
         if row not in self.pods:
             self._emptied.append(row)
-            self._tell_emptied()
+            self._notify_emptied()
 
-    def _tell_emptied(self) -> None:
-        """Only what stands is told: a transaction may put back what it took."""
+    def _notify_emptied(self) -> None:
+        """Calls `on_emptied` for the rows that were emptied, once no transaction is open: a rollback
+        may fill them again."""
         if self._depth or not self._emptied:
             return
         rows, self._emptied = self._emptied, []
@@ -345,7 +360,8 @@ class Ledger:
         self._present(pod, row, sign)
 
     def _present(self, pod: PodRecord, row: int, sign: int) -> None:
-        """The pod, or the reserve pod, is there for all who look at more than amounts."""
+        """Counts a pod or reserve pod on its row in what is not an amount: host ports, pods per class,
+        and whatever the listeners keep."""
         cls = pod.cls
         count = cls.placed.get(row, 0) + sign
         if count:
@@ -359,7 +375,7 @@ class Ledger:
         self._usage_log.add(row)
 
     def _usage(self, cls: PodClass) -> NDArray[np.int64]:
-        """What pods of the class claim of every slot there is by now."""
+        """The usage of a class as a column of the node table, made again when slots were added."""
         cls.usage_column = np.zeros(len(self._table.claimed), dtype=np.int64)
         for slot, amount in cls.usage:
             cls.usage_column[slot] = amount
@@ -370,14 +386,14 @@ class Ledger:
             self.on_allocated(pod, sign)
 
     def _take(self, pod: PodRecord, row: int, sign: int) -> None:
-        """A pod on the row draws on its reservation, or does so no more."""
+        """Adds a pod on the row to its reservation's allocated amounts, or subtracts it."""
         hold = self.holds.get(pod.reservation_uid)
         if hold is not None and hold.row == row:
             fill = self.holds.fills.after(hold.fill, pod.cls, sign)
             self._claim_left(hold, hold.remaining, fill)
 
     def _usage_by_pods(self, hold: ReservationRow, untouched: ReservationUsage) -> ReservationUsage:
-        """What a hold is like given the pods on its row that draw on it."""
+        """The usage of a reservation by the pods on its row that are allocated from it."""
         fill, uid = untouched, hold.pod.uid
         for pod in self.pods.get(hold.row, {}).values():
             if pod.reservation_uid == uid:
@@ -385,7 +401,7 @@ class Ledger:
         return fill
 
     def _claim_left(self, hold: ReservationRow, before: Amounts, fill: ReservationUsage) -> None:
-        """Claims what a hold has left by now, in place of what it had left before."""
+        """Sets the usage of a reservation, and claims its remaining amounts in place of `before`."""
         table, row, after = self._table, hold.row, fill.remaining
         for slot, left in after.items():
             more = left - before.get(slot, 0)
@@ -399,7 +415,7 @@ class Ledger:
 
 
 def _lowest(pods: Iterable[PodRecord], at_least: int) -> int:
-    """The lowest priority among them, if none can be below that."""
+    """The lowest priority of the pods, of which none is below `at_least`."""
     lowest = NO_PODS
     for pod in pods:
         priority = pod.cls.priority
@@ -411,6 +427,8 @@ def _lowest(pods: Iterable[PodRecord], at_least: int) -> int:
 
 
 class Transaction:
+    """Whether an open transaction is to be kept."""
+
     __slots__ = ("committed",)
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
-"""Pod classes: what scheduling can see of a pod, interned.
+"""Pod classes: pods that are equal in everything scheduling reads share one `PodClass`.
 
-Two pods of one class get the same answer from every plugin, so masks and scores are kept per class
-and not per pod. Left out of the class is what tells siblings apart without mattering to placement:
-names, uids, environment, the volume of an injected token, and the node a DaemonSet pod is meant for
-(`pinned_node`), which would otherwise make every such pod a class of its own.
+Every plugin gives the same answer for two pods of one class, so filter and score results are kept per
+class and not per pod. A class leaves out what differs between replicas without affecting placement:
+names, uids, environment, the volume of the service account token, and the node of a DaemonSet pod
+(`pinned_node`), which would otherwise put every such pod into a class of its own.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -45,29 +45,31 @@ _KEPT = 32
 
 
 class Traits(NamedTuple):
-    """What sets a class apart though it is not written in the pod."""
+    """The part of a class that is not written in the pod's object."""
 
     private: bool = False
-    """Whether it is the class of one pod alone, which some reservation means by name."""
+    """Whether the class has a single pod, because the owners of a reservation name that pod."""
     owner_spec_id: int = -1
     """Of reserve pods: the owner spec of their reservation."""
     wants_node: str = ""
-    """Of reserve pods: the node asked for by name before being placed."""
+    """Of reserve pods: the node the reservation requires by name."""
     exclusive: bool = False
-    """Of reserve pods: whether no other with the same owners may be on the same node."""
+    """Of reserve pods: whether a node takes only one of the reservations with the same owners."""
     pre_allocation: bool = False
-    """Of reserve pods: whether pods now in its place may stay until they end by themselves."""
+    """Of reserve pods: whether the reservation may be placed on capacity that running pods use, and
+    wait until they end (`preAllocation`)."""
     priority: int | None = None
-    """Of members of a job that have none of their own: that of their PodGroup."""
+    """Of members of a job without a priority of their own: the priority of their PodGroup."""
     non_preemptible: bool = False
-    """Of members of a job: whether its PodGroup says that they are nobody's victims."""
+    """Of members of a job: whether their PodGroup sets that they cannot be preempted."""
 
 
 ORDINARY = Traits()
 
 
 class PodClass:
-    """One class. `pod` is the first pod seen of it, standing for them all."""
+    """Everything scheduling reads of the pods of one class. `pod` is the first pod seen of it, an
+    example of all."""
 
     __slots__ = (
         "_scored",
@@ -130,21 +132,21 @@ class PodClass:
             scheduling_annotations(pod, read.annotations), read.annotations
         )
         self.brings_template = names.RESERVATION_TEMPLATE in self.annotations
-        """Whether its pods ask for reservations of their own."""
+        """Whether its pods carry a reservation template: a reservation is to be created for each."""
         self.fields: Mapping[str, Any] = read.values(pod)
-        """The values of the fields plugins say they read, by path."""
+        """The values of the fields that plugins declare to read, by path."""
         self.owners: list[OwnerReference] = pod.metadata.owner_references
         self.priority = (spec.priority or 0) if traits.priority is None else traits.priority
         self.terminating = pod.metadata.deletion_timestamp is not None
-        says = (self.annotations.get(names.PREEMPTABLE), self.labels.get(names.PREEMPTABLE))
+        preemptable = (self.annotations.get(names.PREEMPTABLE), self.labels.get(names.PREEMPTABLE))
         self.non_preemptible = (
             self.labels.get(names.DISABLE_PREEMPTIBLE) == "true"
-            or names.NO in says
-            or (traits.non_preemptible and not any(says))
+            or names.NO in preemptable
+            or (traits.non_preemptible and not any(preemptable))
         )
-        """Whether pods of the class are nobody's victims."""
+        """Whether pods of the class are never victims of preemption."""
         self.is_daemon = is_daemon_pod(pod)
-        """Whether pods of the class stay on their node for as long as it lives."""
+        """Whether the pods belong to a DaemonSet or are static: they stay as long as their node."""
         self.tolerations: list[Toleration] = spec.tolerations
         self.node_selector: Mapping[str, str] = spec.node_selector
         self.pinned = pin_of(spec) is not None
@@ -159,41 +161,42 @@ class PodClass:
         self.requests: tuple[tuple[int, int], ...] = tuple(
             sorted((slot(name), capped(amount)) for name, amount in amounts.items() if amount > 0)
         )
-        """What the pod asks for, by slot; what it asks none of is left out."""
+        """The pod's requests, by slot, without zeros."""
         self._scored = self.requests
         if has_pod_level(pod):
             amounts = pod_requests(pod, use_status=False, pod_level=False)
             self._scored = tuple((slot(name), capped(amount)) for name, amount in amounts.items())
         self.nonzero = nonzero(scored_nonzero(pod))
-        """The cpu and memory the pod counts for in scores, with defaults where it asks for none."""
+        """The pod's cpu and memory in scores, with kube-scheduler's defaults for containers that
+        request none."""
         usage = dict(self.requests)
         usage[PODS] = max(1, usage.get(PODS, 0)) if self.owner_spec_id >= 0 else 1
         usage[NONZERO_CPU], usage[NONZERO_MEMORY] = nonzero(claimed_nonzero(pod, resized))
         self.usage: tuple[tuple[int, int], ...] = tuple(usage.items())
-        """What a pod of the class claims of its row, by slot, derived sums included."""
+        """What a pod of the class claims of its row, by slot, including derived sums."""
         self.usage_column: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        """The same as a column of the node table; the ledger makes it."""
+        """`usage` as a column of the node table; written by the ledger."""
         self.limits = PodLimits(pod, counted)
         if counted:
             self.count_limits()
         self.without_volumes: PodClass | None = None
-        """The class that is the same but for volumes, which this one has."""
+        """For a class with volumes: the class equal to it except that it has none."""
         self.at_reservation_size = False
-        """Whether it stands for a pod at the size of the reservation it asks for; see `at_size`."""
+        """Whether the class is a pod at the size of the reservation created for it; see `at_size`."""
         self.refs = 0
-        """How many pods are known to be of the class."""
+        """How many known pods are of the class."""
         self.placed: dict[int, int] = {}
         """How many pods of the class are on each row."""
 
     def _copy(self) -> "PodClass":
-        """Pods with claims of their own are each of a class of their own, so that this is done for
-        every one of them: `map` takes one step where `copy.copy` takes some five hundred."""
+        """Done for every pod with a persistent volume claim of its own, since each is a class of its
+        own: `map` takes one step where `copy.copy` takes some five hundred."""
         cls = PodClass.__new__(PodClass)
         any(map(setattr, repeat(cls), PodClass.__slots__, _slots_of(self)))
         return cls
 
     def with_volumes(self, class_id: int, pod: Pod, volumes: list[Volume]) -> "PodClass":
-        """The class of a pod that differs from this one in nothing but volumes."""
+        """The class of a pod that differs from this class only in its volumes."""
         cls = self._copy()
         cls.id = class_id
         cls.pod = pod
@@ -204,8 +207,8 @@ class PodClass:
         return cls
 
     def at_size(self, class_id: int, size: Mapping[int, int]) -> "PodClass":
-        """The class of pods that differ from this one's in asking for so much, and in drawing on no
-        reservation. There are no such pods: it is for finding out where there is room."""
+        """The class with these requests, and not allocated from any reservation. No pod is of it: it
+        serves to find the nodes on which a reservation of that size fits."""
         cls = self._copy()
         cls.id = class_id
         cls.at_reservation_size = True
@@ -226,37 +229,37 @@ class PodClass:
         return cls
 
     def count_limits(self) -> None:
-        """Takes into what a pod of the class claims the limits that are counted by now."""
+        """Adds the limits that are counted now to `usage`."""
         self.usage = tuple((dict(self.usage) | self.limits.claims()).items())
         self.usage_column = np.zeros(0, dtype=np.int64)
 
     @property
     def is_reserve_pod(self) -> bool:
-        """Whether pods of the class are reserve pods, as which reservations are scheduled."""
+        """Whether the class is of reserve pods, the pods that reservations are scheduled as."""
         return self.owner_spec_id >= 0
 
     @property
     def pod_slots(self) -> int:
-        """How many pods of the node it takes the room of."""
+        """How many of the node's `pods` it claims: 1, or more for a reserve pod."""
         return next(amount for slot, amount in self.usage if slot == PODS)
 
     @property
     def amounts(self) -> dict[int, int]:
-        """What a pod of the class takes of its node's resources, derived sums left out."""
+        """What a pod of the class claims of its node's resources, without derived sums."""
         return {**dict(self.requests), PODS: self.pod_slots}
 
     def request(self, slot: int) -> int:
         return next((amount for s, amount in self.requests if s == slot), 0)
 
     def scored(self, slot: int) -> int:
-        """What the pod counts for where nodes are scored by how much is asked of them. As in
-        kube-scheduler 1.35, what it asks for as a whole is not looked at there."""
+        """The pod's request in scores. As in kube-scheduler 1.35, pod-level requests do not count
+        there."""
         return next((amount for s, amount in self._scored if s == slot), 0)
 
     @property
     def brings_names(self) -> bool:
-        """Whether anything is kept by names that only such pods may have: columns of labels, counters
-        of pods, slots of resources."""
+        """Whether data may be kept for this class alone, under names its pods use: label columns, pod
+        counters, resource slots."""
         return bool(
             self.affinity is not None
             or self.node_selector
@@ -273,14 +276,15 @@ _slots_of = attrgetter(*PodClass.__slots__)
 
 
 class PodClasses:
-    """The classes known, by their content.
+    """The known classes, by content.
 
-    A class no pod is of any more is kept for a while, since the next pod of it is likely to come
-    soon, and dropped when more than `keep` such classes have piled up. One that brings names of its own
-    (of topology keys, labels, resources) goes at once, and what is known by these names with it.
+    A class without pods is kept, since the next pod of it is likely to come soon; the oldest such class
+    is dropped when there are more than `keep`. A class that brings names (topology keys, labels,
+    resources) is dropped with its last pod, so that the data kept under these names goes with it.
 
-    Pods of one workload often differ in the claims they name and in nothing else. A class with volumes
-    therefore has one `without_volumes`, shared with its like, which no pod is of; it is not listed.
+    Pods of one workload often differ only in the persistent volume claims they name. A class with
+    volumes therefore has a class `without_volumes`, which it shares with such classes. No pod is of
+    that class, and it is not listed.
     """
 
     def __init__(
@@ -291,7 +295,7 @@ class PodClasses:
     ) -> None:
         self._slot = slot
         self.slots_left = slots_left
-        """Told of the slots of a class that is dropped."""
+        """Called with the slots of a class that is dropped."""
         self._keep = keep
         self._by_key: dict[bytes, PodClass] = {}
         self._without_volumes: dict[bytes, PodClass] = {}
@@ -310,8 +314,8 @@ class PodClasses:
         return iter(self._by_key.values())
 
     def read(self, annotations: Iterable[str], fields: Iterable[str] = ()) -> None:
-        """Pods that differ in one of these annotations, or in one of these fields, are of different
-        classes. To be said before there are any pods. Raises UnknownField."""
+        """Adds annotations and fields to what is read of a pod: pods that differ in one of them are of
+        different classes. Must be called before the first pod is seen. Raises UnknownField."""
         before = self._read
         known = dict(before.fields)
         for path in fields:
@@ -323,17 +327,17 @@ class PodClasses:
             self._read = read
 
     def every(self) -> Iterator[PodClass]:
-        """The classes listed, and those that are the same but for volumes."""
+        """The listed classes, and the classes `without_volumes`."""
         yield from self._by_key.values()
         yield from self._without_volumes.values()
 
     def count_limits(self) -> None:
-        """From now on what pods claim includes all limits that are `counted`."""
+        """Adds the limits that are `counted` to the usage of every class."""
         for cls in self.every():
             cls.count_limits()
 
     def acquire(self, pod: Pod, traits: Traits = ORDINARY) -> PodClass:
-        """The class of a pod, which now counts one pod more; raises InvalidObject."""
+        """The class of a pod, with one reference more; raises InvalidObject."""
         key = class_key(pod, read=self._read)
         if traits is not ORDINARY:
             key += encode((traits, pod.metadata.uid if traits.private else ""))
@@ -341,15 +345,15 @@ class PodClasses:
         if found is None:
             found = self._by_key[key] = self._make(pod, traits)
             self._keys[found.id] = key
-            for tell in self.on_added:
-                tell(found)
+            for notify in self.on_added:
+                notify(found)
         elif not found.refs:
             self._idle.pop(found.id, None)
         found.refs += 1
         return found
 
-    def once_more(self, cls: PodClass) -> bool:
-        """The class counts one pod more; False if it is known no more."""
+    def acquire_again(self, cls: PodClass) -> bool:
+        """Adds a reference to a class; False if the class was dropped meanwhile."""
         if cls.id not in self._keys:
             return False
         if not cls.refs:
@@ -358,7 +362,7 @@ class PodClasses:
         return True
 
     def release(self, cls: PodClass) -> None:
-        """The class counts one pod less."""
+        """Removes a reference from a class."""
         cls.refs -= 1
         if cls.refs:
             return
@@ -374,14 +378,14 @@ class PodClasses:
         self._dropped(dropped)
 
     def at_size(self, cls: PodClass, size: Mapping[int, int]) -> PodClass:
-        """The class at another size, not listed, like one without volumes. Whoever has it made says
-        when it is `unused`."""
+        """The class with other requests (see `PodClass.at_size`), which is not listed. The caller calls
+        `unused` when it no longer needs it."""
         self._next += 1
         return cls.at_size(self._next - 1, size)
 
     def unused(self, sized: PodClass) -> None:
-        for tell in self.on_dropped:
-            tell(sized)
+        for notify in self.on_dropped:
+            notify(sized)
 
     def _make(self, pod: Pod, traits: Traits) -> PodClass:
         check_bounds(pod)
@@ -405,8 +409,8 @@ class PodClasses:
         return PodClass(self._next - 1, pod, traits, self._slot, self.counted, self._read)
 
     def _dropped(self, cls: PodClass) -> None:
-        for tell in self.on_dropped:
-            tell(cls)
+        for notify in self.on_dropped:
+            notify(cls)
         self.slots_left(slot for slot, _ in cls.requests)
         without_volumes = cls.without_volumes
         if without_volumes is not None:

@@ -1,4 +1,8 @@
-"""Pods as objects tell of them: coming, changing, found on a node, going."""
+"""Event handlers of pods: add, update, delete, and the end of a pod.
+
+A handler keeps the pod's record, class, job and claims in line with its object, and notifies the
+`PodWatcher` of pods that are to be scheduled or no longer are.
+"""
 
 from __future__ import annotations
 
@@ -33,6 +37,8 @@ _ENDED = ("Succeeded", "Failed")
 
 
 class PodHandlers:
+    """Applies pod objects to the cluster state."""
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._pods = cluster.pods
@@ -52,19 +58,20 @@ class PodHandlers:
         return self._pods.get(self._uid.get((namespace, name), ""))
 
     def put(self, pod: Pod) -> None:
+        """Applies an added or updated pod."""
         meta = pod.metadata
         uid = meta.uid
         if RESERVATION_TEMPLATE in meta.annotations or uid in self._asks:
             self._virtuals.requirements.see_pod(pod)
         known = self._pods.get(uid)
         if pod.status.phase in _ENDED:
-            # Those that ended may be heard of late, when another has the name.
+            # The event may arrive late, when another pod already has the name.
             self._jobs.ended(meta, pod.status.phase == "Succeeded", bound=bound_at(pod))
             if known is not None:
                 self._forget(known, pod.status.phase.lower())
             return
         if known is None:
-            self._come(pod)
+            self._add_pod(pod)
             return
         try:
             cls = self._class_of(pod)
@@ -79,15 +86,15 @@ class PodHandlers:
             self._classes.release(cls)
             self._place_or_queue(known, pod, changed=False)
 
-    def _come(self, pod: Pod) -> None:
-        """A pod that was not known before."""
+    def _add_pod(self, pod: Pod) -> None:
+        """Adds a pod that is not known."""
         meta, cluster = pod.metadata, self._cluster
         uid, name = meta.uid, (meta.namespace, meta.name)
         if self._jobs.has_ended(uid):
-            return  # older news than what is known
+            return  # an outdated event: the pod is known to have ended
         namesake = self._uid.get(name)
         if namesake is not None and namesake in self._pods:
-            # Its deletion was missed: a name is given again only once it is free.
+            # The event of its deletion was missed: a name can be used again only after that.
             self._forget(self._pods[namesake], "replaced")
         ref = ObjectRef("Pod", *name, uid)
         try:
@@ -107,23 +114,24 @@ class PodHandlers:
         self._place_or_queue(known, pod, changed=True)
 
     def drop(self, pod: Pod) -> None:
-        """The object is deleted."""
+        """Applies the deletion of a pod."""
         known = self._pods.get(pod.metadata.uid)
         if known is not None:
             self._forget(known, "deleted")
         elif pod.status.phase in _ENDED:
-            # Where pods that end are lost sight of, that looks the same, but for the phase.
+            # A watch that leaves out ended pods also reports the end of a pod as a deletion, but with
+            # the phase before it.
             self._jobs.gone(pod.metadata.uid)
 
     def malformed(self, uid: str) -> None:
-        """The object makes no sense any more. A pod already on a node keeps what it claims: that room
-        is in use whatever its object says now."""
+        """Forgets a pending pod whose object is invalid. A pod on a node keeps its claim, because it
+        uses that capacity whatever its object says."""
         known = self._pods.get(uid)
         if known is not None and known.phase is Phase.PENDING:
             self._forget(known, "malformed")
 
     def _read_job(self, known: PodRecord, pod: Pod) -> None:
-        """What the pod says of the job it belongs to, and of its length."""
+        """Reads the pod's job, queue and run-time estimate."""
         meta = pod.metadata
         annotations = meta.annotations
         if annotations and RESULTS.issuperset(annotations):
@@ -148,7 +156,7 @@ class PodHandlers:
             self._jobs.join(known, meta)
 
     def _reclass(self, known: PodRecord, pod: Pod, cls: PodClass) -> None:
-        """The pod changed in a way scheduling can see."""
+        """Moves a pod to another class, after a change of something that scheduling reads."""
         before = known.cls
         self._cluster.epoch.inputs += 1
         if known.row >= 0:
@@ -159,37 +167,38 @@ class PodHandlers:
                 self._cluster.changed(Change.POD_LABELS)
         else:
             known.cls = cls
-            cleared = self._nodes.row(known.nominated) if known.nominated else None
-            if cleared is not None:
-                self._cluster.epoch.usage.add(cleared)
-                self._cluster.changed(Change.POD_LEFT)  # it may leave more room to others than before
+            nominated_row = self._nodes.row(known.nominated) if known.nominated else None
+            if nominated_row is not None:
+                self._cluster.epoch.usage.add(nominated_row)
+                self._cluster.changed(Change.POD_LEFT)  # the nominated pod may request less than before
         self._classes.release(before)
         self._chronicle.note(self._cluster.now, known.ref, "changed")
         self._place_or_queue(known, pod, changed=True)
 
     def reclassify(self, name: str, uid: str) -> None:
-        """Reservations came to mean pods of this name or uid, or do so no more."""
+        """Updates the classes of pending pods with this name or uid, after owners of reservations began
+        or ceased to name them."""
         pods = [self._pods[uid]] if uid in self._pods else []
         if not uid:
             pods = [pod for pod in self._pods.values() if pod.name == name]
         for pod in pods:
             if pod.phase is not Phase.PENDING:
                 continue
-            before, pod.cls = pod.cls, self._class_anew(pod)
+            before, pod.cls = pod.cls, self._current_class(pod)
             self._classes.release(before)
             if self._cluster.watcher is not None and not pod.deletion_pending:
                 self._cluster.watcher.pod_pending(pod)
 
     def reprioritize(self, pod: PodRecord) -> None:
-        """The PodGroup of a member may say something else of how important it is."""
-        before, cls = pod.cls, self._class_anew(pod)
+        """Updates the class of a member after its PodGroup's priority or preemptability changed."""
+        before, cls = pod.cls, self._current_class(pod)
         if cls is before:
             self._classes.release(cls)
             return
         if pod.row >= 0:
             self._claim_as(pod, cls)
             if cls.priority < before.priority or cls.non_preemptible < before.non_preemptible:
-                self._cluster.changed(Change.POD_LEFT)  # there may be somebody to preempt who was not
+                self._cluster.changed(Change.POD_LEFT)  # it may be a victim now
         else:
             pod.cls = cls
         self._classes.release(before)
@@ -201,7 +210,7 @@ class PodHandlers:
             self._cluster.watcher.pod_pending(pod)
 
     def _claim_as(self, pod: PodRecord, cls: PodClass) -> None:
-        """The pod, which is on a node, claims there what one of that class does."""
+        """Changes the class, and so the claim, of a pod on a node."""
         row = pod.row
         with self._ledger.transaction() as transaction:
             self._ledger.remove(pod)
@@ -209,8 +218,8 @@ class PodHandlers:
             self._ledger.place(pod, row)
             transaction.commit()
 
-    def _class_anew(self, pod: PodRecord) -> PodClass:
-        """The class a known pod has now, acquired."""
+    def _current_class(self, pod: PodRecord) -> PodClass:
+        """The class a known pod has with its current traits, acquired."""
         seen = pod.cls.pod
         own = msgspec.structs.replace(seen.metadata, name=pod.name, uid=pod.uid)
         one = msgspec.structs.replace(seen, metadata=own)
@@ -223,7 +232,7 @@ class PodHandlers:
         return self._classes.acquire(pod, traits)
 
     def _traits(self, pod: Pod, job: Job | None) -> Traits:
-        """What sets its class apart though it is not written in the pod."""
+        """The traits of its class that come from reservations and from its job."""
         traits = self._reservations.traits(pod.metadata)
         if job is None:
             return traits
@@ -239,8 +248,8 @@ class PodHandlers:
             before = known.started
             known.started = parse_time(started) if started else None
             preempted, deleted = is_preempted(pod), pod.metadata.deletion_timestamp is not None
-            # Its condition and its deletion may take a while, and updates by others come before: a
-            # victim is on its way out until the decision is refused.
+            # A victim stays `being_preempted` until the decision is refused: updates of the pod may
+            # arrive before its condition and its deletion are written.
             if deleted:
                 known.being_preempted = preempted
             preempted = preempted and not deleted
@@ -257,7 +266,7 @@ class PodHandlers:
             if known.started != before:
                 self._cluster.epoch.pod_starts.add(known.row)
                 if known.estimate is not None:
-                    self._cluster.epoch.usage.add(known.row)  # it is known when it ends
+                    self._cluster.epoch.usage.add(known.row)  # its expected end is known now
             return
         known.deletion_pending = pod.metadata.deletion_timestamp is not None or known.being_preempted
         if known.uid in self._reservations.preemption_holds:
@@ -270,7 +279,7 @@ class PodHandlers:
             changed = changed or names != known.gates
             known.gates = names
         known.pinned_node = pin_of(pod.spec) if known.cls.pinned else None
-        # An update that crossed ours on the way may not know yet that the pod was nominated.
+        # An update sent before the nomination was written has no nominatedNodeName; it clears nothing.
         if pod.status.nominated_node_name:
             self._cluster.nominate(known, pod.status.nominated_node_name)
         if self._cluster.watcher is None:
@@ -293,7 +302,7 @@ class PodHandlers:
             self._ledger.allocate_from(known, allocated_from(text))
 
     def _assigned(self, known: PodRecord, node: str) -> None:
-        """The pod is on a node, by our doing or by another's."""
+        """Places a pod on the node its object names; this or another scheduler bound it."""
         row = self._nodes.row(node)
         if known.row >= 0 and known.row == row:
             self._cluster.confirm(known)

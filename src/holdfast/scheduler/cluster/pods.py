@@ -1,4 +1,4 @@
-"""What is remembered of a pod.
+"""The record of a pod: its phase, its row, and its scheduling state.
 
                  decided            confirmed, or seen on its node
     PENDING ───────────────► ASSUMED ──────────────────────────────► ASSIGNED
@@ -6,8 +6,8 @@
        └────────────────────────┘  refused                               │
                                                   ended or deleted ──► forgotten
 
-An assumed pod claims its node like an assigned one. A pod may be assigned without ever having been
-pending here: others bind pods too.
+An assumed pod claims its requests on its node like an assigned one. A pod that another scheduler bound
+is assigned without having been pending here.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from holdfast.scheduler.reservations.reservation_info import ReservationInfo
 
 
-_HEARD_WITHIN = 2.0
-"""Seconds from the creation of an object, which is told in whole seconds, until it is seen."""
+_WATCH_DELAY = 2.0
+"""Seconds from an object's creationTimestamp, which has whole seconds, until the watch delivers it."""
 
 
 class Phase:
-    """One of three. A plain class: this is on every pod's path, and `enum.Enum` takes its time."""
+    """The phase of a pod in the scheduler. A plain class, because `enum.Enum` is too slow for code that
+    runs for every pod."""
 
     __slots__ = ("value",)
 
@@ -48,6 +49,8 @@ Phase.PENDING, Phase.ASSUMED, Phase.ASSIGNED = Phase("pending"), Phase("assumed"
 
 
 class PodRecord:
+    """A pod, or the reserve pod of a reservation."""
+
     __slots__ = (
         "attempts",
         "being_preempted",
@@ -101,63 +104,64 @@ class PodRecord:
         self.scheduler = scheduler
         self.first_seen = first_seen
         self.queued_since = first_seen
-        """The time that decides its place in the queue; see `queued_since`."""
+        """The timestamp by which the queue orders it; see the function `queued_since`."""
         self.phase = Phase.PENDING
         self.row = -1
+        """Its row in the node table; -1 while it is pending."""
         self.pinned_node: str | None = None
-        """The only node the pod may go to, where its class leaves that open."""
+        """Of a DaemonSet pod: the node its affinity names, which is not part of its class."""
         self.gates: tuple[str, ...] = ()
+        """The names of its scheduling gates."""
         self.gone = False
-        """Whether its object is there no more."""
+        """Whether its object was deleted, or the pod has ended."""
         self.deletion_pending = False
-        """Of a pod without a node: whether it is being deleted, or is about to be to make room."""
+        """Of a pod without a node: whether it is being deleted, or is a victim of preemption."""
         self.attempts = 0
-        """How often no node was found for the pod."""
+        """How many scheduling attempts found no node."""
         self.errors = 0
-        """How often in a row it was then not bound, by an error that has nothing to do with nodes."""
+        """How many binds in a row failed, for reasons other than the node."""
         self.condition_message = ""
-        """The message of the condition the pod was last given."""
+        """The message of the PodScheduled condition written last."""
         self.wakes_on = 0
-        """The kinds of change that can help, as of the last attempt that was looked into."""
+        """The kinds of change that may make it schedulable, as of the last attempt with a diagnosis."""
         self.rejected_by: Collection[str] = ()
-        """The plugins that found no node good enough at the last attempt."""
+        """The plugins that rejected nodes in the last attempt."""
         self.bind_decided = False
-        """Of an assumed pod: whether its bind is under way, rather than waiting in Permit."""
+        """Of an assumed pod: whether its bind is decided; until then it waits in Permit."""
         self.previous_nomination = ""
-        """Of an assumed pod: the node that was being cleared for it until then."""
+        """Of an assumed pod: its nominated node before it was assumed."""
         self.nominated = ""
-        """The node that is being cleared for the pod."""
+        """The name of its nominated node."""
         self.nominated_reservation = ""
-        """The uid of the reservation there that the pod will be allocated from, as far as known."""
+        """The uid of the reservation on its nominated node that it will be allocated from, if known."""
         self.bound_at: float | None = None
-        """Of a member of a job: when it was bound, as far as its condition says so."""
+        """Of a member of a job: when it was bound, by its PodScheduled condition."""
         self.started: float | None = None
-        """When it began to run, as far as is known."""
+        """Its status.startTime."""
         self.reservation_uid = ""
-        """The uid of the reservation whose room it takes, if it is on that reservation's node."""
+        """The uid of the reservation it is allocated from; no effect unless both are on one node."""
         self.reservation: ReservationInfo | None = None
         """Of a reserve pod: its reservation."""
         self.being_preempted = False
-        """Whether the pod is on its way out to make room for another: from the decision on, until it is
-        gone or the decision is refused."""
+        """Whether it is a victim: from the decision on, until it is gone or the decision is refused."""
         self.preempted = False
-        """Whether its condition says that it has to make room for another, though it is not deleted."""
+        """Whether it has the condition DisruptionTarget of preemption, and is not being deleted yet."""
         self.evictions_refused = 0
-        """How often it was asked to go for others, and stayed."""
+        """How many evictions of it as a victim were refused."""
         self.ready = False
-        """Whether it says that it does its work, on its node."""
+        """Whether its condition Ready is True."""
         self.created: str | None = None
-        """When its object was created, as that says it."""
+        """Its creationTimestamp."""
         self.job: Job | None = None
-        """The job it is a member of; None if it is one by itself."""
+        """The job it is a member of; None for a pod without a group."""
         self.queue = ""
-        """The queue it names itself; what its job says comes first."""
+        """The queue its annotation names; the queue of its job takes precedence."""
         self.estimate: float | None = None
-        """How long it will run, in seconds, as far as it says so."""
+        """Its own run-time estimate in seconds; see `Jobs.estimate`."""
 
     @property
     def since(self) -> float:
-        """When it was created, in seconds."""
+        """When it was created, or first seen if its object has no valid timestamp."""
         try:
             return parse_time(self.created or "")
         except TimeError:
@@ -165,7 +169,7 @@ class PodRecord:
 
     @property
     def job_name(self) -> str:
-        """Of the job it is a member of; empty if it is one by itself."""
+        """The name of its job; empty for a pod without a group."""
         return str(self.job.name) if self.job is not None else ""
 
     def __repr__(self) -> str:
@@ -173,10 +177,10 @@ class PodRecord:
 
 
 def queued_since(created: str | None, first_seen: float) -> float:
-    """Since when an object waits its turn: when it was first seen, or when it was created if that is
-    longer ago than it takes to hear of it. So a scheduler that is restarted keeps the order."""
+    """The timestamp by which the queue orders an object: when it was first seen, or, if it was created
+    clearly before that, its creation. So the order is the same after a restart of the scheduler."""
     try:
         since = parse_time(created) if created else first_seen
     except TimeError:
         return first_seen
-    return since if since + _HEARD_WITHIN < first_seen else first_seen
+    return since if since + _WATCH_DELAY < first_seen else first_seen

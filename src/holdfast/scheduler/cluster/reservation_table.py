@@ -1,26 +1,24 @@
-"""Room that is spoken for though no pod is there yet, as a table.
+"""The reservation table: reserved, allocated and remaining amounts of the reservations on nodes.
 
-A hold promises amounts of a row. Pods that draw on it take their share, and what they have taken counts
-as theirs: the hold itself claims only what is left. It may be drawn on beyond what it promised (the
-rest then comes from the node), but what is left never goes below zero.
+A reservation reserves amounts of a row. The requests of a pod that is allocated from it are the pod's
+claim, and the reservation itself claims only what remains. Owners may request more than is reserved
+(the rest comes from the node's free capacity), but the remaining amount never goes below zero.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.slots import PODS
 
 if TYPE_CHECKING:
     from holdfast.scheduler.reservations.reservation_info import ReservationInfo
-from typing import NamedTuple
-
-from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.slots import PODS
 
 Matrix = NDArray[np.int64]
 
@@ -28,37 +26,39 @@ _FIRST_CAPACITY = 64
 
 
 class ReservationRow:
+    """A reservation on a row of the node table."""
+
     __slots__ = ("fill", "index", "pod", "reservation", "row")
 
     def __init__(self, pod: PodRecord, index: int, row: int, fill: ReservationUsage) -> None:
         assert pod.reservation is not None
         self.pod = pod
-        """The reserve pod, which stands for those to come."""
+        """The reserve pod."""
         self.reservation: ReservationInfo = pod.reservation
-        """The reservation it is the hold of."""
         self.index = index
+        """Its column in the reservation table."""
         self.row = row
         self.fill = fill
-        """How far it is used up."""
+        """Its reserved, allocated and remaining amounts."""
 
     @property
     def amounts(self) -> Amounts:
-        """What was promised, by slot; not to be written to."""
+        """The reserved amounts, by slot; not to be written to."""
         return self.fill.amounts
 
     @property
     def named(self) -> Pairs:
-        """The same, less the pods and what is summed up besides resources."""
+        """The reserved amounts of resources: without the slot of pods and without derived sums."""
         return self.fill.named
 
     @property
     def taken(self) -> Amounts:
-        """What pods that draw on it ask for, of the slots it promises; not capped."""
+        """The requests of the pods allocated from it, for the slots it reserves; not capped."""
         return self.fill.taken
 
     @property
     def remaining(self) -> Amounts:
-        """What is left, which the hold itself claims."""
+        """The reserved amounts that are not allocated, which the reservation itself claims."""
         return self.fill.remaining
 
     def left(self, slot: int) -> int:
@@ -66,22 +66,23 @@ class ReservationRow:
 
 
 class ReservationTable:
-    """Columns are holds: what they promise and what is left, by slot. They are written when asked for,
-    since single holds are mostly looked at one by one."""
+    """The reservations on all rows. The matrices `amounts` (reserved) and `left` (remaining) have a
+    line per slot and a column per reservation; they are brought up to date when they are read, since
+    most readers look at single reservations."""
 
     def __init__(self, sums: Collection[int]) -> None:
-        """`sums` are the slots that are no resources of their own."""
+        """`sums` are the slots of derived sums, which are not resources."""
         self.fills = Fills(sums)
         self._amounts = np.zeros((8, _FIRST_CAPACITY), dtype=np.int64)
         self._left = np.zeros((8, _FIRST_CAPACITY), dtype=np.int64)
         self._outdated: dict[int, ReservationRow] = {}
-        """Those whose columns have to be written anew, by their index."""
+        """Reservations whose columns are out of date, by index."""
         self._by_uid: dict[str, ReservationRow] = {}
         self._on_row: dict[int, dict[str, ReservationRow]] = {}
         self._free: list[int] = []
         self._size = 0
         self.waiting: dict[int, dict[str, None]] = {}
-        """By row, the uids of those that do not have their room yet, as they came."""
+        """By row, the uids of waiting reservations (phase Waiting), in the order they were placed."""
 
     def __iter__(self) -> Iterator[ReservationRow]:
         return iter(self._by_uid.values())
@@ -112,7 +113,7 @@ class ReservationTable:
                 matrix[:, indexes] = column
 
     def put(self, hold: ReservationRow, fill: ReservationUsage) -> None:
-        """The hold is used up so far."""
+        """Sets the usage of a reservation."""
         hold.fill = fill
         self._outdated[hold.index] = hold
 
@@ -124,8 +125,8 @@ class ReservationTable:
         return list(there.values()) if there else []
 
     def awaited(self, row: int) -> Amounts:
-        """What those still claim that wait for their room on the row, by slot. It may be taken already
-        by pods that have yet to end."""
+        """What the waiting reservations on the row claim, by slot. Pods that have yet to end may still
+        use it."""
         found: Amounts = {}
         for uid in self.waiting.get(row, ()):
             hold = self._by_uid.get(uid)
@@ -137,7 +138,7 @@ class ReservationTable:
         return row in self._on_row
 
     def open(self, pod: PodRecord, row: int, amounts: Amounts) -> ReservationRow:
-        assert pod.uid not in self._by_uid, f"{pod!r} already holds room"
+        assert pod.uid not in self._by_uid, f"{pod!r} already holds capacity"
         if self._free:
             index = self._free.pop()
         else:
@@ -161,7 +162,8 @@ class ReservationTable:
         self._free.append(hold.index)
 
     def renewed(self, hold: ReservationRow, amounts: Amounts) -> ReservationUsage:
-        """What the hold is like if it promises these amounts, and nobody draws on it."""
+        """The usage of the reservation if it reserved these amounts and no pod were allocated from
+        it."""
         self._fit(max(amounts, default=0), hold.index)
         return self.fills.untouched(amounts)
 
@@ -184,12 +186,12 @@ def _grown(before: Matrix, slots: int, capacity: int) -> Matrix:
     return after
 
 
-# How far holds are used up, as states that many holds share.
+# The usage of reservations, as immutable states that many reservations share.
 #
-# Thousands of reservations are alike, and so are their owners: one after the other they go the same way
-# from untouched to used up. So what a hold promises, what was taken of it and what is left is kept once
-# for all holds of which it is true, and never changed; a hold goes from one such state to another. What
-# a pod of some class does to a state by coming or going is worked out once, too.
+# Thousands of reservations are alike, and so are their owners: each goes through the same states from
+# unused to used up. So a state (reserved, allocated and remaining amounts) is one immutable object for
+# all reservations that are in it, and a reservation moves from one state to the next. The state that
+# follows when a pod of a class is added or removed is memoized.
 
 
 Amounts = dict[int, int]
@@ -200,34 +202,37 @@ _KEPT = 4096
 
 
 class ReservationUsage:
-    """Two are the same only if they are one; equal ones may be there twice, though mostly are not."""
+    """A state of a reservation's usage. Compared by identity; two objects with equal amounts are rare
+    and do no harm."""
 
     __slots__ = ("amounts", "named", "remaining", "taken")
 
     def __init__(self, amounts: Amounts, taken: Amounts, named: Pairs) -> None:
         self.amounts = amounts
-        """What is promised, by slot."""
+        """The reserved amounts, by slot."""
         self.taken = taken
-        """What pods that draw on it ask for, of the slots it promises; not capped."""
+        """The requests of the pods allocated from it, for the slots it reserves; not capped."""
         self.remaining = {slot: max(0, amount - taken.get(slot, 0)) for slot, amount in amounts.items()}
-        """What is left, which the hold itself claims."""
+        """The reserved amounts that are not allocated, which the reservation itself claims."""
         self.named = named
-        """What is promised, less the pods and what is summed up besides resources."""
+        """The reserved amounts of resources: without the slot of pods and without derived sums."""
 
 
 class Step(NamedTuple):
-    """A pod that draws on a hold comes to its row, or leaves it."""
+    """What happens when a pod that is allocated from a reservation is added to its row, or removed."""
 
     fill: ReservationUsage
-    """What the hold is like then."""
+    """The reservation's usage after it."""
     claims: Pairs
-    """What is claimed of the row by then, more or less than before, by pod and hold together. Mostly
-    little: what a pod asks for is claimed already, by the hold."""
+    """By how much the claims on the row change, of pod and reservation together. Mostly little: the
+    reservation already claims what the pod requests."""
 
 
 class Fills:
+    """The states of usage in use, and the memoized steps between them. Both memos are bounded."""
+
     def __init__(self, sums: Collection[int]) -> None:
-        """`sums` are the slots that are no resources of their own."""
+        """`sums` are the slots of derived sums, which are not resources."""
         self._sums = sums
         self._known: dict[tuple[Pairs, Pairs], ReservationUsage] = {}
         self._steps: dict[tuple[ReservationUsage, int, int], Step] = {}
@@ -236,7 +241,8 @@ class Fills:
         return self._of(amounts, {})
 
     def after(self, fill: ReservationUsage, cls: PodClass, sign: int) -> ReservationUsage:
-        """A pod of the class draws on it, or does so no more."""
+        """The usage when a pod of the class is allocated from the reservation too (+1), or one less
+        is (-1)."""
         asked, taken = dict(cls.usage), {}
         for slot in fill.amounts:
             amount = fill.taken.get(slot, 0) + sign * asked.get(slot, 0)
@@ -245,7 +251,8 @@ class Fills:
         return self._of(fill.amounts, taken)
 
     def step(self, fill: ReservationUsage, cls: PodClass, sign: int) -> Step:
-        """The same with a pod that comes to the row, or leaves it."""
+        """The same for a pod that is added to the row (+1) or removed from it (-1), with the change of
+        claims."""
         key = (fill, cls.id, sign)
         step = self._steps.get(key)
         if step is None:
@@ -260,7 +267,7 @@ class Fills:
         return step
 
     def forget_steps(self) -> None:
-        """Pods of a class may claim something else by now."""
+        """Forgets memoized steps, because the usage of classes has changed."""
         self._steps.clear()
 
     def _of(self, amounts: Amounts, taken: Amounts) -> ReservationUsage:

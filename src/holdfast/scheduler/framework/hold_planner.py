@@ -456,7 +456,7 @@ class HoldFeasibility:
     def _class(self, pod: PodRecord) -> PodClass:
         """The class of the reserve pod of a hold for the pod, without a node name."""
         classes, known = self._cluster.classes, self._classes.get(pod.cls.id)
-        if known is None or not classes.once_more(known):
+        if known is None or not classes.acquire_again(known):
             if self._no_owners is None:
                 self._no_owners = self._cluster.reservations.specs.acquire([])
             traits = Traits(owner_spec_id=self._no_owners.id, pre_allocation=True)

@@ -172,7 +172,7 @@ class ResourceManagers:
         some = after if after is not None else before
         if isinstance(some, Device):
             self.devices.put(some.metadata.name)
-            self._cluster.offer_again(some.metadata.name)
+            self._cluster.device_resources_changed(some.metadata.name)
         elif isinstance(some, NodeResourceTopology):
             self.cpus.put(some.metadata.name)
         else:

@@ -250,7 +250,7 @@ class ReservationHandlers:
         classes = self._cluster.classes
         if self._last_room is not None and self._last_room[0] == asked:
             cls = self._last_room[1]
-            if classes.once_more(cls):
+            if classes.acquire_again(cls):
                 return cls
         cls = classes.acquire(reserve_pod(reservation), traits_of(reservation, spec, ""))
         self._last_room = asked, cls
