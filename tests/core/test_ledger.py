@@ -220,7 +220,7 @@ def test_changes_outside_a_transaction_stand_at_once() -> None:
 @pytest.mark.parametrize(
     ("what", "message"),
     [
-        (lambda cluster: set_aside(cluster, "kept", 0), "already holds room"),
+        (lambda cluster: set_aside(cluster, "kept", 0), "already holds capacity"),
         (
             lambda cluster: cluster.ledger.place(cluster.ledger.pods[0]["uid-p0"], 0),
             "<Pod/default/p0 assigned> is already on row 0",

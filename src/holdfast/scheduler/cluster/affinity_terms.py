@@ -1,8 +1,8 @@
-"""Inter-pod affinity terms: what one term selects, and which terms of pods already there select a pod.
+"""Inter-pod affinity terms: which pods a term selects, and which terms of other classes select a pod.
 
-Affinity works both ways: a pod keeps away from where its own terms forbid, and from where the terms of
-others forbid it. So every term of every class is registered, and each class knows, lazily and without
-ever going over the list twice, which of them select it.
+Anti-affinity is symmetric: a pod is rejected by its own terms and by the terms of existing pods. So all
+terms of all classes are registered in a log, and each class reads on in the log, when it is asked, to
+find the terms that select it.
 """
 
 import enum
@@ -16,12 +16,12 @@ from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.domain_counts import PodCounter
 from holdfast.scheduler.cluster.pod_classes import PodClass
 
-_MOST_LISTED = 250_000
+_MAX_LISTED = 250_000
 NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
 
 
 class Term(NamedTuple):
-    """Selects pods by namespace and labels; what it asks is about their domain of `topology_key`."""
+    """A compiled affinity term: selects pods by namespace and labels."""
 
     topology_key: str
     selector: Selector
@@ -34,12 +34,14 @@ class Term(NamedTuple):
         return cls.namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
 
     def wants(self, cls: PodClass, namespace_labels: Mapping[str, str]) -> bool:
-        """The same, asked for the pod that has the term. As in kube-scheduler, a namespace selector
-        that would match a namespace without labels then matches every namespace."""
+        """Whether an existing pod of the class satisfies the incoming pod's term. As in kube-scheduler,
+        a namespace selector that matches a namespace without labels then matches every namespace."""
         return self.selects(cls, namespace_labels) or self.selects(cls, {})
 
 
 class Role(enum.Enum):
+    """Affinity or anti-affinity, required or preferred."""
+
     REQUIRED = "required"
     FORBIDDEN = "forbidden"
     PREFERRED = "preferred"
@@ -47,15 +49,17 @@ class Role(enum.Enum):
 
 
 class OwnTerm(NamedTuple):
+    """A term with its role in the pods that have it."""
+
     role: Role
     term: Term
     weight: int
     repeat: int
-    """0, or which repetition of an equal term of the same pod this is."""
+    """How many equal terms of the same pod come before this one."""
 
 
 def terms_of(cls: PodClass) -> list[OwnTerm]:
-    """The terms a class has; raises SelectorError."""
+    """The terms of a class; raises SelectorError."""
     affinity = cls.affinity
     if affinity is None:
         return []
@@ -79,7 +83,7 @@ def terms_of(cls: PodClass) -> list[OwnTerm]:
 
 
 def parse_problem(cls: PodClass) -> str:
-    """What is wrong with the class's terms, if anything is."""
+    """The error of the class's terms in kube-scheduler's words; empty if they are valid."""
     affinity = cls.affinity
     near = affinity.pod_affinity if affinity is not None else None
     away = affinity.pod_anti_affinity if affinity is not None else None
@@ -109,7 +113,7 @@ def required(side: PodAffinity) -> list[PodAffinityTerm]:
 def compile_term(term: PodAffinityTerm, cls: PodClass) -> Term:
     selector = compile_selector(term.label_selector)
     if not selector.nothing:
-        # The API server writes these down in the selector; files may not have been through one.
+        # The API server merges these into the selector; an object in a file may not be merged yet.
         extra = [
             Requirement(k, "In", (cls.labels[k],)) for k in term.match_label_keys if k in cls.labels
         ]
@@ -130,7 +134,7 @@ def compile_term(term: PodAffinityTerm, cls: PodClass) -> Term:
 
 
 class Selecting:
-    """The terms of others that select one class. `version` moves when there are more or fewer."""
+    """The terms of all classes that select one class. `version` moves when they change."""
 
     __slots__ = ("position", "terms", "version")
 
@@ -141,6 +145,8 @@ class Selecting:
 
 
 class AffinityTerms:
+    """The affinity terms of all classes."""
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._log: list[tuple[bool, OwnTerm]] = []
@@ -148,9 +154,9 @@ class AffinityTerms:
         self._users: dict[OwnTerm, int] = {}
         self._of_class: dict[int, tuple[OwnTerm, ...]] = {}
         self._selecting: dict[int, Selecting] = {}
-        """Those asked for longest ago are forgotten when all together have too many terms."""
+        """By class. The least recently used are dropped when the lists have too many terms in total."""
         self._listed = 0
-        """How many terms they have together."""
+        """The number of terms in all lists."""
         self._versions = 0
         self._namespaces_seen = -1
         for cls in cluster.classes:
@@ -159,7 +165,7 @@ class AffinityTerms:
         cluster.classes.on_dropped.append(self._class_dropped)
 
     def namespace_labels(self, namespace: str) -> Mapping[str, str]:
-        """A namespace has its name for a label; one not seen yet has no other."""
+        """The labels of a namespace, with the label of its name; an unknown namespace has only that."""
         found = self._cluster.objects.get("Namespace", {}).get(("", namespace))
         labels = found.metadata.labels if found is not None else {}
         return {NAMESPACE_NAME_LABEL: namespace, **labels}
@@ -168,7 +174,7 @@ class AffinityTerms:
         return self._cluster.epoch.kinds["Namespace"]
 
     def selecting(self, cls: PodClass) -> Selecting:
-        """The terms of classes there are that select this class."""
+        """The terms that select this class, up to date."""
         if self.namespaces_version() != self._namespaces_seen:
             self._namespaces_seen = self.namespaces_version()
             self._start_over()
@@ -196,9 +202,9 @@ class AffinityTerms:
             found.version = self._next_version()
         found.position = len(self._log)
         self._listed += len(found.terms) - before
-        if self._listed > _MOST_LISTED:
+        if self._listed > _MAX_LISTED:
             self._selecting[cls.id] = self._selecting.pop(cls.id)
-            while self._listed > _MOST_LISTED and len(self._selecting) > 1:
+            while self._listed > _MAX_LISTED and len(self._selecting) > 1:
                 self._forget(next(iter(self._selecting)))
 
     def _forget(self, class_id: int) -> None:
@@ -218,8 +224,8 @@ class AffinityTerms:
         return self._versions
 
     def carriers(self, own: OwnTerm, seen_by: PodClass) -> PodCounter:
-        """Counts the pods that have this term. Reserve pods whose room is for those who look do not
-        count for them."""
+        """A counter of the pods that have this term. Reserve pods of reservations that match the class
+        `seen_by` do not count for it."""
         ours = self._cluster.reservations.matching(seen_by)
 
         def counts(cls: PodClass) -> bool:
@@ -228,7 +234,7 @@ class AffinityTerms:
         return self._cluster.topology.counter(("carries", own, ours), counts)
 
     def selected(self, terms: tuple[Term, ...], seen_by: PodClass) -> PodCounter:
-        """Counts the pods that all of the terms select, with the same exception."""
+        """A counter of the pods that all of the terms select, with the same exception."""
         ours = self._cluster.reservations.matching(seen_by)
         by_labels = any(_by_namespace_labels(term) for term in terms)
         version = self.namespaces_version() if by_labels else None
@@ -242,13 +248,13 @@ class AffinityTerms:
         return self._cluster.topology.counter(("selected", terms, version, ours), counts)
 
     def _own(self, cls: PodClass) -> tuple[OwnTerm, ...]:
-        """The terms of a class. Counters ask for those of a class that is only just being added."""
+        """The terms of a class, which a counter may need before `_class_added` is called."""
         own = self._of_class.get(cls.id)
         if own is None:
             try:
                 own = tuple(terms_of(cls))
             except ValueError:
-                own = ()  # its own column says so
+                own = ()  # the InterPodAffinity plugin reports the error
             self._of_class[cls.id] = own
         return own
 
@@ -269,7 +275,7 @@ class AffinityTerms:
         self._compact()
 
     def _compact(self) -> None:
-        """Forgets what cancels out, once that is most of the log."""
+        """Shortens the log to the terms in use, once most of its entries are out of date."""
         if len(self._log) < 1024 or len(self._log) < 4 * len(self._users):
             return
         self._log = [(True, term) for term in self._users]
@@ -277,8 +283,8 @@ class AffinityTerms:
 
 
 def is_outdated(key: Hashable, cluster: Cluster) -> bool:
-    """Whether a counter is of pods selected by labels namespaces had before. Nobody will read it: who
-    asked for it asks for another first."""
+    """Whether a counter selects pods by labels that namespaces had before. It is not read any more: its
+    user gets a new counter first."""
     if not isinstance(key, tuple) or key[0] != "selected":
         return False
     return key[2] is not None and key[2] != cluster.epoch.kinds["Namespace"]

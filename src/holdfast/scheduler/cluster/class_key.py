@@ -1,6 +1,7 @@
-"""Fields of pods that plugins say they read, by their path on the wire: `spec.hostIPC`.
+"""The class key of a pod: the parts of its object that scheduling reads, encoded.
 
-Only fields that are decoded at all can be read; a path that leads to none is refused.
+Pods with equal keys are of one class (`pod_classes`). Plugins may add annotations and fields to what is
+read (`Read`).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,15 +21,18 @@ from holdfast.scheduler.cluster.node_table import WILDCARD, HostPort
 from holdfast.scheduler.cluster.read_only import ReadOnlyDict
 from holdfast.scheduler.cluster.slots import capped
 
+# Fields of pods that plugins declare to read, by their path in JSON, such as `spec.hostIPC`. Only a
+# field that Holdfast decodes can be read.
+
 Reader = Callable[[Pod], Any]
 
 
 class UnknownField(HoldfastError):
-    """A path that leads to no field of a pod."""
+    """A path is not a field of a pod, or Holdfast does not decode it."""
 
 
 def field_reader(path: str) -> Reader:
-    """What gives the value of a field, in plain values; raises UnknownField."""
+    """A function that returns the value of a field as plain values; raises UnknownField."""
     steps: list[str] = []
     at: Any = Pod
     for part in path.split("."):
@@ -54,7 +58,7 @@ def _is_struct(found: Any) -> bool:
     return found is not NoneType and isinstance(found, type) and issubclass(found, msgspec.Struct)
 
 
-# What scheduling reads of a pod: the content by which its class is known, and the parts of it.
+# The key, and the parts of a pod that it is made of.
 
 
 _ASKED_FOR = 1000
@@ -86,7 +90,7 @@ RESULTS = frozenset(
         names.RESERVATION_PROVISION_ERROR,
     )
 )
-"""Annotations scheduling writes rather than reads."""
+"""Annotations that schedulers write: results, which are not part of a class."""
 _OF_JOBS = frozenset(
     (
         *names.POD_GROUP_KEYS,
@@ -96,11 +100,11 @@ _OF_JOBS = frozenset(
         names.RUN_ESTIMATE,
     )
 )
-"""Annotations that tell jobs apart, which is no matter of nodes: their pods share classes."""
+"""Annotations about the pod's job, which do not affect nodes: pods of different jobs share classes."""
 
 
 class Read(NamedTuple):
-    """What plugins from outside say they read of a pod."""
+    """What plugins declare to read of a pod besides what Holdfast reads."""
 
     annotations: frozenset[str] = frozenset()
     """Names, and domains that end in a slash."""
@@ -108,7 +112,7 @@ class Read(NamedTuple):
     """By path."""
 
     def values(self, pod: Pod) -> dict[str, Any]:
-        """Of the fields."""
+        """The values of the fields."""
         return {path: read(pod) for path, read in self.fields}
 
 
@@ -116,6 +120,7 @@ NOTHING_MORE = Read()
 
 
 def class_key(pod: Pod, with_volumes: bool = True, read: Read = NOTHING_MORE) -> bytes:
+    """The key of a pod's class; raises InvalidObject if the pod cannot be encoded."""
     spec, meta = pod.spec, pod.metadata
     parts: list[Any] = [
         meta.namespace,
@@ -151,7 +156,7 @@ def class_key(pod: Pod, with_volumes: bool = True, read: Read = NOTHING_MORE) ->
         if volumes:
             parts.append(("volumes", volumes))
             if any(volume.ephemeral for volume in volumes):
-                # The claims of such volumes are named after the pod and belong to it alone.
+                # The claim of an ephemeral volume is named after the pod and belongs to it alone.
                 parts.append(("pod", meta.name, meta.uid))
     if spec.overhead:
         parts.append(("overhead", spec.overhead))
@@ -173,7 +178,7 @@ def class_key(pod: Pod, with_volumes: bool = True, read: Read = NOTHING_MORE) ->
 
 
 def is_daemon_pod(pod: Pod) -> bool:
-    """Whether a pod is its node's own: a DaemonSet's, or a static one's mirror."""
+    """Whether a pod belongs to a DaemonSet, or is the mirror pod of a static pod."""
     if names.MIRROR_POD_ANNOTATION in pod.metadata.annotations:
         return True
     return any(
@@ -206,8 +211,8 @@ def is_class_annotation(key: str, read: frozenset[str]) -> bool:
 
 
 class ClassAnnotations(ReadOnlyDict):
-    """The annotations of a class. To ask for one that is no part of classes is an error, not a no: pods
-    of the class may have it, each with another value."""
+    """The annotations of a class. Reading one that is not part of class keys raises
+    UndeclaredAnnotation, since pods of the class may have different values of it."""
 
     __slots__ = ("_part", "_read")
 
@@ -243,17 +248,17 @@ class ClassAnnotations(ReadOnlyDict):
 
 @cache
 def _asked_for(read: frozenset[str]) -> set[str]:
-    """Names that were asked for and are part of classes. Plugins ask for the same few all the time."""
+    """Names that were read before and are part of class keys; plugins read the same few each time."""
     return set()
 
 
 def allocation_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
-    """The annotations that say which CPUs, NUMA nodes and devices a pod wants."""
+    """The annotations by which a pod requests CPUs, NUMA nodes and devices."""
     return {key: annotations[key] for key in _PARTICULAR if key in annotations}
 
 
 def scheduling_volumes(spec: PodSpec) -> list[Volume]:
-    """Volumes that can bear on placement: those that are more than a name and a node-local source."""
+    """The volumes that can affect placement; node-local sources such as emptyDir do not."""
     return [
         volume
         for volume in spec.volumes
@@ -269,7 +274,7 @@ def scheduling_volumes(spec: PodSpec) -> list[Volume]:
 
 
 def resized_resources(pod: Pod) -> list[Any]:
-    """What the kubelet reports of resources where that differs from what the spec asks."""
+    """The resources in the container statuses, where they differ from the spec (in-place resize)."""
     if not pod.spec.node_name:
         return []
     statuses = pod.status.container_statuses + pod.status.init_container_statuses
@@ -292,9 +297,9 @@ def resized_resources(pod: Pod) -> list[Any]:
 
 
 def pin_of(spec: PodSpec) -> str | None:
-    """The one node a pod names in its affinity, the way the DaemonSet controller writes it."""
+    """The node that a pod's affinity names in the way the DaemonSet controller writes it."""
     if spec.topology_spread_constraints:
-        return None  # which nodes count for spreading depends on the whole affinity
+        return None  # the nodes that count for spreading depend on the whole affinity
     terms = required_terms(spec.affinity)
     if len(terms) != 1 or len(terms[0].match_fields) != 1:
         return None
@@ -305,7 +310,7 @@ def pin_of(spec: PodSpec) -> str | None:
 
 
 def without_pin(affinity: Affinity | None) -> Affinity | None:
-    """The affinity less the node's name in the term that has it."""
+    """The affinity without the node's name."""
     assert affinity is not None and affinity.node_affinity is not None
     node_affinity = affinity.node_affinity
     required = node_affinity.required_during_scheduling_ignored_during_execution
@@ -334,9 +339,9 @@ def required_terms(affinity: Affinity | None) -> list[NodeSelectorTerm]:
 
 
 def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """Ports the pod takes of its node: those of containers and sidecars.
+    """The host ports of the pod's containers and sidecars.
 
-    With the host's network every container port is one, as the API server writes it down.
+    With hostNetwork every container port is a host port, as the API server's defaulting sets it.
     """
     sidecars = [c for c in spec.init_containers if c.restart_policy == "Always"]
     return tuple(
@@ -347,11 +352,11 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
     )
 
 
-# How much one pod may add to what the scheduler keeps for all of them.
+# Bounds on one pod.
 #
-# A topology key, a label, a resource, a port is a column over all nodes, and is looked at often.
-# Objects may be large enough for thousands of them; no pod that means to run has as many. One that does
-# is not scheduled, and its condition says why.
+# Each topology key, label, resource and port that a pod names costs a column over all nodes. The API
+# server allows thousands of them in one object; no real pod has as many. A pod over a bound is
+# invalid, and its condition reports the bound.
 
 
 MAX_POD_TERMS = 256
@@ -363,7 +368,7 @@ MAX_PORTS = 512
 
 
 def check_bounds(pod: Pod) -> None:
-    """Raises InvalidObject."""
+    """Raises InvalidObject if the pod is over a bound."""
     spec = pod.spec
     affinity = spec.affinity
     if affinity is not None:

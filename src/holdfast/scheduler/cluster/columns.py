@@ -1,8 +1,8 @@
-"""Values kept per row of the node table.
+"""Columns: values per row of the node table, which grow with it.
 
-Rows are opened by nodes, and by pods and reservations that are seen before their node. Whoever keeps a
-value per row keeps it in a `RowColumn`, which the table makes longer before it hands out a row beyond
-its length. So a column always has a cell for every row there is, whatever opened the row.
+A row is opened for a node, or for a pod or reservation that is seen before its node. A value per row is
+kept in a `RowColumn`, which the node table grows before it opens a row beyond its length. So a column
+has a cell for every row, whatever opened the row.
 """
 
 from operator import attrgetter
@@ -18,7 +18,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 class RowColumn(Generic[Scalar]):
     """A value, or an array of values, for every row.
 
-    `cells` is replaced when the table grows: it is read anew each time, never kept.
+    `cells` is replaced when the table grows, so it must be read each time and never kept.
     """
 
     __slots__ = ("__weakref__", "_axis", "_fill", "cells", "starts_over")
@@ -30,13 +30,14 @@ class RowColumn(Generic[Scalar]):
         self._fill = fill
         self._axis = axis
         self.starts_over = starts_over
-        """Whether a row that comes to be another node's has the first value again."""
+        """Whether a row's cell is reset to the first value when the row is given to another node."""
 
     def start_over(self, row: int) -> None:
+        """Resets a cell to the first value."""
         self.cells[row] = self._fill
 
     def grow(self, capacity: int, axis: int | None = None) -> None:
-        """Makes it at least so long along its rows, or along another axis."""
+        """Makes it at least this long along its rows, or along another axis."""
         along = self._axis if axis is None else axis
         more = capacity - self.cells.shape[along]
         if more > 0:
@@ -46,12 +47,12 @@ class RowColumn(Generic[Scalar]):
 
 
 def cells_of(name: str) -> Any:
-    """The cells of the column that an object keeps under this name, as an attribute of it."""
+    """A property that returns the cells of the column in the attribute of this name."""
     return property(attrgetter(f"{name}.cells"))
 
 
 class RowColumns:
-    """The columns over the rows of one table, for as long as somebody keeps them."""
+    """The columns of one node table, weakly referenced."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -70,14 +71,14 @@ class RowColumns:
         starts_over: bool = False,
     ) -> RowColumn[Scalar]:
         """A column filled with one value. `lead` and `trail` are the axes before and after the rows;
-        `starts_over` is for columns without such axes that nobody else clears."""
+        `starts_over` is for columns without such axes whose owner does not reset cells itself."""
         cells: NDArray[Scalar] = np.full((*lead, self._capacity, *trail), fill, dtype=dtype)
         column = RowColumn(cells, fill, len(lead), starts_over)
         self._kept.add(column)
         return column
 
     def row_reopened(self, row: int) -> None:
-        """A row that was another node's before is handed out again."""
+        """Resets the cells of a row that is given to another node."""
         for column in list(self._kept):
             if column.starts_over:
                 column.start_over(row)
@@ -89,8 +90,8 @@ class RowColumns:
 
 
 def distinct(rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each row once, the lowest first. For the few there mostly are this is ten times as fast as
-    `np.unique`, which also loads a good deal of numpy that nobody needs."""
+    """Each row once, in ascending order. For few rows this is ten times as fast as `np.unique`, which
+    also imports a large part of numpy."""
     if len(rows) < 2:
         return rows
     ordered = np.sort(rows)

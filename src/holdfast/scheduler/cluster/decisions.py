@@ -1,4 +1,7 @@
-"""What the core asks the outside to do. A backend carries these out and feeds back what happened."""
+"""Decisions: the output of the scheduler, writes that an executor carries out.
+
+An executor (`kube`, `local`, `sim`) feeds the result back as an event; see `events`.
+"""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -17,19 +20,21 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class ObjectRef(msgspec.Struct, frozen=True):
+    """A reference to an object."""
+
     kind: str
     namespace: str
     name: str
     uid: str
     api_version: str = ""
-    """Given for kinds that several API groups have; empty where the kind alone says it."""
+    """Set for kinds that occur in several API groups; empty where the kind is unique."""
 
     def __str__(self) -> str:
         parts = (self.kind, self.namespace, self.name) if self.namespace else (self.kind, self.name)
         return "/".join(parts)
 
     def reference(self) -> dict[str, str]:
-        """As an Event refers to the object: `involvedObject`, or `regarding`."""
+        """The reference in an Event: `involvedObject`, or `regarding`."""
         fields = {
             "apiVersion": self.api_version or api_version_of(self.kind),
             "kind": self.kind,
@@ -51,16 +56,17 @@ class Bind(msgspec.Struct, frozen=True):
 
 class BindVolume(msgspec.Struct, frozen=True):
     """Set the volume's claimRef to the claim. Unless the volume named the claim before, it also gets
-    the annotation pv.kubernetes.io/bound-by-controller: "yes". Comes before the Bind of the pod it is
-    for; if it fails, so must that."""
+    the annotation pv.kubernetes.io/bound-by-controller: "yes". Precedes the Bind of the pod that uses
+    the claim; if it fails, the Bind must fail too."""
 
     volume: ObjectRef
     claim: ObjectRef
 
 
 class SelectNode(msgspec.Struct, frozen=True):
-    """Set the claim's annotation volume.kubernetes.io/selected-node, so that a volume is made that can
-    be used from the node. Comes before the Bind of the pod it is for; if it fails, so must that."""
+    """Set the claim's annotation volume.kubernetes.io/selected-node, so that a volume is provisioned
+    for the node. Precedes the Bind of the pod that uses the claim; if it fails, the Bind must fail
+    too."""
 
     claim: ObjectRef
     node: str
@@ -82,77 +88,77 @@ class Nominate(msgspec.Struct, frozen=True):
 
 
 class Preempt(msgspec.Struct, frozen=True):
-    """Delete the pod, gracefully, to make room: first its condition DisruptionTarget, then it. If that
-    fails, the pod as it is must be fed again: until then it counts as being on its way out; and then
-    WriteRefused, so that the preemptor is tried again."""
+    """Set the victim's condition DisruptionTarget, then delete it gracefully. If that fails, the
+    executor feeds the pod's current object, because until then the pod counts as being preempted, and
+    then WriteRefused, so that the preemptor is requeued."""
 
     pod: ObjectRef
     preemptor: ObjectRef
     node: str
     message: str
-    """The condition's."""
+    """The message of the condition."""
     job: str = ""
-    """The pod's job, if it has one: none of its pods is deleted while another that is to go has no
-    condition yet."""
+    """The victim's job, if it has one. No victim of a job is deleted before all victims of the job have
+    their condition."""
     reservation: str = ""
-    """The uid of the reservation the pod is allocated from, if any: what is decided of its status is
-    written before the pod is deleted."""
+    """The uid of the reservation the victim is allocated from, if any. A decided status of that
+    reservation is written before the pod is deleted."""
 
 
 class AnnotatePod(msgspec.Struct, frozen=True):
-    """Set annotations of the pod; those that are None are removed. Comes before the Bind of the pod.
-    Answered by WriteRefused if it could not be written."""
+    """Set annotations of the pod; an annotation whose value is None is removed. Precedes the Bind of
+    the pod. Answered by WriteRefused if it fails."""
 
     pod: ObjectRef
     annotations: Mapping[str, str | None]
 
 
 class Evict(msgspec.Struct, frozen=True):
-    """Ask the eviction API to let the pod go, which minds disruption budgets. Answered by WriteRefused
-    if it does not, now; otherwise the pod is seen to go."""
+    """Evict the pod through the eviction API, which respects disruption budgets. Answered by
+    WriteRefused if the API refuses; if it succeeds, the deletion of the pod is seen as an event."""
 
     pod: ObjectRef
     message: str
-    """Why, for whoever keeps a record."""
+    """The reason, for a log or audit."""
     options: Mapping[str, Any] = _NOTHING
-    """As DeleteOptions on the wire."""
+    """DeleteOptions, as in JSON."""
 
 
 class CreateReservation(msgspec.Struct, frozen=True):
-    """Create the reservation, which has its name. That it is there is seen as an object, and if one of
-    the name is there already, nothing is done. Answered by WriteRefused if it could not be
-    created."""
+    """Create the reservation, unless one of its name exists. The created object is seen as an event.
+    Answered by WriteRefused if it fails."""
 
     reservation: Reservation
 
 
 class AnnotateReservation(msgspec.Struct, frozen=True):
-    """Set annotations of the reservation; an empty value takes one away."""
+    """Set annotations of the reservation; an annotation whose value is empty is removed."""
 
     reservation: ObjectRef
     annotations: Mapping[str, str]
 
 
 class SetReservationStatus(msgspec.Struct, frozen=True):
-    """Write the reservation's status as a whole. Where it gives the reservation its node (`binds`),
-    answered by BindConfirmed or BindRefused; otherwise by WriteRefused if it could not be written."""
+    """Replace the reservation's status. If that sets the reservation's node (`binds`), it is answered
+    by BindConfirmed or BindRefused; otherwise by WriteRefused if it fails."""
 
     reservation: ObjectRef
     status: ReservationStatus
     binds: bool = False
     annotations: Mapping[str, str] = _NOTHING
-    """Written on the reservation before its status; an empty value takes one away."""
+    """Written on the reservation before its status; an annotation whose value is empty is removed."""
 
 
 class DeleteReservation(msgspec.Struct, frozen=True):
-    """Delete the reservation: its time is over, or nobody wants it any more."""
+    """Delete the reservation: it has expired, or is no longer needed."""
 
     reservation: ObjectRef
     message: str
 
 
 class PreemptReservation(msgspec.Struct, frozen=True):
-    """Write on the reservation that it has to go for another, or answer by WriteRefused."""
+    """Mark the reservation as preempted, by labels and annotations. Answered by WriteRefused if it
+    fails."""
 
     reservation: ObjectRef
     preemptor: ObjectRef
@@ -162,15 +168,15 @@ class PreemptReservation(msgspec.Struct, frozen=True):
 
 
 class SetMigrationStatus(msgspec.Struct, frozen=True):
-    """Write the status of a PodMigrationJob as a whole. Answered by WriteRefused if that fails."""
+    """Replace the status of a PodMigrationJob. Answered by WriteRefused if it fails."""
 
     job: ObjectRef
     status: PodMigrationJobStatus
 
 
 class SpecifyMigration(msgspec.Struct, frozen=True):
-    """Write into the spec of a PodMigrationJob which pod and which reservation it is about. What is
-    None stays as it is. Answered by WriteRefused if that fails."""
+    """Set the pod and the reservation in the spec of a PodMigrationJob; None leaves a field unchanged.
+    Answered by WriteRefused if it fails."""
 
     job: ObjectRef
     pod: ObjectReference | None = None
@@ -178,7 +184,7 @@ class SpecifyMigration(msgspec.Struct, frozen=True):
 
 
 class SetPodGroupStatus(msgspec.Struct, frozen=True):
-    """Write the PodGroup's status as a whole. Answered by WriteRefused if that fails."""
+    """Replace the PodGroup's status. Answered by WriteRefused if it fails."""
 
     group: ObjectRef
     api_version: str
@@ -186,7 +192,7 @@ class SetPodGroupStatus(msgspec.Struct, frozen=True):
 
 
 class SetQueueStatus(msgspec.Struct, frozen=True):
-    """Write the queue's status as a whole. Answered by WriteRefused if that fails."""
+    """Replace the queue's status. Answered by WriteRefused if it fails."""
 
     queue: ObjectRef
     status: QueueStatus
@@ -233,8 +239,8 @@ def preemption(
     job: str = "",
     reservation: str = "",
 ) -> list[Decision]:
-    """A pod, of that job and allocated from that reservation if any, has to go for another, and is told
-    so."""
+    """The decisions that preempt a victim: its deletion and its event. `job` and `reservation` are the
+    victim's."""
     condition = f"{scheduler}: preempting to accommodate a higher priority pod"
     text = f"Preempted by pod {preemptor.uid} on node {node}"
     return [
@@ -243,11 +249,8 @@ def preemption(
     ]
 
 
-# Decisions as they are written, where every backend writes them alike.
-
-
 def specification(decision: SpecifyMigration) -> dict[str, Any]:
-    """What changes in the job's spec, as a merge patch."""
+    """The merge patch of the job's spec, which is the same for every executor."""
     changes: dict[str, Any] = {}
     if decision.pod is not None:
         changes["podRef"] = msgspec.to_builtins(decision.pod)

@@ -1,8 +1,8 @@
-"""Pods counted per row and per topology domain, kept up to date as pods come and go.
+"""Counts of pods per row and per topology domain, updated as pods are placed and removed.
 
-A counter counts the pods whose class passes a test: those a selector selects, or those that carry
-a certain affinity term. Which classes pass is worked out once per class. Domains are the codes of a
-label column; a row without the label is in no domain.
+A counter counts the pods whose class passes a test: those a selector selects, or those that have an
+affinity term. The test is evaluated once per class. Domains are the codes of a label column; a row
+without the label is in no domain.
 """
 
 from collections.abc import Callable, Hashable, Mapping
@@ -21,7 +21,8 @@ Counts = NDArray[np.int64]
 
 
 class PodCounter:
-    """How many pods of certain classes are on each row, and in each domain of the keys asked for."""
+    """How many pods of the counted classes are on each row, and in each domain of the topology keys in
+    use."""
 
     __slots__ = ("__weakref__", "_columns", "_domains", "_rows", "changed", "counts")
 
@@ -54,7 +55,7 @@ class PodCounter:
         self.changed.add(row)
 
     def relabel(self, row: int, key: str, before: int, after: int) -> None:
-        """The row's label went from one code to another."""
+        """Moves the row's pods to another domain, after its label changed from one code to another."""
         column = self._columns.get(key)
         if column is None or not self.rows[row]:
             return
@@ -66,7 +67,7 @@ class PodCounter:
         self.changed.add(row)
 
     def recount(self) -> dict[str, Counts]:
-        """The domains' totals worked out anew, to be compared with those kept."""
+        """The domains' totals computed from the rows, to be compared with those kept."""
         return {key: self._recount(column) for key, column in self._columns.items()}
 
     def _recount(self, column: LabelColumn) -> Counts:
@@ -79,7 +80,7 @@ class PodCounter:
 class DomainCounts:
     """The counters in use, and which classes each of them counts.
 
-    A counter lives as long as whoever asked for it keeps it.
+    Counters are weakly referenced: one exists as long as its users keep it.
     """
 
     def __init__(self, classes: PodClasses, labels: LabelColumns, columns: RowColumns) -> None:
@@ -92,7 +93,7 @@ class DomainCounts:
         classes.on_dropped.append(self._class_dropped)
 
     def counter(self, key: Hashable, counts: Callable[[PodClass], bool]) -> PodCounter:
-        """The counter of that key, made and filled if it is new."""
+        """The counter of this key; a new one is filled with the pods that are there."""
         found = self._counters.get(key)
         if found is None:
             found = self._counters[key] = PodCounter(counts, self._columns)
@@ -107,6 +108,7 @@ class DomainCounts:
         return self._counters
 
     def pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
+        """Counts a pod that was added to a row (+1) or removed from it (-1)."""
         counters = self._of_class.get(pod.cls.id)
         if counters is None:
             return
@@ -121,10 +123,11 @@ class DomainCounts:
             self._of_class[pod.cls.id] = [each for each in counters if each() is not None]
 
     def row_codes(self, row: int) -> list[tuple[str, int]]:
-        """The row's code in every column, to be handed to `relabel` after a change."""
+        """The row's code in every label column, for `relabel` after a change of the node."""
         return [(column.key, int(column.codes[row])) for column in self._labels.known()]
 
     def relabel(self, row: int, before: list[tuple[str, int]]) -> None:
+        """Moves the row's pods to its current domains; `before` is from `row_codes`."""
         for key, old in before:
             column = self._labels.find(key)
             new = int(column.codes[row]) if column is not None else old

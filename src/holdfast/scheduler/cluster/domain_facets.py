@@ -1,11 +1,12 @@
-"""Sums over topology domains as one pod class sees them, and the facets through which rows see them.
+"""Sums of pod counts per topology domain, and the facets that give each row its domain's sum.
 
-A `Tally` adds up counters over the domains of one label key, each with a weight, over the rows a class
-counts (those its node affinity admits, say). It catches up by the counters' logs.
+A `Tally` is the weighted sum of pod counters per domain of one topology key, over the rows that count
+for a class (for instance those its node affinity selects). It is updated from the counters' row logs.
 
-How a row is told its domain's sum depends on the key. With few domains (zones) the facet is the domain,
-which hardly ever changes, and the sum is looked up when a key is judged (`ByDomain`). With many domains
-(hostnames) the facet is the sum itself, which changes for the few rows of a domain at a time (`BySum`).
+The facet of a row depends on the number of domains. With few domains (zones) the facet is the domain,
+which hardly ever changes, and the sum is looked up when a key is evaluated (`ByDomain`). With many
+domains (hostnames) the facet is the sum itself, which changes for the few rows of a domain at a time
+(`BySum`).
 """
 
 from collections.abc import Callable
@@ -21,17 +22,19 @@ from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.view import Cells, View
 
 COARSE = 64
-"""Up to this many domains rows are told apart by domain, beyond it by their domain's sum."""
+"""Up to this many domains the facet is the domain, beyond it the domain's sum."""
 NOWHERE = -(2**40)
 """The sum of a row that is in no domain."""
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Counted = Callable[[], Bools]
-"""Which rows count, over all rows of the table."""
+"""Returns which rows count, over all rows of the table."""
 
 
 class Tally:
+    """The weighted sum of pod counters, by domain of one label column."""
+
     def __init__(
         self,
         cluster: Cluster,
@@ -48,14 +51,14 @@ class Tally:
         self._rows: list[Ints] = []
         self._mask: Bools = np.zeros(0, dtype=np.bool_)
         self.sums: Ints = np.zeros(1, dtype=np.int64)
-        """By domain; the last is for rows in no domain and stays 0."""
+        """By domain; the last entry is for rows in no domain and stays 0."""
         self.domains: Bools = np.zeros(0, dtype=np.bool_)
-        """The domains that have a row that counts."""
+        """Whether a domain has a row that counts."""
         self._by_domain: Ints | None = None
         self._begins: Ints = np.zeros(0, dtype=np.int64)
 
     def refresh(self) -> set[int] | None:
-        """Catches up; the domains whose sum changed, None if any may have."""
+        """Updates the sums; returns the domains whose sum changed, None if any may have."""
         nodes_end = self._cluster.epoch.nodes.end
         if nodes_end != self._nodes_seen or len(self._mask) != self._cluster.nodes.capacity:
             self._nodes_seen = nodes_end
@@ -83,10 +86,11 @@ class Tally:
         return changed
 
     def counts(self, cls: PodClass) -> bool:
+        """Whether pods of the class are counted."""
         return any(counter.counts(cls) for _, counter in self._weighted)
 
     def minimum(self) -> int:
-        """The smallest sum of all domains that count; 0 if there are none."""
+        """The smallest sum of the domains that have a row that counts; 0 if there are none."""
         sums = self.sums[:-1][self.domains]
         return int(sums.min()) if len(sums) else 0
 
@@ -119,7 +123,7 @@ class Tally:
 
 
 class ByDomain:
-    """Rows told apart by domain."""
+    """The facet is the row's domain."""
 
     def __init__(self, tally: Tally) -> None:
         self.tally = tally
@@ -142,7 +146,7 @@ class ByDomain:
 
 
 class BySum:
-    """Rows told apart by their domain's sum, or by no more than whether it exceeds `most`."""
+    """The facet is the sum of the row's domain, capped at `most`."""
 
     def __init__(self, tally: Tally, most: int | None = None) -> None:
         self.tally = tally
@@ -183,7 +187,7 @@ class BySum:
 
 
 class OnRow:
-    """How many pods a counter counts on the row itself; NOWHERE where it lacks the label."""
+    """The facet is the number of counted pods on the row itself; NOWHERE if it lacks the label."""
 
     def __init__(self, cluster: Cluster, column: LabelColumn, counter: PodCounter) -> None:
         self._cluster = cluster
@@ -225,7 +229,7 @@ DomainSum = ByDomain | BySum
 
 
 def domain_sum(tally: Tally, most: int | None = None) -> DomainSum:
-    """The facet that suits the number of domains there are."""
+    """The facet for the current number of domains."""
     if len(tally.column.values) <= COARSE:
         return ByDomain(tally)
     return BySum(tally, most)

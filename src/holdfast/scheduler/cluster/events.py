@@ -1,4 +1,7 @@
-"""What the core is told. Objects come decoded; time comes with each event."""
+"""Events: the input of the scheduler, and the kinds of change by which they wake up pending pods.
+
+Objects in events are decoded; the time is passed along with each event.
+"""
 
 from typing import Any
 
@@ -9,23 +12,25 @@ from holdfast.scheduler.cluster.decisions import Decision
 
 
 class Added(msgspec.Struct, frozen=True):
-    """An object exists. Saying so again of a known object is the same as `Updated`."""
+    """An object exists. For a known object this is the same as `Updated`."""
 
     object: Any
 
 
 class Updated(msgspec.Struct, frozen=True):
+    """An object changed."""
+
     object: Any
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """An object is gone. Of an unknown object: nothing happens."""
+    """An object was deleted. No effect for an unknown object."""
 
     object: Any
 
 
 class Malformed(msgspec.Struct, frozen=True):
-    """An object exists that does not decode; what was known of it before is no longer true."""
+    """An object cannot be decoded. Its last valid version no longer counts."""
 
     kind: str
     namespace: str
@@ -33,7 +38,7 @@ class Malformed(msgspec.Struct, frozen=True):
     uid: str
     error: InvalidObject
     api_version: str = ""
-    """Given of a kind that only plugins read."""
+    """Set for kinds that only plugins read."""
 
 
 class BindConfirmed(msgspec.Struct, frozen=True):
@@ -43,7 +48,7 @@ class BindConfirmed(msgspec.Struct, frozen=True):
 
 
 class BindRefused(msgspec.Struct, frozen=True):
-    """A decided bind was not carried out; the pod is as it was before."""
+    """A decided bind was not carried out; the pod is unchanged."""
 
     uid: str
     message: str
@@ -59,14 +64,12 @@ class WriteRefused(msgspec.Struct, frozen=True):
 Event = Added | Updated | Deleted | Malformed | BindConfirmed | BindRefused | WriteRefused
 
 
-# What a change in the cluster can be, as far as waking waiting pods is concerned.
-#
-# A plugin names the kinds of change that can help a pod it rejected (`wakes_on`); nothing else wakes
-# that pod.
-
-
 class Change:
-    """Plain numbers to be or-ed: this is on every pod's path, and `enum.Flag` takes its time."""
+    """The kinds of change that can wake up pending pods (kube-scheduler: cluster events).
+
+    A plugin names the kinds that may make a pod it rejected schedulable (`wakes_on`); no other kind
+    wakes that pod up. Plain numbers to be or-ed, because `enum.Flag` is too slow for code that runs for
+    every pod."""
 
     NONE = 0
     NODE_ADDED = 1
@@ -74,19 +77,19 @@ class Change:
     NODE_ALLOCATABLE = 4
     NODE_LABELS = 8
     NODE_TAINTS = 16
-    """Taints, or the unschedulable mark."""
+    """Taints, or `spec.unschedulable`."""
     NODE_OTHER = 32
     """Annotations, images."""
     POD_PLACED = 64
-    """A pod came to be on a node."""
+    """A pod was assigned to a node."""
     POD_LEFT = 128
-    """A pod on a node ended, was deleted or shrank."""
+    """A pod on a node ended, was deleted, or claims less than before."""
     POD_LABELS = 256
-    """A pod on a node changed its labels, or is on its way out: it may be counted otherwise."""
+    """A pod on a node changed its labels or is being deleted, so selectors may count it differently."""
     OTHER = 512
-    """Any other object Holdfast reads itself: namespaces, services, budgets."""
+    """Any other object Holdfast reads itself: namespaces, services, disruption budgets."""
     STORAGE = 1024
-    """Any object of storage, whatever it says; for plugins that watch none in particular."""
+    """Any storage object; for plugins that do not name the kinds they depend on."""
     CLAIMS = 2048
     PERSISTENT_VOLUMES = 4096
     STORAGE_CLASSES = 8192
@@ -94,15 +97,16 @@ class Change:
     CSI_DRIVERS = 32768
     CAPACITIES = 65536
     ATTACHMENTS = 131072
-    """Volumes that nodes have, by pods or still attached."""
+    """Volumes that are attached to nodes, or used by pods there."""
     OBJECTS = 262144
-    """An object of a kind that some plugin declares in `reads_objects`. It wakes pods that a plugin
-    with such a declaration rejected, whether or not its `wakes_on` names it."""
+    """An object of a kind that a plugin declares in `reads_objects`. It wakes up pods that a plugin
+    with such a declaration rejected, even if its `wakes_on` does not name it."""
 
     ANY_NODE = 63
     ANY_POD = POD_PLACED | POD_LEFT | POD_LABELS
     ABOUT_STORAGE = 262144 - 2048
-    """These help a pod only if they are about something its plugins watch."""
-    PROMISES = STORAGE | CLAIMS | PERSISTENT_VOLUMES
-    """A promise to a claim was taken back."""
+    """The kinds of storage changes: they wake up a pod only if they are about an object its plugins
+    watch."""
+    ASSUMED_VOLUMES = STORAGE | CLAIMS | PERSISTENT_VOLUMES
+    """A volume that was assumed for a claim is free again."""
     ANY = 524288 - 1

@@ -1,4 +1,4 @@
-"""Sums of limits by row, counted from when somebody asks for them."""
+"""Sums of resource limits per row, counted for a resource once a plugin asks for it."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ UNLIMITED = 2**62
 
 
 class LimitSums:
+    """The sums of limits of a cluster, and their maxima."""
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.ceilings: list[Callable[[str, int], int]] = []
-        """Each says of a resource and a row how much the limits there may add up to."""
+        """Each returns the maximum sum of limits for a resource and a row."""
         self.columns: list[Callable[[str], Sums | None]] = []
-        """The same over all rows; None where a resource is not limited."""
+        """The same for all rows of a resource; None if it has no maximum."""
 
     def count(self, resource: str) -> CountedLimit:
-        """Where the sums of a resource are from now on."""
+        """Counts the limits of a resource from now on; returns the slots of the sums."""
         cluster = self._cluster
         counted = cluster.classes.counted
         if resource not in counted:
@@ -43,14 +45,14 @@ class LimitSums:
         return counted[resource]
 
     def allowed(self, slot: int, row: int) -> tuple[str, int]:
-        """What a slot sums up and how much that may be on a row; no name if nobody minds."""
+        """The name of the sum in a slot, and its maximum on a row; the name is empty if it has none."""
         for resource, counted in self._cluster.classes.counted.items():
             if slot == counted.slot and self.ceilings:
                 return f"{resource} limit", min(most(resource, row) for most in self.ceilings)
         return "", 0
 
     def ceiling(self, slot: int) -> Sums:
-        """How much of what a slot sums up every row may have; not to be written to."""
+        """The maximum of the sum in a slot, for every row; not to be written to."""
         most = np.full(self._cluster.nodes.size, UNLIMITED, dtype=np.int64)
         for resource, counted in self._cluster.classes.counted.items():
             if slot == counted.slot:
@@ -61,14 +63,14 @@ class LimitSums:
         return most
 
     def of(self, resource: str) -> Sums:
-        """The limits of pods and reservations, by row, whether or not they are counted."""
+        """The sum of limits of pods and reservations, by row, whether or not they are counted."""
         counted = self._cluster.classes.counted.get(resource)
         if counted is not None:
             return self._cluster.nodes.claimed[counted.slot, : self._cluster.nodes.size]
         return self.worked_out(resource)
 
     def worked_out(self, resource: str, scored: bool = False) -> Sums:
-        """The same, from what pods and reservations there are."""
+        """The same, computed from the pods and reservations on the rows."""
         cluster = self._cluster
         sums = np.zeros(cluster.nodes.size, dtype=np.int64)
         offered, counted = cluster.nodes.pinned_slot(resource), cluster.classes.counted.get(resource)
@@ -93,8 +95,8 @@ class LimitSums:
         return sums
 
     def ratios(self, more: Iterable[str] = ()) -> dict[str, dict[str, float]]:
-        """By node and resource, the limits there as a part of what it has: of cpu and memory, of what
-        else is counted, and of more where wanted."""
+        """By node and resource, the sum of limits divided by allocatable: for cpu, memory, all counted
+        resources, and those in `more`."""
         nodes = self._cluster.nodes
         found: dict[str, dict[str, float]] = {
             name: {} for name, row in nodes.names() if nodes.alive[row]

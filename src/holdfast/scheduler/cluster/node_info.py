@@ -1,4 +1,4 @@
-"""What scheduling reads of objects: the few facts of each that the cluster's state is made of."""
+"""What scheduling reads of nodes and of pod statuses, and how one version differs from the next."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -24,14 +24,14 @@ _MAX_IMAGE_NAMES = 16
 
 
 def kind_of(obj: Object) -> str:
-    """The kind, with its API group where several groups have one of that name."""
+    """The kind, with its API group if the kind occurs in several groups."""
     if obj.kind not in _SHARED_KINDS:
         return obj.kind
     return f"{obj.kind}.{obj.api_version.partition('/')[0]}"
 
 
 def allocated_from(text: str | None) -> str:
-    """The uid of the reservation a pod was bound through, by what is written on it."""
+    """The uid in the annotation of the reservation a pod is allocated from; empty if it is invalid."""
     if text is None:
         return ""
     try:
@@ -41,13 +41,13 @@ def allocated_from(text: str | None) -> str:
 
 
 def is_preempted(pod: Pod) -> bool:
-    """Whether it was decided that the pod makes room for another; its deletion may be yet to come."""
+    """Whether the pod's condition says that it is a victim of preemption; it may not be deleted yet."""
     found = condition(pod.status.conditions, "DisruptionTarget")
     return found is not None and found.status == "True" and found.reason == "PreemptionByScheduler"
 
 
 def bound_at(pod: Pod) -> float | None:
-    """When the pod was bound, as its condition says it."""
+    """When the pod was bound, by its PodScheduled condition."""
     found = condition(pod.status.conditions, "PodScheduled")
     if found is None or found.status != "True" or not found.last_transition_time:
         return None
@@ -58,14 +58,14 @@ def bound_at(pod: Pod) -> float | None:
 
 
 def is_ready(pod: Pod) -> bool:
-    """Whether the pod says that it does its work."""
+    """Whether the pod's condition Ready is True."""
     found = condition(pod.status.conditions, "Ready")
     return found is not None and found.status == "True"
 
 
 def node_info(node: Node) -> NodeInfo:
-    """What scheduling reads of a node; raises InvalidObject if a quantity makes no sense, or there are
-    too many. Of images the first few hundred count; a kubelet lists fifty."""
+    """What scheduling reads of a node; raises InvalidObject if a quantity is invalid or there are too
+    many resources. Only the first few hundred images count; a kubelet lists fifty."""
     meta, status = node.metadata, node.status
     field = "allocatable" if status.allocatable else "capacity"
     offered = {}
@@ -95,7 +95,7 @@ def node_info(node: Node) -> NodeInfo:
 
 
 def with_devices(info: NodeInfo, offered: Mapping[str, int]) -> NodeInfo:
-    """The node with what its devices add up to, where it says nothing of that itself."""
+    """The node with the resources of its devices, as far as its own allocatable does not have them."""
     if not offered and not info.derived:
         return info
     own = {name: value for name, value in info.allocatable.items() if name not in info.derived}
@@ -104,7 +104,7 @@ def with_devices(info: NodeInfo, offered: Mapping[str, int]) -> NodeInfo:
 
 
 def difference(before: NodeInfo, after: NodeInfo) -> int:
-    """In what ways a node is another than before, as a `Change`."""
+    """The kinds of change between two versions of a node, as a `Change`."""
     changes = Change.NONE
     if before.allocatable != after.allocatable:
         changes |= Change.NODE_ALLOCATABLE
@@ -118,8 +118,8 @@ def difference(before: NodeInfo, after: NodeInfo) -> int:
 
 
 def gives_up(before: PodClass, after: PodClass) -> bool:
-    """Whether a pod on a node that came to be of another class may leave others more than before. One
-    that is on its way out leaves nothing until it is gone."""
+    """Whether a pod on a node that changed its class may leave other pods more than before. A pod that
+    is being deleted keeps its claim until it is gone."""
     now = dict(after.usage)
     return (
         any(now.get(slot, 0) < amount for slot, amount in before.usage)

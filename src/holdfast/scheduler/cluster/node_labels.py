@@ -1,9 +1,9 @@
 """Node labels as columns of codes.
 
-A column exists for a key while somebody who asked for it keeps it, as compiled selectors and topology
-terms of pod classes do, and is kept in step with the nodes meanwhile. A value keeps its code for as
-long as a node has it or somebody holds it, so a code can stand for a topology domain; then the code may
-be given to another value, which `reused` counts. Absent is -1.
+A column exists for a label key as long as its users (compiled selectors and topology terms of pod
+classes) keep it, and is updated with the nodes. A value keeps its code as long as a node has the value
+or a user holds it, so a code can stand for a topology domain. Then the code may be given to another
+value, which `reused` counts. The code of an absent label is -1.
 """
 
 import heapq
@@ -17,7 +17,7 @@ from holdfast.scheduler.cluster.columns import RowColumns, cells_of
 
 ABSENT = -1
 NO_SUCH_VALUE = -2
-"""A code no row has: what a value never seen on a node compares as."""
+"""A code no row has: the code of a value that no node has."""
 
 
 class LabelColumn:
@@ -29,20 +29,20 @@ class LabelColumn:
         self.key = key
         self._codes = columns.new(np.int32, ABSENT)
         self.values: list[str] = []
-        """By code; empty where the code is nobody's."""
+        """By code; empty where the code is not in use."""
         self.reused = 0
-        """Moves when a code comes to stand for another value than before."""
+        """Moves when a code is given to another value."""
         self._code: dict[str, int] = {}
         self._users: list[int] = []
-        """How many rows, and others, use each code."""
+        """How many rows and holders use each code."""
         self._free: list[int] = []
 
     def code(self, value: str) -> int:
-        """The code of a value, or one that matches nothing."""
+        """The code of a value; NO_SUCH_VALUE if it has none."""
         return self._code.get(value, NO_SUCH_VALUE)
 
     def hold(self, value: str) -> int:
-        """The code of a value, which it keeps until it is let go as often as it was held."""
+        """The code of a value, which it keeps until `let_go` is called as often as `hold`."""
         code = self._code.get(value)
         if code is None:
             if self._free:
@@ -58,6 +58,7 @@ class LabelColumn:
         return code
 
     def let_go(self, code: int) -> None:
+        """Ends a `hold`; the code is released with the last one."""
         self._users[code] -= 1
         if not self._users[code]:
             del self._code[self.values[code]]
@@ -71,14 +72,14 @@ class LabelColumn:
         before = self.codes.item(row)
         if value is not None and before >= 0 and self.values[before] == value:
             return
-        # The new one first: a row must not get the same code for another value.
+        # The new value first: the row must not get its old code for another value.
         self.codes[row] = ABSENT if value is None else self.hold(value)
         if before >= 0:
             self.let_go(before)
 
 
 class LabelColumns:
-    """The columns in use, over the labels of the nodes there are."""
+    """The label columns in use, weakly referenced, over the labels of all nodes."""
 
     def __init__(self, columns: RowColumns) -> None:
         self._rows = columns
@@ -94,6 +95,7 @@ class LabelColumns:
         return key in self._nodes
 
     def column(self, key: str) -> LabelColumn:
+        """The column of a key, a new one if there is none."""
         column = self._columns.get(key)
         if column is None:
             column = self._columns[key] = LabelColumn(key, self._rows)

@@ -1,7 +1,7 @@
 """Node selectors compiled to operations on label columns.
 
-A requirement is judged once per distinct value of its label; a node costs one table look-up. A term
-with a mistake in it selects nothing, as in Kubernetes.
+A requirement is evaluated once per distinct value of its label; a node costs one table look-up. An
+invalid term selects nothing, as in Kubernetes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,12 +20,12 @@ Mask = Callable[[View], Cells]
 
 
 def compile_labels(nodes: NodeTable, labels: Mapping[str, str]) -> list[Mask]:
-    """A plain `nodeSelector`: every label must have its value."""
+    """The masks of a `nodeSelector`, all of which must hold."""
     return [_equals(nodes.labels.column(key), value) for key, value in labels.items()]
 
 
 def compile_terms(nodes: NodeTable, terms: Sequence[NodeSelectorTerm]) -> Mask:
-    """Terms are alternatives; none at all selects nothing."""
+    """The mask of node selector terms, of which one must hold; no terms select nothing."""
     masks = [mask for mask in (compile_term(nodes, term) for term in terms) if mask is not None]
 
     def selected(view: View) -> Cells:
@@ -38,7 +38,7 @@ def compile_terms(nodes: NodeTable, terms: Sequence[NodeSelectorTerm]) -> Mask:
 
 
 def compile_term(nodes: NodeTable, term: NodeSelectorTerm) -> Mask | None:
-    """Everything a term says must hold; None if it can select nothing."""
+    """The mask of one term, all of whose requirements must hold; None if it selects nothing."""
     try:
         masks = [_requirement(nodes, node_requirement(e)) for e in term.match_expressions]
         masks += [_field(nodes, field_requirement(e)) for e in term.match_fields]
@@ -69,7 +69,7 @@ def _requirement(nodes: NodeTable, requirement: Requirement) -> Mask:
 
 
 def _field(nodes: NodeTable, requirement: Requirement) -> Mask:
-    """The node's name is the only field there is."""
+    """The mask of a matchFields requirement; metadata.name is the only field."""
     (name,) = requirement.values
 
     def selected(view: View) -> Cells:
@@ -81,7 +81,7 @@ def _field(nodes: NodeTable, requirement: Requirement) -> Mask:
 
 
 class Verdicts:
-    """What a requirement says of each code of its column, absent included."""
+    """Whether a requirement matches, by code of its label column, including the absent label."""
 
     def __init__(self, column: LabelColumn, requirement: Requirement) -> None:
         self._column = column

@@ -1,4 +1,10 @@
-"""Taints interned by whole sets: a toleration is judged once per distinct set, not per node."""
+"""The node table: a row per node, a column per quantity; with the nodes' taints, images and host ports.
+
+A row belongs to a node's *name*. It exists while the node object does, or while pods are known to be on
+a node of that name: a pod may be seen before its node, and may outlive it. A row without a node object
+is not `alive` and has nothing allocatable. Rows are given out lowest first, so nodes that were seen
+earlier have lower rows, and ties between nodes are broken by row.
+"""
 
 import heapq
 from collections import Counter
@@ -20,8 +26,10 @@ EMPTY = 0
 
 
 class TaintSets:
-    """Set 0 is the empty one. A set keeps its code for as long as a node has it; then the code may be
-    given to another set, which `reused` counts."""
+    """Sets of taints, interned: tolerations are evaluated once per distinct set, not per node.
+
+    Set 0 is the empty one. A set keeps its code as long as a node has it; then the code may be given to
+    another set, which `reused` counts."""
 
     def __init__(self) -> None:
         self._sets: list[TaintSet] = [()]
@@ -39,7 +47,7 @@ class TaintSets:
         return self._sets[code]
 
     def hold(self, taints: list[Taint]) -> int:
-        """The code of a set, which one node more has."""
+        """The code of a set, with one node more that has it."""
         key = _key(taints)
         code = self._code.get(key)
         if code is None:
@@ -57,7 +65,7 @@ class TaintSets:
         return code
 
     def let_go(self, code: int) -> None:
-        """One node less has the set."""
+        """Counts one node less that has the set; its code is released with the last one."""
         self._users[code] -= 1
         if not self._users[code]:
             gone = self._sets[code]
@@ -68,7 +76,7 @@ class TaintSets:
 
     @property
     def effects(self) -> frozenset[str]:
-        """Of the taints that nodes have."""
+        """The effects of all taints of nodes."""
         return frozenset(self._effects)
 
     def in_use(self) -> int:
@@ -79,17 +87,14 @@ def _key(taints: Sequence[Taint]) -> Key:
     return tuple((taint.key, taint.value, taint.effect) for taint in taints)
 
 
-# Container images present on nodes.
-#
-# As in kube-scheduler, an image has one size, that of the first node seen to have it, for as long as
-# any node has it.
-
-
 class Image:
+    """A container image on nodes. As in kube-scheduler it has one size, that of the first node seen
+    with it, as long as any node has it."""
+
     __slots__ = ("_present", "nodes", "size")
 
     present: NDArray[np.bool_] = cells_of("_present")
-    """The rows that have it."""
+    """The rows whose nodes have it."""
 
     def __init__(self, size: int, columns: RowColumns) -> None:
         self.size = size
@@ -98,7 +103,7 @@ class Image:
 
 
 class Images:
-    """`version` moves when any image appears on or disappears from a node."""
+    """The images on nodes. `version` moves when an image is added to or removed from a node."""
 
     def __init__(self, columns: RowColumns) -> None:
         self._columns = columns
@@ -118,7 +123,7 @@ class Images:
     def set(self, row: int, sizes: Mapping[str, int]) -> None:
         names = frozenset(sizes)
         before = self._on_row.get(row, frozenset())
-        # Where no other node has the image, this one's word on its size is the only one.
+        # If no other node has the image, its size is the one this node reports now.
         resized = [
             name
             for name in sorted(names & before)
@@ -150,14 +155,8 @@ class Images:
 
 
 def normalized(name: str) -> str:
-    """An image name with the tag it has when none is given."""
+    """An image name with its tag, `latest` if none is given."""
     return name if name.rfind(":") > name.rfind("/") else name + ":latest"
-
-
-# Host ports in use, counted per row.
-#
-# Two uses of a port conflict when protocol and number agree and either address is the wildcard or
-# both are the same.
 
 
 WILDCARD = "0.0.0.0"
@@ -173,15 +172,16 @@ Counts = NDArray[np.int32]
 
 
 def conflict(one: HostPort, other: HostPort) -> bool:
-    """Whether two pods on one node cannot both have their port."""
+    """Whether two host ports conflict on one node: protocol and number are equal, and the addresses are
+    equal or one is the wildcard."""
     if (one.protocol, one.port) != (other.protocol, other.port):
         return False
     return WILDCARD in (one.ip, other.ip) or one.ip == other.ip
 
 
 class PortUse:
-    """For each address, and for each port over all addresses, how often each row uses it. Ports no row
-    uses are not kept: nobody may keep the counts of one."""
+    """How many pods of each row use a host port, per address and over all addresses. Counts of a port
+    that is no longer used are dropped, so callers must not keep them."""
 
     def __init__(self, columns: RowColumns) -> None:
         self._columns = columns
@@ -207,15 +207,15 @@ class PortUse:
             del uses[key], self._totals[key]
 
     def uses(self, port: HostPort) -> Counts:
-        """How often each row uses this port on exactly this address."""
+        """How many pods of each row use this port on exactly this address."""
         return self._by_address.get(port, self._none).cells
 
     def uses_anywhere(self, port: HostPort) -> Counts:
-        """How often each row uses this port on any address."""
+        """How many pods of each row use this port on any address."""
         return self._by_port.get((port.protocol, port.port), self._none).cells
 
     def conflicts(self, port: HostPort) -> tuple[Counts, ...]:
-        """The counts of which any that is not zero is a conflict."""
+        """The counts of conflicting ports: a row has a conflict where one of them is not zero."""
         if port.ip == WILDCARD:
             return (self.uses_anywhere(port),)
         return (self.uses(port), self.uses(port._replace(ip=WILDCARD)))
@@ -224,29 +224,21 @@ class PortUse:
         return {port: int(c.cells[row]) for port, c in self._by_address.items() if c.cells[row]}
 
 
-# The node table: a row per node, a column per quantity.
-#
-# A row belongs to a node's *name*. It exists while the node object does, or while pods are known to be
-# on a node of that name: pods may be seen before their node, and outlive it. A row without a node
-# object is not `alive` and offers nothing. Rows are handed out lowest first, so nodes that came
-# earlier stand earlier, which is how ties between nodes are broken.
-
-
 Matrix = NDArray[np.int64]
 
 NO_PODS = 2**62
-"""The lowest priority where there are no pods."""
+"""The lowest priority on a row without pods."""
 
 _FIRST_CAPACITY = 64
 _FIRST_SLOTS = 8
 _MORE_SLOTS = 4
-"""Few at a time, since every pod that comes or goes costs a look at each."""
+"""How many slots are added at a time: few, since placing a pod costs time for each slot."""
 
 
 @dataclass(slots=True, frozen=True)
 class NodeInfo:
-    """What the scheduler reads of a node object, quantities in base amounts. Plugins see it, so that
-    nothing of it can be changed."""
+    """What the scheduler reads of a node object, with quantities as integers. It is read-only, because
+    plugins see it."""
 
     name: str
     uid: str
@@ -257,37 +249,39 @@ class NodeInfo:
     allocatable: Mapping[str, int]
     images: Mapping[str, int]
     derived: frozenset[str] = frozenset()
-    """What of `allocatable` the node does not say itself: it follows from its devices."""
+    """The resources in `allocatable` that are not the node's own but follow from its devices."""
 
 
 class Held(NamedTuple):
-    """What a reservation holds, by slot."""
+    """The amounts a reservation claims, by slot."""
 
     now: Mapping[int, int]
     in_the_end: Mapping[int, int]
-    """When the pods have ended that do not stay as long as the node."""
+    """What it claims once all pods allocated from it have ended, except daemon pods."""
 
 
 class NodeTable:
+    """Rows of nodes with their allocatable and claimed amounts, by slot and row."""
+
     def __init__(self) -> None:
         self.capacity = _FIRST_CAPACITY
         self.size = 0
-        """One past the highest row ever in use: vectors are computed over `[:size]`."""
+        """One more than the highest row ever in use: vectors are computed over `[:size]`."""
         self.count = 0
-        """Nodes that exist: the N of `0/N nodes are available`."""
+        """The number of nodes: the N of `0/N nodes are available`."""
         self.slots = Slots()
         self.allocatable = _matrix(_FIRST_SLOTS, self.capacity)
         self.claimed = _matrix(_FIRST_SLOTS, self.capacity)
-        """Requests of pods, plus what reservations there still hold."""
+        """Requests of pods, plus the remaining amounts of reservations."""
         self._held = _matrix(_FIRST_SLOTS, self.capacity)
         self._reserved = _matrix(_FIRST_SLOTS, self.capacity)
         self.held_outdated: dict[int, None] = {}
-        """Rows on which reservations hold more or less than was last written down."""
+        """Rows whose cells in `held` and `reserved` are out of date."""
         self.held_on: Callable[[int], Collection[Held]] | None = None
-        """What each reservation on a row holds; said by the table's first ledger. Others only count
-        something again."""
+        """Returns what each reservation on a row claims; set by the table's first ledger. Further
+        ledgers are for recounts."""
         self.daemon_requested = _matrix(_FIRST_SLOTS, self.capacity)
-        """The part of `claimed` that pods claim which stay as long as the node."""
+        """The part of `claimed` that daemon pods claim."""
         self.lowest: NDArray[np.int64] = np.full(self.capacity, NO_PODS, dtype=np.int64)
         """The lowest priority of the pods on a row."""
         self.lowest_held: NDArray[np.int64] = np.full(self.capacity, NO_PODS, dtype=np.int64)
@@ -296,15 +290,15 @@ class NodeTable:
         self.taint_set: NDArray[np.int32] = np.zeros(self.capacity, dtype=np.int32)
         self.taints = TaintSets()
         self.columns = RowColumns(self.capacity)
-        """What others keep per row."""
+        """The columns of other modules over these rows."""
         self.labels = LabelColumns(self.columns)
         self.ports = PortUse(self.columns)
         self.images = Images(self.columns)
         self.info: dict[int, NodeInfo] = {}
         self.sparse: frozenset[int] = frozenset()
-        """The slots of which some node has nothing."""
+        """The slots of which at least one node has nothing."""
         self._having: NDArray[np.int64] = np.zeros(_FIRST_SLOTS, dtype=np.int64)
-        """How many nodes have something of a slot."""
+        """By slot, how many nodes have some of the resource."""
         self._row: dict[str, int] = {}
         self._name: list[str] = []
         self._free: list[int] = []
@@ -319,17 +313,18 @@ class NodeTable:
         return iter(self._row.items())
 
     def slot(self, resource: str) -> int:
-        """The slot of a resource, with room for it in every matrix. It is the resource's for as long as
-        a node, a pod class or a reservation has something of it; see `Cluster.release_slots`."""
+        """The slot of a resource; the matrices have a line for it. It belongs to the resource as long
+        as a node, a pod class or a reservation has some of it; see `Cluster.release_slots`."""
         return self._fitted(self.slots.of(resource))
 
     def pinned_slot(self, resource: str) -> int:
-        """The same, for good: for those who keep the number without any of these."""
+        """The slot of a resource, which is never released: for callers that keep the number."""
         slot = self.slot(resource)
         self.slots.pin(slot)
         return slot
 
     def derived_slot(self, sum_of: str, resource: str) -> int:
+        """The slot of a derived sum; see `Slots.derived`."""
         return self._fitted(self.slots.derived(sum_of, resource))
 
     def _fitted(self, slot: int) -> int:
@@ -338,7 +333,7 @@ class NodeTable:
         return slot
 
     def open_row(self, name: str) -> int:
-        """The row of a name, a new one if it has none."""
+        """The row of a node name, a new one if it has none."""
         row = self._row.get(name)
         if row is not None:
             return row
@@ -357,16 +352,16 @@ class NodeTable:
 
     @property
     def held(self) -> Matrix:
-        """The part of `claimed` that reservations hold. Few ask for it, and it changes all the time: so
-        it is written down when asked for."""
+        """The part of `claimed` that reservations claim. It changes with every owner that is bound and
+        is read rarely, so it is brought up to date when it is read."""
         self._write_held()
         return self._held
 
     @property
     def reserved(self) -> Matrix:
-        """What reservations hold once every pod has ended that does not stay as long as the node:
-        reusable ones have then back what such pods use of them. With `daemon_requested`
-        this is what of a node is never free while its reservations live."""
+        """What reservations claim once all pods except daemon pods have ended: reusable reservations
+        then have back what those pods used. Together with `daemon_requested` this is the part of a node
+        that cannot become free while its reservations exist."""
         self._write_held()
         return self._reserved
 
@@ -388,7 +383,7 @@ class NodeTable:
                         reserved[slot, row] += in_the_end.get(slot, 0) - now.get(slot, 0)
 
     def close_row(self, row: int) -> None:
-        """Gives a row back. It must be neither alive nor claimed."""
+        """Releases a row, which must have neither a node object nor claims."""
         del self._row[self._name[row]]
         self._name[row] = ""
         heapq.heappush(self._free, row)
@@ -403,17 +398,17 @@ class NodeTable:
         for slot, amount in slots.items():
             column[slot] = amount
         column[NONZERO_CPU], column[NONZERO_MEMORY] = column[CPU], column[MEMORY]
-        self._offer(row, column)
+        self._set_allocatable(row, column)
         self._taint(row, info.taints)
         self.labels.set(row, info.labels)
         self.images.set(row, info.images)
         self.info[row] = info
 
     def drop(self, row: int) -> None:
-        """Takes the node object out of its row; what is claimed there stays."""
+        """Removes a node object from its row; the claims on the row stay."""
         self.alive[row] = False
         self.count -= 1
-        self._offer(row, np.zeros(len(self.allocatable), dtype=np.int64))
+        self._set_allocatable(row, np.zeros(len(self.allocatable), dtype=np.int64))
         self._taint(row, [])
         self.labels.clear(row)
         self.images.set(row, {})
@@ -425,7 +420,7 @@ class NodeTable:
         if before != EMPTY:
             self.taints.let_go(before)
 
-    def _offer(self, row: int, column: NDArray[np.int64]) -> None:
+    def _set_allocatable(self, row: int, column: NDArray[np.int64]) -> None:
         before = self.allocatable[:, row] > 0
         self._having -= before
         self._having += column > 0

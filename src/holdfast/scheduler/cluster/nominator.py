@@ -1,4 +1,4 @@
-"""The nominator: pending pods with a nominated node, as kube-scheduler keeps them."""
+"""The nominator: pending pods with a nominated node, by node, as in kube-scheduler."""
 
 from holdfast.scheduler.cluster.epoch import Epoch
 from holdfast.scheduler.cluster.node_table import NodeTable
@@ -6,15 +6,15 @@ from holdfast.scheduler.cluster.pods import PodRecord
 
 
 class Nominator(dict[str, dict[str, PodRecord]]):
-    """Pods by the name of their nominated node, and by uid. A plain dictionary, since every pod that is
-    scheduled asks whether there are any."""
+    """Pods by the name of their nominated node, and then by uid. A dictionary, because it is looked up
+    for every pod that is scheduled."""
 
     def __init__(self, nodes: NodeTable, epoch: Epoch) -> None:
         self._nodes = nodes
         self._epoch = epoch
 
     def set(self, pod: PodRecord, node: str) -> None:
-        """Makes the node the pod's nominated one; none if it is empty."""
+        """Sets the pod's nominated node; an empty name clears it."""
         if pod.nominated:
             there = self[pod.nominated]
             del there[pod.uid]

@@ -1,7 +1,7 @@
-"""The objects that plugins read, by kind; see `holdfast.api.raw_objects`.
+"""Indexes of objects: the raw objects that plugins read, and PodMigrationJobs.
 
-Kept only of kinds that a plugin of some profile declares. What a kind's objects are is versioned: the
-version moves with every change of one of them, and with nothing else.
+Raw objects (`api.raw_objects`) are kept only for the kinds that a plugin of a profile declares. Each
+kind has a version, which moves with every change of one of its objects and with nothing else.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,20 +13,20 @@ from holdfast.scheduler.cluster.events import WriteRefused
 from holdfast.scheduler.cluster.read_only import read_only
 
 Name = tuple[str, str]
-"""Namespace, empty for what lives outside namespaces, and name."""
+"""Namespace, empty for cluster-scoped objects, and name."""
 _NOT_COMPARED = ("resourceVersion", "generation")
 
 
 class ObjectsOfKind(Mapping[Name, Mapping[str, Any]]):
-    """All objects of a kind there are at any time, in the order of their names. They are shared with
-    whoever keeps them, so that who reads one is given a copy that cannot be changed."""
+    """All objects of a kind, ordered by name. They are shared with the informer, so a reader gets a
+    read-only copy."""
 
     __slots__ = ("_is_sorted", "_known", "_read", "version")
 
     def __init__(self) -> None:
         self._known: dict[Name, dict[str, Any]] = {}
         self._read: dict[Name, Mapping[str, Any]] = {}
-        """What was handed out, made when it was first asked for."""
+        """The read-only copies, made when they are first read."""
         self._is_sorted = True
         self.version = 0
 
@@ -49,7 +49,7 @@ class ObjectsOfKind(Mapping[Name, Mapping[str, Any]]):
         return len(self._known)
 
     def put(self, name: Name, raw: dict[str, Any]) -> bool:
-        """Whether that changes anything: an object that says the same as before does not."""
+        """Adds or replaces an object; True unless its content is the same as before."""
         before = self._known.get(name)
         self._known[name] = raw
         self._read.pop(name, None)
@@ -61,7 +61,7 @@ class ObjectsOfKind(Mapping[Name, Mapping[str, Any]]):
         return True
 
     def drop(self, name: Name) -> bool:
-        """Whether it was there."""
+        """Removes an object; True if it was there."""
         if self._known.pop(name, None) is None:
             return False
         self._read.pop(name, None)
@@ -70,33 +70,35 @@ class ObjectsOfKind(Mapping[Name, Mapping[str, Any]]):
 
 
 class RawObjects:
+    """The raw objects of all declared kinds."""
+
     def __init__(self) -> None:
         self._kinds: dict[ObjectKind, ObjectsOfKind] = {}
         self._by_name: dict[tuple[str, str], ObjectsOfKind] = {}
         """By apiVersion and kind."""
 
     def declare(self, kinds: Iterable[ObjectKind]) -> None:
-        """Objects of these kinds are kept from now on."""
+        """Keeps objects of these kinds from now on."""
         for kind in kinds:
             name = kind.api_version, kind.kind
             self._kinds[kind] = self._by_name.setdefault(name, ObjectsOfKind())
 
     def of(self, kind: ObjectKind) -> ObjectsOfKind:
-        """Raises KeyError for a kind that nobody declared."""
+        """The objects of a kind; raises KeyError if the kind is not declared."""
         return self._kinds[kind]
 
     def version_of(self, kinds: Iterable[ObjectKind]) -> Callable[[], tuple[int, ...]]:
-        """What moves with every change of an object of these kinds."""
+        """Returns a function whose value changes with every change of an object of these kinds."""
         known = [self._kinds[kind] for kind in kinds]
         return lambda: tuple(each.version for each in known)
 
     def put(self, obj: RawObject) -> bool:
-        """Whether anything changed."""
+        """Adds or replaces an object; True if anything changed."""
         known = self._by_name.get((obj.api_version, obj.kind))
         return known is not None and known.put((obj.metadata.namespace, obj.metadata.name), obj.raw)
 
     def drop(self, api_version: str, kind: str, namespace: str, name: str) -> bool:
-        """Whether anything changed."""
+        """Removes an object; True if it was there."""
         known = self._by_name.get((api_version, kind))
         return known is not None and known.drop((namespace, name))
 
@@ -106,20 +108,17 @@ def _content(raw: dict[str, Any]) -> dict[str, Any]:
     return {**raw, "metadata": metadata}
 
 
-# Jobs that move pods, as their objects say, and what the outside would not do for them.
-#
-# Scheduling reads nothing of them: they neither wake a pod nor change what is known of a class. The
-# migration controller takes from here what happened since it last looked.
-
-
 class Migrations:
+    """PodMigrationJobs, and the refused writes that concern them. Scheduling does not read them: only
+    the migration controller does, and takes from here what changed since its last run."""
+
     def __init__(self) -> None:
         self.known: dict[str, PodMigrationJob] = {}
         """By uid."""
         self.changed: dict[str, PodMigrationJob] = {}
-        """Jobs that came, changed or went, as they were last seen, by uid."""
+        """The last versions of jobs that were added, changed or deleted, by uid."""
         self.refused: list[WriteRefused] = []
-        """Writes that were refused."""
+        """Refused writes of any kind."""
         self._uid: dict[str, str] = {}
 
     def put(self, job: PodMigrationJob) -> None:

@@ -1,8 +1,8 @@
-"""What plugins got wrong: exceptions they raised, and answers that are none.
+"""Errors of plugins: exceptions they raise, and invalid answers.
 
-Nothing a plugin raises ends a round. Whoever calls it notes the error here and goes on by the rule of
-the extension point, which for most of them is that the pod is rejected with the message that
-kube-scheduler would give it. Errors are counted for the metric, and reported once a round for the log.
+An exception of a plugin never ends a round. The caller of the plugin notes it here and continues by the
+rule of the extension point; for most extension points the pod is rejected with kube-scheduler's
+message. Errors are counted for the metric, and logged once a round.
 """
 
 import traceback
@@ -12,12 +12,12 @@ from typing import NamedTuple
 from holdfast.api.errors import HoldfastError
 
 RAISED = (Exception, SystemExit)
-"""What counts as an error of the plugin that raised it. An interrupt from the keyboard does not."""
+"""The exceptions that count as errors of the plugin; KeyboardInterrupt does not."""
 
-_MOST_REPORTS = 100
-"""So many different errors are reported at a time; all of them count."""
+_MAX_REPORTS = 100
+"""The number of different errors that are logged per round; all errors are counted."""
 
-_SAID = {
+_MESSAGES = {
     "Filter": 'running "{plugin}" filter plugin: {error}',
     "Score": 'running Score plugins: plugin "{plugin}" failed with: {error}',
     "NormalizeScore": 'running Normalize on Score plugins: plugin "{plugin}" failed with: {error}',
@@ -26,7 +26,7 @@ _USUAL = 'running {point} plugin "{plugin}": {error}'
 
 
 class InvalidScore(HoldfastError):
-    """A score outside the range that scores must be in."""
+    """A plugin returned a score outside the valid range."""
 
     def __init__(self, plugin: str, score: object, most: int) -> None:
         super().__init__(
@@ -36,52 +36,57 @@ class InvalidScore(HoldfastError):
 
 
 class PluginReport(NamedTuple):
+    """An error of a plugin, for the log."""
+
     plugin: str
     point: str
     message: str
     trace: str
-    """As Python shows it."""
+    """The Python traceback."""
 
 
 class PluginErrors:
+    """The errors of all plugins, counted, and those not logged yet."""
+
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
-        """How often a plugin failed at an extension point."""
+        """How many errors a plugin had at an extension point."""
         self.round = 0
-        """Moves with every round: what failed in one is tried again in the next."""
+        """The number of the round: a plugin that failed in one is called again in the next."""
         self._reports: dict[tuple[str, str, str], PluginReport] = {}
 
     def note(self, plugin: str, point: str, error: BaseException) -> str:
-        """Takes note of an error; the message for whom it concerns."""
+        """Counts an error; returns the message for the pod's condition."""
         self.counts[plugin, point] += 1
-        message = said(plugin, point, error)
+        message = error_message(plugin, point, error)
         key = plugin, point, message
-        if key not in self._reports and len(self._reports) < _MOST_REPORTS:
+        if key not in self._reports and len(self._reports) < _MAX_REPORTS:
             trace = _printable("".join(traceback.format_exception(error)))
             self._reports[key] = PluginReport(plugin, point, message, trace)
         return message
 
     def take_reports(self) -> list[PluginReport]:
-        """What there is for the log since last asked, each different error once."""
+        """The errors to be logged since the last call, each different one once."""
         reports, self._reports = list(self._reports.values()), {}
         return reports
 
 
-def said(plugin: str, point: str, error: BaseException) -> str:
-    """The message in kube-scheduler's words."""
+def error_message(plugin: str, point: str, error: BaseException) -> str:
+    """The message kube-scheduler gives for an error of a plugin."""
     if isinstance(error, InvalidScore):
         return str(error)
-    return _SAID.get(point, _USUAL).format(plugin=plugin, point=point, error=text_of(error))
+    return _MESSAGES.get(point, _USUAL).format(plugin=plugin, point=point, error=text_of(error))
 
 
 def text_of(error: BaseException) -> str:
-    """What an error says, whoever wrote it: it can be written, and asking for it never raises."""
+    """The text of an error, with its type unless it is Holdfast's own. Never raises, even if the
+    error's own `__str__` does, and can be encoded as UTF-8."""
     text = words_of(error)
     return text if isinstance(error, HoldfastError) else f"{type(error).__name__}: {text}"
 
 
 def words_of(error: BaseException) -> str:
-    """The same without its type."""
+    """The text of an error, without its type."""
     try:
         return _printable(str(error))
     except RAISED as another:
@@ -89,5 +94,5 @@ def words_of(error: BaseException) -> str:
 
 
 def _printable(text: str) -> str:
-    """The same text, with what is no character (half of a pair) in the way of Python's source."""
+    """The text with lone surrogates escaped, which cannot be encoded."""
     return text.encode("utf-8", "backslashreplace").decode()

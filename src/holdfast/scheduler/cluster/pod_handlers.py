@@ -327,7 +327,7 @@ class PodHandlers:
         self._ledger.remove(pod)
         self._cluster.changed(Change.POD_LEFT)
         if self._volumes.release(pod.uid):
-            self._cluster.changed(Change.PROMISES)
+            self._cluster.changed(Change.ASSUMED_VOLUMES)
 
     def _forget(self, pod: PodRecord, why: str) -> None:
         self._virtuals.requirements.forget_pod(pod.uid)

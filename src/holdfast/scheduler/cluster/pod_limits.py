@@ -1,8 +1,8 @@
-"""The limits of pods: the most each may use.
+"""The resource limits of a pod class.
 
-Most clusters never ask for their sums, so a resource's are counted only from the moment somebody does
-(`holdfast.scheduler.cluster.limit_sums`). Then they are slots of the node table like any other: the
-ledger keeps them, a reservation holds those of its template, and its owners take them over.
+Few clusters use the sums of limits, so limits of a resource are counted only once a plugin asks for
+them (`limit_sums`). Then the sums are slots of the node table like any other: the ledger keeps them, a
+reservation reserves the limits of its template, and its owners are allocated from those.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,15 @@ from holdfast.scheduler.cluster.slots import capped
 
 
 class CountedLimit(NamedTuple):
-    """A resource whose limits are summed up on every row."""
+    """A resource whose limits are summed on every row."""
 
     offered: int
     """The slot of the resource itself."""
     slot: int
+    """The slot of the sum of limits."""
     scored: int
-    """The slot of the sum in which a container that says nothing of cpu or memory counts with a small
-    default; for other resources the same slot."""
+    """The slot of the sum used in scores, in which a container without cpu or memory values counts with
+    kube-scheduler's default; for other resources the same as `slot`."""
 
 
 CountedLimits = dict[str, CountedLimit]
@@ -33,12 +34,12 @@ NO_FLOOR: Mapping[int, int] = MappingProxyType({})
 
 
 class PodLimits:
-    """Of the pods of one class."""
+    """The limits of the pods of one class."""
 
     __slots__ = ("_counted", "_floor", "_plain", "_pod", "_scored")
 
     def __init__(self, pod: Pod, counted: CountedLimits, floor: Mapping[int, int] = NO_FLOOR) -> None:
-        """`floor` gives amounts, by slot of the resource, below which no limit is."""
+        """`floor` has the minimum of limits, by slot of the resource."""
         self._pod = pod
         self._counted = counted
         self._floor = floor
@@ -46,19 +47,19 @@ class PodLimits:
         self._scored: Mapping[str, int] | None = None
 
     def of(self, resource: str) -> int:
-        """The most a pod may use of a resource; what it asks for where it sets itself no limit."""
+        """The limit of a resource; a container without a limit counts with its request."""
         if self._plain is None:
             self._plain = pod_limits(self._pod)
         return max(capped(self._plain.get(resource, 0)), self._least(resource))
 
     def scored(self, resource: str) -> int:
-        """The same with a small default where a container says nothing of cpu or memory."""
+        """The limit in scores: a container without cpu or memory values counts with the default."""
         if self._scored is None:
             self._scored = pod_limits(self._pod, non_missing=NON_ZERO)
         return max(capped(self._scored.get(resource, 0)), self._least(resource))
 
     def at_size(self, size: Mapping[int, int]) -> "PodLimits":
-        """Of pods that differ in asking for so much: a limit is no less than the request."""
+        """The limits of pods with these requests: a limit is at least the request."""
         return PodLimits(self._pod, self._counted, size)
 
     def _least(self, resource: str) -> int:
@@ -68,7 +69,7 @@ class PodLimits:
         return self._floor.get(counted.offered, 0) if counted is not None else 0
 
     def claims(self) -> dict[int, int]:
-        """What a pod adds to the sums that are counted, by slot."""
+        """What a pod adds to the counted sums, by slot."""
         claims = {}
         for resource, counted in self._counted.items():
             claims[counted.slot] = self.of(resource)
@@ -76,8 +77,8 @@ class PodLimits:
         return {slot: amount for slot, amount in claims.items() if amount}
 
     def hold(self, amounts: dict[int, int]) -> None:
-        """Adds to what a reservation holds the limits of its template. It may hold more of a resource
-        than that says, and limits itself to no less."""
+        """Adds the limits of a reservation's template to its reserved amounts. If it reserves more of a
+        resource than the template's limit, the reserved amount is the limit."""
         for resource, counted in self._counted.items():
             limit = max(self.of(resource), amounts.get(counted.offered, 0))
             if limit:

@@ -1,5 +1,7 @@
-"""Values that cannot be changed, for those who share what the scheduler keeps: plugins, and readers of
-raw objects. `copy.deepcopy` gives plain ones that can be."""
+"""Read-only copies of objects, for plugins that read what the scheduler keeps.
+
+`copy.deepcopy` of such a value is a plain value that can be changed.
+"""
 
 from copy import deepcopy
 from functools import cache
@@ -14,7 +16,7 @@ _REFUSED = "the object is read-only: copy.deepcopy(it) gives one that can be cha
 
 
 class ReadOnlyDict(dict[str, Any]):
-    """A map of an object. Whoever wants to change it makes a copy, which is a plain dict."""
+    """A read-only dict. Its copies are plain dicts."""
 
     __slots__ = ()
 
@@ -36,7 +38,7 @@ class ReadOnlyDict(dict[str, Any]):
 
 
 class ReadOnlyList(list[Any]):
-    """A list of an object, likewise."""
+    """A read-only list. Its copies are plain lists."""
 
     __slots__ = ()
 
@@ -59,7 +61,7 @@ class ReadOnlyList(list[Any]):
 
 
 def read_only(value: Any) -> Any:
-    """The same, which cannot be changed, nor anything in it."""
+    """A copy of the value that is read-only at every level."""
     if type(value) is dict:
         return ReadOnlyDict({key: read_only(each) for key, each in value.items()})
     if type(value) is list:
@@ -75,7 +77,7 @@ def read_only(value: Any) -> Any:
 
 @cache
 def _read_only_kind(kind: type[Struct]) -> type[Struct]:
-    """The same API type, whose values cannot be changed, and equal those of the type itself."""
+    """A subclass of an API type whose instances are read-only and equal instances of the type."""
     if kind.__name__.startswith("ReadOnly"):
         return kind
 

@@ -1,4 +1,8 @@
-"""The state against the truth: everything kept incrementally, worked out anew and compared."""
+"""The recount: recomputes everything the cluster state keeps incrementally, and compares.
+
+Like kube-scheduler's cache comparer, but against the state's own pods and reservations. Also reports
+over-claimed nodes, and how many names are interned.
+"""
 
 from collections import Counter
 
@@ -15,7 +19,7 @@ from holdfast.scheduler.cluster.slots import NONZERO_CPU, NONZERO_MEMORY, PODS, 
 
 
 def validate_state(cluster: Cluster) -> list[str]:
-    """Every difference found, in words; none means the state is right."""
+    """A message for every difference; empty if the state is consistent."""
     return [
         *_rows(cluster),
         *_claims(cluster),
@@ -31,8 +35,8 @@ def validate_state(cluster: Cluster) -> list[str]:
 
 
 def oversold(cluster: Cluster) -> list[str]:
-    """Where more is claimed than a node offers. Allowed only where others, or a node that shrank,
-    made it so, or a reservation waits; the scheduler itself never does."""
+    """A message for every over-claimed resource of a node. The scheduler itself never over-claims:
+    another scheduler, a node whose allocatable shrank, or a waiting reservation can."""
     table = cluster.nodes
     problems = []
     for name, row in table.names():
@@ -53,14 +57,14 @@ def _rows(cluster: Cluster) -> list[str]:
         if table.name(row) != name:
             problems.append(f"Node/{name}: row {row} is named {table.name(row)!r}")
         if not table.alive[row] and cluster.ledger.is_empty(row):
-            problems.append(f"Node/{name}: its row should have been given back")
+            problems.append(f"Node/{name}: its row should have been released")
         if table.alive[row] != (row in table.info):
             problems.append(f"Node/{name}: alive is {table.alive[row]}")
     if table.count != int(table.alive.sum()):
         problems.append(f"{table.count} nodes counted, {table.alive.sum()} alive")
     lacking = (table.allocatable <= 0) & table.alive
     if table.sparse != set(np.flatnonzero(lacking.any(axis=1)).tolist()):
-        problems.append(f"slots some node has nothing of are said to be {sorted(table.sparse)}")
+        problems.append(f"wrong slots that some node has nothing of: {sorted(table.sparse)}")
     stray = table.alive | table.claimed.any(axis=0)
     stray[list(rows.values())] = False
     problems.extend(
@@ -135,7 +139,7 @@ def _asked(cluster: Cluster, cls: PodClass) -> tuple[list[int], list[int]]:
     cpu, memory = nonzero(claimed_nonzero(cls.pod, resized))
     asked = {NONZERO_CPU: cpu, NONZERO_MEMORY: memory, PODS: 1}
     for resource, amount in pod_requests(cls.pod, use_status=resized).items():
-        if amount and resource != "pods":  # a pod is one pod, whatever it asks for
+        if amount and resource != "pods":  # a pod counts as one pod, whatever it requests
             asked[cluster.nodes.slot(resource)] = capped(amount)
     return [*asked], [*asked.values()]
 
@@ -215,11 +219,11 @@ def _reservations(cluster: Cluster) -> list[str]:
         pod, hold = reservation.pod, holds.pop(uid, None)
         row = pod.row if pod is not None else -1
         if (hold.row if hold is not None else -1) != row:
-            problems.append(f"{reservation!r} is on row {row}, but holds room on another")
+            problems.append(f"{reservation!r} is on row {row}, but holds capacity on another")
         if pod is not None and (row < 0) != (pod.phase is Phase.PENDING):
             problems.append(f"{reservation!r}: {pod!r} is on row {row}")
         if reservation.finished and hold is not None:
-            problems.append(f"{reservation!r} is finished but holds room")
+            problems.append(f"{reservation!r} is finished but holds capacity")
         if cluster.reservations.get(reservation.name) is not reservation:
             problems.append(f"{reservation!r} is not found by its name")
         if hold is not None and hold.amounts != reservation.amounts:
@@ -229,7 +233,9 @@ def _reservations(cluster: Cluster) -> list[str]:
             kept = {slot: int(cluster.ledger.holds.left[slot, hold.index]) for slot in hold.amounts}
             if left != kept:
                 problems.append(f"{reservation!r} has {left} left, the table says {kept}")
-    problems.extend(f"{uid} is forgotten but holds room on row {h.row}" for uid, h in holds.items())
+    problems.extend(
+        f"{uid} is forgotten but holds capacity on row {hold.row}" for uid, hold in holds.items()
+    )
     return problems
 
 
@@ -270,24 +276,20 @@ def _classes(cluster: Cluster) -> list[str]:
     return problems
 
 
-# How much is interned: what is kept by names that objects bring.
-#
-# Each of these is released with the last object that uses it, so that names that come and go leave
-# nothing behind:
-#
-#     classes         with their last pod; a few idle ones without names of their own are kept
-#     label columns   with the last compiled selector, topology term or constraint (weakly referenced)
-#     label values    codes with the last node that has the value
-#     counters        with the last compiled term or constraint (weakly referenced)
-#     slots           with the last node, class and reservation that has the resource (swept once a
-# round)
-#     taint sets      codes with the last node
-#     images          with the last node
-#     host ports      with the last pod that uses the port
-#     owner specs     with the last reservation
-
-
 def interned(cluster: Cluster) -> dict[str, int]:
+    """How many entries are interned by names that objects bring. Each is released with its last user,
+    so that memory does not grow with names that come and go:
+
+    classes         with their last pod; a few idle ones without names of their own are kept
+    label columns   with the last compiled selector, topology term or constraint (weakly referenced)
+    label values    with the last node that has the value
+    counters        with the last compiled term or constraint (weakly referenced)
+    slots           with the last node, class and reservation that has the resource (once a round)
+    taint sets      with the last node
+    images          with the last node
+    host ports      with the last pod that uses the port
+    owner specs     with the last reservation
+    """
     nodes = cluster.nodes
     columns = list(nodes.labels.known())
     return {

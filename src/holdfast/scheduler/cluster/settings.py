@@ -1,4 +1,4 @@
-"""What the cluster's state depends on in the configuration; the rest is read where it is used."""
+"""The part of the configuration that the cluster state depends on."""
 
 from collections.abc import Mapping
 
@@ -6,13 +6,16 @@ import msgspec
 
 
 class ClusterSettings(msgspec.Struct, frozen=True):
+    """Settings of a `Cluster`, fixed at construction."""
+
     scheduler_names: frozenset[str] = frozenset()
-    """The names of schedulers whose pods are scheduled here."""
+    """The scheduler names whose pods are scheduled here."""
     without_gangs: frozenset[str] = frozenset()
-    """Scheduler names without Coscheduling: their pods are members of no job."""
+    """Scheduler names whose profile does not enable Coscheduling: their pods are in no job."""
     gang_timeouts: Mapping[str, float] = {}
-    """By scheduler name, how many seconds a gang may take to be placed if its PodGroup does not say."""
+    """By scheduler name, the default timeout of gangs in seconds."""
     holds_nodes: bool = False
-    """Whether the reserve action keeps all other pods off nodes with starvation holds."""
+    """Whether a starvation hold keeps other pods off its whole node (the reserve action's `hold`)."""
     backfills: bool = False
-    """Whether the reserve action lets pods into starvation holds that end in time."""
+    """Whether pods expected to end in time may use starvation holds (the reserve action's
+    `backfill`)."""

@@ -1,10 +1,9 @@
-"""Resource names interned to the first index of the node table's matrices.
+"""Slots: resource names interned to the first index of the node table's matrices.
 
-A quantity that is counted per node is a slot, whether a node offers it or it is only derived:
-next to every resource stand the two sums kube-scheduler's scores are made of, in which a
-container that asks for no cpu or memory counts with a small default. Of those a node offers as much as
-of the resource itself. Sums of limits are slots too, once somebody asks for them to be counted; how
-much of those a node offers is for him to say.
+Every quantity that is counted per node has a slot. Besides the resources there are derived sums: the
+two sums in kube-scheduler's scores, in which a container without a cpu or memory request counts with a
+default (their allocatable is that of the resource); and sums of limits, once a plugin asks for them
+(`limit_sums`; the plugin sets their maximum).
 """
 
 import heapq
@@ -18,20 +17,20 @@ NONZERO_CPU = 4
 NONZERO_MEMORY = 5
 
 MOST = 2**55
-"""No node counts as offering more than this, so that sums and scores stay within 64 bits; who asks for
-more asks for one more than this, and finds it nowhere."""
+"""The largest allocatable amount of a node, so that sums and scores fit into 64 bits. A larger request
+counts as MOST + 1, which no node has."""
 
 _FIXED = ("cpu", "memory", "ephemeral-storage", "pods", "", "")
 
 
 def capped(amount: int) -> int:
-    """What is asked for, as it is counted."""
+    """A requested amount, at most MOST + 1."""
     return min(amount, MOST + 1)
 
 
 class Slots:
-    """Hands out slots. A name keeps its slot until a sweep finds nobody who uses it, and for good if it
-    is pinned, as those are that a configuration names."""
+    """The slots of resource names. A name keeps its slot until a sweep (`Cluster.release_slots`) finds
+    it unused; a pinned slot, such as one the configuration names, is never released."""
 
     def __init__(self) -> None:
         self._names: list[str] = list(_FIXED)
@@ -39,15 +38,16 @@ class Slots:
         self._pinned: set[int] = set(range(len(_FIXED)))
         self._free: list[int] = []
         self.loose: dict[int, None] = {}
-        """Slots that somebody ceased to use since the last sweep."""
+        """Slots that lost a user since the last sweep."""
         self._derived: dict[tuple[str, str], int] = {}
         self.sums: set[int] = {slot for slot, name in enumerate(_FIXED) if not name}
-        """The slots that are no resource of their own, or none any more."""
+        """The slots that are not a resource: derived sums and released slots."""
 
     def __len__(self) -> int:
         return len(self._names)
 
     def of(self, name: str) -> int:
+        """The slot of a name, a new one if it has none."""
         slot = self._slot.get(name)
         if slot is None:
             if self._free:
@@ -64,13 +64,13 @@ class Slots:
         self._pinned.add(slot)
 
     def left(self, slots: Iterable[int]) -> None:
-        """Somebody uses these no more; others may."""
+        """Notes slots that lost a user; they may have others."""
         for slot in slots:
             if slot not in self._pinned:
                 self.loose[slot] = None
 
     def release(self, slot: int) -> None:
-        """Nobody uses the slot: the next name may have it."""
+        """Releases an unused slot for the next name."""
         del self._slot[self._names[slot]]
         self._names[slot] = ""
         self.sums.add(slot)
@@ -80,7 +80,7 @@ class Slots:
         return len(self._names) - len(self._free)
 
     def derived(self, sum_of: str, name: str) -> int:
-        """The slot of something else that is summed up for a resource."""
+        """The slot of a derived sum for a resource; `sum_of` is its name, such as "limits"."""
         slot = self._derived.get((sum_of, name))
         if slot is None:
             slot = self._derived[sum_of, name] = len(self._names)
@@ -96,5 +96,5 @@ class Slots:
         return self._names[slot]
 
     def resources(self) -> Iterator[tuple[int, str]]:
-        """Slots of real resources, derived sums left out."""
+        """The slots of resources, without derived sums."""
         return ((slot, name) for slot, name in enumerate(self._names) if name)

@@ -1,22 +1,21 @@
-"""The recent past, told object by object.
+"""The story of an object: its recent events and decisions, in order.
 
-The last events fed and decisions made are kept in order; `story` picks those about one object. It is
-what a failing test prints, and what an operator asks for when a pod does something strange.
-
-It is bounded in lines and in what a line may say, so that a scheduler that runs for weeks has its size
-after the first minutes of load.
+A failing invariant prints it, and the log has it for an object whose decisions do not converge. The
+number and the length of entries are bounded, so memory does not grow with the age of the scheduler.
 """
 
 from collections import deque
 from typing import NamedTuple
 
 _KEPT = 10_000
-"""Lines; some 200 bytes each."""
+"""The number of lines kept, of about 200 bytes each."""
 _LONGEST = 1024
-"""Characters of a detail."""
+"""The maximum length of a detail, in characters."""
 
 
 class Line(NamedTuple):
+    """One entry of a story."""
+
     time: float
     object: str
     what: str
@@ -28,17 +27,19 @@ class Line(NamedTuple):
 
 
 class Chronicle:
+    """The last entries of all objects."""
+
     def __init__(self, keep: int = _KEPT) -> None:
         self._lines: deque[tuple[float, object, str, str]] = deque(maxlen=keep)
 
     def note(self, time: float, about: object, what: str, detail: str = "") -> None:
-        """`about` is anything whose str() names the object; it is not rendered until asked for."""
+        """Adds an entry. `str(about)` names the object, and is called only when a story is read."""
         if detail:
             detail = detail[:_LONGEST]
         self._lines.append((time, about, what, detail))
 
     def story(self, name: str) -> list[Line]:
-        """What happened to `Pod/namespace/name` or `Kind/name`, oldest first."""
+        """The entries about `Pod/namespace/name` or `Kind/name`, oldest first."""
         return [
             Line(time, name, what, detail)
             for time, about, what, detail in self._lines

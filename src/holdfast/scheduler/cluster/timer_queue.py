@@ -1,7 +1,7 @@
-"""When things are due, by key.
+"""A queue of timers by key.
 
-A timer that is set anew or called off leaves its old entry behind, which may be due in years: entries
-that no longer count are dropped as soon as they make up half of what is kept.
+A timer that is set again or cancelled leaves an outdated entry in the heap, which may be due in years.
+Outdated entries are removed when they make up half of the heap.
 """
 
 import heapq
@@ -13,7 +13,7 @@ _FEW = 1000
 
 
 class TimerQueue(Generic[K]):
-    """Keys of one moment come in their own order."""
+    """At most one timer per key. Keys that are due at the same time are ordered by key."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, K]] = []
@@ -21,11 +21,11 @@ class TimerQueue(Generic[K]):
         self._tidy_at = _FEW
 
     def __len__(self) -> int:
-        """Entries, with those that no longer count."""
+        """The number of entries, including outdated ones."""
         return len(self._heap)
 
     def set(self, key: K, due: float | None) -> None:
-        """The key is due then, and not at any time set before; never if that is None."""
+        """Sets the timer of a key, replacing the one before; None cancels it."""
         if due is None:
             self._due.pop(key, None)
         elif self._due.get(key) != due:
@@ -35,13 +35,14 @@ class TimerQueue(Generic[K]):
                 self._tidy()
 
     def next_time(self) -> float | None:
+        """When the first timer is due; None if there is none."""
         heap = self._heap
         while heap and self._due.get(heap[0][1]) != heap[0][0]:
             heapq.heappop(heap)
         return heap[0][0] if heap else None
 
     def pop(self, now: float) -> K | None:
-        """The first key that is due by now, which then has no timer any more."""
+        """Removes and returns the first key that is due by now; None if there is none."""
         due = self.next_time()
         if due is None or due > now:
             return None

@@ -2,13 +2,13 @@
 
 A plugin writes its arithmetic once. Over `All` and `Some` it works on arrays; over `One` the same
 expressions work on plain ints and bools, which for a single row is ten times faster than numpy.
-So formulas use operators (`+ - * // < & |`) and what a view offers where Python and numpy differ
-(`negate`, `where`, `divide`, `minimum`, `maximum`, `clip`, `whole`), and never `if` on what it gave.
+So formulas use operators (`+ - * // < & |`), the view's methods where Python and numpy differ
+(`negate`, `where`, `divide`, `minimum`, `maximum`, `clip`, `whole`), and never `if` on a result.
 Arrays that are not copies are read-only, so that `x += 1` cannot write to the table.
 
-For some hundred rows it is the number of numpy operations that costs, not the number of cells. So
-formulas worked out for every pod ask for several slots at once, where the view is not `single`,
-and compute on a matrix with a line per slot.
+For a few hundred rows the cost is the number of numpy operations, not the number of cells. So formulas
+that are computed for every pod read several slots at once, if the view is not `single`, and compute on
+a matrix with a line per slot.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from holdfast.scheduler.cluster.pod_classes import PodClass
 
 Cells = Any
-"""What a view gives: an int or bool for one row, an array for several."""
+"""A result of a view: an int or bool for one row, an array for several."""
 
 Pick = int | slice | NDArray[np.intp]
-"""A slot; for several rows also several slots at once, whose cells come as the lines of a matrix."""
+"""A slot; for several rows also several slots, whose cells are the lines of a matrix."""
 
 
 def several(slots: Sequence[int]) -> slice | NDArray[np.intp]:
-    """Picks these slots at once; neighbours without copying anything."""
+    """An index of these slots; a slice, which copies nothing, if they are consecutive."""
     first = slots[0]
     if list(slots) == list(range(first, first + len(slots))):
         return slice(first, first + len(slots))
@@ -40,18 +40,18 @@ def several(slots: Sequence[int]) -> slice | NDArray[np.intp]:
 
 
 def upright(values: Sequence[int]) -> NDArray[np.int64]:
-    """A value for each line of a matrix."""
+    """The values as a column vector: one for each line of a matrix."""
     return np.array(values, dtype=np.int64).reshape(-1, 1)
 
 
 def read_only(cells: Cells) -> Cells:
-    """The same array, which nobody writes to by this name."""
+    """The array, made read-only."""
     cells.flags.writeable = False
     return cells
 
 
 class RowValues(Protocol):
-    """A value for every row: an array, or a column that is kept up to date."""
+    """A value for every row: an array, or a `RowColumn` that grows with the table."""
 
     def __getitem__(self, rows: Any, /) -> Any: ...
     def take(self, indices: Any, /) -> Any: ...
@@ -59,24 +59,25 @@ class RowValues(Protocol):
 
 
 class Facet(Protocol):
-    """A small number each row has, kept up to date."""
+    """A small number per row that topology filters and scores depend on, such as its domain."""
 
     @property
     def cells(self) -> NDArray[Any]:
-        """Over all rows."""
+        """The numbers of all rows."""
 
     def refresh(self) -> list[int] | None:
-        """Catches up; the rows whose number changed since the last call, None if any may have."""
+        """Updates the cells; returns the rows whose number changed since the last call, None if any may
+        have."""
 
     def counts(self, cls: PodClass) -> bool:
-        """Whether pods of the class make a difference to it, or to what is made of it."""
+        """Whether pods of the class can change the facet, or a sum that is looked up by it."""
 
 
 class View(Protocol):
-    """Each method answers for the rows of the view, in their order."""
+    """Rows of the node table. Each method returns the cells of the view's rows, in their order."""
 
     single: ClassVar[bool]
-    """Whether it is of one row, whose cells are plain numbers."""
+    """Whether it is a view of one row, whose cells are plain numbers."""
 
     @property
     def rows(self) -> Cells:
@@ -84,44 +85,50 @@ class View(Protocol):
 
     @property
     def holds(self) -> Cells:
-        """The reservation that may be drawn on on each row, by the index of its hold; None if the rows
-        are looked at without."""
+        """The reservation the pod would be allocated from on each row, by its index in the reservation
+        table; None if the view is without reservations."""
 
     def __len__(self) -> int:
         """How many rows it has."""
 
-    def allocatable(self, slot: Pick) -> Cells: ...
-    def claimed(self, slot: Pick) -> Cells: ...
+    def allocatable(self, slot: Pick) -> Cells:
+        """The allocatable amount of the nodes."""
+
+    def claimed(self, slot: Pick) -> Cells:
+        """Requests of pods, plus the remaining amounts of reservations."""
+
     def free(self, slot: Pick) -> Cells:
-        """What is allocatable and not claimed; negative where a row is oversold."""
+        """What is allocatable and not claimed; negative where a row is over-claimed."""
 
     def take(self, column: RowValues) -> Cells:
-        """The view's rows of any column over all rows."""
+        """The cells of a column over all rows."""
 
-    def facet(self, facet: Facet) -> Cells: ...
+    def facet(self, facet: Facet) -> Cells:
+        """The cells of a facet."""
+
     def full(self, value: Any) -> Cells:
-        """The same answer for every row."""
+        """The same value for every row."""
 
     def negate(self, cells: Cells) -> Cells:
-        """Where the cells are not true."""
+        """Logical not."""
 
     def where(self, condition: Cells, yes: Cells, no: Cells) -> Cells:
-        """`yes` where the condition holds, `no` elsewhere. Both are worked out for every row."""
+        """`yes` where the condition holds, `no` elsewhere. Both are computed for every row."""
 
     def divide(self, dividend: Cells, divisor: Cells, otherwise: Any = 0) -> Cells:
-        """The quotient rounded down, as `//` has it; `otherwise` where the divisor is 0."""
+        """The quotient rounded down, like `//`; `otherwise` where the divisor is 0."""
 
     def minimum(self, cells: Cells, others: Cells) -> Cells:
-        """The lesser of two, row by row."""
+        """The smaller of two values, per row."""
 
     def maximum(self, cells: Cells, others: Cells) -> Cells:
-        """The greater of two, row by row."""
+        """The larger of two values, per row."""
 
     def clip(self, cells: Cells, low: Cells, high: Cells) -> Cells:
-        """The cells, but at least `low` and at most `high`."""
+        """The cells, limited to the range from `low` to `high`."""
 
     def whole(self, cells: Cells) -> Cells:
-        """The cells without what is behind the point."""
+        """The cells truncated toward zero."""
 
 
 class Many:
@@ -155,6 +162,8 @@ class Many:
 
 
 class All(Many):
+    """All rows of the table."""
+
     __slots__ = ("_size", "_table")
 
     def __init__(self, table: NodeTable) -> None:
@@ -189,7 +198,7 @@ class All(Many):
 
 
 class Some(Many):
-    """Rows whose amounts of all slots were gathered, which costs less at once than slot by slot."""
+    """Some rows. The amounts of all slots are gathered at once, which is faster than slot by slot."""
 
     __slots__ = ("_allocatable", "_claimed", "_free", "rows")
 
@@ -229,6 +238,8 @@ class Some(Many):
 
 
 class One:
+    """One row, whose cells are plain numbers."""
+
     __slots__ = ("_allocatable", "claims", "rows")
     single: ClassVar[bool] = True
 
@@ -239,7 +250,7 @@ class One:
     def __init__(self, table: NodeTable, row: int) -> None:
         self._allocatable: list[int] = table.allocatable[:, row].tolist()
         self.claims: list[int] = table.claimed[:, row].tolist()
-        """By slot; a look at it costs less than `claimed`."""
+        """By slot; faster to read than `claimed`."""
         self.rows: Cells = row
 
     def __len__(self) -> int:
@@ -287,7 +298,7 @@ class One:
 
 
 class OneOfMany(Many):
-    """One row, or one as an owner sees it, as if it were one of several: all its cells are arrays."""
+    """One row as an array of length one, for formulas that need arrays."""
 
     __slots__ = ("_one", "rows")
 
@@ -322,7 +333,7 @@ class OneOfMany(Many):
 
 
 def _lines(slot: Any, of: Any) -> Cells:
-    """A cell, or one for each of several slots."""
+    """The cell of one slot, or a matrix with the cells of several slots."""
     if isinstance(slot, slice):
         slot = range(*slot.indices(slot.stop))
     if isinstance(slot, int | np.integer):

@@ -193,7 +193,7 @@ class VolumeBinding(ClusterPlugin):
 
     def unreserve(self, pod: PodRecord, row: int) -> None:
         if self.cluster.volumes.release(pod.uid):
-            self.cluster.changed(Change.PROMISES)
+            self.cluster.changed(Change.ASSUMED_VOLUMES)
 
     def pre_bind(self, pod: PodRecord, row: int) -> list[Decision]:
         if not pod.cls.volumes:

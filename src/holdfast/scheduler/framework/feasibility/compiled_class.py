@@ -10,7 +10,7 @@ from weakref import ref
 
 from holdfast.api.errors import HoldfastError
 from holdfast.scheduler.cluster.cluster import Cluster
-from holdfast.scheduler.cluster.plugin_errors import RAISED, said
+from holdfast.scheduler.cluster.plugin_errors import RAISED, error_message
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.view import Cells, Facet, One, View
 from holdfast.scheduler.framework.checked_answers import (
@@ -111,7 +111,7 @@ class PluginAnswers:
     def _failed(self, plugin: Plugin, error: BaseException) -> Rejected | None:
         """Rejects the class where the error says that the pod is invalid; else the plugin failed."""
         if isinstance(error, HoldfastError) and plugin.name not in self._foreign:
-            return Rejected(said(plugin.name, "PreFilter", error), error=True)
+            return Rejected(error_message(plugin.name, "PreFilter", error), error=True)
         self._fail(plugin, "PreFilter", error)
         return None
 
@@ -132,7 +132,7 @@ class PluginAnswers:
                 if not isinstance(error, HoldfastError) or scorer.name in self._foreign:
                     self._fail(scorer, "PreScore", error)
                 elif self.rejected is None and self.unscorable is None:
-                    text = said(scorer.name, "PreScore", error)
+                    text = error_message(scorer.name, "PreScore", error)
                     self.unscorable = Rejected(text, error=True), scorer.name
                 continue
             if score is not None:
