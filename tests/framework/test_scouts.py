@@ -63,7 +63,7 @@ def test_a_refusal_of_its_own_lets_the_others_try_once_each() -> None:
     names = []
     while (pod := queue.pop(100.0)) is not None:
         names.append(pod.name)
-        queue.reject(pod, KEY, Change.ANY, 100.0, go_on=True)
+        queue.reject(pod, KEY, Change.ANY, 100.0, next_scout=True)
     assert names == ["a", "b", "c"]
 
 

@@ -112,9 +112,11 @@ def _held_up(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
     job = pod.job
     if job is None or job.is_ready:
         return ""
-    hindrance = snapshot.scheduler.gangs.hindrance(snapshot.cluster.jobs.partners(job), job.waiting())
-    if hindrance is not None:
-        return f"It is placed only together with the rest of its job: {hindrance.problem.message}."
+    early_refusal = snapshot.scheduler.gangs.early_refusal(
+        snapshot.cluster.jobs.partners(job), job.waiting()
+    )
+    if early_refusal is not None:
+        return f"It is placed only together with the rest of its job: {early_refusal.problem.message}."
     return f"It fits, but is placed only together with the rest of {job.name}."
 
 

@@ -145,7 +145,7 @@ class Backfill(Action):
         """A job is let in whole; some of it may find room elsewhere."""
         assert leader.job is not None
         jobs, members = round_.cluster.jobs.partners(leader.job), round_.gangs.waiting(leader)
-        if round_.gangs.hindrance(jobs, members) is not None:
+        if round_.gangs.early_refusal(jobs, members) is not None:
             return False
         statement = Statement(round_.cycle)
         let_in = []

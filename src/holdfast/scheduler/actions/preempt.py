@@ -64,7 +64,7 @@ class PreemptAction(Action):
         if reserving:
             self._have_reservations_go(round_, reserving, jobs)
             return ()
-        if gangs.hindrance(jobs, members, may_make_room=True) is not None:
+        if gangs.early_refusal(jobs, members, may_preempt=True) is not None:
             return ()
         return self._make_room_for(round_, members, lambda: gangs.could_start(jobs))
 

@@ -217,7 +217,7 @@ class _Reclaimer:
             return True
         if jobs and any(each.is_ready for each in jobs):
             return True
-        if jobs and self._round.gangs.hindrance(jobs, members, may_make_room=True) is not None:
+        if jobs and self._round.gangs.early_refusal(jobs, members, may_preempt=True) is not None:
             return False
         for pod in members:
             if pod.nominated:

@@ -217,7 +217,7 @@ class Reserve(Action):
             column = round_.cycle.column(profile, pod.cls)
             return round_.cycle.find_row(profile, pod, column) >= 0
         jobs, members = round_.cluster.jobs.partners(pod.job), round_.gangs.waiting(pod)
-        if round_.gangs.hindrance(jobs, members) is not None:
+        if round_.gangs.early_refusal(jobs, members) is not None:
             return False
         statement = Statement(round_.cycle)
         round_.gangs.place_all(statement, members)

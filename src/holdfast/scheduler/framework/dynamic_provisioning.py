@@ -229,7 +229,7 @@ class Provisioning:
         why = self._virtuals.refusal(reservation, virtual)
         if why:
             self._virtuals.refuse(virtual, reservation, why)
-            self._cycle.fail(profile, pod, why, {PLUGIN}, now, go_on=True)
+            self._cycle.fail(profile, pod, why, {PLUGIN}, now, next_scout=True)
             return False
         return self._replace(profile, pod, reservation, virtual, now)
 

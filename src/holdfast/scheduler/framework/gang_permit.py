@@ -1,10 +1,10 @@
-"""Permission to bind for the members of jobs: for as many as a job needs, or for none.
+"""Permit, PreBind and Bind for the members of jobs: for as many as a job needs, or for none.
 
-    places taken ──► permit ──► enough are permitted ──► pre_bind of all ──► bind, post_bind
-                       │  └──► too few yet: those permitted wait with those that plugins make wait
-                       └─────► too few are left: every member gives its place back
+    assumed ──► permit ──► enough are permitted ──► pre_bind of all ──► bind, post_bind
+                  │  └──► too few yet: permitted members wait with those that plugins make wait
+                  └─────► too few are left: every member is unreserved
 
-Members beyond those a job needs may be refused alone, and wait alone. Nothing of a job is decided
+Members beyond those a job needs are refused, or wait, by themselves. No decision about a job is made
 before every member it needs has passed `pre_bind`.
 """
 
@@ -21,17 +21,17 @@ from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.jobs import Job
 
 PREEMPTED = "0/1 nodes are available: 1 preempted."
-"""What a victim is told that waited for permission to be bound."""
+"""The condition message of a victim that waited in Permit."""
 
 NOT_ACTIVE = "reservation is not active"
-"""What a pod is told whose reservation ends before it is bound."""
+"""The condition message of a pod whose reservation ends before it is bound."""
 
 if TYPE_CHECKING:
     from holdfast.scheduler.framework.scheduling_cycle import Cycle
 
 
 class WaitingPod:
-    """A pod that has its node but must wait for a plugin's permission."""
+    """An assumed pod that waits in Permit."""
 
     __slots__ = ("deadline", "node_gone", "permitted", "plugin", "pod", "row")
 
@@ -43,21 +43,21 @@ class WaitingPod:
         self.plugin = plugin
         self.deadline = deadline
         self.permitted = permitted
-        """It waits for other members of its job only."""
+        """Whether every plugin permitted it, and it waits only for other members of its job."""
         self.node_gone = False
-        """Whether its node was deleted, even if there is another of the same name by now."""
+        """Whether its node was deleted, even if it was recreated since."""
 
 
 class Stop(NamedTuple):
-    """A plugin that makes a pod wait, or does not let it be bound."""
+    """A plugin's outcome that makes a pod wait or keeps it from being bound."""
 
     plugin: Plugin
     outcome: Outcome
     preempted: bool = False
-    """The pod waited for the plugin, and has to make room for another: no plugin refuses it."""
+    """Whether the pod was preempted while it waited for the plugin, rather than refused by it."""
 
     def text(self) -> str:
-        """The reason, with the plugin that gives it."""
+        """The message, with the name of the plugin."""
         if self.preempted:
             return self.outcome.message
         return with_name(self.plugin.name, self.outcome.message)
@@ -69,19 +69,19 @@ def with_name(plugin: str, message: str) -> str:
 
 Stops = list[tuple[PodRecord, Stop]]
 _Together = dict[tuple[str, ...], tuple[list[Job], Stops]]
-"""What members of jobs that belong together were refused for, by the names of the jobs."""
+"""Partner jobs and the stops of their members, by the names of the jobs."""
 
 
 class Unpermitted(NamedTuple):
-    """Members that gave their places back because the job cannot be bound as a whole."""
+    """Members that were unreserved because too few of their job can be bound."""
 
     jobs: list[Job]
     stops: Stops
-    """Those that were refused themselves, and by whom."""
+    """The members that plugins refused."""
     members: list[PodRecord]
-    """All of them."""
+    """All members that were unreserved."""
     lacking: str
-    """What the job has of what it needs without those refused."""
+    """How many members the job has without the refused ones, of how many it needs."""
 
 
 def nothing(about: Job | Unpermitted, now: float) -> None:
@@ -89,15 +89,17 @@ def nothing(about: Job | Unpermitted, now: float) -> None:
 
 
 class GangPermit:
+    """Takes the assumed members of jobs through Permit, PreBind and Bind."""
+
     def __init__(self, cycle: "Cycle") -> None:
         self._cycle = cycle
         self._jobs = cycle.cluster.jobs
         self.on_ready: Callable[[Job, float], None] = nothing
-        """Told of each job of which as many have their places as it needs."""
+        """Called for each job that has as many placed members as it needs."""
         self.on_lost: Callable[[Unpermitted, float], None] = nothing
-        """Told of members that had to give their places back to make room for others."""
-        self._given_back = 0
-        """How many places were given back."""
+        """Called with members that were unreserved because some of them were preempted."""
+        self._unreserved = 0
+        """The number of pods unreserved so far."""
 
     def bind(
         self,
@@ -106,25 +108,25 @@ class GangPermit:
         reports_ready: bool = False,
         whole: bool = False,
     ) -> Unpermitted | None:
-        """Members of one job, or of jobs that belong together, have taken places and are to be bound.
-        If that cannot be, or with `whole` not of all, they have given their places back."""
+        """Binds the assumed members of one job, or of partner jobs. If too few of them can be bound, or
+        with `whole` not all, every member is unreserved, and the reasons are returned."""
         cycle = self._cycle
         granted: list[PodRecord] = []
         stops: Stops = []
         for profile, pod in placed:
-            stop = cycle.ask_permit(pod, pod.row, profile.permit)
+            stop = cycle.run_permit(pod, pod.row, profile.permit)
             if stop is None:
                 granted.append(pod)
             elif stop.outcome.message:
                 stops.append((pod, stop))
             else:
-                cycle.have_wait(pod, stop.plugin, now + stop.outcome.wait, now)
+                cycle.wait_on_permit(pod, stop.plugin, now + stop.outcome.wait, now)
         first = placed[0][1].job if placed else None
         jobs = self._jobs.partners(first) if first is not None else []
         return self._settle(jobs, granted, stops, now, reports_ready, whole)
 
     def recheck(self, now: float) -> list[Unpermitted]:
-        """Asks again for the permission of members that wait for it."""
+        """Asks Permit plugins again about members that wait."""
         cycle = self._cycle
         together: _Together = {}
         for waiting in list(cycle.waiting.values()):
@@ -135,17 +137,17 @@ class GangPermit:
                 del cycle.waiting[pod.uid]
                 continue
             stops = self._stops_of(pod.job, together)
-            stop = cycle.lost_place(waiting) if waiting.permitted else self._ask_again(waiting, now)
+            stop = cycle.lost_place(waiting) if waiting.permitted else self._recheck(waiting, now)
             if stop is not None:
                 stops.append((pod, stop))
-        given_back = self._given_back
+        given_back = self._unreserved
         found = [self._settle(jobs, [], stops, now) for jobs, stops in together.values()]
-        if self._given_back > given_back:
+        if self._unreserved > given_back:
             cycle.cluster.changed(Change.POD_LEFT)
         return [each for each in found if each is not None]
 
     def reject(self, victims: Iterable[PodRecord], now: float) -> None:
-        """Members that wait give their places back to make room for others."""
+        """Rejects victims that wait in Permit (kube-scheduler's `WaitingPod.Preempt`)."""
         together: _Together = {}
         for pod in victims:
             assert pod.job is not None
@@ -162,8 +164,9 @@ class GangPermit:
         key = tuple(sorted(str(each.name) for each in jobs))
         return together.setdefault(key, (jobs, []))[1]
 
-    def _ask_again(self, waiting: WaitingPod, now: float) -> Stop | None:
-        """Who refuses the pod, if anybody does; it may go on waiting, or be permitted by now."""
+    def _recheck(self, waiting: WaitingPod, now: float) -> Stop | None:
+        """Asks Permit plugins again about a pod that waits: the stop if it is refused now; otherwise it
+        goes on waiting, or is permitted."""
         cycle, pod, plugin = self._cycle, waiting.pod, waiting.plugin
         outcome = cycle.permission(plugin, pod, waiting.row)
         if outcome.message:
@@ -174,7 +177,7 @@ class GangPermit:
             late = Outcome(f"timed out waiting for {plugin.name}")
             return None if now < waiting.deadline else Stop(plugin, late)
         permits = cycle.profiles[pod.scheduler].permit
-        stop = cycle.ask_permit(pod, waiting.row, permits[permits.index(plugin) + 1 :])
+        stop = cycle.run_permit(pod, waiting.row, permits[permits.index(plugin) + 1 :])
         if stop is None:
             waiting.permitted, waiting.deadline = True, math.inf
         elif stop.outcome.message:
@@ -192,7 +195,7 @@ class GangPermit:
         reports_ready: bool = False,
         whole: bool = False,
     ) -> Unpermitted | None:
-        """Binds those that are permitted if they are enough, with those that waited for them."""
+        """Binds the permitted members if they are enough, with those that waited for them."""
         cycle = self._cycle
         if cycle.waiting and jobs:
             held = [each for each in cycle.waiting.values() if any(each.pod.job is job for job in jobs)]
@@ -203,17 +206,17 @@ class GangPermit:
             held, waits = [], set()
         self._give_back(pod for pod, _ in stops)
         if (stops or held) and ((whole and stops) or not all(job.is_ready for job in jobs)):
-            return self._lose(jobs, stops, [*(each.pod for each in held), *granted])
+            return self._unreserve_all(jobs, stops, [*(each.pod for each in held), *granted])
         is_enough, decisions = False, dict[str, list[Decision]]()
         if not waits or all(job.can_do_without(waits) for job in jobs):
-            for step in (self._prepare, self._ask_binds):
+            for step in (self._pre_bind, self._call_bind):
                 failed = step(granted, decisions)
                 if not failed:
                     continue
                 stops = stops + failed
                 self._give_back(pod for pod, _ in failed)
                 if whole or not all(job.is_ready for job in jobs):
-                    return self._lose(jobs, stops, [*(each.pod for each in held), *granted])
+                    return self._unreserve_all(jobs, stops, [*(each.pod for each in held), *granted])
                 granted = [pod for pod in granted if pod.uid in decisions]
                 if waits and not all(job.can_do_without(waits) for job in jobs):
                     break
@@ -224,22 +227,22 @@ class GangPermit:
         if is_enough:
             self._bind(granted, decisions, now)
         else:
-            self._have_wait(granted, now)
+            self._wait_for_members(granted, now)
         for pod, stop in stops:
-            cycle.refuse_alone(pod, stop, now)
+            cycle.refuse_member(pod, stop, now)
         return None
 
-    def _have_wait(self, pods: list[PodRecord], now: float) -> None:
-        """They are permitted, and wait until enough of their job are."""
+    def _wait_for_members(self, pods: list[PodRecord], now: float) -> None:
+        """Has permitted members wait until enough of their job are permitted."""
         cycle = self._cycle
         for pod in pods:
             coscheduling = cycle.profiles[pod.scheduler].coscheduling
             if pod.uid not in cycle.waiting and coscheduling is not None:
-                cycle.have_wait(pod, coscheduling, math.inf, now, permitted=True)
+                cycle.wait_on_permit(pod, coscheduling, math.inf, now, permitted=True)
 
-    def _prepare(self, pods: list[PodRecord], decisions: dict[str, list[Decision]]) -> Stops:
-        """What `pre_bind` of the plugins decides of each; the refused are returned. What has waited may
-        have lost its place."""
+    def _pre_bind(self, pods: list[PodRecord], decisions: dict[str, list[Decision]]) -> Stops:
+        """Collects the decisions of `pre_bind` for each pod and returns those that fail. A pod that
+        waited also fails if it lost its place meanwhile."""
         cycle = self._cycle
         failed: Stops = []
         for pod in pods:
@@ -264,8 +267,8 @@ class GangPermit:
                 decisions[pod.uid] = found
         return failed
 
-    def _ask_binds(self, pods: list[PodRecord], decisions: dict[str, list[Decision]]) -> Stops:
-        """The same for `bind`."""
+    def _call_bind(self, pods: list[PodRecord], decisions: dict[str, list[Decision]]) -> Stops:
+        """As `_pre_bind`, for `bind`."""
         cycle = self._cycle
         failed: Stops = []
         for pod in pods:
@@ -287,10 +290,10 @@ class GangPermit:
         for pod in pods:
             self._cycle.waiting.pop(pod.uid, None)
             if pod.row >= 0:
-                self._given_back += 1
+                self._unreserved += 1
                 self._cycle.give_back(self._cycle.profiles[pod.scheduler], pod)
 
-    def _lose(self, jobs: list[Job], stops: Stops, others: list[PodRecord]) -> Unpermitted:
+    def _unreserve_all(self, jobs: list[Job], stops: Stops, others: list[PodRecord]) -> Unpermitted:
         lacking = next((text for job in jobs if (text := job.lacks(()))), "")
         members = {pod.uid: pod for pod in (*(pod for pod, _ in stops), *others)}
         self._give_back(reversed(members.values()))

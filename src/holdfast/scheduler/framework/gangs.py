@@ -1,9 +1,10 @@
-"""Jobs of several members, from the queue to a decision.
+"""Gang scheduling: jobs of several pods, from the queue to a decision.
 
-One member stands in the queue for all that wait, the leader. When its turn comes, places are taken for
-as many as it needs; if the job is then ready they are bound, and if not all is given back, to the last
-byte. A job that is ready already is not held to that: what finds a place is bound. Members beyond those
-it needs come after all others that wait and are as important; where queues share, one in each turn.
+One pending member, the leader, is in the scheduling queue for all of them. When it is popped, as many
+members are assumed as the job needs. If the job is then ready they are bound, otherwise all of them are
+unreserved. Of a job that is ready already, every member that fits is bound. Members beyond those the
+job needs are scheduled after all other pending pods of the same priority; where queues share capacity,
+one at a time.
 """
 
 from collections import Counter
@@ -35,28 +36,32 @@ QUEUE = "NotAdmitted"
 READY = "Ready"
 
 _MEMBERS_MISSING = (NO_GROUP, NOT_ENOUGH_TASKS, NOT_ENOUGH_OF_TASK)
-_ROOM_HELPS = (NOT_ENOUGH_RESOURCES, QUEUE)
+_CAPACITY_HELPS = (NOT_ENOUGH_RESOURCES, QUEUE)
 
 _STANDING = ("active", "backoff", "unschedulable")
-_ROOM = Change.NODE_ADDED | Change.NODE_ALLOCATABLE | Change.NODE_TAINTS | Change.POD_LEFT
+_MORE_CAPACITY = Change.NODE_ADDED | Change.NODE_ALLOCATABLE | Change.NODE_TAINTS | Change.POD_LEFT
 _FEW = 3
-"""Of so many members it is worth working out first whether there can be room for them."""
+"""From this many members on it pays to estimate first whether enough of them can fit."""
 
 
 class GangRefusal(NamedTuple):
-    """Why members have no place: what each is told, and what could help."""
+    """Why members are unschedulable: their condition messages, and the changes that wake them up."""
 
     problem: JobProblem
     messages: dict[str, str]
-    """By uid; the others are told `text`, or the problem's if there is none."""
+    """Condition messages by uid; other members get `text`, or else the problem's message."""
     wakes_on: int
     conditions: dict[str, str]
+    """Reasons of conditions by uid; the default is Unschedulable."""
     text: str = ""
     has_failed: bool = False
-    """A plugin failed, or they had to make room: they are to be tried again, whatever happens."""
+    """A plugin raised, or members were preempted while they waited in Permit: the job is tried again
+    after a back-off, without waiting for a change."""
 
 
 class Gangs:
+    """Schedules jobs of several pods."""
+
     def __init__(
         self,
         cluster: Cluster,
@@ -70,22 +75,22 @@ class Gangs:
         self._cycle = cycle
         self._profiles = profiles
         self.refused: dict[JobName, PodRecord] = {}
-        """Jobs that found too little room in this round, and who stands for them."""
+        """Jobs that lacked capacity in this round, and their leaders."""
         self._nominated: dict[str, PodRecord] = {}
-        """Pods with a nominated node that were refused, by uid, since this was last looked at."""
+        """Pods with a nominated node that were refused since `end_nominations` last ran, by uid."""
         self._rest: dict[JobName, list[PodRecord]] = {}
-        """Of jobs that got what they need in this round, those left."""
+        """Members still pending, of jobs that became ready in this round."""
         cluster.jobs.on_changed = self.changed
         cycle.gang_permit.on_ready = self.became_ready
         cycle.gang_permit.on_lost = self.refuse_unpermitted
 
-    # What becomes of members
+    # Members that become pending or stop being so
 
     def pending(self, pod: PodRecord, now: float) -> None:
-        """A member wants a place."""
+        """Queues a pending member: as the leader if there is none, otherwise behind the leader."""
         job = pod.job
         assert job is not None
-        leader = self._standing(job)
+        leader = self._queued_leader(job)
         if leader is None or leader is pod:
             job.leader = pod
             self._queue.changed(pod, now)
@@ -94,7 +99,7 @@ class Gangs:
         self._queue.changed(leader, now)
 
     def settled(self, pod: PodRecord) -> None:
-        """A member wants a place no more; another may have to stand for the rest."""
+        """A member is no longer pending: if it was the leader, another member becomes the leader."""
         job = pod.job
         if job is None or job.leader is not pod:
             return
@@ -105,52 +110,53 @@ class Gangs:
                 return
 
     def changed(self, job: Job) -> None:
-        """Something of the job itself is different."""
+        """The job itself changed: wakes up its leader and those of its partners."""
         for other in self._jobs.partners(job):
-            leader = self._standing(other)
+            leader = self._queued_leader(other)
             if leader is not None:
                 self._queue.changed(leader, self._cluster.now)
 
-    def _standing(self, job: Job) -> PodRecord | None:
+    def _queued_leader(self, job: Job) -> PodRecord | None:
+        """The job's leader, if it is in the queue."""
         leader = job.leader
         if leader is None or leader.phase is not Phase.PENDING or leader.uid not in job.members:
             return None
         return leader if self._queue.place(leader.uid) in _STANDING else None
 
     def may_fit(self, leader: PodRecord) -> bool:
-        """Whether any of the members that wait would find a place now."""
+        """Whether a node is feasible for any of the pending members now."""
         for pods in self._by_class(self.waiting(leader)).values():
             profile = self._profiles[pods[0].scheduler]
             if self._cycle.column(profile, pods[0].cls).best() >= 0:
                 return True
         return False
 
-    # Its turn
+    # Scheduling a job
 
     def schedule(self, leader: PodRecord, now: float, one_by_one: bool = False) -> int:
-        """Tries to find places for the members that wait; how many were tried. With `one_by_one`
-        those it could do without get one place in each turn."""
+        """Tries to schedule the pending members and returns how many were tried. With `one_by_one`
+        at most one member beyond those the job needs is placed."""
         job = leader.job
         assert job is not None
         job.has_enough = False
         rest = self._rest.pop(job.name, None)
         if rest is not None:
-            return self._go_on(leader, rest, now, one_by_one)
+            return self._place_rest(leader, rest, now, one_by_one)
         jobs = self._jobs.partners(job)
         members = self.waiting(leader)
         for pod in members:
             self._queue.remove(pod)
         for each in jobs:
             each.tried = True
-        refusal = self.hindrance(jobs, members)
-        if refusal is None and self._needs_free_node(jobs, members):
+        refusal = self.early_refusal(jobs, members)
+        if refusal is None and self._cannot_be_ready(jobs, members):
             wakes_on = self._may_wake(members)
             for pod in members:
                 self.note_nominated(pod)
                 self._reject(pod, leader, members, wakes_on, now)
             return len(members)
         if refusal is None and one_by_one and jobs == [job] and job.is_ready:
-            return self._go_on(leader, members, now, one_by_one)
+            return self._place_rest(leader, members, now, one_by_one)
         if refusal is None:
             refusal = self._attempt(jobs, members, now)
             if refusal is not None and job.interrupted and self._cluster.nominator:
@@ -159,8 +165,8 @@ class Gangs:
             self._refuse(leader, members, refusal, now)
         return len(members) - len(self._rest.get(job.name, ()))
 
-    def _come_back(self, job: Job, left: list[PodRecord]) -> None:
-        """These are to be tried once the others had their turn."""
+    def _requeue_rest(self, job: Job, left: list[PodRecord]) -> None:
+        """Queues the members that are left again, behind the pods that are queued already."""
         if not left:
             return
         job.has_enough = True
@@ -171,8 +177,10 @@ class Gangs:
         self._rest[job.name] = left
         self._queue.add(left[0])
 
-    def _go_on(self, leader: PodRecord, members: list[PodRecord], now: float, one_by_one: bool) -> int:
-        """Takes places for members the job could do without."""
+    def _place_rest(
+        self, leader: PodRecord, members: list[PodRecord], now: float, one_by_one: bool
+    ) -> int:
+        """Places members beyond those the job needs."""
         job = leader.job
         assert job is not None
         statement = Statement(self._cycle)
@@ -185,7 +193,7 @@ class Gangs:
         if lost is not None:
             self.refuse_unpermitted(lost, now)
         elif again:
-            self._come_back(job, left)
+            self._requeue_rest(job, left)
         elif refusal is not None:
             for pod in left:
                 self._queue.remove(pod)
@@ -193,11 +201,11 @@ class Gangs:
         return len(members) - len(left) if again else len(members)
 
     def new_round(self) -> None:
-        """What was left for later in a round may be different in the next."""
+        """Forgets which members were left over in the last round."""
         self._rest.clear()
 
     def waiting(self, leader: PodRecord) -> list[PodRecord]:
-        """The members to find places for, as they are to be tried."""
+        """The pending members of the job and its partners, in the order in which they are tried."""
         assert leader.job is not None
         found = [
             pod
@@ -208,17 +216,18 @@ class Gangs:
         ]
         return sorted(found, key=lambda p: (-p.cls.priority, p.queued_since, p.namespace, p.name))
 
-    def hindrance(
-        self, jobs: list[Job], members: list[PodRecord], may_make_room: bool = False
+    def early_refusal(
+        self, jobs: list[Job], members: list[PodRecord], may_preempt: bool = False
     ) -> GangRefusal | None:
-        """Why there is no use in looking for places yet, or even in making room for them."""
+        """Why the jobs cannot be scheduled, whatever the nodes are like; None if they may be. With
+        `may_preempt` reasons that preemption can remove do not count."""
         for job in jobs:
             if not job.is_known:
-                return self._said(NO_GROUP, f"{job.name} does not exist", Change.NONE)
+                return self._refusal(NO_GROUP, f"{job.name} does not exist", Change.NONE)
             own = [pod for pod in members if pod.job is job]
             missing = job.lacks(own)
             if missing:
-                # Its pods are told the same however many there are: they come one by one.
+                # The message has no count, so that it stays the same while pods are created.
                 text = f"{job.name} has fewer pods than it needs"
                 of_task = job.lacks_of_tasks(own)
                 reason = NOT_ENOUGH_OF_TASK if of_task else NOT_ENOUGH_TASKS
@@ -227,32 +236,32 @@ class Gangs:
             names = self._jobs.missing_partners(job)
             if names:
                 text = f"{job.name} waits for {', '.join(map(str, names))}"
-                return self._said(NOT_ENOUGH_TASKS, text, Change.NONE)
+                return self._refusal(NOT_ENOUGH_TASKS, text, Change.NONE)
             queues = self._cluster.jobs.queues
-            refuses = queues.closed if may_make_room else queues.admission_error
+            refuses = queues.closed if may_preempt else queues.admission_error
             refusal = queues.all_refused(refuses, own)
             if refusal:
-                return self._said(QUEUE, refusal, _ROOM | Change.OTHER)
-            if may_make_room:
+                return self._refusal(QUEUE, refusal, _MORE_CAPACITY | Change.OTHER)
+            if may_preempt:
                 continue
             lacking = self._lacking_resources(job)
             if lacking and not job.is_ready:
-                text = f"{job.name} asks for more than is free of {', '.join(lacking)}"
-                return self._said(NOT_ENOUGH_RESOURCES, text, _ROOM)
+                text = f"{job.name} requests more than is free of {', '.join(lacking)}"
+                return self._refusal(NOT_ENOUGH_RESOURCES, text, _MORE_CAPACITY)
         if not self._cluster.nodes.count:
-            return self._said(NOT_ENOUGH_RESOURCES, NO_NODES, Change.ANY)
+            return self._refusal(NOT_ENOUGH_RESOURCES, NO_NODES, Change.ANY)
         return None
 
     def could_start(self, jobs: list[Job]) -> bool:
-        """Whether the jobs are ready as things are, and find what they need as a whole."""
+        """Whether the jobs are ready now and their `minResources` are free."""
         ready = all(job.is_ready for job in jobs)
         return ready and not any(self._lacking_resources(job) for job in jobs)
 
-    def _said(self, reason: str, message: str, wakes_on: int) -> GangRefusal:
+    def _refusal(self, reason: str, message: str, wakes_on: int) -> GangRefusal:
         return GangRefusal(JobProblem(reason, message), {}, wakes_on, {})
 
     def _lacking_resources(self, job: Job) -> list[str]:
-        """The resources of which there is less than the job asks for as a whole."""
+        """The resources of which less is free than the job's `minResources` require."""
         if job.group is None or not job.group.spec.min_resources:
             return []
         nodes = self._cluster.nodes
@@ -275,8 +284,9 @@ class Gangs:
                 lacking.append(name)
         return lacking
 
-    def _needs_free_node(self, jobs: list[Job], members: list[PodRecord]) -> bool:
-        """Whether there is too little room for the job, which has been told so before."""
+    def _cannot_be_ready(self, jobs: list[Job], members: list[PodRecord]) -> bool:
+        """Whether too few members can fit, by an estimate; only if all of them have a condition
+        message from an earlier attempt."""
         if len(members) < _FEW or len(jobs) > 1 or not all(pod.condition_message for pod in members):
             return False
         job, can = jobs[0], jobs[0].ready_members
@@ -299,8 +309,9 @@ class Gangs:
         return can < job.still_needs
 
     def _may_wake(self, members: list[PodRecord]) -> int:
-        """What could help any of them; other things may be to blame than when they were told why."""
-        wakes_on = _ROOM
+        """The changes that could help any member. The reasons may differ from those in its condition
+        message."""
+        wakes_on = _MORE_CAPACITY
         for pods in self._by_class(members).values():
             profile = self._profiles[pods[0].scheduler]
             column = self._cycle.column(profile, pods[0].cls)
@@ -308,7 +319,7 @@ class Gangs:
         return wakes_on
 
     def _capacity(self, pod: PodRecord, rows: "np.typing.NDArray[np.bool_]") -> int:
-        """At most so many such pods could be placed on these rows."""
+        """An upper bound of how many pods of this class fit these rows."""
         nodes = self._cluster.nodes
         at = np.flatnonzero(rows)
         each = nodes.allocatable[PODS, at] - nodes.claimed[PODS, at]
@@ -329,7 +340,7 @@ class Gangs:
             statement = Statement(self._cycle)
             enough = self._enough(jobs, members, statement)
             left = self.place_all(statement, members, enough)
-            # Those with a place count as members of theirs by now.
+            # Assumed members count in `is_ready`.
             if not statement.placed or not all(job.is_ready for job in jobs):
                 why = self._reasons(jobs, left)
                 statement.discard()
@@ -338,11 +349,11 @@ class Gangs:
             lost = statement.commit(now, reports_ready=True)
             if lost is None:
                 for pod, stop in stops:
-                    self._cycle.refuse_alone(pod, stop, now)
+                    self._cycle.refuse_member(pod, stop, now)
                 if enough is not None:
-                    self._come_back(jobs[0], left)
+                    self._requeue_rest(jobs[0], left)
                 return refusal
-            # Others may do for those that are not permitted.
+            # Other members may take the place of those that were not permitted.
             stops += lost.stops
             refused = {pod.uid for pod, _ in lost.stops}
             members = [pod for pod in members if pod.uid not in refused]
@@ -350,12 +361,12 @@ class Gangs:
                 return self._unpermitted(lost, stops)
 
     def recheck_waiting(self, now: float) -> None:
-        """Asks again for the permission of members that wait for it."""
+        """Asks Permit plugins again about members that wait."""
         for lost in self._cycle.gang_permit.recheck(now):
             self.refuse_unpermitted(lost, now)
 
     def refuse_unpermitted(self, lost: Unpermitted, now: float) -> None:
-        """Members that have given their places back wait with the others of their job."""
+        """Queues members that were unreserved again, with the other pending members of their job."""
         for pod in lost.members:
             if pod.deletion_pending:
                 self._queue.forget(pod)
@@ -366,14 +377,14 @@ class Gangs:
             self._refuse(members[0], members, self._unpermitted(lost, lost.stops), now)
 
     def _unpermitted(self, lost: Unpermitted, stops: Stops) -> GangRefusal:
-        """Why the jobs are not bound: these of their members were refused."""
+        """The refusal for jobs that are not bound because plugins refused some of their members."""
         names = ", ".join(str(job.name) for job in lost.jobs)
         text = f"{names} may bind {lost.lacking}"
         if stops:
             pod, stop = stops[0]
             text += f": {pod.namespace}/{pod.name}: {stop.text()}"
         messages, conditions = {}, {}
-        wakes_on = Change.NONE if stops else _ROOM
+        wakes_on = Change.NONE if stops else _MORE_CAPACITY
         for pod, stop in stops:
             messages[pod.uid] = stop.text()
             conditions[pod.uid] = "SchedulerError" if stop.outcome.retry else "Unschedulable"
@@ -386,8 +397,9 @@ class Gangs:
     def _finish_start(
         self, jobs: list[Job], members: list[PodRecord], refusal: GangRefusal, now: float
     ) -> GangRefusal | None:
-        """Tries again as if no other pod had a nominated node: what is left of a job whose start was
-        interrupted comes before those, too. Those whose nominated nodes it gets lose them."""
+        """Tries again as if no pod of another job had a nominated node: the rest of a job whose start
+        was interrupted comes before nominated pods. A pod whose nominated node is used loses its
+        nomination."""
         cluster = self._cluster
         preemption_holds, changes = cluster.reservations.preemption_holds, cluster.changes
         nominated = [
@@ -412,7 +424,8 @@ class Gangs:
     def _enough(
         self, jobs: list[Job], members: list[PodRecord], statement: Statement
     ) -> Callable[[], bool] | None:
-        """Whether a job that is not ready yet has all it needs; None if it has no more than that."""
+        """A function that returns whether the job has as many placed members as it needs; None if the
+        job has no members beyond those, or is ready already."""
         job = jobs[0]
         needed = max(1, job.still_needs - job.ready_members)
         if len(jobs) > 1 or needed >= len(members) or job.is_ready:
@@ -425,8 +438,8 @@ class Gangs:
         members: list[PodRecord],
         is_enough: Callable[[], bool] | None = None,
     ) -> list[PodRecord]:
-        """Takes a place for each for which there is one, until it is enough; the others. Where members
-        attract each other, one may fit after another has."""
+        """Assumes every member that fits, until `is_enough`, and returns the others. Members are tried
+        again after others were placed where affinity or spread constraints depend on those."""
         left = members
         queues = self._jobs.queues
         while True:
@@ -452,7 +465,7 @@ class Gangs:
             left = again
 
     def became_ready(self, job: Job, now: float) -> None:
-        """Says so, if that is news."""
+        """Records that the job is ready, and emits an event the first time."""
         job.problem = NOTHING
         self._jobs.touch(job)
         if not job.seen_ready:
@@ -462,44 +475,46 @@ class Gangs:
             self._cycle.decisions.append(Emit(job.ref, "Normal", READY, text, "Scheduling"))
             self._cluster.chronicle.note(now, job.name, "ready")
 
-    # No place
+    # Refusals
 
     def _reasons(self, jobs: list[Job], left: list[PodRecord]) -> GangRefusal:
-        """Why these have no place, with everything as it is at this moment."""
+        """The reasons why these members are unschedulable, with the members assumed so far in place."""
         messages: dict[str, str] = {}
         conditions: dict[str, str] = {}
         wakes_on, has_failed = Change.NONE, False
-        told: dict[Hashable, tuple[str, str, Collection[str]]] = {}
+        reported: dict[Hashable, tuple[str, str, Collection[str]]] = {}
         for pod in left:
             profile = self._profiles[pod.scheduler]
             kind = (profile.index, pod.cls.id, pod.pinned_node)
             refusal = self._jobs.queues.admission_error(pod)
             if refusal:
-                told[kind] = refusal, "Unschedulable", ()
-                wakes_on |= _ROOM | Change.OTHER
-            elif kind not in told or self._cycle.was_refused(pod):
+                reported[kind] = refusal, "Unschedulable", ()
+                wakes_on |= _MORE_CAPACITY | Change.OTHER
+            elif kind not in reported or self._cycle.was_refused(pod):
                 column = self._cycle.column(profile, pod.cls)
                 why = self._cycle.verdict(profile, pod, column)
                 counted = (
                     "" if pod.reservation else DryRun(self._cluster, column, pod, False).reservations()
                 )
                 message = why.message(self._cluster.nodes.count, f"{counted}." if counted else "")
-                told[kind] = message, why.condition, why.plugins
+                reported[kind] = message, why.condition, why.plugins
                 has_failed = has_failed or why.has_failed
                 wakes_on |= profile.wakes_on(why.plugins)
-            messages[pod.uid], conditions[pod.uid], pod.rejected_by = told[kind]
+            messages[pod.uid], conditions[pod.uid], pod.rejected_by = reported[kind]
         lacking = next((text for job in jobs if (text := job.lacks(()))), "")
         names = ", ".join(str(job.name) for job in jobs)
         summary = f"{names} has a place for {lacking}" if lacking else ""
         reasons = Counter(messages.values()).most_common(1)
         detail = f": {reasons[0][0]}" if reasons else ""
         problem = JobProblem(NOT_ENOUGH_RESOURCES, f"{summary or names}{detail}")
-        return GangRefusal(problem, messages, wakes_on or _ROOM, conditions, has_failed=has_failed)
+        return GangRefusal(
+            problem, messages, wakes_on or _MORE_CAPACITY, conditions, has_failed=has_failed
+        )
 
     def _refuse(
         self, leader: PodRecord, members: list[PodRecord], refusal: GangRefusal, now: float
     ) -> None:
-        # Those that were refused alone are in the queue already.
+        # Members that were refused one by one are in the queue already.
         left = [
             pod for pod in members if pod.phase is Phase.PENDING and self._queue.place(pod.uid) is None
         ]
@@ -509,7 +524,7 @@ class Gangs:
             if not job.is_ready:
                 job.problem = refusal.problem
                 reason = refusal.problem.reason
-                if reason in _ROOM_HELPS or (
+                if reason in _CAPACITY_HELPS or (
                     leader.reservation is not None and reason != NOT_PERMITTED
                 ):
                     self.refused[job.name] = leader
@@ -523,13 +538,13 @@ class Gangs:
             )
 
     def note_nominated(self, pod: PodRecord) -> None:
-        """The pod was refused, by its queue or with its job; `end_nominations` looks at it."""
+        """Notes a pod that was refused, by its queue or with its job, for `end_nominations`."""
         if pod.nominated:
             self._nominated[pod.uid] = pod
 
     def end_nominations(self) -> None:
-        """What was refused though nobody is on the way out for it any more has no nominated nodes: it
-        would keep others from capacity that it cannot use."""
+        """Clears the nominated nodes of refused pods when no victim is terminating there any more:
+        otherwise they would keep other pods off capacity that they cannot use."""
         refused, self._nominated = self._nominated, {}
         for pod in refused.values():
             members = [pod] if pod.job is None else pod.job.waiting()
@@ -538,7 +553,7 @@ class Gangs:
                 self._cycle.apply([Nominate(each.ref, "") for each in waiting])
 
     def _is_being_cleared(self, node: str) -> bool:
-        """Whether pods are on their way out of the node."""
+        """Whether pods on the node are terminating or being preempted."""
         row = self._cluster.nodes.row(node)
         there = self._cluster.ledger.pods.get(row, {}) if row is not None else {}
         return any(pod.being_preempted or pod.cls.terminating for pod in there.values())
@@ -560,13 +575,13 @@ class Gangs:
         if has_failed:
             self._queue.retry_later(pod, now)
             return
-        alone = pod.job.problem.reason == NOT_PERMITTED or any(
+        next_scout = pod.job.problem.reason == NOT_PERMITTED or any(
             p.nominated or p.pinned_node is not None or p.cls.private for p in left
         )
-        self._queue.reject(pod, self._key(pod, left), wakes_on, now, go_on=alone)
+        self._queue.reject(pod, self._key(pod, left), wakes_on, now, next_scout=next_scout)
 
     def _key(self, leader: PodRecord, left: list[PodRecord]) -> Key:
-        """Jobs of one shape fare alike."""
+        """The key of the job's group in the queue: jobs of one shape get the same result."""
         job = leader.job
         assert job is not None
         kinds = tuple(sorted(Counter((pod.scheduler, pod.cls.id) for pod in left).items()))

@@ -429,7 +429,7 @@ class Cycle:
             if refused.has_failed:
                 self.fail_for_now(pod, refused.message, {refused.plugin}, now)
             else:
-                self.fail(profile, pod, refused.message, {refused.plugin}, now, go_on=True)
+                self.fail(profile, pod, refused.message, {refused.plugin}, now, next_scout=True)
         # What was taken and given back helps nobody, least of all the pod itself.
         self._cluster.undo_changes(before)
         return False
@@ -468,7 +468,7 @@ class Cycle:
     ) -> bool:
         decided: list[Decision] = []
         stop = (
-            self.ask_permit(pod, row, plugins)
+            self.run_permit(pod, row, plugins)
             or self.pre_bind(profile, pod, row, decided)
             or self.binding(profile, pod, row, decided)
         )
@@ -477,12 +477,12 @@ class Cycle:
             self.bound(profile, pod, row, now)
             return True
         if stop.outcome.message:
-            self._refuse(profile, pod, row, stop.plugin, stop.outcome, now, go_on=True)
+            self._refuse(profile, pod, row, stop.plugin, stop.outcome, now, next_scout=True)
             return False
-        self.have_wait(pod, stop.plugin, now + stop.outcome.wait, now)
+        self.wait_on_permit(pod, stop.plugin, now + stop.outcome.wait, now)
         return True
 
-    def ask_permit(self, pod: PodRecord, row: int, plugins: Iterable[Plugin]) -> Stop | None:
+    def run_permit(self, pod: PodRecord, row: int, plugins: Iterable[Plugin]) -> Stop | None:
         """The first of the plugins that makes the pod wait or refuses it."""
         for plugin in plugins:
             try:
@@ -559,7 +559,7 @@ class Cycle:
         self._cluster.changed(Change.POD_PLACED)
         self._cluster.chronicle.note(now, pod.ref, "decided", self._table.name(row))
 
-    def have_wait(
+    def wait_on_permit(
         self, pod: PodRecord, plugin: Plugin, deadline: float, now: float, permitted: bool = False
     ) -> None:
         """The pod keeps its place until the plugin permits it."""
@@ -568,12 +568,14 @@ class Cycle:
         self._queue.placed(pod, now)
         self._cluster.changed(Change.POD_PLACED)
 
-    def refuse_alone(self, pod: PodRecord, stop: Stop, now: float) -> None:
+    def refuse_member(self, pod: PodRecord, stop: Stop, now: float) -> None:
         """A pod that gave its place back is told why, and tried again later."""
         if stop.preempted:
             self._preempted(pod, now)
             return
-        self._rejected(self.profiles[pod.scheduler], pod, stop.plugin, stop.outcome, now, go_on=True)
+        self._rejected(
+            self.profiles[pod.scheduler], pod, stop.plugin, stop.outcome, now, next_scout=True
+        )
 
     def permission(self, plugin: Plugin, pod: PodRecord, row: int) -> Outcome:
         try:
@@ -590,11 +592,11 @@ class Cycle:
         plugin: Plugin,
         outcome: Outcome,
         now: float,
-        go_on: bool = False,
+        next_scout: bool = False,
     ) -> None:
         """A plugin does not permit the pod where it is."""
         self._give_back(pod, row, profile.reserve)
-        self._rejected(profile, pod, plugin, outcome, now, go_on)
+        self._rejected(profile, pod, plugin, outcome, now, next_scout)
 
     def _rejected(
         self,
@@ -603,10 +605,10 @@ class Cycle:
         plugin: Plugin,
         outcome: Outcome,
         now: float,
-        go_on: bool,
+        next_scout: bool,
     ) -> None:
         if not outcome.retry or pod.deletion_pending:
-            self.fail(profile, pod, outcome.message, {plugin.name}, now, go_on=go_on)
+            self.fail(profile, pod, outcome.message, {plugin.name}, now, next_scout=next_scout)
             return
         self._queue.retry_later(pod, now)
         self.set_unschedulable(pod, outcome.message, now, "SchedulerError")
@@ -636,7 +638,7 @@ class Cycle:
             self.fail_for_now(pod, why.reasons, why.plugins, now)
             return
         # Siblings fare the same, unless this pod has a node of its own in view.
-        go_on = bool(pod.nominated) or pod.pinned_node is not None
+        next_scout = bool(pod.nominated) or pod.pinned_node is not None
         nomination = Nomination("") if why.error else self.post_filter(profile, pod, column)
         if column.fails():  # by now, in the dry run
             why = column.verdict()
@@ -655,8 +657,8 @@ class Cycle:
         if nomination.has_failed and not nomination.node:
             self.fail_for_now(pod, message, why.plugins, now)
             return
-        go_on = go_on or bool(nomination.node)
-        self.fail(profile, pod, message, why.plugins, now, why.condition, go_on)
+        next_scout = next_scout or bool(nomination.node)
+        self.fail(profile, pod, message, why.plugins, now, why.condition, next_scout)
 
     def _nominate(self, pod: PodRecord, node: str) -> None:
         if node != pod.nominated:
@@ -769,7 +771,9 @@ class Cycle:
                 if refused.has_failed:
                     self.fail_for_now(each.pod, refused.message, {refused.plugin}, now)
                 else:
-                    self.fail(profile, each.pod, refused.message, {refused.plugin}, now, go_on=True)
+                    self.fail(
+                        profile, each.pod, refused.message, {refused.plugin}, now, next_scout=True
+                    )
             self._cluster.undo_changes(before)
             return
         decided = len(self.decisions)
@@ -780,7 +784,7 @@ class Cycle:
                 if stop.outcome.retry:
                     self.fail_for_now(pod, stop.text(), {stop.plugin.name}, now)
                 else:
-                    self.fail(profile, pod, stop.text(), {stop.plugin.name}, now, go_on=True)
+                    self.fail(profile, pod, stop.text(), {stop.plugin.name}, now, next_scout=True)
             self._cluster.undo_changes(before)
             return
         # Those in the way are asked to go before their places are given away.
@@ -867,7 +871,7 @@ class Cycle:
         plugins: Collection[str],
         now: float,
         condition: str = "Unschedulable",
-        go_on: bool = False,
+        next_scout: bool = False,
     ) -> None:
         """No node will do for the pod, for these plugins."""
         if pod.deletion_pending:
@@ -875,7 +879,7 @@ class Cycle:
             return
         pod.rejected_by = plugins
         key = self.group_key(profile, pod)
-        waiting = self._queue.reject(pod, key, profile.wakes_on(plugins), now, go_on)
+        waiting = self._queue.reject(pod, key, profile.wakes_on(plugins), now, next_scout)
         self.set_unschedulable(pod, message, now, condition)
         for sibling in waiting:
             self.set_unschedulable(sibling, message, now, condition)
@@ -897,7 +901,7 @@ class Cycle:
 
     def refuse(self, profile: Profile, pod: PodRecord, message: str, now: float) -> None:
         """The pod may not be placed now, whatever room there is."""
-        self.fail(profile, pod, message, (), now, go_on=bool(pod.nominated))
+        self.fail(profile, pod, message, (), now, next_scout=bool(pod.nominated))
 
     def set_unschedulable(self, pod: PodRecord, message: str, now: float, reason: str) -> None:
         """Says on the pod why it has no node, unless it says so already."""

@@ -1,4 +1,4 @@
-"""Pods waiting for their turn, for their back-off to end, or for a change that helps.
+"""The scheduling queue: active, back-off, unschedulable and gated pods.
 
                  add                    pop
     (new) ───────────────► active ──────────────► being scheduled
@@ -6,19 +6,19 @@
       │ gated               │  │ back-off over        │ error  │ no node
       ▼                     │  │                      ▼        ▼
     gated ──── ungated ─────┘  └──────────────── backoff ◄── unschedulable
-                                                       woken, too soon after the last attempt
+                                                       woken up before its back-off is over
 
-Timing is kube-scheduler's: an attempt that failed is followed by a back-off of 1 s, doubling to 10 s
-with every further failure of its kind, no node or an error. When nothing else is waiting, a pod that
-was woken is tried before its back-off is over; one whose attempt ended in an error is not.
+Back-off times are kube-scheduler's: 1 s after a failed attempt, doubling up to 10 s with every further
+failure of the same kind (unschedulable, or error). When no pod is active, a pod that was woken up is
+tried before its back-off is over; a pod whose attempt ended in an error is not.
 
-Unschedulable pods are kept in groups of one class (and profile): they were rejected for the same
-reasons and are helped by the same changes. When a group is woken its first pod goes ahead as a scout;
-the next follows only if the scout found a node: what will not do for one will not do for the others. So
-ten thousand pods that wait for the same thing cost as much as one.
+Unschedulable pods of one class and profile form a group: they were rejected for the same reasons and
+the same changes help them. When a group is woken up its first pod is tried as a scout, and the next one
+only if the scout found a node: a node that is infeasible for one is infeasible for all. So ten thousand
+pods that wait for the same change cost as much as one.
 
-Of a job of several pods one stands here for all of them; the others follow it. Jobs of one shape are a
-group as pods of one class are.
+Of a job of several pods only the leader is queued; the other members follow it. Leaders of jobs of one
+shape form a group, as pods of one class do.
 """
 
 import heapq
@@ -32,37 +32,40 @@ from holdfast.scheduler.cluster.pods import PodRecord
 T = TypeVar("T")
 
 _TRIES = 50
-"""So often a pod is tried in one round while no pod finds a place."""
+"""The number of attempts at a pod in one round while no pod is placed."""
 _FEW = 16
-"""Pods that have left a group and may stay in its order."""
+"""How many stale entries the order of a group may have before they are dropped."""
 _NUMBERS = 1000
-"""Numbers of groups that are kept without looking whether they are in use."""
+"""How many group numbers are kept before unused ones are dropped."""
 Key = tuple[int, int]
-"""Profile and class, or a `number` below zero."""
+"""Profile index and class id, or instead of the class a `number` below zero."""
 
 
 class Group:
     """Unschedulable pods of one class."""
 
-    __slots__ = ("condition_message", "key", "order", "pods", "tried", "turn", "wakes_on", "watched")
+    __slots__ = ("condition_message", "key", "order", "pods", "tried", "wakes_on", "wakeups", "watched")
 
     def __init__(self, key: Key) -> None:
         self.key = key
         self.pods: dict[str, PodRecord] = {}
         self.order: list[tuple[Any, ...]] = []
-        """The pods as they are to be tried; a heap, in which some may have left the group."""
-        self.turn = 0
-        """How often the group was woken."""
+        """The pods in the order in which they are tried; a heap, with stale entries of pods that left
+        the group."""
+        self.wakeups = 0
+        """How often the group was woken up."""
         self.tried: dict[str, int] = {}
-        """In which turn a pod was last tried."""
+        """The value of `wakeups` when a pod was last tried, by uid."""
         self.wakes_on = Change.NONE
         self.watched: frozenset[Hashable] | None = None
-        """What of storage the plugins watch for the class, once that was asked."""
+        """The storage objects that plugins watch for the class; None until asked."""
         self.condition_message = ""
-        """The message all of them were last told; empty if they may have been told different ones."""
+        """The last condition message of all pods of the group; empty if messages may differ."""
 
 
 class SchedulingQueue:
+    """The queue of pending pods. A pod is in one place at a time: see `place`."""
+
     def __init__(
         self,
         sort_key: Callable[[PodRecord], tuple[Any, ...]],
@@ -75,8 +78,8 @@ class SchedulingQueue:
         self._active = ActivePods()
         self._backoff: list[tuple[float, int, PodRecord]] = []
         self._early: list[tuple[tuple[Any, ...], int, PodRecord]] = []
-        """The pods in `_backoff` in the order in which they are tried before their time: by the second
-        their back-off ends in, then as if they were active."""
+        """The pods in `_backoff` in the order in which they are tried early: by the second in which
+        their back-off ends, then by sort key."""
         self._errors: list[tuple[float, int, PodRecord]] = []
         self._gated: dict[str, PodRecord] = {}
         self._groups: dict[Key, Group] = {}
@@ -84,64 +87,66 @@ class SchedulingQueue:
         self._group_of: dict[str, Group] = {}
         self._retry_at: dict[str, float] = {}
         self._scouts: dict[str, Key] = {}
-        """Pods that go ahead of their group, by uid."""
+        """The keys of the groups that scouts belong to, by the scout's uid."""
         self._scouted: set[Key] = set()
         self._now = 0.0
         self._tokens = 0
         self.failures: Counter[tuple[str, str]] = Counter()
-        """How many attempts came to nothing, by scheduler name and why: unschedulable, or error."""
+        """The number of failed attempts by scheduler name and result: unschedulable or error."""
         self.refused: dict[str, PodRecord] = {}
-        """Pods no node would do for since somebody last took them from here, and that still wait."""
+        """Pending pods that were unschedulable since a reader last emptied this, by uid."""
         self.refusals = 0
-        """How often no node would do for a pod."""
+        """How often an attempt found a pod unschedulable."""
         self._tries: dict[str, int] = {}
-        """How often pods were popped in this round since one was placed."""
+        """How often each pod was popped in this round since a pod was placed."""
         self.set_aside: list[tuple[PodRecord, int]] = []
-        """Those popped too often, and how often, since somebody last took them from here."""
+        """Pods that were tried too often, and how often, since a reader last emptied this."""
         self.entered: Counter[str] = Counter()
-        """How many pods came to each place."""
+        """How many pods entered each place."""
         self.numbers: dict[Hashable, int] = {}
-        """Of groups whose pods have more in common than their class; see `number`."""
+        """The numbers of group shapes; see `number`."""
         self._last_number = 0
         self._most_numbers = _NUMBERS
 
     def add(self, pod: PodRecord) -> None:
-        """The pod is to be tried as soon as its turn comes."""
+        """Makes the pod active."""
         if pod.uid in self._place:
             self.remove(pod)
         self._active.add((*self.sort_key(pod), self._enter(pod, "active"), pod))
 
     def changed(self, pod: PodRecord, now: float) -> None:
-        """The pod is new, or may fare better than before; that does not shorten a back-off."""
+        """Queues a pod that is new, or that changed so that it may be schedulable now. A back-off is
+        not cut short."""
         self._now = now
         if pod.uid not in self._place and pod.uid not in self._retry_at:
             self.add(pod)
         elif self.place(pod.uid) != "backoff":
-            self._scout_back(pod, go_on=True)
+            self._scout_done(pod, next_scout=True)
             self.wake_pod(pod, now)
 
     def gate(self, pod: PodRecord) -> None:
-        """The pod is not to be tried until it is added again."""
-        self._scout_back(pod, go_on=True)
+        """Keeps the pod out of the active queue until it is added again."""
+        self._scout_done(pod, next_scout=True)
         self.remove(pod)
         self._enter(pod, "gated")
         self._gated[pod.uid] = pod
 
     def gated(self) -> list[PodRecord]:
-        """The pods that are not to be tried until they are added again."""
+        """The gated pods."""
         return list(self._gated.values())
 
     def follow(self, pod: PodRecord) -> None:
-        """The pod waits for the turn of its job, for which another member stands here."""
-        self._scout_back(pod, go_on=True)
+        """The pod waits for the leader of its job, which is queued for it."""
+        self._scout_done(pod, next_scout=True)
         self.remove(pod)
         self._enter(pod, "following")
 
     def reject(
-        self, pod: PodRecord, key: Key, wakes_on: int, now: float, go_on: bool = False
+        self, pod: PodRecord, key: Key, wakes_on: int, now: float, next_scout: bool = False
     ) -> Collection[PodRecord]:
-        """No node will do for the pod until something changes; nor, if it was a scout, for those it
-        went ahead of, which are returned. With `go_on` that may be different for others."""
+        """Puts the pod among the unschedulable ones until a change in `wakes_on`. If it was a scout
+        the rest of its group is not tried and is returned; with `next_scout` the reasons may not hold
+        for the rest, and the next pod is tried."""
         self._now = now
         self.failures[pod.scheduler, "unschedulable"] += 1
         self.refused[pod.uid] = pod
@@ -158,18 +163,18 @@ class SchedulingQueue:
         pod.wakes_on = wakes_on
         group.condition_message = ""
         group.pods[pod.uid] = pod
-        group.tried[pod.uid] = group.turn
+        group.tried[pod.uid] = group.wakeups
         heapq.heappush(group.order, (*self.sort_key(pod), self._place[pod.uid][1], pod))
         self._group_of[pod.uid] = group
         was_scout = pod.uid in self._scouts
-        self._scout_back(pod, go_on)
-        return list(group.pods.values()) if was_scout and not go_on else ()
+        self._scout_done(pod, next_scout)
+        return list(group.pods.values()) if was_scout and not next_scout else ()
 
     def retry_later(self, pod: PodRecord, now: float, is_error: bool = True) -> None:
-        """The attempt ended in an error that has nothing to do with nodes; or, without `is_error`, the
-        pod lost its place again before it was bound."""
+        """Puts the pod in back-off, to be tried again without waiting for a change: after an error, or
+        without `is_error` because it lost its place before it was bound."""
         self._now = now
-        self._scout_back(pod, go_on=True)
+        self._scout_done(pod, next_scout=True)
         self.failures[pod.scheduler, "error" if is_error else "unschedulable"] += 1
         if is_error:
             pod.errors += 1
@@ -184,16 +189,17 @@ class SchedulingQueue:
         return pod.uid in self._scouts
 
     def placed(self, pod: PodRecord, now: float) -> None:
-        """A node was found for the pod."""
+        """The pod was placed on a node: if it was a scout, the next of its group is tried."""
         self._now = now
         self._tries.clear()
         if self._scouts:
-            self._scout_back(pod, go_on=True)
+            self._scout_done(pod, next_scout=True)
 
     def wake(self, group: Group, now: float) -> None:
-        """The pods of a group are to be tried again, one after the other as long as that helps."""
+        """Wakes up a group: its pods are tried again one after the other, as long as they are
+        placed."""
         self._now = now
-        group.turn += 1
+        group.wakeups += 1
         if group.key not in self._scouted:
             self._send_scout(group)
 
@@ -204,7 +210,7 @@ class SchedulingQueue:
             pod: PodRecord = entry[-1]
             if self._place.get(pod.uid) != ("unschedulable", entry[-2]):
                 continue
-            if group.tried.get(pod.uid) == group.turn:
+            if group.tried.get(pod.uid) == group.wakeups:
                 again.append(entry)
                 continue
             self._scouts[pod.uid] = group.key
@@ -214,17 +220,17 @@ class SchedulingQueue:
         for entry in again:
             heapq.heappush(group.order, entry)
 
-    def _scout_back(self, pod: PodRecord, go_on: bool) -> None:
+    def _scout_done(self, pod: PodRecord, next_scout: bool) -> None:
         key = self._scouts.pop(pod.uid, None)
         if key is None:
             return
         self._scouted.discard(key)
         group = self._groups.get(key)
-        if go_on and group is not None:
+        if next_scout and group is not None:
             self._send_scout(group)
 
     def wake_pod(self, pod: PodRecord, now: float) -> None:
-        """The pod is to be tried again, once its back-off is over."""
+        """Makes the pod active once its back-off is over."""
         due = self._retry_at.get(pod.uid, 0.0)
         if due > now:
             self.remove(pod)
@@ -235,7 +241,7 @@ class SchedulingQueue:
             self.add(pod)
 
     def pop(self, now: float) -> PodRecord | None:
-        """The next pod to try, which then belongs to the caller."""
+        """Removes and returns the next pod to try; None if there is none."""
         if self._errors or self._backoff:
             self._end_backoffs(now)
         while (entry := self._active.pop()) is not None:
@@ -253,11 +259,11 @@ class SchedulingQueue:
             del self._place[pod.uid]
             if self._may_be_tried(pod, now):
                 return pod
-        self._backoff.clear()  # what is left there was tried early
+        self._backoff.clear()  # its entries are all stale: the pods were tried early
         return None
 
     def _may_be_tried(self, pod: PodRecord, now: float) -> bool:
-        """Else it was tried too often in this round, and is set aside as after an error."""
+        """Whether the pod may be tried again in this round; if not, it is put in back-off."""
         times = self._tries[pod.uid] = self._tries.get(pod.uid, 0) + 1
         if times <= _TRIES:
             return True
@@ -269,16 +275,16 @@ class SchedulingQueue:
         self._tries.clear()
 
     def tried(self) -> list[str]:
-        """The uids of pods tried in this round since one was placed, the most often tried first."""
+        """The uids of pods tried in this round since a pod was placed, the most often tried first."""
         return sorted(self._tries, key=lambda uid: -self._tries[uid])
 
     def take(self, pod: PodRecord) -> None:
-        """The pod is to be tried now, as if its turn had come."""
-        self._scout_back(pod, go_on=True)
+        """Removes the pod so that the caller can try it now, as if it had been popped."""
+        self._scout_done(pod, next_scout=True)
         self.remove(pod)
 
     def remove(self, pod: PodRecord) -> None:
-        """The pod is in no queue any more."""
+        """Removes the pod from wherever it is; its back-off is kept."""
         place = self._place.pop(pod.uid, None)
         if place is None:
             return
@@ -294,8 +300,7 @@ class SchedulingQueue:
                 self._forget_gone(group)
 
     def _forget_gone(self, group: Group) -> None:
-        """Leaves in the order of a group only the pods that are in it: the others may never get to its
-        top."""
+        """Drops stale entries from the order of a group: they may never get to its top."""
         group.order = [
             entry
             for entry in group.order
@@ -304,9 +309,9 @@ class SchedulingQueue:
         heapq.heapify(group.order)
 
     def forget(self, pod: PodRecord) -> None:
-        """The pod wants a node no more."""
+        """Removes a pod that is no longer pending, and its back-off."""
         if self._scouts:
-            self._scout_back(pod, go_on=True)
+            self._scout_done(pod, next_scout=True)
         self.remove(pod)
         if self._retry_at:
             self._retry_at.pop(pod.uid, None)
@@ -314,7 +319,7 @@ class SchedulingQueue:
             self.refused.pop(pod.uid, None)
 
     def untried(self) -> list[PodRecord]:
-        """The pods whose turn is still to come, or to come again by itself, in order."""
+        """The active pods and those in back-off, in order."""
         entries = [(entry[-2], entry[-1]) for entry in self._active.entries()]
         entries += [(token, pod) for heap in (self._errors, self._backoff) for _, token, pod in heap]
         places = {("active", token) for token, _ in entries} | {("backoff", t) for t, _ in entries}
@@ -322,21 +327,21 @@ class SchedulingQueue:
         return sorted(found.values(), key=self.sort_key)
 
     def unschedulable(self) -> list[PodRecord]:
-        """The pods that wait for a change, in order."""
+        """The unschedulable pods, in order."""
         return sorted(self.in_no_order(), key=self.sort_key)
 
     def in_no_order(self) -> list[PodRecord]:
-        """The same, but for that."""
+        """The unschedulable pods, in no order."""
         return [pod for group in self._groups.values() for pod in group.pods.values()]
 
     def kind(self, pod: PodRecord) -> Key | None:
-        """What it has in common with others that were rejected for the same reasons."""
+        """The key of the pod's group; None if it is not unschedulable."""
         group = self._group_of.get(pod.uid)
         return group.key if group is not None else None
 
     def number(self, shape: Hashable) -> int:
-        """The number of a group for its key, where its pods have more in common than their class: below
-        zero, and the same for the same shape as long as there is such a group."""
+        """A number below zero that takes the place of the class in the key of a group whose pods share
+        this shape. It stays the same as long as there is such a group."""
         number = self.numbers.get(shape)
         if number is None:
             if len(self.numbers) >= self._most_numbers:
@@ -346,14 +351,14 @@ class SchedulingQueue:
         return number
 
     def _forget_numbers(self) -> None:
-        """Of groups that are gone."""
+        """Drops the numbers of groups that are gone."""
         in_use = {key[1] for key in (*self._groups, *self._scouted)}
         self.numbers = {shape: number for shape, number in self.numbers.items() if number in in_use}
         self._most_numbers = max(_NUMBERS, 2 * len(self.numbers))
 
     def waiting(self, with_jobs: bool = False, popped: Iterable[PodRecord] = ()) -> list[PodRecord]:
-        """The pods that wait, gated ones left out, in no order; those that were popped too. With
-        `with_jobs`, all members of the jobs some stand for."""
+        """All queued pods but gated ones, and those in `popped`, in no order. With `with_jobs` also the
+        pending members that leaders are queued for."""
         entries = [entry[-1] for entry in self._active.entries()]
         entries += [pod for heap in (self._errors, self._backoff) for _, _, pod in heap]
         entries = [pod for pod in entries if self.place(pod.uid) in ("active", "backoff")]
@@ -373,7 +378,7 @@ class SchedulingQueue:
         return iter(list(self._groups.values()))
 
     def has(self, group: Group) -> bool:
-        """Whether there are still pods in it."""
+        """Whether the group still has pods."""
         return self._groups.get(group.key) is group
 
     def next_due(self) -> float | None:
@@ -382,7 +387,7 @@ class SchedulingQueue:
         return min(heads, default=None)
 
     def place(self, uid: str) -> str | None:
-        """Where the pod is: active, backoff, unschedulable, gated, following, or nowhere."""
+        """Where the pod is: active, backoff, unschedulable, gated, following, or None."""
         place = self._place.get(uid)
         return place[0] if place else None
 
@@ -405,7 +410,7 @@ class SchedulingQueue:
         heapq.heappush(heap, (due, self._enter(pod, "backoff"), pod))
 
     def back_off(self, failures: int) -> float:
-        """How long a pod waits after so many failures in a row."""
+        """The back-off in seconds after this many failures in a row."""
         return min(self._initial * 2.0 ** min(failures - 1, 30), self._max)
 
     def _back_off(self, pod: PodRecord, failures: int, now: float) -> None:
@@ -418,15 +423,15 @@ class SchedulingQueue:
                 self.add(heap[0][2])
 
     def _live(self, heap: list[tuple[T, int, PodRecord]]) -> list[tuple[T, int, PodRecord]]:
-        """The heap, less entries at its top that no longer count."""
+        """The heap, after dropping stale entries at its top."""
         while heap and self._place.get(heap[0][2].uid) != ("backoff", heap[0][1]):
             heapq.heappop(heap)
         return heap
 
 
 class ActivePods:
-    """Entries in order. Pods come in bursts and are popped in turn, so new entries are sorted in
-    together when one is next asked for; sorting what is mostly sorted is cheap."""
+    """A sorted list of entries. Pods are added in bursts and popped one after the other, so new entries
+    are sorted in together at the next pop; sorting a list that is mostly sorted is cheap."""
 
     __slots__ = ("_entries", "_head", "_new")
 
@@ -439,7 +444,7 @@ class ActivePods:
         self._new.append(entry)
 
     def entries(self) -> list[Any]:
-        """All of them, in no order."""
+        """All entries, in no order."""
         return [*self._entries[self._head :], *self._new]
 
     def pop(self) -> Any:
