@@ -22,7 +22,7 @@ from holdfast.machinery.schema.decoding import suggestion
 from holdfast.machinery.schema.defaults import apply_defaults
 from holdfast.machinery.schema.field_errors import MALFORMED, UNKNOWN, FieldError, strict_error
 from holdfast.machinery.schema.types import PrinterColumn, ResourceType, ScalePaths, Subresource
-from holdfast.machinery.schema.validation import check_values, prune, read_object, validate
+from holdfast.machinery.schema.validation import check_values, read_object
 
 __all__ = [
     "MALFORMED",
@@ -38,9 +38,7 @@ __all__ = [
     "crd_warnings",
     "holdfast_catalogue",
     "open_type",
-    "prune",
     "read_object",
     "strict_error",
     "suggestion",
-    "validate",
 ]

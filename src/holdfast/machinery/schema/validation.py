@@ -1,8 +1,7 @@
 """Is this object acceptable? Asked in two steps, because defaults are filled in between.
 
 `read_object` reads what came over the wire: malformed values, unknown fields, and the object
-without them. `check_values` judges an object that was read and defaulted. `validate` does both for
-callers that do not care.
+without them. `check_values` judges an object that was read and defaulted.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.machinery.schema import custom, decoding
-from holdfast.machinery.schema.field_errors import MALFORMED, UNKNOWN, FieldError
+from holdfast.machinery.schema.field_errors import FieldError
 from holdfast.machinery.schema.types import ResourceType
 from holdfast.machinery.validation import check_builtin
 from holdfast.machinery.validation.own_kinds import check_own_kinds
@@ -25,11 +24,6 @@ def read_object(type: ResourceType, raw: Raw) -> tuple[Raw, list[FieldError]]:
     return custom.read(type, raw)
 
 
-def prune(type: ResourceType, raw: Raw) -> Raw:
-    """The object without fields its type does not have."""
-    return read_object(type, raw)[0]
-
-
 def check_values(type: ResourceType, raw: Raw, old: Raw | None = None) -> list[FieldError]:
     """What makes an object that was read and defaulted unacceptable.
 
@@ -38,13 +32,3 @@ def check_values(type: ResourceType, raw: Raw, old: Raw | None = None) -> list[F
     if type.definition:
         return check_builtin(type, raw)
     return custom.check(type, raw, old) or check_own_kinds(type, raw)
-
-
-def validate(type: ResourceType, raw: Raw, strict: bool) -> list[FieldError]:
-    """Everything wrong with an object; unknown fields only when `strict`."""
-    read, problems = read_object(type, raw)
-    if any(problem.reason == MALFORMED for problem in problems):
-        return problems
-    if not strict:
-        problems = [problem for problem in problems if problem.reason != UNKNOWN]
-    return problems + check_values(type, read)
