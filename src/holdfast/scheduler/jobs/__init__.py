@@ -1,14 +1,14 @@
 """Jobs: pods, and reservations, that are scheduled together or not at all.
 
-    job               one job: its members, and what it needs to start
-    job_index         all jobs, kept in line with pods and PodGroups
+    job               one job: its members, and what it needs to be ready
+    job_index         all jobs, updated with pods and PodGroups
     queues            queues: allocated, deserved, dominant share
-    queue_limits      capability and guarantee of queues
+    queue_limits      capability and guarantee of queues; shares by weight
     admission         which PodGroups may become Inqueue
     starvation_holds  capacity held for starving jobs
-    estimates         run-time estimates
+    estimates         run-time estimates and expected ends
 
-A pod without a group is a job of one, and nothing is stored for it here. May import `cluster`,
+A pod without a group is a job of one, for which nothing is stored here. May import `cluster`,
 `reservations` and `api`.
 """
 

@@ -1,9 +1,8 @@
-"""Which jobs may have their pods made.
+"""Job admission: which PodGroups may become Inqueue, so that a job controller creates their pods.
 
-Who makes the pods of a job may wait for its PodGroup to say that it may (Inqueue). It may if its queue
-takes jobs, and if what it needs at least (minResources) is within the capability of the queue, besides
-what others there need that were let in before, and within what there is at all. Whether there is room
-now does not matter: room can only be made, or held, for pods that are there.
+A job is admitted if its queue is open, and its minResources fit into the queue's capability beside the
+jobs admitted before it, and into the cluster's allocatable total. Whether capacity is free now does not
+matter: preemption and holds can free or reserve capacity only for pods that exist.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def may_have_pods(cluster: Cluster, job: Job, let_in: Iterable[Job]) -> bool:
-    """Whether it may, besides those that were let in."""
+    """Whether a job may become Inqueue, given the jobs that are."""
     queues = cluster.jobs.queues
     name = queues.name_of(job.queue)
     if queues.why_closed(name):
@@ -59,7 +58,7 @@ def _needs(cluster: Cluster, job: Job) -> Amounts:
 
 
 def _still_needs(cluster: Cluster, job: Job) -> Amounts:
-    """What it needs at least and has not got yet."""
+    """The part of a job's minResources that its placed members do not have yet."""
     needs = _needs(cluster, job)
     for member in job.placed():
         for slot, amount in member.cls.amounts.items():

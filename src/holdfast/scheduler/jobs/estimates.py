@@ -1,4 +1,4 @@
-"""How long pods run, as far as anyone says so: what backfilling past a hold goes by."""
+"""Run-time estimates of pods, and the expected ends and starts that backfill relies on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def estimate_in(pod: Pod) -> float | None:
-    """What the pod itself says; of two, the shorter."""
+    """The pod's own run-time estimate: the shorter of its annotation and activeDeadlineSeconds."""
     text = pod.metadata.annotations.get(RUN_ESTIMATE)
     if text is None and pod.spec.active_deadline_seconds is None:
         return None
@@ -31,18 +31,15 @@ def estimate_in(pod: Pod) -> float | None:
 
 
 def duration_or_none(text: str | None) -> float | None:
-    """What is no duration is as good as not said."""
+    """The duration in seconds; None if the text is not a valid duration."""
     try:
         return max(0.0, parse_duration(text or ""))
     except DurationError:
         return None
 
 
-# When held room is expected to be free, going by how long the pods there say they run.
-
-
 def expected_end(cluster: Cluster, pod: PodRecord) -> float | None:
-    """When a pod on a node will be gone; None if it does not say, or should be by now."""
+    """When a pod on a node is expected to end; None without an estimate, or if that time is past."""
     estimate = cluster.jobs.estimate(pod)
     if estimate is None:
         return None
@@ -51,13 +48,13 @@ def expected_end(cluster: Cluster, pod: PodRecord) -> float | None:
 
 
 def overruns(cluster: Cluster, pod: PodRecord) -> bool:
-    """Whether the pod runs longer than it said."""
+    """Whether the pod has exceeded its run-time estimate."""
     estimate = cluster.jobs.estimate(pod)
     return estimate is not None and pod.started is not None and pod.started + estimate < cluster.now
 
 
 def expected_start(cluster: Cluster, reservation: ReservationInfo) -> float | None:
-    """When there will be room for the hold; None if that is not known."""
+    """When the capacity of a hold is expected to be free; None if that is not known."""
     hold = cluster.ledger.holds.get(reservation.uid)
     if hold is None:
         return None
@@ -70,13 +67,13 @@ def expected_start(cluster: Cluster, reservation: ReservationInfo) -> float | No
 
 
 def room_at(cluster: Cluster, row: int, asked: Iterable[tuple[int, int]]) -> float | None:
-    """When there will be room for these amounts on a row that has it not now; None if nobody knows."""
+    """When these amounts, which are not free on a row now, are expected to be; None if unknown."""
     free = cluster.ledger.free(row)
     return _served(cluster, row, {slot: amount - int(free[slot]) for slot, amount in asked})
 
 
 def _served(cluster: Cluster, row: int, short: dict[int, int]) -> float | None:
-    """When pods there will have left what is short."""
+    """When enough pods of the row are expected to have ended to free the amounts in `short`."""
     ends = []
     for pod in cluster.ledger.pods.get(row, {}).values():
         end = expected_end(cluster, pod)
@@ -92,8 +89,8 @@ def _served(cluster: Cluster, row: int, short: dict[int, int]) -> float | None:
 
 
 def next_end(cluster: Cluster, row: int) -> float:
-    """Until when nothing else can be expected of a row if nothing happens there: then some pod should
-    end. Of one that has not started that moves on as time does."""
+    """Until when the expectations for a row stay the same if nothing changes there: the first expected
+    end of a pod. A pod that has not started is expected to end later with every moment."""
     ends = []
     for pod in cluster.ledger.pods.get(row, {}).values():
         end = expected_end(cluster, pod)

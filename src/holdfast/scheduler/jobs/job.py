@@ -1,9 +1,9 @@
-"""One job: its members, and what it needs to start.
+"""One job (a PodGroup or gang): its members, and what it needs to be ready.
 
-    waiting for members ──► waiting for room ──► ready ──► (members end, or are lost) ──► …
+    waiting for members ──► waiting for capacity ──► ready ──► (members end, or are lost) ──► …
 
-A job is *ready* when enough of its members have a place, or have done their work. Nothing of it is
-bound before; once it is, further members are placed like any pod.
+A job is *ready* when enough of its members are placed on nodes or have succeeded. None of its pods is
+bound before; after that, further members are scheduled like any pod.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NOT_ENOUGH_OF_TASK = "NotEnoughPodsOfTask"
 
 
 class JobProblem(NamedTuple):
-    """Why a job waits, as its condition says it."""
+    """Why a job is not ready: reason and message of its condition."""
 
     reason: str
     message: str
@@ -39,6 +39,8 @@ NOTHING = JobProblem("", "")
 
 
 class Job:
+    """The state of one job."""
+
     __slots__ = (
         "_top",
         "admitted",
@@ -70,45 +72,45 @@ class Job:
         self.name = name
         self.group: PodGroup | None = None
         self.group_bond = UNBOUND
-        """What its PodGroup says of how it hangs together."""
+        """The gang settings in the annotations of its PodGroup."""
         self.declared: Declared | None = None
         self.members: dict[str, PodRecord] = {}
         """Pods, and reserve pods of reservations, by uid."""
         self.done: dict[str, str] = {}
-        """Members that did their work, by uid, with the task they were of."""
+        """The tasks of members that succeeded, by uid."""
         self.failed: dict[str, None] = {}
         """Members that failed, by uid."""
         self.ended_bound: dict[str, float] = {}
         """When members that have ended were bound, by uid."""
         self.priority_class: int | None = None
-        """The priority its PodGroup's class gives it."""
+        """The priority of its PodGroup's priority class."""
         self.spares = False
-        """Whether its PodGroup says that its pods are nobody's victims."""
+        """Whether its PodGroup sets that its pods cannot be preempted."""
         self.leader: PodRecord | None = None
-        """The member that stands in the scheduling queue for all that wait."""
+        """The member that represents all waiting members in the scheduling queue."""
         self.problem = NOTHING
         self.overdue = NOTHING
-        """That it took longer than it may, once it has."""
+        """The problem that it exceeded its timeout, once it has."""
         self.admitted = False
-        """Whether its pods may be made, of which there are none yet."""
+        """Whether it may become Inqueue; it has no pods yet."""
         self.has_enough = False
-        """Whether it got what it needs in this round: those it has besides come after all others."""
+        """Whether it became ready in this round: its further members come after all other pods."""
         self.interrupted = False
-        """Whether too few of the members it was started with are bound: the others come before all
-        other pods."""
+        """Whether its start was interrupted when only some of the members it started with were bound;
+        the others come before all other pods."""
         self.seen_ready = False
-        """Whether it was ready when last looked at."""
+        """Whether it was ready when it was last checked."""
         self.lost_at: float | None = None
         """When it ceased to be ready, if it ever was."""
         self.tried = False
-        """Whether places were looked for."""
+        """Whether a scheduling attempt was made for it."""
         self.last_status: object = None
-        """The status last written, until it is seen."""
+        """The status written last, until it is seen in an event."""
         self.waited = 0.0
-        """How long it waited before it was last ready."""
+        """How long it was pending before it was last ready."""
         self.first_seen = now
         self.queued_since = now
-        """The time that decides its place in the queue: its oldest object's."""
+        """The timestamp by which the queue orders it: that of its oldest object."""
         self._top: int | None = None
 
     @property
@@ -120,7 +122,7 @@ class Job:
 
     @property
     def is_known(self) -> bool:
-        """Whether anything says how many members it needs."""
+        """Whether a PodGroup or the annotations of a member set how many members it needs."""
         return self.group is not None or self.declared is not None
 
     @property
@@ -131,14 +133,15 @@ class Job:
 
     @property
     def bond(self) -> Bond:
-        """How it hangs together: what its PodGroup says, else its members."""
+        """The gang settings of its PodGroup, otherwise those of its members."""
         if self.group_bond != UNBOUND or self.declared is None:
             return self.group_bond
         return self.declared.bond
 
     @property
     def still_needs(self) -> int:
-        """How many must have a place: by some gangs' wish only until they had it once."""
+        """How many members must be placed or have succeeded. With the match policy once-satisfied it is
+        0 once the gang was satisfied."""
         if self.bond.policy == ONCE_SATISFIED and (self.done or self._has_bound()):
             return 0
         return self.min_member
@@ -148,13 +151,13 @@ class Job:
 
     @property
     def min_tasks(self) -> dict[str, int]:
-        """How many it needs of each task; more than it needs at all does not count."""
+        """How many members it needs of each task; ignored if that is more than minMember in total."""
         tasks = self.group.spec.min_task_member if self.group is not None else {}
         return tasks if sum(tasks.values()) <= self.min_member else {}
 
     @property
     def timeout(self) -> float | None:
-        """How long it may take to be placed, as far as it says so itself. 0 says nothing."""
+        """Its own schedule timeout in seconds; 0 means not set."""
         seconds = self.group.spec.schedule_timeout_seconds if self.group is not None else None
         if seconds is None or seconds <= 0:
             return (self.declared.timeout if self.declared is not None else None) or None
@@ -162,7 +165,7 @@ class Job:
 
     @property
     def trouble(self) -> JobProblem:
-        """Why it waits; once it is overdue, that it is."""
+        """Why it is not ready, with the timeout first once it is exceeded."""
         if not self.overdue.reason or not self.problem.message:
             return self.overdue if self.overdue.reason else self.problem
         why = self.problem.message.removeprefix(f"{self.name} ")
@@ -176,7 +179,7 @@ class Job:
 
     @property
     def priority(self) -> int:
-        """Its PodGroup's, else that of its most important member."""
+        """The priority of its PodGroup, otherwise the highest priority of its members."""
         if self.priority_class is not None:
             return self.priority_class
         if self._top is None:
@@ -184,7 +187,7 @@ class Job:
         return self._top
 
     def reprioritized(self) -> None:
-        """Its members may be more or less important than before."""
+        """Notes that priorities of members may have changed."""
         self._top = None
 
     def add(self, member: PodRecord) -> None:
@@ -202,7 +205,7 @@ class Job:
 
     @property
     def pending_since(self) -> float:
-        """Since when it waits: its creation, or when it ceased to be ready."""
+        """Since when it is not ready: its creation, or when it ceased to be ready."""
         if self.lost_at is not None:
             return self.lost_at
         if self.group is not None:
@@ -213,7 +216,7 @@ class Job:
 
     @property
     def waits_since(self) -> float:
-        """Since when there are members that wait."""
+        """Since when it has waiting members while it is not ready."""
         return max(self.pending_since, min((m.since for m in self.waiting()), default=0.0))
 
     @property
@@ -223,7 +226,7 @@ class Job:
         return min((m.since for m in self.members.values()), default=self.first_seen)
 
     def waiting(self) -> list[PodRecord]:
-        """The members that want a place, gated ones too."""
+        """The pending members, including gated ones."""
         return [
             member
             for member in self.members.values()
@@ -231,8 +234,8 @@ class Job:
         ]
 
     def placed(self) -> list[PodRecord]:
-        """The members that have a node and keep it: those being deleted, or about to be to make room
-        for others, do no more for the job."""
+        """The members that are on a node and stay there: members that are being deleted or preempted
+        no longer count for the job."""
         return [
             member
             for member in self.members.values()
@@ -241,12 +244,12 @@ class Job:
 
     @property
     def ready_members(self) -> int:
-        """How many have a place, or have done their work."""
+        """How many members are placed or have succeeded."""
         return len(self.placed()) + self._done_members
 
     @property
     def _done_members(self) -> int:
-        """How many count as there because they have done their work."""
+        """How many succeeded members count as ready."""
         if not self.done or self.bond.policy == WAITING_AND_RUNNING:
             return 0
         return len(self.done)
@@ -256,13 +259,13 @@ class Job:
         return self.would_be_ready(())
 
     def would_be_ready(self, more: Iterable[PodRecord]) -> bool:
-        """Whether it is ready, had these members a place too."""
+        """Whether it would be ready if these members were placed too."""
         more = list(more)
         have = self.ready_members + len(more)
         return 0 < have >= self.still_needs and not self.lacks_of_tasks(more)
 
     def lacks(self, more: Iterable[PodRecord]) -> str:
-        """What is missing to be ready, had these members a place too; empty if nothing is."""
+        """What it would lack to be ready if these members were placed too; empty if nothing."""
         more = list(more)
         have, least = self.ready_members + len(more), self.still_needs
         if have < least:
@@ -270,7 +273,7 @@ class Job:
         return self.lacks_of_tasks(more)
 
     def lacks_of_tasks(self, more: Iterable[PodRecord]) -> str:
-        """The same, of what it needs of its tasks."""
+        """The same for the members it needs of each task."""
         if not self.min_tasks:
             return ""
         tasks = Counter(self.done.values())
@@ -282,7 +285,7 @@ class Job:
         return ""
 
     def can_do_without(self, gone: Collection[str]) -> bool:
-        """Whether it would still be ready if these members, by uid, were gone."""
+        """Whether it would still be ready without these members (uids)."""
         rest = [member for member in self.placed() if member.uid not in gone]
         if len(rest) + self._done_members < self.still_needs:
             return False
@@ -311,11 +314,11 @@ def _time(text: str, otherwise: float) -> float:
         return otherwise
 
 
-# Which job a pod, or a reservation, says it belongs to, and what it says of that job.
+# The job that a pod or reservation names in its metadata, and its settings there.
 #
-# A PodGroup is named by label or annotation; those of the two API groups by different ones. A gang by
-# annotations, or by the labels of lightweight coscheduling, needs no PodGroup: its members say how many
-# of them must be there.
+# A PodGroup is named by a label or annotation, which differs between the two API groups. A gang that is
+# named by Koordinator's annotations, or by the labels of lightweight coscheduling, needs no PodGroup:
+# its members carry its settings.
 
 
 VOLCANO = names.VOLCANO_API.partition("/")[0]
@@ -323,12 +326,14 @@ SIGS = names.SIGS_PODGROUP_API.partition("/")[0]
 
 _VOLCANO_KEYS = (names.VOLCANO_GROUP_NAME_ANNOTATION, names.GROUP_NAME_ANNOTATION)
 KEYS = frozenset((*_VOLCANO_KEYS, names.GANG_NAME, names.POD_GROUP_LABEL, names.LIGHT_GROUP_NAME))
-"""Labels and annotations by which a job may be named."""
+"""Labels and annotations that name a job."""
 
 
 class JobName(NamedTuple):
+    """The name of a PodGroup or gang."""
+
     family: str
-    """The API group whose PodGroup is meant; the other one's will do where there is none."""
+    """The API group of its PodGroup; if there is none, that of the other group is used."""
     namespace: str
     name: str
 
@@ -337,29 +342,29 @@ class JobName(NamedTuple):
 
 
 class Bond(NamedTuple):
-    """How a gang hangs together."""
+    """The settings of a gang in Koordinator's annotations: gang groups and match policy."""
 
     partners: frozenset[JobName] = frozenset()
-    """The gangs that must be ready together with it, itself among them."""
+    """The gangs that must be ready together with it, including itself."""
     policy: str = ""
-    """Which members count: all that have a place or did their work, unless it says otherwise."""
+    """The match policy: which members count. By default those that are placed or have succeeded."""
 
 
 UNBOUND = Bond()
 
 
 class Declared(NamedTuple):
-    """What the annotations of a gang's members say."""
+    """The settings of a gang in the metadata of its members."""
 
     min_member: int
     total: int
-    """How many there will be; 0 if that is not said."""
+    """The total number of members; 0 if not set."""
     timeout: float | None
     bond: Bond
 
 
 def named_in(meta: ObjectMeta, namespace: str = "") -> JobName | None:
-    """The job, if one is named."""
+    """The job that the metadata names, if any."""
     labels, annotations = meta.labels, meta.annotations
     if KEYS.isdisjoint(labels) and KEYS.isdisjoint(annotations):
         return None
@@ -386,7 +391,7 @@ def named_in(meta: ObjectMeta, namespace: str = "") -> JobName | None:
 
 
 def declared_in(meta: ObjectMeta, namespace: str) -> Declared | None:
-    """What a member says of its gang; None if it leaves that to a PodGroup."""
+    """The gang settings in a member's metadata; None if they are left to a PodGroup."""
     annotations = meta.annotations
     given = meta.labels.get(names.LIGHT_GROUP_MIN_AVAILABLE)
     least = as_integer(given or annotations.get(names.GANG_MIN_AVAILABLE, ""))
@@ -397,7 +402,7 @@ def declared_in(meta: ObjectMeta, namespace: str) -> Declared | None:
 
 
 def bond_in(annotations: Mapping[str, str], namespace: str) -> Bond:
-    """What the annotations of members, or of a PodGroup, say of it."""
+    """The gang settings in the annotations of a member or a PodGroup."""
     keys = (names.GANG_MATCH_POLICY, names.LIGHT_GROUP_MATCH_POLICY)
     policy = next((annotations[key] for key in keys if annotations.get(key)), "")
     return Bond(_partners(annotations, namespace), policy)

@@ -1,4 +1,4 @@
-"""All jobs, kept in step with pods and PodGroups, whichever of them is seen first."""
+"""The job index: all jobs, updated with pods and PodGroups in whichever order they are seen."""
 
 from __future__ import annotations
 
@@ -35,13 +35,15 @@ _OTHER = {VOLCANO: SIGS, SIGS: VOLCANO}
 
 
 class Jobs:
+    """The jobs of a cluster, with its queues, starvation holds and run-time estimates."""
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.known: dict[JobName, Job] = {}
         self.dirty: dict[JobName, None] = {}
         """Jobs whose status may have to change."""
         self.on_changed: Callable[[Job], None] | None = None
-        """Told of a job that may fare better, or needs to be told something else, than before."""
+        """Called with a job that may be schedulable now, or whose condition may change."""
         self._settings = cluster.settings
         self.holds = StarvationHolds(cluster)
         self.queues = Queues(cluster)
@@ -49,16 +51,16 @@ class Jobs:
         self._ended_in: dict[str, JobName] = {}
         self._classes: dict[str, int] = {}
         self._prioritized = False
-        """Whether any PodGroup ever had a say in how important its pods are."""
+        """Whether a PodGroup ever set the priority or preemptability of its pods."""
         self._running_estimates: dict[tuple[str, str], float] = {}
         self.estimates_given = False
-        """Whether any pod, or job, ever said how long it runs."""
+        """Whether any pod or job ever had a run-time estimate."""
 
     def __len__(self) -> int:
         return len(self.known)
 
     def get(self, namespace: str, name: str) -> Job | None:
-        """The one meant by this name; of two its PodGroup's status could be about, that it is about."""
+        """The job of this name; of one in each API group, that which its PodGroup's status is about."""
         names = (JobName(family, namespace, name) for family in (VOLCANO, SIGS))
         found = [self.known[each] for each in names if each in self.known]
         return next(filter(self.speaks_for, found), None)
@@ -66,7 +68,7 @@ class Jobs:
     # Members
 
     def named(self, pod: Pod) -> Job | None:
-        """The job the pod names, if its PodGroup has a say in how important the pod is."""
+        """The job the pod names, if PodGroups set priorities or preemptability at all."""
         if not self._prioritized or pod.spec.scheduler_name in self._settings.without_gangs:
             return None
         name = named_in(pod.metadata)
@@ -75,7 +77,7 @@ class Jobs:
         return self.known.get(name) or self.known.get(name._replace(family=_OTHER[name.family]))
 
     def join(self, pod: PodRecord, meta: ObjectMeta, namespace: str = "") -> None:
-        """The pod belongs to the job its metadata names; to none any more if that names none."""
+        """Makes the pod a member of the job its metadata names, or of none."""
         name = None if pod.scheduler in self._settings.without_gangs else named_in(meta, namespace)
         before = pod.job
         if before is not None and before.name != name:
@@ -94,7 +96,7 @@ class Jobs:
                 job.declared = declared
 
     def leave(self, pod: PodRecord) -> None:
-        """The pod is a member no more."""
+        """Removes the pod from its job."""
         job, pod.job = pod.job, None
         if job is None:
             return
@@ -107,8 +109,7 @@ class Jobs:
     def ended(
         self, meta: ObjectMeta, well: bool, namespace: str = "", bound: float | None = None
     ) -> None:
-        """A pod did its work, and counts from now on as a member that has; or it failed. `bound` is
-        when it was bound, where that is known."""
+        """Notes that a member succeeded (`well`) or failed. `bound` is when it was bound, if known."""
         name = named_in(meta, namespace)
         if name is None:
             return
@@ -124,11 +125,11 @@ class Jobs:
         self.touch(job)
 
     def has_ended(self, uid: str) -> bool:
-        """Whether it is a member known to have done its work, or to have failed."""
+        """Whether it is the uid of a member that is known to have succeeded or failed."""
         return uid in self._ended_in
 
     def gone(self, uid: str) -> None:
-        """The object of a pod that may have done its work is gone."""
+        """Forgets a member that has ended, after its object was deleted."""
         name = self._ended_in.pop(uid, None)
         job = self.known.get(name) if name is not None else None
         if job is not None:
@@ -139,8 +140,8 @@ class Jobs:
             self._drop_if_empty(job)
 
     def deadline(self, job: Job) -> float | None:
-        """Until when the job should have been placed; None if it may wait as long as it takes, or does
-        not wait. It counts from when there were members to place."""
+        """When the job's schedule timeout ends, counted from its first waiting member; None if it has
+        no timeout or no waiting members, or is ready."""
         waiting = job.waiting()
         if not waiting or not (
             timeout := job.timeout or self._settings.gang_timeouts.get(waiting[0].scheduler)
@@ -157,10 +158,10 @@ class Jobs:
         return [job, *(other for other in others if other is not None)]
 
     def look_for_interruption(self, job: Job) -> bool:
-        """Takes note of whether the start of the job was interrupted, by the end of the scheduler that
-        began it or by a bind that failed; whether that is news. A pod that waits and was there when
-        others of the job were bound was to be bound with them; one that came later replaces one that
-        was lost, and waits for its turn."""
+        """Sets `Job.interrupted`: whether the start of the job was interrupted, by a restart of the
+        scheduler or by a failed bind. Returns whether that changed. A pending member that existed when
+        others were bound was to be bound with them; one created later replaces a lost member, and is
+        scheduled in normal order."""
         before = job.interrupted
         job.interrupted = not job.is_ready and self._is_interrupted(job)
         return job.interrupted != before
@@ -182,8 +183,8 @@ class Jobs:
         return job.interrupted or never_ready or any(member.errors for member in early)
 
     def _was_ready(self, job: Job, waiting: list[PodRecord]) -> bool:
-        """Whether as many members as the job needs were bound while these waited, some of which have
-        ended since: it started without these."""
+        """Whether as many members as the job needs were bound while these waited, even if some have
+        ended since: then it started without these."""
         since = min(member.since for member in waiting)
         placed = [member for member in job.placed() if member.phase is Phase.ASSIGNED]
         bound = [m.since if m.bound_at is None else m.bound_at for m in placed]
@@ -194,8 +195,8 @@ class Jobs:
         return sorted(name for name in job.bond.partners if name not in self.known)
 
     def held_for(self, job: Job, slot: int) -> int:
-        """How much is held for members of the job: since it starves, since others made room, or by
-        reservations they may draw on."""
+        """How much of a slot is reserved for members of the job, by starvation holds, preemption holds
+        and matching reservations."""
         reservations = self._cluster.reservations
         if not reservations.members and not reservations.preemption_holds:
             return 0
@@ -212,7 +213,8 @@ class Jobs:
         return sum(self.holds.left(reservation, slot) for reservation in found.values())
 
     def companions(self, victims: Collection[PodRecord]) -> list[PodRecord]:
-        """Who must go with these: the rest of every job that would run with fewer than it needs."""
+        """The pods that are preempted along with these victims: the other placed members of every job
+        that is not ready without them."""
         lost: dict[JobName, list[PodRecord]] = {}
         for pod in victims:
             if pod.job is not None and pod.job.is_ready:
@@ -227,8 +229,9 @@ class Jobs:
         return found
 
     def losable(self, pods: list[PodRecord], below: float) -> list[PodRecord]:
-        """Those of the pods that can go together. If a job cannot do without its pods all of it goes,
-        and so none of it may be spared, nor be as important as that."""
+        """The pods that may all be victims. If a job is not ready without them, all its members are
+        preempted along; so its pods are left out if any member is non-preemptible or has a priority of
+        `below` or more."""
         of_job: dict[JobName, list[PodRecord]] = {}
         for pod in pods:
             if pod.job is not None:
@@ -243,19 +246,19 @@ class Jobs:
         return [pod for pod in pods if pod.uid not in kept] if kept else pods
 
     def speaks_for(self, job: Job) -> bool:
-        """Whether it is this job its PodGroup's status is about: pods may name one of either API group
-        where there is but one PodGroup."""
+        """Whether the PodGroup's status is about this job. Where there is one PodGroup, pods may name
+        it in either API group, which makes two jobs."""
         other = self.known.get(job.name._replace(family=_OTHER[job.name.family]))
         if other is None or other.group is not job.group:
             return True
         return bool(job.members) or not other.members
 
     def touch(self, job: Job) -> None:
-        """Something happened to a member."""
+        """Notes that the job's status may have to change."""
         self.dirty[job.name] = None
 
     def not_written(self, uid: str) -> None:
-        """The status of a PodGroup could not be written."""
+        """Notes that writing the status of a PodGroup failed, so that it is written again."""
         for job in self.known.values():
             if job.group is not None and job.group.metadata.uid == uid:
                 job.last_status = None
@@ -302,7 +305,7 @@ class Jobs:
             if job.group is not None and job.group.spec.priority_class_name:
                 self._assign(job)
 
-    # How long things run
+    # Run-time estimates
 
     def put_volcano_job(self, job: VolcanoJob) -> None:
         meta, estimate = job.metadata, duration_or_none(job.spec.running_estimate)
@@ -318,14 +321,12 @@ class Jobs:
         self._running_estimates.pop((job.metadata.namespace, job.metadata.name), None)
 
     def estimate(self, pod: PodRecord) -> float | None:
-        """How long the pod will run: what it says itself, else what its Volcano job says."""
+        """The run-time estimate of a pod in seconds: its own, otherwise that of its Volcano job."""
         if pod.estimate is not None or not self._running_estimates:
             return pod.estimate
         cls = pod.cls
         name = cls.annotations.get(VOLCANO_JOB_NAME) or cls.labels.get(VOLCANO_JOB_NAME, "")
         return self._running_estimates.get((pod.namespace, name))
-
-    # Inside
 
     def _job(self, name: JobName) -> Job:
         job = self.known.get(name)
@@ -335,7 +336,7 @@ class Jobs:
         return job
 
     def _assign(self, job: Job) -> None:
-        """Finds the job's PodGroup."""
+        """Assigns the job its PodGroup, and what follows from it."""
         name = job.name
         group = self._groups.get(name) or self._groups.get(name._replace(family=_OTHER[name.family]))
         before, job.group = (job.priority_class, job.spares), group
@@ -362,6 +363,7 @@ class Jobs:
             self.known.pop(job.name, None)
 
     def _tell(self, *jobs: Job | None) -> None:
+        """Calls `on_changed` after a change of a PodGroup."""
         self._cluster.epoch.inputs += 1
         for job in jobs:
             if job is not None and job.members and self.on_changed is not None:

@@ -1,14 +1,16 @@
-"""What queues may have at most, and what must stay free for them.
+"""Limits of queues: capability, guarantees of other queues; and shares by weight.
 
-What is held for starving jobs of a queue counts as theirs: small jobs of the same queue cannot use up
-its capability for ever. So does what nominated pods wait for: what their victims leave of a capability
-is not taken by pods that are made in the victims' place.
+The capacity held for starving jobs of a queue counts as allocated, so that small jobs of the queue
+cannot use up its capability forever. So do the requests of nominated pods, so that pods created in
+place of their victims do not take the capability that the victims released.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,32 +20,30 @@ from holdfast.scheduler.cluster.pods import PodRecord
 if TYPE_CHECKING:
     from holdfast.scheduler.cluster.cluster import Cluster
     from holdfast.scheduler.jobs.queues import Amounts, QueueRecord, Queues
-import math
-from collections.abc import Mapping
-from typing import NamedTuple
 
 Pods = tuple[PodRecord, ...]
 
 
 class QueueLimits:
+    """Checks pods against the limits of their queue."""
+
     def __init__(self, queues: Queues, cluster: Cluster) -> None:
         self._queues = queues
         self._cluster = cluster
 
     def admission_error(self, pods: Pods) -> str:
-        """Why the pods, all of one queue, may not be placed, whatever room there is; empty if they
-        may."""
+        """Why the pods, all of one queue, may not be placed on any node now; empty if they may."""
         name = self._queues.of(pods[0])
         if over := self._over_limit(name, pods):
             return over
         reservation = pods[0].reservation
         if reservation is not None and self._cluster.jobs.holds.knows(reservation):
-            return ""  # it was asked of the pod it is for
+            return ""  # the guarantees were checked for the pod the hold is for
         return self._takes_guaranteed(name, pods)
 
     def never_admissible(self, pods: Pods) -> str:
-        """Why room on nodes would be no use to the pods, all of one queue; empty if it would. What is
-        guaranteed to others may be free besides one day."""
+        """Why the pods, all of one queue, may not be placed even if nodes were free; empty if they may
+        then. Guarantees of other queues count only if they can never be met together with the pods."""
         name = self._queues.of(pods[0])
         if over := self._over_limit(name, pods):
             return over
@@ -58,7 +58,8 @@ class QueueLimits:
         return ""
 
     def _over_limit(self, name: str, pods: Pods) -> str:
-        """What the queue itself, or one above it, has against the pods."""
+        """Why the queue or one of its ancestors rejects the pods: it is closed, or its capability would
+        be exceeded."""
         if why := self._queues.why_closed(name):
             return why
         path = self._queues.path(name)
@@ -84,10 +85,9 @@ class QueueLimits:
         return ""
 
     def _held_in(self, record: QueueRecord, less: Pods) -> Amounts:
-        """What is held for starving jobs of the queue, and what nominated pods of it wait for that are
-        as important as these or more, or in another queue below it: it is as good as theirs. Of the
-        jobs of the pods themselves nothing counts, nor do nominated pods wait for each other: all had
-        room made for them."""
+        """What counts as allocated in the queue though it is not: the requests of pods with starvation
+        holds, and of nominated pods that the pods in `less` defer to. The jobs of `less` do not count.
+        Nominated pods do not count for each other: victims were preempted for all of them."""
         jobs, foresight = self._cluster.jobs, self._queues.foresight
         kept = {pod.uid: pod for pod in jobs.holds.pods()}
         if not all(pod.nominated for pod in less):
@@ -99,15 +99,15 @@ class QueueLimits:
         total: Counter[int] = Counter()
         for pod in kept.values():
             if foresight is not None and pod in foresight:
-                continue  # it is among those who have something
+                continue  # it is counted as allocated already
             own = any(pod is each or (pod.job is not None and pod.job is each.job) for each in less)
             if not own and pod.row < 0 and record in self._queues.path(self._queues.of(pod)):
                 total.update(pod.cls.amounts)
         return total
 
     def _takes_guaranteed(self, name: str, pods: Pods) -> str:
-        """Whether it would get in the way of what is guaranteed to others. Room that is held for the
-        pods is not taken from anyone any more, but what is guaranteed must be free besides."""
+        """Why the pods would use what is guaranteed to other queues; empty if they would not. What is
+        held for the pods is claimed already; the guarantees must be free besides that."""
         if not self._queues.has_guarantees:
             return ""
         self._queues.refresh()
@@ -125,8 +125,8 @@ class QueueLimits:
         return ""
 
     def _guaranteed_to_others(self, name: str, slot: int, in_the_end: bool) -> int:
-        """What is guaranteed to queues that are not above the named one, and not in use; in the end,
-        all of it. What a queue is guaranteed is there for those below it too."""
+        """The unused part of the guarantees of queues that are not ancestors of the named one; all of
+        it if `in_the_end`. The guarantee of a queue includes those of the queues below it."""
         if not self._queues.has_guarantees:
             return 0
         below, path = self._queues.below(), {record.name for record in self._queues.path(name)}
@@ -141,7 +141,7 @@ class QueueLimits:
         return sum(map(owed, roots))
 
     def _is_reserved(self, pod: PodRecord) -> bool:
-        """Whether a reservation has what the pod asks for, made for other reasons than starvation."""
+        """Whether a matching reservation other than a starvation hold has what the pod requests."""
         reservations, ledger = self._cluster.reservations, self._cluster.ledger
         holds = self._cluster.jobs.holds
         for spec in reservations.matching(pod.cls):
@@ -154,13 +154,13 @@ class QueueLimits:
         return False
 
     def _total(self, column: NDArray[np.int64]) -> int:
-        """Over all nodes; where more is claimed than there is, nothing is left, not less."""
+        """The sum over all nodes; a negative amount of a node counts as 0."""
         nodes = self._cluster.nodes
         return int(np.maximum(column[: nodes.size][nodes.alive[: nodes.size]], 0).sum())
 
 
 def _first_over(amounts: Amounts, left: Amounts) -> int | None:
-    """The first slot of which more is asked for than is left, of those that are limited."""
+    """The first slot in `left` of which more is requested than is left."""
     return next((slot for slot, asked in amounts.items() if asked > left.get(slot, asked)), None)
 
 
@@ -173,11 +173,11 @@ def _sum(pods: Pods) -> Amounts:
     return dict(total)
 
 
-# Sharing room by weight.
+# Shares by weight (Volcano: the deserved amounts of the proportion plugin).
 #
-# Each resource is poured over the queues like water: everyone first gets what he is entitled to, the
-# rest flows to all in proportion to their weights, and who is full (wants no more, or may have no more)
-# leaves what would be his to the others. What nobody wants is left over.
+# Each resource is divided among sibling queues: first each queue gets what it is entitled to, then the
+# rest is divided in proportion to the weights, up to what each queue can use (its request and its
+# capability). What a queue cannot use is divided among the others; the remainder is left over.
 
 
 Vector = NDArray[np.float64]
@@ -185,17 +185,17 @@ Vector = NDArray[np.float64]
 
 
 class QueueClaim(NamedTuple):
-    """What one queue brings to the sharing."""
+    """What one queue can use of the total."""
 
     weight: float
     entitled: Vector
-    """What it gets before anything is shared, as far as it wants it."""
+    """What it gets before the rest is divided, up to `most`."""
     most: Vector
-    """What it wants, or may have at most."""
+    """The smaller of its request and its capability."""
 
 
 def shares(total: Vector, claims: list[QueueClaim]) -> list[Vector]:
-    """What each gets; together never more than there is, unless more than that is entitled."""
+    """The share of each queue. They never exceed the total, unless the entitled amounts do."""
     if not claims:
         return []
     most = np.array([np.maximum(claim.most, 0.0) for claim in claims])
@@ -203,22 +203,22 @@ def shares(total: Vector, claims: list[QueueClaim]) -> list[Vector]:
     weight = np.array([[max(0.0, claim.weight)] for claim in claims])
     left = np.maximum(total - given.sum(axis=0), 0.0)
     for _ in claims:
-        room = most - given
-        thirsty = (room > 1e-9) & (weight > 0)
-        weights = np.where(thirsty, weight, 0.0)
+        missing = most - given
+        unsatisfied = (missing > 1e-9) & (weight > 0)
+        weights = np.where(unsatisfied, weight, 0.0)
         together = weights.sum(axis=0)
         open_ = (together > 0) & (left > 1e-9)
         if not open_.any():
             break
         part = np.where(open_, left * weights / np.where(together > 0, together, 1.0), 0.0)
-        more = np.minimum(part, room)
+        more = np.minimum(part, missing)
         given += more
         left = np.maximum(left - more.sum(axis=0), 0.0)
     return list(given)
 
 
 def dominant(allocated: Mapping[int, int], deserved: Vector) -> float:
-    """How much of what it deserves a queue has, of the resource it has most of."""
+    """The dominant share: the largest ratio of allocated to deserved over all resources."""
     most = 0.0
     for slot, has in allocated.items():
         share = deserved.item(slot) if slot < len(deserved) else 0.0

@@ -1,8 +1,8 @@
-"""Queues: who waits where, what each has, and what it may have.
+"""Queues: their tree, what is allocated to each, what each deserves, and their order.
 
-A queue's amounts include those of the queues below it. Whether a pod may be placed at all is decided by
-what is hard: its queue is there and open, no capability on the way up is exceeded, and what is
-guaranteed to others stays free. Whose turn it is, is decided by shares.
+The amounts of a queue include those of the queues below it. Hard limits decide whether a pod may be
+placed at all: its queue exists and is open, no capability of the queue and its ancestors is exceeded,
+and the guarantees of other queues stay free (`queue_limits`). Shares decide the order of queues.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ Amounts = dict[int, int]
 
 
 class QueueRecord:
+    """A queue, with its amounts by slot."""
+
     __slots__ = (
         "allocated",
         "capability",
@@ -51,15 +53,15 @@ class QueueRecord:
         self.name = queue.metadata.name
         self.parent = ""
         self.capability: Amounts | None = None
-        """None where it may have everything."""
+        """None if it is not limited."""
         self.deserved: Amounts | None = None
         self.guarantee: Amounts = {}
         self.allocated: Amounts = {}
-        """What pods of it, and of the queues below it, have."""
+        """What the placed pods of it and of the queues below it request."""
         self.share: Vector = np.zeros(0)
-        """What it deserves, as last worked out."""
+        """What it deserves, as of the last `Queues.share_out`."""
         self.wants: Vector = np.zeros(0)
-        """What it has, and what its pods that wait ask for."""
+        """What is allocated to it, plus the requests of its pending pods (Volcano: its request)."""
         self.last_status: object = None
 
     @property
@@ -85,11 +87,11 @@ class QueueRecord:
 
 
 Standing = tuple[bool, int, float]
-"""Whether a queue has all it deserves, how little it matters, and how much of its share it has."""
+"""Whether a queue is overused, its negated priority, and its dominant share; the lowest is first."""
 
 
 class Foresight:
-    """What queues will have more or less of than now, for as long as that is looked at."""
+    """Pods that are counted in or out of the allocated amounts of queues for the time being."""
 
     def __init__(
         self, add: Callable[[str, Amounts, int], None], queue_of: Callable[[PodRecord], str]
@@ -103,15 +105,17 @@ class Foresight:
         return pod.uid in self._coming
 
     def coming(self, pod: PodRecord) -> None:
+        """Counts a pod as placed."""
         self._coming.add(pod.uid)
         self._count(pod, 1)
 
     def going(self, pod: PodRecord) -> None:
-        """Of a pod on a node, or one that is coming no more."""
+        """Counts a placed pod, or one that was counted as placed, as gone."""
         self._coming.discard(pod.uid)
         self._count(pod, -1)
 
     def forget(self) -> None:
+        """Restores the allocated amounts."""
         for queue, amounts, sign in self._done:
             self._add(queue, amounts, -sign)
         self._done.clear()
@@ -125,18 +129,20 @@ class Foresight:
 
 
 class Queues:
+    """The queues of a cluster."""
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.known: dict[str, QueueRecord] = {}
         self._limits = QueueLimits(self, cluster)
         self._counted: dict[str, tuple[str, Amounts]] = {}
-        """What pods count for, and in which queue, by uid."""
+        """By uid of a placed pod, its queue and the amounts it counts with."""
         self._follows = False
         self._stale = False
         self._children: dict[str, list[QueueRecord]] | None = None
         self.has_guarantees = False
         self.foresight: Foresight | None = None
-        """What is counted beyond what is, while that is looked at."""
+        """Set inside `as_it_will_be`."""
         self.dirty: dict[str, None] = {}
         """Queues whose status may have to change."""
 
@@ -178,7 +184,7 @@ class Queues:
             self.changed()
 
     def changed(self) -> None:
-        """Who counts where may be different from now on."""
+        """Notes that queues changed, or which queue pods belong to."""
         self._cluster.epoch.inputs += 1
         if not self._follows and self.known:
             self._follows = True
@@ -187,36 +193,36 @@ class Queues:
         self._cluster.epoch.queues += 1
         self._cluster.changed(Change.OTHER)
 
-    # What is asked
+    # Queries
 
     def of(self, pod: PodRecord) -> str:
-        """The queue the pod waits in; empty if it is in none."""
+        """The name of the pod's queue; empty if it is in none."""
         return self.name_of(pod.job.queue if pod.job is not None else pod.queue)
 
     def name_of(self, asked: str) -> str:
-        """The queue meant by this name; empty if none is."""
+        """The queue of this name; empty for `default` if no such queue exists."""
         return "" if asked == DEFAULT and DEFAULT not in self.known else asked
 
     def may_preempt(self, pod: PodRecord, victim: PodRecord) -> bool:
-        """Who is in a queue takes room only from others in it."""
+        """Whether the pod may preempt the victim: a pod in a queue preempts only within the queue."""
         name = self.of(pod)
         return not name or self.of(victim) == name
 
     def defers_to(self, pod: PodRecord, nominated: PodRecord) -> bool:
-        """Whether a pod leaves the capacity alone that is being freed for a nominated pod: it could not
-        preempt that pod either, once it is bound."""
+        """Whether a pod may not use the capacity of a nominated pod, because it could not preempt that
+        pod once it is bound."""
         if nominated.cls.priority >= pod.cls.priority:
             return True
         return bool(self.known) and not self.may_preempt(pod, nominated)
 
     def pods_in(self, name: str) -> list[PodRecord]:
-        """Pods of the queue that are on nodes."""
+        """The placed pods of the queue."""
         self.refresh()
         uids = (uid for uid, (queue, _) in self._counted.items() if queue == name)
         return [self._cluster.pods[uid] for uid in uids if uid in self._cluster.pods]
 
     def path(self, name: str) -> list[QueueRecord]:
-        """The queue and those above it, the lowest first."""
+        """The queue and its ancestors, from the bottom up."""
         found: list[QueueRecord] = []
         while (record := self.known.get(name)) is not None and record not in found:
             found.append(record)
@@ -224,20 +230,21 @@ class Queues:
         return found
 
     def admission_error(self, *pods: PodRecord) -> str:
-        """Why the pods, all of one queue, may not be placed, whatever room there is; empty if they
-        may."""
+        """Why the pods, all of one queue, may not be placed on any node now; empty if they may."""
         return self._limits.admission_error(pods) if self.known or self.of(pods[0]) else ""
 
     def never_admissible(self, *pods: PodRecord) -> str:
-        """Why room on nodes would be no use to the pods, all of one queue; empty if it would."""
+        """Why the pods, all of one queue, may not be placed even if nodes were free; empty if they may
+        then."""
         return self._limits.never_admissible(pods) if self.known or self.of(pods[0]) else ""
 
     def all_refused(self, refuses: Callable[[PodRecord], str], pods: Iterable[PodRecord]) -> str:
-        """What one of the methods here says of the first of the pods; empty if it lets any pass."""
+        """The reason that `refuses` (a method of this class) gives for the first of the pods; empty if
+        it gives none for one of them."""
         first, judged = "", set()
         holds = self._cluster.jobs.holds
         for pod in pods:
-            # Alike are judged alike, unless room is held for one of them.
+            # Pods of one queue and class have the same result, except a pod with a starvation hold.
             kind = (self.of(pod), pod.cls.id, pod.reservation is None, pod.uid if holds.of(pod) else "")
             if kind not in judged:
                 judged.add(kind)
@@ -248,10 +255,11 @@ class Queues:
         return first
 
     def closed(self, pod: PodRecord) -> str:
-        """Why the queue of the pod takes nothing at all; empty if it does, or there is none."""
+        """Why the queue of the pod takes no pods; empty if it does, or the pod is in no queue."""
         return self.why_closed(self.of(pod))
 
     def why_closed(self, name: str) -> str:
+        """Why a queue takes no pods: it or an ancestor is closed, or it does not exist."""
         if not name:
             return ""
         path = self.path(name)
@@ -260,7 +268,7 @@ class Queues:
         return next((f"queue {record.name} is closed" for record in path if not record.is_open), "")
 
     def below(self) -> dict[str, list[QueueRecord]]:
-        """The queues below each."""
+        """The children of each queue, by name."""
         if self._children is None:
             self._children = {}
             for record in self.known.values():
@@ -269,7 +277,7 @@ class Queues:
 
     @contextmanager
     def as_it_will_be(self) -> Iterator[Foresight]:
-        """Counts pods nodes are being cleared for as placed, and those on their way out as gone."""
+        """Counts nominated pods as placed, and pods that are being preempted or deleted as gone."""
         self.refresh()
         self.foresight = foresight = Foresight(self._add, self.of)
         pods = self._cluster.pods
@@ -288,7 +296,7 @@ class Queues:
     # Shares
 
     def share_out(self, waiting: Iterable[PodRecord]) -> None:
-        """Works out what each queue deserves, with these pods waiting."""
+        """Computes what each queue deserves, given these pending pods."""
         self.refresh()
         nodes = self._cluster.nodes
         size = len(nodes.slots)
@@ -319,14 +327,14 @@ class Queues:
             self._share_below(record.name, share, wants)
 
     def _parent_of(self, record: QueueRecord) -> str:
-        """Who is above a queue. One whose parents go in a circle, or are not there, stands alone."""
+        """The parent of a queue. Empty if it does not exist, or the queue's ancestors form a cycle."""
         path = self.path(record.name)
         ends = not path[-1].parent or path[-1].parent not in {r.name for r in path}
         return record.parent if record.parent in self.known and ends else ""
 
     def standing(self, name: str, pod: PodRecord) -> tuple[Standing, ...]:
-        """Where a queue stands in the order of turns, from the top of the tree down, when it is the
-        pod's turn in it; lower is first."""
+        """The sort key of a queue whose next pod is this one, level by level from the top of the tree
+        down; the lowest is first."""
         asked = pod.cls.amounts
         return tuple(
             (
@@ -338,11 +346,11 @@ class Queues:
         )
 
     def share_of(self, record: QueueRecord) -> float:
-        """How much of what it deserves it has, of the resource it has most of."""
+        """The dominant share of a queue."""
         return dominant(record.allocated, record.share)
 
     def _is_overused(self, record: QueueRecord, asked: Amounts) -> bool:
-        """Whether it has all it deserves of something that is asked for and of which it wants more."""
+        """Whether it has all it deserves of a requested resource of which it wants more."""
         return any(
             has >= record.share[slot] and record.wants[slot] > record.share[slot]
             for slot, has in record.allocated.items()
@@ -356,16 +364,16 @@ class Queues:
                 vector[slot] = value
         return vector
 
-    # Keeping count
+    # Allocated amounts
 
     def placed(self) -> list[PodRecord]:
-        """The pods that have a place and are in a queue."""
+        """The placed pods of all queues."""
         self.refresh()
         pods = self._cluster.pods
         return [pods[uid] for uid in self._counted if uid in pods]
 
     def refresh(self) -> None:
-        """Counts anew what pods of each queue have, if that is not known any more."""
+        """Computes the allocated amounts of all queues again, if they are out of date."""
         if not self._stale:
             return
         self._stale = False
@@ -404,7 +412,7 @@ class Queues:
                     record.allocated.pop(slot, None)
 
     def amounts(self, listed: ResourceList) -> Amounts:
-        """What cannot be read is as good as not said."""
+        """A resource list by slot; invalid quantities are left out."""
         found: Amounts = {}
         for name, quantity in listed.items():
             try:

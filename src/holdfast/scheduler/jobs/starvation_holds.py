@@ -1,7 +1,8 @@
-"""Room held for tasks of starving jobs.
+"""Starvation holds: reservations that hold capacity for pods of starving jobs.
 
-A hold is a reservation made ahead of time for one pod, told by a label from those users make. It is
-known here from the moment it is decided, so that nothing is decided twice while it is being written.
+A starvation hold is a reservation with pre-allocation for one pod, created by the reserve action and
+marked by a label. It is known here from its decision on, so that it is not decided again while it is
+being written.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ if TYPE_CHECKING:
     from holdfast.scheduler.reservations.reservation_info import ReservationInfo
 
 _MEMORY = 60.0
-"""For so many seconds a node that refused a hold is not asked again for the same pod."""
+"""For this many seconds no hold for the same pod is placed on a node where one was refused."""
 
 
 class Dropped(NamedTuple):
-    """A hold that did not last."""
+    """When a hold that was refused or released may be placed on the same node again."""
 
     revision: int
-    """Of the cluster: until that moves there is no use in making it again."""
+    """Not while `Epoch.inputs` has this value."""
     until: float
-    """Nor before this time."""
+    """Not before this time."""
 
 
 class WantedHold(NamedTuple):
-    """A hold that was decided and has not been seen yet."""
+    """A hold that was decided and whose object has not been seen yet."""
 
     name: str
     pod: str
@@ -43,14 +44,16 @@ class WantedHold(NamedTuple):
 
 
 class StarvationHolds:
+    """The starvation holds of a cluster: existing, decided, and refused ones."""
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._known: dict[str, ReservationInfo] = {}
         self._of_pod: dict[str, str] = {}
         self.wanted: dict[str, WantedHold] = {}
-        """By the pod they are for."""
+        """Decided holds, by the uid of their pod."""
         self.dropped: set[str] = set()
-        """The uids of those that are being deleted."""
+        """The uids of holds whose deletion is decided."""
         self._unfit: dict[str, dict[str, Dropped]] = {}
         self._rows: RowColumn[np.bool_] | None = None
         self._held: dict[int, NDArray[np.int64]] = {}
@@ -63,8 +66,8 @@ class StarvationHolds:
         return iter(list(self._known.values()))
 
     def put(self, reservation: ReservationInfo) -> None:
-        """A reservation was seen. Finished ones hold nothing, and one that is for no pod in particular
-        is none of ours, whatever its label says."""
+        """Adds a reservation if it is a starvation hold that is not finished. One whose owner is not a
+        single pod is not a starvation hold, even if it has the label."""
         uid = pod_of(reservation)
         named = is_starvation_hold(reservation) and uid
         if not named or reservation.finished:
@@ -89,14 +92,16 @@ class StarvationHolds:
         self._moved()
 
     def want(self, name: str, pod: PodRecord, node: str) -> None:
+        """Notes a decided hold."""
         self.wanted[pod.uid] = WantedHold(name, pod.uid, node)
 
     def refused(self, pod: PodRecord, node: str) -> None:
-        """No node was found for the hold though it names one: the node is not asked for a while."""
+        """Notes that the hold could not be placed on its node, which is then left out for a while."""
         self._remember(pod, node, self._cluster.now + _MEMORY)
 
     def released(self, pod: PodRecord, node: str) -> None:
-        """The hold was dropped: the node is asked again when something changed that can matter."""
+        """Notes that the hold was released; the node is left out until an input of scheduling
+        changes."""
         if node not in self._unfit.get(pod.uid, {}):
             self._remember(pod, node, self._cluster.now)
 
@@ -106,7 +111,7 @@ class StarvationHolds:
             del self._unfit[uid]
 
     def unfit(self, pod: PodRecord) -> list[str]:
-        """The nodes on which a hold for the pod did not last, if nothing is different by now."""
+        """The nodes that are left out for a hold for the pod; see `Dropped`."""
         known = self._unfit.get(pod.uid)
         if not known:
             return []
@@ -116,38 +121,38 @@ class StarvationHolds:
         return list(known)
 
     def not_made(self, name: str) -> None:
-        """A hold that was decided could not be written."""
+        """Forgets a decided hold that could not be created."""
         for uid in [uid for uid, wanted in self.wanted.items() if wanted.name == name]:
             del self.wanted[uid]
 
     def of(self, pod: PodRecord) -> ReservationInfo | None:
-        """The hold there is for the pod."""
+        """The existing hold for the pod, unless its deletion is decided."""
         reservation = self._known.get(self._of_pod.get(pod.uid, ""))
         return reservation if reservation is not None and reservation.uid not in self.dropped else None
 
     def is_held(self, pod: PodRecord) -> bool:
-        """Whether there is, or will be, a hold for the pod."""
+        """Whether a hold for the pod exists or is decided."""
         return pod.uid in self.wanted or self.of(pod) is not None
 
     def is_held_on(self, pod: PodRecord, row: int) -> bool:
-        """Whether there is, or will be, a hold for the pod on that row."""
+        """Whether a hold for the pod exists or is decided on this row."""
         wanted, reservation = self.wanted.get(pod.uid), self.of(pod)
         if reservation is None:
             return wanted is not None and wanted.node == self._cluster.nodes.name(row)
         return reservation.pod is not None and reservation.pod.row == row
 
     def has_capacity(self, pod: PodRecord) -> bool:
-        """Whether capacity is held for the pod already, by a starvation hold or by another's doing: a
-        node is being cleared for it, or a reservation that is for this pod waits for as much."""
+        """Whether capacity is held for the pod: by a starvation hold, its nominated node, a preemption
+        hold, or a waiting reservation for this pod that is large enough."""
         if self.is_held(pod):
             return True
         nodes, reservations = self._cluster.nodes, self._cluster.reservations
-        cleared = nodes.row(pod.nominated) if pod.nominated else None
-        if cleared is not None and nodes.alive[cleared]:
+        nominated_row = nodes.row(pod.nominated) if pod.nominated else None
+        if nominated_row is not None and nodes.alive[nominated_row]:
             return True
         preemption_holds = reservations.preemption_holds.get(pod.uid)
         if preemption_holds and any(
-            room.placed and not room.released for room in preemption_holds.values()
+            hold.placed and not hold.released for hold in preemption_holds.values()
         ):
             return True
         return pod.cls.private and any(
@@ -160,18 +165,18 @@ class StarvationHolds:
         )
 
     def knows(self, reservation: ReservationInfo) -> bool:
-        """Whether it is one of these."""
+        """Whether the reservation is a starvation hold."""
         return reservation.uid in self._known
 
     def pods(self) -> Iterator[PodRecord]:
-        """The pods something is, or will be, held for."""
+        """The pods for which a hold exists or is decided."""
         for uid in {**self._of_pod, **self.wanted}:
             pod = self._cluster.pods.get(uid)
             if pod is not None:
                 yield pod
 
     def rows(self) -> NDArray[np.bool_]:
-        """The rows where something is held, over all rows; not to be written to."""
+        """Whether a row has a hold, over all rows; not to be written to."""
         if self._rows is None:
             self._rows = self._cluster.nodes.columns.new(np.bool_)
             for reservation in self._known.values():
@@ -180,7 +185,7 @@ class StarvationHolds:
         return self._rows.cells
 
     def barred_to(self, cls: PodClass) -> NDArray[np.bool_]:
-        """The rows that take no pod of the class because something is held there for others."""
+        """Whether a row has a hold for other pods than those of the class, over all rows."""
         rows = self.rows()
         if not cls.private:
             return rows
@@ -191,13 +196,13 @@ class StarvationHolds:
         return rows
 
     def bars(self, cls: PodClass, row: int) -> bool:
-        """The same of one row."""
+        """The same for one row."""
         if not self.rows().item(row):
             return False
         return not cls.private or row not in self._rows_of(cls)
 
     def _rows_of(self, cls: PodClass) -> list[int]:
-        """The rows where something is held for pods of the class, even if a dry run released it."""
+        """The rows with a hold for pods of the class, even if a dry run released it."""
         found = [
             self._cluster.nodes.row(reservation.wants_node)
             if reservation.pod.row < 0
@@ -209,7 +214,7 @@ class StarvationHolds:
         return [row for row in found if row is not None]
 
     def nodes(self) -> set[str]:
-        """The names of nodes where something is, or will be, held."""
+        """The names of nodes on which a hold exists or is decided."""
         nodes = self._cluster.nodes
         found = {
             nodes.name(reservation.pod.row)
@@ -219,11 +224,12 @@ class StarvationHolds:
         return found | {wanted.node for wanted in self.wanted.values()}
 
     def on(self, row: int) -> list[ReservationInfo]:
+        """The holds on a row."""
         there = self._cluster.ledger.holds.on(row)
         return [hold.reservation for hold in there if hold.reservation.uid in self._known]
 
     def held(self, slot: int) -> NDArray[np.int64]:
-        """How much of the slot is held on every row; not to be written to."""
+        """How much of a slot holds claim, over all rows; not to be written to."""
         nodes, ledger = self._cluster.nodes, self._cluster.ledger
         moment = (self._cluster.epoch.usage.end, self._cluster.epoch.objects, nodes.size)
         if moment != self._held_at:
@@ -238,11 +244,12 @@ class StarvationHolds:
         return held
 
     def left(self, reservation: ReservationInfo, slot: int) -> int:
+        """The remaining amount of a reservation; 0 if it is not on a node."""
         hold = self._cluster.ledger.holds.get(reservation.uid)
         return hold.left(slot) if hold is not None else 0
 
     def moved(self, reservation: ReservationInfo) -> None:
-        """A reservation came to hold its room somewhere, or ceased to."""
+        """Notes that a reservation was added to a row or removed from it."""
         if reservation.uid in self._known:
             self._moved()
 
@@ -252,17 +259,17 @@ class StarvationHolds:
 
 
 def is_hold(cls: PodClass) -> bool:
-    """Whether it is the class of reserve pods that hold room for starving jobs."""
+    """Whether the class is of reserve pods of starvation holds."""
     return cls.owner_spec_id >= 0 and cls.labels.get(HOLD_LABEL) == STARVATION
 
 
 def is_starvation_hold(reservation: ReservationInfo) -> bool:
-    """Whether its label says that it is the scheduler's, for a starving job."""
+    """Whether the reservation has the label of starvation holds."""
     return reservation.object.metadata.labels.get(HOLD_LABEL) == STARVATION
 
 
 def pod_of(reservation: ReservationInfo) -> str:
-    """The uid of the pod a hold is for."""
+    """The uid of the pod that a hold's owner names; empty if it names none."""
     owners = reservation.object.spec.owners
     named = owners[0].object if owners else None
     return named.uid if named is not None else ""
