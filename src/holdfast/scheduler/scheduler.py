@@ -1,9 +1,9 @@
-"""The whole decision-maker: events in, and on request a round, whose decisions come out.
+"""The scheduler: takes events, and returns the decisions of a round.
 
-    scheduler.feed(event, now)       as often as something happens
-    scheduler.round(now)             whenever something was fed, or `next_timer()` has come
+    scheduler.feed(event, now)       for every event
+    scheduler.round(now)             after events were fed, and when `next_timer()` is due
 
-It never waits, reads no clock and does no I/O: a backend or a simulation does.
+It never blocks, reads no clock and does no I/O; its drivers (`kube`, `local`, `sim`) do.
 """
 
 from collections import deque
@@ -38,10 +38,12 @@ from holdfast.scheduler.framework.scheduling_queue import Group, Key, Scheduling
 from holdfast.scheduler.jobs import Job
 
 _FEW_GROUPS = 100
-_BINDS_AGAIN = 3
-"""So often in a row a bind that was refused is decided again at the same place, where it may be."""
-_PARTS = 1.0
-"""Seconds in which the parts of a round count as one, where it matters how often something is tried."""
+"""If changes may help more groups than this, conditions of pods that stay unschedulable are not
+updated."""
+_MAX_BIND_RETRIES = 3
+"""How many times in a row a refused bind of a job's member is decided again on the same node."""
+_ROUND_SECONDS = 1.0
+"""For this many seconds the parts of an unfinished round count as one round."""
 
 ACTIONS: Mapping[str, type[Action]] = {
     "allocate": Allocate,
@@ -50,21 +52,22 @@ ACTIONS: Mapping[str, type[Action]] = {
     "preempt": PreemptAction,
     "reclaim": Reclaim,
 }
-"""What a configured action's name stands for."""
+"""The actions by the names that the configuration uses."""
 
 
 class Controller(Protocol):
-    """Looks after objects of some kind, in the same cluster and by the same rules."""
+    """Reconciles the status of objects of one kind, in every round."""
 
     def run(self, now: float) -> list[Decision]:
-        """Decides all that can be decided now."""
+        """The decisions that are due now."""
 
     def next_timer(self) -> float | None:
-        """When it is to run even if nothing happens."""
+        """When it must run next even without events."""
 
 
 class Scheduler:
-    """`aliases` maps further scheduler names to those of profiles, for a backend that serves both."""
+    """Cluster state, scheduling queue, cycle, actions and controllers. `aliases` maps further scheduler
+    names to those of profiles."""
 
     def __init__(
         self,
@@ -95,17 +98,17 @@ class Scheduler:
         )
         self._controllers = [make(self.cluster) for make in controllers]
         self.unfinished = False
-        """Whether the last round was but a part."""
+        """Whether the last round ended early, so that another part of it should follow at once."""
         self._begun = 0.0
-        """When the round began that is unfinished."""
+        """When the unfinished round began."""
         self._to_wake: deque[Group] = deque()
-        """Of the groups that changes could help, those not woken yet."""
+        """The groups that changes may help and that are not woken up yet."""
         self._turned_away: list[PodRecord] = []
-        """See `Round`, of the parts there were."""
+        """`Round.turned_away` of the previous parts of an unfinished round."""
         self._failed_gates: dict[str, tuple[float, PodRecord]] = {}
-        """Pods kept out of the queue by a plugin that failed, and when it is asked again."""
+        """Pods that are gated because a PreEnqueue plugin failed, and when it is called again."""
         self._nominated: dict[Key, dict[str, PodRecord]] = {}
-        """Those a node is being cleared for, or who stand for them, by the group they wait in."""
+        """Nominated pods, or the leaders of their jobs, by the key of their group in the queue."""
         self.profiles = profiles
         self._actions = [
             ACTIONS[action.name](action.arguments)
@@ -114,20 +117,20 @@ class Scheduler:
         ]
 
     def feed(self, event: Event, now: float) -> None:
-        """Takes note of something that happened."""
+        """Applies an event to the cluster state."""
         self.cluster.feed(event, now)
 
     def round(
         self, now: float, limit: int | None = None, enough: Callable[[], bool] | None = None
     ) -> list[Decision]:
-        """Decides all that can be decided now, or a part of that: as much as takes that many pods to be
-        tried, or until it is `enough`, which is asked after each. Then `unfinished` says whether
-        another part should follow at once."""
+        """Runs controllers and actions until nothing changes any more, and returns their decisions.
+        Ends early, with `unfinished` set, after scheduling attempts for `limit` pods, or when `enough`,
+        which is called after each attempt, returns True."""
         self.cluster.now = now
         self.cluster.release_slots()
-        self._ask_failed_gates_again(now)
+        self._retry_failed_gates(now)
         self.gangs.new_round()
-        if not self.unfinished or now - self._begun > _PARTS:
+        if not self.unfinished or now - self._begun > _ROUND_SECONDS:
             self._begun = now
             self.queue.new_round()
             self.cycle.new_round()
@@ -186,21 +189,21 @@ class Scheduler:
         return self.guard.admit(decisions, now)
 
     def _tried(self) -> list[PodRecord]:
-        """The pods tried last, in vain."""
+        """The pods of the last scheduling attempts, which failed."""
         found = (self.cluster.pods.get(uid) for uid in self.queue.tried())
         return [pod for pod in found if pod is not None]
 
     def profile_of(self, scheduler_name: str) -> Profile | None:
-        """The profile pods of that scheduler name fall under, if they are ours."""
+        """The profile for this scheduler name, if there is one."""
         return self._profiles.get(scheduler_name)
 
     @property
     def backfilled(self) -> int:
-        """How many pods were let into held room."""
+        """How many pods were backfilled."""
         return sum(action.placed for action in self._actions if isinstance(action, Backfill))
 
     def next_timer(self) -> float | None:
-        """When a round is due even if nothing happens."""
+        """When a round is due even without events."""
         times = [self.queue.next_due(), self.cycle.next_deadline(), self.guard.next_timer()]
         times += [action.next_timer() for action in self._actions]
         times += [due for due, _ in self._failed_gates.values()]
@@ -208,18 +211,18 @@ class Scheduler:
         return min((time for time in times if time is not None), default=None)
 
     def _wake(self, now: float, enough: Callable[[], bool] | None) -> bool:
-        """Wakes the groups that changes could help; False if that was cut short, to be gone on with
-        before anything else: who is woken last may come first in the queue. What changes meanwhile is
-        left for later, or those who wait might never be tried."""
+        """Wakes up the groups that changes may help. False if that ended early; the next part of the
+        round continues with it before anything else, because the group woken up last may be first in
+        the queue. Changes made meanwhile are left for the next call, or pods might never be tried."""
         if not self._to_wake:
             changes, touched = self.cluster.take_changes(), self.cluster.volumes.take_touched()
             if changes & Change.OBJECTS:
-                self._ask_gates_again()
-            self._to_wake.extend(g for g in self.queue.groups() if self._concerns(g, changes, touched))
-            told = sum(len(g.pods) for g in self._to_wake) if self.unfinished else len(self._to_wake)
-            self.cycle.terse = told > _FEW_GROUPS
+                self._retry_gates()
+            self._to_wake.extend(g for g in self.queue.groups() if self._may_help(g, changes, touched))
+            count = sum(len(g.pods) for g in self._to_wake) if self.unfinished else len(self._to_wake)
+            self.cycle.terse = count > _FEW_GROUPS
         if self._to_wake:
-            self._take_note_of_nominated()
+            self._index_nominated()
         while self._to_wake:
             group = self._to_wake.popleft()
             if self.queue.has(group):
@@ -228,16 +231,17 @@ class Scheduler:
                     return False
         return True
 
-    def _ask_gates_again(self) -> None:
-        """A plugin may have kept pods out of the queue for what it read of objects."""
+    def _retry_gates(self) -> None:
+        """Calls PreEnqueue plugins again for gated pods, if a plugin reads objects, which changed."""
         for pod in self.queue.gated():
             profile = self._profiles[pod.scheduler]
             reads = any(plugin.reads_objects for plugin in profile.pre_enqueue)
             if reads and not self._is_gated(profile, pod):
                 self.pod_pending(pod)
 
-    def _concerns(self, group: Group, changes: int, touched: set[Hashable]) -> bool:
-        """Whether changes of these kinds, and these of storage, could help the group's pods."""
+    def _may_help(self, group: Group, changes: int, touched: set[Hashable]) -> bool:
+        """Whether changes of these kinds, and of these storage objects, may make the group's pods
+        schedulable (kube-scheduler: queueing hints)."""
         kinds = group.wakes_on & changes
         if not kinds or kinds & ~Change.ABOUT_STORAGE or group.key[1] < 0:
             return bool(kinds)
@@ -245,12 +249,12 @@ class Scheduler:
             group.watched = self._watched(group)
         if group.watched is not None and group.watched.isdisjoint(touched):
             return False
-        group.watched = None  # what a claim depends on may be something else now
+        group.watched = None  # the claims may depend on other objects now
         return True
 
     def _watched(self, group: Group) -> frozenset[Hashable] | None:
-        """What of storage those plugins watch that can be to blame, going by what wakes the group; None
-        where one does not say, or fails to."""
+        """The storage objects watched by the plugins that may have rejected the group, by its
+        `wakes_on`; None if one of them does not implement `watches`, or fails."""
         cls = next(iter(group.pods.values())).cls
         profile = self.profiles[group.key[0]]
         rejected_by = [p for p in profile.volume_filters if not p.wakes_on & ~group.wakes_on]
@@ -266,13 +270,14 @@ class Scheduler:
         return frozenset(watched)
 
     def _wake_group(self, group: Group, now: float) -> None:
-        """Tries the group again if that could come out differently; else only says why not."""
-        tell = not self.cycle.terse
+        """Moves a group to the active queue if a node may be feasible now; otherwise updates the
+        conditions of its pods."""
+        reports = not self.cycle.terse
         profile = self.profiles[group.key[0]]
         first = next(iter(group.pods.values()))
         if first.job is not None:
             self._wake_preemptors(group, now)
-            if group.pods and (tell or self.gangs.may_fit(first)):
+            if group.pods and (reports or self.gangs.may_fit(first)):
                 self.queue.wake(group, now)
             return
         cls = first.cls
@@ -280,42 +285,43 @@ class Scheduler:
             self.queue.wake(group, now)
             return
         column = self.cycle.column(profile, cls)
-        if not tell:
-            # Something else may be to blame than before, though nobody looks into that.
+        if not reports:
+            # Other plugins may reject the pods now, and no diagnosis is made to find out which.
             group.wakes_on |= self.cycle.may_wake(profile, column)
             group.watched = None
         if cls.pinned:
             for pod in list(group.pods.values()):
                 if self.cycle.find_row(profile, pod, column) >= 0:
                     self.queue.wake_pod(pod, now)
-                elif tell:
-                    self._tell_again(group, [pod], profile, column, now)
+                elif reports:
+                    self._report_again(group, [pod], profile, column, now)
         elif column.best() >= 0:
             self.queue.wake(group, now)
         elif self._wake_preemptors(group, now) and not group.pods:
             return
-        elif tell:
-            group.condition_message = self._tell_again(group, group.pods.values(), profile, column, now)
+        elif reports:
+            pods = group.pods.values()
+            group.condition_message = self._report_again(group, pods, profile, column, now)
 
     def _wake_preemptors(self, group: Group, now: float) -> bool:
-        """Pods a node is being cleared for may fare better than their class, and jobs better than
-        others of their shape; whether there are any."""
+        """Wakes up the group's nominated pods, or the leaders of their jobs, which may be schedulable
+        when others of their class or shape are not. Whether there are any."""
         nominated = self._nominated.get(group.key, {})
         for pod in nominated.values():
             if pod.uid in group.pods:
                 self.queue.wake_pod(pod, now)
         return bool(nominated)
 
-    def _take_note_of_nominated(self) -> None:
+    def _index_nominated(self) -> None:
         self._nominated = {}
         for there in self.cluster.nominator.values():
             for pod in there.values():
-                stands = pod if pod.job is None else pod.job.leader
-                key = self.queue.kind(stands) if stands is not None else None
-                if stands is not None and key is not None:
-                    self._nominated.setdefault(key, {})[stands.uid] = stands
+                queued = pod if pod.job is None else pod.job.leader
+                key = self.queue.kind(queued) if queued is not None else None
+                if queued is not None and key is not None:
+                    self._nominated.setdefault(key, {})[queued.uid] = queued
 
-    def _tell_again(
+    def _report_again(
         self,
         group: Group,
         pods: Collection[PodRecord],
@@ -323,7 +329,8 @@ class Scheduler:
         column: ClassColumn,
         now: float,
     ) -> str:
-        """There is still no node for these pods, perhaps for other reasons than before."""
+        """Updates the condition of pods that are still unschedulable, perhaps for other reasons than
+        before; returns the message."""
         first = next(iter(pods))
         refusal = self.cluster.jobs.queues.admission_error(first)
         if refusal:
@@ -344,9 +351,10 @@ class Scheduler:
                 self.cycle.set_unschedulable(pod, message, now, why.condition)
         return message
 
-    # What the cluster says of pods
+    # PodWatcher
 
     def pod_pending(self, pod: PodRecord) -> None:
+        """Queues a pod, or gates it."""
         profile = self._profiles.get(pod.scheduler)
         if profile is None:
             return
@@ -361,7 +369,8 @@ class Scheduler:
             self.queue.changed(pod, self.cluster.now)
 
     def pod_settled(self, pod: PodRecord) -> None:
-        # What is set aside for a reservation that is still to be created was reserved by no plugin.
+        """Removes a pod from the queue and from Permit."""
+        # No plugin reserved anything for the reserve pod of a reservation that is yet to be created.
         is_virtual = pod.reservation is not None and pod.reservation.virtual
         if pod.phase is Phase.ASSUMED and not is_virtual:
             self.cycle.unreserve(pod, pod.row, self._profiles[pod.scheduler].reserve)
@@ -372,24 +381,25 @@ class Scheduler:
         self.cycle.waiting.pop(pod.uid, None)
 
     def bind_confirmed(self, pod: PodRecord) -> None:
+        """Emits the event Scheduled."""
         self.queue.forget(pod)
         pod.condition_message = ""
         if pod.reservation is not None and pod.reservation.preemptor:
-            return  # what became of the pod it is for will be told
+            return  # a preemption hold: the event is emitted for its preemptor
         node = self.cluster.nodes.name(pod.row)
         what = pod.name if pod.reservation is not None else f"{pod.namespace}/{pod.name}"
         message = f"Successfully assigned {what} to {node}"
         self.cycle.decisions.append(Emit(pod.ref, "Normal", "Scheduled", message, "Binding"))
 
     def bind_again(self, pod: PodRecord) -> bool:
-        """A member that its job cannot do without: others of it are bound, or may be by now, so its
-        place is not given to anybody else at the first refusal."""
+        """Decides a refused bind again if the pod's job is not ready without it: other members are or
+        may be bound by now, so its capacity is not released at the first refusal."""
         job, nodes = pod.job, self.cluster.nodes
         if (
             job is None
             or pod.reservation is not None
             or pod.deletion_pending
-            or pod.errors >= _BINDS_AGAIN
+            or pod.errors >= _MAX_BIND_RETRIES
         ):
             return False
         if len(job.members) == 1 or not nodes.alive[pod.row]:
@@ -398,7 +408,7 @@ class Scheduler:
             return False
         pod.errors += 1
         if not self.cycle.bind(self._profiles[pod.scheduler], pod, self.cluster.now):
-            self._job_lost_place(job)  # a plugin has something against it by now
+            self._job_lost_place(job)  # a plugin rejects it now
         return True
 
     def _job_lost_place(self, job: Job) -> None:
@@ -406,6 +416,7 @@ class Scheduler:
         self.cluster.jobs.look_for_interruption(job)
 
     def bind_refused(self, pod: PodRecord, row: int, message: str) -> None:
+        """Requeues a pod whose bind was refused, with back-off."""
         self.cycle.unreserve(pod, row, self._profiles[pod.scheduler].reserve)
         if pod.deletion_pending:
             self.queue.forget(pod)
@@ -416,7 +427,8 @@ class Scheduler:
             self._job_lost_place(pod.job)
 
     def _is_gated(self, profile: Profile, pod: PodRecord) -> bool:
-        """Whether a plugin keeps the pod out of the queue. One that fails does, and is asked again."""
+        """Whether a PreEnqueue plugin keeps the pod out of the queue. A plugin that fails does, and is
+        called again after a back-off."""
         for plugin in profile.pre_enqueue:
             try:
                 reason = plugin.pre_enqueue(pod)
@@ -432,7 +444,7 @@ class Scheduler:
                 return True
         return False
 
-    def _ask_failed_gates_again(self, now: float) -> None:
+    def _retry_failed_gates(self, now: float) -> None:
         for due, pod in list(self._failed_gates.values()):
             if due <= now:
                 self.pod_pending(pod)

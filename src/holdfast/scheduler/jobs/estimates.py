@@ -66,7 +66,7 @@ def expected_start(cluster: Cluster, reservation: ReservationInfo) -> float | No
     return _served(cluster, hold.row, short)
 
 
-def room_at(cluster: Cluster, row: int, asked: Iterable[tuple[int, int]]) -> float | None:
+def expected_fit(cluster: Cluster, row: int, asked: Iterable[tuple[int, int]]) -> float | None:
     """When these amounts, which are not free on a row now, are expected to be; None if unknown."""
     free = cluster.ledger.free(row)
     return _served(cluster, row, {slot: amount - int(free[slot]) for slot, amount in asked})

@@ -280,7 +280,7 @@ class Jobs:
             self.queues.changed()
         same = before is not None and before.metadata.uid == group.metadata.uid and bond == job.bond
         if before is None or not same or before.spec != group.spec:
-            self._tell(job, other)
+            self._notify(job, other)
 
     def drop_group(self, group: PodGroup) -> None:
         name = _named(group)
@@ -295,7 +295,7 @@ class Jobs:
             if job is not None:
                 self._assign(job)
                 self._drop_if_empty(job)
-        self._tell(*jobs)
+        self._notify(*jobs)
 
     def put_priority_class(self, given: PriorityClass, there: bool) -> None:
         self._classes.pop(given.metadata.name, None)
@@ -362,7 +362,7 @@ class Jobs:
         if not (job.members or job.done or job.failed) and job.name not in self._groups:
             self.known.pop(job.name, None)
 
-    def _tell(self, *jobs: Job | None) -> None:
+    def _notify(self, *jobs: Job | None) -> None:
         """Calls `on_changed` after a change of a PodGroup."""
         self._cluster.epoch.inputs += 1
         for job in jobs:

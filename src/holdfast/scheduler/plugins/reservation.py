@@ -31,7 +31,7 @@ from holdfast.scheduler.framework.interface import (
     Trial,
 )
 from holdfast.scheduler.framework.plugin_names import RESERVATION
-from holdfast.scheduler.jobs.estimates import room_at
+from holdfast.scheduler.jobs.estimates import expected_fit
 from holdfast.scheduler.reservations.reservation_status import status_of
 from holdfast.scheduler.reservations.reservation_victims import written
 
@@ -82,7 +82,7 @@ class ReservationPlugin(ClusterPlugin):
 
     def _when(self, row: int, asked: list[tuple[int, int]], unknown: int) -> int:
         """The sooner there will be room, the better."""
-        when = room_at(self.cluster, row, asked) if self.cluster.jobs.estimates_given else None
+        when = expected_fit(self.cluster, row, asked) if self.cluster.jobs.estimates_given else None
         return unknown if when is None else _NOW - math.ceil(when * 1000)
 
     def can_preempt_for(self, cls: PodClass) -> bool:
