@@ -139,7 +139,7 @@ class DeviceLife(RandomLife):
         devices = cluster.managers.devices
         for (kind, where), raw in self.world.objects.items():
             row = cluster.nodes.row(where)
-            if kind != "Device" or row is None or devices.guessed.keys() & devices.there.get(row, {}):
+            if kind != "Device" or row is None or devices.tentative.keys() & devices.there.get(row, {}):
                 continue
             if any(reservation.waiting for reservation in cluster.reservations.known.values()):
                 continue

@@ -561,7 +561,7 @@ MANAGERS = (
         "guess-not-settled",
         "what a pod was assigned in Reserve is written on it",
         "scheduler/managers/resource_manager.py",
-        "        self.settled[pod.uid] = self.guessed.pop(pod.uid)\n",
+        "        self.settled[pod.uid] = self.tentative.pop(pod.uid)\n",
         "        pass\n",
         ("devices/test_device_share.py",),
     ),

@@ -225,11 +225,11 @@ def test_own_cpus_are_on_the_numa_node_that_was_chosen() -> None:
 def test_a_restart_knows_who_has_which_cpus() -> None:
     it = world().put(lsr("a", "3")).put(lsr("b", "2", spec=SPREAD)).put(plain("c", "2", numa=SINGLE))
     manager = it.scheduler.cluster.managers.cpus
-    before = (manager.free(0), manager.counts.free.tolist(), manager.counts.room.tolist())
+    before = (manager.free(0), manager.counts.free.tolist(), manager.counts.amounts.tolist())
     it.restart()
     it.settle()
     manager = it.scheduler.cluster.managers.cpus
-    assert (manager.free(0), manager.counts.free.tolist(), manager.counts.room.tolist()) == before
+    assert (manager.free(0), manager.counts.free.tolist(), manager.counts.amounts.tolist()) == before
 
 
 def test_a_refused_bind_gives_the_cpus_back() -> None:

@@ -168,7 +168,7 @@ class NumaLife:
             return
         for kind, where in self.world.objects:
             row = cluster.nodes.row(where) if kind == "NodeResourceTopology" else None
-            if row is None or manager.guessed.keys() & manager.there.get(row, {}):
+            if row is None or manager.tentative.keys() & manager.there.get(row, {}):
                 continue
             free, taken = manager.free(row), sums.get(where, Counter())
             for numa, amounts in free.zones.items():

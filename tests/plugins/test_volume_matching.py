@@ -10,7 +10,7 @@ import pytest
 from builders import make_pod
 from holdfast.api.selectors import match_node_selector
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
-from holdfast.scheduler.managers.volumes.volume_objects import is_meant_for, storage_of
+from holdfast.scheduler.managers.volumes.volume_objects import references_claim, storage_of
 from storage_builders import ClaimBuilder, VolumeBuilder, make_claim, make_class, make_volume
 from storage_driving import Driver, big_node, without
 
@@ -78,7 +78,7 @@ def served(
     best: PersistentVolume | None = None
     for volume in sorted(volumes, key=lambda v: v.metadata.name):
         spec = volume.spec
-        meant = is_meant_for(spec.claim_ref, claim)
+        meant = references_claim(spec.claim_ref, claim)
         if volume.metadata.name in taken or (spec.claim_ref is not None and not meant):
             continue
         if storage_of(spec.capacity) < storage_of(claim.spec.resources.requests):
@@ -142,7 +142,7 @@ def test_the_same_volumes_as_node_by_node(seed: int) -> None:
             meant = {
                 v.metadata.name
                 for v in volumes
-                if any(is_meant_for(v.spec.claim_ref, c) for c in claims)
+                if any(references_claim(v.spec.claim_ref, c) for c in claims)
             }
             assert promised | meant >= (expected[nodes.name(record.row)] or set()) >= promised
         driver.delete(pod)

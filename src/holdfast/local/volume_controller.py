@@ -19,7 +19,7 @@ from holdfast.local.store.objects import Key, Raw, node_key
 from holdfast.scheduler.managers.volumes.volume_objects import (
     claim_class,
     default_class,
-    is_meant_for,
+    references_claim,
     volume_class,
 )
 
@@ -325,7 +325,7 @@ def volume_for(
     if claim.spec.volume_name:
         named = [v for v in there if v.metadata.name == claim.spec.volume_name]
         return next((v for v in named if _may_have(claim, v)), None)
-    meant = [v for v in there if is_meant_for(v.spec.claim_ref, claim) and _suits(claim, v)]
+    meant = [v for v in there if references_claim(v.spec.claim_ref, claim) and _suits(claim, v)]
     if meant:
         return next((v for v in meant if _reaches(v, node)), None)
     if waits:
@@ -359,7 +359,7 @@ def reach_of_new(
 def _may_have(claim: PersistentVolumeClaim, volume: PersistentVolume) -> bool:
     """Whether a claim with a volumeName can be bound to that volume."""
     if volume.spec.claim_ref is not None:
-        return is_meant_for(volume.spec.claim_ref, claim)
+        return references_claim(volume.spec.claim_ref, claim)
     return _suits(claim, volume) and volume_class(volume) == claim_class(claim)
 
 

@@ -12,7 +12,7 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.resources import Amounts, amounts, pod_requests
 from holdfast.local.component import ENDED
-from holdfast.scheduler.managers.devices import offered_by
+from holdfast.scheduler.managers.devices import resources_of
 
 _SHOWN = ("cpu", "memory")
 
@@ -61,7 +61,7 @@ class NodeUsage:
         self._sample(node.metadata.name, t)
 
     def put_device(self, device: Device) -> None:
-        self._devices[device.metadata.name] = offered_by(device)
+        self._devices[device.metadata.name] = resources_of(device)
 
     def drop_device(self, name: str) -> None:
         self._devices.pop(name, None)

@@ -56,7 +56,7 @@ from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.cluster.settings import ClusterSettings
 from holdfast.scheduler.cluster.story import Chronicle, Line
 from holdfast.scheduler.jobs import Jobs
-from holdfast.scheduler.managers.resource_managers import ABOUT_BELONGINGS, ResourceManagers
+from holdfast.scheduler.managers.resource_managers import TOPOLOGY_KINDS, ResourceManagers
 from holdfast.scheduler.managers.volumes import STORAGE_KINDS, VolumeManager, hint
 from holdfast.scheduler.reservations import ReservationCache, VirtualReservations
 
@@ -340,7 +340,7 @@ class Cluster:
             self._drop_node(event.name, "malformed")
         elif event.kind == "Pod":
             self.pod_handlers.malformed(event.uid)
-        elif event.kind in ABOUT_BELONGINGS:
+        elif event.kind in TOPOLOGY_KINDS:
             gone = self.objects.get(event.kind, {}).pop((event.namespace, event.name), None)
             if gone is not None:
                 self._other_changed(gone, None)
@@ -366,14 +366,14 @@ class Cluster:
             self._drop_node(meta.name, "malformed")
             self.report(ObjectRef("Node", "", meta.name, meta.uid), error)
             return
-        self._put_info(with_devices(info, self.managers.offered(meta.name)))
+        self._put_info(with_devices(info, self.managers.extended_resources(meta.name)))
 
     def device_resources_changed(self, name: str) -> None:
         """Applies a change of the resources that a node has through its devices."""
         row = self.nodes.row(name)
         info = self.nodes.info.get(row) if row is not None else None
         if info is not None:
-            self._put_info(with_devices(info, self.managers.offered(name)))
+            self._put_info(with_devices(info, self.managers.extended_resources(name)))
 
     def _put_info(self, info: NodeInfo) -> None:
         table = self.nodes

@@ -1,4 +1,4 @@
-"""Managers of particular resources of a node: exclusive CPUs and NUMA nodes, devices, volumes.
+"""Resource managers: exclusive CPUs and NUMA alignment, devices, volumes.
 
     resource_manager   what the CPU manager and the device manager share
     resource_managers  all managers, as the cluster calls them

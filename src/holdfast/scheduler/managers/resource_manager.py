@@ -1,16 +1,18 @@
-"""Who has which particular things of a node: the part that is the same for devices and for CPUs.
+"""The base class of the CPU manager and the device manager: which pod has which units of a node.
 
-What a pod has is written on it, and believed. A pod that is on a node without saying what it has is
-given something in thought (`guessed`), so that it is not given to others; so is one that is only tried
-out on a node. When a pod is scheduled here, what it was given in thought becomes what it has
-(`settled`), and is written on it when it is bound.
+A unit is a CPU, a device, or an amount of one or of a NUMA node. An allocation of a pod is one of
 
-A reservation has things like a pod. What its owners take of them is theirs; it holds what is left.
+    tentative chosen when the pod came to a row without an annotation (assumed by the scheduler,
+              tried in a dry run, or bound by somebody else), so that no other pod gets the same units
+    settled   final: read from the pod's annotation, or made from `tentative` when the pod is scheduled;
+              written to the annotation when the pod is bound
+    planned   of a Waiting reservation: units that are free, or become free when terminating pods (or
+              pods that can end) are gone. No other pod gets them. A plan is never written to the
+              object, and is made again whenever something on the node changes; `accept` makes it
+              `settled` when the reservation becomes Available.
 
-A Waiting reservation has nothing yet: which things it gets is chosen when it becomes Available, among
-those that are free then. Until then there is a plan (`planned`): things that are free, or become free
-when pods that leave (or may end) are gone. A plan keeps others from taking them, is never written on
-the object, and is made anew whenever something on the node changes.
+A reservation has an allocation like a pod, by its reserve pod. Owners are allocated units of it; the
+reservation holds what is left.
 """
 
 from __future__ import annotations
@@ -35,118 +37,122 @@ T = TypeVar("T")
 
 
 class Horizon(IntEnum):
-    """Which pods and reservations count as gone when things are chosen."""
+    """Which pods and reservations count as gone when units are chosen."""
 
     NOW = 0
-    """None: what is chosen is free."""
+    """None: the units chosen are free."""
     SOON = 1
-    """Those on their way out: pods being deleted, and the victims of the reservation itself."""
+    """Pods that are being deleted, and the victims of the reservation itself."""
     LATER = 2
-    """All pods but those that never end, and the victims of the reservation itself."""
+    """All pods except those of DaemonSets, and the victims of the reservation itself."""
 
 
 class ResourceManager(ABC, Generic[T]):
+    """Keeps the allocations of one kind of unit on all nodes. T is the type of one allocation."""
+
     annotation: ClassVar[str]
-    """Where it is written what a pod has."""
+    """The annotation that stores a pod's allocation."""
     lacks: ClassVar[str]
-    """What a Waiting reservation is told that it waits for."""
+    """The name of the resource in the conditions of reservations that lack it."""
     governed: NDArray[np.bool_] = cells_of("_governed")
-    """The rows of which it is known what there is, or that somebody has some of it."""
+    """Rows with units: an object lists them, or a pod has some."""
 
     def __init__(self, cluster: Cluster, nothing: T) -> None:
         self._cluster = cluster
         self.nothing = nothing
         self.active = False
-        """Whether there is anything to have."""
+        """Whether any node has units. Until then the manager does nothing."""
         self._governed = cluster.nodes.columns.new(np.bool_)
         self.version = 0
-        """Moves with every change of what there is."""
+        """Incremented when the units of any node change."""
         self.settled: dict[str, T] = {}
-        """What pods and reservations have, by uid."""
+        """Final allocations, by uid of the pod or reservation."""
         self.planned: dict[str, T] = {}
-        """What Waiting reservations would get; others may have it still."""
+        """Allocations planned for Waiting reservations; pods may still have the units."""
         self.chosen: dict[str, None] = {}
-        """The uids of those whose things were chosen here, not found written on them."""
-        self.guessed: dict[str, T] = {}
-        """What those on a row seem to have that do not say."""
+        """The uids of settled allocations that were chosen by this scheduler, not read from an
+        object."""
+        self.tentative: dict[str, T] = {}
+        """Tentative allocations, by uid; `nothing` where the row has too few units."""
         self.there: dict[int, dict[str, PodRecord]] = {}
-        """Pods and reserve pods on each row that have something, by uid."""
+        """Pods and reserve pods with an allocation, by row and uid."""
         self._listed: set[int] = set()
-        """The rows of which an object says what there is."""
+        """Rows whose units an object lists."""
         self._hold: dict[str, int] = {}
-        """The index of the hold of each reserve pod that has something."""
+        """The hold index of each reserve pod with an allocation."""
 
-    # What each kind of thing does its own way
+    # What a manager implements
 
     @abstractmethod
     def _read(self, text: str) -> T | None:
-        """What an annotation says; None where it makes no sense."""
+        """Decodes the annotation; None if it is invalid."""
 
     @abstractmethod
     def _write(self, row: int, what: T) -> str:
-        """The annotation that says it."""
+        """Encodes the annotation."""
 
     @abstractmethod
     def _list(self, row: int) -> bool:
-        """Reads what there is on a row, of which nobody has anything yet; False if nothing says."""
+        """Reads the units of a row from its object, while none is allocated; False without an
+        object."""
 
     @abstractmethod
     def _choose(
         self, pod: PodRecord, row: int, hold: int | None, horizon: Horizon = Horizon.NOW
     ) -> T | None:
-        """What a pod would be given on a row, perhaps drawing on a hold there; `nothing` if there is
-        not enough, None if it asks for nothing of the sort. Horizons other than NOW are for reserve
-        pods that wait, SOON also for nominated pods."""
+        """The units a pod would get on a row, from the reservation with index `hold` if given;
+        `nothing` if there are too few, None if it requests none. Horizons other than NOW are for
+        Waiting reservations, SOON also for nominated pods."""
 
     @abstractmethod
     def _is_as_asked(self, pod: PodRecord, what: T) -> bool:
-        """Whether what a pod has is what it asks for by now."""
+        """Whether the allocation is what the pod requests now, after a possible resize."""
 
     @abstractmethod
     def lost(self, pod: PodRecord) -> bool:
-        """Whether a pod on its row has something that the node does not offer any more, or that others
-        came to have as well."""
+        """Whether the node no longer has a unit of the pod on its row, or another pod has it too."""
 
     @abstractmethod
     def _recount(self, row: int) -> None:
-        """Works out anew what is free on a row, and what reservations there have left."""
+        """Computes again what is free on a row, and what is left of reservations there."""
 
     @abstractmethod
     def _release(self, index: int) -> None:
-        """A hold has nothing any more."""
+        """Clears what is kept for a hold index."""
 
     @abstractmethod
     def _open(self) -> None:
-        """The first thing there is was heard of."""
+        """Called once, when the manager becomes active."""
 
     def _count(self, pod: PodRecord, row: int, what: T, sign: int) -> None:
-        """A pod came to have something on a row, or ceased to."""
+        """Accounts for an allocation that was added to a row (sign 1) or removed from it (-1)."""
         self._recount(row)
 
-    # What is asked
+    # Queries
 
     def has(self, uid: str) -> T:
-        for kept in (self.settled, self.planned, self.guessed):
+        """The allocation of a pod or reservation, of whichever kind; `nothing` without one."""
+        for kept in (self.settled, self.planned, self.tentative):
             found = kept.get(uid)
             if found is not None:
                 return found
         return self.nothing
 
     def annotate(self, pod: PodRecord, row: int, into: dict[str, str]) -> None:
-        """Adds what is to be written on a pod that is bound to the row."""
+        """Adds the annotation for a pod that is bound to the row."""
         found = self.settled.get(pod.uid)
         if found:
             into[self.annotation] = self._write(row, found)
 
     def _hold_on(self, pod: PodRecord, row: int) -> int | None:
-        """The index of the hold a pod draws on, if it is on the row."""
+        """The hold index of the reservation a pod is allocated from, if that is on the row."""
         hold = self._cluster.ledger.holds.get(pod.reservation_uid) if pod.reservation_uid else None
         return hold.index if hold is not None and hold.row == row else None
 
     # Objects
 
     def put(self, node: str) -> None:
-        """The object that says what a node has came, changed or went."""
+        """Reads the units of a node again, after its object was added, changed or deleted."""
         self._activate()
         row = self._cluster.nodes.row(node)
         if row is not None:
@@ -154,10 +160,10 @@ class ResourceManager(ABC, Generic[T]):
             self._cluster.epoch.usage.add(row)
 
     def load(self, row: int) -> None:
-        """Reads what there is on a row, and who has what of it."""
+        """Reads the units of a row, and enters the pods and reserve pods on it again."""
         ledger = self._cluster.ledger
         for uid in self.there.pop(row, {}):
-            self.guessed.pop(uid, None)
+            self.tentative.pop(uid, None)
             self.planned.pop(uid, None)
             index = self._hold.pop(uid, None)
             if index is not None:
@@ -174,7 +180,7 @@ class ResourceManager(ABC, Generic[T]):
             self._enter(pod, row)
 
     def seen(self, pod: PodRecord, metadata: ObjectMeta) -> None:
-        """The object of a pod, or reservation, that has a node; it may be on its row already."""
+        """Reads the annotation of an assigned pod or reservation, which may be on its row already."""
         text = metadata.annotations.get(self.annotation)
         found = self._read(text) if text is not None else None
         row = pod.row
@@ -188,38 +194,40 @@ class ResourceManager(ABC, Generic[T]):
                 self._enter(pod, row)
                 self._cluster.epoch.usage.add(row)
         elif row >= 0 and pod.uid in self.there.get(row, ()):
-            self._recount(row)  # it may draw on another reservation than before
+            self._recount(row)  # it may be allocated from another reservation than before
 
     # Scheduling
 
     def settle(self, pod: PodRecord) -> bool:
-        """The pod, just put on its row, has what it was given in thought; False if it asks for
-        something and was given nothing. A Waiting reservation gets nothing yet."""
+        """Makes the tentative allocation of a pod on its row final; False if it requests units and
+        there were too few. A Waiting reservation gets nothing yet."""
         if pod.reservation is not None and pod.reservation.waiting:
             return True
-        found = self.guessed.get(pod.uid)
+        found = self.tentative.get(pod.uid)
         if found is None:
             return True
         if not found:
             return False
-        self.settled[pod.uid] = self.guessed.pop(pod.uid)
+        self.settled[pod.uid] = self.tentative.pop(pod.uid)
         self.chosen[pod.uid] = None
         return True
 
     def unsettle(self, pod: PodRecord) -> None:
-        """The pod is not to be bound after all. It may still be on its row."""
+        """Makes the allocation of a pod tentative again: it is not bound. It may still be on its
+        row."""
         self.unplan(pod)
         self.chosen.pop(pod.uid, None)
         found = self.settled.pop(pod.uid, None)
         if found is not None and pod.row >= 0 and pod.uid in self.there.get(pod.row, ()):
-            self.guessed[pod.uid] = found
+            self.tentative[pod.uid] = found
 
     def renewed(self, pod: PodRecord) -> T | None:
-        """What a reserve pod would have on its row by what it asks for now; None if it has just that.
-        While owners have a part of it, nothing else will do."""
+        """The allocation a reserve pod would get by what it requests now, after a resize; None if it
+        has that already; `nothing` if there are too few units, or owners have some of the current
+        ones."""
         there, row = self.there.get(pod.row, {}), pod.row
         if pod.reservation is not None and pod.reservation.waiting:
-            return None  # it is planned anew
+            return None  # its plan is made again
         if pod.uid not in there or self._is_as_asked(pod, self.has(pod.uid)):
             return None
         if any(other.reservation_uid == pod.uid for other in there.values()):
@@ -233,7 +241,7 @@ class ResourceManager(ABC, Generic[T]):
         return self.nothing if found is None else found
 
     def renew(self, pod: PodRecord) -> None:
-        """A reserve pod has what it asks for now, if it can."""
+        """Gives a reserve pod the allocation it requests now, if there is one."""
         found = self.renewed(pod)
         if found:
             self._leave(pod, pod.row)
@@ -241,21 +249,22 @@ class ResourceManager(ABC, Generic[T]):
             self._enter(pod, pod.row)
 
     def pass_on(self, uid: str, heir: str) -> None:
-        """What one has another is to have in its place, once it comes to the row."""
+        """Makes the allocation of one pod or reservation the final one of another, for when that comes
+        to the row."""
         found = self.has(uid)
         if found:
             self.settled[heir] = found
 
     def forget(self, uid: str) -> None:
-        """The pod, or reservation, is on no row any more, and gone for good."""
+        """Drops the allocation of a pod or reservation that is deleted and on no row."""
         self.settled.pop(uid, None)
         self.planned.pop(uid, None)
         self.chosen.pop(uid, None)
 
-    # What Waiting reservations would get
+    # Plans of Waiting reservations
 
     def withdraw(self, pod: PodRecord, row: int) -> None:
-        """Drops the plan of a Waiting reservation, and whatever it had before it had to wait."""
+        """Drops the plan of a Waiting reservation, and any allocation it had before it was Waiting."""
         if pod.uid in self.there.get(row, ()):
             self._leave(pod, row)
         self.settled.pop(pod.uid, None)
@@ -263,7 +272,7 @@ class ResourceManager(ABC, Generic[T]):
         self.chosen.pop(pod.uid, None)
 
     def plan(self, pod: PodRecord, row: int, horizon: Horizon) -> bool:
-        """Plans things for a Waiting reservation that has no plan; False if there are too few."""
+        """Plans units for a Waiting reservation without a plan; False if there are too few."""
         found = self._choose(pod, row, None, horizon) if self.governed[row] else None
         if found is None:
             return True
@@ -274,29 +283,30 @@ class ResourceManager(ABC, Generic[T]):
         return True
 
     def plan_nothing(self, pod: PodRecord, row: int) -> None:
-        """Nothing on the node can serve a Waiting reservation, whoever ends."""
+        """Plans `nothing` for a Waiting reservation that does not fit even if all pods end."""
         if self.governed[row] and self._choose(pod, row, None, Horizon.LATER) is not None:
             self.planned[pod.uid] = self.nothing
             self._enter(pod, row)
 
     def accept(self, pod: PodRecord) -> None:
-        """A reservation that waited has what was planned for it."""
+        """Makes the plan of a reservation that becomes Available its final allocation."""
         found = self.planned.pop(pod.uid, None)
         if found:
             self.settled[pod.uid] = found
             self.chosen[pod.uid] = None
         elif found is not None:
-            self.guessed[pod.uid] = found
+            self.tentative[pod.uid] = found
 
     def unplan(self, pod: PodRecord) -> None:
-        """A reservation waits no more, or not there. It may still be on its row."""
+        """Ends the plan of a reservation that is no longer Waiting on its row, where it may still
+        be."""
         found = self.planned.pop(pod.uid, None)
         if found is not None and pod.row >= 0 and pod.uid in self.there.get(pod.row, ()):
-            self.guessed[pod.uid] = found
+            self.tentative[pod.uid] = found
 
     def _stays(self, pod: PodRecord, waits: ReservationInfo | None, horizon: Horizon) -> bool:
-        """Whether a pod, or reserve pod, counts as there for a reservation that waits, or for a
-        nominated pod."""
+        """Whether a pod or reserve pod is still there at the horizon, for a Waiting reservation or a
+        nominated pod (`waits` is None)."""
         victims = waits.clears if waits is not None else ()
         if pod.uid in victims or (pod.reservation_uid and pod.reservation_uid in victims):
             return False
@@ -308,53 +318,53 @@ class ResourceManager(ABC, Generic[T]):
         return horizon is Horizon.SOON or pod.cls.is_daemon
 
     def _held_first(self, there: Mapping[str, PodRecord]) -> list[tuple[str, PodRecord]]:
-        """Those of them that are reserve pods: first those that have things, then those that wait. What
-        is planned takes no more than these leave, so that it is in the way of no owner of theirs."""
+        """The reserve pods: Available reservations before Waiting ones. A plan gets no more than the
+        former leave, so that no owner of these lacks units because of it."""
         reserving = [(uid, pod) for uid, pod in there.items() if pod.reservation is not None]
         return sorted(reserving, key=lambda each: each[0] in self.planned)
 
     def _staying(
         self, row: int, waits: ReservationInfo | None, horizon: Horizon
     ) -> dict[str, PodRecord]:
-        """Those on the row that count as there."""
+        """The pods and reserve pods of the row that are still there at the horizon."""
         there = self.there.get(row, {})
         return {uid: pod for uid, pod in there.items() if self._stays(pod, waits, horizon)}
 
     def moved(self, pod: PodRecord, row: int, sign: int, horizon: Horizon = Horizon.NOW) -> None:
-        """The ledger's word: a pod, or a reserve pod, came to a row or left it."""
+        """Follows the ledger: a pod or reserve pod was added to a row (sign 1) or removed (-1)."""
         if sign > 0:
             self._enter(pod, row, horizon)
         elif pod.uid in self.there.get(row, ()):
             self._leave(pod, row)
 
     def come_back(self, pod: PodRecord, row: int, what: T | None) -> None:
-        """The same of a pod that was on the row before and was given this in thought, or nothing if
-        that is None."""
+        """Adds a pod to a row it was on before, with its former tentative allocation, if it had one."""
         if what is None:
             self._enter(pod, row)
         else:
-            self.guessed[pod.uid] = what
+            self.tentative[pod.uid] = what
             self._count_in(pod, row, what)
 
     def is_as_asked(self, pod: PodRecord, what: T | None) -> bool:
-        """Whether what a pod was given in thought, if anything, is what it asks for by now."""
+        """Whether a tentative allocation, if there is one, is what the pod requests now."""
         return what is None or (bool(what) and self._is_as_asked(pod, what))
 
-    # Keeping count
+    # Allocations on rows
 
     def is_short(self, uid: str) -> bool:
-        """Whether a pod asks for something and was given nothing, in thought."""
-        found = self.guessed.get(uid)
+        """Whether a pod requests units and there were too few for a tentative allocation."""
+        found = self.tentative.get(uid)
         return found is not None and not found
 
     def _enter(self, pod: PodRecord, row: int, horizon: Horizon = Horizon.NOW) -> None:
+        """Adds a pod to a row, with a tentative allocation if it has no other."""
         what = self.settled.get(pod.uid, self.planned.get(pod.uid))
         if what is None:
             if self.governed[row]:
                 what = self._choose(pod, row, self._hold_on(pod, row), horizon)
             if what is None:
                 return
-            self.guessed[pod.uid] = what
+            self.tentative[pod.uid] = what
         self._count_in(pod, row, what)
 
     def _count_in(self, pod: PodRecord, row: int, what: T) -> None:
@@ -372,13 +382,13 @@ class ResourceManager(ABC, Generic[T]):
         if index is not None:
             self._release(index)
         self._count(pod, row, self.has(pod.uid), -1)
-        self.guessed.pop(pod.uid, None)
+        self.tentative.pop(pod.uid, None)
         if not there:
             del self.there[row]
             self._govern(row)
 
     def _is_held(self, row: int) -> bool:
-        """Whether reservations have something on the row."""
+        """Whether a reservation has an allocation on the row."""
         return bool(self._hold) and any(uid in self._hold for uid in self.there.get(row, ()))
 
     # Rows
@@ -397,7 +407,8 @@ class ResourceManager(ABC, Generic[T]):
             self._cluster.managers.wake()
 
     def _given(self, row: int) -> list[tuple[PodRecord, T]]:
-        """The pods on a row, and reservations without owners, with what was chosen for them here."""
+        """The pods on a row, and reservations without owners, with allocations chosen by this
+        scheduler."""
         there = self.there.get(row, {})
         used = {pod.reservation_uid for pod in there.values()}
         return [
@@ -407,13 +418,13 @@ class ResourceManager(ABC, Generic[T]):
         ]
 
     def _strays(self) -> list[str]:
-        """Those that should not be where they are thought to be."""
+        """Self-check: allocations on a row of pods that are not there."""
         pods, holds = self._cluster.ledger.pods, self._cluster.ledger.holds
         here = {uid: row for row, there in self.there.items() for uid in there}
         problems = []
         for uid, row in here.items():
             hold = holds.get(uid)
             if uid not in pods.get(row, ()) and (hold is None or hold.row != row):
-                problems.append(f"{uid} has something on row {row}, but is not there")
-        nowhere = [uid for uid in self.guessed if uid not in here]
-        return problems + [f"{uid} was given something in thought, but is nowhere" for uid in nowhere]
+                problems.append(f"{uid} has an allocation on row {row}, but is not on it")
+        nowhere = [uid for uid in self.tentative if uid not in here]
+        return problems + [f"{uid} has a tentative allocation, but is on no row" for uid in nowhere]

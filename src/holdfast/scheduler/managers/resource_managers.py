@@ -1,7 +1,12 @@
-"""What pods and reservations have of a node beyond amounts: particular devices, particular CPUs.
+"""All resource managers as the cluster calls them: the CPU manager and the device manager.
 
-Each kind of thing has a manager, which wakes up when the first object comes that tells of such things;
-until then none of this costs anything.
+A manager becomes active with the first object that lists CPUs or devices, or the first pod with an
+allocation. Until then no call costs anything.
+
+The managers follow the ledger (`_moved`): a pod that is added to a row gets a tentative allocation
+there, also in a dry run. What is undone, or removed and added again within one transaction, gets the
+same allocation as before (`_Departed`), so that a dry run does not change which CPUs and devices a pod
+gets.
 """
 
 from __future__ import annotations
@@ -24,126 +29,114 @@ if TYPE_CHECKING:
     from holdfast.scheduler.cluster.cluster import Cluster
 
 
-ABOUT_BELONGINGS = ("Device", "NodeResourceTopology")
-"""The kinds of objects that tell what there is to have."""
+TOPOLOGY_KINDS = ("Device", "NodeResourceTopology")
+"""The kinds of objects that list the CPUs, NUMA nodes and devices of a node."""
 
 _NONE: frozenset[int] = frozenset()
 
 
 class AnyManager(Protocol):
+    """What both managers do alike. `ResourceManager` documents the methods."""
+
     active: bool
     lacks: ClassVar[str]
-    """What a Waiting reservation is told that it waits for."""
 
-    def annotate(self, pod: PodRecord, row: int, into: dict[str, str]) -> None:
-        """Adds what is to be written on a pod that is bound to the row."""
-
+    def annotate(self, pod: PodRecord, row: int, into: dict[str, str]) -> None: ...
     def settle(self, pod: PodRecord) -> bool: ...
     def pass_on(self, uid: str, heir: str) -> None: ...
-
-    def forget(self, uid: str) -> None:
-        """The pod, or reservation, is on no row any more, and gone for good."""
-
-    def load(self, row: int) -> None:
-        """The row is another node's from now on."""
-
+    def forget(self, uid: str) -> None: ...
+    def load(self, row: int) -> None: ...
     def row_closed(self, row: int) -> None: ...
 
     def lacking(self, pod: PodRecord, behind: list[str]) -> list[str]:
-        """What a reserve pod on its row has not got free yet. Reservations `behind` it, by uid, do not
-        count."""
+        """What a reserve pod on its row does not have free yet. Reservations `behind` it, by uid, do
+        not count."""
 
-    def lost(self, pod: PodRecord) -> bool:
-        """Whether a pod has something that its node does not offer any more, or that others have."""
-
-    def withdraw(self, pod: PodRecord, row: int) -> None:
-        """Drops the plan of a Waiting reservation."""
-
-    def plan(self, pod: PodRecord, row: int, horizon: Horizon) -> bool:
-        """Plans things for a Waiting reservation that has no plan; False if there are too few."""
-
-    def plan_nothing(self, pod: PodRecord, row: int) -> None:
-        """Nothing on the node can serve a Waiting reservation, whoever ends."""
-
-    def accept(self, pod: PodRecord) -> None:
-        """A reservation that waited has what was planned for it."""
-
-    def unplan(self, pod: PodRecord) -> None:
-        """A reservation waits no more, or not there."""
+    def lost(self, pod: PodRecord) -> bool: ...
+    def withdraw(self, pod: PodRecord, row: int) -> None: ...
+    def plan(self, pod: PodRecord, row: int, horizon: Horizon) -> bool: ...
+    def plan_nothing(self, pod: PodRecord, row: int) -> None: ...
+    def accept(self, pod: PodRecord) -> None: ...
+    def unplan(self, pod: PodRecord) -> None: ...
 
     def problems(self) -> list[str]:
-        """What is not as it would be were it worked out anew."""
+        """Self-check: what differs from a computation from scratch."""
 
 
-_Guesses = tuple[Holding | None, Allocation | None]
-"""The CPUs and the devices a pod was given in thought."""
+_Tentative = tuple[Holding | None, Allocation | None]
+"""The tentative allocations of a pod: CPUs and devices."""
 
 
 class _Departure(NamedTuple):
-    """A pod, or reserve pod, that left a row."""
+    """A pod or reserve pod that was removed from a row."""
 
     row: int
     cls: PodClass
-    guesses: _Guesses
+    tentative: _Tentative
     was_new: bool
-    """Whether it came to the row in the same transaction."""
+    """Whether it was added to the row in the same transaction."""
 
 
 class _Departed:
-    """Who left which row in a transaction, and with what, so that it has the same when it comes back:
-    what was chosen for it does not depend on what was tried in between."""
+    """The pods removed from rows in one transaction, with their tentative allocations: a pod that is
+    added again gets the same one, so that it does not depend on what was tried in between."""
 
     def __init__(self, transaction: int) -> None:
         self.transaction = transaction
         self._departures: dict[str, list[_Departure]] = {}
         """By uid, the latest last."""
         self._new: dict[int, set[str]] = {}
-        """By row, the uids of those who came in this transaction and were given what was free then."""
+        """By row, the uids of pods added in this transaction, with units that were free then."""
 
-    def leaves(self, pod: PodRecord, row: int, guesses: _Guesses, undoing: bool) -> None:
+    def leaves(self, pod: PodRecord, row: int, tentative: _Tentative, undoing: bool) -> None:
         new = self._new.get(row, set())
         was_new = pod.uid in new
         new.discard(pod.uid)
         if not undoing:
-            departure = _Departure(row, pod.cls, guesses, was_new)
+            departure = _Departure(row, pod.cls, tentative, was_new)
             self._departures.setdefault(pod.uid, []).append(departure)
 
-    def comes(self, pod: PodRecord, row: int, undoing: bool) -> tuple[PodClass, _Guesses] | None:
-        """The class it had when it left the row and what it was given there, if it can have that."""
+    def comes(self, pod: PodRecord, row: int, undoing: bool) -> tuple[PodClass, _Tentative] | None:
+        """The class and the tentative allocations the pod had on the row, if it can have these
+        again."""
         departures = self._departures.get(pod.uid)
         if undoing:
             last = departures.pop() if departures else None
             if last is not None and last.was_new:
                 self._new.setdefault(row, set()).add(pod.uid)
-            return (pod.cls, last.guesses) if last is not None else None
+            return (pod.cls, last.tentative) if last is not None else None
         last = departures[-1] if departures else None
         if last is not None and last.row == row and not last.was_new and not self._new.get(row):
-            return last.cls, last.guesses
+            return last.cls, last.tentative
         self._new.setdefault(row, set()).add(pod.uid)
         return None
 
 
 class ResourceManagers:
+    """The CPU manager and the device manager of one cluster."""
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.cpus = CPUManager(cluster)
         self.devices = DeviceManager(cluster)
         self.managers: tuple[AnyManager, ...] = (self.cpus, self.devices)
         self.annotations = (self.cpus.annotation, self.devices.annotation)
-        """Where it is written what a pod, or a reservation, has."""
+        """The annotations that store allocations."""
         self.awake = False
-        """Whether any manager has anything to keep."""
+        """Whether any manager is active."""
         self._departed = _Departed(0)
 
     def seen(self, pod: PodRecord, metadata: ObjectMeta) -> None:
-        """The object of a pod, or reservation, that has a node."""
-        told = metadata.annotations
-        if self.awake or (told and (self.cpus.annotation in told or self.devices.annotation in told)):
+        """Reads the annotations of an assigned pod or reservation."""
+        given = metadata.annotations
+        if self.awake or (
+            given and (self.cpus.annotation in given or self.devices.annotation in given)
+        ):
             self.cpus.seen(pod, metadata)
             self.devices.seen(pod, metadata)
 
     def annotations_for(self, pod: PodRecord, row: int) -> dict[str, str]:
-        """What is to be written on a pod that is bound to the row."""
+        """The annotations for a pod that is bound to the row."""
         into: dict[str, str] = {}
         if self.awake:
             for manager in self.managers:
@@ -151,13 +144,13 @@ class ResourceManagers:
         return into
 
     def pass_on(self, uid: str, heir: str) -> None:
-        """What one pod, or reservation, has another is to have in its place."""
+        """Makes the allocation of one pod or reservation the final one of another."""
         if self.awake:
             for manager in self.managers:
                 manager.pass_on(uid, heir)
 
     def settle(self, pod: PodRecord) -> None:
-        """The pod, or reserve pod, just put on its row, has what it was given in thought."""
+        """Makes the tentative allocation of a pod or reserve pod on its row final."""
         if self.awake:
             for manager in self.managers:
                 manager.settle(pod)
@@ -168,7 +161,7 @@ class ResourceManagers:
                 manager.forget(uid)
 
     def object_changed(self, before: Object | None, after: Object | None) -> None:
-        """An object came, changed or went; most have nothing to do with this."""
+        """Follows Device and NodeResourceTopology objects; ignores other kinds."""
         some = after if after is not None else before
         if isinstance(some, Device):
             self.devices.put(some.metadata.name)
@@ -181,41 +174,44 @@ class ResourceManagers:
         if row is not None:
             self._cluster.reservations.node_changed(row)
 
-    def offered(self, node: str) -> dict[str, int]:
-        """What a node offers by what is known of its devices, for those who look at amounts."""
-        return self.devices.offered(node) if self.awake else {}
+    def extended_resources(self, node: str) -> dict[str, int]:
+        """The devices of a node as extended resources, which count as its allocatable."""
+        return self.devices.extended_resources(node) if self.awake else {}
 
-    def particular(self, cls: PodClass, hold: ReservationRow) -> frozenset[int]:
-        """The slots of which pods of the class would draw particular things on a reservation, not
-        amounts."""
+    def managed_slots(self, cls: PodClass, hold: ReservationRow) -> frozenset[int]:
+        """The slots of which a pod of the class gets specific CPUs or devices from the reservation,
+        rather than an amount."""
         if not self.awake:
             return _NONE
-        return self.devices.particular(cls, hold) | self.cpus.particular(cls, hold)
+        return self.devices.managed_slots(cls, hold) | self.cpus.managed_slots(cls, hold)
 
     def can_allocate_from(self, cls: PodClass, hold: ReservationRow) -> bool:
-        """Whether a pod of the class would get some of the things a reservation holds."""
+        """Whether a pod of the class would be allocated CPUs or devices of the reservation."""
         return self.cpus.can_allocate_from(cls, hold) or self.devices.can_allocate_from(cls, hold)
 
     def reasons(self, cls: PodClass, hold: ReservationRow) -> list[str]:
-        """Why a pod of the class would not find the things it wants through a reservation."""
+        """Why a pod of the class does not get its CPUs and devices through the reservation."""
         if not self.awake:
             return []
         return [*self.cpus.reasons(cls, hold), *self.devices.reasons(cls, hold)]
 
     def lacking(self, pod: PodRecord, behind: list[str]) -> list[str]:
+        """What a reserve pod on its row does not have free yet. Reservations `behind` it, by uid, do
+        not count."""
         if not self.awake:
             return []
         return [what for manager in self.managers for what in manager.lacking(pod, behind)]
 
     def lost(self, pod: PodRecord) -> list[str]:
-        """What of the things of a pod on its row the node does not offer any more, or others have."""
+        """The resources of which the node no longer has the pod's units, or another pod has them
+        too."""
         if not self.awake:
             return []
         return [manager.lacks for manager in self.managers if manager.active and manager.lost(pod)]
 
     def plan(self, row: int, waiting: list[PodRecord]) -> dict[str, list[str]]:
-        """Plans anew what reservations that wait on a row would get, the first one first; by uid, what
-        there is not enough of for each as things are now."""
+        """Makes the plans of the Waiting reservations of a row again, in this order. Returns by uid the
+        resources of which too little is free for each now."""
         managers = [manager for manager in self.managers if manager.active]
         lacking: dict[str, list[str]] = {}
         for pod in waiting if managers else ():
@@ -236,33 +232,33 @@ class ResourceManagers:
         return lacking
 
     def accept(self, pod: PodRecord) -> None:
-        """A reservation that waited has what was planned for it."""
+        """Makes the plan of a reservation that becomes Available its final allocation."""
         for manager in self.managers:
             manager.accept(pod)
 
     def unplan(self, pod: PodRecord) -> None:
-        """A reservation waits no more, or not there."""
+        """Ends the plan of a reservation that is no longer Waiting on its row."""
         for manager in self.managers:
             manager.unplan(pod)
 
     def node_changed(self, row: int) -> None:
         self.cpus.node_changed(row)
 
-    def lacking_anew(self, pod: PodRecord) -> list[str]:
-        """What there is not enough of for a reserve pod that asks for something else by now."""
+    def lacking_after_resize(self, pod: PodRecord) -> list[str]:
+        """The resources of which there is too little for a reserve pod that was resized."""
         if not self.awake:
             return []
         found = (("cpuset", self.cpus.renewed(pod)), ("devices", self.devices.renewed(pod)))
         return [what for what, had in found if had is not None and not had]
 
     def renew(self, pod: PodRecord) -> None:
-        """A reserve pod has what it asks for by now."""
+        """Gives a reserve pod that was resized the allocation it requests now."""
         if self.awake:
             self.cpus.renew(pod)
             self.devices.renew(pod)
 
     def replace(self, pod: PodRecord) -> bool | None:
-        """Gives a reserve pod other devices for those its node does not offer any more."""
+        """Gives a reserve pod other devices for those its node no longer has."""
         return self.devices.replace(pod) if self.devices.active else None
 
     def row_opened(self, row: int) -> None:
@@ -281,15 +277,15 @@ class ResourceManagers:
         ]
 
     def wake(self) -> None:
-        """There is something to have."""
+        """Follows the ledger from now on: a manager became active."""
         if not self.awake:
             self.awake = True
             self._cluster.ledger.listeners.append(self._moved)
 
     @contextmanager
     def beside_nominated(self, pod: PodRecord, row: int) -> Iterator[None]:
-        """Inside, the nominated pods that a pod defers to have things of the row, so that what the pod
-        gets is not what they need. They have what is free, or becomes free when victims have left."""
+        """Inside, the nominated pods that a pod defers to have tentative allocations on the row, so
+        that the pod gets none of these units. They are free, or become free when victims are gone."""
         cluster, known = self._cluster, self._cluster.nominated_pods(row)
         defers_to = cluster.jobs.queues.defers_to
         nominated_pods = [each for each in known if each is not pod and defers_to(pod, each)]
@@ -304,13 +300,13 @@ class ResourceManagers:
                 each.reservation_uid = ""
 
     def _moved(self, pod: PodRecord, row: int, sign: int) -> None:
-        """The ledger's word: a pod, or a reserve pod, came to a row or left it."""
+        """Follows the ledger: a pod or reserve pod was added to a row (sign 1) or removed (-1)."""
         ledger = self._cluster.ledger
         if ledger.in_transaction or ledger.undoing:
             if self._departed.transaction != ledger.transactions:
                 self._departed = _Departed(ledger.transactions)
             if sign < 0:
-                self._departed.leaves(pod, row, self._guesses(pod), ledger.undoing)
+                self._departed.leaves(pod, row, self._tentative(pod), ledger.undoing)
             elif self._comes_back(pod, row):
                 return
         if sign < 0 or pod.phase is Phase.ASSIGNED or not self._cluster.nominator:
@@ -322,13 +318,13 @@ class ResourceManagers:
             self._enter_or_leave(pod, row, -1)
             self._enter(pod, row)
 
-    def _guesses(self, pod: PodRecord) -> _Guesses:
-        return self.cpus.guessed.get(pod.uid), self.devices.guessed.get(pod.uid)
+    def _tentative(self, pod: PodRecord) -> _Tentative:
+        return self.cpus.tentative.get(pod.uid), self.devices.tentative.get(pod.uid)
 
     def _comes_back(self, pod: PodRecord, row: int) -> bool:
-        """Whether a pod comes back to a row it left in the same transaction, and has again what it was
-        given there in thought. That is so if the departure is undone; else as long as nobody came to
-        the row who was given something meanwhile."""
+        """Gives a pod that is added again to a row its tentative allocation of before; returns whether
+        it did. It does if the removal is undone; else unless other pods were added to the row
+        meanwhile."""
         known = self._departed.comes(pod, row, self._cluster.ledger.undoing)
         if known is None:
             return False
@@ -344,6 +340,7 @@ class ResourceManagers:
         return True
 
     def _enter(self, pod: PodRecord, row: int) -> None:
+        """Adds a pod to a row; a nominated pod may get units that victims still have."""
         self._enter_or_leave(pod, row, 1)
         if pod.nominated == self._cluster.nodes.name(row) and self._is_short(pod):
             self._enter_or_leave(pod, row, -1)
@@ -355,7 +352,7 @@ class ResourceManagers:
     def _enter_or_leave(
         self, pod: PodRecord, row: int, sign: int, horizon: Horizon = Horizon.NOW
     ) -> None:
-        """CPUs first: devices come from the NUMA nodes that were chosen."""
+        """CPUs first: devices are chosen from the NUMA nodes of the CPUs."""
         if self.cpus.active:
             self.cpus.moved(pod, row, sign, horizon)
         if self.devices.active:

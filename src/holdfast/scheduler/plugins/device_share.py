@@ -79,18 +79,18 @@ def _utilization(
 ) -> Cells:
     """In percent, with the pod there."""
     table, rows = devices.tables[share.type], view.rows
-    offered = table.total[:, rows].sum(axis=-1)
+    total = table.total[:, rows].sum(axis=-1)
     free = np.maximum(table.available(rows, view.holds), 0).sum(axis=-1)
     found, weight_of_all = 0, 0
     for line, weight in lines:
         asked = share.number * share.each[line]
         if share.type == GPU and line == MEMORY and share.each[RATIO]:
             devices_there = np.maximum(table.known[rows].sum(axis=-1), 1)
-            asked = share.number * share.each[RATIO] * offered[line] // (devices_there * 100)
+            asked = share.number * share.each[RATIO] * total[line] // (devices_there * 100)
         elif share.type == GPU and line == RATIO and not share.each[RATIO]:
-            asked = share.each[MEMORY] * offered[line] // np.maximum(offered[MEMORY], 1)
-        capacity = np.maximum(offered[line], 1)
-        used = np.clip(offered[line] - free[line] + asked, 0, capacity)
+            asked = share.each[MEMORY] * total[line] // np.maximum(total[MEMORY], 1)
+        capacity = np.maximum(total[line], 1)
+        used = np.clip(total[line] - free[line] + asked, 0, capacity)
         found = found + weight * (used * MAX_SCORE // capacity)
         weight_of_all += weight
     return found // max(1, weight_of_all)
@@ -132,7 +132,7 @@ class DeviceShare(ClusterPlugin):
             return None
         if not self._devices.active:
             return Filter.nothing(self._is_active)
-        later = self._devices.ahead if cls.pre_allocation else None
+        later = self._devices.free_later if cls.pre_allocation else None
 
         def passes(view: View) -> Cells:
             found = asking.serves(view.rows, view.holds, later)
@@ -155,7 +155,7 @@ class DeviceShare(ClusterPlugin):
         if self._args.scoring_strategy.type == "BestFit" and self._devices.active:
             leftover = leftover_score(self._devices, self.cluster.nodes, cls)
             return Score(leftover, Scope.USAGE, version=self._is_active)
-        asking = self._devices.sensible(cls)
+        asking = self._devices.valid_search(cls)
         if asking is None:
             return None
         if not self._devices.active:

@@ -111,7 +111,7 @@ class GpuPacking:
 
     def _kind(self, cls: PodClass) -> PodKind:
         cpu, memory = cls.request(CPU), cls.request(MEMORY)
-        asking = self._devices.sensible(cls)
+        asking = self._devices.valid_search(cls)
         for share in asking.shares if asking is not None else ():
             if share.type == GPU:
                 return PodKind(share.number, share.each[RATIO] or share.each[CORE] or 1, cpu, memory)

@@ -64,13 +64,15 @@ class NodeNUMAResource(ClusterPlugin):
             return Filter.nothing(matters)
 
         devices = self.cluster.managers.devices
-        asking = devices.sensible(cls) if devices.alignment else None
+        asking = devices.valid_search(cls) if devices.alignment else None
 
         def lacks(view: View, explain: bool) -> list[NumaLack]:
             holds = None if view.holds is None else np.atleast_1d(view.holds)
             by_numa = None
             if asking is not None and devices.active:
-                by_numa = partial(asking.by_numa, later=devices.ahead if cls.pre_allocation else None)
+                by_numa = partial(
+                    asking.by_numa, later=devices.free_later if cls.pre_allocation else None
+                )
             claimed = np.atleast_1d(view.claimed(CPU))
             rows = np.atleast_1d(view.rows)
             return numa_filter.lacks(want, rows, holds, claimed, by_numa, explain, cls.pre_allocation)
@@ -93,7 +95,7 @@ class NodeNUMAResource(ClusterPlugin):
 
     def score(self, cls: PodClass) -> Score | None:
         """Only those that want CPUs, or NUMA nodes, in particular are drawn anywhere by this."""
-        want = self._cpus.sensible(cls)
+        want = self._cpus.valid_want(cls)
         if want is None or not (want.bound or want.numa):
             return None
         score = allocation_score(self.cluster.nodes, cls, self._args.scoring_strategy)

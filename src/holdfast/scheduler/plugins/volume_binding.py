@@ -33,7 +33,7 @@ from holdfast.scheduler.managers.volumes.volume_objects import (
     claim_class,
     is_bound,
     is_for_pod,
-    is_meant_for,
+    references_claim,
     storage_of,
     volume_class,
 )
@@ -281,8 +281,8 @@ class VolumeBinding(ClusterPlugin):
         meant = next(
             (
                 volume
-                for volume in volumes.meant_for(key)
-                if is_meant_for(volumes.claim_ref(volume), claim)
+                for volume in volumes.volumes_of_claim(key)
+                if references_claim(volumes.claim_ref(volume), claim)
                 and volume_class(volume) == storage_class.metadata.name
                 and suits(wanted, volume)
             ),
@@ -405,7 +405,7 @@ class Lookup:
 def _is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     """Whether nothing need be written to the volume for the claim to have it."""
     ref = volume.spec.claim_ref
-    return ref is not None and is_meant_for(ref, claim) and ref.uid == claim.metadata.uid
+    return ref is not None and references_claim(ref, claim) and ref.uid == claim.metadata.uid
 
 
 def _allowed(nodes: NodeTable, storage_class: StorageClass) -> Mask:

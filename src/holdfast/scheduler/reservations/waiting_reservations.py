@@ -90,7 +90,7 @@ class WaitingReservations:
         elif amounts is None:
             lacking += managers.lacking(hold.pod, [each.pod.uid for each in self._behind(reservation)])
         elif not lacking:
-            lacking += managers.lacking_anew(hold.pod)
+            lacking += managers.lacking_after_resize(hold.pod)
         return lacking
 
     def _plan(self, row: int) -> dict[str, list[str]]:

@@ -133,11 +133,11 @@ class ReservationScores:
         reservation, remaining = hold.reservation, hold.remaining
         if reservation.restricted is not None and self.lacking(hold):
             return False
-        particular = self._cluster.managers.particular(self._cls, hold)
+        managed_slots = self._cluster.managers.managed_slots(self._cls, hold)
         for slot, _ in self._asked:
-            if remaining.get(slot) and slot not in particular:
+            if remaining.get(slot) and slot not in managed_slots:
                 return True
-        if particular and self._cluster.managers.can_allocate_from(self._cls, hold):
+        if managed_slots and self._cluster.managers.can_allocate_from(self._cls, hold):
             return True
         if self._shared_ports(reservation) or self._shared_claims(reservation):
             return True

@@ -13,7 +13,7 @@ Does nothing until the first Device object, or the first pod with a device alloc
 """
 
 from holdfast.scheduler.managers.devices.allocation import Allocation, DevicePart
-from holdfast.scheduler.managers.devices.device_manager import DeviceManager, offered_by
+from holdfast.scheduler.managers.devices.device_manager import DeviceManager, resources_of
 from holdfast.scheduler.managers.devices.requests import (
     DeviceRequestError,
     Request,
@@ -29,5 +29,5 @@ __all__ = [
     "Request",
     "Share",
     "device_request",
-    "offered_by",
+    "resources_of",
 ]

@@ -1,4 +1,4 @@
-"""Shares of devices, as they are written on pods and reservations.
+"""Device allocations, as the device-allocated annotation of pods and reservations stores them.
 
 {"gpu": [{"minor": 0, "resources": {"koordinator.sh/gpu-core": "50", …}, "id": "GPU-…"}]}
 """
@@ -18,31 +18,31 @@ from holdfast.api.quantity import QuantityError, amount, format_amount
 from holdfast.scheduler.managers.devices.requests import LINES
 
 MOST_OF_ONE = 1 << 52
-"""No device has more of anything; a hundred times the sum of many such still fits its column."""
+"""Higher amounts of a device count as this much: a hundred times the sum of many still fits 64 bits."""
 
 
 class Function(NamedTuple):
-    """A virtual function of a card."""
+    """A virtual function of a network card."""
 
     bus: str
     minor: int = 0
 
 
 class DevicePart(NamedTuple):
-    """What is had of one device."""
+    """The allocated part of one device."""
 
     minor: int
     amounts: tuple[int, ...]
-    """By line of the device's type."""
+    """By line of the device's type (`requests.LINES`)."""
     functions: tuple[Function, ...] = ()
 
 
 Allocation = Mapping[str, tuple[DevicePart, ...]]
-"""By type of device."""
+"""The allocated parts, by type of device."""
 
 
 def read_allocation(text: str) -> Allocation | None:
-    """What an annotation says; None where it makes no sense."""
+    """Decodes the annotation; None if it is invalid."""
     try:
         raw = decode_json(text, dict[str, list[DeviceAllocation]])
         return {
@@ -65,7 +65,7 @@ def _part(kind: str, device: DeviceAllocation) -> DevicePart:
 
 
 def write_allocation(allocation: Allocation, ids: Mapping[tuple[str, int], str]) -> str:
-    """`ids` are the devices' own, by type and minor."""
+    """Encodes the annotation. `ids` are the devices' UUIDs, by type and minor."""
     written: dict[str, list[dict[str, Any]]] = {}
     for kind, parts in sorted(allocation.items()):
         written[kind] = devices = []

@@ -1,4 +1,5 @@
-"""What pods of one class ask of devices: which nodes can serve them, and with which devices."""
+"""The device allocator of one pod class: which nodes have the devices it requests, and which it
+gets."""
 
 from __future__ import annotations
 
@@ -46,17 +47,17 @@ NOT_JOINT = "node(s) Device Joint-Allocate rules violation"
 
 
 Later = Callable[[TypeTable, Rows], Ints] | None
-"""What will be free of devices of rows, [line, (row,) place], for those that can wait; None for those
-that cannot."""
+"""Returns what will be free of the devices of rows, [line, (row,) place], for Waiting reservations;
+None means what is free now."""
 
 
 class DeviceLack(NamedTuple):
-    """Why rows will not do."""
+    """A reason and the rows it applies to."""
 
     text: str
     rows: Bools
     unresolvable: bool
-    """Whether nothing anybody gives up could help."""
+    """Whether preemption cannot help."""
 
 
 class DeviceSearch:
@@ -66,7 +67,7 @@ class DeviceSearch:
         self._devices = devices
         self.shares = shares
         self.slots = slots
-        """The resources it is asked for by."""
+        """The slots of the resources by which devices are requested."""
         self._hints = hints
         self._allowed: dict[str, tuple[int, Bools]] = {}
 
@@ -77,8 +78,8 @@ class DeviceSearch:
     # Many rows
 
     def serves(self, rows: Rows, holds: Rows | None, later: Later = None) -> Bools:
-        """The rows that can serve, or of which nothing is known; `holds` are the reservations that may
-        be drawn on there."""
+        """The rows that have the devices, or whose devices are not known. `holds` are the reservations
+        on these rows that the pod can be allocated from."""
         fits = ~self._devices.governed[rows] | self._together(rows, holds, later)
         for share in self.shares:
             enough = self._enough(share, rows, self._ok(share, rows, holds, later))
@@ -86,7 +87,7 @@ class DeviceSearch:
         return fits
 
     def lacks(self, rows: Rows, holds: Rows | None, later: Later = None) -> list[DeviceLack]:
-        """Why rows that cannot serve cannot."""
+        """Why rows do not have the devices."""
         lacks = []
         governed = self._devices.governed[rows]
         for share in self.shares:
@@ -103,20 +104,20 @@ class DeviceSearch:
         return [lack for lack in lacks if lack.rows.any()]
 
     def can_allocate_from(self, row: int, hold: int) -> bool:
-        """Whether a pod on the row would take something of what a reservation there has left."""
+        """Whether a pod on the row would be allocated devices that are left of the reservation."""
         for share in self.shares:
             table = self._devices.tables[share.type]
-            table.reach(hold)
+            table.grow_holds(hold)
             held = (table.left[:, hold] > 0).any(axis=0)
             if (self._ok(share, row, hold, None) & held).any():
                 return True
         return False
 
     def _ok(self, share: Share, rows: Rows, holds: Rows | None, later: Later) -> Bools:
-        """The devices, [(row,) place], that could be among those given."""
+        """The devices, [(row,) place], that can be allocated for the share."""
         table = self._devices.tables[share.type]
         if holds is not None:
-            table.reach(int(np.max(holds)))
+            table.grow_holds(int(np.max(holds)))
         if later is not None:
             ok = table.serve(rows, share.each, available=later(table, rows))
         else:
@@ -154,13 +155,14 @@ class DeviceSearch:
         return mapped
 
     def _is_partitioned(self, share: Share) -> bool:
-        """Whether sets of GPUs matter at all."""
+        """Whether GPU partitions apply to the share on any node."""
         if share.type != GPU or share.shared:
             return False
         return self._hints.partition is not None or bool(self._devices.partitions)
 
     def _in_partitions(self, share: Share, table: TypeTable, rows: Rows, ok: Bools) -> Bools:
-        """The GPUs of the set that would be taken, [(row,) place]; all, where sets are not kept to."""
+        """The GPUs of the partition that would be chosen, [(row,) place]; all where partitions are not
+        required."""
         there, partitions = np.atleast_2d(ok), self._devices.partitions
         found = np.full(there.shape, self._hints.partition is None)
         for at, row in enumerate(np.atleast_1d(rows).tolist()):
@@ -174,8 +176,8 @@ class DeviceSearch:
     def _partition(
         self, share: Share, table: TypeTable, row: int, ok: Bools, first: Bools
     ) -> list[int] | None:
-        """The places of the set to take; none at all if there is no such set where sets are kept to,
-        None where they are not."""
+        """The places of the partition to use; empty if one is required and none is free, None if no
+        partition is required."""
         partitions, request = self._devices.partitions.get(row), self._hints.partition
         minors = table.minors.get(row, [])
         if partitions is None:
@@ -188,7 +190,7 @@ class DeviceSearch:
         return sorted(minors.index(minor) for minor in chosen)
 
     def _together(self, rows: Rows, holds: Rows | None, later: Later) -> Bools:
-        """Whether devices that must be on the same switches can be."""
+        """The rows where devices of a joint allocation that must be on the same switches can be."""
         if not self._hints.same_switch:
             return np.ones(np.shape(rows), dtype=np.bool_)
         leading, followers = self._joint_shares()
@@ -202,7 +204,7 @@ class DeviceSearch:
     def _beside(
         self, share: Share, switches: Any, rows: Rows, holds: Rows | None, later: Later
     ) -> Bools:
-        """The places, by their switch, on whose switch there is a device for the share."""
+        """The places, by their switch, on whose switch a device is free for the share."""
         ok = self._ok(share, rows, holds, later)
         own = self._devices.tables[share.type].switch[rows]
         theirs = np.expand_dims(np.where(ok, own, -9), -2)
@@ -215,7 +217,7 @@ class DeviceSearch:
         return by_type[first], [by_type[kind] for kind in others]
 
     def _selected(self, table: TypeTable, hints: TypeHints) -> Bools:
-        """The devices with the right labels. Worked out when devices change, not when pods come."""
+        """The devices that match the selector; computed again only when devices change."""
         version, mask = self._allowed.get(table.kind, (-1, None))
         if mask is None or version != self._devices.version or mask.shape != table.known.shape:
             assert hints.selector is not None
@@ -282,9 +284,9 @@ class DeviceSearch:
     def by_numa(
         self, rows: Rows, holds: Rows | None, width: int, later: Later = None
     ) -> list[tuple[str, int, Ints]]:
-        """Of each share the type, how many devices it wants, and how many there are for it on each NUMA
-        node, [row, NUMA node]; devices that do not say where they are count everywhere. Where nothing
-        is known there are always enough."""
+        """For each share its type, how many devices it requests, and how many are free for it, [row,
+        NUMA node]. Devices without a NUMA node count for each; a row without known devices has
+        enough."""
         found = []
         governed = self._devices.governed[rows]
         for share in self.shares:
@@ -303,8 +305,8 @@ class DeviceSearch:
         later: Later,
         zones: frozenset[int] = frozenset(),
     ) -> Allocation | None:
-        """What a pod would get on the row, on these NUMA nodes if any are named; None if it cannot have
-        what it asks for."""
+        """The devices a pod would get on the row, from these NUMA nodes if any are given; None if there
+        are too few."""
         found: dict[str, tuple[DevicePart, ...]] = {}
         near: list[int] = []
         for share in self._in_order():
@@ -331,8 +333,8 @@ class DeviceSearch:
     def substitute(
         self, row: int, kept: Allocation, lost: Mapping[str, int], ranker: Ranker
     ) -> Allocation | None:
-        """What is kept, with as many other devices of each type as were lost; None if there are none,
-        or if the devices have to be chosen together."""
+        """`kept`, with as many other devices of each type as were lost; None if there are too few, or
+        if the devices must be chosen together (joint allocation, partition)."""
         if self._hints.joint or self._hints.partition is not None:
             return None
         found: dict[str, tuple[DevicePart, ...]] = dict(kept)

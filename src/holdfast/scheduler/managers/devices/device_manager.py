@@ -1,4 +1,7 @@
-"""The devices of all nodes, kept in step with objects, pods and reservations."""
+"""The device manager: which shares of the devices of each node are free, allocated or reserved.
+
+There is one `TypeTable` per type of device. Allocations of pods are kept by `ResourceManager`.
+"""
 
 from __future__ import annotations
 
@@ -52,21 +55,22 @@ class DeviceManager(ResourceManager[Allocation]):
         super().__init__(cluster, {})
         self.tables: dict[str, TypeTable] = {}
         self.alignment = True
-        """Whether devices are to be on the NUMA nodes their pods are on."""
+        """Whether devices are aligned with the NUMA nodes of the pod's CPUs."""
         self.ranker: Ranker = most_free
-        """Which device of a node is best."""
+        """Ranks the devices of a node."""
         self.partitions: dict[int, Partitions] = {}
-        """The sets of GPUs of rows that have such."""
-        self._ahead: dict[str, tuple[Ints, set[int]]] = {}
-        """By type, what would be free without pods that end, and the rows of which that is to be worked
-        out anew; once somebody has asked."""
+        """GPU partitions, by row."""
+        self._later_free: dict[str, tuple[Ints, set[int]]] = {}
+        """By type, what is free once all pods that can end have ended, and the rows of which it must be
+        computed again; filled when first asked for."""
         self._asking: dict[int, DeviceSearch | None] = {}
         cluster.classes.on_dropped.append(self._class_dropped)
 
-    # What is asked
+    # Queries
 
     def asking(self, cls: PodClass) -> DeviceSearch | None:
-        """What pods of the class ask of devices; None if nothing. Raises DeviceRequestError."""
+        """The device allocator of the class; None if it requests no devices. Raises
+        DeviceRequestError."""
         if cls.id not in self._asking:
             slots = self._cluster.nodes.slots
             request = device_request({slots.name(slot): value for slot, value in cls.requests})
@@ -77,54 +81,54 @@ class DeviceManager(ResourceManager[Allocation]):
             self._asking[cls.id] = asking
         return self._asking[cls.id]
 
-    def sensible(self, cls: PodClass) -> DeviceSearch | None:
-        """The same, but nothing where what they ask makes no sense."""
+    def valid_search(self, cls: PodClass) -> DeviceSearch | None:
+        """As `asking`, None if the request is invalid."""
         try:
             return self.asking(cls)
         except DeviceRequestError:
             return None
 
     def hold_of(self, uid: str) -> int | None:
-        """The index of the hold of a reserve pod that has devices."""
+        """The hold index of a reserve pod with devices."""
         return self._hold.get(uid)
 
-    def offered(self, node: str) -> dict[str, int]:
-        """What a node offers by what its Device says, for those who read resources."""
+    def extended_resources(self, node: str) -> dict[str, int]:
+        """The devices of a node as extended resources, from its Device object."""
         device = self._cluster.objects.get("Device", {}).get(("", node))
-        return offered_by(device) if isinstance(device, Device) else {}
+        return resources_of(device) if isinstance(device, Device) else {}
 
-    def particular(self, cls: PodClass, hold: ReservationRow) -> frozenset[int]:
-        """The slots of which pods of the class would draw particular devices on a reservation."""
+    def managed_slots(self, cls: PodClass, hold: ReservationRow) -> frozenset[int]:
+        """The slots of which a pod of the class gets specific devices from the reservation."""
         has = self.has(hold.pod.uid) if self.active else None
-        asking = self.sensible(cls) if has else None
+        asking = self.valid_search(cls) if has else None
         return asking.slots if asking is not None else _NO_SLOTS
 
     def can_allocate_from(self, cls: PodClass, hold: ReservationRow) -> bool:
-        """Whether a pod of the class would get some of the devices a reservation holds."""
-        asking = self.sensible(cls) if self.active else None
+        """Whether a pod of the class would be allocated devices of the reservation."""
+        asking = self.valid_search(cls) if self.active else None
         return asking is not None and asking.can_allocate_from(hold.row, hold.index)
 
     def reasons(self, cls: PodClass, hold: ReservationRow) -> list[str]:
-        """Why a pod of the class would not find its devices through a reservation."""
-        asking = self.sensible(cls) if self.active else None
+        """Why a pod of the class does not get its devices through the reservation."""
+        asking = self.valid_search(cls) if self.active else None
         if asking is None:
             return []
         lacks = asking.lacks(np.array([hold.row]), np.array([hold.index]))
         return [lack.text for lack in lacks]
 
-    def reserved_capacity(self, table: TypeTable) -> Ints:
-        """What would be free, [line, row, place], were there no pods but those that stay for good."""
-        kept = self._ahead.get(table.kind)
+    def later_capacity(self, table: TypeTable) -> Ints:
+        """What is free, [line, row, place], once all pods that can end have ended."""
+        kept = self._later_free.get(table.kind)
         if kept is None or kept[0].shape != table.total.shape:
-            kept = self._ahead[table.kind] = table.total.copy(), set(self.there)
-        room, outdated = kept
+            kept = self._later_free[table.kind] = table.total.copy(), set(self.there)
+        free, outdated = kept
         for row in outdated:
-            room[:, row] = self._unclaimed(table, row, self._staying(row, None, Horizon.LATER))
+            free[:, row] = self._unclaimed(table, row, self._staying(row, None, Horizon.LATER))
         outdated.clear()
-        return room
+        return free
 
     def later(self, waits: ReservationInfo | None, horizon: Horizon) -> Later:
-        """What will be free for a reservation that waits, once those are gone that count as gone."""
+        """What is free for a Waiting reservation without the pods that are gone by the horizon."""
         if horizon is Horizon.NOW:
             return None
 
@@ -136,16 +140,16 @@ class DeviceManager(ResourceManager[Allocation]):
 
         return available
 
-    def ahead(self, table: TypeTable, rows: Rows) -> Ints:
-        """The same on any rows, for one that does not know yet where it will wait, nor whose end it
-        brings about."""
-        return self.reserved_capacity(table)[:, rows]
+    def free_later(self, table: TypeTable, rows: Rows) -> Ints:
+        """What is free on rows once all pods that can end have ended, for a reservation with
+        preAllocation that is not scheduled yet and has no victims."""
+        return self.later_capacity(table)[:, rows]
 
     def _unclaimed(self, table: TypeTable, row: int, there: Mapping[str, PodRecord]) -> Ints:
-        """What these pods and reserve pods leave of the devices of a row, [line, place]."""
+        """What is free of the devices of a row with these pods and reserve pods, [line, place]."""
         parts = {uid: self.has(uid).get(table.kind, ()) for uid in there}
         for uid in there:
-            table.spread(row, parts[uid])  # whatever they have is given a place
+            table.spread(row, parts[uid])  # gives every device they have a place
         free: Ints = table.total[:, row].copy()
         taken: dict[str, Ints] = {}
         for uid, pod in there.items():
@@ -161,14 +165,14 @@ class DeviceManager(ResourceManager[Allocation]):
         return free
 
     def _outdate(self, row: int) -> None:
-        for _, outdated in self._ahead.values():
+        for _, outdated in self._later_free.values():
             outdated.add(row)
 
     def lacking(self, pod: PodRecord, behind: Iterable[str]) -> list[str]:
-        """Of a reserve pod: the types it has not got free on its row yet. Reservations `behind` it, by
-        uid, do not count."""
+        """The types of which a reserve pod's devices are not free on its row yet. Reservations `behind`
+        it, by uid, do not count."""
         lacking = []
-        if pod.uid in self.guessed and not self.guessed[pod.uid]:
+        if pod.uid in self.tentative and not self.tentative[pod.uid]:
             return ["devices"]
         for kind, parts in self.has(pod.uid).items():
             table = self.tables[kind]
@@ -190,10 +194,10 @@ class DeviceManager(ResourceManager[Allocation]):
         return False
 
     def settle_by(self, pod: PodRecord, ranker: Ranker) -> bool:
-        """As `settle`, with the devices that are best in somebody's opinion."""
+        """As `settle`, with the devices that are best by this ranker."""
         if ranker is not self.ranker:
             self.ranker = ranker
-            if pod.uid in self.guessed:
+            if pod.uid in self.tentative:
                 self._leave(pod, pod.row)
                 with self._cluster.managers.beside_nominated(pod, pod.row):
                     self._enter(pod, pod.row)
@@ -203,12 +207,11 @@ class DeviceManager(ResourceManager[Allocation]):
         return self.settle(pod)
 
     def replace(self, pod: PodRecord) -> bool | None:
-        """Gives a reserve pod other devices of its node for those that no longer offer what it reserves
-        of them, as unhealthy ones do not; what owners use stays. None if there is nothing to replace,
-        False if there are no others to be had now."""
+        """Gives a reserve pod other devices for those that are unhealthy, gone or smaller than what it
+        reserves; what owners use stays. None if nothing must be replaced, False if too few are free."""
         row, had = pod.row, self.has(pod.uid)
         if pod.reservation is not None and pod.reservation.waiting:
-            return None  # it is planned anew
+            return None  # its plan is made again
         if not had or row not in self._listed:
             return None
         allocated = {
@@ -228,7 +231,7 @@ class DeviceManager(ResourceManager[Allocation]):
             ]
             kept[kind] = tuple(stay)
             lost[kind] = len(parts) - len(stay)
-        asking = self.sensible(pod.cls)
+        asking = self.valid_search(pod.cls)
         if asking is None or not any(lost.values()):
             return None
         self._leave(pod, row)
@@ -241,7 +244,7 @@ class DeviceManager(ResourceManager[Allocation]):
         self._enter(pod, row)
         return bool(found)
 
-    # How it is done with devices
+    # The device manager's part of `ResourceManager`
 
     def _read(self, text: str) -> Allocation | None:
         return read_allocation(text)
@@ -263,7 +266,7 @@ class DeviceManager(ResourceManager[Allocation]):
                     found[info.type][info.minor] = info
         for kind, infos in found.items():
             amounts = {minor: _amounts(kind, info) for minor, info in infos.items()}
-            self.tables[kind].offer(row, infos, amounts)
+            self.tables[kind].set_devices(row, infos, amounts)
         self._outdate(row)
         partitions = read_partitions(device) if isinstance(device, Device) else None
         self.partitions.pop(row, None)
@@ -274,7 +277,7 @@ class DeviceManager(ResourceManager[Allocation]):
     def _choose(
         self, pod: PodRecord, row: int, hold: int | None, horizon: Horizon = Horizon.NOW
     ) -> Allocation | None:
-        asking = self.sensible(pod.cls)
+        asking = self.valid_search(pod.cls)
         if asking is None:
             return None
         later = self.later(pod.reservation, horizon)
@@ -286,11 +289,11 @@ class DeviceManager(ResourceManager[Allocation]):
         return asking.choose(row, hold, self.ranker, later) or self.nothing
 
     def aligned(self, pod: PodRecord, row: int) -> tuple[frozenset[int], bool]:
-        """The NUMA nodes a pod has on the row, and whether its devices must be there too."""
+        """The NUMA nodes of a pod's CPUs, and whether its devices must be on them."""
         return self._cluster.managers.cpus.zones(pod, row) if self.alignment else (_ANYWHERE, False)
 
     def _is_as_asked(self, pod: PodRecord, what: Allocation) -> bool:
-        asking = self.sensible(pod.cls)
+        asking = self.valid_search(pod.cls)
         if asking is None:
             return True
         for share in asking.shares:
@@ -340,7 +343,7 @@ class DeviceManager(ResourceManager[Allocation]):
                     table.hold(self._hold[uid], left, only)
 
     def _is_restricted(self, pod: PodRecord, kind: str) -> bool:
-        """Whether owners of the reserve pod get devices of the type from it alone."""
+        """Whether the reservation's allocate policy restricts owners to its own devices of the type."""
         slots = self._cluster.nodes.slots
         restricted = pod.reservation.restricted if pod.reservation is not None else None
         return any(TYPE_OF.get(slots.name(slot)) == kind for slot in restricted or ())
@@ -377,10 +380,10 @@ class DeviceManager(ResourceManager[Allocation]):
                 for (kind, minor), percent in sorted(given.items())
                 if percent > max(FULL, self.tables[kind].most(row, minor))
             ]
-        for kind in list(self._ahead):
-            ahead = self.reserved_capacity(self.tables[kind])
-            del self._ahead[kind]
-            if not np.array_equal(ahead, self.reserved_capacity(self.tables[kind])):
+        for kind in list(self._later_free):
+            before = self.later_capacity(self.tables[kind])
+            del self._later_free[kind]
+            if not np.array_equal(before, self.later_capacity(self.tables[kind])):
                 problems.append(f"{kind}: what would be free without pods is not as it should be")
         kept = {kind: (table.free.copy(), table.left.copy()) for kind, table in self.tables.items()}
         for table in self.tables.values():
@@ -403,7 +406,7 @@ class DeviceManager(ResourceManager[Allocation]):
 
 
 def _amounts(kind: str, info: DeviceInfo) -> tuple[int, ...]:
-    """What a device offers, by line; nothing if it is not well, or what it says makes no sense."""
+    """The capacity of a device by line; 0 if it is unhealthy or its amounts are invalid."""
     lines = LINES[kind]
     if not info.health or not any(line in info.resources for line in lines):
         return (0,) * len(lines)
@@ -417,8 +420,8 @@ def _amounts(kind: str, info: DeviceInfo) -> tuple[int, ...]:
     return tuple(min(max(0, value), MOST_OF_ONE) for value in said)
 
 
-def offered_by(device: Device) -> dict[str, int]:
-    """What the devices add up to, as resources of their node."""
+def resources_of(device: Device) -> dict[str, int]:
+    """The sum of the devices as extended resources of their node."""
     sums: dict[str, int] = {}
     well = 0
     for info in device.spec.devices:
@@ -428,12 +431,12 @@ def offered_by(device: Device) -> dict[str, int]:
         for line, value in zip(LINES[info.type], amounts, strict=True):
             sums[line] = sums.get(line, 0) + value
         well += info.type == GPU and any(amounts)
-    offered = {line: value for line, value in sums.items() if value}
+    total = {line: value for line, value in sums.items() if value}
     if well:
-        offered[names.GPU_PERCENT] = sums[names.GPU_CORE]
-        offered[names.GPU_SHARED] = FULL * well
-        offered[_WHOLE.get(device.metadata.labels.get(names.GPU_VENDOR, ""), names.NVIDIA_GPU)] = well
-    return offered
+        total[names.GPU_PERCENT] = sums[names.GPU_CORE]
+        total[names.GPU_SHARED] = FULL * well
+        total[_WHOLE.get(device.metadata.labels.get(names.GPU_VENDOR, ""), names.NVIDIA_GPU)] = well
+    return total
 
 
 _WHOLE: Mapping[str, str] = {"amd": names.AMD_GPU, "hygon": names.DCU_GPU}

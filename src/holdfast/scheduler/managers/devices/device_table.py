@@ -1,8 +1,8 @@
 """The devices of one type on every node, as arrays: a row per node, a place per device.
 
-A device keeps its place while its node has it, or while somebody has a share of it. Places are in the
-order of the devices' numbers as far as they came together. Lines are what is counted of a device; where
-a device is not there, or not well, it offers nothing.
+A device keeps its place while its node has it, or while a pod has a share of it. Devices that are added
+together have places in the order of their minors. A line is a resource of a device (`requests.LINES`).
+A device that is gone or unhealthy has a capacity of 0.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ from holdfast.scheduler.managers.devices.requests import CORE, GPU, LINES, MEMOR
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Rows = Any
-"""A row or several, as a view gives them; or holds by their index."""
+"""A row or an array of rows, as a view has them; or hold indices."""
 
 _FIRST_WIDTH = 4
 _FIRST_HOLDS = 16
 _LAST_NUMA = np.iinfo(np.int32).max
 NOWHERE = -1
-"""The NUMA node or switch of a device that does not say."""
+"""The NUMA node or PCIe switch of a device that does not report one."""
 
 
 class TypeTable:
     total: Ints = cells_of("_total")
-    """What devices offer, [line, row, place]."""
+    """Capacity of devices, [line, row, place]."""
     free: Ints = cells_of("_free")
-    """What nobody has or has been promised; negative where a device shrank under its users."""
+    """What is neither allocated nor reserved; negative if a device became smaller than its
+    allocations."""
     known: Bools = cells_of("_known")
-    """Where there is a device, healthy or not, [row, place]."""
+    """Whether there is a device, healthy or not, [row, place]."""
     switch: NDArray[np.int32] = cells_of("_switch")
-    """The PCIe switch a device is on, as a number devices of other types have too."""
+    """The PCIe switch of a device; numbers are shared by all types."""
     numa: NDArray[np.int32] = cells_of("_numa")
     mapped: Bools = cells_of("_mapped")
-    """The rows of which it is known where every device is."""
+    """Rows where every device reports its NUMA node and switch."""
 
     def __init__(self, kind: str, columns: RowColumns) -> None:
         self.kind = kind
@@ -50,24 +51,24 @@ class TypeTable:
         self._total = columns.new(np.int64, lead=(lines,), trail=wide)
         self._free = columns.new(np.int64, lead=(lines,), trail=wide)
         self.left: Ints = np.zeros((lines, _FIRST_HOLDS, _FIRST_WIDTH), dtype=np.int64)
-        """What reservations still hold, by the index of their hold."""
+        """What is left of reservations, [line, hold index, place]."""
         self.only: Bools = np.zeros((lines, _FIRST_HOLDS), dtype=np.bool_)
-        """Of which lines the owners of a hold get nothing but what it holds."""
+        """Lines of which owners can be allocated from the reservation only, [line, hold index]."""
         self._known = columns.new(np.bool_, trail=wide)
         self._switch = columns.new(np.int32, NOWHERE, trail=wide)
         self._numa = columns.new(np.int32, NOWHERE, trail=wide)
         self._mapped = columns.new(np.bool_)
         self.minors: dict[int, list[int]] = {}
-        """The devices' numbers by their places, of each row that has any."""
+        """The minors of the devices by place, of each row with devices."""
         self.infos: dict[int, dict[int, DeviceInfo]] = {}
-        """What the node says of its devices, by their numbers."""
+        """The devices in the Device object, by row and minor."""
 
     @property
     def width(self) -> int:
         return int(self.free.shape[2])
 
     def place(self, row: int, minor: int) -> int:
-        """The place of a device on a row, a new one if it has none."""
+        """The place of a device on a row; a new place if it has none."""
         minors = self.minors.setdefault(row, [])
         try:
             return minors.index(minor)
@@ -77,10 +78,10 @@ class TypeTable:
                 self._widen(2 * self.width)
             return len(minors) - 1
 
-    def offer(
+    def set_devices(
         self, row: int, infos: Mapping[int, DeviceInfo], amounts: Mapping[int, tuple[int, ...]]
     ) -> None:
-        """These are the node's devices, and what they offer by line; nobody has anything of them."""
+        """Sets the devices of a row and their capacity by line, with nothing allocated."""
         self.forget(row)
         for minor in sorted(infos):
             self.place(row, minor)
@@ -98,27 +99,27 @@ class TypeTable:
             self.infos[row] = dict(infos)
 
     def most(self, row: int, minor: int) -> int:
-        """How much the device offers by its last line, in percent."""
+        """The capacity of the device in its last line, in percent."""
         return self.total.item(-1, row, self.place(row, minor))
 
     def offers(self, row: int, part: DevicePart) -> bool:
-        """Whether the device is there, healthy, and as big as the share of it."""
+        """Whether the device is there, healthy, and at least as large as this part."""
         at = self.place(row, part.minor)
         return all(amount <= self.total.item(i, row, at) for i, amount in enumerate(part.amounts))
 
     def take(self, row: int, parts: Iterable[DevicePart], sign: int) -> None:
-        """Somebody has these shares, or has them no more (-1)."""
+        """Allocates these parts, or releases them (sign -1)."""
         for part in parts:
             at = self.place(row, part.minor)
             for line, amount in enumerate(part.amounts):
                 self.free[line, row, at] -= sign * amount
 
     def release_all(self, row: int) -> None:
-        """Nobody has anything of the row's devices."""
+        """Releases all allocations of the row."""
         self.free[:, row] = self.total[:, row]
 
     def spread(self, row: int, parts: Iterable[DevicePart]) -> Ints:
-        """Shares by line and place."""
+        """Parts as an array, [line, place]."""
         at = [self.place(row, part.minor) for part in parts]
         found: Ints = np.zeros(self.free.shape[::2], dtype=np.int64)
         for place, part in zip(at, parts, strict=True):
@@ -126,15 +127,15 @@ class TypeTable:
         return found
 
     def hold(self, index: int, left: Ints | None, only: Bools | bool = False) -> None:
-        """What a hold has left by now, [line, place], None if it has nothing of this type; and of which
-        lines its owners get nothing else."""
-        self.reach(index)
+        """Sets what is left of a reservation, [line, place], None if it has no devices of this type;
+        and of which lines owners can be allocated from the reservation only."""
+        self.grow_holds(index)
         self.left[:, index] = 0 if left is None else left
         self.only[:, index] = only
 
     def available(self, rows: Rows, holds: Rows | None = None) -> Ints:
-        """What there is of the devices of rows, [line, (row,) place], for somebody who may draw on a
-        reservation there."""
+        """What is available of the devices of rows, [line, (row,) place], to a pod; with `holds`, to
+        owners of these reservations."""
         free = self.free[:, rows]
         if holds is None:
             return free
@@ -149,14 +150,14 @@ class TypeTable:
         holds: Rows | None = None,
         available: Ints | None = None,
     ) -> Bools:
-        """The devices of rows, [(row,) place], of which so much can be had; or could, were so much
-        available."""
+        """The devices of rows, [(row,) place], of which this much is available; `available` replaces
+        what is available now."""
         if available is None:
             available = self.available(rows, holds)
         if self.kind != GPU:
             ok: Bools = available[0] >= each[0]
             return ok
-        # Of a GPU's memory either the percent or the bytes are asked for; the other follows.
+        # GPU memory is requested in percent or in bytes; the other line follows from it.
         core, memory, ratio = each
         total = self.total[MEMORY, rows]
         if ratio:
@@ -167,7 +168,7 @@ class TypeTable:
         return ok & (available[CORE] >= core) if core else ok
 
     def part(self, row: int, at: int, each: tuple[int, ...]) -> DevicePart:
-        """What a pod gets that is given the device at this place."""
+        """The part that a pod gets of the device at this place."""
         minor = self.minors[row][at]
         if self.kind != GPU:
             return DevicePart(minor, each)
@@ -179,8 +180,8 @@ class TypeTable:
             ratio = memory * 100 // max(total, 1)
         return DevicePart(minor, (core, memory, ratio))
 
-    def reach(self, index: int) -> None:
-        """Makes room for a hold of this index."""
+    def grow_holds(self, index: int) -> None:
+        """Grows the arrays by hold so that they have this index."""
         holds = self.left.shape[1]
         if index >= holds:
             more = max(index + 1, 2 * holds) - holds
@@ -188,7 +189,7 @@ class TypeTable:
             self.only = np.pad(self.only, ((0, 0), (0, more)))
 
     def forget(self, row: int) -> None:
-        """The row is another node's from now on."""
+        """Clears a row, which is another node's from now on."""
         for array in (self.total, self.free):
             array[:, row] = 0
         self.known[row] = False

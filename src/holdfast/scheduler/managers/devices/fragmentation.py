@@ -1,16 +1,16 @@
-"""How much of a node's free GPUs the pods that come could not use: fragmentation.
+"""GPU fragmentation: how much of a node's free GPU capacity the usual pods cannot use.
 
-The idea is the FGD paper's: what is free is worth what pods like those the cluster has seen can make of
-it. For one kind of pod that is as many of them as would fit, by what is left of each GPU and by the cpu
-and memory left on the node; the rest of what is free is fragments. The fragmentation of a node is the
-mean over the kinds, by how many there are of each.
+After the FGD paper: free capacity counts as far as pods like those the cluster has seen can use it. For
+one kind of pod that is as many of them as fit into the free part of each GPU and the free cpu and
+memory of the node; the rest of the free GPU capacity is fragmented. The fragmentation of a node is the
+mean over the kinds, weighted by how many pods there are of each.
 
-The paper asks whether one more pod would fit. Asking how many would also sees cpu that suffices for the
-next pod but not for all the GPUs still free, long before they are stranded.
+The paper evaluates whether one more pod fits. Evaluating how many fit also detects that cpu suffices
+for the next pod but not for all the free GPUs, long before these are stranded.
 
-Kinds that want the same of GPUs are looked at together: for each such want a table tells how much of
-GPUs is used where so many pods would fit by GPUs alone and so many cores are free. Amounts of GPUs are
-in percent of one.
+Kinds with the same GPU request are evaluated together: for each request a table has the GPU capacity
+used, by how many pods fit into the GPUs and how many cores are free. Amounts of GPUs are in percent of
+one.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ Ints = NDArray[np.int64]
 
 _FULL = 100
 _PODS = 33
-"""More pods of a kind than this on one node are not told apart."""
+"""More pods of a kind on one node count as this many."""
 _CORES = 257
 _NEVER = np.float32(1e9)
 
 
 class PodKind(NamedTuple):
-    """What pods of one kind ask for."""
+    """The requests of pods of one kind."""
 
     gpus: int
     each: int
     """Percent of each GPU."""
     cpu: int
-    """In thousandths of a core."""
+    """In millicores."""
     memory: int
 
 
 class Mix:
-    """The kinds of pods that come, and how often."""
+    """The kinds of pods the cluster has seen, and how many of each."""
 
     def __init__(self, counts: Iterable[tuple[PodKind, int]]) -> None:
         known = [(kind, count) for kind, count in counts if count > 0 and kind.gpus]
@@ -55,7 +55,7 @@ class Mix:
         self._gpus: Ints = np.array([gpus for gpus, _ in wants], dtype=np.int64)
         each: Ints = np.array([each for _, each in wants], dtype=np.int64)
         self._pods: Ints = np.arange(_FULL + 1)[:, None] // np.maximum(each, 1)
-        """By how much of a GPU is left: how many times each want fits it."""
+        """By the free percent of a GPU: how many times each GPU request fits."""
         used = np.zeros((len(wants), _PODS, _CORES), dtype=np.float64)
         cores, pods = 1000 * np.arange(_CORES), np.arange(_PODS)
         place = {want: i for i, want in enumerate(wants)}
@@ -68,22 +68,22 @@ class Mix:
         self._base = np.arange(len(wants)) * (_PODS * _CORES)
 
     def fit(self, gpus: Ints) -> Ints:
-        """How many times each want fits the GPUs of rows that have so much left, [row, gpu]."""
+        """How many times each GPU request fits into the free GPUs of rows, [row, gpu]."""
         fit: Ints = self._pods[gpus].sum(axis=1)
         return fit
 
     def now(self, gpus: Ints, fit: Ints, cpu: Ints, memory: Ints) -> Floats:
-        """The fragmentation of rows, with so much cpu and memory beside their GPUs."""
+        """The fragmentation of rows with this much free cpu and memory."""
         return self._lost(gpus.sum(axis=1), fit, self._cores(cpu, memory))
 
     def with_whole(self, gpus: Ints, fit: Ints, cpu: Ints, memory: Ints, count: int) -> Floats:
-        """The same, once so many whole GPUs more are taken."""
+        """The fragmentation after `count` more whole GPUs are allocated."""
         fit = np.maximum(fit - count * self._pods[_FULL], 0)
         return self._lost(gpus.sum(axis=1) - _FULL * count, fit, self._cores(cpu, memory))
 
     def with_share(self, gpus: Ints, fit: Ints, cpu: Ints, memory: Ints, share: int) -> Floats:
-        """The same, [row, gpu], once such a share of one GPU is taken, for each GPU that has it. It is
-        so bad to take one that has not that nobody does."""
+        """The fragmentation, [row, gpu], after this share of one GPU is allocated, for each GPU that
+        has it free; prohibitively high for the others."""
         rows, places = np.nonzero(gpus >= share)
         left = gpus[rows, places]
         fit = fit[rows] + self._pods[left - share] - self._pods[left]
@@ -93,7 +93,7 @@ class Mix:
         return after
 
     def _cores(self, cpu: Ints, memory: Ints) -> Ints:
-        """Free cores, or as many as there is memory for going by what pods ask for on average."""
+        """Free cores, or fewer if there is less memory than pods request for so many on average."""
         by_memory = np.minimum(memory * self._cpu_per_byte, 1000.0 * _CORES)
         cores: Ints = np.clip(np.minimum(cpu, by_memory) // 1000, 0, _CORES - 1).astype(np.int64)
         return cores

@@ -1,11 +1,11 @@
-"""Sets of GPUs that may be given together, where a node's wiring leaves no other choice.
+"""GPU partitions: the sets of GPUs that can be allocated together because of how they are connected.
 
     scheduling.koordinator.sh/gpu-partitions on a Device
         {"2": [{"minors": [0, 1], "allocationScore": 2, "ringBusBandwidth": "400Gi"}, …], "4": …}
 
-They are kept to on nodes whose Device has the label `gpu-partition-policy: Honor`, and by pods with the
-annotation `gpu-partition-spec`; elsewhere they are preferred. The higher its score, the better a set;
-between equals the one that leaves most big sets whole.
+They are required on nodes whose Device has the label `gpu-partition-policy: Honor`, and for pods with
+the annotation `gpu-partition-spec`; elsewhere they are preferred. The partition with the highest score
+is chosen; of equal ones the one that leaves most large partitions free.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ODD_NUMBER = "node(s) Unsupported number of GPU requests"
 TOO_FEW = "Insufficient Partitioned GPU Devices"
 
 _WORTH = ((8, 10000), (4, 100), (2, 1))
-"""What it is worth to leave a set of so many GPUs whole."""
+"""Points for leaving a partition of so many GPUs free."""
 
 
 class PartitionSpec(Struct):
@@ -50,7 +50,7 @@ class Partition(NamedTuple):
 
 
 class Partitions(NamedTuple):
-    """Of one node."""
+    """The GPU partitions of one node."""
 
     by_number: Mapping[int, tuple[Partition, ...]]
     """Best first."""
@@ -58,14 +58,14 @@ class Partitions(NamedTuple):
 
 
 class PartitionRequest(NamedTuple):
-    """How a pod wants its GPUs to be a set."""
+    """What a pod requires of its GPU partition."""
 
     best_only: bool
     bandwidth: int
 
 
 def read_partitions(device: Device) -> Partitions | None:
-    """None where the node says nothing of the sort, or nothing that makes sense."""
+    """The partitions of a node; None if its Device has none, or the annotation is invalid."""
     text = device.metadata.annotations.get(names.GPU_PARTITIONS)
     if not text:
         return None
@@ -99,7 +99,7 @@ def choose_partition(
     first: Collection[int],
     request: PartitionRequest | None,
 ) -> frozenset[int] | None:
-    """The set of so many GPUs to take, of those that are free; those in `first` before others."""
+    """The partition of so many GPUs to use, of those that are free; those in `first` before others."""
     sets = partitions.by_number.get(number, ())
     if request is not None and request.best_only:
         sets = tuple(each for each in sets if each.score == sets[0].score)

@@ -1,12 +1,12 @@
-"""What a pod asks of devices, in all its spellings.
+"""The device requests of a pod and its allocation hints.
 
-    nvidia.com/gpu, amd.com/gpu, dcu.com/gpu    so many whole GPUs
+    nvidia.com/gpu, amd.com/gpu, dcu.com/gpu    a number of whole GPUs
     koordinator.sh/gpu                          percent of a GPU; above 100 multiples of 100
     koordinator.sh/gpu-core, -memory, -ratio    parts of a GPU; above 100 percent multiples of 100
-    koordinator.sh/gpu.shared with such parts   the parts spread evenly over so many GPUs
+    koordinator.sh/gpu.shared with such parts   the parts divided evenly among that many GPUs
     koordinator.sh/rdma, koordinator.sh/fpga    percent of a card
 
-All come down to a number of devices and what is asked of each.
+Each of these is converted to a number of devices and a request per device (`Share`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ LINES: Mapping[str, tuple[str, ...]] = {
     RDMA: (n.RDMA,),
     FPGA: (n.FPGA,),
 }
-"""What is counted of each type of device."""
+"""The resources of each type of device."""
 
 WHOLE = (n.NVIDIA_GPU, n.AMD_GPU, n.DCU_GPU)
 RESOURCES: Mapping[str, tuple[str, ...]] = {
@@ -43,7 +43,7 @@ RESOURCES: Mapping[str, tuple[str, ...]] = {
     RDMA: (n.RDMA,),
     FPGA: (n.FPGA,),
 }
-"""What may be asked of each type of device."""
+"""The resource names by which each type of device can be requested."""
 
 TYPE_OF: Mapping[str, str] = {name: kind for kind, every in RESOURCES.items() for name in every}
 
@@ -52,27 +52,28 @@ FULL = 100
 
 
 class DeviceRequestError(HoldfastError):
-    """A pod asks of devices what makes no sense."""
+    """The device request of a pod is invalid."""
 
 
 class Share(NamedTuple):
-    """What is asked of devices of one type."""
+    """A request for devices of one type."""
 
     type: str
     number: int
     """How many devices."""
     each: tuple[int, ...]
-    """What of each of them, by line; 0 where nothing is said of the line."""
+    """The request per device, by line; 0 if the line is not requested."""
     shared: bool
-    """Whether they may be shared with others: less than the whole of each is asked for."""
+    """Whether the devices can be shared with other pods: the request is for less than a whole
+    device."""
 
 
 Request = tuple[Share, ...]
-"""What a pod asks for; empty if it asks for no devices."""
+"""All device requests of a pod; empty if it requests no devices."""
 
 
 def device_request(amounts: Mapping[str, int]) -> Request:
-    """What is asked of devices, by resource names; raises DeviceRequestError."""
+    """Converts requests by resource name. Raises DeviceRequestError if they are invalid."""
     asked: dict[str, dict[str, int]] = {}
     for name, amount in amounts.items():
         kind = TYPE_OF.get(name)
@@ -133,7 +134,7 @@ def _shared(asked: Mapping[str, int]) -> Share | None:
 
 
 def _spread(core: int, memory: int, ratio: int, count: int) -> Share:
-    """Over so many GPUs; if that is not said, over as many as the memory asked for fills."""
+    """Divides a request among `count` GPUs; without a count, among as many as the memory fills."""
     if not count:
         count = ratio // FULL if ratio > FULL else 1
     each = (core // count, memory // count, ratio // count)
@@ -154,11 +155,10 @@ _FORMS: Mapping[frozenset[str], Form] = {
     frozenset((n.GPU_SHARED, n.GPU_CORE, n.GPU_MEMORY)): _shared,
     frozenset((n.GPU_SHARED, n.GPU_CORE, n.GPU_MEMORY_RATIO)): _shared,
 }
-"""What may be asked of GPUs together."""
+"""The combinations of resources by which GPUs can be requested."""
 
 
-# What a pod says about how it wants its devices: the annotations `device-allocate-hint` and
-# `device-joint-allocate`.
+# Hints: the annotations `device-allocate-hint` and `device-joint-allocate`
 
 
 SWITCH, NUMA, NODE = "PCIe", "NUMANode", "Node"
@@ -180,28 +180,28 @@ class DeviceJointAllocate(Struct):
 
 
 class TypeHints(NamedTuple):
-    """How devices of one type are wanted."""
+    """The hints for devices of one type."""
 
     selector: Selector | None = None
     """The labels they must have."""
     scope: str = ""
-    """What they must all be on together: a switch, a NUMA node; anything if it does not say."""
+    """The topology scope that all devices must share: a PCIe switch or a NUMA node; empty for any."""
     exclusive: bool = False
-    """Whether nobody else may have any of the devices on their switches."""
+    """Whether no other pod can have devices on their PCIe switches."""
     for_all: bool = False
-    """Whether the pod wants its share of every device there is."""
+    """Whether the request applies to every device of the node."""
     functions: Selector | None = None
-    """The labels of the virtual functions it wants, one of each device."""
+    """Selects the virtual functions to allocate, one per device."""
 
 
 class DeviceHints(NamedTuple):
     by_type: Mapping[str, TypeHints]
     joint: tuple[str, ...] = ()
-    """Types that belong together, the one that leads first."""
+    """The types of a joint allocation, the primary one first."""
     same_switch: bool = False
-    """Whether the joint ones must be on the same switches."""
+    """Whether devices of a joint allocation must be on the same PCIe switches."""
     partition: PartitionRequest | None = None
-    """Whether GPUs must be one of the sets the node has."""
+    """What the GPU partition must satisfy; None if no partition is required."""
 
     def of(self, kind: str) -> TypeHints:
         return self.by_type.get(kind, _NONE)
@@ -212,7 +212,8 @@ NOTHING = DeviceHints({})
 
 
 def read_hints(annotations: Mapping[str, str], request: Request) -> tuple[Request, DeviceHints]:
-    """The request as the wishes make it, and the wishes; raises DeviceRequestError."""
+    """Reads the hints. Returns the request as changed by them, and the hints. Raises
+    DeviceRequestError."""
     hint_text = annotations.get(names.DEVICE_ALLOCATE_HINT)
     joint_text = annotations.get(names.DEVICE_JOINT_ALLOCATE)
     partition_text = annotations.get(names.GPU_PARTITION_SPEC)
@@ -278,7 +279,7 @@ def _type_hints(kind: str, hint: DeviceHint) -> TypeHints:
 
 
 def _counted(share: Share, hint: DeviceHint | None) -> Share:
-    """Cards may be asked for by their number."""
+    """The share for a number of whole cards, if the hint says that the request is a number of cards."""
     if hint is None or share.type == GPU or hint.allocate_strategy != AS_COUNT or share.number > 1:
         return share
     each = FULL if hint.exclusive_policy == "DeviceLevel" else 1

@@ -1,8 +1,8 @@
-"""Which devices of one node to take.
+"""Selection of devices on one node by topology.
 
-Devices that belong together should be near each other: all on one PCIe switch if there is one that can
-serve, else all on one NUMA node. Between switches (or NUMA nodes) alike in that, one that is already in
-use comes first, so that others stay whole. Devices a reservation holds for the pod come before all.
+Devices of one pod are on one PCIe switch if one has enough, else on one NUMA node if one has enough. Of
+several such switches (or NUMA nodes) one that is already in use comes first, so that others stay
+unused. Devices of the reservation that the pod is allocated from come before all others.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 
 
 Ranks = Sequence[float]
-"""How good each place of a row is; the higher the better."""
+"""The rank of each place of a row; higher is better."""
 
 Ranker = Callable[[TypeTable, int, Share, Ints], Ranks]
-"""From the table, the row, what is asked for and what is available there, [line, place]."""
+"""Ranks places by the table, the row, the request, and what is available there, [line, place]."""
 
 
 def most_free(table: TypeTable, row: int, share: Share, available: Ints) -> Ranks:
-    """Spreads users over devices."""
+    """Prefers the least allocated device."""
     return _shares(table, row, available)
 
 
 def least_free(table: TypeTable, row: int, share: Share, available: Ints) -> Ranks:
-    """Fills one device before the next is begun."""
+    """Prefers the most allocated device."""
     return [-share for share in _shares(table, row, available)]
 
 
@@ -54,8 +54,8 @@ def nearest(
     scope: str = "",
     near: Sequence[int] = (),
 ) -> list[int] | None:
-    """So many of the places that are ok; None if there are not enough, or not within the scope.
-    `near` are switches to be near to, one after the other."""
+    """Selects `count` of the places that are ok; None if there are too few, or too few within the
+    scope. `near` are PCIe switches to prefer, in order."""
     places: list[int] = np.flatnonzero(ok).tolist()
     if len(places) < count:
         return None
@@ -105,7 +105,7 @@ def _beside(
     ranks: Ranks,
     minors: list[int],
 ) -> list[int]:
-    """In turn one beside each switch, as far as there is one."""
+    """Selects one place on each of the switches in order, where there is one."""
     places.sort(key=lambda at: (-ranks[at], minors[at]))
     chosen: list[int] = []
     while len(chosen) < count:
@@ -121,16 +121,14 @@ def _beside(
     return chosen
 
 
-# Virtual functions of network cards: a pod that selects them gets one of each card it is given.
-#
-# Which there are says the Device, who has which is written on pods and reservations; both are looked at
-# when somebody asks, which few do.
+# Virtual functions of network cards: a pod that selects them gets one of each of its cards. Which are
+# free is computed from the Device object and the allocations when asked for, which is rare.
 
 
 def spare_function(
     devices: DeviceManager, table: TypeTable, row: int, minor: int, hold: int | None, selector: Selector
 ) -> Function | None:
-    """The function of a card a pod would get, one that is reserved for it before others."""
+    """The virtual function of a card that a pod would get; one reserved for it before others."""
     info = table.infos.get(row, {}).get(minor)
     groups = info.vf_groups if info is not None else ()
     taken: set[Function] = set()
@@ -153,7 +151,7 @@ def spare_function(
 def cards_with_functions(
     devices: DeviceManager, table: TypeTable, rows: Rows, holds: Rows | None, selector: Selector
 ) -> Bools:
-    """The cards, [(row,) place], with a function left."""
+    """The cards, [(row,) place], with a free virtual function."""
     many = np.atleast_1d(rows)
     held = [None] * len(many) if holds is None else np.atleast_1d(holds).tolist()
     found = np.zeros((len(many), table.width), dtype=np.bool_)
@@ -166,7 +164,7 @@ def cards_with_functions(
 
 
 def has_functions(table: TypeTable, rows: Rows) -> Bools:
-    """The rows with a card that has functions at all."""
+    """The rows with a card that has virtual functions."""
     with_some = [row for row, infos in table.infos.items() if any(i.vf_groups for i in infos.values())]
     found: Bools = np.isin(rows, with_some)
     return found

@@ -1,4 +1,9 @@
-"""CPUs, and amounts by NUMA node: what a node has, what somebody has of it, what is left."""
+"""CPUs and amounts by NUMA node: the capacity of a node, one pod's allocation, and what is free.
+
+`NumaCapacity` is an amount that can be added and subtracted. `Holding` is what one pod or reservation
+has, as the resource-status annotation stores it. `Counts` has what is free as arrays, for filters over
+all rows.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +43,7 @@ class NumaCapacity(NamedTuple):
     zones: Zones = _NO_ZONES
 
     def less(self, other: NumaCapacity, most: bool = False) -> NumaCapacity:
-        """Without what the other has; with `most`, amounts never below nothing."""
+        """Subtracts the other; with `most`, no amount drops below 0."""
         zones = {numa: dict(amounts) for numa, amounts in self.zones.items()}
         for numa, amounts in other.zones.items():
             for name, value in amounts.items():
@@ -47,7 +52,7 @@ class NumaCapacity(NamedTuple):
         return NumaCapacity(self.cpus - other.cpus, zones)
 
     def within(self, other: NumaCapacity) -> NumaCapacity:
-        """What of it the other has."""
+        """The part of it that the other covers."""
         zones = {
             numa: {
                 name: min(value, max(0, other.zones.get(numa, {}).get(name, 0)))
@@ -58,6 +63,7 @@ class NumaCapacity(NamedTuple):
         return NumaCapacity(self.cpus & other.cpus, zones)
 
     def more(self, other: NumaCapacity) -> NumaCapacity:
+        """Adds the other, as far as it is of NUMA nodes and resources that this one lists."""
         zones = {numa: dict(amounts) for numa, amounts in self.zones.items()}
         for numa, amounts in other.zones.items():
             for name, value in amounts.items():
@@ -67,7 +73,7 @@ class NumaCapacity(NamedTuple):
 
 
 def everything(topology: NodeTopology | None) -> NumaCapacity:
-    """What a node has, and claims to have."""
+    """The capacity of a node: its allocatable CPUs, and the amplified amounts of its NUMA nodes."""
     if topology is None:
         return NumaCapacity()
     return NumaCapacity(
@@ -75,8 +81,8 @@ def everything(topology: NodeTopology | None) -> NumaCapacity:
     )
 
 
-def room_of(topology: NodeTopology | None, has: Holding) -> NumaCapacity:
-    """What somebody has, by NUMA node; where that is not said, by the CPUs."""
+def held_capacity(topology: NodeTopology | None, has: Holding) -> NumaCapacity:
+    """The capacity that a pod or reservation has; without amounts by NUMA node, those of its CPUs."""
     zones = {numa: dict(amounts) for numa, amounts in has.zones}
     if not zones and topology is not None and has.cpus:
         for numa, cpus in cpus_of_numa(topology, has.cpus).items():
@@ -88,16 +94,16 @@ def room_of(topology: NodeTopology | None, has: Holding) -> NumaCapacity:
 
 
 def without_shared(
-    topology: NodeTopology | None, room: NumaCapacity, shared: Mapping[int, int]
+    topology: NodeTopology | None, free: NumaCapacity, shared: Mapping[int, int]
 ) -> NumaCapacity:
-    """What can be somebody's own: not the CPUs those need who have `shared` amounts of NUMA nodes."""
+    """`free` without the CPUs that pods with `shared` cpu of NUMA nodes need to run on."""
     if topology is None or not shared:
-        return room
+        return free
     real = {numa: int(amount / topology.cpu_ratio) for numa, amount in shared.items()}
-    return room._replace(cpus=unshared(topology, room.cpus, real))
+    return free._replace(cpus=unshared(topology, free.cpus, real))
 
 
-# What a pod, or a reservation, has of CPUs and NUMA nodes, as it is written on it.
+# Allocations of one pod or reservation, as the resource-status annotation stores them:
 #
 # {"cpuset": "0-3", "numaNodeResources": [{"node": 0, "resources": {"cpu": "4", "memory": "8Gi"}}]}
 
@@ -106,13 +112,15 @@ Amounts = tuple[tuple[str, int], ...]
 
 
 class Holding(NamedTuple):
+    """The exclusive CPUs and the amounts by NUMA node that one pod or reservation has."""
+
     cpus: frozenset[int] = frozenset()
     zones: tuple[tuple[int, Amounts], ...] = ()
-    """By NUMA node, what of it."""
+    """NUMA nodes, each with its amounts."""
 
     @property
     def shared(self) -> dict[int, int]:
-        """What of cpu it has by NUMA node, if it has no CPUs of its own."""
+        """Its cpu by NUMA node, if it has no exclusive CPUs."""
         if self.cpus:
             return {}
         return {numa: value for numa, amounts in self.zones for name, value in amounts if name == CPU}
@@ -122,16 +130,17 @@ class Holding(NamedTuple):
 
 
 def read_holding(text: str) -> Holding | None:
+    """Decodes the annotation; None if it is invalid."""
     try:
-        said = decode_json(text, ResourceStatus)
+        status = decode_json(text, ResourceStatus)
         zones = tuple(
             (
                 zone.node,
                 tuple(sorted((name, _amount(name, value)) for name, value in zone.resources.items())),
             )
-            for zone in said.numa_node_resources
+            for zone in status.numa_node_resources
         )
-        return Holding(parse_cpus(said.cpuset), zones)
+        return Holding(parse_cpus(status.cpuset), zones)
     except (InvalidObject, QuantityError, ValueError):
         return None
 
@@ -152,39 +161,38 @@ def write_holding(holding: Holding) -> str:
     return msgspec.json.encode(written).decode()
 
 
-# How many CPUs are free, and how much of NUMA nodes, as arrays: of every node, and of every
-# reservation as its owners see its node.
-#
-# Places along the last axis are NUMA nodes.
+# Free CPUs and amounts as arrays
 
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 _FIRST_WIDTH = 2
-_SIZED = ("_free", "_whole", "_cores", "_listed", "_single", "_several", "_room", "_offers")
+_SIZED = ("_free", "_whole", "_cores", "_listed", "_single", "_several", "_amounts", "_offers")
 
 
 class Counts:
+    """What is free on each NUMA node, by row or by hold index. The last axis is the NUMA node."""
+
     free: Ints = cells_of("_free")
-    """CPUs nobody has."""
+    """Free CPUs."""
     whole: Ints = cells_of("_whole")
-    """Those of them on cores of which nobody has any."""
+    """Free CPUs on cores that are free as a whole."""
     cores: Ints = cells_of("_cores")
-    """Cores with a CPU nobody has."""
+    """Cores with a free CPU."""
     listed: Bools = cells_of("_listed")
-    """Whether there is such a NUMA node."""
+    """Whether the NUMA node exists."""
     single: Bools = cells_of("_single")
-    """Whether somebody has CPUs of this NUMA node alone, and nobody of this and others."""
+    """Whether pods have CPUs of this NUMA node only, and none has CPUs of this and another."""
     several: Bools = cells_of("_several")
-    """Whether somebody has CPUs of this NUMA node and of others."""
-    room: Ints = cells_of("_room")
-    """By resource, what is free of NUMA nodes."""
+    """Whether a pod has CPUs of this NUMA node and of another."""
+    amounts: Ints = cells_of("_amounts")
+    """Free amounts, [resource, row, NUMA node]."""
     offers: Bools = cells_of("_offers")
-    """By resource, which NUMA nodes have any at all."""
+    """Whether the NUMA node has the resource at all, [resource, row, NUMA node]."""
 
     def __init__(self, columns: RowColumns) -> None:
-        """Of the rows whose columns these are; `RowColumns(0)` where it is not about rows."""
+        """`columns` are those of the node table; `RowColumns(0)` for counts by hold index."""
         wide = (_FIRST_WIDTH,)
         self._free = columns.new(np.int64, trail=wide)
         self._whole = columns.new(np.int64, trail=wide)
@@ -192,7 +200,7 @@ class Counts:
         self._listed = columns.new(np.bool_, trail=wide)
         self._single = columns.new(np.bool_, trail=wide)
         self._several = columns.new(np.bool_, trail=wide)
-        self._room = columns.new(np.int64, lead=(0,), trail=wide)
+        self._amounts = columns.new(np.int64, lead=(0,), trail=wide)
         self._offers = columns.new(np.bool_, lead=(0,), trail=wide)
 
     @property
@@ -200,30 +208,30 @@ class Counts:
         return int(self.free.shape[1])
 
     def fit(self, resources: int, width: int, length: int = 0) -> None:
-        """Makes room for so many resources and NUMA nodes, and, where it is not about rows, for so many
-        of what it is about."""
-        if width <= self.width and length <= len(self.free) and resources <= len(self.room):
+        """Grows the arrays to so many resources and NUMA nodes, and counts by hold to `length`
+        holds."""
+        if width <= self.width and length <= len(self.free) and resources <= len(self.amounts):
             return
         for name in _SIZED:
             column: RowColumn[Any] = getattr(self, name)
             column.grow(length)
             column.grow(width, axis=-1)
-        for column in (self._room, self._offers):
+        for column in (self._amounts, self._offers):
             column.grow(resources, axis=0)
 
     def clear(self, at: int) -> None:
         for name in _SIZED:
             getattr(self, name).cells[..., at, :] = 0
 
-    def tell(
-        self, at: int, topology: NodeTopology | None, room: NumaCapacity, resources: list[str]
+    def set_free(
+        self, at: int, topology: NodeTopology | None, capacity: NumaCapacity, resources: list[str]
     ) -> None:
-        """This is free there, of these resources."""
+        """Stores `capacity` as free at a row or hold index. `resources` are those of the first axis."""
         self.clear(at)
         if topology is None:
             return
         for core in topology.cores.values():
-            free = [cpu for cpu in core if cpu in room.cpus]
+            free = [cpu for cpu in core if cpu in capacity.cpus]
             if free:
                 numa = topology.cpus[free[0]].numa
                 self.free[at, numa] += len(free)
@@ -234,4 +242,4 @@ class Counts:
             for name in offered:
                 place = resources.index(name)
                 self.offers[place, at, numa] = True
-                self.room[place, at, numa] = room.zones.get(numa, {}).get(name, 0)
+                self.amounts[place, at, numa] = capacity.zones.get(numa, {}).get(name, 0)

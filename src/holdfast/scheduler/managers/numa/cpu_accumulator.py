@@ -1,10 +1,10 @@
-"""Which CPUs of a node to take.
+"""The CPU accumulator: chooses which free CPUs of a node a pod gets.
 
-All on one NUMA node if one has enough, else all on one socket, else wherever they are; whole cores, or
-one CPU of each core in turn: then a NUMA node with as many cores comes before one with as many CPUs.
-Where several NUMA nodes have enough, the fullest or the emptiest comes first, as the strategy says.
-Cores, or NUMA nodes, where somebody wants to be apart from others who want the same are avoided as long
-as there are others.
+All are on one NUMA node if one has enough free, else on one socket, else anywhere. With the FullPCPUs
+bind policy whole cores are chosen; with SpreadByPCPUs one CPU of each core before the second of any,
+and a NUMA node with as many cores comes before one with as many CPUs. Of several NUMA nodes with enough
+free CPUs the strategy decides: the most allocated or the least allocated one comes first. Cores or NUMA
+nodes of pods with the same exclusive policy are used only if there are no others.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ BY_CORE, BY_NUMA = "PCPULevel", "NUMANodeLevel"
 
 
 class Manner(NamedTuple):
-    """How a pod wants its CPUs."""
+    """The CPU policies of a pod."""
 
     policy: str = FULL_CORES
     required: bool = False
-    """Whether it would rather have none than otherwise."""
+    """Whether the bind policy is required, not just preferred."""
     apart: str = ""
-    """What it does not want to share with others who want the same: cores, or NUMA nodes."""
+    """Its exclusive policy: cores or NUMA nodes that it does not share with pods of the same policy."""
     fullest: bool = False
-    """Whether the NUMA node with least left comes first."""
+    """Whether the most allocated NUMA node comes first."""
 
 
 class Apart(NamedTuple):
-    """Where those are that want to be apart."""
+    """Cores and NUMA nodes used by pods with an exclusive policy."""
 
     cores: frozenset[int] = frozenset()
     numa: frozenset[int] = frozenset()
 
 
 def eligible(topology: NodeTopology, free: Collection[int], manner: Manner) -> frozenset[int]:
-    """The CPUs that will do: with a required policy whole cores, or one of each core."""
+    """The free CPUs that satisfy a required bind policy: those of whole cores, or one of each core."""
     if not manner.required:
         return frozenset(free)
     by_core: dict[int, list[int]] = {}
@@ -52,8 +52,8 @@ def eligible(topology: NodeTopology, free: Collection[int], manner: Manner) -> f
 
 
 def unshared(topology: NodeTopology, free: frozenset[int], shared: Mapping[int, int]) -> frozenset[int]:
-    """The free CPUs less as many of each NUMA node as those need who have an amount of it: by NUMA node
-    in thousandths. Left to them are CPUs of cores that somebody else has a part of, then the last."""
+    """The free CPUs that can be exclusive: without as many CPUs of each NUMA node as its `shared` cpu
+    (milli) needs. These are CPUs of partly allocated cores first, then the highest-numbered ones."""
     spent: set[int] = set()
     for numa, amount in shared.items():
         there = [cpu for cpu in free if topology.cpus[cpu].numa == numa] if amount > 0 else []
@@ -72,21 +72,21 @@ def take_cpus(
     manner: Manner,
     apart: Apart,
 ) -> frozenset[int] | None:
-    """So many of the free CPUs, those in `first` before others; None if there are not enough, or not of
-    the kind that is required."""
+    """Chooses `count` free CPUs, those in `first` before others; None if there are too few, or they do
+    not satisfy a required bind policy."""
     usable = eligible(topology, free, manner)
     if len(usable) < count:
         return None
     chosen: frozenset[int] = frozenset()
     reserved = usable & frozenset(first)
     if reserved:
-        taken = _Taking(topology, reserved, manner, apart).take(min(count, len(reserved)))
+        taken = _CPUAccumulator(topology, reserved, manner, apart).take(min(count, len(reserved)))
         if taken is None:
             return None
         chosen = taken
         usable -= reserved
     if len(chosen) < count:
-        rest = _Taking(topology, usable, manner, apart).take(count - len(chosen))
+        rest = _CPUAccumulator(topology, usable, manner, apart).take(count - len(chosen))
         if rest is None:
             return None
         chosen |= rest
@@ -105,7 +105,9 @@ def _is_as_required(topology: NodeTopology, cpus: frozenset[int], manner: Manner
 Key = Callable[[int], int]
 
 
-class _Taking:
+class _CPUAccumulator:
+    """One choice of CPUs among those that are free."""
+
     def __init__(
         self, topology: NodeTopology, free: frozenset[int], manner: Manner, apart: Apart
     ) -> None:
@@ -154,7 +156,8 @@ class _Taking:
             self._busy_numa.add(self._cpus[cpu].numa)
 
     def _take_cores(self, count: int) -> None:
-        """Sockets that are needed whole, the biggest first; then single cores where fewest are left."""
+        """Takes whole sockets as far as they are needed, the largest first; then single cores, from the
+        socket with the fewest free CPUs."""
         per_core = self._topology.per_core
         groups = self._groups(lambda cpu: self._cpus[cpu].socket, True, False)
         rest = []
@@ -176,7 +179,7 @@ class _Taking:
         return known.core in self._busy_cores or known.numa in self._busy_numa
 
     def _groups(self, key: Key, whole: bool, keep_apart: bool) -> list[list[int]]:
-        """Free CPUs by NUMA node or socket, in the order they are to be used."""
+        """Free CPUs grouped by NUMA node or socket, in the order of preference."""
         free = [cpu for cpu in self._free if not (keep_apart and self._is_shunned(cpu))]
         by_core: dict[int, list[int]] = {}
         for cpu in sorted(free):
@@ -200,7 +203,7 @@ class _Taking:
         return [groups[at] for at in sorted(groups, key=order)]
 
     def _nearest(self, keep_apart: bool) -> list[int]:
-        """All free CPUs, those near the ones taken already first."""
+        """All free CPUs, those nearest to CPUs already taken first."""
         free = [cpu for cpu in self._free if not (keep_apart and self._is_shunned(cpu))]
         near = self._tally(self._taken, lambda cpu: self._cpus[cpu].socket)
         by_socket = self._tally(free, lambda cpu: self._cpus[cpu].socket)
@@ -223,7 +226,7 @@ class _Taking:
         return sorted(free, key=order)
 
     def _spread(self, cpus: list[int]) -> list[int]:
-        """One of each core, then the second of each, and so on."""
+        """Orders CPUs: one of each core, then the second of each, and so on."""
         if len(cpus) <= self._topology.per_core:
             return cpus
         turns: dict[int, int] = {}

@@ -1,4 +1,10 @@
-"""The CPUs and NUMA nodes of all nodes, and who has which of them."""
+"""The CPU manager: which CPUs and NUMA amounts of each node are free, allocated or reserved.
+
+`topologies` has what the NodeResourceTopology of each row reports. What pods and reservations have of
+it is kept by `ResourceManager`; this class derives from that what is free, as sets of CPUs (`free`,
+`left`, `free_for_owners`) and as arrays over all rows for filters (`counts`, `owner_counts`).
+Everything derived of a row is computed again by `_recount` whenever an allocation on the row changes.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +28,8 @@ from holdfast.scheduler.managers.numa.allocation import (
     Holding,
     NumaCapacity,
     everything,
+    held_capacity,
     read_holding,
-    room_of,
     without_shared,
     write_holding,
 )
@@ -52,59 +58,63 @@ _CPU_SLOT = frozenset((CPU,))
 
 
 class Claimed(NamedTuple):
-    """What pods and reservations leave of a row."""
+    """What is free on a row, and how the rest is used."""
 
-    room: NumaCapacity
+    free: NumaCapacity
+    """What no pod and no reservation has."""
     unshared: NumaCapacity
-    """The same without the CPUs needed by those that have an amount of a NUMA node and no CPUs."""
+    """`free` without the CPUs that pods with a NUMA amount and no exclusive CPUs need to run on."""
     in_use: frozenset[int]
-    """The CPUs pods have."""
+    """CPUs allocated to pods."""
     lefts: dict[str, NumaCapacity]
-    """What reservations have left, by uid."""
+    """What is left of each reservation, by uid."""
     shared: Counter[int]
-    """By NUMA node, the cpu of those that have an amount of it and no CPUs."""
+    """By NUMA node, the cpu (milli) of pods and reservations without exclusive CPUs."""
 
 
 class CPUManager(ResourceManager[Holding]):
+    """Allocates exclusive CPUs and amounts of NUMA nodes on all nodes."""
+
     annotation = names.RESOURCE_STATUS
     lacks = "cpuset"
     valid: NDArray[np.bool_] = cells_of("_valid")
-    """The rows whose CPUs can be told apart."""
+    """Rows with a valid CPU topology."""
     per_core: NDArray[np.int64] = cells_of("_per_core")
-    own: NDArray[np.int64] = cells_of("_own")
-    """How many CPUs of each row are exclusive to somebody."""
+    """CPUs (hardware threads) of a core."""
+    exclusive_cpus: NDArray[np.int64] = cells_of("_exclusive_cpus")
+    """The number of exclusive CPUs of each row, allocated or reserved."""
     ratio: NDArray[np.float64] = cells_of("_ratio")
-    """How many times its CPUs a node claims to have."""
-    odd_ratio: NDArray[np.bool_] = cells_of("_odd_ratio")
-    """The rows that say so in an invalid way."""
+    """The CPU amplification ratio of each row."""
+    invalid_ratio: NDArray[np.bool_] = cells_of("_invalid_ratio")
+    """Rows whose amplification annotation is invalid."""
     full_cores_only: NDArray[np.bool_] = cells_of("_full_cores_only")
-    """The rows whose kubelet gives whole cores and nothing else."""
+    """Rows whose kubelet has the static policy with full-pcpus-only."""
     kubelet_policy: NDArray[np.int64] = cells_of("_kubelet_policy")
-    """The NUMA policies of kubelets, by their place in `POLICIES`."""
+    """The topology manager policy of each row's kubelet, as an index into `POLICIES`."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster, Holding())
         self.topologies: dict[int, NodeTopology] = {}
         columns = cluster.nodes.columns
         self.counts = Counts(columns)
-        """By row."""
+        """What is free, by row."""
         self.owner_counts = Counts(RowColumns(0))
-        """By hold: the row as owners of that reservation see it."""
-        self._ahead: Counts | None = None
-        """By row as it would be without pods that end; once somebody has asked."""
+        """What is free for owners of a reservation on its row, by hold index."""
+        self._later_counts: Counts | None = None
+        """What is free by row once all pods that can end have ended; None until first asked for."""
         self._outdated: set[int] = set()
-        """The rows of which that is to be worked out anew."""
+        """Rows of `_later_counts` that must be computed again."""
         self.resources: list[str] = [names.CPU, names.MEMORY]
-        """What is counted per NUMA node; the first index of `room` and `offers`."""
+        """Resources counted by NUMA node; the first index of `Counts.amounts` and `Counts.offers`."""
         self._valid = columns.new(np.bool_)
         self._per_core = columns.new(np.int64, 1)
-        self._own = columns.new(np.int64)
+        self._exclusive_cpus = columns.new(np.int64)
         self._ratio = columns.new(np.float64, 1.0)
-        self._odd_ratio = columns.new(np.bool_)
+        self._invalid_ratio = columns.new(np.bool_)
         self._full_cores_only = columns.new(np.bool_)
         self._kubelet_policy = columns.new(np.int64)
         self.held: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        """How many of them each reservation has left, by hold; -1 of those that never had anything."""
+        """CPUs left of each reservation, by hold index; -1 where the manager holds nothing for it."""
         self._widest = 1
         self.default_policy = FULL_CORES
         self.fullest_first = False
@@ -112,16 +122,17 @@ class CPUManager(ResourceManager[Holding]):
         self.allocator = NumaAllocator(self, cluster.nodes)
         self._wants: dict[int, Want | CpuWantError] = {}
         self._left: dict[int, NumaCapacity] = {}
-        """What reservations have left, by hold."""
+        """What is left of each reservation, by hold index."""
         self._free: dict[int, NumaCapacity] = {}
         self._free_for_owners: dict[int, NumaCapacity] = {}
-        """What their owners see of their rows."""
+        """What is free for owners of each reservation on its row, by hold index."""
         cluster.classes.on_dropped.append(self._class_dropped)
 
-    # What is asked
+    # Queries
 
     def want(self, cls: PodClass) -> Want:
-        """What pods of the class want; raises CpuWantError."""
+        """What pods of the class request of CPUs and NUMA nodes. Raises CpuWantError if it is
+        invalid."""
         known = self._wants.get(cls.id)
         if known is None:
             try:
@@ -133,18 +144,20 @@ class CPUManager(ResourceManager[Holding]):
             raise known
         return known
 
-    def sensible(self, cls: PodClass) -> Want | None:
+    def valid_want(self, cls: PodClass) -> Want | None:
+        """As `want`, None if it is invalid."""
         try:
             return self.want(cls)
         except CpuWantError:
             return None
 
     @property
-    def demanding(self) -> bool:
-        """Whether some node wants something even of pods that want nothing in particular."""
+    def has_node_policies(self) -> bool:
+        """Whether a node has a policy or a ratio that applies even to pods without a CPU or NUMA
+        policy."""
         if not self.active:
             return False
-        ratios = (self.ratio > 1).any() or self.odd_ratio.any()
+        ratios = (self.ratio > 1).any() or self.invalid_ratio.any()
         return bool(self.kubelet_policy.any() or self.full_cores_only.any() or ratios)
 
     def free(self, row: int) -> NumaCapacity:
@@ -154,21 +167,22 @@ class CPUManager(ResourceManager[Holding]):
         return self._left.get(hold) or NumaCapacity()
 
     def free_for_owners(self, hold: int, row: int) -> NumaCapacity:
-        """What there is on the row for owners of a reservation there."""
+        """What is free on the row for owners of the reservation with this hold index."""
         return self._free_for_owners.get(hold) or self.free(row)
 
-    def reach(self, hold: int) -> None:
-        """Makes room for a hold of this index."""
+    def grow_holds(self, hold: int) -> None:
+        """Grows the arrays by hold so that they have this index."""
         self.owner_counts.fit(len(self.resources), self.counts.width, hold + 1)
         more = len(self.owner_counts.free) - len(self.held)
         if more > 0:
             self.held = np.pad(self.held, (0, more), constant_values=-1)
 
     def apart(self, row: int) -> Apart:
-        """Where those are that want to be apart from others."""
+        """Cores and NUMA nodes with pods that exclude others from them
+        (`preferredCPUExclusivePolicy`)."""
         topology, cores, zones = self.topologies[row], set(), set()
         for uid, pod in self.there.get(row, {}).items():
-            want = self.sensible(pod.cls)
+            want = self.valid_want(pod.cls)
             for cpu in self.has(uid).cpus if want is not None else ():
                 known = topology.cpus.get(cpu)
                 if known is not None and want is not None and want.apart == BY_CORE:
@@ -178,30 +192,32 @@ class CPUManager(ResourceManager[Holding]):
         return Apart(frozenset(cores), frozenset(zones))
 
     def zones(self, pod: PodRecord, row: int) -> tuple[frozenset[int], bool]:
-        """The NUMA nodes a pod has on the row because of a policy, and whether that must be kept to."""
-        want = self.sensible(pod.cls)
+        """The NUMA nodes allocated to a pod by a NUMA policy, and whether devices must be from
+        these."""
+        want = self.valid_want(pod.cls)
         if not self.active or want is None or row not in self.topologies:
             return frozenset(), False
         found = frozenset(numa for numa, _ in self.has(pod.uid).zones)
         return found, self.allocator.numa_policy(want, row) != BEST_EFFORT
 
-    def particular(self, cls: PodClass, hold: ReservationRow) -> frozenset[int]:
-        """Whether pods of the class would draw CPUs of their own on a reservation, not an amount."""
-        want = self.sensible(cls)
+    def managed_slots(self, cls: PodClass, hold: ReservationRow) -> frozenset[int]:
+        """The slot of cpu, if pods of the class get exclusive CPUs from the reservation; else
+        nothing."""
+        want = self.valid_want(cls)
         if want is None or not self.active or not self.has(hold.pod.uid).cpus:
             return _NO_SLOTS
         return _CPU_SLOT if self.allocator.is_bound(want, hold.row) else _NO_SLOTS
 
     def can_allocate_from(self, cls: PodClass, hold: ReservationRow) -> bool:
-        """Whether a pod of the class would get some of the CPUs a reservation holds."""
-        want = self.sensible(cls)
+        """Whether a pod of the class would be allocated exclusive CPUs of the reservation."""
+        want = self.valid_want(cls)
         if want is None or not self.active or not self.allocator.is_bound(want, hold.row):
             return False
         return bool(self.left(hold.index).cpus)
 
     def reasons(self, cls: PodClass, hold: ReservationRow) -> list[str]:
-        """Why a pod of the class would not find its CPUs through a reservation."""
-        want = self.sensible(cls) if self.active else None
+        """Why a pod of the class does not fit its row through the reservation."""
+        want = self.valid_want(cls) if self.active else None
         if want is None:
             return []
         rows, holds = np.array([hold.row]), np.array([hold.index])
@@ -210,15 +226,16 @@ class CPUManager(ResourceManager[Holding]):
         return [lack.text for lack in lacks]
 
     def lacking(self, pod: PodRecord, behind: Iterable[str]) -> list[str]:
-        """Whether a reserve pod has no CPUs, or they or its room of NUMA nodes are somebody else's."""
-        if self.guessed.get(pod.uid) == self.nothing:
+        """What a reserve pod has not got: its CPUs, if it has none or pods use them, and the resources
+        of which its NUMA nodes are overcommitted. Reservations `behind` it, by uid, do not count."""
+        if self.tentative.get(pod.uid) == self.nothing:
             return ["cpuset"]
         mine = self.has(pod.uid).cpus
         theirs: set[int] = set()
-        room = self.free(pod.row)
+        free = self.free(pod.row)
         for uid, other in self.there.get(pod.row, {}).items():
             if uid in behind and uid in self._hold:
-                room = room.more(self.left(self._hold[uid]))
+                free = free.more(self.left(self._hold[uid]))
             elif uid != pod.uid and other.reservation_uid != pod.uid:
                 theirs |= self.has(uid).cpus
         if mine & theirs:
@@ -228,7 +245,7 @@ class CPUManager(ResourceManager[Holding]):
             f"NUMA {name}"
             for numa, amounts in held.items()
             for name, value in amounts.items()
-            if value and room.zones.get(numa, {}).get(name, 0) < 0
+            if value and free.zones.get(numa, {}).get(name, 0) < 0
         }
         return sorted(short)
 
@@ -246,34 +263,34 @@ class CPUManager(ResourceManager[Holding]):
             )
         )
 
-    def ahead(self, row: int, waits: ReservationInfo | None, horizon: Horizon) -> NumaCapacity:
-        """What would be free on the row for a reservation that waits, were those gone that count as
-        gone. What they have from reservations that stay goes back to these."""
+    def free_later(self, row: int, waits: ReservationInfo | None, horizon: Horizon) -> NumaCapacity:
+        """What would be free on the row for a Waiting reservation (or a nominated pod) without the pods
+        that are gone by the horizon. What these have from a reservation that stays returns to it."""
         return self._claimed(row, self._staying(row, waits, horizon)).unshared
 
     def annotate(self, pod: PodRecord, row: int, into: dict[str, str]) -> None:
         super().annotate(pod, row, into)
-        want = self.sensible(pod.cls)
+        want = self.valid_want(pod.cls)
         if want is None or not self.settled.get(pod.uid, self.nothing).cpus:
             return
         spec = self.allocator.decided(want, row)
         if spec != want.given:
             into[names.RESOURCE_SPEC] = msgspec.json.encode(spec).decode()
 
-    def counts_ahead(self) -> Counts:
-        """What would be free on rows were there no pods but those that stay for good."""
-        if self._ahead is None:
-            self._ahead = Counts(self._cluster.nodes.columns)
+    def later_counts(self) -> Counts:
+        """What is free by row once all pods that can end have ended."""
+        if self._later_counts is None:
+            self._later_counts = Counts(self._cluster.nodes.columns)
             self._outdated = set(self.topologies)
-        counts = self._ahead
+        counts = self._later_counts
         counts.fit(len(self.resources), self._widest)
         for row in self._outdated:
-            free = self.ahead(row, None, Horizon.LATER)
-            counts.tell(row, self.topologies.get(row), free, self.resources)
+            free = self.free_later(row, None, Horizon.LATER)
+            counts.set_free(row, self.topologies.get(row), free, self.resources)
         self._outdated.clear()
         return counts
 
-    # How it is done with CPUs
+    # The CPU manager's part of `ResourceManager`
 
     def _read(self, text: str) -> Holding | None:
         return read_holding(text)
@@ -301,7 +318,7 @@ class CPUManager(ResourceManager[Holding]):
         return True
 
     def node_changed(self, row: int) -> None:
-        """The node may say that it has more CPUs than it has."""
+        """Reads the amplification ratio of a node."""
         info, topology = self._cluster.nodes.info.get(row), self.topologies.get(row)
         text = info.annotations.get(names.AMPLIFICATION_RATIO) if info is not None else None
         if text is not None:
@@ -309,7 +326,7 @@ class CPUManager(ResourceManager[Holding]):
         if not self.active:
             return
         ratios = read_ratios(text)
-        self.odd_ratio[row] = ratios is None
+        self.invalid_ratio[row] = ratios is None
         self.ratio[row] = max(1.0, (ratios or {}).get(names.CPU, 1.0))
         if topology is not None:
             before = topology.amplified, topology.cpu_ratio
@@ -320,21 +337,21 @@ class CPUManager(ResourceManager[Holding]):
     def _choose(
         self, pod: PodRecord, row: int, hold: int | None, horizon: Horizon = Horizon.NOW
     ) -> Holding | None:
-        want = self.sensible(pod.cls)
+        want = self.valid_want(pod.cls)
         if want is None:
             return None
         devices = self._cluster.managers.devices
-        asking = devices.sensible(pod.cls) if devices.active and devices.alignment else None
+        asking = devices.valid_search(pod.cls) if devices.active and devices.alignment else None
         counts = None
         if asking is not None and row in self.topologies:
             holds = None if hold is None else np.array([hold])
             later = devices.later(pod.reservation, horizon)
             counts = asking.by_numa(np.array([row]), holds, self.counts.width, later)
-        later_room = None if horizon is Horizon.NOW else self.ahead(row, pod.reservation, horizon)
-        return self.allocator.choose(want, row, hold, later_room, counts)
+        free_later = None if horizon is Horizon.NOW else self.free_later(row, pod.reservation, horizon)
+        return self.allocator.choose(want, row, hold, free_later, counts)
 
     def _is_as_asked(self, pod: PodRecord, what: Holding) -> bool:
-        want = self.sensible(pod.cls)
+        want = self.valid_want(pod.cls)
         if want is None:
             return True
         by_zone = sum(dict(amounts).get(names.CPU, 0) for _, amounts in what.zones)
@@ -342,7 +359,7 @@ class CPUManager(ResourceManager[Holding]):
 
     def _recount(self, row: int) -> None:
         topology, there = self.topologies.get(row), self.there.get(row, {})
-        if self._ahead is not None:
+        if self._later_counts is not None:
             self._outdated.add(row)
         single: set[int] = set()
         several: set[int] = set()
@@ -355,9 +372,11 @@ class CPUManager(ResourceManager[Holding]):
                 several |= numa
         claimed = self._claimed(row, there)
         free = self._free[row] = claimed.unshared
-        self.own[row] = len(claimed.in_use) + sum(len(left.cpus) for left in claimed.lefts.values())
+        self.exclusive_cpus[row] = len(claimed.in_use) + sum(
+            len(left.cpus) for left in claimed.lefts.values()
+        )
         self._fit()
-        self.counts.tell(row, topology, free, self.resources)
+        self.counts.set_free(row, topology, free, self.resources)
         for numa_node in single | several:
             if numa_node < self.counts.width:
                 self.counts.single[row, numa_node] = numa_node not in several
@@ -365,42 +384,42 @@ class CPUManager(ResourceManager[Holding]):
         for uid, left in claimed.lefts.items():
             if uid in self._hold:
                 others = claimed.shared - Counter(self._shared(uid, left))
-                free = without_shared(topology, claimed.room, others)
-                # What pods have is nobody else's, even where a plan or an object says so.
+                free = without_shared(topology, claimed.free, others)
+                # A CPU that a pod uses is not left, even if a plan or an annotation lists it.
                 usable = left._replace(cpus=left.cpus - claimed.in_use)
                 self._hold_has(self._hold[uid], row, there[uid], topology, free, usable)
 
     def _claimed(self, row: int, there: Mapping[str, PodRecord]) -> Claimed:
-        """What these pods and reserve pods leave of a row."""
+        """What is free on a row with these pods and reserve pods."""
         topology = self.topologies.get(row)
-        room = everything(topology)
-        given, in_use = room.cpus, frozenset[int]()
+        free = everything(topology)
+        given, in_use = free.cpus, frozenset[int]()
         owned: dict[str, list[Holding]] = {}
         shared: Counter[int] = Counter()
         for uid, pod in there.items():
             if pod.reservation is None:
                 has = self.has(uid)
                 in_use |= has.cpus
-                room = room.less(room_of(topology, has))
+                free = free.less(held_capacity(topology, has))
                 shared.update(has.shared)
                 if pod.reservation_uid in self._hold:
                     owned.setdefault(pod.reservation_uid, []).append(has)
         lefts: dict[str, NumaCapacity] = {}
         for uid, _ in self._held_first(there):
-            left = room_of(topology, self.has(uid))
+            left = held_capacity(topology, self.has(uid))
             for has in owned.get(uid, ()):
-                left = left.less(room_of(topology, has), most=True)
-            # Of CPUs the node has no more nothing is left to anybody.
+                left = left.less(held_capacity(topology, has), most=True)
+            # CPUs that the node no longer has are not left to a reservation either.
             left = left._replace(cpus=left.cpus & given)
             if uid in self.planned:
-                left = left.within(room)
+                left = left.within(free)
             lefts[uid] = left
-            room = room.less(left)
+            free = free.less(left)
             shared.update(self._shared(uid, left))
-        return Claimed(room, without_shared(topology, room, shared), in_use, lefts, shared)
+        return Claimed(free, without_shared(topology, free, shared), in_use, lefts, shared)
 
     def _shared(self, uid: str, left: NumaCapacity) -> dict[int, int]:
-        """What is left to a reservation of cpu that is no CPUs of their own."""
+        """The cpu left of a reservation by NUMA node, if it has no exclusive CPUs."""
         if self.has(uid).cpus:
             return {}
         return {numa: amounts.get(names.CPU, 0) for numa, amounts in left.zones.items()}
@@ -411,20 +430,21 @@ class CPUManager(ResourceManager[Holding]):
         row: int,
         pod: PodRecord,
         topology: NodeTopology | None,
-        room: NumaCapacity,
+        free: NumaCapacity,
         left: NumaCapacity,
     ) -> None:
-        self._left[index], self._free_for_owners[index] = left, self._through(pod, room, left)
-        self.reach(index)
+        """Stores what is left of the reservation with this hold index, and what its owners see."""
+        self._left[index], self._free_for_owners[index] = left, self._through(pod, free, left)
+        self.grow_holds(index)
         self.held[index] = len(left.cpus)
-        self.owner_counts.tell(index, topology, self._free_for_owners[index], self.resources)
+        self.owner_counts.set_free(index, topology, self._free_for_owners[index], self.resources)
         self.owner_counts.single[index] = self.counts.single[row]
         self.owner_counts.several[index] = self.counts.several[row]
 
-    def _through(self, pod: PodRecord, room: NumaCapacity, left: NumaCapacity) -> NumaCapacity:
-        """What owners of a reserve pod see of a row: what is free and what is left to them; of what it
-        holds for them alone only the latter."""
-        both = room.more(left)
+    def _through(self, pod: PodRecord, free: NumaCapacity, left: NumaCapacity) -> NumaCapacity:
+        """What is free for owners of a reserve pod: what is free on the row and what is left of the
+        reservation; of resources with the Restricted allocate policy only the latter."""
+        both = free.more(left)
         restricted = pod.reservation.restricted if pod.reservation is not None else None
         if not restricted:
             return both
@@ -443,7 +463,7 @@ class CPUManager(ResourceManager[Holding]):
 
     def _fit(self) -> None:
         width = self._widest
-        if width > self.counts.width or len(self.resources) > len(self.counts.room):
+        if width > self.counts.width or len(self.resources) > len(self.counts.amounts):
             self.counts.fit(len(self.resources), width)
             self.owner_counts.fit(len(self.resources), width)
 
@@ -463,14 +483,14 @@ class CPUManager(ResourceManager[Holding]):
         self._forget_row(row)
 
     def _forget_row(self, row: int) -> None:
-        if self._ahead is not None:
+        if self._later_counts is not None:
             self._outdated.add(row)
         self.topologies.pop(row, None)
         self._free.pop(row, None)
         self.counts.clear(row)
-        self.valid[row] = self.full_cores_only[row] = self.odd_ratio[row] = False
+        self.valid[row] = self.full_cores_only[row] = self.invalid_ratio[row] = False
         self.kubelet_policy[row] = 0
-        self.per_core[row], self.own[row], self.ratio[row] = 1, 0, 1.0
+        self.per_core[row], self.exclusive_cpus[row], self.ratio[row] = 1, 0, 1.0
 
     def _class_dropped(self, cls: PodClass) -> None:
         self._wants.pop(cls.id, None)
@@ -486,7 +506,9 @@ class CPUManager(ResourceManager[Holding]):
                     for cpu in sorted(has.cpus & given.keys())
                 ]
                 given |= dict.fromkeys(has.cpus, pod)
-            kept = {name: getattr(self.counts, name)[..., row, :].copy() for name in ("free", "room")}
+            kept = {
+                name: getattr(self.counts, name)[..., row, :].copy() for name in ("free", "amounts")
+            }
             free, self._free[row] = self._free[row], NumaCapacity()
             self._recount(row)
             if free != self._free[row]:

@@ -1,4 +1,8 @@
-"""Sets of CPUs as Linux writes them: `0-3,8,10-11`."""
+"""The CPU topology of a node, the CPU and NUMA policies of a pod, and CPU lists as text.
+
+`NodeTopology` is a NodeResourceTopology as the CPU manager uses it. `Want` is what pods of one class
+request: the number of CPUs, the bind policy and the NUMA policy, from annotations and the QoS class.
+"""
 
 from __future__ import annotations
 
@@ -19,18 +23,18 @@ from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.slots import CPU
 
 MOST_CPUS = 1 << 16
-"""No node has more; a list that says so is a mistake, and must not be written out."""
+"""A CPU number at or above this is invalid: a range up to it must not be expanded."""
 
 
 def parse_cpus(text: str) -> frozenset[int]:
-    """Raises ValueError for what is no such list."""
+    """Reads a Linux CPU list, as `0-3,8,10-11`. Raises ValueError if it is invalid."""
     found: set[int] = set()
     for part in text.strip().split(",") if text.strip() else ():
         first, dash, last = part.strip().partition("-")
         low = int(first)
         high = int(last) if dash else low
         if low < 0 or high < low or high >= MOST_CPUS:
-            raise ValueError(f"{part!r} is no range of CPUs")
+            raise ValueError(f"{part!r} is not a range of CPUs")
         found.update(range(low, high + 1))
     return frozenset(found)
 
@@ -45,7 +49,7 @@ def format_cpus(cpus: Iterable[int]) -> str:
     return ",".join(f"{low}-{high}" if high > low else f"{low}" for low, high in ranges)
 
 
-# What a node says of its CPUs and NUMA nodes: its NodeResourceTopology, read.
+# The topology of a node
 
 
 V = TypeVar("V")
@@ -54,11 +58,11 @@ FULL_CORES, SPREAD = "FullPCPUs", "SpreadByPCPUs"
 BEST_EFFORT, RESTRICTED, SINGLE = "BestEffort", "Restricted", "SingleNUMANode"
 
 MOST_ZONES = 64
-"""NUMA nodes beyond are nobody's, and what claims to have them is not believed."""
+"""NUMA nodes with this number or a higher one are ignored."""
 MOST_OF_ZONE = 1 << 52
-"""Of anything; sums and products of such still fit their columns."""
+"""Higher amounts of a NUMA node count as this much: sums and products still fit 64 bits."""
 MOST_TIMES = 1000.0
-"""No node is believed to have more times what it has."""
+"""The highest valid amplification ratio."""
 
 _SOCKET_BITS = 16
 _DIGITS = 5
@@ -81,7 +85,7 @@ class NodeReservation(Struct):
 
 
 class SystemCPUs(Struct):
-    """CPUs of the system's own daemons."""
+    """CPUs for system QoS pods, from the topology's annotation."""
 
     cpuset: str = ""
     cpuset_exclusive: bool | None = None
@@ -100,7 +104,7 @@ class Cpu(NamedTuple):
 
 
 class NodeTopology:
-    """Of one node."""
+    """The CPUs, cores and NUMA nodes of one node."""
 
     def __init__(self, given: NodeResourceTopology) -> None:
         annotations = given.metadata.annotations
@@ -108,7 +112,7 @@ class NodeTopology:
         detail = _read(annotations, names.CPU_TOPOLOGY, CPUTopology, CPUTopology())
         for each in detail.detail:
             if 0 <= each.id < MOST_CPUS and each.node < MOST_ZONES:
-                # Some nodes number the cores of each socket anew, and some do not know their sockets.
+                # Core numbers can repeat on each socket; socket numbers can be missing.
                 socket = max(0, each.socket)
                 core = socket << _SOCKET_BITS | each.core
                 self.cpus[each.id] = Cpu(core, max(0, each.node), socket)
@@ -122,31 +126,31 @@ class NodeTopology:
         self.policy = next(
             (_KUBELET_POLICIES[p] for p in given.topology_policies if p in _KUBELET_POLICIES), ""
         )
-        """The NUMA policy of the node's kubelet."""
+        """The topology manager policy of the node's kubelet."""
         kubelet = _read(annotations, names.KUBELET_CPU_POLICY, KubeletPolicy, KubeletPolicy())
         full_only = kubelet.options.get("full-pcpus-only") == "true"
         self.full_cores_only = kubelet.policy == "static" and full_only
         self.closed = self._closed(annotations, kubelet)
-        """CPUs nobody is given."""
+        """CPUs that are never allocated: reserved ones, and those of the kubelet's static policy."""
         self.open = frozenset(self.cpus) - self.closed
         self.zones: dict[int, dict[str, int]] = _zones(given)
-        """What NUMA nodes offer, by resource name."""
+        """Allocatable of NUMA nodes, by resource name."""
         for numa, offered in self.zones.items():
             if offered.get(names.CPU):
                 closed = sum(1 for cpu in self.closed if self._numa_of(cpu) == numa)
                 offered[names.CPU] = max(0, offered[names.CPU] - 1000 * closed)
         self.width = 1 + max((*self.zones, *(cpu.numa for cpu in self.cpus.values())), default=0)
-        """One more than the highest number of a NUMA node."""
+        """The highest number of a NUMA node, plus one."""
         self._ratios = read_ratios(annotations.get(names.AMPLIFICATION_RATIO)) or {}
         self.cpu_ratio = 1.0
-        """How many times as much as it is a CPU of one's own counts."""
+        """The CPU amplification ratio: an exclusive CPU counts as that many."""
         self.amplified: dict[int, dict[str, int]] = {}
-        """What NUMA nodes claim to offer."""
+        """Amplified allocatable of NUMA nodes."""
         self.amplify({})
 
     def amplify(self, ratios: Mapping[str, float]) -> None:
-        """How many times what it has of a resource the node claims to have. Where the topology says so
-        itself, what it says of NUMA nodes is what they claim."""
+        """Sets the amplification ratios of the node. If the topology itself has the annotation, its
+        amounts by NUMA node are amplified already."""
         self.cpu_ratio = max(1.0, (self._ratios or ratios).get(names.CPU, 1.0))
         times = {} if self._ratios else ratios
         self.amplified = {
@@ -156,7 +160,7 @@ class NodeTopology:
 
     @property
     def valid(self) -> bool:
-        """Whether CPUs can be told apart."""
+        """Whether the node reports its CPUs, so that exclusive ones can be allocated."""
         return bool(self.cpus)
 
     def _numa_of(self, cpu: int) -> int:
@@ -174,7 +178,7 @@ class NodeTopology:
 
 
 def read_ratios(text: str | None) -> dict[str, float] | None:
-    """How many times what it has a node claims to have; None where what it says makes no sense."""
+    """The amplification ratios of a node by resource; None if the annotation is invalid."""
     if text is None:
         return {}
     try:
@@ -240,22 +244,22 @@ def cpus_of_numa(topology: NodeTopology, cpus: Iterable[int]) -> dict[int, list[
     return found
 
 
-# What pods of one class want of CPUs and NUMA nodes.
+# Requests of pods
 
 
 NOT_WHOLE = "the requested CPUs must be integer"
 BINDING = (FULL_CORES, SPREAD)
 POLICIES = ("", BEST_EFFORT, RESTRICTED, SINGLE)
-"""The NUMA policies; their places are how tables have them."""
+"""The NUMA policies; columns have the index of one."""
 
-_OWN_CPUS = ("LSE", "LSR")
+_EXCLUSIVE_QOS = ("LSE", "LSR")
 _PRODUCTION = "koord-prod"
 _OTHER_PRIORITIES = ((7000, 7999), (5000, 5999), (3000, 3999))
-"""Of pods that do not run in production."""
+"""Priorities of Koordinator's classes other than koord-prod."""
 
 
 class CpuWantError(HoldfastError):
-    """A pod wants CPUs in a way that makes no sense; `error` if that cannot even be read."""
+    """The CPU request or policy of a pod is invalid; with `error`, its annotation cannot be decoded."""
 
     def __init__(self, message: str, error: bool = False) -> None:
         super().__init__(message)
@@ -265,17 +269,17 @@ class CpuWantError(HoldfastError):
 class Want(NamedTuple):
     milli: int
     requests: tuple[tuple[int, int], ...]
-    """All it asks for, by slot."""
+    """All requests, by slot."""
     bound: bool = False
-    """Whether it wants CPUs of its own."""
+    """Whether it requests exclusive CPUs."""
     policy: str = FULL_CORES
     required: str = ""
-    """The policy it insists on."""
+    """The required bind policy; empty if there is none."""
     apart: str = ""
     numa: str = ""
     """Its NUMA policy."""
     exclusive: bool = False
-    """Whether a pod on one NUMA node keeps away from those on several, and the other way round."""
+    """Whether pods on one NUMA node and pods on several do not share NUMA nodes."""
     given: ResourceSpec = ResourceSpec()
 
     @property
@@ -284,7 +288,7 @@ class Want(NamedTuple):
 
 
 def read_want(cls: PodClass, default: str) -> Want:
-    """`default` is the bind policy of pods that do not say. Raises CpuWantError."""
+    """Reads the request of a class; `default` is the bind policy without one. Raises CpuWantError."""
     spec = _read_requests(cls, names.RESOURCE_SPEC, ResourceSpec)
     numa = _read_requests(cls, names.NUMA_TOPOLOGY_SPEC, NUMATopologySpec)
     want = Want(cls.request(CPU), cls.requests, numa=numa.numa_topology_policy, given=spec)
@@ -292,7 +296,7 @@ def read_want(cls: PodClass, default: str) -> Want:
         want = want._replace(numa="")
     exclusive = numa.single_numa_node_exclusive
     want = want._replace(exclusive=exclusive == "Required" or (not exclusive and bool(want.numa)))
-    if not has_own_cpus(cls):
+    if not has_exclusive_cpus(cls):
         return want
     preferred = spec.preferred_cpu_bind_policy
     policy = default if preferred in ("", "Default") else preferred
@@ -312,9 +316,9 @@ def read_want(cls: PodClass, default: str) -> Want:
     )
 
 
-def has_own_cpus(cls: PodClass) -> bool:
-    """Whether pods of the class are of a quality of service that has CPUs of its own."""
-    if cls.labels.get(names.QOS_CLASS) not in _OWN_CPUS:
+def has_exclusive_cpus(cls: PodClass) -> bool:
+    """Whether pods of the class have a QoS class with exclusive CPUs (LSE, LSR)."""
+    if cls.labels.get(names.QOS_CLASS) not in _EXCLUSIVE_QOS:
         return False
     said = cls.labels.get(names.KOORD_PRIORITY_CLASS)
     if said is not None and said.startswith("koord-"):

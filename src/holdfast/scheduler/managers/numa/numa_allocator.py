@@ -1,4 +1,4 @@
-"""Which CPUs and which NUMA nodes of one node a pod gets."""
+"""The NUMA allocator: chooses the CPUs and NUMA nodes that a pod gets on one node."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BIND = {"FullPCPUsOnly": FULL_CORES, "SpreadByPCPUs": SPREAD}
 
 
 Devices = list[tuple[str, int, "NDArray[np.int64]"]] | None
-"""Of each type how many are wanted, and how many there are on each NUMA node, [1, NUMA node]."""
+"""For each type of device, how many are requested and how many are free, [1, NUMA node]."""
 
 
 class NumaAllocator:
@@ -40,14 +40,14 @@ class NumaAllocator:
         self._cpus = cpus
         self._nodes = nodes
 
-    # What applies on a row
+    # Policies on a row
 
     def _labels(self, row: int) -> Mapping[str, str]:
         info = self._nodes.info.get(row)
         return info.labels if info is not None else {}
 
     def bind_policy(self, row: int) -> str:
-        """How the node wants all CPUs to be bound; empty if it leaves that to pods."""
+        """The bind policy of the node, which applies to all pods; empty if it has none."""
         topology = self._cpus.topologies.get(row)
         said = _BIND.get(self._labels(row).get(names.NODE_CPU_BIND_POLICY, ""), "")
         if said == FULL_CORES or (topology is not None and topology.full_cores_only):
@@ -74,7 +74,7 @@ class NumaAllocator:
         return Manner(policy, bool(want.required or node), want.apart, fullest)
 
     def decided(self, want: Want, row: int) -> ResourceSpec:
-        """How CPUs are bound on a row, as it is written on a pod that left it open."""
+        """The resource spec with the bind policy that applies on a row, for the pod's annotation."""
         manner, spec = self.manner(want, row), msgspec.structs.replace(want.given)
         if manner.required and spec.required_cpu_bind_policy in ("", "Default"):
             spec.required_cpu_bind_policy = manner.policy
@@ -84,7 +84,7 @@ class NumaAllocator:
             spec.preferred_cpu_bind_policy = manner.policy
         return spec
 
-    # What a pod gets
+    # Allocation
 
     def choose(
         self,
@@ -94,9 +94,9 @@ class NumaAllocator:
         later: NumaCapacity | None,
         devices: Devices = None,
     ) -> Holding | None:
-        """Nothing if there is not enough; None if the pod wants nothing of the sort there. `later` is
-        what will be free, for those that can wait; `devices` are those it wants as well, by NUMA
-        node."""
+        """The allocation of a pod on a row; empty if too little is free, None if neither exclusive CPUs
+        nor a NUMA policy apply there. `later` replaces what is free now, for Waiting reservations;
+        `devices` are the devices the pod requests as well."""
         topology = self._cpus.topologies.get(row)
         bound, policy = self.is_bound(want, row), self.numa_policy(want, row)
         if topology is None or not (bound or policy):
@@ -131,7 +131,7 @@ class NumaAllocator:
         return Holding()
 
     def _concerned(self, want: Want, topology: NodeTopology) -> bool:
-        """Whether anything the pod asks for is counted by NUMA node."""
+        """Whether a resource that the pod requests is counted by NUMA node."""
         asked = self._asked(want)
         return not topology.zones or any(
             name in zone for zone in topology.zones.values() for name in asked
@@ -148,8 +148,8 @@ class NumaAllocator:
         manner: Manner,
         now: bool,
     ) -> list[tuple[int, ...]]:
-        """NUMA nodes to try, the best first: as few as possible; those that are `near`, then by how
-        full they are."""
+        """Sets of NUMA nodes to try, the best first: smaller sets, then those with most NUMA nodes of
+        `near`, then by how allocated they are."""
         topology, counts = self._cpus.topologies[row], self._cpus.counts
         asked = self._asked(want)
         found: list[tuple[tuple[float, ...], tuple[int, ...]]] = []
@@ -186,8 +186,8 @@ class NumaAllocator:
         for name, value in asked.items():
             if not any(name in offered for offered in topology.zones.values()):
                 continue
-            rooms = [free.zones.get(numa, {}).get(name, 0) for numa in zones]
-            if sum(rooms) < value or (len(zones) > 1 and any(room <= 0 for room in rooms)):
+            amounts = [free.zones.get(numa, {}).get(name, 0) for numa in zones]
+            if sum(amounts) < value or (len(zones) > 1 and any(amount <= 0 for amount in amounts)):
                 return False
         if not bound:
             return True
@@ -204,12 +204,12 @@ class NumaAllocator:
         free: NumaCapacity,
         topology: NodeTopology,
     ) -> float:
-        """The share of cpu and memory that would be left."""
+        """The shares of cpu and of memory that would be left, added up."""
         left = 0.0
         for name in (names.CPU, names.MEMORY):
             total = sum(topology.zones[numa].get(name, 0) for numa in zones)
-            room = sum(free.zones.get(numa, {}).get(name, 0) for numa in zones)
-            left += (room - asked.get(name, 0)) / total if total else 0.0
+            amount = sum(free.zones.get(numa, {}).get(name, 0) for numa in zones)
+            left += (amount - asked.get(name, 0)) / total if total else 0.0
         return left
 
     def _spread(
@@ -222,7 +222,8 @@ class NumaAllocator:
         bound: bool,
         manner: Manner,
     ) -> Holding | None:
-        """Amounts as evenly as can be, and CPUs accordingly; None if that does not come out."""
+        """Distributes amounts over the NUMA nodes as evenly as possible, and CPUs by these amounts;
+        None if that is not possible."""
         topology = self._cpus.topologies[row]
         if not zones:
             return None
@@ -235,16 +236,16 @@ class NumaAllocator:
             there = [numa for numa in zones if name in topology.zones[numa]]
             if not there:
                 continue
-            rooms = {numa: max(0, free.zones.get(numa, {}).get(name, 0)) for numa in there}
+            free_by_numa = {numa: max(0, free.zones.get(numa, {}).get(name, 0)) for numa in there}
             step = 1
             if name == names.CPU and bound:
                 step = 1000 * (
                     topology.per_core if manner.policy == FULL_CORES and manner.required else 1
                 )
-                rooms = {numa: min(rooms[numa], 1000 * usable[numa]) for numa in there}
+                free_by_numa = {numa: min(free_by_numa[numa], 1000 * usable[numa]) for numa in there}
             rest = value
-            for place, numa in enumerate(sorted(there, key=lambda numa: (rooms[numa], numa))):
-                part = min(rooms[numa], rest // (len(there) - place) // step * step)
+            for place, numa in enumerate(sorted(there, key=lambda numa: (free_by_numa[numa], numa))):
+                part = min(free_by_numa[numa], rest // (len(there) - place) // step * step)
                 if part:
                     given.setdefault(numa, {})[name] = part
                     rest -= part

@@ -1,8 +1,15 @@
-"""Which nodes have the CPUs and the NUMA nodes a pod wants, over many rows at once."""
+"""The filter for exclusive CPUs and NUMA policies, over many rows at once.
+
+A NUMA policy is satisfied by a set of NUMA nodes that together have all the pod requests, each of them
+some of every resource. `SingleNUMANode` allows sets of one NUMA node, `Restricted` any such set;
+`BestEffort` falls back to all NUMA nodes. Where sets exist but the policy allows none of them, the
+reason lists the hints of each resource: `cpu prefer [01 10] among [01 10 11]`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,45 +19,64 @@ from holdfast.api import names
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.slots import CPU, MOST
 from holdfast.scheduler.managers.numa.allocation import Bools, Ints
-from holdfast.scheduler.managers.numa.node_topology import FULL_CORES, NOT_WHOLE, POLICIES, SPREAD, Want
+from holdfast.scheduler.managers.numa.node_topology import (
+    BEST_EFFORT,
+    FULL_CORES,
+    NOT_WHOLE,
+    POLICIES,
+    SINGLE,
+    SPREAD,
+    Want,
+)
 
 if TYPE_CHECKING:
     from holdfast.scheduler.managers.numa.cpu_manager import CPUManager
-from collections.abc import Mapping
-from itertools import combinations
-
-from holdfast.scheduler.managers.numa.node_topology import BEST_EFFORT, SINGLE
 
 POLICY_CONFLICT = "node(s) NUMA Topology policy not match"
 NO_TOPOLOGY = "node(s) invalid CPU Topology"
 NOT_ALIGNED = "node(s) requested cpus not multiple cpus per core"
 BIND_CONFLICT = "node(s) cpu bind policy conflicts with pod's required cpu bind policy"
 TOO_FEW_CPUS = "not enough cpus available to satisfy request"
-ODD_RATIO = "node(s) invalid CPU amplification ratio"
+INVALID_RATIO = "node(s) invalid CPU amplification ratio"
 TOO_FEW_AMPLIFIED = "Insufficient amplified cpu"
+NO_ZONES = "node(s) missing NUMA resources"
+UNSATISFIED = "Unsatisfied NUMA {}"
+UNALIGNED = "Unaligned NUMA Hint cause {}"
+INSUFFICIENT = "Insufficient NUMA {}"
 
 _FULL, _SPREAD = 1, 2
 _BIND_CODES = {"FullPCPUsOnly": _FULL, "SpreadByPCPUs": _SPREAD}
 _POLICY_CODES = {policy: code for code, policy in enumerate(POLICIES)}
+_BEST_EFFORT, _SINGLE = POLICIES.index(BEST_EFFORT), POLICIES.index(SINGLE)
+_SETS_SPELT_OUT = 8
+"""With more NUMA nodes than this, hints list only sets of one, of two, and of all NUMA nodes."""
+_GROUP = 2
+"""Masks in messages are padded to a multiple of this many bits."""
 
 Rows = NDArray[np.intp]
 ByNuma = Callable[[Rows, Rows | None, int], list[tuple[str, int, Ints]]]
-"""From rows, holds and the number of NUMA nodes: of each type of device how many are wanted, and how
-many there are on each NUMA node."""
-
+"""From rows, holds and the number of NUMA nodes: for each type of device, how many are requested and
+how many are free on each NUMA node."""
 
 Look = Callable[[str], Any]
-"""The counts of this name."""
+"""Returns the array of `Counts` of this name, at the rows in question."""
+
+Out = Callable[[dict[str, Bools], bool], None]
+"""Marks rows infeasible, by reason; and whether they are so whatever is preempted."""
 
 
 class NumaLack(NamedTuple):
+    """A reason and the rows it applies to."""
+
     text: str
     rows: Bools
     unresolvable: bool
-    """Whether nothing anybody gives up could help."""
+    """Whether preemption cannot help."""
 
 
 class NumaFilter:
+    """Filters rows by CPU bind policy, NUMA policy, free CPUs and amounts of NUMA nodes."""
+
     def __init__(self, cpus: CPUManager, nodes: NodeTable) -> None:
         self._cpus = cpus
         self._nodes = nodes
@@ -58,13 +84,13 @@ class NumaFilter:
             key: nodes.labels.column(key)
             for key in (names.NODE_CPU_BIND_POLICY, names.NODE_NUMA_TOPOLOGY_POLICY)
         }
-        """Kept, since a column that nobody keeps is made anew from all nodes."""
+        """Referenced here, since a column without a reference is dropped and has to be built again."""
 
     def matters(self, want: Want) -> bool:
-        """Whether there is anything to check for such pods at all."""
+        """Whether the filter can reject any row for such pods."""
         if want.bound or want.numa:
             return True
-        return self._cpus.demanding or any(map(self._nodes.labels.has, self._columns))
+        return self._cpus.has_node_policies or any(map(self._nodes.labels.has, self._columns))
 
     def lacks(
         self,
@@ -74,11 +100,11 @@ class NumaFilter:
         claimed: Ints,
         devices: ByNuma | None = None,
         explain: bool = True,
-        ahead: bool = False,
+        later: bool = False,
     ) -> list[NumaLack]:
-        """Why rows will not do, by what comes first. `claimed` is what of cpu is spoken for there;
-        `devices` tells which NUMA nodes have the devices the pods want as well. Unless it is to be
-        explained, not everything has a text. `ahead`: the pods can wait for others to end."""
+        """Why rows are infeasible; a row is listed under its first reason only. `claimed` is the cpu
+        claimed on each row, `devices` counts the free devices by NUMA node. Without `explain` some
+        reasons have no text. `later`: evaluates rows as if all pods that can end had ended."""
         cpus, found, open_ = self._cpus, list[NumaLack](), np.ones(len(rows), dtype=np.bool_)
 
         def all_out(texts: dict[str, Bools], unresolvable: bool) -> None:
@@ -105,8 +131,8 @@ class NumaFilter:
             out(NOT_WHOLE, node_bind > 0, True)
         bound = (node_bind > 0) & (want.milli > 0) | want.bound
         if cpus.active and want.milli:
-            out(ODD_RATIO, cpus.odd_ratio[rows], True)
-        if cpus.active and want.milli and not ahead:
+            out(INVALID_RATIO, cpus.invalid_ratio[rows], True)
+        if cpus.active and want.milli and not later:
             out(TOO_FEW_AMPLIFIED, self._amplified(want, rows, holds, claimed, bound), False)
         out(NO_TOPOLOGY, bound & ~valid, True)
         if not cpus.active:
@@ -117,7 +143,7 @@ class NumaFilter:
             out(BIND_CONFLICT, bound & (node_bind > 0) & (node_bind != required), True)
         manner = np.full(len(rows), required) if required else node_bind
         out(NOT_ALIGNED, bound & (manner == _FULL) & (want.cpus % cpus.per_core[rows] != 0), True)
-        look = self._looking(rows, holds, ahead)
+        look = self._looking(rows, holds, later)
         usable = np.where(
             (manner == _FULL)[:, None],
             look("whole"),
@@ -127,19 +153,20 @@ class NumaFilter:
         if policy.any():
             also = devices(rows, holds, cpus.counts.width) if devices is not None else []
             zones = self._zones(want, bound, usable, look, [DeviceHintProvider(*each) for each in also])
-            judge(zones, policy, want.exclusive, explain, all_out)
+            check_policies(zones, policy, want.exclusive, explain, all_out)
         return found
 
-    def _looking(self, rows: Rows, holds: Rows | None, ahead: bool) -> Look:
-        """Counts of rows, as owners see them where reservations that have something may be drawn on; or
-        as they will be, for those who can wait."""
+    def _looking(self, rows: Rows, holds: Rows | None, later: bool) -> Look:
+        """Counts of the rows: with `later`, once all pods that can end have ended; with `holds`, as
+        owners of these reservations see them, where the CPU manager holds something for the
+        reservation."""
         cpus = self._cpus
-        if ahead:
-            later = cpus.counts_ahead()
-            return lambda name: getattr(later, name)[..., rows, :]
+        if later:
+            later_free = cpus.later_counts()
+            return lambda name: getattr(later_free, name)[..., rows, :]
         if holds is None:
             return lambda name: getattr(cpus.counts, name)[..., rows, :]
-        cpus.reach(int(holds.max()))
+        cpus.grow_holds(int(holds.max()))
         has = (cpus.held[holds] >= 0)[:, None]
 
         def look(name: str) -> Any:
@@ -151,37 +178,38 @@ class NumaFilter:
     def _zones(
         self, want: Want, bound: Bools, usable: Ints, look: Look, devices: list[DeviceHintProvider]
     ) -> Zones:
+        """The requests of a pod and the NUMA nodes of rows, as far as they are counted by NUMA node."""
         slots, resources = self._nodes.slots, self._cpus.resources
-        listed, all_offers, all_rooms = look("listed"), look("offers"), look("room")
-        asked, rooms, counted = dict[str, int](), dict[str, Ints](), dict[str, Bools]()
+        listed, all_offers, all_free = look("listed"), look("offers"), look("amounts")
+        asked, free, counted = dict[str, int](), dict[str, Ints](), dict[str, Bools]()
         for slot, value in want.requests:
             name = slots.name(slot)
             if name not in resources:
                 continue
             place = resources.index(name)
-            offers, room = all_offers[place], all_rooms[place]
+            offers, available = all_offers[place], all_free[place]
             if name == names.CPU:
-                room = np.where(bound[:, None], np.minimum(room, 1000 * usable), room)
-            asked[name], rooms[name] = value, np.where(offers, room, 0)
+                available = np.where(bound[:, None], np.minimum(available, 1000 * usable), available)
+            asked[name], free[name] = value, np.where(offers, available, 0)
             counted[name] = offers.any(axis=-1)
-        return Zones(listed, look("single"), look("several"), asked, rooms, counted, devices)
+        return Zones(listed, look("single"), look("several"), asked, free, counted, devices)
 
     def _amplified(
         self, want: Want, rows: Rows, holds: Rows | None, claimed: Ints, bound: Bools
     ) -> Bools:
-        """Where a node claims more CPUs than it has, those that are somebody's own count for more."""
+        """Rows with too little amplified cpu. An exclusive CPU counts as `ratio` CPUs."""
         ratio = self._cpus.ratio[rows]
         if not (ratio > 1).any():
             return np.zeros(len(rows), dtype=np.bool_)
-        own = 1000 * self._cpus.own[rows]
+        own = 1000 * self._cpus.exclusive_cpus[rows]
         if holds is not None:
-            self._cpus.reach(int(holds.max()))
+            self._cpus.grow_holds(int(holds.max()))
             own = own - 1000 * np.maximum(self._cpus.held[holds], 0)
         more = np.where(claimed >= own, np.ceil(own * ratio).astype(np.int64) - own, 0)
         amplified = np.minimum(np.ceil(want.milli * ratio), float(MOST)).astype(np.int64)
         wanted = np.where(bound, amplified, want.milli)
-        room = self._nodes.allocatable[CPU, rows] - claimed - more
-        lacking: Bools = (ratio > 1) & (wanted > room)
+        available = self._nodes.allocatable[CPU, rows] - claimed - more
+        lacking: Bools = (ratio > 1) & (wanted > available)
         return lacking
 
     def _bind_codes(self, rows: Rows) -> NDArray[np.int64]:
@@ -206,30 +234,11 @@ class NumaFilter:
         return table[np.where(codes < 0, len(column.values), codes)]
 
 
-# Which nodes have NUMA nodes that suit a pod, over many rows at once; and what is said where not.
-#
-# A policy is kept to by a set of NUMA nodes that together have room for all the pod asks for, none of
-# them without any of it. `SingleNUMANode` takes sets of one only, `Restricted` any, `BestEffort` all
-# there are if need be. What is said of nodes where there would be such a set, but not one that may be
-# used, lists the sets there are for each resource: `cpu prefer [01 10] among [01 10 11]`.
-
-
-NO_ZONES = "node(s) missing NUMA resources"
-UNSATISFIED = "Unsatisfied NUMA {}"
-UNALIGNED = "Unaligned NUMA Hint cause {}"
-INSUFFICIENT = "Insufficient NUMA {}"
-
-_BEST_EFFORT, _SINGLE = POLICIES.index(BEST_EFFORT), POLICIES.index(SINGLE)
-_SETS_SPELT_OUT = 8
-"""With more NUMA nodes than this only sets of one, of two, and of all are told."""
-_GROUP = 2
-
-Out = Callable[[dict[str, Bools], bool], None]
-"""Takes why rows will not do, by text, and whether nothing anybody gives up could help."""
+# NUMA policies
 
 
 class DeviceHintProvider(NamedTuple):
-    """Of one type: how many are wanted, and how many there are for the pod on each NUMA node."""
+    """The devices of one type: how many the pod requests, and how many are free on each NUMA node."""
 
     kind: str
     wanted: int
@@ -243,30 +252,32 @@ class Zones(NamedTuple):
     single: Bools
     several: Bools
     asked: Mapping[str, int]
-    """What is asked for of resources that are counted by NUMA node."""
-    rooms: Mapping[str, Ints]
-    """What is free of them; nothing where a NUMA node has none of it."""
+    """The pod's requests of resources that are counted by NUMA node."""
+    free: Mapping[str, Ints]
+    """What is free of them; 0 where a NUMA node does not have the resource."""
     counted: Mapping[str, Bools]
     """By resource, the rows where it is counted by NUMA node, [row]."""
     devices: list[DeviceHintProvider]
 
 
-def judge(zones: Zones, policy: NDArray[np.int64], shy: bool, explain: bool, out: Out) -> None:
-    """Tells which rows will not do by their policy. `shy`: pods on one NUMA node and pods on several
-    keep away from each other."""
+def check_policies(
+    zones: Zones, policy: NDArray[np.int64], exclusive: bool, explain: bool, out: Out
+) -> None:
+    """Marks the rows that cannot satisfy their NUMA policy. `exclusive` is the exclusive policy of the
+    pod: pods on one NUMA node and pods on several do not share NUMA nodes."""
     listed = zones.listed
     out({NO_ZONES: (policy > 0) & ~listed.any(axis=-1)}, True)
     each, empty = listed.copy(), np.zeros_like(listed)
     for name, value in zones.asked.items():
-        counted, room = zones.counted[name][:, None], zones.rooms[name]
-        each &= ~counted | (room >= value)
-        empty |= counted & (room <= 0)
+        counted, available = zones.counted[name][:, None], zones.free[name]
+        each &= ~counted | (available >= value)
+        empty |= counted & (available <= 0)
     known = [devices for devices in zones.devices if devices.wanted]
     for devices in known:
         each &= _or_nowhere(devices, devices.there >= devices.wanted)
-    alone = each & ~zones.several if shy else each
-    together = listed & ~empty & ~zones.single if shy else listed & ~empty
-    suits = alone.any(axis=-1) | (_enough(zones, known, together) & (policy != _SINGLE))
+    one = each & ~zones.several if exclusive else each
+    many = listed & ~empty & ~zones.single if exclusive else listed & ~empty
+    suits = one.any(axis=-1) | (_enough(zones, known, many) & (policy != _SINGLE))
     strict = policy > _BEST_EFFORT
     if not explain:
         lacking = np.zeros(len(listed), dtype=np.bool_)
@@ -288,17 +299,18 @@ def judge(zones: Zones, policy: NDArray[np.int64], shy: bool, explain: bool, out
 
 
 def _or_nowhere(devices: DeviceHintProvider, enough: Bools) -> Bools:
-    """Where a row has too few devices in all, that is for others to say."""
+    """`enough`, or True where the row as a whole has too few devices: that is the device filter's
+    reason."""
     nowhere: Bools = (devices.there.sum(axis=-1) < devices.wanted)[:, None]
     return enough | nowhere
 
 
 def _enough(zones: Zones, devices: list[DeviceHintProvider], among: Bools) -> Bools:
-    """Whether several NUMA nodes have room together."""
+    """The rows where two or more NUMA nodes of `among` together have what the pod requests."""
     enough: Bools = among.sum(axis=-1) > 1
     for name, value in zones.asked.items():
-        room = (zones.rooms[name] * among).sum(axis=-1)
-        enough = enough & (~zones.counted[name] | (room >= value))
+        available = (zones.free[name] * among).sum(axis=-1)
+        enough = enough & (~zones.counted[name] | (available >= value))
     for each in devices:
         there = (each.there * among).sum(axis=-1) >= each.wanted
         enough = enough & _or_nowhere(each, there[:, None])[:, 0]
@@ -306,8 +318,8 @@ def _enough(zones: Zones, devices: list[DeviceHintProvider], among: Bools) -> Bo
 
 
 def _short(zones: Zones, name: str) -> Bools:
-    """The rows that have too little of a resource in all."""
-    total = (np.maximum(zones.rooms[name], 0) * zones.listed).sum(axis=-1)
+    """The rows whose NUMA nodes together have too little of a resource."""
+    total = (np.maximum(zones.free[name], 0) * zones.listed).sum(axis=-1)
     short: Bools = zones.counted[name] & (total < zones.asked[name])
     return short
 
@@ -315,18 +327,18 @@ def _short(zones: Zones, name: str) -> Bools:
 def _unaligned(
     zones: Zones, devices: list[DeviceHintProvider], where: Bools, fewest: bool, joint: str
 ) -> dict[str, Bools]:
-    """There would be enough, but not the way it has to be. `fewest`: sets of as few NUMA nodes as
-    possible are preferred to others."""
+    """Reasons of rows where sets of NUMA nodes have enough, but none that the policy allows, by text.
+    `fewest`: hints prefer the smallest sets."""
     rows = np.flatnonzero(where)
     sets = _sets(zones.listed.shape[1])
     inside = np.stack([zones.listed[rows][:, each].all(axis=-1) for each in sets])
     fits, hints = inside.copy(), dict[str, Bools]()
     for name, value in zones.asked.items():
-        counted, room = zones.counted[name][rows], zones.rooms[name][rows]
-        fits &= ~counted | np.stack([room[:, each].sum(axis=-1) >= value for each in sets])
+        counted, available = zones.counted[name][rows], zones.free[name][rows]
+        fits &= ~counted | np.stack([available[:, each].sum(axis=-1) >= value for each in sets])
     for name in zones.asked:
-        room = zones.rooms[name][rows]
-        some = np.stack([(room[:, each] > 0).all(axis=-1) for each in sets])
+        available = zones.free[name][rows]
+        some = np.stack([(available[:, each] > 0).all(axis=-1) for each in sets])
         hints[name] = fits & some & zones.counted[name][rows]
     for kind, wanted, there in devices:
         enough = np.stack([there[rows][:, each].sum(axis=-1) >= wanted for each in sets])
@@ -334,16 +346,17 @@ def _unaligned(
     patterns, of_row = np.unique(np.stack(list(hints.values())), axis=2, return_inverse=True)
     texts: dict[str, Bools] = {}
     for number in range(patterns.shape[2]):
-        said = [
-            _said(name, sets, patterns[at, :, number].tolist(), fewest or name not in zones.asked)
+        hint_texts = [
+            _hint_text(name, sets, patterns[at, :, number].tolist(), fewest or name not in zones.asked)
             for at, name in enumerate(hints)
         ]
-        text = UNALIGNED.format(joint.join(sorted(filter(None, said))))
+        text = UNALIGNED.format(joint.join(sorted(filter(None, hint_texts))))
         texts.setdefault(text, np.zeros_like(where))[rows[of_row.ravel() == number]] = True
     return texts
 
 
-def _said(name: str, sets: list[list[int]], there: list[bool], fewest: bool) -> str:
+def _hint_text(name: str, sets: list[list[int]], there: list[bool], fewest: bool) -> str:
+    """The hints of one resource: the sets it prefers, and all that have enough of it."""
     among = [each for each, yes in zip(sets, there, strict=True) if yes]
     if not among:
         return ""
@@ -359,7 +372,7 @@ def _sets(width: int) -> list[list[int]]:
 
 
 def _mask(zones: list[int]) -> str:
-    """A set as bits, in pairs."""
+    """A set of NUMA nodes as a bit mask, padded to pairs of bits."""
     mask = sum(1 << zone for zone in zones)
     shift = next((at for at in range(64 - _GROUP, 0, -_GROUP) if mask > 1 << at), 0)
     return f"{mask:0{shift + _GROUP}b}"

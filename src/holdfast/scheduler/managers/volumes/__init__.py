@@ -1,8 +1,8 @@
-"""Claims, volumes and storage, as scheduling needs them.
+"""The volume manager: claims, volumes, attach limits and storage capacity.
 
-volume_manager    all of it, kept in line with objects and pods; the way in
+volume_manager    the entry point: all of it, kept in line with objects and pods
 volume_objects    claims and volumes; what a pod class needs of them
-volume_pool       the available volumes of a storage class, and the nodes that reach them
+volume_pool       the available volumes of a storage class, and the nodes they are accessible from
 assume_cache      bindings that were decided but are not on the objects yet
 attach_limits     attached volumes per CSI driver and node, and their limit
 storage_capacity  CSIStorageCapacity

@@ -1,8 +1,9 @@
-"""What has been promised to claims but is not on the objects yet.
+"""The assume cache of volume bindings, and the rows that use a claim, a disk or a volume.
 
-A pod that was given a node may have been promised volumes for its claims, or that a volume will be made
-there. Until the objects say so themselves, or the pod gives up, these promises stand in for them.
-Several pods may share a claim; a promise lasts as long as one of them keeps it.
+A pod that is assumed on a node can have assumed bindings: an existing volume for a claim, or the node
+on which a claim's volume is to be provisioned. They count as if they were on the objects, until the
+objects have them or the pod is forgotten. Several pods can share a claim: its binding stays assumed as
+long as one of them has it.
 """
 
 from collections.abc import Hashable, Mapping
@@ -22,9 +23,9 @@ from holdfast.scheduler.managers.volumes.volume_objects import ClaimKey
 @dataclass(slots=True)
 class AssumedBinding:
     claim: ObjectReference | None = None
-    """For a volume: the claim it is to be bound to."""
+    """For a volume: the claim it is assumed to be bound to."""
     node: str = ""
-    """For a claim: the node its volume is to be made for."""
+    """For a claim: the selected node of its provisioning."""
     pods: set[str] = field(default_factory=set)
 
 
@@ -36,7 +37,7 @@ class Assumed:
         self._claims_of: dict[str, set[ClaimKey]] = {}
 
     def __contains__(self, pod: str) -> bool:
-        """Whether there are promises to the pod, or a memory of some."""
+        """Whether the pod has assumed bindings, or had some that are on the objects now."""
         return pod in self._volumes_of or pod in self._claims_of
 
     def assume_volume(self, volume: str, claim: ObjectReference, pod: str) -> None:
@@ -48,21 +49,21 @@ class Assumed:
         self._claims_of.setdefault(pod, set()).add(claim)
 
     def kept_for(self, pod: str) -> tuple[list[str], list[ClaimKey]]:
-        """The volumes and claims that only this pod's promises stand for."""
+        """The volumes and claims whose bindings are assumed for this pod only."""
         return (
             sorted(n for n in self._volumes_of.get(pod, ()) if _only(self.volumes.get(n), pod)),
             sorted(key for key in self._claims_of.get(pod, ()) if _only(self.claims.get(key), pod)),
         )
 
     def of(self, pod: str) -> tuple[list[str], list[ClaimKey]]:
-        """The volumes and claims the pod was promised and has not got yet."""
+        """The volumes and claims whose bindings are assumed for the pod."""
         return (
             sorted(name for name in self._volumes_of.get(pod, ()) if name in self.volumes),
             sorted(key for key in self._claims_of.get(pod, ()) if key in self.claims),
         )
 
     def release(self, pod: str) -> None:
-        """The pod has no promises any more."""
+        """Drops the assumed bindings of the pod."""
         for name in sorted(self._volumes_of.pop(pod, ())):
             if _left(self.volumes.get(name), pod):
                 del self.volumes[name]
@@ -71,7 +72,7 @@ class Assumed:
                 del self.claims[key]
 
     def pods(self) -> set[str]:
-        """Those with promises, or a memory of some."""
+        """The pods with assumed bindings, or that had some."""
         return {*self._volumes_of, *self._claims_of}
 
 
@@ -86,10 +87,10 @@ def _left(binding: AssumedBinding | None, pod: str) -> bool:
     return not binding.pods
 
 
-# Which rows use a thing: a claim, a disk, a volume.
+# The rows that use a thing: a claim, a disk or a volume.
 #
-# There are thousands of things, each used on a row or two, so this is kept sparsely. Somebody who asks
-# about one thing over all rows gets a column of marks, kept up to date for as long as it is held.
+# There are thousands of things, each used on one or two rows, so this is a sparse table. A reader that
+# needs one thing over all rows gets a column of marks, kept up to date as long as it is referenced.
 
 
 Thing = TypeVar("Thing", bound=Hashable)
@@ -98,7 +99,7 @@ _NONE: Mapping[int, int] = {}
 
 
 class Marks:
-    """The rows that use a thing."""
+    """The rows that use one thing, as a column."""
 
     __slots__ = ("__weakref__", "_column")
 
@@ -118,7 +119,7 @@ class RowUse(Generic[Thing]):
         self._watched: WeakValueDictionary[Thing, Marks] = WeakValueDictionary()
 
     def add(self, thing: Thing, row: int, count: int) -> None:
-        """The row uses the thing so many times more, or less."""
+        """Changes how often the row uses the thing by `count`."""
         things = self._things.setdefault(row, {})
         uses = things.get(thing, 0) + count
         if uses:
@@ -136,11 +137,11 @@ class RowUse(Generic[Thing]):
             marks.cells[row] = uses > 0
 
     def rows(self, thing: Thing) -> Mapping[int, int]:
-        """How often each row that uses the thing does."""
+        """The rows that use the thing, and how often."""
         return self._rows.get(thing, _NONE)
 
     def on(self, row: int) -> Mapping[Thing, int]:
-        """How often the row uses each thing it uses."""
+        """The things that the row uses, and how often."""
         return self._things.get(row, {})
 
     def marks(self, thing: Thing) -> Marks:
@@ -150,5 +151,5 @@ class RowUse(Generic[Thing]):
         return marks
 
     def counts(self) -> dict[tuple[Thing, int], int]:
-        """Everything, to be compared with a recount."""
+        """The whole table, for the self-check."""
         return {(thing, row): n for thing, rows in self._rows.items() for row, n in rows.items()}

@@ -1,14 +1,15 @@
-"""What reservations reserve of the volumes a node can have.
+"""Attach limits: volumes per CSI driver and row, their limit, and what reservations hold of it.
 
-A reservation reserves a place among the volumes of a CSI driver for each volume of its template. Owners
-use these places for whatever volumes of that driver they have:
+A reservation reserves one attachment of a CSI driver for each volume of its template. Owners use these
+for any volume of that driver:
 
     reserved    the volumes the template names, and one for each of its generic ephemeral volumes
     allocated   volumes of pods that were allocated from it
     remaining   reserved, less those allocated, less one for each other volume allocated
 
-A volume is attached to a node once, so it counts once, whoever uses or reserves it. Where a place is
-given to another volume, a volume nobody else counts gives way first: that makes the count go down.
+A volume is attached to a node once, so it counts once, however many pods and reservations use it. An
+owner's other volume replaces first a reserved volume that no one else counts, so that the total of the
+row does not grow.
 """
 
 from collections import Counter
@@ -27,7 +28,7 @@ from holdfast.scheduler.managers.volumes.assume_cache import RowUse
 from holdfast.scheduler.managers.volumes.csi_translation import Migrated
 
 Spare = Mapping[str, frozenset[Migrated]]
-"""By the uid of a reservation, the places it has for other volumes of its owners."""
+"""By the uid of a reservation, the reserved volumes that other volumes of its owners can replace."""
 
 
 class Reserved(NamedTuple):
@@ -37,7 +38,7 @@ class Reserved(NamedTuple):
     volumes: frozenset[Migrated]
     allocated: frozenset[Migrated]
     waiting: bool = False
-    """Whether it waits for its place on the node, and so for its places among the volumes."""
+    """Whether the reservation is Waiting: then its volumes do not count as attached yet."""
 
 
 class CountedVolumes(NamedTuple):
@@ -46,13 +47,13 @@ class CountedVolumes(NamedTuple):
     all: set[Migrated]
     spare: Spare
     awaited: frozenset[Migrated] = frozenset()
-    """Those that count only for reservations that wait: they are not there yet."""
+    """Volumes that only Waiting reservations count: they are not attached yet."""
 
 
 def settle(
     used: Iterable[Migrated], attached: Iterable[Migrated], reservations: Iterable[Reserved]
 ) -> CountedVolumes:
-    """The volumes that count on a row, besides those that are attached, and what is left to owners."""
+    """The volumes that count on a row besides those attached, and what is left of reservations."""
     there = list(reservations)
     here = set(used)
     elsewhere = here.union(attached)
@@ -77,12 +78,11 @@ def settle(
     return CountedVolumes(here, spare, frozenset(here - present))
 
 
-# Volumes per driver on each row, and how many of them the row can have.
+# Volumes per driver on each row, and the limit of the row.
 #
-# A volume several pods of a row use is attached there once. Reservations count with what they have left
-# for their owners (see `reserved`). What a VolumeAttachment says is attached counts too, unless a pod
-# of the row uses it anyway. Rows are counted anew when something on them changed, and then only when
-# asked for.
+# A volume that several pods of a row use counts once. Reservations count with what is left of them. A
+# VolumeAttachment counts too, unless a pod of the row uses the volume. Rows that changed are counted
+# again when they are asked for.
 
 
 NO_LIMIT = 2**31 - 1
@@ -101,32 +101,32 @@ class Attached:
         self._nodes = nodes
         self._nodes_changed = nodes_changed
         self._settle = settle
-        """The volumes of the pods and reservations on a row where these are attached, worked out anew;
-        and what reservations have left there for other volumes of their owners."""
+        """Computes the volumes that count on a row with these attachments, and what is left there of
+        reservations for other volumes of their owners."""
         self._volume = volume
         self.volumes: RowUse[Migrated] = RowUse(nodes)
-        """Volumes pods use, by row; see `marks`."""
+        """Volumes that pods and reservations use, by row."""
         self.spare: dict[int, Spare] = {}
-        """What reservations have left for volumes of their owners, by row."""
+        """What is left of reservations for volumes of their owners, by row."""
         self.awaited: dict[int, frozenset[Migrated]] = {}
-        """Volumes of which nothing but reservations that wait makes use, by row."""
+        """Volumes that only Waiting reservations use, by row."""
         self._limits: dict[str, RowColumn[np.int64]] = {}
         self._counts: dict[str, RowColumn[np.int64]] = {}
         self._left: dict[str, RowColumn[np.int64]] = {}
-        """Limits less counts, of drivers somebody asked about."""
+        """Limit less count by row, of drivers that were asked for."""
         self._migrated: dict[str, RowColumn[np.int64]] = {}
         self._csi_nodes: dict[str, CSINode] = {}
         self._attachments: dict[str, dict[str, VolumeAttachment]] = {}
         self._nodes_of: dict[str, Counter[str]] = {}
         self._stale: set[int] = set()
         self._stale_nodes: set[int] = set()
-        """Rows of which a driver may say something else now."""
+        """Rows whose CSINode changed."""
         self._seen = 0
 
-    # What is asked
+    # Queries
 
     def refresh(self) -> None:
-        """Catches up; to be called before columns are read."""
+        """Counts rows that changed again. Callers do this before they read columns."""
         log = self._nodes_changed
         if log.end != self._seen:
             changed = log.since(self._seen)
@@ -147,7 +147,8 @@ class Attached:
             self._stale_nodes.clear()
 
     def left(self, driver: str) -> Column | None:
-        """How many more volumes of the driver each row can have; None if no row has a limit."""
+        """How many more volumes of the driver can be attached to each row; None if no row has a
+        limit."""
         limit = self._limits.get(driver)
         if limit is None:
             return None
@@ -159,18 +160,18 @@ class Attached:
         return left.cells
 
     def migrated(self, plugin: str) -> Column | None:
-        """The rows where an in-tree plugin has been replaced; None if none is one."""
+        """The rows where an in-tree plugin is migrated to CSI; None if there is no such row."""
         column = self._migrated.get(plugin)
         return column.cells if column is not None else None
 
-    # What is told
+    # Changes
 
     def stale(self, rows: Iterable[int]) -> None:
-        """Something on these rows changed."""
+        """Marks rows to be counted again."""
         self._stale.update(rows)
 
     def put_csi_node(self, name: str, csi_node: CSINode | None) -> int | None:
-        """What a driver says of a node, or says no more; the node's row if it has one."""
+        """Sets the CSINode of a node, or removes it. Returns the node's row if it has one."""
         if csi_node is None:
             self._csi_nodes.pop(name, None)
         else:
@@ -183,7 +184,7 @@ class Attached:
     def put_attachment(
         self, before: VolumeAttachment | None, after: VolumeAttachment | None
     ) -> list[int]:
-        """The rows concerned."""
+        """Follows a VolumeAttachment. Returns the rows whose count changed."""
         rows = []
         for attachment, sign in ((before, -1), (after, 1)):
             if attachment is None:
@@ -209,7 +210,7 @@ class Attached:
         return rows
 
     def put_volume(self, name: str) -> list[int]:
-        """A volume changed; the rows that have attachments of it."""
+        """Follows a change of a volume. Returns the rows with attachments of it."""
         rows = (self._stale_node(node) for node in self._nodes_of.get(name, ()))
         return [row for row in rows if row is not None]
 
@@ -258,7 +259,7 @@ class Attached:
         self._write(self._migrated, row, plugins, 0)
 
     def expected(self, row: int) -> set[Migrated]:
-        """The volumes of the pods and reservations on a row, worked out anew."""
+        """The volumes of the pods and reservations on a row, computed from scratch."""
         return self._settle(row, self._attached(self._nodes.name(row))).all
 
     def attachments(self) -> list[VolumeAttachment]:

@@ -1,7 +1,7 @@
-"""In-tree disks by the names of the CSI drivers that replaced them.
+"""CSI translation: in-tree volumes as volumes of the CSI drivers that replaced their plugins.
 
-Nothing but the names matters here: whether a disk is attached, and to which zones it belongs. A disk
-whose name does not translate counts for no driver.
+Only names are translated: the driver and handle, by which attached volumes are counted, and the zones
+of the node affinity. A volume whose name cannot be translated counts for no driver.
 """
 
 import re
@@ -23,36 +23,36 @@ DRIVERS = {
     AZURE: "disk.csi.azure.com",
     CINDER: "cinder.csi.openstack.org",
 }
-"""The in-tree plugins that have been replaced everywhere, and by what."""
+"""The in-tree plugins that are migrated on every node, and their CSI drivers."""
 
 NOT_COUNTED = frozenset(
     ("kubernetes.io/azure-file", "kubernetes.io/vsphere-volume", "kubernetes.io/portworx-volume")
 )
-"""In-tree plugins whose replacement takes no part in limits."""
+"""In-tree plugins whose volumes do not count towards attach limits."""
 
 _ZONE_KEYS = {AWS: "topology.ebs.csi.aws.com/zone", GCE: "topology.gke.io/zone"}
 _ZONES = "__"
-"""Stands between the zones of a label."""
+"""Separates the zones in a label value."""
 _UNSPECIFIED = "UNSPECIFIED"
 _EBS_VOLUME = re.compile(r"vol-[^/]*")
 
 
 class Migrated(NamedTuple):
-    """A volume as its driver knows it."""
+    """A volume by CSI driver and handle."""
 
     driver: str
     handle: str
 
 
 def migrated_inline(volume: Volume) -> Migrated | None:
-    """A disk that stands in a pod; None if it is not one of these."""
+    """An inline in-tree volume of a pod, translated; None if it is not one."""
     if (gce := volume.gce_persistent_disk) is not None:
         return Migrated(DRIVERS[GCE], _gce_handle("zones", _UNSPECIFIED, gce.pd_name))
     return _by_name(volume)
 
 
 def plugin_of(spec: PersistentVolumeSpec) -> str:
-    """The in-tree plugin of a volume; empty if it has none that was replaced."""
+    """The in-tree plugin of a volume; empty if it has none that is migrated."""
     if spec.gce_persistent_disk is not None:
         return GCE
     if spec.aws_elastic_block_store is not None:
@@ -61,7 +61,7 @@ def plugin_of(spec: PersistentVolumeSpec) -> str:
 
 
 def migrated_volume(volume: PersistentVolume) -> Migrated | None:
-    """A persistent volume that is an in-tree disk; None if it is not, or makes no sense."""
+    """An in-tree persistent volume, translated; None if it is not one, or is invalid."""
     gce = volume.spec.gce_persistent_disk
     if gce is None:
         return _by_name(volume.spec)
@@ -76,9 +76,9 @@ def migrated_volume(volume: PersistentVolume) -> Migrated | None:
 
 
 def migrated_terms(volume: PersistentVolume) -> list[NodeSelectorTerm] | None:
-    """The node affinity a volume has where its plugin has been replaced; None if it has none.
+    """The node affinity of a volume on nodes where its plugin is migrated; None if it has none.
 
-    Zones go by the driver's own label there. They come from the affinity or, if it names none, from
+    Zones use the driver's own label there. They are taken from the affinity or, if it has none, from
     the volume's labels.
     """
     affinity = volume.spec.node_affinity
@@ -106,7 +106,7 @@ def migrated_terms(volume: PersistentVolume) -> list[NodeSelectorTerm] | None:
 
 
 def _zone_key(volume: PersistentVolume, terms: list[NodeSelectorTerm]) -> str:
-    """The spelling of the zone's label this volume goes by."""
+    """The zone label that this volume uses, the current or the deprecated one."""
     in_terms = {e.key for term in terms for e in term.match_expressions}
     for places in (in_terms, volume.metadata.labels):
         for key in (names.ZONE_LABEL, names.OLD_ZONE_LABEL):
@@ -131,7 +131,7 @@ def _renamed(terms: list[NodeSelectorTerm], old: str, new: str) -> list[NodeSele
 
 
 def _by_name(source: Volume | PersistentVolumeSpec) -> Migrated | None:
-    """Disks whose own name is the handle."""
+    """Volumes whose disk name is the handle."""
     if (aws := source.aws_elastic_block_store) is not None:
         handle = _ebs_handle(aws.volume_id)
         return Migrated(DRIVERS[AWS], handle) if handle else None

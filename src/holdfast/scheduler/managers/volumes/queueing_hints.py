@@ -1,4 +1,11 @@
-"""The names under which storage is watched: what an answer about volumes can depend on."""
+"""Queueing hints of storage objects: the stamps a plugin's answer depends on, and what a change can
+help.
+
+An answer about volumes depends on named stamps (`of_pool`, `of_limits`, …). `hint` returns for a change
+of an object the kinds of change (`Change`) and the stamps it can help. A pending pod is requeued only
+if the kind can help it and its plugins watch one of the stamps. A change that cannot make a pod
+schedulable requeues none: a volume deleted, a limit lowered, an update without effect.
+"""
 
 from collections.abc import Callable, Hashable
 from typing import Any
@@ -20,11 +27,11 @@ from holdfast.scheduler.managers.volumes.storage_capacity import largest_volume
 from holdfast.scheduler.managers.volumes.volume_objects import ClaimKey, is_free, volume_class
 
 MIGRATED: Hashable = ("migrated",)
-"""Which in-tree plugins have been replaced on which nodes."""
+"""Which in-tree plugins are migrated on which nodes."""
 
 
 DEFAULT_CLASS: Hashable = ("default class",)
-"""Which storage class claims have that name none."""
+"""The default storage class."""
 
 
 def of_claim(key: ClaimKey) -> Hashable:
@@ -44,30 +51,26 @@ def of_driver(name: str) -> Hashable:
 
 
 def of_pool(storage_class: str) -> Hashable:
-    """The free volumes of a class."""
+    """The available volumes of a class."""
     return "pool", storage_class
 
 
 def of_capacities(storage_class: str) -> Hashable:
-    """The space there is for volumes of a class."""
+    """The storage capacity for volumes of a class."""
     return "capacities", storage_class
 
 
 def of_limits(driver: str) -> Hashable:
-    """How many volumes of a driver nodes can have."""
+    """The attach limits of a driver."""
     return "limits", driver
 
 
 def of_attached(driver: str) -> Hashable:
-    """The volumes of a driver that nodes have."""
+    """The attached volumes of a driver."""
     return "attached", driver
 
 
-# What a change of storage could help: the other half of waking pods.
-#
-# A pod that waits is looked at again only if the kind of change can help it (`Change`) and the change
-# is about something its plugins watch (`stamps`). What cannot help anyone wakes no one: a volume that
-# is gone, a limit that was lowered, an update that says nothing new.
+# Hints
 
 
 Hint = tuple[int, list[Hashable]]
@@ -77,7 +80,8 @@ _NOTHING: Hint = (Change.NONE, [])
 
 
 def hint(before: Object | None, after: Object | None) -> Hint:
-    """The kinds of change it is that an object came, changed or went, and what could be helped."""
+    """The kinds of change that adding, changing or deleting an object is, and the stamps it can
+    help."""
     changes, touched = _HINTS[type(after if after is not None else before)](before, after)
     return (changes if touched else Change.NONE) | Change.STORAGE, touched
 
@@ -122,7 +126,7 @@ def _class(before: StorageClass | None, after: StorageClass | None) -> Hint:
 
 
 def _csi_driver(before: CSIDriver | None, after: CSIDriver | None) -> Hint:
-    """One that no longer minds how much space there is."""
+    """A driver that no longer checks storage capacity can help."""
     if before is None or not before.spec.storage_capacity:
         return _NOTHING
     if after is not None and after.spec.storage_capacity:
@@ -172,7 +176,7 @@ def _differs(
     before: PersistentVolumeClaim | PersistentVolume | None,
     after: PersistentVolumeClaim | PersistentVolume,
 ) -> bool:
-    """Whether something a plugin looks at is not what it was."""
+    """Whether a field that a plugin reads changed."""
     if before is None:
         return True
     was, now = before.metadata, after.metadata

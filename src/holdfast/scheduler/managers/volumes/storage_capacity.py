@@ -1,7 +1,7 @@
-"""How much storage drivers say is left, and for which rows, for one storage class.
+"""The CSIStorageCapacity objects of one storage class: the largest volume that fits, by row.
 
-Drivers of local storage say so per node, by a label; these are kept as a table over the label's
-values, so that the answer for all rows is one look-up.
+Drivers of local storage publish an object per node, which selects the node by a label; these are kept
+as a table over the label's values, so that the answer for all rows is one look-up.
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ Name = tuple[str, str]
 
 
 def largest_volume(capacity: CSIStorageCapacity) -> int:
-    """The largest volume there is room for; -1 if that is not known."""
+    """The size of the largest volume that fits; -1 if that is not known."""
     limit = capacity.maximum_volume_size
     if limit is None:
         limit = capacity.capacity
@@ -38,34 +38,36 @@ class ByValue:
 
     def __init__(self, column: LabelColumn) -> None:
         self._column = column
-        self._said: dict[int, dict[Name, int]] = {}
+        self._limits: dict[int, dict[Name, int]] = {}
         self._table: NDArray[np.int64] = np.full(1, _NONE, dtype=np.int64)
 
-    def say(self, value: str, name: Name, limit: int | None) -> None:
+    def set_limit(self, value: str, name: Name, limit: int | None) -> None:
+        """Sets the largest volume that one object reports for a value; None removes the object."""
         code = self._column.hold(value)
-        said = self._said.setdefault(code, {})
+        limits = self._limits.setdefault(code, {})
         if limit is None:
-            del said[name]
+            del limits[name]
             self._column.let_go(code)
-        elif name not in said:
-            said[name] = limit
+        elif name not in limits:
+            limits[name] = limit
             self._column.hold(value)
         else:
-            said[name] = limit
-        self._room()[code] = max(said.values(), default=_NONE)
-        if not said:
-            del self._said[code]
+            limits[name] = limit
+        self._capacity()[code] = max(limits.values(), default=_NONE)
+        if not limits:
+            del self._limits[code]
         self._column.let_go(code)
 
     def of(self, view: View) -> Cells:
-        return self._room()[view.take(self._column.codes)]
+        return self._capacity()[view.take(self._column.codes)]
 
     @property
     def empty(self) -> bool:
-        return not self._said
+        return not self._limits
 
-    def _room(self) -> NDArray[np.int64]:
-        """The last cell stands for rows without the label, whose code is -1."""
+    def _capacity(self) -> NDArray[np.int64]:
+        """The largest volume by code of the label's value. The last cell is for rows without the label,
+        whose code is -1."""
         if len(self._table) <= len(self._column.values):
             more = len(self._column.values) + 1
             self._table = np.pad(self._table, (0, more), constant_values=_NONE)
@@ -86,7 +88,7 @@ class Capacities:
 
     def put(self, name: Name, capacity: CSIStorageCapacity | None) -> None:
         if name in self._limits:
-            self._say(name, self._selectors.pop(name), None)
+            self._set(name, self._selectors.pop(name), None)
             del self._limits[name]
         if capacity is None or capacity.node_topology is None:
             return
@@ -96,21 +98,22 @@ class Capacities:
             return
         self._selectors[name] = selector
         self._limits[name] = largest_volume(capacity)
-        self._say(name, selector, self._limits[name])
+        self._set(name, selector, self._limits[name])
 
     def enough(self, size: int, view: View) -> Cells:
-        """The rows from which a volume of that size can be had."""
+        """The rows where a volume of that size fits."""
         if any(limit >= size for limit in self._everywhere.values()):
             return view.full(True)
         found = view.full(False)
-        for said in self._by_key.values():
-            found = found | (said.of(view) >= size)
+        for limits in self._by_key.values():
+            found = found | (limits.of(view) >= size)
         for name, mask in self._selected.items():
             if self._limits[name] >= size:
                 found = found | mask(view)
         return found
 
-    def _say(self, name: Name, selector: Selector, limit: int | None) -> None:
+    def _set(self, name: Name, selector: Selector, limit: int | None) -> None:
+        """Sets the largest volume on the rows that the selector matches; None removes it."""
         wanted = selector.requirements
         if not wanted:
             _set(self._everywhere, name, limit)
@@ -119,7 +122,7 @@ class Capacities:
             if key not in self._by_key:
                 self._by_key[key] = ByValue(self._nodes.labels.column(key))
             for value in wanted[0].values:
-                self._by_key[key].say(value, name, limit)
+                self._by_key[key].set_limit(value, name, limit)
             if self._by_key[key].empty:
                 del self._by_key[key]
         elif limit is None:

@@ -1,8 +1,8 @@
-"""Storage kept in step with objects and pods.
+"""The volume manager: claims, volumes, classes and drivers, kept in line with objects and pods.
 
-Everything somebody may base an answer on has a stamp, which changes whenever it does: each claim,
-volume, class and driver, and the free volumes and the free capacity of each class. What does not exist
-has the stamp 0.
+Everything that a plugin's answer can depend on has a stamp, a counter that changes with it: each claim,
+volume, class and driver, and the available volumes and the storage capacity of each class. What does
+not exist has the stamp 0.
 """
 
 from collections.abc import Callable, Container, Hashable, Iterable, Sequence
@@ -85,12 +85,12 @@ class VolumeManager:
         self._capacities: dict[str, Capacities] = {}
         self._claims_of: dict[str, set[ClaimKey]] = {}
         """The claims that name a volume."""
-        self._meant_for: dict[ClaimKey, set[str]] = {}
+        self._volumes_by_claim: dict[ClaimKey, set[str]] = {}
         """The volumes that name a claim."""
         self._identities: dict[ClaimKey, Migrated | None] = {}
         self.assumed = Assumed()
         self.touched: set[Hashable] = set()
-        """What changed in a way that could help somebody, until it is taken."""
+        """Stamps that changed in a way that can help pending pods, until they are read."""
         self.claim_uses: RowUse[ClaimKey] = RowUse(nodes)
         self.disk_uses: RowUse[DiskUse] = RowUse(nodes)
         self._inline_uses: RowUse[Migrated] = RowUse(nodes)
@@ -111,7 +111,7 @@ class VolumeManager:
         ledger.listeners.append(self.pod_moved)
         classes.on_dropped.append(self._class_dropped)
 
-    # Looking things up
+    # Queries
 
     def wanted(self, cls: PodClass) -> WantedVolume:
         found = self._wanted.get(cls.id)
@@ -132,33 +132,34 @@ class VolumeManager:
         return self._drivers.get(name)
 
     def pool(self, storage_class: str) -> Pool:
-        """The free volumes of a class. Ask again rather than keep it."""
+        """The available volumes of a class. Callers do not keep it: it can be replaced."""
         pool = self._pools.get(storage_class)
         return pool if pool is not None else Pool(self._nodes, self._epoch.nodes)
 
     def capacities(self, storage_class: str) -> Capacities:
-        """What drivers say is left for a class."""
+        """The storage capacity of a class."""
         found = self._capacities.get(storage_class)
         return found if found is not None else Capacities(self._nodes)
 
-    def meant_for(self, key: ClaimKey) -> list[PersistentVolume]:
-        """The volumes that name a claim, by promises too."""
-        return [self._volumes[name] for name in sorted(self._meant_for.get(key, ()))]
+    def volumes_of_claim(self, key: ClaimKey) -> list[PersistentVolume]:
+        """The volumes whose claimRef is the claim, assumed bindings included."""
+        return [self._volumes[name] for name in sorted(self._volumes_by_claim.get(key, ()))]
 
     def claim_ref(self, volume: PersistentVolume) -> ObjectReference | None:
-        """The claim a volume is or is to be bound to."""
+        """The claim that a volume is bound to, or assumed to be."""
         binding = self.assumed.volumes.get(volume.metadata.name)
         return volume.spec.claim_ref if binding is None else binding.claim
 
     def selected_node(self, claim: PersistentVolumeClaim) -> str | None:
-        """The node a claim's volume is being made for."""
+        """The node selected for the provisioning of a claim's volume, or assumed to be."""
         binding = self.assumed.claims.get(_key(claim))
         if binding is not None:
             return binding.node
         return claim.metadata.annotations.get(SELECTED_NODE_ANNOTATION)
 
     def identity(self, key: ClaimKey) -> Migrated | None:
-        """The driver and handle of a claim's volume; if it has none yet, those it will count as."""
+        """The driver and handle of a claim's volume; for an unbound claim, a handle of its own to count
+        by."""
         claim = self._claims.get(key)
         if claim is None:
             return None
@@ -167,9 +168,9 @@ class VolumeManager:
         return self._identities[key]
 
     def is_claimed(self, cls: PodClass, row: int, ours: Sequence[PodClass]) -> bool:
-        """Whether others have what a reserve pod on the row claims: a disk that is not shared, a claim
-        for one pod only, or the last volume of a driver that the node can have. `ours` are the classes
-        of those on the row that do not count, its own among them."""
+        """Whether a reserve pod on the row cannot have its volumes: another pod uses a disk that cannot
+        be shared or a ReadWriteOncePod claim, or an attach limit is exceeded. `ours` are the classes of
+        pods on the row that do not count, its own included."""
         wanted, alive = self.wanted(cls), self._nodes.alive
         others = [self.wanted(each) for each in ours]
         for use in wanted.claims:
@@ -198,7 +199,7 @@ class VolumeManager:
         return False
 
     def stamps(self, keys: Iterable[Hashable]) -> Callable[[], Hashable]:
-        """Changes when something with one of these stamps does."""
+        """A version that changes with any of these stamps."""
         watched = tuple(keys)
         stamps = self._stamps
         return lambda: tuple([stamps.get(key, 0) for key in watched])
@@ -219,7 +220,7 @@ class VolumeManager:
     # Objects and pods
 
     def put(self, before: Object | None, after: Object | None) -> None:
-        """An object of one of `STORAGE_KINDS` came, changed or went."""
+        """Follows an object of one of `STORAGE_KINDS` that was added, changed or deleted."""
         self._put[type(after if after is not None else before)](before, after)
 
     def pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
@@ -239,17 +240,17 @@ class VolumeManager:
             self.attached.stale((row,))
 
     def pod_allocated(self, pod: PodRecord) -> None:
-        """A pod on a row is allocated from another reservation than before."""
+        """Counts the row of a pod again: it is allocated from another reservation than before."""
         if pod.cls.volumes and pod.row in self._reserving:
             self.attached.stale((pod.row,))
 
     def waiting_changed(self, row: int) -> None:
-        """A reservation on the row waits from now on, or waits no more."""
+        """Counts a row again: a reservation on it became Waiting, or is no longer."""
         if row in self._reserving:
             self.attached.stale((row,))
 
     def _volumes_on(self, row: int, attached: Iterable[Migrated]) -> CountedVolumes:
-        """The volumes of pods and reservations on a row, and what these have left for their owners."""
+        """The volumes of pods and reservations on a row, and what is left of the latter for owners."""
         reserving = self._reserving.get(row)
         if not reserving:
             known = (self.identity(key) for key in self.claim_uses.on(row))
@@ -279,7 +280,7 @@ class VolumeManager:
         )
 
     def _volumes_of(self, pod: PodRecord) -> set[Migrated]:
-        """The volumes of a pod, or a reserve pod, that drivers count."""
+        """The volumes of a pod or reserve pod that count towards attach limits."""
         uses = self.wanted(pod.cls)
         known = (self.identity(use.key) for use in uses.claims)
         found = {volume for volume in known if volume is not None}
@@ -298,15 +299,15 @@ class VolumeManager:
         return default_class(self._classes.values())
 
     def driver_of(self, storage_class: str) -> str:
-        """The driver whose volumes those of the class count as; none if they do not count."""
+        """The driver for which volumes of the class count; empty if they do not count."""
         known = self._classes.get(storage_class)
         if known is None or known.provisioner in NOT_COUNTED:
             return ""
         return DRIVERS.get(known.provisioner, known.provisioner)
 
     def spare(self, row: int, hold: int, driver: str, besides: Container[Migrated]) -> int:
-        """How many places among the volumes of a driver the reservation of this hold has left for
-        volumes of its owners, `besides` these."""
+        """How many attachments of a driver are left of the reservation with this hold index for volumes
+        of its owners, `besides` these."""
         for each in self._ledger.holds.on(row) if row in self.attached.spare else ():
             if each.index == hold:
                 left = self.attached.spare[row].get(each.pod.uid, ())
@@ -314,7 +315,7 @@ class VolumeManager:
         return 0
 
     def serves(self, cls: PodClass, hold: ReservationRow) -> bool:
-        """Whether a reservation has a place left for a volume of a pod of the class."""
+        """Whether an attachment is left of the reservation for a volume of a pod of the class."""
         if hold.row not in self._reserving:
             return False
         self.attached.refresh()
@@ -370,12 +371,12 @@ class VolumeManager:
         self._rows_changed(self.attached.put_volume(name))
 
     def _shelve(self, volume: PersistentVolume, there: bool) -> None:
-        """Puts a volume where those who look for one find it: with its claim, or with the free ones."""
+        """Indexes a volume, or removes it: by its claim, and in the pool if it is available."""
         name, storage_class = volume.metadata.name, volume_class(volume)
         ref = self.claim_ref(volume)
         if ref is not None:
             key = ClaimKey(ref.namespace, ref.name)
-            _index(self._meant_for, key, name, there)
+            _index(self._volumes_by_claim, key, name, there)
             if key in self._claims:
                 self._stamp(of_claim(key))
         elif is_free(volume):
@@ -442,10 +443,10 @@ class VolumeManager:
     def _put_attachment(self, before: VolumeAttachment | None, after: VolumeAttachment | None) -> None:
         self._rows_changed(self.attached.put_attachment(before, after))
 
-    # Promises
+    # Assumed bindings
 
     def assume_volume(self, volume: PersistentVolume, claim: PersistentVolumeClaim, pod: str) -> None:
-        """The volume is to be bound to the claim, for the sake of a pod."""
+        """Assumes that the volume is bound to the claim, for a pod."""
         name = volume.metadata.name
         if name not in self.assumed.volumes:
             self._shelve(volume, False)
@@ -455,7 +456,7 @@ class VolumeManager:
             self.assumed.assume_volume(name, reference(claim), pod)
 
     def assume_node(self, claim: PersistentVolumeClaim, node: str, pod: str) -> None:
-        """A volume is to be made for the claim that can be used from the node."""
+        """Assumes that the claim's volume is provisioned for the node, for a pod."""
         if claim.metadata.annotations.get(SELECTED_NODE_ANNOTATION) == node:
             return
         key = _key(claim)
@@ -463,8 +464,7 @@ class VolumeManager:
         self._stamp(of_claim(key))
 
     def release(self, pod: str) -> bool:
-        """What was promised a pod and is not on the objects yet is promised no more; whether there
-        was any of that."""
+        """Drops the assumed bindings of a pod. Returns whether there were any."""
         if pod not in self.assumed:
             return False
         volumes, claims = self.assumed.kept_for(pod)
@@ -508,14 +508,14 @@ class VolumeManager:
             self._rows_changed(rows)
 
     def _rows_changed(self, rows: Iterable[int]) -> None:
-        """Caches are to look at these rows again."""
+        """Marks these rows as changed for all caches."""
         for row in rows:
             self._epoch.usage.add(row)
 
-    # The truth
+    # Self-check
 
     def problems(self, pods: dict[str, PodRecord]) -> list[str]:
-        """What is kept here against a recount, in words."""
+        """The differences between what is kept here and a computation from scratch, as messages."""
         found = []
         epoch = Epoch()
         recount = VolumeManager(
@@ -552,8 +552,10 @@ class VolumeManager:
         right_free = {name: pool.names() for name, pool in recount._pools.items() if len(pool)}
         if free != right_free:
             found.append(f"free volumes are {free}, should be {right_free}")
-        if self._meant_for != recount._meant_for:
-            found.append(f"volumes of claims are {self._meant_for}, should be {recount._meant_for}")
+        if self._volumes_by_claim != recount._volumes_by_claim:
+            found.append(
+                f"volumes of claims are {self._volumes_by_claim}, should be {recount._volumes_by_claim}"
+            )
         return found
 
 

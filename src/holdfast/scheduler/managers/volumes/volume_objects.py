@@ -1,4 +1,4 @@
-"""What claims, volumes and pods say of each other."""
+"""Claims and volumes as scheduling reads them, and the volumes that a pod class uses."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -27,15 +27,15 @@ class ClaimKey(NamedTuple):
 
 
 class ClaimUse(NamedTuple):
-    """A volume of a pod that is a claim."""
+    """A volume of a pod with a claim."""
 
     key: ClaimKey
     ephemeral: bool
-    """The claim is made for this pod, and named after it."""
+    """Whether it is a generic ephemeral volume: the claim is created for the pod and named after it."""
 
 
 class DiskUse(NamedTuple):
-    """An in-tree disk a pod names itself, and how it is mounted."""
+    """An inline in-tree disk of a pod, and how it is mounted."""
 
     disk: tuple[str, ...]
     read_only: bool
@@ -50,7 +50,7 @@ class ReservedUse(NamedTuple):
 
 
 class WantedVolume(NamedTuple):
-    """What pods of a class want of storage.
+    """The volumes of pods of a class.
 
     The claim of a generic ephemeral volume is created with its pod. A reserve pod never exists as an
     object, so for it there is no such claim: what a reservation reserves of such a volume is a place
@@ -92,7 +92,7 @@ def wanted(cls: PodClass) -> WantedVolume:
         if (gce := volume.gce_persistent_disk) is not None:
             disks.append(DiskUse(("gce", gce.pd_name), gce.read_only))
         if (aws := volume.aws_elastic_block_store) is not None:
-            # Not even reading is shared.
+            # These disks cannot be shared even if all pods mount them read-only.
             disks.append(DiskUse(("aws", aws.volume_id), False))
         if (iscsi := volume.iscsi) is not None:
             disks.append(DiskUse(("iscsi", iscsi.iqn), iscsi.read_only))
@@ -108,13 +108,13 @@ def wanted(cls: PodClass) -> WantedVolume:
 
 
 def claim_class(claim: PersistentVolumeClaim) -> str:
-    """The storage class a claim asks for; the annotation of old comes first."""
+    """The storage class of a claim; the deprecated annotation takes precedence."""
     given = claim.metadata.annotations.get(names.STORAGE_CLASS_ANNOTATION)
     return given if given is not None else claim.spec.storage_class_name or ""
 
 
 def default_class(classes: Iterable[StorageClass]) -> str:
-    """The class of claims that name none: the default one, the newest if there are several."""
+    """The default class, for claims that name none; the newest if there are several."""
     defaults = [
         (cls.metadata.creation_timestamp or "", cls.metadata.name)
         for cls in classes
@@ -130,20 +130,20 @@ def volume_class(volume: PersistentVolume) -> str:
 
 
 def is_bound(claim: PersistentVolumeClaim) -> bool:
-    """Whether claim and volume have found each other for good. The phase does not count."""
+    """Whether the binding of the claim is complete. The phase does not matter."""
     return bool(claim.spec.volume_name) and (
         names.BIND_COMPLETED_ANNOTATION in claim.metadata.annotations
     )
 
 
 def is_for_pod(claim: PersistentVolumeClaim, cls: PodClass) -> bool:
-    """Whether an ephemeral volume's claim was made for the pod of the class."""
+    """Whether the claim of an ephemeral volume belongs to the pod of the class."""
     owner = controller_of(claim.metadata)
     return owner is not None and owner.uid == cls.pod.metadata.uid
 
 
-def is_meant_for(ref: ObjectReference | None, claim: PersistentVolumeClaim) -> bool:
-    """Whether a volume's reference means this claim, by someone's wish or bound already."""
+def references_claim(ref: ObjectReference | None, claim: PersistentVolumeClaim) -> bool:
+    """Whether a volume's claimRef is this claim, pre-bound by the user or bound."""
     meta = claim.metadata
     return (
         ref is not None
@@ -166,7 +166,7 @@ def reference(claim: PersistentVolumeClaim) -> ObjectReference:
 
 
 def storage_of(amounts: ResourceList) -> int:
-    """How much storage a list names, in nano units; none if it makes no sense."""
+    """The storage in a resource list, in nano units; 0 if it is invalid."""
     try:
         return parse(amounts.get(names.STORAGE, 0))
     except QuantityError:
@@ -174,8 +174,8 @@ def storage_of(amounts: ResourceList) -> int:
 
 
 def is_free(volume: PersistentVolume) -> bool:
-    """Whether any claim may have the volume. No phase at all is a volume no controller has seen,
-    which the API server does not leave so."""
+    """Whether the volume is available to any claim. A volume without a phase is one that no controller
+    has seen yet."""
     return (
         volume.spec.claim_ref is None
         and volume.metadata.deletion_timestamp is None

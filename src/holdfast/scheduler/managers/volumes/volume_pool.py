@@ -1,11 +1,11 @@
-"""The free volumes of one storage class, and which of them a row can reach.
+"""The pool of available volumes of one storage class, and which of them are accessible from a row.
 
-A volume is free to every row, or to those with a certain label value (local and zonal volumes are), or
-to those a longer node affinity selects: each of these is a *place*. Rows with the same places in reach
-find the same volumes, so matching is done once per such set and not per row, and after a change only
-for the sets the change concerns.
+A volume is accessible from every row, from those with a certain label value (local and zonal volumes),
+or from those that a longer node affinity selects: each of these is a *place*. Rows with the same set of
+places (a *reach*) match the same volumes, so matching is done per reach rather than per row, and after
+a change only for the reaches concerned.
 
-Claims of a pod are served smallest first, each with the smallest volume that will do.
+Claims of a pod are matched smallest first, each with the smallest volume that satisfies it.
 """
 
 from bisect import bisect_left, insort
@@ -30,11 +30,11 @@ EVERYWHERE: Place = ()
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
 _MATCHERS = 64
-"""So many kinds of claims are remembered per class."""
+"""The number of matchers kept per class."""
 
 
 class VolumeRequest(NamedTuple):
-    """What a claim asks of a volume. Claims that ask the same are served alike."""
+    """The requirements of a claim. Claims with equal ones match the same volumes."""
 
     size: int
     modes: frozenset[str]
@@ -56,7 +56,7 @@ def request(claim: PersistentVolumeClaim) -> VolumeRequest:
 
 
 def suits(request: VolumeRequest, volume: PersistentVolume) -> bool:
-    """What must hold even of a volume that is meant for the claim."""
+    """Whether a volume that is pre-bound to the claim satisfies it."""
     spec = volume.spec
     return (
         storage_of(spec.capacity) >= request.size
@@ -67,7 +67,7 @@ def suits(request: VolumeRequest, volume: PersistentVolume) -> bool:
 
 
 def may_take(request: VolumeRequest, volume: PersistentVolume) -> bool:
-    """What must hold of a volume that is free."""
+    """Whether an available volume satisfies the claim."""
     return (
         suits(request, volume)
         and request.modes.issubset(volume.spec.access_modes)
@@ -76,7 +76,7 @@ def may_take(request: VolumeRequest, volume: PersistentVolume) -> bool:
 
 
 def affinity_terms(volume: PersistentVolume) -> list[NodeSelectorTerm] | None:
-    """The nodes a volume can be used from; None if from all."""
+    """The node affinity of a volume; None if it is accessible from all nodes."""
     affinity = volume.spec.node_affinity
     if affinity is None or affinity.required is None:
         return None
@@ -84,7 +84,8 @@ def affinity_terms(volume: PersistentVolume) -> list[NodeSelectorTerm] | None:
 
 
 def affinity_mask(nodes: NodeTable, terms: list[NodeSelectorTerm]) -> Mask:
-    """A volume's affinity looks at labels only: to it every node is without a name."""
+    """The rows that node affinity terms of a volume select. They read labels only: matchFields are
+    evaluated as if the node had no name."""
     kept = []
     for term in terms:
         if not term.match_fields:
@@ -97,7 +98,7 @@ def affinity_mask(nodes: NodeTable, terms: list[NodeSelectorTerm]) -> Mask:
 
 
 def places(volume: PersistentVolume) -> list[Place]:
-    """Where a volume can be reached."""
+    """The places of a volume."""
     terms = affinity_terms(volume)
     if terms is None:
         return [EVERYWHERE]
@@ -109,7 +110,7 @@ def places(volume: PersistentVolume) -> list[Place]:
 
 
 Part = tuple[NDArray[np.int64], list[Place | None]]
-"""Something rows are told apart by: a digit for each row, and the place each digit stands for."""
+"""One criterion that distinguishes rows: a digit per row, and the place that each digit stands for."""
 
 
 class Pool:
@@ -118,13 +119,13 @@ class Pool:
         self._nodes_changed = nodes_changed
         self._volumes: dict[str, PersistentVolume] = {}
         self._at: dict[Place, list[tuple[int, str]]] = {}
-        """The free volumes of each place as (size, name), smallest first."""
+        """The available volumes of each place as (size, name), smallest first."""
         self._masks: dict[Place, Mask] = {}
         self._seen = -1
         self._size = 0
         self._reach_of: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
         self._reaches: list[tuple[Place, ...]] = []
-        """The places of each set of rows that find the same volumes."""
+        """The places of each reach."""
         self._reaches_at: dict[Place, list[int]] = {}
         self._matchers: dict[tuple[VolumeRequest, ...], Matcher] = {}
 
@@ -135,7 +136,7 @@ class Pool:
         return set(self._volumes)
 
     def put(self, volume: PersistentVolume) -> None:
-        """The volume is free, or free and has changed."""
+        """Adds an available volume, or follows its change."""
         name = volume.metadata.name
         self.take(name)
         self._volumes[name] = volume
@@ -150,7 +151,7 @@ class Pool:
             self._changed(place)
 
     def take(self, name: str) -> bool:
-        """The volume is free no more; whether it was."""
+        """Removes a volume. Returns whether it was there."""
         volume = self._volumes.pop(name, None)
         if volume is None:
             return False
@@ -162,7 +163,7 @@ class Pool:
         return True
 
     def matcher(self, requests: tuple[VolumeRequest, ...]) -> "Matcher":
-        """`requests` of one pod, smallest first."""
+        """The matcher for the requests of one pod, smallest first."""
         self._refresh()
         matcher = self._matchers.get(requests)
         if matcher is None:
@@ -172,12 +173,12 @@ class Pool:
         return matcher
 
     def choose(self, requests: Sequence[VolumeRequest], row: int) -> list[PersistentVolume | None]:
-        """The volume of each request if the pod goes to that row."""
+        """The volume of each request of a pod on that row."""
         self._refresh()
         return self.serve(requests, int(self._reach_of[row]))
 
     def reaches(self) -> NDArray[np.intp]:
-        """Which set of places each row has in reach."""
+        """The reach of each row, as an index."""
         self._refresh()
         return self._reach_of
 
@@ -210,7 +211,7 @@ class Pool:
                     matcher.stale.add(reach)
 
     def _refresh(self) -> None:
-        """Sorts rows by what they have in reach, if nodes changed or a place is new."""
+        """Computes the reach of rows again, if nodes changed or a place is new."""
         nodes = self._nodes
         if self._seen == self._nodes_changed.end and self._size == nodes.size:
             return
@@ -234,7 +235,7 @@ class Pool:
         self._matchers.clear()
 
     def _sorted_rows(self) -> tuple[NDArray[np.intp], list[int], list[Part]]:
-        """The reach of each row, a row of each reach, and what rows were told apart by."""
+        """The reach of each row, one row of each reach, and the criteria that distinguish rows."""
         nodes = self._nodes
         parts: list[Part] = []
         by_key: dict[str, list[str]] = {}
@@ -263,7 +264,7 @@ class Pool:
 
 
 class Matcher:
-    """Which rows have a volume for each of a pod's requests, kept up to date."""
+    """The rows with an available volume for each request of a pod, kept up to date."""
 
     def __init__(self, pool: Pool, requests: tuple[VolumeRequest, ...], reaches: int) -> None:
         self._pool = pool
@@ -273,7 +274,7 @@ class Matcher:
         self.stale: set[int] = set(range(reaches))
 
     def served(self) -> list[NDArray[np.bool_]]:
-        """For each request the rows where there is a volume for it."""
+        """For each request the rows with a volume for it."""
         if self.stale or not self._rows:
             for reach in self.stale:
                 volumes = self._pool.serve(self._requests, reach)
