@@ -6,7 +6,6 @@ import ast
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
@@ -16,8 +15,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from builders import make_pod
 from holdfast.cli.app import app
+from holdfast.local.setup import SchedulerFactory
 from holdfast.plugin import Plugin
+from holdfast.scheduler.cluster.events import Added
 from holdfast.scheduler.framework import registry as registry_module
 from house.markdown import PAGES, Block, blocks, indented_blocks
 from house.source import REPOSITORY
@@ -147,12 +149,26 @@ def test_python_compiles_and_its_imports_exist(block: Block) -> None:
     exec(compile(ast.Module(imports, []), block.where, "exec"), {})
 
 
-def _embedded() -> Iterator[Block]:
-    return (block for block in BLOCKS if block.page.name == "embedded.md" and block.info == "python")
+def the_python_of(page: str) -> Block:
+    (block,) = (block for block in BLOCKS if block.page.name == page and block.info == "python")
+    return block
+
+
+def test_the_scheduler_is_driven_as_shown() -> None:
+    block = the_python_of("architecture.md")
+    pod = make_pod("p").obj()
+    names: dict[str, Any] = {
+        "scheduler": SchedulerFactory.of().scheduler(),
+        "pod": pod,
+        "Added": Added,
+        "now": 1.0,
+    }
+    exec(compile(block.text, block.where, "exec"), names)
+    assert names["decisions"]
 
 
 def test_the_embedded_cluster_starts_from_python() -> None:
-    (block,) = _embedded()
+    block = the_python_of("embedded.md")
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     code = compile(block.text, block.where, "exec", flags=flags)
     names: dict[str, Any] = {}
