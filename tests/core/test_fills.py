@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import make_pod
-from holdfast.scheduler.cluster import reservation_table as fills
+from holdfast.scheduler.cluster import reservation_table as usage_states
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses
-from holdfast.scheduler.cluster.reservation_table import Fills
+from holdfast.scheduler.cluster.reservation_table import UsageStates
 from holdfast.scheduler.cluster.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS
 from strategies import examples
 
@@ -25,8 +25,8 @@ def class_of(cpu: str, memory: str) -> PodClass:
     return CLASSES.acquire(make_pod("p").cpu(cpu).memory(memory).obj())
 
 
-def made() -> Fills:
-    return Fills(NodeTable().slots.sums)
+def made() -> UsageStates:
+    return UsageStates(NodeTable().slots.sums)
 
 
 def test_what_is_left_of_a_hold_never_goes_below_zero_what_is_taken_is_told_in_full() -> None:
@@ -103,7 +103,7 @@ def test_a_class_that_claims_more_by_now_is_looked_at_again() -> None:
 
 
 def test_no_more_is_remembered_than_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fills, "_KEPT", 4)
+    monkeypatch.setattr(usage_states, "_KEPT", 4)
     states, owner = made(), class_of("100m", "1Mi")
     fill = start = states.untouched(ROOM)
     for _ in range(20):

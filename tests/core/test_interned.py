@@ -229,7 +229,7 @@ def test_one_pod_may_bring_only_so_much(kind: str) -> None:
     d.add(too_much(kind).obj())
     (said,) = [each for each in d.round(d.now + 1) if isinstance(each, SetPodScheduled)]
     assert said.reason == "SchedulerError"
-    assert "are more than the" in said.message
+    assert "exceed the limit of" in said.message
     assert known(d) == before
 
 

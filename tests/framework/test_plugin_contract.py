@@ -292,8 +292,8 @@ def test_fields_and_whole_domains_a_plugin_reads_are_part_of_the_class() -> None
     [
         ("reads_annotations", "example.com/max", "reads_annotations must be a collection of names"),
         ("reads_fields", "spec.hostIPC", "reads_fields must be a collection of names"),
-        ("reads_fields", ("spec.hostIpc",), "'spec.hostIpc' is not a field of pods that is read"),
-        ("reads_fields", ("spec.hostIPC.more",), "is not a field of pods that is read"),
+        ("reads_fields", ("spec.hostIpc",), "'spec.hostIpc' is not a pod field that Holdfast reads"),
+        ("reads_fields", ("spec.hostIPC.more",), "is not a pod field that Holdfast reads"),
     ],
 )
 def test_what_cannot_be_read_is_refused_when_the_plugin_is_loaded(

@@ -129,25 +129,25 @@ def _in_turns(snapshot: ClusterSnapshot, places: list[_Place]) -> list[_Place]:
     for number, place in enumerate(places):
         lanes.setdefault(queues.of(place.pod), deque()).append((number, place))
 
-    def standing(name: str) -> tuple[Any, int, str]:
+    def order_key(name: str) -> tuple[Any, int, str]:
         number, place = lanes[name][0]
-        return queues.standing(name, place.pod), number, name
+        return queues.order_key(name, place.pod), number, name
 
     found = []
-    with queues.as_it_will_be() as foresight:
-        turns = [standing(name) for name in lanes]
+    with queues.expected_usage() as expected:
+        turns = [order_key(name) for name in lanes]
         heapify(turns)
         while turns:
             name = turns[0][2]
-            if (now := standing(name)) != turns[0]:
+            if (now := order_key(name)) != turns[0]:
                 heapreplace(turns, now)  # what others have got since counts for the queues above it
                 continue
             place = lanes[name].popleft()[1]
             found.append(place)
             if not place.pod.nominated:
-                foresight.coming(place.pod)
+                expected.coming(place.pod)
             if lanes[name]:
-                heapreplace(turns, standing(name))
+                heapreplace(turns, order_key(name))
             else:
                 heappop(turns)
     return found

@@ -107,16 +107,20 @@ class _Turns:
         """Interrupted jobs first, then shares, then who is first in the lane."""
         head = self._lanes[name][0]
         is_interrupted = head.job is not None and head.job.interrupted
-        return (not is_interrupted, self._queues.standing(name, head), self._round.queue.sort_key(head))
+        return (
+            not is_interrupted,
+            self._queues.order_key(name, head),
+            self._round.queue.sort_key(head),
+        )
 
     def _next(self) -> PodRecord | None:
         while self._order:
-            standing, name = heapq.heappop(self._order)
+            order_key, name = heapq.heappop(self._order)
             lane = self._lanes.get(name)
             if not lane:
                 continue
             now = self._standing(name)
-            if now > standing and self._order and now > self._order[0][0]:
+            if now > order_key and self._order and now > self._order[0][0]:
                 heapq.heappush(self._order, (now, name))
                 continue
             pod = lane.popleft()

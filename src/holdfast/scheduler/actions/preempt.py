@@ -29,24 +29,24 @@ class PreemptAction(Action):
         alone, round_.turned_away = round_.turned_away, []
         leaders = [pod for pod in refused.values() if pod.job is not None and not pod.job.is_ready]
         leaders += [pod for pod in alone if pod.phase is Phase.PENDING and not pod.deletion_pending]
-        with round_.cluster.jobs.queues.as_it_will_be() as foresight:
+        with round_.cluster.jobs.queues.expected_usage() as expected:
             for leader in sorted(leaders, key=round_.queue.sort_key):
                 members = [leader] if leader.job is None else leader.job.waiting()
                 if self._is_under_way(round_, members):
                     continue
                 for pod in members:
                     if pod.nominated:
-                        foresight.going(pod)  # it is looked at anew
+                        expected.going(pod)  # it is looked at anew
                 if leader.job is not None:
                     gone = self._make_room(round_, leader, leader.job)
                 else:
                     gone = self._make_room_for(round_, [leader], lambda: True)
                 for victim in gone:
                     if victim.row >= 0:
-                        foresight.going(victim)
+                        expected.going(victim)
                 for pod in members:
                     if pod.nominated:
-                        foresight.coming(pod)
+                        expected.coming(pod)
 
     def _is_under_way(self, round_: Round, members: list[PodRecord]) -> bool:
         """Whether some are still on their way out to make room for these."""

@@ -19,7 +19,7 @@ from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
-from holdfast.scheduler.jobs.queues import Foresight, QueueRecord
+from holdfast.scheduler.jobs.queues import ExpectedUsage, QueueRecord
 
 _NOBODY = np.iinfo(np.int64).max
 
@@ -41,13 +41,13 @@ class ReclaimableCapacity:
     def __bool__(self) -> bool:
         return bool(self._givers)
 
-    def look_ahead(self, foresight: Foresight) -> None:
+    def look_ahead(self, expected: ExpectedUsage) -> None:
         """Inside a transaction, and while that is looked at."""
         for pod in self._queues.placed():
             if pod.row < 0:
                 continue
             if is_going(pod):
-                foresight.coming(pod)  # it was taken off once
+                expected.coming(pod)  # it was taken off once
                 self._leaves(pod)
             elif self.may_go(pod):
                 for slot, amount in pod.cls.amounts.items():
@@ -155,12 +155,12 @@ class Reclaim(Action):
         decisions: list[Decision] = []
         if waiting and any(record.allocated for record in queues):
             queues.share_out(round_.queue.waiting(with_jobs=True))
-            with queues.as_it_will_be() as foresight:
+            with queues.expected_usage() as expected:
                 reclaimable = ReclaimableCapacity(cluster)
                 if reclaimable:
                     with cluster.ledger.transaction():
-                        reclaimable.look_ahead(foresight)
-                        decisions = self._reclaim(round_, waiting, reclaimable, foresight)
+                        reclaimable.look_ahead(expected)
+                        decisions = self._reclaim(round_, waiting, reclaimable, expected)
         round_.cycle.apply(decisions)  # now that everybody is back in place
         self._seen = (round_.queue.refusals, epoch.usage.end, epoch.queues)
 
@@ -169,18 +169,20 @@ class Reclaim(Action):
         round_: Round,
         waiting: list[PodRecord],
         reclaimable: ReclaimableCapacity,
-        foresight: Foresight,
+        expected: ExpectedUsage,
     ) -> list[Decision]:
         queues, in_vain = round_.cluster.jobs.queues, set()
         decisions: list[Decision] = []
         kinds = {(queues.of(pod), pod.cls.id): pod for pod in waiting}
-        standing = {kind: queues.standing(kind[0], pod) for kind, pod in kinds.items()}
-        waiting.sort(key=lambda pod: (standing[queues.of(pod), pod.cls.id], round_.queue.sort_key(pod)))
+        order_key = {kind: queues.order_key(kind[0], pod) for kind, pod in kinds.items()}
+        waiting.sort(
+            key=lambda pod: (order_key[queues.of(pod), pod.cls.id], round_.queue.sort_key(pod))
+        )
         for pod in waiting:
             kind = round_.queue.kind(pod)
             if pod.reservation is not None or kind in in_vain:
                 continue
-            done = _Reclaimer(round_, pod, reclaimable, foresight, decisions).reclaim()
+            done = _Reclaimer(round_, pod, reclaimable, expected, decisions).reclaim()
             if not done and pod.pinned_node is None and not pod.nominated:
                 in_vain.add(kind)  # nor for others like it
         return decisions
@@ -194,7 +196,7 @@ class _Reclaimer:
         round_: Round,
         leader: PodRecord,
         reclaimable: ReclaimableCapacity,
-        foresight: Foresight,
+        expected: ExpectedUsage,
         decisions: list[Decision],
     ) -> None:
         self._round = round_
@@ -203,7 +205,7 @@ class _Reclaimer:
         self._queues = round_.cluster.jobs.queues
         self._leader = leader
         self._reclaimable = reclaimable
-        self._foresight = foresight
+        self._expected = expected
         self._queue = self._queues.of(leader)
         self._victims: dict[str, PodRecord] = {}
         self._places: list[tuple[PodRecord, int]] = []
@@ -221,7 +223,7 @@ class _Reclaimer:
             return False
         for pod in members:
             if pod.nominated:
-                self._foresight.going(pod)  # it is looked at anew
+                self._expected.going(pod)  # it is looked at anew
         with cluster.ledger.transaction():
             ready = False
             for pod in members:
@@ -234,7 +236,7 @@ class _Reclaimer:
             self._decide()
         for pod in members:
             if pod.nominated:
-                self._foresight.coming(pod)
+                self._expected.coming(pod)
         return ready
 
     def _is_under_way(self, pod: PodRecord) -> bool:

@@ -39,7 +39,7 @@ def field_reader(path: str) -> Reader:
         at = next((each for each in (at, *get_args(at)) if _is_struct(each)), None)
         found = None if at is None else {f.encode_name: f for f in msgspec.structs.fields(at)}.get(part)
         if found is None:
-            raise UnknownField(f"{path!r} is not a field of pods that is read")
+            raise UnknownField(f"{path!r} is not a pod field that Holdfast reads")
         steps.append(found.name)
         at = found.type
 
@@ -378,13 +378,13 @@ def check_bounds(pod: Pod) -> None:
             + len(side.preferred_during_scheduling_ignored_during_execution)
             for side in sides
         )
-        _check("spec.affinity", terms, MAX_POD_TERMS, "terms of pod affinity and anti-affinity")
+        _check("spec.affinity", terms, MAX_POD_TERMS, "pod affinity and anti-affinity terms")
     if affinity is not None or spec.node_selector:
         keys = [*spec.node_selector]
         for term in _node_terms(pod):
             keys += [expression.key for expression in term.match_expressions]
-        _check("spec.affinity", len(keys), MAX_NODE_EXPRESSIONS, "requirements on nodes")
-        _check("spec.affinity", len(set(keys)), MAX_NODE_KEYS, "labels of nodes that are asked for")
+        _check("spec.affinity", len(keys), MAX_NODE_EXPRESSIONS, "node selector requirements")
+        _check("spec.affinity", len(set(keys)), MAX_NODE_KEYS, "distinct node labels")
     spread = len(spec.topology_spread_constraints)
     _check("spec.topologySpreadConstraints", spread, MAX_SPREAD, "constraints")
     containers = (*spec.init_containers, *spec.containers)
@@ -413,4 +413,4 @@ def _node_terms(pod: Pod) -> Iterator[NodeSelectorTerm]:
 
 def _check(field: str, count: int, most: int, what: str) -> None:
     if count > most:
-        raise InvalidObject("", field, f"{count} {what} are more than the {most} that are scheduled")
+        raise InvalidObject("", field, f"{count} {what} exceed the limit of {most}")

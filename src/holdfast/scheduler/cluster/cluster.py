@@ -447,7 +447,7 @@ class Cluster:
         match decision:
             case CreateReservation(reservation=reservation):
                 self.virtuals.requirements.not_created(reservation.metadata.name, message)
-                self.jobs.holds.not_made(reservation.metadata.name)
+                self.jobs.holds.not_created(reservation.metadata.name)
             case SetReservationStatus() | DeleteReservation() | PreemptReservation():
                 self.reservations.not_written(decision.reservation.uid)
             case AnnotatePod(pod=pod):

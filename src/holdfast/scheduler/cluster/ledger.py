@@ -254,7 +254,7 @@ class Ledger:
         """Adds the claims of all pods on new slots, which were just added to the usage of their
         classes."""
         assert not self._depth, "the usage of classes must not change inside a transaction"
-        self.holds.fills.forget_steps()
+        self.holds.usage_states.forget_steps()
         for row, pods in self.pods.items():
             for pod in pods.values():
                 for slot, amount in pod.cls.usage:
@@ -340,7 +340,7 @@ class Ledger:
                 table.lowest[row] = _lowest(on_row.values(), cls.priority)
         hold = self.holds.get(pod.reservation_uid) if pod.reservation_uid else None
         if hold is not None and hold.row == row:
-            fill, claims = self.holds.fills.step(hold.fill, cls, sign)
+            fill, claims = self.holds.usage_states.step(hold.fill, cls, sign)
             claimed = table.claimed
             for slot, amount in claims:
                 claimed[slot, row] += amount
@@ -389,7 +389,7 @@ class Ledger:
         """Adds a pod on the row to its reservation's allocated amounts, or subtracts it."""
         hold = self.holds.get(pod.reservation_uid)
         if hold is not None and hold.row == row:
-            fill = self.holds.fills.after(hold.fill, pod.cls, sign)
+            fill = self.holds.usage_states.after(hold.fill, pod.cls, sign)
             self._claim_left(hold, hold.remaining, fill)
 
     def _usage_by_pods(self, hold: ReservationRow, untouched: ReservationUsage) -> ReservationUsage:
@@ -397,7 +397,7 @@ class Ledger:
         fill, uid = untouched, hold.pod.uid
         for pod in self.pods.get(hold.row, {}).values():
             if pod.reservation_uid == uid:
-                fill = self.holds.fills.after(fill, pod.cls, 1)
+                fill = self.holds.usage_states.after(fill, pod.cls, 1)
         return fill
 
     def _claim_left(self, hold: ReservationRow, before: Amounts, fill: ReservationUsage) -> None:

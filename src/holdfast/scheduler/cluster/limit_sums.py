@@ -67,9 +67,9 @@ class LimitSums:
         counted = self._cluster.classes.counted.get(resource)
         if counted is not None:
             return self._cluster.nodes.claimed[counted.slot, : self._cluster.nodes.size]
-        return self.worked_out(resource)
+        return self.recomputed(resource)
 
-    def worked_out(self, resource: str, scored: bool = False) -> Sums:
+    def recomputed(self, resource: str, scored: bool = False) -> Sums:
         """The same, computed from the pods and reservations on the rows."""
         cluster = self._cluster
         sums = np.zeros(cluster.nodes.size, dtype=np.int64)

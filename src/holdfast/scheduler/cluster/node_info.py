@@ -71,7 +71,7 @@ def node_info(node: Node) -> NodeInfo:
     offered = {}
     listed = status.allocatable or status.capacity
     if len(listed) > _MAX_RESOURCES:
-        why = f"{len(listed)} resources are more than the {_MAX_RESOURCES} that are scheduled"
+        why = f"{len(listed)} resources exceed the limit of {_MAX_RESOURCES}"
         raise InvalidObject(f"Node/{meta.name}", f"status.{field}", why)
     for name, quantity in listed.items():
         try:
@@ -117,7 +117,7 @@ def difference(before: NodeInfo, after: NodeInfo) -> int:
     return changes
 
 
-def gives_up(before: PodClass, after: PodClass) -> bool:
+def releases_capacity(before: PodClass, after: PodClass) -> bool:
     """Whether a pod on a node that changed its class may leave other pods more than before. A pod that
     is being deleted keeps its claim until it is gone."""
     now = dict(after.usage)

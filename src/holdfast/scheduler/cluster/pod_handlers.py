@@ -20,9 +20,9 @@ from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.node_info import (
     allocated_from,
     bound_at,
-    gives_up,
     is_preempted,
     is_ready,
+    releases_capacity,
 )
 from holdfast.scheduler.cluster.pod_classes import PodClass, Traits
 from holdfast.scheduler.cluster.pods import Phase, PodRecord, queued_since
@@ -161,7 +161,7 @@ class PodHandlers:
         self._cluster.epoch.inputs += 1
         if known.row >= 0:
             self._claim_as(known, cls)
-            if gives_up(before, cls):
+            if releases_capacity(before, cls):
                 self._cluster.changed(Change.POD_LEFT)
             if cls.labels != before.labels or cls.terminating != before.terminating:
                 self._cluster.changed(Change.POD_LABELS)
@@ -237,9 +237,9 @@ class PodHandlers:
         if job is None:
             return traits
         priority = None if pod.spec.priority else job.priority_class
-        if priority is None and not job.spares:
+        if priority is None and not job.non_preemptible:
             return traits
-        return traits._replace(priority=priority, non_preemptible=job.spares)
+        return traits._replace(priority=priority, non_preemptible=job.non_preemptible)
 
     def _place_or_queue(self, known: PodRecord, pod: Pod, changed: bool) -> None:
         node = pod.spec.node_name

@@ -107,7 +107,7 @@ def _claims(cluster: Cluster) -> list[str]:
         ports.update((hold.row, port) for port in hold.pod.cls.ports)
     for resource, counted in cluster.classes.counted.items():
         for slot, scored in ((counted.slot, False), (counted.scored, True)):
-            sums = cluster.limits.worked_out(resource, scored)
+            sums = cluster.limits.recomputed(resource, scored)
             claimed[slot, : table.size] = sums - held[slot, : table.size]
     problems = []
     for what, kept, right in (

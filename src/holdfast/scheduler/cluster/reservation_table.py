@@ -72,7 +72,7 @@ class ReservationTable:
 
     def __init__(self, sums: Collection[int]) -> None:
         """`sums` are the slots of derived sums, which are not resources."""
-        self.fills = Fills(sums)
+        self.usage_states = UsageStates(sums)
         self._amounts = np.zeros((8, _FIRST_CAPACITY), dtype=np.int64)
         self._left = np.zeros((8, _FIRST_CAPACITY), dtype=np.int64)
         self._outdated: dict[int, ReservationRow] = {}
@@ -144,7 +144,7 @@ class ReservationTable:
         else:
             index, self._size = self._size, self._size + 1
         self._fit(max(amounts, default=0), index)
-        hold = ReservationRow(pod, index, row, self.fills.untouched(amounts))
+        hold = ReservationRow(pod, index, row, self.usage_states.untouched(amounts))
         hold.reservation.hold = hold
         self._by_uid[pod.uid] = hold
         self._on_row.setdefault(row, {})[pod.uid] = hold
@@ -165,7 +165,7 @@ class ReservationTable:
         """The usage of the reservation if it reserved these amounts and no pod were allocated from
         it."""
         self._fit(max(amounts, default=0), hold.index)
-        return self.fills.untouched(amounts)
+        return self.usage_states.untouched(amounts)
 
     def _fit(self, slot: int, index: int) -> None:
         slots, capacity = self._left.shape
@@ -228,7 +228,7 @@ class Step(NamedTuple):
     reservation already claims what the pod requests."""
 
 
-class Fills:
+class UsageStates:
     """The states of usage in use, and the memoized steps between them. Both memos are bounded."""
 
     def __init__(self, sums: Collection[int]) -> None:

@@ -17,7 +17,7 @@ from holdfast.scheduler.cluster.decisions import (
 )
 from holdfast.scheduler.cluster.pods import Phase
 from holdfast.scheduler.jobs import Job, JobName, JobProblem
-from holdfast.scheduler.jobs.admission import may_have_pods
+from holdfast.scheduler.jobs.admission import may_become_inqueue
 from holdfast.scheduler.jobs.job import NOT_ENOUGH_OF_TASK, NOT_ENOUGH_TASKS, NOTHING, SCHEDULED, SIGS
 from holdfast.scheduler.jobs.queues import QueueRecord
 
@@ -148,11 +148,11 @@ class PodGroups:
         self._without_pods = {job.name: None for job in jobs}
         if not jobs:
             return
-        let_in = [job for job in known.values() if phase_of(job) == "Inqueue"]
+        admitted = [job for job in known.values() if phase_of(job) == "Inqueue"]
         for job in sorted(jobs, key=lambda job: (-job.priority, job.created, job.name)):
-            if may_have_pods(cluster, job, let_in):
+            if may_become_inqueue(cluster, job, admitted):
                 job.admitted = True
-                let_in.append(job)
+                admitted.append(job)
                 del self._without_pods[job.name]
                 self._jobs.touch(job)
 
@@ -219,11 +219,11 @@ class PodGroups:
         job.overdue = JobProblem(TIMEOUT, f"{job.name} was not placed within {allowed}")
         if _was_said(job, deadline):
             return []
-        return [Emit(job.ref, "Warning", TIMEOUT, job.trouble.message[:1024], "Scheduling")]
+        return [Emit(job.ref, "Warning", TIMEOUT, job.reported_problem.message[:1024], "Scheduling")]
 
     def _write(self, job: Job, now: float, tell: bool) -> list[Decision]:
         group = job.group
-        if group is None or not self._jobs.speaks_for(job):
+        if group is None or not self._jobs.owns_status(job):
             return []
         status = status_of(job, group, now)
         if status == group.status:
@@ -234,7 +234,7 @@ class PodGroups:
         decisions: list[Decision] = [SetPodGroupStatus(job.ref, group.api_version, status)]
         before = job.last_status if isinstance(job.last_status, PodGroupStatus) else group.status
         job.last_status = status
-        why = job.trouble
+        why = job.reported_problem
         if tell and why.reason and (_why(before) != why.message or not _why(before)):
             decisions.append(Emit(job.ref, "Warning", UNSCHEDULABLE, why.message[:1024], "Scheduling"))
         return decisions
@@ -337,8 +337,8 @@ def status_of(job: Job, group: PodGroup, now: float) -> PodGroupStatus:
             last_transition_time=time or format_time(now),
         )
 
-    if job.trouble.reason:
-        say(UNSCHEDULABLE, True, *job.trouble)
+    if job.reported_problem.reason:
+        say(UNSCHEDULABLE, True, *job.reported_problem)
     elif UNSCHEDULABLE in conditions and phase in ("Running", "Completed"):
         say(UNSCHEDULABLE, False, "", "")
     if phase == "Running":

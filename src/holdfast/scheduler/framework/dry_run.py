@@ -139,7 +139,7 @@ class DryRun:
         ledger, column, nominated_pods = self._cluster.ledger, self._column, self.nominated_pods(row)
         needs = column.needs
         if self._cluster.jobs.known:
-            pods = self._cluster.jobs.losable(pods, self._pod.cls.priority)
+            pods = self._cluster.jobs.preemptible_together(pods, self._pod.cls.priority)
         if (
             needs is not None
             and column.suits_row(row)

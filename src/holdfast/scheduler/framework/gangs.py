@@ -587,7 +587,7 @@ class Gangs:
         kinds = tuple(sorted(Counter((pod.scheduler, pod.cls.id) for pod in left).items()))
         tasks = tuple(sorted(job.min_tasks.items()))
         least = max(0, job.still_needs - job.ready_members)
-        partners = job.bond.partners
+        partners = job.gang.partners
         resources = str(sorted(job.group.spec.min_resources.items())) if job.group is not None else ""
         shape: tuple[Hashable, ...] = (kinds, least, tasks, job.queue, partners, resources)
         if tasks or partners or job.problem.reason in _MEMBERS_MISSING:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from holdfast.scheduler.cluster.cluster import Cluster
 
 
-def may_have_pods(cluster: Cluster, job: Job, let_in: Iterable[Job]) -> bool:
+def may_become_inqueue(cluster: Cluster, job: Job, admitted: Iterable[Job]) -> bool:
     """Whether a job may become Inqueue, given the jobs that are."""
     queues = cluster.jobs.queues
     name = queues.name_of(job.queue)
@@ -37,7 +37,7 @@ def may_have_pods(cluster: Cluster, job: Job, let_in: Iterable[Job]) -> bool:
         return True
     queues.refresh()
     besides: dict[str, Counter[int]] = {record.name: Counter() for record in path}
-    for other in let_in:
+    for other in admitted:
         if other is not job:
             needs = _still_needs(cluster, other)
             for record in queues.path(queues.name_of(other.queue)):

@@ -63,16 +63,16 @@ def expected_start(cluster: Cluster, reservation: ReservationInfo) -> float | No
     short = cluster.reservations.waiting.shortage(reservation)
     if not short:
         return cluster.now
-    return _served(cluster, hold.row, short)
+    return _freed_at(cluster, hold.row, short)
 
 
 def expected_fit(cluster: Cluster, row: int, asked: Iterable[tuple[int, int]]) -> float | None:
     """When these amounts, which are not free on a row now, are expected to be; None if unknown."""
     free = cluster.ledger.free(row)
-    return _served(cluster, row, {slot: amount - int(free[slot]) for slot, amount in asked})
+    return _freed_at(cluster, row, {slot: amount - int(free[slot]) for slot, amount in asked})
 
 
-def _served(cluster: Cluster, row: int, short: dict[int, int]) -> float | None:
+def _freed_at(cluster: Cluster, row: int, short: dict[int, int]) -> float | None:
     """When enough pods of the row are expected to have ended to free the amounts in `short`."""
     ends = []
     for pod in cluster.ledger.pods.get(row, {}).values():

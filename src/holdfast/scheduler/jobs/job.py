@@ -50,7 +50,7 @@ class Job:
         "failed",
         "first_seen",
         "group",
-        "group_bond",
+        "group_gang",
         "has_enough",
         "interrupted",
         "last_status",
@@ -58,12 +58,12 @@ class Job:
         "lost_at",
         "members",
         "name",
+        "non_preemptible",
         "overdue",
         "priority_class",
         "problem",
         "queued_since",
         "seen_ready",
-        "spares",
         "tried",
         "waited",
     )
@@ -71,7 +71,7 @@ class Job:
     def __init__(self, name: JobName, now: float) -> None:
         self.name = name
         self.group: PodGroup | None = None
-        self.group_bond = UNBOUND
+        self.group_gang = NO_GANG_SETTINGS
         """The gang settings in the annotations of its PodGroup."""
         self.declared: Declared | None = None
         self.members: dict[str, PodRecord] = {}
@@ -84,7 +84,7 @@ class Job:
         """When members that have ended were bound, by uid."""
         self.priority_class: int | None = None
         """The priority of its PodGroup's priority class."""
-        self.spares = False
+        self.non_preemptible = False
         """Whether its PodGroup sets that its pods cannot be preempted."""
         self.leader: PodRecord | None = None
         """The member that represents all waiting members in the scheduling queue."""
@@ -132,17 +132,17 @@ class Job:
         return self.declared.min_member if self.declared is not None else 1
 
     @property
-    def bond(self) -> Bond:
+    def gang(self) -> GangSettings:
         """The gang settings of its PodGroup, otherwise those of its members."""
-        if self.group_bond != UNBOUND or self.declared is None:
-            return self.group_bond
-        return self.declared.bond
+        if self.group_gang != NO_GANG_SETTINGS or self.declared is None:
+            return self.group_gang
+        return self.declared.gang
 
     @property
     def still_needs(self) -> int:
         """How many members must be placed or have succeeded. With the match policy once-satisfied it is
         0 once the gang was satisfied."""
-        if self.bond.policy == ONCE_SATISFIED and (self.done or self._has_bound()):
+        if self.gang.policy == ONCE_SATISFIED and (self.done or self._has_bound()):
             return 0
         return self.min_member
 
@@ -164,7 +164,7 @@ class Job:
         return float(seconds)
 
     @property
-    def trouble(self) -> JobProblem:
+    def reported_problem(self) -> JobProblem:
         """Why it is not ready, with the timeout first once it is exceeded."""
         if not self.overdue.reason or not self.problem.message:
             return self.overdue if self.overdue.reason else self.problem
@@ -250,7 +250,7 @@ class Job:
     @property
     def _done_members(self) -> int:
         """How many succeeded members count as ready."""
-        if not self.done or self.bond.policy == WAITING_AND_RUNNING:
+        if not self.done or self.gang.policy == WAITING_AND_RUNNING:
             return 0
         return len(self.done)
 
@@ -341,7 +341,7 @@ class JobName(NamedTuple):
         return f"PodGroup/{self.namespace}/{self.name}"
 
 
-class Bond(NamedTuple):
+class GangSettings(NamedTuple):
     """The settings of a gang in Koordinator's annotations: gang groups and match policy."""
 
     partners: frozenset[JobName] = frozenset()
@@ -350,7 +350,7 @@ class Bond(NamedTuple):
     """The match policy: which members count. By default those that are placed or have succeeded."""
 
 
-UNBOUND = Bond()
+NO_GANG_SETTINGS = GangSettings()
 
 
 class Declared(NamedTuple):
@@ -360,7 +360,7 @@ class Declared(NamedTuple):
     total: int
     """The total number of members; 0 if not set."""
     timeout: float | None
-    bond: Bond
+    gang: GangSettings
 
 
 def named_in(meta: ObjectMeta, namespace: str = "") -> JobName | None:
@@ -398,14 +398,14 @@ def declared_in(meta: ObjectMeta, namespace: str) -> Declared | None:
     if least is None or least < 0:
         return None
     total = as_integer(annotations.get(names.GANG_TOTAL_NUMBER, "")) or 0
-    return Declared(least, max(0, total), _timeout(annotations), bond_in(annotations, namespace))
+    return Declared(least, max(0, total), _timeout(annotations), gang_in(annotations, namespace))
 
 
-def bond_in(annotations: Mapping[str, str], namespace: str) -> Bond:
+def gang_in(annotations: Mapping[str, str], namespace: str) -> GangSettings:
     """The gang settings in the annotations of a member or a PodGroup."""
     keys = (names.GANG_MATCH_POLICY, names.LIGHT_GROUP_MATCH_POLICY)
     policy = next((annotations[key] for key in keys if annotations.get(key)), "")
-    return Bond(_partners(annotations, namespace), policy)
+    return GangSettings(_partners(annotations, namespace), policy)
 
 
 def _timeout(annotations: Mapping[str, str]) -> float | None:

@@ -13,13 +13,13 @@ from holdfast.api.workloads import PriorityClass
 from holdfast.scheduler.cluster.pods import Phase, PodRecord, queued_since
 from holdfast.scheduler.jobs.estimates import duration_or_none
 from holdfast.scheduler.jobs.job import (
+    NO_GANG_SETTINGS,
     SIGS,
-    UNBOUND,
     VOLCANO,
     Job,
     JobName,
-    bond_in,
     declared_in,
+    gang_in,
     named_in,
     task_in,
     task_of,
@@ -63,7 +63,7 @@ class Jobs:
         """The job of this name; of one in each API group, that which its PodGroup's status is about."""
         names = (JobName(family, namespace, name) for family in (VOLCANO, SIGS))
         found = [self.known[each] for each in names if each in self.known]
-        return next(filter(self.speaks_for, found), None)
+        return next(filter(self.owns_status, found), None)
 
     # Members
 
@@ -107,9 +107,9 @@ class Jobs:
             self.on_changed(job)
 
     def ended(
-        self, meta: ObjectMeta, well: bool, namespace: str = "", bound: float | None = None
+        self, meta: ObjectMeta, succeeded: bool, namespace: str = "", bound: float | None = None
     ) -> None:
-        """Notes that a member succeeded (`well`) or failed. `bound` is when it was bound, if known."""
+        """Notes that a member succeeded or failed. `bound` is when it was bound, if known."""
         name = named_in(meta, namespace)
         if name is None:
             return
@@ -117,7 +117,7 @@ class Jobs:
         self._ended_in[meta.uid] = name
         if bound is not None:
             job.ended_bound[meta.uid] = bound
-        if not well:
+        if not succeeded:
             job.failed[meta.uid] = None
         elif meta.uid not in job.done:
             member = job.members.get(meta.uid)
@@ -151,7 +151,7 @@ class Jobs:
 
     def partners(self, job: Job) -> list[Job]:
         """The jobs that must be ready together with it, itself first."""
-        partners = job.bond.partners
+        partners = job.gang.partners
         if not partners:
             return [job]
         others = [self.known.get(name) for name in sorted(partners) if name != job.name]
@@ -192,7 +192,7 @@ class Jobs:
         return not job.min_tasks and sum(at >= since for at in bound) >= job.min_member
 
     def missing_partners(self, job: Job) -> list[JobName]:
-        return sorted(name for name in job.bond.partners if name not in self.known)
+        return sorted(name for name in job.gang.partners if name not in self.known)
 
     def held_for(self, job: Job, slot: int) -> int:
         """How much of a slot is reserved for members of the job, by starvation holds, preemption holds
@@ -228,7 +228,7 @@ class Jobs:
                 ]
         return found
 
-    def losable(self, pods: list[PodRecord], below: float) -> list[PodRecord]:
+    def preemptible_together(self, pods: list[PodRecord], below: float) -> list[PodRecord]:
         """The pods that may all be victims. If a job is not ready without them, all its members are
         preempted along; so its pods are left out if any member is non-preemptible or has a priority of
         `below` or more."""
@@ -245,7 +245,7 @@ class Jobs:
                 kept |= uids
         return [pod for pod in pods if pod.uid not in kept] if kept else pods
 
-    def speaks_for(self, job: Job) -> bool:
+    def owns_status(self, job: Job) -> bool:
         """Whether the PodGroup's status is about this job. Where there is one PodGroup, pods may name
         it in either API group, which makes two jobs."""
         other = self.known.get(job.name._replace(family=_OTHER[job.name.family]))
@@ -271,14 +271,14 @@ class Jobs:
         before = self._groups.get(name)
         self._groups[name] = group
         job = self._job(name)
-        bond = job.bond
+        gang = job.gang
         self._assign(job)
         other = self.known.get(name._replace(family=_OTHER[name.family]))
         if other is not None:
             self._assign(other)
         if self.queues and (before is None or before.spec.queue != group.spec.queue):
             self.queues.changed()
-        same = before is not None and before.metadata.uid == group.metadata.uid and bond == job.bond
+        same = before is not None and before.metadata.uid == group.metadata.uid and gang == job.gang
         if before is None or not same or before.spec != group.spec:
             self._notify(job, other)
 
@@ -339,18 +339,18 @@ class Jobs:
         """Assigns the job its PodGroup, and what follows from it."""
         name = job.name
         group = self._groups.get(name) or self._groups.get(name._replace(family=_OTHER[name.family]))
-        before, job.group = (job.priority_class, job.spares), group
-        job.group_bond = UNBOUND
+        before, job.group = (job.priority_class, job.non_preemptible), group
+        job.group_gang = NO_GANG_SETTINGS
         if group is not None:
             since = queued_since(group.metadata.creation_timestamp, self._cluster.now)
             job.queued_since = min(job.queued_since, since)
         if group is not None and group.metadata.annotations:
-            job.group_bond = bond_in(group.metadata.annotations, group.metadata.namespace)
+            job.group_gang = gang_in(group.metadata.annotations, group.metadata.namespace)
         job.priority_class = None
         if group is not None and group.spec.priority_class_name:
             job.priority_class = self._classes.get(group.spec.priority_class_name)
-        job.spares = group is not None and _is_spared(group.metadata)
-        if (job.priority_class, job.spares) != before:
+        job.non_preemptible = group is not None and _is_non_preemptible(group.metadata)
+        if (job.priority_class, job.non_preemptible) != before:
             self._prioritized = True
             job.reprioritized()
             for member in job.members.values():
@@ -370,7 +370,7 @@ class Jobs:
                 self.on_changed(job)
 
 
-def _is_spared(meta: ObjectMeta) -> bool:
+def _is_non_preemptible(meta: ObjectMeta) -> bool:
     return (meta.annotations.get(PREEMPTABLE) or meta.labels.get(PREEMPTABLE)) == NO
 
 

@@ -54,7 +54,7 @@ class QueueLimits:
                 kept
                 and asked > self._total(nodes.allocatable[slot] - nodes.daemon_requested[slot]) - kept
             ):
-                return f"too much of {nodes.slots.name(slot)} is guaranteed to other queues"
+                return f"too much {nodes.slots.name(slot)} is guaranteed to other queues"
         return ""
 
     def _over_limit(self, name: str, pods: Pods) -> str:
@@ -88,7 +88,7 @@ class QueueLimits:
         """What counts as allocated in the queue though it is not: the requests of pods with starvation
         holds, and of nominated pods that the pods in `less` defer to. The jobs of `less` do not count.
         Nominated pods do not count for each other: victims were preempted for all of them."""
-        jobs, foresight = self._cluster.jobs, self._queues.foresight
+        jobs, expected = self._cluster.jobs, self._queues.expected
         kept = {pod.uid: pod for pod in jobs.holds.pods()}
         if not all(pod.nominated for pod in less):
             lowest = min(less, key=lambda pod: pod.cls.priority)
@@ -98,7 +98,7 @@ class QueueLimits:
                         kept.setdefault(pod.uid, pod)
         total: Counter[int] = Counter()
         for pod in kept.values():
-            if foresight is not None and pod in foresight:
+            if expected is not None and pod in expected:
                 continue  # it is counted as allocated already
             own = any(pod is each or (pod.job is not None and pod.job is each.job) for each in less)
             if not own and pod.row < 0 and record in self._queues.path(self._queues.of(pod)):
@@ -121,7 +121,7 @@ class QueueLimits:
             if self._total(nodes.allocatable[slot] - nodes.claimed[slot]) - kept >= needed:
                 continue
             if not (len(pods) == 1 and self._is_reserved(pods[0])):
-                return f"what is free of {nodes.slots.name(slot)} is guaranteed to other queues"
+                return f"the free {nodes.slots.name(slot)} is guaranteed to other queues"
         return ""
 
     def _guaranteed_to_others(self, name: str, slot: int, in_the_end: bool) -> int:

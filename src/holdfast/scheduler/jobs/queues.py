@@ -86,11 +86,11 @@ class QueueRecord:
         return self.object.spec.reclaimable is not False
 
 
-Standing = tuple[bool, int, float]
+QueueOrder = tuple[bool, int, float]
 """Whether a queue is overused, its negated priority, and its dominant share; the lowest is first."""
 
 
-class Foresight:
+class ExpectedUsage:
     """Pods that are counted in or out of the allocated amounts of queues for the time being."""
 
     def __init__(
@@ -141,8 +141,8 @@ class Queues:
         self._stale = False
         self._children: dict[str, list[QueueRecord]] | None = None
         self.has_guarantees = False
-        self.foresight: Foresight | None = None
-        """Set inside `as_it_will_be`."""
+        self.expected: ExpectedUsage | None = None
+        """Set inside `expected_usage`."""
         self.dirty: dict[str, None] = {}
         """Queues whose status may have to change."""
 
@@ -276,22 +276,22 @@ class Queues:
         return self._children
 
     @contextmanager
-    def as_it_will_be(self) -> Iterator[Foresight]:
+    def expected_usage(self) -> Iterator[ExpectedUsage]:
         """Counts nominated pods as placed, and pods that are being preempted or deleted as gone."""
         self.refresh()
-        self.foresight = foresight = Foresight(self._add, self.of)
+        self.expected = expected = ExpectedUsage(self._add, self.of)
         pods = self._cluster.pods
         for there in self._cluster.nominator.values():
             for pod in there.values():
-                foresight.coming(pod)
+                expected.coming(pod)
         for pod in [pods[uid] for uid in self._counted if uid in pods]:
             if pod.being_preempted or pod.cls.terminating:
-                foresight.going(pod)
+                expected.going(pod)
         try:
-            yield foresight
+            yield expected
         finally:
-            foresight.forget()
-            self.foresight = None
+            expected.forget()
+            self.expected = None
 
     # Shares
 
@@ -332,7 +332,7 @@ class Queues:
         ends = not path[-1].parent or path[-1].parent not in {r.name for r in path}
         return record.parent if record.parent in self.known and ends else ""
 
-    def standing(self, name: str, pod: PodRecord) -> tuple[Standing, ...]:
+    def order_key(self, name: str, pod: PodRecord) -> tuple[QueueOrder, ...]:
         """The sort key of a queue whose next pod is this one, level by level from the top of the tree
         down; the lowest is first."""
         asked = pod.cls.amounts

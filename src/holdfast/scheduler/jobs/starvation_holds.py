@@ -120,7 +120,7 @@ class StarvationHolds:
             del known[node]
         return list(known)
 
-    def not_made(self, name: str) -> None:
+    def not_created(self, name: str) -> None:
         """Forgets a decided hold that could not be created."""
         for uid in [uid for uid, wanted in self.wanted.items() if wanted.name == name]:
             del self.wanted[uid]
@@ -184,7 +184,7 @@ class StarvationHolds:
                     self._rows.cells[reservation.pod.row] = True
         return self._rows.cells
 
-    def barred_to(self, cls: PodClass) -> NDArray[np.bool_]:
+    def blocked_for(self, cls: PodClass) -> NDArray[np.bool_]:
         """Whether a row has a hold for other pods than those of the class, over all rows."""
         rows = self.rows()
         if not cls.private:
@@ -195,7 +195,7 @@ class StarvationHolds:
             rows[own] = False
         return rows
 
-    def bars(self, cls: PodClass, row: int) -> bool:
+    def blocks(self, cls: PodClass, row: int) -> bool:
         """The same for one row."""
         if not self.rows().item(row):
             return False

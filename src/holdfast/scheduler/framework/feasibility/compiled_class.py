@@ -333,8 +333,8 @@ def add_starvation_filter(
 
         def barred(view: View) -> Cells:
             if isinstance(view, One):
-                return holds.bars(cls, view.rows)
-            return view.take(holds.barred_to(cls))
+                return holds.blocks(cls, view.rows)
+            return view.take(holds.blocked_for(cls))
 
         def passes(view: View) -> Cells:
             return view.negate(barred(view))
