@@ -505,7 +505,7 @@ def test_nothing_is_held_for_a_pod_that_must_use_another_reservation() -> None:
     assert played.times("other", "picky") == [20, None]
     assert played.all("Reservation") == []
     said = [raw["message"] for raw in played.all("Event") if raw["reason"] == "CannotReserve"]
-    assert said == ["Pod/default/picky must use another reservation: nothing is held for it"]
+    assert said == ["Pod/default/picky must use another reservation; no capacity was reserved"]
 
 
 def test_nothing_is_held_for_a_pod_that_ignores_reservations() -> None:

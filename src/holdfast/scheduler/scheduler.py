@@ -103,8 +103,8 @@ class Scheduler:
         """When the unfinished round began."""
         self._to_wake: deque[Group] = deque()
         """The groups that changes may help and that are not woken up yet."""
-        self._turned_away: list[PodRecord] = []
-        """`Round.turned_away` of the previous parts of an unfinished round."""
+        self._not_admitted: list[PodRecord] = []
+        """`Round.not_admitted` of the previous parts of an unfinished round."""
         self._failed_gates: dict[str, tuple[float, PodRecord]] = {}
         """Pods that are gated because a PreEnqueue plugin failed, and when it is called again."""
         self._nominated: dict[Key, dict[str, PodRecord]] = {}
@@ -146,7 +146,7 @@ class Scheduler:
             self._profiles,
             now,
             enough=enough,
-            turned_away=self._turned_away,
+            not_admitted=self._not_admitted,
         )
         if limit is not None:
             round_.pods_left = limit
@@ -176,7 +176,7 @@ class Scheduler:
             if self.guard.ends(passes, in_vain, self._tried(), now):
                 break
         self.cycle.report_failed_dry_runs(now)
-        self._turned_away = round_.turned_away if self.unfinished else []
+        self._not_admitted = round_.not_admitted if self.unfinished else []
         if not self.unfinished:
             self.gangs.refused.clear()
         for controller in self._controllers:

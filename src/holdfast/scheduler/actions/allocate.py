@@ -1,7 +1,7 @@
-"""Finds nodes for waiting pods, in the queue's order, until none is left to try.
+"""The allocate action: schedules pending pods in the order of the scheduling queue until none is left.
 
-Where there are queues to share room, the one that has least of what it deserves goes first, and those
-that have all of it go last. A queue that is held up holds up no other.
+Where jobs belong to queues that share capacity, the queue with the smallest part of its deserved share
+is served first, and queues that have all of it last. A queue that cannot be served holds up no other.
 """
 
 import heapq
@@ -14,11 +14,13 @@ from holdfast.scheduler.cluster.pods import PodRecord
 
 
 class Allocate(Action):
+    """Schedules pending pods."""
+
     name = "allocate"
 
     def run(self, round_: Round) -> None:
         if round_.cluster.jobs.queues:
-            _Turns(round_).take()
+            _QueueLanes(round_).run()
             return
         queue, cycle, profiles, now = round_.queue, round_.cycle, round_.profiles, round_.now
         is_bounded = round_.enough is not None or round_.pods_left < math.inf
@@ -35,19 +37,19 @@ class Allocate(Action):
 
 
 def schedule_one(round_: Round, pod: PodRecord) -> None:
-    """Of a pod that may be in a queue, which has its say."""
+    """Schedules a pod that is not in a gang, if its queue admits it."""
     profile = round_.profiles[pod.scheduler]
     refusal = round_.cluster.jobs.queues.admission_error(pod)
     if refusal:
         round_.cycle.refuse(profile, pod, refusal, round_.now)
-        round_.turned_away.append(pod)
+        round_.not_admitted.append(pod)
         round_.gangs.note_nominated(pod)
     else:
         round_.cycle.schedule(profile, pod, round_.now)
 
 
-class _Turns:
-    """The turns of queues in one round."""
+class _QueueLanes:
+    """Serves several queues in one round, one pod or job at a time."""
 
     def __init__(self, round_: Round) -> None:
         self._round = round_
@@ -56,14 +58,14 @@ class _Turns:
         self._order: list[tuple[Any, str]] = []
         self._started = False
 
-    def take(self) -> None:
+    def run(self) -> None:
         round_ = self._round
         self._fill()
         if not self._lanes:
             return
         if len(self._lanes) > 1:
             self._queues.share_out(round_.queue.waiting(with_jobs=True, popped=self._popped()))
-        self._order = [(self._standing(name), name) for name in self._lanes]
+        self._order = [(self._order_key(name), name) for name in self._lanes]
         heapq.heapify(self._order)
         self._started = True
         while round_.pods_left > 0 and (pod := self._next()) is not None:
@@ -83,7 +85,7 @@ class _Turns:
         return [pod for lane in self._lanes.values() for pod in lane]
 
     def _fill(self) -> None:
-        """Sorts those whose turn it could be by the queues they wait in."""
+        """Pops all active pods and sorts them into the lanes of their queues."""
         while (pod := self._round.queue.pop(self._round.now)) is not None:
             name = self._queues.of(pod)
             lane = self._lanes.get(name)
@@ -94,17 +96,17 @@ class _Turns:
                 continue
             self._enter(lane, pod)
             if len(lane) == 1:
-                heapq.heappush(self._order, (self._standing(name), name))
+                heapq.heappush(self._order, (self._order_key(name), name))
 
     def _enter(self, lane: deque[PodRecord], pod: PodRecord) -> None:
-        """Those who come while turns are taken: jobs that got what they need, with the rest of them."""
+        """Inserts a pod that was queued during the action: the rest of a job that became ready."""
         key, at = self._round.queue.sort_key(pod), len(lane)
         while at and self._round.queue.sort_key(lane[at - 1]) > key:
             at -= 1
         lane.insert(at, pod)
 
-    def _standing(self, name: str) -> Any:
-        """Interrupted jobs first, then shares, then who is first in the lane."""
+    def _order_key(self, name: str) -> Any:
+        """The order of queues: interrupted jobs first, then by share, then by the first pod."""
         head = self._lanes[name][0]
         is_interrupted = head.job is not None and head.job.interrupted
         return (
@@ -119,12 +121,12 @@ class _Turns:
             lane = self._lanes.get(name)
             if not lane:
                 continue
-            now = self._standing(name)
+            now = self._order_key(name)
             if now > order_key and self._order and now > self._order[0][0]:
                 heapq.heappush(self._order, (now, name))
                 continue
             pod = lane.popleft()
             if lane:
-                heapq.heappush(self._order, (self._standing(name), name))
+                heapq.heappush(self._order, (self._order_key(name), name))
             return pod
         return None

@@ -1,9 +1,9 @@
-"""Backfill: what ends in time may use held room meanwhile, and so may the rest of a job whose start was
-interrupted.
+"""The backfill action: places pods that end in time on capacity held for starving jobs.
 
-Room that is held for a starving job stands idle until all of it is free. A task that says how long it
-runs, and ends before the job is expected to start, is let in. When nobody knows when that will be,
-nothing is. A task that runs longer than it said is reported, and its job is not let in again.
+Capacity held for a starving job is idle until all of it is free. A pod with a run-time estimate may use
+it if it ends before the starving job is expected to start. If no start is expected, nothing is
+backfilled. A pod that exceeds its estimate is reported, and its job is not backfilled again. The rest
+of a job whose start was interrupted may use held capacity without an estimate.
 """
 
 import math
@@ -23,32 +23,35 @@ from holdfast.scheduler.jobs.estimates import overruns
 
 OVERRUN = "Overrun"
 _LENIENCE = 1.0
-"""Seconds by which a pod may be late: its start is known to the second."""
+"""Seconds by which a pod may exceed its estimate: start times have whole seconds."""
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 
 class Backfill(Action):
+    """Places short pods on held capacity."""
+
     name = "backfill"
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         super().__init__(arguments)
         self._overran: set[object] = set()
-        """What is not let in again."""
+        """The jobs and controllers that are not backfilled again; see `_key`."""
         self._reported: set[str] = set()
-        """The uids of pods there are that ran longer than they said."""
+        """The uids of existing pods that exceeded their estimate."""
         self._watched: dict[str, float] = {}
+        """The expected end of each backfilled pod, by uid."""
         self.placed = 0
-        """How many pods were let in."""
+        """The number of pods backfilled so far."""
 
     def next_timer(self) -> float | None:
-        """When the first of those let in should be done."""
+        """The first expected end of a backfilled pod."""
         return min(self._watched.values(), default=None)
 
     def run(self, round_: Round) -> None:
         holds = round_.cluster.jobs.holds
-        self._look_after(round_)
+        self._report_overruns(round_)
         if not holds or round_.cluster.has_changes() or round_.pods_left <= 0:
             return
         self._finish_starts(round_)
@@ -63,7 +66,7 @@ class Backfill(Action):
             estimate = round_.cluster.jobs.estimate(pod)
             if estimate is None or round_.now + estimate > latest or self._key(pod) in self._overran:
                 continue
-            # What found no room will not find it for longer.
+            # If a pod of the group did not fit, one with the same or a longer estimate does not either.
             kind = round_.queue.kind(pod)
             if pod.reservation is not None or estimate >= in_vain.get(kind, math.inf):
                 continue
@@ -74,10 +77,10 @@ class Backfill(Action):
             if not placed and pod.pinned_node is None:
                 in_vain[kind] = estimate
 
-    # Where, and how long
+    # Which rows, and until when
 
     def _windows(self, round_: Round) -> Floats:
-        """Of every row, until when held room there may be used; 0 where it may not."""
+        """The time until which the held capacity of each row may be used; 0 where it may not."""
         nodes, holds, starts = (
             round_.cluster.nodes,
             round_.cluster.jobs.holds,
@@ -97,7 +100,7 @@ class Backfill(Action):
         return until
 
     def _row_for(self, round_: Round, pod: PodRecord, until: Floats) -> int:
-        """The held row that suits the pod best, or -1."""
+        """The best row with a hold for the pod, or -1: the one with the least capacity left over."""
         is_interrupted = pod.job is not None and pod.job.interrupted
         estimate = 0.0 if is_interrupted else round_.cluster.jobs.estimate(pod)
         if estimate is None:
@@ -118,12 +121,12 @@ class Backfill(Action):
         best = min(range(len(rows)), key=lambda i: (ranks[i], nodes.name(int(rows[i]))))
         return int(rows[best])
 
-    # Letting in
+    # Placing
 
     def _finish_starts(self, round_: Round) -> None:
-        """What is left of a job whose start was interrupted may use held capacity for as long as it
-        runs: it had its places, and a hold that waits for those of the job that are bound would wait
-        for ever, since they do so for the others."""
+        """Places the rest of jobs whose start was interrupted on held capacity, without a time limit.
+        Their members had places before; and a hold that waits for the bound members to end would wait
+        for ever, since those wait for the others to start."""
         leaders = [pod for pod in round_.gangs.refused.values() if pod.phase is Phase.PENDING]
         leaders = [pod for pod in leaders if pod.job is not None and pod.job.interrupted]
         until = np.full(round_.cluster.nodes.size, math.inf)
@@ -142,27 +145,29 @@ class Backfill(Action):
         return self._commit(round_, statement, [(pod, row)])
 
     def _backfill_job(self, round_: Round, leader: PodRecord, until: Floats) -> bool:
-        """A job is let in whole; some of it may find room elsewhere."""
+        """Places a whole job, some of its members on held capacity, or nothing of it."""
         assert leader.job is not None
         jobs, members = round_.cluster.jobs.partners(leader.job), round_.gangs.waiting(leader)
         if round_.gangs.early_refusal(jobs, members) is not None:
             return False
         statement = Statement(round_.cycle)
-        let_in = []
+        backfilled = []
         for pod in members:
             profile = round_.profiles[pod.scheduler]
             if round_.cluster.jobs.queues.admission_error(pod) or statement.place(profile, pod):
                 continue
             row = self._row_for(round_, pod, until)
             if row >= 0 and statement.put(profile, pod, row):
-                let_in.append((pod, row))
+                backfilled.append((pod, row))
         if statement.placed and all(job.is_ready for job in jobs):
-            return self._commit(round_, statement, let_in)
+            return self._commit(round_, statement, backfilled)
         statement.discard()
         return False
 
-    def _commit(self, round_: Round, statement: Statement, let_in: list[tuple[PodRecord, int]]) -> bool:
-        """Whether they were permitted."""
+    def _commit(
+        self, round_: Round, statement: Statement, backfilled: list[tuple[PodRecord, int]]
+    ) -> bool:
+        """Binds the placements; returns whether plugins permitted them."""
         for _, pod in statement.placed:
             round_.queue.remove(pod)
         lost = statement.commit(round_.now, reports_ready=True)
@@ -170,7 +175,7 @@ class Backfill(Action):
             round_.gangs.refuse_unpermitted(lost, round_.now)
             return False
         cluster = round_.cluster
-        for pod, row in let_in:
+        for pod, row in backfilled:
             self.placed += 1
             self._watch(round_, pod)
             for reservation in cluster.jobs.holds.on(row):
@@ -178,9 +183,10 @@ class Backfill(Action):
                     cluster.reservations.postponed(reservation)
         return True
 
-    # Those who run longer than they said
+    # Pods that exceed their estimates
 
-    def _look_after(self, round_: Round) -> None:
+    def _report_overruns(self, round_: Round) -> None:
+        """Reports pods on held capacity that exceeded their run-time estimate."""
         cluster = round_.cluster
         self._reported = {uid for uid in self._reported if uid in cluster.pods}
         for uid, due in list(self._watched.items()):
@@ -210,11 +216,15 @@ class Backfill(Action):
         self._watched.pop(pod.uid, None)
         if key := self._key(pod):
             self._overran.add(key)
-        text = "runs longer than it said where room is held for others: its job is not let in again"
+        text = (
+            "exceeded its run-time estimate on a node with a starvation hold; "
+            "its job will not be backfilled again"
+        )
         round_.cycle.decisions.append(Emit(pod.ref, "Warning", OVERRUN, text, "Scheduling"))
 
     def _key(self, pod: PodRecord) -> object:
-        """What stays the same of a job when its pods are made anew; empty if they are not."""
+        """What stays the same when a job's pods are recreated: the job, or the uid of the pod's
+        controller; empty if it has none."""
         if pod.job is not None:
             return pod.job.name
         return next((owner.uid for owner in pod.cls.owners if owner.controller), "")

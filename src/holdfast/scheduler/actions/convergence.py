@@ -1,18 +1,17 @@
-"""The convergence guard: whatever goes wrong, a round ends, and nothing is decided without end.
+"""The convergence guard: every round ends, and no decision is repeated without end.
 
-Decisions lead to events, and events to decisions. If two rules contradict each other (a plugin's two
-answers, a controller and an action), the same is decided again and again. Three bounds stop that, each
-so far from what is legal that no sound round meets it, however large:
+Decisions lead to events, and events to decisions. If two rules contradict each other (two answers of a
+plugin, a controller and an action), the same decision is made again and again. Three bounds stop that;
+they are so high that no correct round reaches them, however large it is:
 
-* a pod that is tried many times in one round, while no pod at all finds a place, is set aside;
-* a round that is woken up by its own changes many times without deciding anything ends, and goes on
-  later;
-* a decision that is repeated many times, although nothing else has changed (see `Epoch.inputs`), or
-  more often than there are objects that could have changed, is delayed, and with it everything that is
-  decided about the same object.
+* a pod that is tried many times in one round while no pod is placed is set aside;
+* a round that is woken up many times by its own changes, without a decision, ends and resumes later;
+* a decision that is repeated many times although nothing else has changed (see `Epoch.inputs`), or
+  more often than there are objects that could have changed, is delayed, and with it all decisions about
+  the same object.
 
 What is set aside is tried again after the queue's back-off, which doubles each time; nothing is lost.
-Each case is reported: an event on the object, a metric, and in `reports` for the log.
+Each case is reported by an event on the object, by a metric, and in `reports` for the log.
 """
 
 import re
@@ -45,31 +44,33 @@ from holdfast.scheduler.cluster.pods import PodRecord
 NOT_CONVERGING = "NotConverging"
 
 _REPEATS = 8
-"""A decision may be repeated so often though nothing has changed."""
+"""How often a decision may be repeated while nothing changes."""
 _PER_OBJECT = 4
-"""And so often for each object there is, whatever has changed at the same time."""
+"""How often, in addition, per object there is, whatever changes."""
 _AT_ONCE = 0.5
-"""A decision that is made again later than so many seconds is a retry, and counts as new."""
+"""Seconds after which a repeated decision is a retry and counts as new."""
 _MEMORY = 60.0
-"""Seconds after which the back-off of an object begins anew."""
+"""Seconds after which the back-off of an object is reset."""
 _IN_VAIN = 20
-"""A round may be woken up by its own changes so often without deciding anything."""
+"""How often a round may be woken up by its own changes without a decision."""
 _PASSES = 1000
-"""And so often, besides what objects there are, in any case."""
+"""How often a round may be woken up at all, in addition to a number per object."""
 _VARIES = re.compile(r"uid='[^']*'|\d{4}-\d\d-\d\dT[\d:.]+Z")
-"""What differs between decisions that are the same."""
+"""What may differ between two decisions that count as the same."""
 
 Name = tuple[str, str, str]
 """Kind, namespace and name of an object."""
 
 
 class NotConverging(NamedTuple):
+    """A report: the object, and what was repeated."""
+
     about: ObjectRef
     message: str
 
 
 class _Seen:
-    """How often one decision was made, with all it says."""
+    """How often one decision was made with equal content."""
 
     __slots__ = ("at", "revision", "times", "unchanged")
 
@@ -88,18 +89,20 @@ class _Seen:
 
 
 class _Aside(NamedTuple):
-    """What was decided about an object that is set aside."""
+    """The delayed decisions about an object."""
 
     until: float
     decisions: list[Decision]
 
 
 class ConvergenceGuard:
+    """Counts attempts, wake-ups and decisions, and delays those that do not converge."""
+
     def __init__(self, cluster: Cluster, initial_backoff: float, max_backoff: float) -> None:
         self._cluster = cluster
         self._initial, self._most = initial_backoff, max_backoff
         self._kinds: dict[tuple[type, str, str, str], tuple[int, float]] = {}
-        """How often a kind of decision was made about an object, and when it was last."""
+        """How often each kind of decision was made about an object, and when last."""
         self._exactly: dict[tuple[Name, str], _Seen] = {}
         self._aside: dict[Name, _Aside] = {}
         self._backoffs: dict[Name, tuple[int, float]] = {}
@@ -107,9 +110,9 @@ class ConvergenceGuard:
         self._postponed = 0
         self._resume_at: float | None = None
         self.reports: list[NotConverging] = []
-        """What was found since somebody last took them; see `take_reports`."""
+        """The reports since `take_reports` was last called."""
         self.found: Counter[str] = Counter()
-        """How many cases there were, by the kind of object."""
+        """The number of cases by kind of object."""
         self._events: list[Decision] = []
 
     def take_reports(self) -> list[NotConverging]:
@@ -117,7 +120,7 @@ class ConvergenceGuard:
         return reports
 
     def next_timer(self) -> float | None:
-        """When something that was set aside is due."""
+        """When the first object or round that was set aside is due."""
         times = [aside.until for aside in self._aside.values()]
         if self._resume_at is not None:
             times.append(self._resume_at)
@@ -126,14 +129,15 @@ class ConvergenceGuard:
     # Rounds
 
     def begin(self, now: float) -> None:
-        """A round begins: when it is time, changes that an earlier one left are its to deal with."""
+        """Called when a round begins: it takes over changes that an ended round left, once their
+        back-off is over."""
         if self._resume_at is not None and self._resume_at <= now:
             self._cluster.changed(self._postponed)
             self._postponed, self._resume_at = 0, None
 
     def ends(self, passes: int, in_vain: int, tried: list[PodRecord], now: float) -> bool:
-        """Whether a round has gone on for too long: woken up so often, the last times in vain. What
-        changed is left to a later one."""
+        """Whether the round must end: it was woken up `passes` times, the last `in_vain` times without
+        a decision. Its changes are left to a later round."""
         objects = len(self._cluster.pods) + len(self._cluster.reservations.known)
         if in_vain <= _IN_VAIN and passes <= _PASSES + _PER_OBJECT * objects:
             return False
@@ -145,13 +149,14 @@ class ConvergenceGuard:
         return True
 
     def tried_too_often(self, pod: PodRecord, times: int, now: float) -> None:
-        """A pod was set aside by the queue."""
-        self._report(pod.ref, f"tried {times} times in one round while no pod found a place", None, now)
+        """Reports a pod that the queue put in back-off."""
+        self._report(pod.ref, f"tried {times} times in one round while no pod was placed", None, now)
 
     # Decisions
 
     def admit(self, decisions: list[Decision], now: float) -> list[Decision]:
-        """What of the decisions of a round is to be carried out now, after what is due by now."""
+        """The decisions to carry out now: delayed ones that are due, then those of the round that are
+        not delayed."""
         due = [name for name, aside in self._aside.items() if aside.until <= now]
         if not due and not self._aside and not any(type(d) in _ABOUT for d in decisions):
             return self._with_events(decisions)
@@ -168,15 +173,15 @@ class ConvergenceGuard:
             if isinstance(decision, CreateReservation):
                 key = (kind, "Reservation", "", decision.reservation.metadata.name)
             else:
-                told = getattr(decision, about)
-                key = (kind, told.kind, told.namespace, told.name)
+                ref = getattr(decision, about)
+                key = (kind, ref.kind, ref.namespace, ref.name)
             if self._aside and (aside := self._aside.get(key[1:])) is not None:
                 aside.decisions.append(decision)
                 continue
             times, last = kinds.get(key, (0, now))
             times = times + 1 if now - last <= _AT_ONCE else 1
             kinds[key] = times, now
-            # What a decision says is looked at only where there were many of the kind.
+            # The content of a decision is compared only after many decisions of its kind.
             if times > _REPEATS and self._is_repeated(decision, key[1:], now):
                 self._set_aside(decision, key[1:], now)
             else:
@@ -190,26 +195,26 @@ class ConvergenceGuard:
 
     def _set_aside(self, decision: Decision, name: Name, now: float) -> None:
         if isinstance(decision, CreateReservation):
-            told = _owner(decision.reservation)
+            ref = _owner(decision.reservation)
         else:
-            told = getattr(decision, _ABOUT[type(decision)])
-        until = now + self._backoff(told, now)
+            ref = getattr(decision, _ABOUT[type(decision)])
+        until = now + self._backoff(ref, now)
         self._aside[name] = _Aside(until, [decision])
         what = f"{type(decision).__name__} was decided again and again"
-        what += f" for {name[2]}" if told.name != name[2] else ""
-        self._report(told, what, until, now)
+        what += f" for {name[2]}" if ref.name != name[2] else ""
+        self._report(ref, what, until, now)
 
     def _is_repeated(self, decision: Decision, name: Name, now: float) -> bool:
         revision = self._cluster.epoch.inputs
-        says = (name, _VARIES.sub("", repr(decision)))
-        exactly = self._exactly.get(says)
+        content = (name, _VARIES.sub("", repr(decision)))
+        exactly = self._exactly.get(content)
         if exactly is None:
-            exactly = self._exactly[says] = _Seen(now, revision)
+            exactly = self._exactly[content] = _Seen(now, revision)
         exactly.again(now, revision)
         objects = len(self._cluster.pods) + len(self._cluster.reservations.known)
         if exactly.unchanged <= _REPEATS and exactly.times <= _REPEATS + _PER_OBJECT * objects:
             return False
-        del self._exactly[says]
+        del self._exactly[content]
         return True
 
     def _backoff(self, about: ObjectRef, now: float) -> float:
@@ -229,7 +234,7 @@ class ConvergenceGuard:
         self._events.append(Emit(about, "Warning", NOT_CONVERGING, message, "Scheduling"))
 
     def _tidy(self, now: float) -> None:
-        """Forgets what was decided long ago."""
+        """Drops the records of old decisions."""
         if now < self._tidy_at:
             return
         self._tidy_at = now + 2 * _AT_ONCE
@@ -239,7 +244,7 @@ class ConvergenceGuard:
 
 
 def _owner(reservation: Reservation) -> ObjectRef:
-    """Whom it concerns that a reservation is made: the pod it names as its owner, or itself."""
+    """The object a new reservation is reported on: the pod it names as its owner, or itself."""
     for owner in reservation.spec.owners:
         named = owner.object
         if named is not None and named.uid:
@@ -262,5 +267,5 @@ _ABOUT: dict[type, str] = {
     SetPodGroupStatus: "group",
     SetQueueStatus: "queue",
 }
-"""What decisions are about. Binds are left out: each is confirmed or refused, and a refused one is
-followed by a back-off; so are events, which follow from the others."""
+"""The field of a decision that refers to its object. Binds are left out: each is confirmed or refused,
+and a refused one is followed by a back-off. So are events, which follow from other decisions."""

@@ -1,8 +1,8 @@
-"""Preempt: less important pods make room for a job, if that makes all of it ready.
+"""The preempt action: evicts pods of lower priority if that makes a whole job ready.
 
-A pod that is a job by itself preempts when it is tried and found no node; this is for jobs of several,
-and for those whose queue is full. Victims are found for one member after the other, each with those
-before it taken for granted. Only if the whole job would then be ready is anyone asked to go.
+A pod that is not in a gang preempts in its scheduling cycle, when no node is feasible. This action is
+for gangs, and for pods whose queue is full. Victims are found for one member after the other, each with
+the victims and placements of those before it. Pods are evicted only if the whole job is ready then.
 """
 
 from collections.abc import Callable, Collection
@@ -15,20 +15,24 @@ from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.jobs import Job
 
 Found = list[tuple[PodRecord, str, tuple[Decision, ...]]]
-"""Members, the nodes that are cleared for them, and what has to be done for that."""
+"""Members, their nominated nodes, and the decisions that make them fit there."""
 
 
 class PreemptAction(Action):
+    """Preempts for gangs, and for pods whose queue is full."""
+
     name = "preempt"
 
     def run(self, round_: Round) -> None:
-        waiting = round_.gangs.refused or round_.turned_away
+        waiting = round_.gangs.refused or round_.not_admitted
         if not waiting or round_.cluster.has_changes() or round_.pods_left <= 0:
             return
         refused, round_.gangs.refused = round_.gangs.refused, {}
-        alone, round_.turned_away = round_.turned_away, []
+        not_admitted, round_.not_admitted = round_.not_admitted, []
         leaders = [pod for pod in refused.values() if pod.job is not None and not pod.job.is_ready]
-        leaders += [pod for pod in alone if pod.phase is Phase.PENDING and not pod.deletion_pending]
+        leaders += [
+            pod for pod in not_admitted if pod.phase is Phase.PENDING and not pod.deletion_pending
+        ]
         with round_.cluster.jobs.queues.expected_usage() as expected:
             for leader in sorted(leaders, key=round_.queue.sort_key):
                 members = [leader] if leader.job is None else leader.job.waiting()
@@ -36,11 +40,11 @@ class PreemptAction(Action):
                     continue
                 for pod in members:
                     if pod.nominated:
-                        expected.going(pod)  # it is looked at anew
+                        expected.going(pod)  # its nomination is decided again
                 if leader.job is not None:
-                    gone = self._make_room(round_, leader, leader.job)
+                    gone = self._preempt_for_job(round_, leader, leader.job)
                 else:
-                    gone = self._make_room_for(round_, [leader], lambda: True)
+                    gone = self._preempt_for(round_, [leader], lambda: True)
                 for victim in gone:
                     if victim.row >= 0:
                         expected.going(victim)
@@ -49,28 +53,29 @@ class PreemptAction(Action):
                         expected.coming(pod)
 
     def _is_under_way(self, round_: Round, members: list[PodRecord]) -> bool:
-        """Whether some are still on their way out to make room for these."""
+        """Whether victims on the nominated nodes of these pods are still terminating."""
         nodes, pods = round_.cluster.nodes, round_.cluster.ledger.pods
         rows = (nodes.row(member.nominated) for member in members if member.nominated)
         return any(
             p.being_preempted for row in rows if row is not None for p in pods.get(row, {}).values()
         )
 
-    def _make_room(self, round_: Round, leader: PodRecord, job: Job) -> Collection[PodRecord]:
-        """Who is asked to go."""
+    def _preempt_for_job(self, round_: Round, leader: PodRecord, job: Job) -> Collection[PodRecord]:
+        """Preempts for a job; returns the victims."""
         cluster, gangs = round_.cluster, round_.gangs
         jobs, members = cluster.jobs.partners(job), gangs.waiting(leader)
         reserving = [pod for pod in members if pod.reservation is not None]
         if reserving:
-            self._have_reservations_go(round_, reserving, jobs)
+            self._preempt_for_reservations(round_, reserving, jobs)
             return ()
         if gangs.early_refusal(jobs, members, may_preempt=True) is not None:
             return ()
-        return self._make_room_for(round_, members, lambda: gangs.could_start(jobs))
+        return self._preempt_for(round_, members, lambda: gangs.could_start(jobs))
 
-    def _make_room_for(
+    def _preempt_for(
         self, round_: Round, members: list[PodRecord], is_ready: Callable[[], bool]
     ) -> Collection[PodRecord]:
+        """Preempts for these pods if `is_ready` then; returns the victims."""
         cluster = round_.cluster
         found: Found = []
         victims: dict[str, PodRecord] = {}
@@ -78,7 +83,7 @@ class PreemptAction(Action):
             ready = False
             for pod in members:
                 self._place(round_, pod, found, victims)
-                # Nobody has to go for those a job could do without.
+                # Nothing is preempted for members beyond those the job needs.
                 ready = pod.row >= 0 and is_ready()
                 if ready:
                     break
@@ -87,8 +92,10 @@ class PreemptAction(Action):
             return victims.values()
         return ()
 
-    def _have_reservations_go(self, round_: Round, reserving: list[PodRecord], jobs: list[Job]) -> None:
-        """Reservations make room together where one of them may."""
+    def _preempt_for_reservations(
+        self, round_: Round, reserving: list[PodRecord], jobs: list[Job]
+    ) -> None:
+        """Preempts for the reserve pods of a job: a proposal for one of them covers all."""
         for pod in reserving:
             if round_.cycle.make_room(round_.profiles[pod.scheduler], pod, round_.now):
                 for job in jobs:
@@ -103,12 +110,13 @@ class PreemptAction(Action):
         found: Found,
         victims: dict[str, PodRecord],
     ) -> None:
-        """Puts the pod where it fits, or would if others went, who then do."""
+        """Places the pod where it fits now, or where it fits without victims, which are removed; inside
+        a transaction."""
         cluster, cycle = round_.cluster, round_.cycle
         profile = round_.profiles[pod.scheduler]
         column = cycle.column(profile, pod.cls)
         if cluster.jobs.queues.admission_error(pod):
-            self._make_room_in_queue(round_, pod, found, victims)
+            self._preempt_in_queue(round_, pod, found, victims)
             return
         row = cycle.find_row(profile, pod, column)
         if row >= 0:
@@ -126,27 +134,29 @@ class PreemptAction(Action):
         cluster.ledger.place(pod, at)
         found.append((pod, cluster.nodes.name(at), nomination.decisions))
 
-    def _make_room_in_queue(
+    def _preempt_in_queue(
         self,
         round_: Round,
         pod: PodRecord,
         found: Found,
         victims: dict[str, PodRecord],
     ) -> None:
-        """Puts the pod where it fits once less important ones of its queue, which is full, are gone."""
+        """Places the pod where it fits without pods of lower priority of its own queue, which is full;
+        inside a transaction."""
         cluster, queues = round_.cluster, round_.cluster.jobs.queues
         name = queues.of(pod)
         if not name or queues.closed(pod) or pod.cls.pod.spec.preemption_policy == "Never":
             return
         there = queues.pods_in(name)
-        room = QueueVictimSelector(
+        selector = QueueVictimSelector(
             round_,
             pod,
             lambda p: queues.of(p) == name and p.uid not in victims and _is_less_important(p, pod),
             lambda: not queues.admission_error(pod),
             pod.cls.priority,
         )
-        place = room.on_one_of(sorted({p.row for p in there if p.row >= 0})) or room.wherever(there)
+        rows = sorted({p.row for p in there if p.row >= 0})
+        place = selector.on_one_node(rows) or selector.on_any_nodes(there)
         if place is None:
             return
         node = cluster.nodes.name(place.row)
@@ -165,7 +175,7 @@ class PreemptAction(Action):
         decisions: list[Decision] = []
         for pod, node, made in found:
             for decision in made:
-                # Who goes with his job may be named more than once.
+                # A victim that is evicted with its job may occur more than once.
                 if isinstance(decision, PreemptPod):
                     if decision.pod.uid in asked:
                         continue

@@ -1,8 +1,9 @@
-"""Room for a pod where not nodes alone stand in its way: who would have to go, and from where.
+"""Selects victims for a pod that the limits of its queue keep out, and not only the capacity of nodes.
 
-Those on one node are looked at first, the least important of them first. As many as possible are then
-spared again, the most important first. The node is the one where they are missed least. A queue may
-also be full of pods that are spread over many nodes; then the least important of them go, wherever.
+The pods of one node are tried first: they are removed, the least important first, until the pod is
+admitted and fits; then as many as possible are reprieved, the most important first. The node with the
+least important victims is chosen. If no node is enough, because a queue is full of pods on many nodes,
+the least important pods of the queue are victims wherever they are.
 """
 
 import math
@@ -15,38 +16,40 @@ from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.framework.dry_run import DryRun
 
 _ENOUGH = 16
-"""Of so many rows where it could be done the best is taken; on a large cluster not all are tried."""
+"""The search ends after this many rows with victims, and the best of them is chosen."""
 _SYSTEM = "kube-system"
 _CRITICAL = 2_000_000_000
 """The priority of system-cluster-critical, the lowest of those Kubernetes has for itself."""
 
 
 class VictimPlan(NamedTuple):
+    """The row a pod fits on without the victims."""
+
     row: int
     victims: list[PodRecord]
 
 
 class QueueVictimSelector:
-    """For one pod. `may_go` is asked of each who might go, with those before him gone; `admitted`
-    whether the pod may be placed at all, with all of them gone. Nobody goes along with his job who is
-    as important as `below`."""
+    """Selects victims for one pod. `may_evict` tells whether a pod may be a victim, with the victims
+    before it removed; `admitted` whether the pod's queue admits it, with all victims removed. A gang
+    is not evicted if a member has a priority of `below` or higher."""
 
     def __init__(
         self,
         round_: Round,
         pod: PodRecord,
-        may_go: Callable[[PodRecord], bool],
+        may_evict: Callable[[PodRecord], bool],
         admitted: Callable[[], bool],
         below: float = math.inf,
     ) -> None:
         self._round, self._cluster, self._pod = round_, round_.cluster, pod
-        self._may_go, self._admitted, self._below = may_go, admitted, below
+        self._may_evict, self._admitted, self._below = may_evict, admitted, below
         self._profile = round_.profiles[pod.scheduler]
         self._column = round_.cycle.column(self._profile, pod.cls)
         self._dry_run = DryRun(self._cluster, self._column, pod, pod.pinned_node is not None)
 
-    def on_one_of(self, rows: Iterable[int]) -> VictimPlan | None:
-        """The best of these rows, if any would do."""
+    def on_one_node(self, rows: Iterable[int]) -> VictimPlan | None:
+        """The best of these rows with its victims; None if there is none."""
         best: tuple[tuple[tuple[int, int], int, int], VictimPlan] | None = None
         found = 0
         for row in rows:
@@ -61,8 +64,8 @@ class QueueVictimSelector:
                     break
         return best[1] if best is not None else None
 
-    def wherever(self, pods: Iterable[PodRecord]) -> VictimPlan | None:
-        """Some row, if any of these pods go, wherever they are."""
+    def on_any_nodes(self, pods: Iterable[PodRecord]) -> VictimPlan | None:
+        """A row with victims among these pods, whatever nodes they are on; None if there is none."""
         victims = self._victims(list(pods), lambda: self._find_row() >= 0)
         if not victims:
             return None
@@ -72,7 +75,7 @@ class QueueVictimSelector:
             return VictimPlan(self._find_row(), victims)
 
     def _order(self, pod: PodRecord) -> tuple[int, int, float, str, str]:
-        """The most important first; of equals, who has run longest."""
+        """The most important pod first; of equals the one that started first."""
         queue, priority = self._importance(pod)
         started = math.inf if pod.started is None else pod.started
         return (-queue, -priority, started, pod.namespace, pod.name)
@@ -86,11 +89,11 @@ class QueueVictimSelector:
         return self._round.cycle.find_row(self._profile, self._pod, column)
 
     def _victims(self, pods: list[PodRecord], fits: Callable[[], bool]) -> list[PodRecord]:
-        """Those of the pods who would have to go; none if that is no use."""
+        """The victims among the pods; empty if the pod does not fit even without all of them."""
         ledger = self._cluster.ledger
         groups: list[list[tuple[PodRecord, int]]] = []
 
-        def would_do() -> bool:
+        def feasible() -> bool:
             return self._admitted() and fits()
 
         with ledger.transaction():
@@ -98,7 +101,7 @@ class QueueVictimSelector:
                 for each, _ in group:
                     ledger.remove(each)
                 groups.append(group)
-                if would_do():
+                if feasible():
                     break
             else:
                 return []
@@ -106,9 +109,9 @@ class QueueVictimSelector:
             for group in reversed(groups):
                 for each, row in group:
                     ledger.place(each, row)
-                # A job that lost others is not to run with what would be spared of it.
+                # Members of a job that is no longer ready are not reprieved.
                 whole = all(each.job is None or each.job.is_ready for each, _ in group)
-                if whole and would_do():
+                if whole and feasible():
                     continue
                 for each, _ in group:
                     ledger.remove(each)
@@ -116,12 +119,13 @@ class QueueVictimSelector:
         return [each for group in reversed(kept) for each, _ in group]
 
     def _groups(self, pods: list[PodRecord]) -> Iterator[list[tuple[PodRecord, int]]]:
-        """One after the other, the least important first; of a job that could not do without, all, and
-        so nobody if one of them must stay."""
+        """Pods that are evicted together, with their rows, the least important first: one pod, or all
+        members of a job that would not be ready without it. A job of which a member must stay is left
+        out."""
         pods.sort(key=self._order, reverse=True)
         gone: list[PodRecord] = []
         for pod in pods:
-            if pod.row < 0 or not self._may_go(pod):
+            if pod.row < 0 or not self._may_evict(pod):
                 continue
             companions = self._cluster.jobs.companions([*gone, pod])
             if any(p.cls.non_preemptible or p.cls.priority >= self._below for p in companions):
@@ -132,5 +136,5 @@ class QueueVictimSelector:
 
 
 def is_critical(pod: PodRecord) -> bool:
-    """Whether the cluster itself needs the pod, whatever queue it is in."""
+    """Whether the pod is critical for the cluster, and so never a victim of a queue."""
     return pod.namespace == _SYSTEM or pod.cls.priority >= _CRITICAL

@@ -1,8 +1,13 @@
-"""What queues that have more than they deserve could be asked to give back, and where.
+"""The reclaim action: evicts pods of over-allocated queues for jobs of queues below their deserved
+share.
 
-Inside a transaction of the ledger those on their way out are gone: room that comes free by itself need
-not be made. Where the room of those that may go, and what is free, is too little for a pod, nobody
-needs to try.
+A job reclaims no more than its queue deserves, and only from queues that are over-allocated and
+reclaimable. The least important pods are evicted first; of a gang that would then have too few members,
+all. Nothing is evicted unless the whole job becomes ready.
+
+Queues are compared as they will be once pods that are being evicted are gone and nominated pods are
+placed, so that capacity which is coming free is not reclaimed twice. A pod whose eviction a
+PodDisruptionBudget refused is not evicted again before a back-off; other pods may be meanwhile.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,89 +26,94 @@ from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.jobs.queues import ExpectedUsage, QueueRecord
 
-_NOBODY = np.iinfo(np.int64).max
+_NO_VICTIM = np.iinfo(np.int64).max
 
 Rows = NDArray[np.intp]
 
 
 class ReclaimableCapacity:
+    """How much capacity of each row is reclaimable. It excludes rows where reclaimable and free
+    capacity together are too little for a pod, before any victims are tried."""
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._queues = cluster.jobs.queues
-        self._givers = {record.name for record in self._queues if _could_give(record)}
+        self._over_allocated = {record.name for record in self._queues if _is_over_allocated(record)}
         nodes = cluster.nodes
-        self._room = np.zeros((len(nodes.slots), nodes.size), dtype=np.int64)
-        self._lowest = np.full(nodes.size, _NOBODY)
-        """The importance of the least important on every row that may go."""
+        self._reclaimable_amounts = np.zeros((len(nodes.slots), nodes.size), dtype=np.int64)
+        self._lowest = np.full(nodes.size, _NO_VICTIM)
+        """The lowest priority of a possible victim on each row."""
         self.emptying: set[int] = set()
-        """The rows some are on their way out of."""
+        """The rows with terminating pods."""
 
     def __bool__(self) -> bool:
-        return bool(self._givers)
+        return bool(self._over_allocated)
 
-    def look_ahead(self, expected: ExpectedUsage) -> None:
-        """Inside a transaction, and while that is looked at."""
+    def collect(self, expected: ExpectedUsage) -> None:
+        """Removes terminating pods and adds up what the other pods of over-allocated queues claim;
+        inside a transaction."""
         for pod in self._queues.placed():
             if pod.row < 0:
                 continue
-            if is_going(pod):
-                expected.coming(pod)  # it was taken off once
-                self._leaves(pod)
-            elif self.may_go(pod):
+            if is_terminating(pod):
+                expected.coming(pod)  # its queue's amounts already exclude it
+                self._remove(pod)
+            elif self.may_evict(pod):
                 for slot, amount in pod.cls.amounts.items():
-                    self._room[slot, pod.row] += amount
+                    self._reclaimable_amounts[slot, pod.row] += amount
                 self._lowest[pod.row] = min(self._lowest[pod.row], pod.cls.priority)
 
-    def may_go(self, pod: PodRecord) -> bool:
-        """Whether the pod may be asked to, by a queue that is owed something."""
+    def may_evict(self, pod: PodRecord) -> bool:
+        """Whether the pod may be a victim of reclaim."""
         return (
-            self._queues.of(pod) in self._givers
+            self._queues.of(pod) in self._over_allocated
             and not pod.cls.non_preemptible
             and not pod.cls.is_daemon
             and not is_critical(pod)
-            and not is_going(pod)
+            and not is_terminating(pod)
             and pod.uid not in self._cluster.not_evicted_before
         )
 
     def rows(self, among: NDArray[np.bool_], pod: PodRecord, column: ClassColumn) -> Rows:
-        """Those of the rows where there could be room for the pod, where the least important are that
-        could go first."""
+        """The rows where the pod may fit without victims, in the order of their lowest priority."""
         nodes = self._cluster.nodes
-        among = among & (self._lowest < _NOBODY)
+        among = among & (self._lowest < _NO_VICTIM)
         if not column.owned and pod.uid not in self._cluster.reservations.preemption_holds:
             for slot, asked in pod.cls.requests:
                 free = nodes.allocatable[slot, : nodes.size] - nodes.claimed[slot, : nodes.size]
-                among &= free + self._room[slot] >= asked
+                among &= free + self._reclaimable_amounts[slot] >= asked
         rows: Rows = np.flatnonzero(among)
         return rows[np.argsort(self._lowest[rows], kind="stable")]
 
-    def takes(self, victim: PodRecord) -> None:
-        """The victim is going to go."""
+    def evicted(self, victim: PodRecord) -> None:
+        """The pod was selected as a victim: its capacity is no longer reclaimable."""
         row = victim.row
         if row < 0:
             return
         for slot, amount in victim.cls.amounts.items():
-            self._room[slot, row] -= amount
-        self._leaves(victim)
+            self._reclaimable_amounts[slot, row] -= amount
+        self._remove(victim)
         there = self._cluster.ledger.pods.get(row, {}).values()
-        self._lowest[row] = min((p.cls.priority for p in there if self.may_go(p)), default=_NOBODY)
+        self._lowest[row] = min(
+            (p.cls.priority for p in there if self.may_evict(p)), default=_NO_VICTIM
+        )
 
-    def expects(self, pod: PodRecord, row: int) -> None:
-        """The pod will have a place on the row."""
+    def nominated(self, pod: PodRecord, row: int) -> None:
+        """The pod was nominated to the row: it uses reclaimed capacity."""
         for slot, amount in pod.cls.amounts.items():
-            self._room[slot, row] -= amount
+            self._reclaimable_amounts[slot, row] -= amount
 
-    def _leaves(self, pod: PodRecord) -> None:
+    def _remove(self, pod: PodRecord) -> None:
         self.emptying.add(pod.row)
         self._cluster.ledger.remove(pod)
 
 
-def is_going(pod: PodRecord) -> bool:
-    """Whether it was asked to go, or is on its way out."""
+def is_terminating(pod: PodRecord) -> bool:
+    """Whether the pod is terminating or being preempted."""
     return pod.being_preempted or pod.cls.terminating
 
 
-def _could_give(record: QueueRecord) -> bool:
+def _is_over_allocated(record: QueueRecord) -> bool:
     return record.reclaimable and any(
         slot < len(record.share) and has > record.share[slot]
         for slot, has in record.allocated.items()
@@ -111,23 +121,12 @@ def _could_give(record: QueueRecord) -> bool:
     )
 
 
-# Reclaim: queues that have less than they deserve get it back from those that have more.
-#
-# A job reclaims no more than its queue deserves, and only from queues that are above theirs and let
-# themselves be reclaimed from. The least important goes first; of a job that would then run with fewer
-# than it needs, all of it. Nobody is asked to go unless the whole job becomes ready.
-#
-# Who is not let go by a disruption budget is not asked again before a back-off; others may be
-# meanwhile.
-#
-# It is judged by what queues will have once those who were asked to go are gone, and those they make
-# room for are there: what is under way is not reclaimed once more.
-
-
 RECLAIMED = "Reclaimed"
 
 
 class Reclaim(Action):
+    """Reclaims capacity for queues below their deserved share."""
+
     name = "reclaim"
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
@@ -159,9 +158,9 @@ class Reclaim(Action):
                 reclaimable = ReclaimableCapacity(cluster)
                 if reclaimable:
                     with cluster.ledger.transaction():
-                        reclaimable.look_ahead(expected)
+                        reclaimable.collect(expected)
                         decisions = self._reclaim(round_, waiting, reclaimable, expected)
-        round_.cycle.apply(decisions)  # now that everybody is back in place
+        round_.cycle.apply(decisions)  # after the transaction was undone
         self._seen = (round_.queue.refusals, epoch.usage.end, epoch.queues)
 
     def _reclaim(
@@ -184,12 +183,12 @@ class Reclaim(Action):
                 continue
             done = _Reclaimer(round_, pod, reclaimable, expected, decisions).reclaim()
             if not done and pod.pinned_node is None and not pod.nominated:
-                in_vain.add(kind)  # nor for others like it
+                in_vain.add(kind)  # pods of the same group get the same result
         return decisions
 
 
 class _Reclaimer:
-    """One job, or a pod that is one."""
+    """Reclaims capacity for one job, or for a pod that is not in a gang."""
 
     def __init__(
         self,
@@ -211,7 +210,7 @@ class _Reclaimer:
         self._places: list[tuple[PodRecord, int]] = []
 
     def reclaim(self) -> bool:
-        """Whether room is made for it, now or by now."""
+        """Whether capacity is reclaimed for the job, by this call or an earlier one."""
         cluster, job = self._cluster, self._leader.job
         jobs = [] if job is None else cluster.jobs.partners(job)
         members = [self._leader] if job is None else self._round.gangs.waiting(self._leader)
@@ -223,12 +222,12 @@ class _Reclaimer:
             return False
         for pod in members:
             if pod.nominated:
-                self._expected.going(pod)  # it is looked at anew
+                self._expected.going(pod)  # its nomination is decided again
         with cluster.ledger.transaction():
             ready = False
             for pod in members:
                 self._place(pod)
-                # Nobody has to go for those a job could do without.
+                # Nothing is reclaimed for members beyond those the job needs.
                 ready = pod.row >= 0 and self._round.gangs.could_start(jobs)
                 if ready:
                     break
@@ -240,7 +239,7 @@ class _Reclaimer:
         return ready
 
     def _is_under_way(self, pod: PodRecord) -> bool:
-        """Whether some are still on their way out to make room for it."""
+        """Whether pods on the pod's nominated node are still terminating."""
         row = self._cluster.nodes.row(pod.nominated) if pod.nominated else None
         return row is not None and row in self._reclaimable.emptying
 
@@ -251,20 +250,20 @@ class _Reclaimer:
             return
 
         def admitted() -> bool:
-            # What goes may have been counted in the queues above, so they are looked at each time.
+            # Victims may count in parent queues too, so the whole path is checked each time.
             return self._is_deserved(pod, path) and not self._queues.admission_error(pod)
 
         profile, row = self._round.profiles[pod.scheduler], -1
         if admitted():
             row = cycle.find_row(profile, pod, cycle.column(profile, pod.cls))
         if row < 0 and pod.cls.pod.spec.preemption_policy != "Never":
-            row = self._clear(pod, admitted)
+            row = self._select_victims(pod, admitted)
         if row >= 0:
             cluster.ledger.place(pod, row)
             self._places.append((pod, row))
 
     def _is_deserved(self, pod: PodRecord, path: list[QueueRecord]) -> bool:
-        """Whether these queues still deserve what the pod asks for."""
+        """Whether these queues stay within their deserved share with the pod."""
         return all(
             record.allocated.get(slot, 0) + asked <= record.share[slot]
             for record in path
@@ -272,30 +271,30 @@ class _Reclaimer:
             if slot != PODS and slot < len(record.share)
         )
 
-    def _clear(self, pod: PodRecord, admitted: Callable[[], bool]) -> int:
-        """Takes away those who must go for the pod to fit somewhere; where that is, or -1."""
+    def _select_victims(self, pod: PodRecord, admitted: Callable[[], bool]) -> int:
+        """Selects and removes victims for the pod; returns the row where it then fits, or -1."""
         column = self._round.cycle.column(self._round.profiles[pod.scheduler], pod.cls)
         among = (
             DryRun(self._cluster, column, pod, pod.pinned_node is not None).resolvable() | column.fits
         )
         rows = self._reclaimable.rows(among, pod, column)
-        making = QueueVictimSelector(
-            self._round, pod, lambda p: self._may_go(p) and self._is_above(p, pod), admitted
+        selector = QueueVictimSelector(
+            self._round, pod, lambda p: self._may_evict(p) and self._is_above(p, pod), admitted
         )
-        room = making.on_one_of(rows.tolist())
-        if room is None:
+        plan = selector.on_one_node(rows.tolist())
+        if plan is None:
             return -1
-        for victim in room.victims:
+        for victim in plan.victims:
             self._victims[victim.uid] = victim
             self._cluster.ledger.remove(victim)
-        return room.row
+        return plan.row
 
-    def _may_go(self, victim: PodRecord) -> bool:
-        return self._reclaimable.may_go(victim) and self._queues.of(victim) != self._queue
+    def _may_evict(self, victim: PodRecord) -> bool:
+        return self._reclaimable.may_evict(victim) and self._queues.of(victim) != self._queue
 
     def _is_above(self, victim: PodRecord, pod: PodRecord) -> bool:
-        """Whether the victim's queue has more than it deserves of what the pod asks for, as far as it
-        is not above the reclaimer's too."""
+        """Whether the victim's queue and its parents are over-allocated in a resource the pod requests;
+        parents that the two queues share do not count."""
         own = {record.name for record in self._queues.path(self._queue)}
         path = [r for r in self._queues.path(self._queues.of(victim)) if r.name not in own]
         asked = [slot for slot in pod.cls.amounts if slot != PODS]
@@ -312,12 +311,12 @@ class _Reclaimer:
         about = leader.ref if leader.job is None else leader.job.ref
         decisions = self._decisions
         for victim in self._victims.values():
-            self._reclaimable.takes(victim)
+            self._reclaimable.evicted(victim)
             text = f"queue {self._queue} reclaims what it deserves for {about}"
             decisions.append(Evict(victim.ref, text))
             decisions.append(Emit(victim.ref, "Normal", RECLAIMED, text, "Reclaiming"))
         for pod, row in self._places:
-            self._reclaimable.expects(pod, row)
+            self._reclaimable.nominated(pod, row)
             if pod.nominated != nodes.name(row):
                 self._cluster.nominate(pod, nodes.name(row))
                 decisions.append(Nominate(pod.ref, nodes.name(row)))

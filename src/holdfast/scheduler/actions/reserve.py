@@ -1,7 +1,8 @@
-"""When jobs that wait will have waited too long.
+"""The reserve action: makes starvation holds for jobs that are pending for too long.
 
-That may be days away, and most are served long before: they are forgotten as soon as they make up half
-of what is kept here. A job whose pods are made anew in the meantime goes on waiting.
+Without them smaller jobs could starve a large one. The action runs after the others and looks at
+starving jobs in the order of the scheduling queue. A starving job gets holds unless a pod before it in
+the queue can be scheduled now; that pod is scheduled first, and the action ends for this round.
 """
 
 import heapq
@@ -22,10 +23,14 @@ _FEW = 1000
 
 
 class StarvationTimers:
+    """When pending jobs start to starve. That may be days away and most jobs are scheduled long before;
+    their entries are dropped when they are half of all entries. Recreating a job's pods does not reset
+    its timer."""
+
     def __init__(self) -> None:
         self._due: list[tuple[float, int, object]] = []
         self._jobs: dict[object, tuple[float, PodRecord]] = {}
-        """By key, when a job is due and the pod of it that was last tried."""
+        """When each job starts to starve, and its pod that was last tried, by job key."""
         self._pushed = 0
         self._tidy_at = _FEW
 
@@ -33,7 +38,7 @@ class StarvationTimers:
         return len(self._due)
 
     def put(self, key: object, due: float, pod: PodRecord) -> None:
-        """The job is due then, whatever was said of it before; the pod stands for it."""
+        """Sets the timer of a job, in place of an earlier one; the pod represents the job."""
         if self._when(key) != due:
             self._pushed += 1
             heapq.heappush(self._due, (due, self._pushed, key))
@@ -42,13 +47,13 @@ class StarvationTimers:
             self._tidy()
 
     def next(self) -> float | None:
-        """When the first of those that wait is due."""
+        """When the first pending job is due."""
         while self._due and not self._counts(self._due[0]):
             self._pop()
         return self._due[0][0] if self._due else None
 
     def over(self, now: float) -> Iterator[tuple[object, PodRecord]]:
-        """The jobs that wait still and are due by now, with the pods that stand for them; once."""
+        """Removes and returns the pending jobs that are due, with the pods that represent them."""
         while (due := self.next()) is not None and due <= now:
             key = self._due[0][2]
             pod = self._jobs[key][1]
@@ -75,28 +80,21 @@ class StarvationTimers:
 
 
 def waits(pod: PodRecord) -> bool:
-    """Whether the pod wants a place, and has none yet."""
+    """Whether the pod is pending and not being deleted."""
     return pod.phase is Phase.PENDING and not pod.deletion_pending and not pod.gone
-
-
-# Reserve: holds room for jobs that wait too long, so that smaller ones cannot starve them.
-#
-# Jobs are looked at in the queue's order once everything else has been decided. One that is starving
-# gets room held for it if none ahead of it could be scheduled now; if one could, that comes first, and
-# the action is over for this round.
 
 
 STARVING, RESERVED, CANNOT = "Starving", "Reserved", "CannotReserve"
 _AT_A_TIME = 32
-"""Pods that room is held for before it is asked whether the round has lasted long enough: each part of
-a round gives those that still wait other reasons, which are written."""
+"""After this many pods with holds the action checks whether the round has lasted long enough. Not after
+each one: every part of a round writes new condition messages to the pods that are still pending."""
 
 
 class Unit(NamedTuple):
-    """A job, or a pod that is one by itself."""
+    """A job, or a pod that is not in a gang."""
 
     pod: PodRecord
-    """The pod; of a job the member that stands for it."""
+    """The pod; of a job the member that represents it."""
     job: Job | None
 
     @property
@@ -113,6 +111,8 @@ class Unit(NamedTuple):
 
 
 class Reserve(Action):
+    """Makes starvation holds."""
+
     name = "reserve"
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
@@ -121,44 +121,47 @@ class Reserve(Action):
         self._percent = float(arguments["reservedNodePercent"])
         self._timers = StarvationTimers()
         self._starving: dict[object, PodRecord] = {}
-        self._told: dict[object, float] = {}
+        self._reported: dict[object, float] = {}
         self._refused: dict[object, str] = {}
         self._looked_at: dict[object, tuple[int, int]] = {}
         self._helped = 0
-        """How many pods room was found for since it was last asked whether that is enough."""
-        self._spoken_for: set[int] = set()
-        """In this round, the rows that jobs ahead wait for, where others have room held now."""
+        """The number of pods placed or held for since the action last checked for the end of the
+        round."""
+        self._closed_rows: set[int] = set()
+        """In this round, the rows that starving jobs earlier in the order will use once the holds of
+        others there are gone."""
 
     def next_timer(self) -> float | None:
-        """When the next of the jobs that wait starts to starve."""
+        """When the next pending job starts to starve."""
         return self._timers.next()
 
     def run(self, round_: Round) -> None:
-        self._take_note(round_)
+        self._update_starving(round_)
         if round_.cluster.has_changes() or round_.pods_left <= 0:
-            return  # others may be scheduled yet
+            return  # other pods may be schedulable after these changes
         units = self._in_need(round_)
         if not units:
             return
         untried = round_.queue.untried()
         in_vain: set[tuple[str, int, str | None]] = set()
-        self._spoken_for = set()
+        self._closed_rows = set()
         for unit in units:
-            ahead = [pod for pod in untried if round_.queue.comes_before(pod, unit.pod)]
-            if any(self._could_be_scheduled(round_, pod) for pod in ahead if pod is not unit.pod):
+            before = [pod for pod in untried if round_.queue.comes_before(pod, unit.pod)]
+            if any(self._could_be_scheduled(round_, pod) for pod in before if pod is not unit.pod):
                 return
-            self._tell(round_, unit)
+            self._emit_starving(round_, unit)
             kind = (unit.pod.scheduler, unit.pod.cls.id, unit.pod.pinned_node)
             if unit.job is not None:
                 self._reserve(round_, unit)
             elif kind not in in_vain and not self._reserve(round_, unit):
-                in_vain.add(kind)  # nor for others like it
+                in_vain.add(kind)  # pods of the same class get the same result
             if round_.cluster.has_changes() or round_.pods_left <= 0:
                 return
 
-    # Who starves
+    # Which jobs starve
 
-    def _take_note(self, round_: Round) -> None:
+    def _update_starving(self, round_: Round) -> None:
+        """Sets timers for pods that were unschedulable, and collects the jobs that starve by now."""
         refused, round_.queue.refused = round_.queue.refused, {}
         for pod in refused.values():
             unit = Unit(pod, pod.job)
@@ -169,19 +172,19 @@ class Reserve(Action):
         self._starving.update(self._timers.over(round_.now))
 
     def _in_need(self, round_: Round) -> list[Unit]:
-        """The starving jobs that have no room held yet, in the queue's order."""
+        """The starving jobs that lack holds, in the order of the scheduling queue."""
         units = []
         for key, pod in list(self._starving.items()):
             unit = self._unit(pod)
             if unit is None or unit.since + self._threshold > round_.now or unit.key != key:
                 del self._starving[key]
-                if self._told.pop(key, None) is not None and pod.job is None and pod.row >= 0:
-                    self._tell_ready(round_, pod)
+                if self._reported.pop(key, None) is not None and pod.job is None and pod.row >= 0:
+                    self._emit_ready(round_, pod)
                 self._refused.pop(key, None)
                 self._looked_at.pop(key, None)
                 if unit is not None:
                     round_.queue.refused[unit.pod.uid] = unit.pod
-            elif self._is_helped_by_room(round_, unit) and not self._is_served(round_, unit):
+            elif self._lacks_only_capacity(round_, unit) and not self._is_served(round_, unit):
                 units.append(unit)
         sort = round_.queue.sort_key
         return sorted(units, key=lambda unit: sort(unit.pod))
@@ -194,8 +197,8 @@ class Reserve(Action):
             return None
         return Unit(pod if waits(pod) and pod in waiting else waiting[0], pod.job)
 
-    def _is_helped_by_room(self, round_: Round, unit: Unit) -> bool:
-        """Whether it waits for nothing but room."""
+    def _lacks_only_capacity(self, round_: Round, unit: Unit) -> bool:
+        """Whether the job is pending for lack of capacity alone."""
         jobs = round_.cluster.jobs
         if unit.job is None:
             return not jobs.queues.never_admissible(unit.pod)
@@ -204,14 +207,14 @@ class Reserve(Action):
         return all(job.is_known and not job.lacks(job.waiting()) for job in jobs.partners(unit.job))
 
     def _is_served(self, round_: Round, unit: Unit) -> bool:
-        """Whether room is held already, as much as it needs to be ready."""
+        """Whether there are holds for as many pods as the job needs to be ready."""
         holds = round_.cluster.jobs.holds
         if unit.job is None:
             return holds.has_capacity(unit.pod)
         return unit.job.would_be_ready(m for m in unit.job.waiting() if holds.has_capacity(m))
 
     def _could_be_scheduled(self, round_: Round, pod: PodRecord) -> bool:
-        """Whether there is a place now for the job the pod is, or stands for."""
+        """Whether the pod, or the job it represents, can be scheduled now."""
         if pod.job is None:
             profile = round_.profiles[pod.scheduler]
             column = round_.cycle.column(profile, pod.cls)
@@ -225,20 +228,21 @@ class Reserve(Action):
         statement.discard()
         return ready
 
-    # What is done for them
+    # Holds and events
 
-    def _tell(self, round_: Round, unit: Unit) -> None:
+    def _emit_starving(self, round_: Round, unit: Unit) -> None:
+        """Emits the Starving event, once per time that the job becomes pending."""
         since = unit.since
-        if self._told.get(unit.key) == since:
+        if self._reported.get(unit.key) == since:
             return
-        self._told[unit.key] = since
-        waited = format_duration(round_.now - since)
-        text = f"has waited for {waited}, as long as {format_duration(self._threshold)} or longer"
+        self._reported[unit.key] = since
+        waited, threshold = format_duration(round_.now - since), format_duration(self._threshold)
+        text = f"pending for {waited}, over the starvation threshold of {threshold}"
         round_.cycle.decisions.append(Emit(unit.ref, "Warning", STARVING, text, "Scheduling"))
         round_.cluster.chronicle.note(round_.now, unit.ref, "starving")
 
-    def _tell_ready(self, round_: Round, pod: PodRecord) -> None:
-        """A pod that starved has its place; said before it is bound there."""
+    def _emit_ready(self, round_: Round, pod: PodRecord) -> None:
+        """Emits the Ready event of a pod that starved, before its binding."""
         decisions = round_.cycle.decisions
         text = f"has a place on {round_.cluster.nodes.name(pod.row)}"
         ready = Emit(pod.ref, "Normal", READY, text, "Scheduling")
@@ -249,20 +253,21 @@ class Reserve(Action):
         decisions.append(ready)
 
     def _reserve(self, round_: Round, unit: Unit) -> bool:
-        """Whether room was found, to have or to hold."""
+        """Places the job's pods or makes holds for them; whether that was possible."""
         jobs = [] if unit.job is None else round_.cluster.jobs.partners(unit.job)
         tasks = [unit.pod] if unit.job is None else round_.gangs.waiting(unit.pod)
         tasks = [pod for pod in tasks if pod.reservation is None]
-        tasks = self._as_many_as_may(round_, tasks)
+        tasks = self._admissible(round_, tasks)
         if not tasks or not all(job.would_be_ready(p for p in tasks if p.job is job) for job in jobs):
             return True  # more nodes would not help
-        plan = round_.hold_planner.plan(jobs, tasks, self._percent, self._spoken_for)
+        plan = round_.hold_planner.plan(jobs, tasks, self._percent, self._closed_rows)
         if plan is None:
-            # When those have been served it is this job's turn, not that of smaller ones behind it.
-            self._spoken_for |= set(
-                round_.hold_planner.would_take(jobs, tasks, self._percent, self._spoken_for)
+            # Once the jobs with holds there have started, these rows are for this job and not for
+            # smaller ones after it.
+            self._closed_rows |= set(
+                round_.hold_planner.would_take(jobs, tasks, self._percent, self._closed_rows)
             )
-            self._say_why(round_, unit, tasks)
+            self._emit_cannot_reserve(round_, unit, tasks)
             return False
         self._refused.pop(unit.key, None)
         if plan.ready:
@@ -273,15 +278,16 @@ class Reserve(Action):
                 round_.gangs.refuse_unpermitted(lost, round_.now)
         else:
             self._hold(round_, unit, plan)
-        # Whoever was helped is not in need in the next part of the round; others would be, for ever.
+        # A job that got holds is not in need in the next part of the round; counting others too could
+        # split the round without end.
         self._helped += len(tasks)
         if self._helped >= _AT_A_TIME:
             self._helped = 0
             round_.tried(len(tasks))
         return True
 
-    def _as_many_as_may(self, round_: Round, tasks: list[PodRecord]) -> list[PodRecord]:
-        """Those of the tasks their queue will have together, the first of them first."""
+    def _admissible(self, round_: Round, tasks: list[PodRecord]) -> list[PodRecord]:
+        """The tasks that their queue can admit together; earlier tasks come first."""
         queues = round_.cluster.jobs.queues
         if not tasks or not queues.never_admissible(*tasks):
             return tasks
@@ -292,7 +298,8 @@ class Reserve(Action):
         return together
 
     def _hold(self, round_: Round, unit: Unit, plan: HoldPlan) -> None:
-        """Nothing starts before all of it can, so what fits already is held too."""
+        """Creates the holds of a plan. No member starts before all can, so tasks that fit now get holds
+        too."""
         nodes, jobs, reservations = (
             round_.cluster.nodes,
             round_.cluster.jobs,
@@ -301,7 +308,7 @@ class Reserve(Action):
         places = [(pod, pod.row) for _, pod in plan.statement.placed] + plan.held
         plan.statement.discard()
         names = [nodes.name(row) for _, row in places]
-        text = f"room is held for {len(places)} of its pods on {', '.join(sorted(set(names)))}"
+        text = f"capacity is held for {len(places)} of its pods on {', '.join(sorted(set(names)))}"
         round_.cycle.decisions.append(Emit(unit.ref, "Normal", RESERVED, text, "Reserving"))
         for (pod, _), node in zip(places, names, strict=True):
             name = starvation_hold_name(pod, lambda name: reservations.get(name) is not None)
@@ -309,19 +316,20 @@ class Reserve(Action):
             round_.cycle.decisions.append(CreateReservation(starvation_hold(pod, node, name)))
         round_.cluster.chronicle.note(round_.now, unit.ref, "reserved", text)
 
-    def _say_why(self, round_: Round, unit: Unit, tasks: list[PodRecord]) -> None:
+    def _emit_cannot_reserve(self, round_: Round, unit: Unit, tasks: list[PodRecord]) -> None:
+        """Emits the CannotReserve event, once per reason."""
         seen = (round_.cluster.epoch.nodes.end, len(tasks))
         if self._looked_at.get(unit.key) == seen:
-            return  # it has been said, and nodes are what they were
+            return  # reported before, and nodes have not changed
         self._looked_at[unit.key] = seen
         unused_reason = round_.hold_planner.feasibility.unused_reason
         unused = next(((pod, why) for pod in tasks if (why := unused_reason(pod))), None)
         if unused is not None:
-            text = f"{unused[0].ref} {unused[1]}: nothing is held for it"
+            text = f"{unused[0].ref} {unused[1]}; no capacity was reserved"
         elif (misfit := round_.hold_planner.never_fits(tasks)) is None:
-            text = "no room can be held for it now"
+            text = "no capacity can be held for it now"
         else:
-            text = f"{misfit.ref} fits no node, whatever else ends: nothing is held for it"
+            text = f"{misfit.ref} does not fit any node even when empty; no capacity was reserved"
         if self._refused.get(unit.key) != text:
             self._refused[unit.key] = text
             round_.cycle.decisions.append(Emit(unit.ref, "Warning", CANNOT, text, "Reserving"))

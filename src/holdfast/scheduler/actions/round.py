@@ -1,4 +1,4 @@
-"""What an action works on, and what an action is."""
+"""The protocol of an action, and the round it works on."""
 
 import math
 from abc import ABC, abstractmethod
@@ -18,6 +18,8 @@ from holdfast.scheduler.framework.scheduling_queue import SchedulingQueue
 
 @dataclass(slots=True)
 class Round:
+    """One run of all configured actions, with the parts of the scheduler they use."""
+
     cluster: Cluster
     queue: SchedulingQueue
     cycle: Cycle
@@ -28,14 +30,15 @@ class Round:
     """By scheduler name."""
     now: float
     pods_left: float = math.inf
-    """How many more pods may be tried before the round, or this part of it, ends."""
+    """The number of pods that may still be tried before the round, or this part of it, ends."""
     enough: Callable[[], bool] | None = None
-    """Whether this part of it has lasted long enough; None if it may last as long as it takes."""
-    turned_away: list[PodRecord] = field(default_factory=list)
-    """Pods that are jobs of their own and that their queue would not have, as they were tried."""
+    """Whether this part of the round has lasted long enough; None if it has no time limit."""
+    not_admitted: list[PodRecord] = field(default_factory=list)
+    """Pods outside gangs that their queue did not admit, in the order in which they were tried."""
 
     def tried(self, pods: int) -> None:
-        """So many pods were; the first always are, however little time there is."""
+        """Counts pods that were tried. The time limit is checked only here, so that every part of a
+        round tries at least one pod."""
         self.pods_left -= pods
         if self.enough is not None and self.pods_left > 0 and self.enough():
             self.pods_left = 0
@@ -50,9 +53,9 @@ class Action(ABC):
         self.arguments = arguments
 
     def next_timer(self) -> float | None:
-        """When it is to be run even if nothing happens."""
+        """When the action has to run even if nothing changes; None if never."""
         return None
 
     @abstractmethod
     def run(self, round_: Round) -> None:
-        """Decides what there is to decide."""
+        """Runs the action; decisions go to `round_.cycle`."""
