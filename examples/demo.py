@@ -1,8 +1,8 @@
-"""What `make demo` runs: a cluster over HTTP, pods through it, and what became of them.
+"""The program of `make demo`: schedules pods in a cluster over HTTP and prints the result.
 
-Starts `holdfast up` with three simulated nodes, asks for things as any Kubernetes client would, waits
-until nothing is left to happen, prints the outcome and stops the cluster. `kubectl` with the kubeconfig
-that `holdfast up` writes does the same, and more.
+It starts `holdfast up` with three simulated nodes, creates objects as any Kubernetes client would,
+waits until everything has settled, prints the result and stops the cluster. `kubectl` can do the same
+with the kubeconfig that `holdfast up` writes.
 """
 
 import base64
@@ -126,19 +126,19 @@ def show(api: Api) -> None:
     console.print(table)
 
 
-def tell_the_story(api: Api) -> None:
+def run_demo(api: Api) -> None:
     console.print("[bold]A Deployment of six, spread over three zones[/bold]")
     api.ask("POST", "/apis/apps/v1/namespaces/default/deployments", deployment("web", 6, "2"))
     api.watch_pods_until(lambda pods: sum(map(placed, pods)) == 6)
     show(api)
 
-    console.print("[bold]A pod that asks for more than any node has[/bold]")
+    console.print("[bold]A pod that requests more than any node has[/bold]")
     api.ask("POST", PODS, pod("giant", "64"))
     api.watch_pods_until(lambda pods: any(why_not(raw) for raw in pods if not placed(raw)))
     console.print(f"  giant: {why_not(api.ask('GET', f'{PODS}/giant'))}\n", soft_wrap=True)
     api.ask("DELETE", f"{PODS}/giant")
 
-    console.print("[bold]A more important pod takes the place of others, which have to wait[/bold]")
+    console.print("[bold]A pod of higher priority preempts others, which are pending then[/bold]")
     urgent = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -150,12 +150,12 @@ def tell_the_story(api: Api) -> None:
     api.watch_pods_until(lambda pods: any(placed(r) for r in pods if r["metadata"]["name"] == "urgent"))
     show(api)
 
-    console.print("[bold]A node joins the zone where they are missing[/bold]")
+    console.print("[bold]A node joins the zone of the pending pods[/bold]")
     api.ask("POST", "/api/v1/nodes", node("newcomer", "zone-a"))
     api.watch_pods_until(lambda pods: sum(map(placed, pods)) == 7)
     show(api)
 
-    console.print("[bold]What the cluster said[/bold]")
+    console.print("[bold]Events[/bold]")
     for event in api.ask("GET", "/api/v1/namespaces/default/events")["items"]:
         if event["involvedObject"]["kind"] == "Pod" and event["reason"] != "Scheduled":
             name, message = event["involvedObject"]["name"], event["message"]
@@ -174,7 +174,7 @@ def main() -> int:
                 console.print(f"[dim]{line.rstrip()}[/dim]")
                 if line.startswith("Try:"):
                     console.print()
-                    tell_the_story(Api(kubeconfig))
+                    run_demo(Api(kubeconfig))
                     process.terminate()
         finally:
             process.terminate()

@@ -1,4 +1,4 @@
-"""A week of mixed work: many small jobs, now and then a large one. Who waits how long, at what cost?
+"""One week of mixed load, many small jobs and a few large ones: waiting times and utilisation.
 
     python examples/starvation/week.py scenario > week.json
     cd examples/starvation/configs
@@ -7,12 +7,12 @@
     cd -
     python examples/starvation/week.py compare result.json week.svg
 
-A smaller or a fuller week is made by `scenario NODES HOURS GANG LOAD SEED`, and compared with the
-hours as a last word: `scenario 40 48 6 0.97 2`, `compare result.json week.svg 48`.
+`scenario NODES HOURS GANG LOAD SEED` generates another size or load; `compare` then takes the hours as
+its last argument: `scenario 40 48 6 0.97 2`, `compare result.json week.svg 48`.
 
-Small jobs take a quarter or half of a node for two to eight hours and come at random, enough to keep
-the cluster busy. A large one is a gang whose pods want most of a node each, many at once. Without room
-being held for it, it starts when by chance so many nodes are empty enough, which is hardly ever.
+Small jobs request a quarter or half of a node for two to eight hours and arrive at random, enough to
+keep the cluster busy. A large job is a gang whose pods request most of a node each. Without holds it
+starts only when enough nodes happen to be empty at the same time.
 """
 
 import json
