@@ -126,6 +126,25 @@ class Scheduler:
         """Runs controllers and actions until nothing changes any more, and returns their decisions.
         Ends early, with `unfinished` set, after scheduling attempts for `limit` pods, or when `enough`,
         which is called after each attempt, returns True."""
+        round_ = self._begin(now, limit, enough)
+        self.cycle.recheck_waiting(self._profiles, now)
+        self.gangs.recheck_waiting(now)
+        decisions = self._run_actions(round_)
+        self.cycle.report_failed_dry_runs(now)
+        self._not_admitted = round_.not_admitted if self.unfinished else []
+        if not self.unfinished:
+            self.gangs.refused.clear()
+        for controller in self._controllers:
+            decisions += controller.run(now)
+        decisions = self.cluster.take_reports() + decisions + self.cycle.decisions
+        self.cycle.decisions = []
+        for pod, times in self.queue.set_aside:
+            self.guard.tried_too_often(pod, times, now)
+        self.queue.set_aside.clear()
+        return self.guard.admit(decisions, now)
+
+    def _begin(self, now: float, limit: int | None, enough: Callable[[], bool] | None) -> Round:
+        """Begins a round, or the next part of an unfinished one."""
         self.cluster.now = now
         self.cluster.release_slots()
         self._retry_failed_gates(now)
@@ -150,14 +169,19 @@ class Scheduler:
         )
         if limit is not None:
             round_.pods_left = limit
-        self.cycle.recheck_waiting(self._profiles, now)
-        self.gangs.recheck_waiting(now)
+        return round_
+
+    def _run_actions(self, round_: Round) -> list[Decision]:
+        """Runs controllers and actions in passes, until a pass changes nothing, the round has to end
+        early, or the convergence guard ends it. Returns the decisions of controllers; those of actions
+        are in `Cycle.decisions`."""
+        now = round_.now
         decisions: list[Decision] = []
         passes, in_vain, before = 0, 0, (-1, -1)
         while True:
             for controller in self._controllers:
                 decisions += controller.run(now)
-            if not self._wake(now, enough):
+            if not self._wake(now, round_.enough):
                 self.unfinished = True
                 break
             if self.cluster.jobs.holds:
@@ -175,18 +199,7 @@ class Scheduler:
             before = progress
             if self.guard.ends(passes, in_vain, self._tried(), now):
                 break
-        self.cycle.report_failed_dry_runs(now)
-        self._not_admitted = round_.not_admitted if self.unfinished else []
-        if not self.unfinished:
-            self.gangs.refused.clear()
-        for controller in self._controllers:
-            decisions += controller.run(now)
-        decisions = self.cluster.take_reports() + decisions + self.cycle.decisions
-        self.cycle.decisions = []
-        for pod, times in self.queue.set_aside:
-            self.guard.tried_too_often(pod, times, now)
-        self.queue.set_aside.clear()
-        return self.guard.admit(decisions, now)
+        return decisions
 
     def _tried(self) -> list[PodRecord]:
         """The pods of the last scheduling attempts, which failed."""
@@ -313,6 +326,7 @@ class Scheduler:
         return bool(nominated)
 
     def _index_nominated(self) -> None:
+        """Writes `_nominated`."""
         self._nominated = {}
         for there in self.cluster.nominator.values():
             for pod in there.values():
@@ -412,6 +426,7 @@ class Scheduler:
         return True
 
     def _job_lost_place(self, job: Job) -> None:
+        """Checks the job of a pod that was not bound for an interrupted start."""
         self.cluster.jobs.touch(job)
         self.cluster.jobs.look_for_interruption(job)
 
@@ -451,6 +466,7 @@ class Scheduler:
 
 
 def _settings(configuration: Configuration, aliases: Mapping[str, str]) -> ClusterSettings:
+    """The settings of the cluster state in a configuration."""
     resolved = {each.scheduler_name: each for each in configuration.profiles}
     resolved.setdefault("", configuration.profiles[0])
     for alias, name in aliases.items():

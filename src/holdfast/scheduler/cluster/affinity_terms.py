@@ -29,6 +29,7 @@ class Term(NamedTuple):
     namespace_selector: Selector
 
     def selects(self, cls: PodClass, namespace_labels: Mapping[str, str]) -> bool:
+        """Whether the term selects pods of the class, whose namespace has these labels."""
         if not self.selector.matches(cls.labels):
             return False
         return cls.namespace in self.namespaces or self.namespace_selector.matches(namespace_labels)
@@ -111,6 +112,7 @@ def required(side: PodAffinity) -> list[PodAffinityTerm]:
 
 
 def compile_term(term: PodAffinityTerm, cls: PodClass) -> Term:
+    """Compiles a term of a class; raises SelectorError."""
     selector = compile_selector(term.label_selector)
     if not selector.nothing:
         # The API server merges these into the selector; an object in a file may not be merged yet.
@@ -187,6 +189,7 @@ class AffinityTerms:
         return found
 
     def _catch_up(self, found: Selecting, cls: PodClass) -> None:
+        """Applies the entries of the log that a class has not read yet."""
         labels = self.namespace_labels(cls.namespace)
         before = len(found.terms)
         changed = False
@@ -213,6 +216,7 @@ class AffinityTerms:
             self._listed -= len(known.terms)
 
     def _start_over(self) -> None:
+        """Clears all lists, which then read the log from its beginning."""
         self._listed = 0
         for known in self._selecting.values():
             known.terms.clear()

@@ -254,6 +254,7 @@ class Cluster:
     # Objects
 
     def _put(self, event: Added | Updated) -> None:
+        """Dispatches an added or updated object by its kind."""
         obj = event.object
         if isinstance(obj, Pod):
             self.pod_handlers.put(obj)
@@ -280,6 +281,7 @@ class Cluster:
             self._other_changed(before, obj)
 
     def _delete(self, event: Deleted) -> None:
+        """Dispatches a deleted object by its kind."""
         obj = event.object
         if isinstance(obj, Pod):
             self.pod_handlers.drop(obj)
@@ -307,6 +309,7 @@ class Cluster:
                 self._other_changed(gone, None)
 
     def _other_changed(self, before: Object | None, after: Object | None) -> None:
+        """Applies a change of an object of any other kind that Holdfast reads."""
         some = after if after is not None else before
         assert some is not None
         self.epoch.objects += 1
@@ -332,6 +335,7 @@ class Cluster:
             self._changes |= Change.OBJECTS
 
     def _malformed(self, event: Malformed) -> None:
+        """Forgets the last valid version of an object that cannot be decoded, and reports it."""
         ref = ObjectRef(event.kind, event.namespace, event.name, event.uid, event.api_version)
         if event.api_version:
             name = event.api_version, event.kind, event.namespace, event.name
@@ -376,6 +380,7 @@ class Cluster:
             self._put_info(with_devices(info, self.managers.extended_resources(name)))
 
     def _put_info(self, info: NodeInfo) -> None:
+        """Writes a node to its row if it differs from what is there."""
         table = self.nodes
         known = table.row(info.name)
         before = table.info.get(known) if known is not None else None
@@ -431,6 +436,7 @@ class Cluster:
         self._changes |= changes
 
     def _row_emptied(self, row: int) -> None:
+        """Closes a row without pods and reservations if it has no node object either."""
         if not self.nodes.alive[row]:
             self.managers.row_closed(row)
             self.nodes.close_row(row)
@@ -443,6 +449,7 @@ class Cluster:
             self.confirm(pod)
 
     def _write_refused(self, event: WriteRefused) -> None:
+        """Notifies the part of the state that assumed the write, so that it may be decided again."""
         decision, message = event.decision, event.message
         match decision:
             case CreateReservation(reservation=reservation):

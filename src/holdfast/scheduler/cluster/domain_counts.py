@@ -47,6 +47,7 @@ class PodCounter:
         return totals
 
     def add(self, row: int, count: int) -> None:
+        """Adds to the count of a row and of its domains."""
         self._rows.cells[row] += count
         for column in self._columns.values():
             code = column.codes.item(row)

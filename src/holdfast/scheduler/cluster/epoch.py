@@ -1,7 +1,7 @@
-"""What every cache goes by: how far each part of the cluster's state has moved on.
+"""The epoch: versions of the parts of the cluster state, by which caches find what is out of date.
 
-A cache remembers the positions at which it was filled, and compares them when it is asked again. A
-part is either a counter, or a log of which rows (or reservations) changed, whose `end` counts too.
+A cache remembers the positions at which it was filled, and compares them when it is read again. A part
+is either a counter, or a log of which rows (or reservations) changed, whose `end` is the counter.
 
 | part            | kind  | moves when
 | --------------- | ----- | ----------------------------------------------------------------------
@@ -12,18 +12,18 @@ part is either a counter, or a log of which rows (or reservations) changed, whos
 | `reservations`  | uids  | a reservation moves, or changes in a way that may matter to its owners
 | `owners`        | count | a set of owners that reservations name appears or disappears
 | `objects`       | count | a node or another object changes, except pods; a pod class appears or
-|                 |       | disappears; a hold for a starving job moves
+|                 |       | disappears; a starvation hold moves
 | `kinds[kind]`   | count | an object of that kind changes (kinds the scheduler keeps as they are)
 | `queues`        | count | a Queue changes, or which queue a pod is in
 | `run_estimates` | count | how long pods are expected to run changes
-| `inputs`        | count | anything changes that can matter to a decision, except holds for starving
-|                 |       | jobs: what follows from making one is no reason to make it again
+| `inputs`        | count | anything changes that can affect a decision, except starvation holds: the
+|                 |       | effects of creating one are no reason to create it again
 
-Nothing goes back, with one exception: `Ledger.peek` undoes what was tried and takes its entries off
-`usage`, so nothing may be brought up to date inside it.
+No part moves back, with one exception: `Ledger.peek` rolls its changes back and removes their entries
+from `usage`, so nothing may be brought up to date inside it.
 
-What is derived from one part alone and asked for by one reader keeps its own counter beside its data:
-`DomainCount` (pods of a selector by domain), `RawObjects`, the interned labels and images of the node
+Data derived from one part alone, for one reader, keeps its own counter beside it:
+`PodCounter` (pods of a selector by domain), `RawObjects`, the interned labels and images of the node
 table, the resource managers.
 """
 
@@ -38,8 +38,8 @@ _KEPT_UIDS = 16384
 
 
 class RowLog:
-    """Which rows changed, in order. A reader keeps a position and catches up with what it missed; the
-    oldest half is forgotten when the log is full, and a reader that needs it is told so."""
+    """Which rows changed, in order. A reader keeps a position and reads on from there. The oldest half
+    is dropped when the log is full; `since` then returns None to a reader that needs it."""
 
     __slots__ = ("_base", "_most", "_rows", "end")
 
@@ -67,7 +67,7 @@ class RowLog:
         return self._rows.item(self.end - self._base - 1)
 
     def rewind(self, position: int) -> None:
-        """Forgets what was added since `position`, which nobody may have read yet."""
+        """Removes the entries since `position`, which no reader may have read yet."""
         self.end = max(position, self._base)
 
     def since(self, position: int) -> NDArray[np.intp] | None:
@@ -78,7 +78,7 @@ class RowLog:
 
 
 class UidLog:
-    """As `RowLog`, of uids."""
+    """Like `RowLog`, for uids."""
 
     __slots__ = ("_base", "_uids")
 
@@ -103,7 +103,7 @@ class UidLog:
 
 
 class Epoch:
-    """Of one cluster."""
+    """The versions of the parts of one cluster's state; the module's docstring lists them."""
 
     def __init__(self) -> None:
         self.nodes = RowLog()
@@ -118,5 +118,5 @@ class Epoch:
         self.inputs = 0
 
     def of_feasibility(self) -> tuple[int, ...]:
-        """As long as it is the same, nothing has changed that the answers about a class are made of."""
+        """A version of everything that filter and score results of a class depend on."""
         return self.usage.end, self.nodes.end, self.objects, self.owners

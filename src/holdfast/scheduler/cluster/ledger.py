@@ -307,6 +307,7 @@ class Ledger:
         self._usage_log.rewind(mark)
 
     def _left(self, row: int) -> None:
+        """Notes a row that lost a pod or reservation and may be empty now."""
         if row not in self.pods:
             self._emptied.append(row)
             self._notify_emptied()
@@ -322,6 +323,8 @@ class Ledger:
                 self.on_emptied(row)
 
     def _move(self, pod: PodRecord, row: int, sign: int) -> None:
+        """Adds a pod's claim to a row (+1) or subtracts it (-1). What the pod requests of a reservation
+        on the row is subtracted from the reservation's claim, or added to it again."""
         cls, table = pod.cls, self._table
         on_row = self.pods.get(row)
         if sign > 0:

@@ -163,6 +163,8 @@ WILDCARD = "0.0.0.0"
 
 
 class HostPort(NamedTuple):
+    """A port of a node, on one address or the wildcard."""
+
     ip: str
     protocol: str
     port: int

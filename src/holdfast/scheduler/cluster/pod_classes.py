@@ -384,6 +384,7 @@ class PodClasses:
         return cls.at_size(self._next - 1, size)
 
     def unused(self, sized: PodClass) -> None:
+        """Drops a class made by `at_size`."""
         for notify in self.on_dropped:
             notify(sized)
 

@@ -242,6 +242,8 @@ class PodHandlers:
         return traits._replace(priority=priority, non_preemptible=job.non_preemptible)
 
     def _place_or_queue(self, known: PodRecord, pod: Pod, changed: bool) -> None:
+        """Applies the rest of a pod's object: places it if it has a node, otherwise notifies the
+        watcher. `changed` is whether it changed in a way that may affect scheduling."""
         node = pod.spec.node_name
         if node:
             started = pod.status.start_time
@@ -290,6 +292,7 @@ class PodHandlers:
             self._cluster.watcher.pod_pending(known)
 
     def _update_allocation(self, known: PodRecord, pod: Pod) -> None:
+        """Allocates the pod from the reservation its annotation names."""
         text = pod.metadata.annotations.get(RESERVATION_ALLOCATED)
         if not text and not known.reservation_uid:
             return
@@ -324,12 +327,14 @@ class PodHandlers:
         self._chronicle.note(self._cluster.now, known.ref, "assigned", node)
 
     def _vacate(self, pod: PodRecord) -> None:
+        """Removes a pod from its row."""
         self._ledger.remove(pod)
         self._cluster.changed(Change.POD_LEFT)
         if self._volumes.release(pod.uid):
             self._cluster.changed(Change.ASSUMED_VOLUMES)
 
     def _forget(self, pod: PodRecord, why: str) -> None:
+        """Removes a pod from the state, with everything kept for it."""
         self._virtuals.requirements.forget_pod(pod.uid)
         self._cluster.epoch.inputs += 1
         if self._cluster.watcher is not None:

@@ -138,6 +138,7 @@ class ReservationTable:
         return row in self._on_row
 
     def open(self, pod: PodRecord, row: int, amounts: Amounts) -> ReservationRow:
+        """Adds a reservation to a row, unused."""
         assert pod.uid not in self._by_uid, f"{pod!r} already holds capacity"
         if self._free:
             index = self._free.pop()
@@ -152,6 +153,7 @@ class ReservationTable:
         return hold
 
     def close(self, hold: ReservationRow) -> None:
+        """Removes a reservation from its row."""
         del self._by_uid[hold.pod.uid]
         hold.reservation.hold = None
         there = self._on_row[hold.row]
@@ -238,6 +240,7 @@ class UsageStates:
         self._steps: dict[tuple[ReservationUsage, int, int], Step] = {}
 
     def untouched(self, amounts: Amounts) -> ReservationUsage:
+        """The usage of a reservation from which no pod is allocated."""
         return self._of(amounts, {})
 
     def after(self, fill: ReservationUsage, cls: PodClass, sign: int) -> ReservationUsage:

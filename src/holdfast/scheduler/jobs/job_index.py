@@ -267,6 +267,7 @@ class Jobs:
     # PodGroups
 
     def put_group(self, group: PodGroup) -> None:
+        """Applies an added or updated PodGroup."""
         name = _named(group)
         before = self._groups.get(name)
         self._groups[name] = group
@@ -283,6 +284,7 @@ class Jobs:
             self._notify(job, other)
 
     def drop_group(self, group: PodGroup) -> None:
+        """Applies the deletion of a PodGroup; the job stays if it has members."""
         name = _named(group)
         known = self._groups.get(name)
         if known is None or known.metadata.uid != group.metadata.uid:
@@ -298,6 +300,7 @@ class Jobs:
         self._notify(*jobs)
 
     def put_priority_class(self, given: PriorityClass, there: bool) -> None:
+        """Applies a PriorityClass, or its deletion, to the jobs whose PodGroup names one."""
         self._classes.pop(given.metadata.name, None)
         if there:
             self._classes[given.metadata.name] = given.value

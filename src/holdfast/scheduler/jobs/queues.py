@@ -312,6 +312,7 @@ class Queues:
         self._share_below("", total, wants)
 
     def _share_below(self, parent: str, total: Vector, wants: dict[str, Vector]) -> None:
+        """Divides the total among the children of a queue, and their shares among theirs."""
         children, size = self.below().get(parent, []), len(total)
         claims = []
         for record in children:
