@@ -161,7 +161,7 @@ class TestErrors:
         world = external(node("n1", cpu="4"))
         world.refuse.add("pod-p")
         world.put(four("p"))
-        assert "cannot ask for reservation" in world.message("p")
+        assert "cannot request reservation" in world.message("p")
         world.wait(5)
         assert world.asked("p") == {"cpu": "4"}
         world.put(made_for(world, "p"))
@@ -196,7 +196,7 @@ class TestWhatWillNotDo:
         world = external(node("n1"), four("p"))
         world.put(node("n2"), made_for(world, "p", pod={"nodeName": "n2"}))
         assert world.node_of("p") == ""
-        assert "asks for node n2" in world.condition("r", "Scheduled")["message"]
+        assert "requests node n2" in world.condition("r", "Scheduled")["message"]
 
     def test_a_second_one_for_the_same_id_is_an_ordinary_one(self) -> None:
         world = external(node("n1"), four("p"))

@@ -50,7 +50,7 @@ def test_it_is_a_reservation_that_says_for_whom_and_why() -> None:
     assert meta["labels"] == {UID: "u-high"}
     assert meta["annotations"]["holdfast.io/held-for"] == "default/high"
     assert meta["annotations"]["holdfast.io/held-because"] == (
-        "2 pods on n1 had to make room for default/high"
+        "2 pods on n1 preempted for default/high"
     )
     (owner,) = spec["owners"]
     assert owner == {

@@ -169,7 +169,10 @@ def test_pods_go_first_then_the_reservation_and_the_room_is_kept() -> None:
     world.put(high(cpu="4"))
     assert names(world) == ["high", "low"]
     assert (world.phase("high"), world.status("high")["nodeName"]) == ("Waiting", "n0")
-    assert world.condition("high", "Ready")["message"] == "waiting for what is preempted to go: low"
+    assert (
+        world.condition("high", "Ready")["message"]
+        == "waiting for preempted reservations to be gone: low"
+    )
     assert "deletionTimestamp" in world.objects["Pod", "owner"]["metadata"]
     world.put(pod("owner2", "low", cpu="1"), pod("other", cpu="1", priority=10**9))
     assert (world.node_of("owner2"), world.node_of("other")) == ("", "")

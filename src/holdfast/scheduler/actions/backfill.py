@@ -179,7 +179,7 @@ class Backfill(Action):
             self.placed += 1
             self._watch(round_, pod)
             for reservation in cluster.jobs.holds.on(row):
-                if not reservation.waiting and not cluster.reservations.has_room(reservation):
+                if not reservation.waiting and not cluster.reservations.has_capacity(reservation):
                     cluster.reservations.postponed(reservation)
         return True
 

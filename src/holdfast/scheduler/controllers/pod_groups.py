@@ -1,4 +1,18 @@
-"""What queues say of themselves: their state, what they have, and how many jobs are where in them."""
+"""The status of Queues and PodGroups.
+
+A Queue's status has its state, what is allocated, and the number of PodGroups by phase. A PodGroup's
+status has its phase, counts of members, and conditions that say why a job is pending:
+
+    Pending     members are missing, or it was not tried yet
+    Inqueue     all members exist and are pending, or its pods can be created
+    Running     enough members are scheduled
+    Unknown     some members run, but fewer than it needs
+    Completed   as many members as it needs have ended, and none is left
+
+PodGroups of scheduling.sigs.k8s.io have no conditions, and other phases: Pending, Scheduling, Scheduled
+(enough members are), Running, Failed (one has failed, and enough had started), Finished (enough have
+succeeded). A job that is pending longer than its schedule timeout gets one event, and stays pending.
+"""
 
 from collections import Counter
 
@@ -28,7 +42,7 @@ class QueueStatuses:
         self._queues = cluster.jobs.queues
 
     def run(self, now: float) -> list[Decision]:
-        """Looks at those something happened in."""
+        """Writes the status of queues that changed."""
         if not self._queues:
             return []
         self._queues.refresh()
@@ -72,30 +86,19 @@ class QueueStatuses:
 
 
 def _state(record: QueueRecord, phases: Counter[str]) -> str:
-    """A queue that is being closed is closed once there are no jobs in it."""
+    """The state of a queue: one that is Closing is Closed once it has no jobs."""
     state = record.object.status.state or "Open"
     return "Closed" if state == "Closing" and not phases.total() else state
 
 
-# What PodGroups say of their jobs: phase, counts, and why a job waits.
-#
-#     Pending     members are missing, or it was not tried yet
-#     Inqueue     its members are there and wait for room, or may be made
-#     Running     enough of them have a place
-#     Unknown     some of them run, but fewer than it needs
-#     Completed   as many as it needs have ended, and none is left
-#
-# Those of scheduling.sigs.k8s.io have no conditions, and phases of their own: Pending, Scheduling,
-# Scheduled (enough have a place), Running, Failed (one did, and enough were there), Finished (enough
-# did their work). A job that says how long it may take, and takes longer, is reported once; it waits
-# on.
+# PodGroups
 
 
 UNSCHEDULABLE = "Unschedulable"
 TIMEOUT = "ScheduleTimeout"
 _PENDING = "Pending"
 _EVICTION_TAKES = 10.0
-"""So long whoever decided that a job makes room has to delete all of it, in seconds."""
+"""Seconds that the scheduler that preempts a whole job has to delete all its members."""
 
 
 class PodGroups:
@@ -106,10 +109,11 @@ class PodGroups:
         self._seen: object = None
         self._deadlines: dict[JobName, float] = {}
         self._unfinished: dict[JobName, float] = {}
-        """When an eviction of a whole job that was begun is finished, if nothing happens till then."""
+        """By job, when this controller completes the eviction of the whole job, if it is not
+        complete."""
 
     def run(self, now: float) -> list[Decision]:
-        """Looks at every job something happened to."""
+        """Reconciles every job that changed."""
         timed = self._deadlines or self._unfinished
         if not self._jobs.dirty and not timed and not self._without_pods:
             return []
@@ -131,7 +135,7 @@ class PodGroups:
         return decisions
 
     def _let_in(self) -> None:
-        """Lets the pods of jobs be made that have none."""
+        """Admits jobs without pods (Inqueue), so that their pods can be created."""
         cluster, known = self._cluster, self._jobs.known
         for name in self._jobs.dirty:
             job = known.get(name)
@@ -161,9 +165,9 @@ class PodGroups:
         return min(times, default=None)
 
     def _finish_eviction(self, job: Job, now: float) -> list[Decision]:
-        """A job that cannot do without its victims goes as a whole. A scheduler that ended in the
-        middle of that leaves members behind that are marked, but not deleted: they go too, for nothing
-        is gained by a part of it that runs."""
+        """Completes the eviction of a whole job. A job that cannot run without its victims is evicted
+        as a whole; a scheduler that stops in the middle leaves members with the condition, but not
+        deleted. These are deleted too, as a part of the job is of no use."""
         marked = [each for each in job.placed() if each.preempted and not each.being_preempted]
         members = marked if not job.is_ready else []
         if not members:
@@ -178,7 +182,7 @@ class PodGroups:
             member.being_preempted = True
             node = self._cluster.nodes.name(member.row)
             condition = f"{member.scheduler}: preempting to accommodate a higher priority pod"
-            text = f"{job.name} had to make room and has lost members: the rest of it goes too"
+            text = f"{job.name} was preempted and has lost members: the rest of it is evicted too"
             decisions.append(
                 Preempt(member.ref, member.ref, node, condition, str(job.name), member.reservation_uid)
             )
@@ -195,7 +199,7 @@ class PodGroups:
             job.seen_ready = False
             job.lost_at = now
         elif job.is_known and not job.waiting() and any(job.placed()):
-            # Nobody will try it, and find out, before its members are made anew.
+            # It is not tried before its members are created again, so the problem is set here.
             of_task = job.lacks_of_tasks(())
             reason = NOT_ENOUGH_OF_TASK if of_task else NOT_ENOUGH_TASKS
             job.problem = JobProblem(reason, f"{job.name} has {of_task or job.lacks(())}")
@@ -205,7 +209,7 @@ class PodGroups:
             self._jobs.on_changed(job)
 
     def _is_late(self, job: Job, now: float) -> list[Decision]:
-        """Takes note of whether the job takes longer than it may, and says so once."""
+        """Updates `overdue`: whether the job is pending longer than its timeout. Emits one event."""
         deadline = self._jobs.deadline(job)
         self._deadlines.pop(job.name, None)
         if deadline is None or deadline > now:
@@ -214,14 +218,14 @@ class PodGroups:
                 self._deadlines[job.name] = deadline
             return []
         if job.overdue.reason or not job.problem.reason:
-            return []  # it was said; or it is yet to be tried, and may be placed at once
+            return []  # it is reported already; or it was not tried yet, and may be scheduled at once
         allowed = format_duration(deadline - job.waits_since)
         job.overdue = JobProblem(TIMEOUT, f"{job.name} was not placed within {allowed}")
-        if _was_said(job, deadline):
+        if _was_reported(job, deadline):
             return []
         return [Emit(job.ref, "Warning", TIMEOUT, job.reported_problem.message[:1024], "Scheduling")]
 
-    def _write(self, job: Job, now: float, tell: bool) -> list[Decision]:
+    def _write(self, job: Job, now: float, emit: bool) -> list[Decision]:
         group = job.group
         if group is None or not self._jobs.owns_status(job):
             return []
@@ -235,7 +239,7 @@ class PodGroups:
         before = job.last_status if isinstance(job.last_status, PodGroupStatus) else group.status
         job.last_status = status
         why = job.reported_problem
-        if tell and why.reason and (_why(before) != why.message or not _why(before)):
+        if emit and why.reason and (_why(before) != why.message or not _why(before)):
             decisions.append(Emit(job.ref, "Warning", UNSCHEDULABLE, why.message[:1024], "Scheduling"))
         return decisions
 
@@ -247,16 +251,16 @@ def _why(status: PodGroupStatus) -> str:
     return ""
 
 
-def _was_said(job: Job, deadline: float) -> bool:
-    """Whether an earlier scheduler said it: a condition tells, or where there are none, the time."""
+def _was_reported(job: Job, deadline: float) -> bool:
+    """Whether an earlier scheduler reported it: by a condition or, without conditions, by the time."""
     if job.group is None or job.group.api_version.startswith(SIGS):
         return deadline < job.first_seen
     return any(c.reason == TIMEOUT and c.status == "True" for c in job.group.status.conditions)
 
 
 def _has_no_pods(job: Job) -> bool:
-    """Whether somebody may wait to make its pods. Those who make pods for PodGroups of the other API
-    group do not wait."""
+    """Whether a controller may wait for Inqueue to create its pods. Controllers that use PodGroups of
+    the other API group do not wait."""
     group = job.group
     if group is None or group.api_version.startswith(SIGS) or group.metadata.deletion_timestamp:
         return False
@@ -274,13 +278,13 @@ def phase_of(job: Job) -> str:
     enough = job.is_known and not job.lacks(job.waiting())
     if (job.tried and enough and job.members) or job.admitted:
         return "Inqueue"
-    # Who makes its pods one by one is not to be stopped half way.
+    # A controller that creates pods one by one must not be stopped by a return to Pending.
     return "Inqueue" if job.group is not None and job.group.status.phase == "Inqueue" else _PENDING
 
 
 def _sigs_phase(job: Job, status: PodGroupStatus, before: str) -> str:
-    """As those have it who know of PodGroups of that API group: whoever ended is a member still, and
-    a group that was tried once is not pending as long as there are any."""
+    """The phase by the rules of scheduling.sigs.k8s.io: ended pods are still members, and a group that
+    was tried is not Pending again while it has members."""
     least, there = max(1, job.min_member), len(job.members) + status.succeeded + status.failed
     if not there or (before in ("", _PENDING) and there < least):
         return _PENDING
@@ -294,7 +298,7 @@ def _sigs_phase(job: Job, status: PodGroupStatus, before: str) -> str:
 
 
 def _occupied_by(job: Job) -> str:
-    """Whose pods its first member is one of."""
+    """The owners of its first member, as `namespace/name`, separated by commas."""
     member = next(iter(job.members.values()), None)
     if member is None:
         return ""
@@ -302,7 +306,7 @@ def _occupied_by(job: Job) -> str:
 
 
 def status_of(job: Job, group: PodGroup, now: float) -> PodGroupStatus:
-    """The whole status. Times of conditions that say what they said before are kept."""
+    """The whole status. Conditions that did not change keep their times."""
     phase = phase_of(job)
     members = job.members.values()
     status = msgspec.structs.replace(
@@ -322,10 +326,10 @@ def status_of(job: Job, group: PodGroup, now: float) -> PodGroupStatus:
         return status
     conditions = {condition.type: condition for condition in group.status.conditions}
 
-    def say(kind: str, true: bool, reason: str, message: str) -> None:
+    def set_condition(kind: str, true: bool, reason: str, message: str) -> None:
         known, value = conditions.get(kind), "True" if true else "False"
-        said = (known.status, known.reason, known.message) if known is not None else None
-        if said == (value, reason, message):
+        before = (known.status, known.reason, known.message) if known is not None else None
+        if before == (value, reason, message):
             return
         same = known is not None and known.status == value
         time = known.last_transition_time if known is not None and same else None
@@ -338,12 +342,12 @@ def status_of(job: Job, group: PodGroup, now: float) -> PodGroupStatus:
         )
 
     if job.reported_problem.reason:
-        say(UNSCHEDULABLE, True, *job.reported_problem)
+        set_condition(UNSCHEDULABLE, True, *job.reported_problem)
     elif UNSCHEDULABLE in conditions and phase in ("Running", "Completed"):
-        say(UNSCHEDULABLE, False, "", "")
+        set_condition(UNSCHEDULABLE, False, "", "")
     if phase == "Running":
-        say(SCHEDULED, True, "Ready", "")
+        set_condition(SCHEDULED, True, "Ready", "")
     elif phase != "Completed" and SCHEDULED in conditions:
-        say(SCHEDULED, False, "NotReady", "")
+        set_condition(SCHEDULED, False, "NotReady", "")
     status.conditions = list(conditions.values())
     return status

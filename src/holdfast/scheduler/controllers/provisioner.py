@@ -1,11 +1,15 @@
-"""Makes the reservations pods ask for. Part of the scheduler, or a process of its own.
+"""Dynamic reservations: the provisioner that creates them, and the controller of the scheduler's side.
 
-    requirement seen ─► creating ─► the reservation is there
-                           │ refused
+`Provisioner` creates the reservations that pods request, in the scheduler or as a process of its own:
+
+    requirement seen ─► creating ─► created
+                           │ the write is refused
                            ▼
-                        told on the pod ─► the scheduler takes that away ─► creating …
+                        error in the pod's annotation ─► removed by the scheduler ─► creating …
 
-One id has one reservation: it is looked for before one is created, and its name follows from the id.
+An id has one reservation: the provisioner looks for it before it creates one, and its name derives from
+the id. `DynamicReservations` writes requirements to pods and drops virtual reservations that are not
+needed.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,28 +29,31 @@ from holdfast.scheduler.reservations.virtual_reservations import Settings, Virtu
 
 
 class Provisioner:
+    """Creates the reservations that pods request."""
+
     def __init__(
         self, requirements: Requirements, is_current: Callable[[Ask], bool] = lambda ask: True
     ) -> None:
-        """What a pod says may be of yesterday; where the scheduler is at hand it can be asked."""
+        """`is_current` returns whether a requirement is still the scheduler's; a separate process
+        cannot know, and assumes so."""
         self._requirements = requirements
         self._is_current = is_current
         requirements.has_provisioner = True
         requirements.dirty.update(dict.fromkeys(requirements.by_id))
         self.created = 0
-        """How many were decided to be."""
+        """The number of reservations it decided to create."""
         self.failures = 0
-        """How many could not be created."""
-        self._told: dict[str, str] = {}
-        """What was said of ids on their pods, until it is seen there."""
+        """The number that could not be created."""
+        self._reported: dict[str, str] = {}
+        """Errors written to pods, by id, until the watch delivers them."""
 
     @classmethod
     def of(cls, cluster: Cluster) -> "Provisioner":
-        """As a part of the scheduler."""
+        """A provisioner inside the scheduler."""
         return cls(cluster.virtuals.requirements, cluster.virtuals.has_reported)
 
     def feed(self, event: Event) -> None:
-        """Takes note of something that happened, where the provisioner stands on its own."""
+        """Handles an event, in a provisioner that is a process of its own."""
         requirements = self._requirements
         if isinstance(event, WriteRefused):
             if isinstance(event.decision, CreateReservation):
@@ -86,30 +93,28 @@ class Provisioner:
         if refusal is not None:
             del requirements.making[name]
             self.failures += 1
-            self._told[id] = refusal
+            self._reported[id] = refusal
             yield AnnotatePod(ask.pod, {RESERVATION_PROVISION_ERROR: refusal})
             return
         if ask.error:
-            self._told.pop(id, None)
+            self._reported.pop(id, None)
         elif not self._is_current(ask):
             return
-        elif name not in requirements.making and id not in self._told:
+        elif name not in requirements.making and id not in self._reported:
             requirements.making[name] = id
             self.created += 1
             yield CreateReservation(reservation)
 
     def _forget(self, id: str) -> None:
         name = reservation_name(id)
-        self._told.pop(id, None)
+        self._reported.pop(id, None)
         self._requirements.making.pop(name, None)
         self._requirements.refusals.pop(name, None)
 
 
-# The scheduler's side of reservations made on demand: pods are told what is asked for on their behalf,
-# and room that was set aside in vain is given back.
-
-
 class DynamicReservations:
+    """The scheduler's side: writes requirements to pods, and drops virtual reservations that failed."""
+
     def __init__(self, cluster: Cluster, settings: Settings) -> None:
         self._cluster = cluster
         self._virtuals = cluster.virtuals
@@ -120,7 +125,7 @@ class DynamicReservations:
         decisions: list[Decision] = []
         virtuals.ask_again()
         for id in list(virtuals.unreported):
-            decisions += self._told(virtuals.by_id[id])
+            decisions += self._report(virtuals.by_id[id])
         virtuals.unreported.clear()
         for virtual in list(virtuals.by_id.values()):
             self._look_after(virtual, now)
@@ -133,11 +138,13 @@ class DynamicReservations:
         return decisions
 
     def next_timer(self) -> float | None:
-        """Pods that wait have deadlines of their own."""
+        """When the next retention ends. The deadlines of waiting pods are timers of Permit."""
         kept = (v.keep_until for v in self._virtuals.by_id.values() if not v.waiting)
         return min((time for time in kept if time is not None), default=None)
 
-    def _told(self, virtual: Virtual) -> list[Decision]:
+    def _report(self, virtual: Virtual) -> list[Decision]:
+        """Writes the requirement to the requester's annotation, and removes an error that was
+        processed."""
         ask = self._virtuals.requirements.asks.get(virtual.requester.uid)
         if ask is None:
             return []
@@ -163,7 +170,7 @@ class DynamicReservations:
             self._virtuals.drop(virtual)
 
     def _follow(self, uid: str, now: float) -> None:
-        """How long a reservation took to become available."""
+        """Observes how long a reservation took to become Available."""
         virtuals, reservation = self._virtuals, self._cluster.reservations.known.get(uid)
         if (
             reservation is not None
@@ -176,7 +183,8 @@ class DynamicReservations:
             virtuals.figures.pendings.append(max(0.0, now - seen))
 
     def _reconsider(self, uid: str) -> None:
-        """One that would not do may do by now, though nothing changed that would wake it."""
+        """Requeues a reservation that was rejected, once the reason is gone: no event would wake it
+        up."""
         reservation: ReservationInfo | None = self._cluster.reservations.known.get(uid)
         if reservation is None or reservation.pod is None or reservation.placed:
             del self._virtuals.refused[uid]

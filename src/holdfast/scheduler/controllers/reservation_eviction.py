@@ -1,9 +1,10 @@
-"""Reservations that have to go for others: their pods first, then they themselves.
+"""Eviction of preempted reservations: first the pods that are allocated from them, then they
+themselves.
 
-With `Delete` that is done here: the pods that draw on them are deleted, gracefully, and once they are
-gone the reservation is. With `Soft` it is only said on the reservation that it has to go; who evicts
-softly does the rest. A small evictor that does so is here too: it asks the eviction API, which minds
-disruption budgets, and asks again until it is heard.
+With the policy `Delete` this controller deletes the pods, gracefully, and once they are gone the
+reservation. With `Soft` it only sets the soft-eviction label and annotation on the reservation, for a
+descheduler. The optional soft evictor here does that part: it uses the eviction API, which respects
+PodDisruptionBudgets, and retries until it succeeds.
 """
 
 from holdfast.api import names
@@ -21,7 +22,7 @@ from holdfast.scheduler.reservations.reservation_info import ReservationInfo
 from holdfast.scheduler.reservations.reservation_victims import is_soft_evicted, soft_eviction
 
 _AGAIN = 5.0
-"""After so many seconds a pod that was not let go is asked for once more."""
+"""Seconds until a refused eviction is tried again."""
 
 
 class ReservationEvictions:
@@ -31,7 +32,7 @@ class ReservationEvictions:
         self._soft = soft
         self._soft_evictor = soft_evictor
         self._asked: dict[str, float] = {}
-        """When a pod was last asked for, by its uid."""
+        """When the eviction of a pod was last tried, by its uid."""
 
     def run(self, now: float) -> list[Decision]:
         decisions: list[Decision] = []
@@ -50,9 +51,9 @@ class ReservationEvictions:
         return min((asked + _AGAIN for asked in self._asked.values()), default=None)
 
     def _mark(self, victim: ReservationInfo, preemptor: ReservationInfo, now: float) -> list[Decision]:
-        """Says on the victim that it has to go, and for whom."""
+        """Writes to the victim that it is preempted, and by which reservation."""
         assert victim.pod is not None
-        if victim.marked or self._says_so(victim, preemptor):
+        if victim.marked or self._is_marked(victim, preemptor):
             victim.marked = True
             return []
         victim.marked = True
@@ -68,7 +69,7 @@ class ReservationEvictions:
             Emit(victim.ref, "Normal", "Preempted", why, "Preempting"),
         ]
 
-    def _says_so(self, victim: ReservationInfo, preemptor: ReservationInfo) -> bool:
+    def _is_marked(self, victim: ReservationInfo, preemptor: ReservationInfo) -> bool:
         if self._soft:
             return is_soft_evicted(victim.object)
         return victim.object.metadata.annotations.get(names.PREEMPTED_BY) == str(preemptor.ref)
@@ -81,10 +82,10 @@ class ReservationEvictions:
         for pod in allocated_pods:
             if pod.phase is not Phase.ASSIGNED or pod.being_preempted or pod.cls.terminating:
                 continue
-            pod.being_preempted = True  # until it is seen to go, or not to
+            pod.being_preempted = True  # until the watch delivers its deletion, or the write is refused
             node = self._cluster.nodes.name(pod.row)
             text = f"Preempted by reservation {preemptor.uid} on node {node}"
-            why = f"{pod.scheduler}: its reservation makes room for one of higher priority"
+            why = f"{pod.scheduler}: its reservation is preempted by one of higher priority"
             decisions.append(
                 Preempt(pod.ref, preemptor.ref, node, why, pod.job_name, pod.reservation_uid)
             )

@@ -1,7 +1,8 @@
-"""The life of reservations: expiry, use, waiting for room, resizing, collection; and their status.
+"""The lifecycle controller of reservations: expiry, Succeeded, Waiting to Available, resize, GC,
+status.
 
-Looks only at reservations something happened to, and at those whose time has come. What it decides
-takes effect in the core at once; the status follows, and is written again until it is seen.
+It reconciles the reservations in `ReservationCache.dirty` and those whose timer is due. Its decisions
+take effect in the cache at once; the status is written afterwards, again until the watch delivers it.
 """
 
 from collections.abc import Mapping
@@ -28,20 +29,24 @@ DEFAULT_GC = 24 * 3600.0
 
 
 class ReservationLifecycle:
+    """Reconciles reservations."""
+
     def __init__(self, cluster: Cluster, gc_after: float | None = DEFAULT_GC) -> None:
-        """Finished reservations are collected `gc_after` seconds later; never if that is None."""
+        """Finished reservations are garbage collected `gc_after` seconds later; never if that is
+        None."""
         self._cluster = cluster
         self._reservations = cluster.reservations
         self._gc_after = gc_after
         self._timers: TimerQueue[str] = TimerQueue()
         self._invalid: dict[str, str] = {}
-        """What was last said to be wrong with a reservation, by its uid."""
+        """The error last reported of a reservation, by uid."""
         self._renewed: set[str] = set()
-        """Those that were given another size, and with it perhaps other devices or CPUs."""
+        """The uids of reservations that may have other devices or CPUs, after a resize or a
+        replacement."""
         self._decisions: list[Decision] = []
 
     def run(self, now: float) -> list[Decision]:
-        """Looks after every reservation that may need it."""
+        """Reconciles every reservation that is dirty or due."""
         while (due := self._timers.pop(now)) is not None:
             self._reservations.dirty[due] = None
         dirty, self._reservations.dirty = self._reservations.dirty, {}
@@ -72,7 +77,7 @@ class ReservationLifecycle:
             self._collect(reservation, now)
             return
         if reservation.preemptor and self._is_needless(reservation):
-            self._delete(reservation, "nobody needs the room any more")
+            self._delete(reservation, "its preemptor no longer needs it")
             return
         expires = reservation.expires
         is_over = expires is not None and expires <= now
@@ -104,31 +109,34 @@ class ReservationLifecycle:
                 )
             if reservation.clears:
                 reservation.message = self._reservations.awaited(reservation)
-            if reservation.waiting and self._reservations.has_room(reservation):
+            if reservation.waiting and self._reservations.has_capacity(reservation):
                 self._reservations.available(reservation)
-                self._tell(reservation, "Available", f"There is room for {reservation.name} on {node}")
+                self._emit_normal(
+                    reservation, "Available", f"{reservation.name} is available on {node}"
+                )
         elif reservation.preemptor and not reservation.error:
             if bound_owners(self._reservations, reservation):
-                self._finish(reservation, SUCCEEDED, "", now)  # its pod was there before it
-            return  # or it is about to be placed
+                self._finish(reservation, SUCCEEDED, "", now)  # its preemptor was bound before it
+            return  # or it is about to be scheduled
         if reservation.error:
-            self._tell_invalid(reservation)
+            self._emit_invalid(reservation)
         elif self._invalid:
             self._invalid.pop(reservation.uid, None)
         self._write(reservation, now)
         self._timers.set(reservation.uid, None if is_over else expires)
 
     def _is_used(self, reservation: ReservationInfo) -> bool:
-        """Whether a pod is bound through it, and may stay."""
+        """Whether a bound pod is allocated from it, and it is not being evicted."""
         return not reservation.being_evicted and bool(bound_owners(self._reservations, reservation))
 
     def _is_needless(self, reservation: ReservationInfo) -> bool:
-        """Whether preempted room is held for a pod that is gone, or has or looks for another place."""
+        """Whether a preemption hold is not needed: its preemptor is gone, bound elsewhere, or nominated
+        to another node."""
         owner = self._cluster.pods.get(reservation.preemptor)
         if owner is None or owner.phase is Phase.ASSIGNED:
             return owner is None or owner.reservation_uid != reservation.uid
         if owner.phase is Phase.ASSUMED:
-            return False  # it may come back
+            return False  # it may be pending again
         row = self._cluster.nodes.row(reservation.wants_node)
         if row is None or not self._cluster.nodes.alive[row] or reservation.node_gone:
             return True
@@ -143,7 +151,7 @@ class ReservationLifecycle:
         self._decisions += self._reservations.delete(reservation, why)
 
     def _finish(self, reservation: ReservationInfo, how: str, message: str, now: float) -> None:
-        """The owners it has at this moment stay written on it."""
+        """Ends a reservation. Its final status keeps the owners it has now."""
         pod = reservation.pod
         if pod is not None and pod.row >= 0:
             node = self._cluster.nodes.name(pod.row)
@@ -153,13 +161,14 @@ class ReservationLifecycle:
         reservation.message = message
         self._reservations.finish(reservation, how)
         self._reservations.dirty.pop(reservation.uid, None)
-        self._tell(reservation, how, message or f"{reservation.name} was allocated to its owner")
+        self._emit_normal(reservation, how, message or f"{reservation.name} was allocated to its owner")
         self._write(reservation, now)
 
-    def _tell_invalid(self, reservation: ReservationInfo) -> None:
-        """Once for each thing that is wrong with it; a scheduler that restarts finds it said there."""
-        said = condition(reservation.object.status.conditions, SCHEDULED)
-        known = self._invalid.get(reservation.uid, said.message if said is not None else "")
+    def _emit_invalid(self, reservation: ReservationInfo) -> None:
+        """Emits an event, once for each error; a restarted scheduler finds the last one in the
+        condition."""
+        found = condition(reservation.object.status.conditions, SCHEDULED)
+        known = self._invalid.get(reservation.uid, found.message if found is not None else "")
         self._invalid[reservation.uid] = reservation.error
         if known != reservation.error:
             self._emit(reservation, "InvalidReservation", reservation.error, "Warning")
@@ -175,7 +184,7 @@ class ReservationLifecycle:
             self._renewed.add(reservation.uid)
             self._reservations.dirty.pop(reservation.uid, None)
             reservation.resize_problem = ""
-            self._emit(reservation, "Resized", f"{reservation.name} has the size its template asks for")
+            self._emit(reservation, "Resized", f"{reservation.name} has the size its template requests")
             return
         problem = ", ".join(f"Insufficient {name}" for name in lacking)
         known = condition(reservation.object.status.conditions, RESIZED)
@@ -216,18 +225,18 @@ class ReservationLifecycle:
             self._decisions.append(SetReservationStatus(reservation.ref, status, annotations=has))
 
     def _has(self, reservation: ReservationInfo) -> Mapping[str, str]:
-        """The annotations that say which CPUs and devices it has, as far as its object does not say so
-        yet; empty where it has none any more, since it waits again."""
+        """The annotations with its CPUs and devices, as far as they differ from those of its object;
+        empty values remove them from a reservation that is Waiting again."""
         pod, managers = reservation.pod, self._cluster.managers
         if pod is None or pod.row < 0 or not managers.awake:
             return {}
-        has, said = managers.annotations_for(pod, pod.row), reservation.object.metadata.annotations
+        has, given = managers.annotations_for(pod, pod.row), reservation.object.metadata.annotations
         if reservation.waiting:
-            has |= {key: "" for key in managers.annotations if key in said}
-        return {key: value for key, value in has.items() if said.get(key) != value}
+            has |= {key: "" for key in managers.annotations if key in given}
+        return {key: value for key, value in has.items() if given.get(key) != value}
 
-    def _tell(self, reservation: ReservationInfo, reason: str, message: str) -> None:
-        """Of room held for a preemptor its pod is told, which is enough."""
+    def _emit_normal(self, reservation: ReservationInfo, reason: str, message: str) -> None:
+        """Emits an event, except for preemption holds: their preemptor has events of its own."""
         if not reservation.preemptor:
             self._emit(reservation, reason, message)
 

@@ -116,7 +116,7 @@ class ReservationPreemption(ClusterPlugin):
         reservation, reservations = pod.reservation, self.cluster.reservations
         if reservation is None or not reservation.clears or self._soft or reservation.pre_allocation:
             return FINE
-        if reservations.has_room(reservation):
+        if reservations.has_capacity(reservation):
             reservations.available(reservation)
             return FINE
         if any(reservations.allocated_pods(victim) for victim in reservations.awaits(reservation)):

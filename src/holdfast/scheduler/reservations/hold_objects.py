@@ -25,7 +25,7 @@ from holdfast.scheduler.cluster.pods import PodRecord
 
 _LONGEST_LABEL = 63
 _LONGEST = 200
-"""How much of a pod's name is in the name of its reservation, which may have 253 characters."""
+"""The length to which a pod's name is cut in the name of its hold, which can have 253 characters."""
 _NEVER = "0s"
 _NOT_IN_LABELS = re.compile(r"[^A-Za-z0-9._-]")
 
@@ -43,7 +43,7 @@ def pod_spec(cls: PodClass, **changes: Any) -> PodSpec:
 
 def hold_template(cls: PodClass) -> dict[str, Any]:
     """The pod template of holds for pods of the class: what scheduling reads. It has no priority, as
-    a hold is nobody's victim."""
+    holds are never preempted."""
     spec = pod_spec(
         cls,
         active_deadline_seconds=None,
@@ -62,8 +62,8 @@ def hold_template(cls: PodClass) -> dict[str, Any]:
 def preemption_hold(
     pod: PodRecord, template: dict[str, Any], node: str, victims: int, taken: Callable[[str], bool]
 ) -> Reservation:
-    """Keeps what so many victims leave on a node. `template` is the class's `hold_template`; `taken`
-    says whether a name belongs to another reservation."""
+    """The Reservation that keeps what so many victims leave on a node. `template` is the class's
+    `hold_template`; `taken` returns whether a name belongs to another reservation."""
     owner = f"{pod.namespace}/{pod.name}"
     what = "1 pod" if victims == 1 else f"{victims} pods"
     meta = ObjectMeta(
@@ -71,7 +71,7 @@ def preemption_hold(
         labels={names.PREEMPTOR_UID: pod.uid},
         annotations={
             names.HELD_FOR: owner,
-            names.HELD_BECAUSE: f"{what} on {node} had to make room for {owner}",
+            names.HELD_BECAUSE: f"{what} on {node} preempted for {owner}",
         },
     )
     return _hold(meta, pod, template, node)

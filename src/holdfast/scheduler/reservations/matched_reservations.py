@@ -1,4 +1,4 @@
-"""The reservations pods of one class may draw on, by row."""
+"""The reservations that pods of one class match, by row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ _NO_LABELS: Mapping[str, str] = {}
 
 
 class MatchedReservations:
-    """Which of them can be drawn on at the moment changes with every pod, and is asked for then."""
+    """Kept up to date by `Epoch.reservations`. Which of them are usable now changes with every pod, so
+    that is evaluated by each query."""
 
     __slots__ = (
         "_by_row",
@@ -65,7 +66,7 @@ class MatchedReservations:
         return epoch.reservations.end == self._position and epoch.owners == self._specs
 
     def on(self, row: int) -> list[ReservationRow]:
-        """Those on the row that can be drawn on now, with what is left of them."""
+        """The matched reservations on the row that are usable now."""
         there = self._by_row.get(row)
         if there is None:
             return []
@@ -79,7 +80,7 @@ class MatchedReservations:
         return [p.hold for p in there if p.hold is not None and usable(p)]
 
     def everywhere(self) -> list[ReservationRow]:
-        """Those on all rows."""
+        """The matched reservations on all rows that are usable now."""
         usable = self._reservations.is_usable
         return [
             reservation.hold
@@ -106,7 +107,7 @@ class MatchedReservations:
             self._add(reservation)
 
     def _add(self, reservation: ReservationInfo) -> None:
-        """One for pods like these, if it has a node and they would have it."""
+        """Adds a reservation that is on a row, if the reservation affinity of the class allows it."""
         row = reservation.pod.row if reservation.pod is not None else -1
         if row < 0:
             return

@@ -1,8 +1,8 @@
-"""Who may draw on a reservation.
+"""Owner specs: which pods are owners of a reservation.
 
-A reservation's owners are alternatives; what one of them says must all hold. Most of it is about things
-all pods of a class share (labels, namespace, controllers). A name or uid is about one pod, so a pod
-some reservation names that way gets a class of its own.
+The entries of `spec.owners` are alternatives; all conditions of one entry must hold. Most conditions
+are on what all pods of a class share (labels, namespace, controllers). A name or uid selects one pod,
+so a pod that a reservation names gets a class of its own.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from holdfast.scheduler.cluster.epoch import Epoch
 from holdfast.scheduler.cluster.pod_classes import PodClass
 
 Clue = tuple[Hashable, ...]
-"""Something a pod class must have to be an owner at all; what owners are looked up by."""
+"""A property that a pod class must have to match an entry; the key of the index of entries."""
 
 ANYONE: Clue = ()
 
@@ -31,7 +31,7 @@ _NOBODY = _encode([])
 
 
 class PodName(NamedTuple):
-    """How a reservation can mean one pod. What is empty is not asked for."""
+    """A single pod that a reservation names. Empty fields match any value."""
 
     namespace: str
     name: str
@@ -59,7 +59,7 @@ class Alternative:
 
     @property
     def named(self) -> PodName | None:
-        """The one pod it means, if it means one."""
+        """The single pod that the entry names, if it names one."""
         named = self._object
         if named is None or not (named.name or named.uid):
             return None
@@ -115,7 +115,7 @@ def _is_reference(wanted: ReservationControllerReference, owner: OwnerReference)
 
 
 class OwnerSpec:
-    """The owners of a reservation, shared by all reservations that say the same."""
+    """The owners of a reservation, shared by all reservations with equal owners."""
 
     __slots__ = ("alternatives", "id", "key", "refs")
 
@@ -139,7 +139,7 @@ class OwnerSpec:
 
 
 class OwnerSpecs:
-    """The specs in use, and which of them a class matches, found by what the class has."""
+    """The owner specs in use, and which of them a class matches."""
 
     def __init__(self, epoch: Epoch) -> None:
         self._epoch = epoch
@@ -153,7 +153,7 @@ class OwnerSpecs:
         return len(self._by_key)
 
     def acquire(self, owners: list[ReservationOwner]) -> OwnerSpec:
-        """The spec of these owners, used once more; raises SelectorError."""
+        """The spec of these owners, with one more reference. Raises SelectorError."""
         key = _key(owners)
         spec = self._by_key.get(key)
         if spec is None:
@@ -167,7 +167,7 @@ class OwnerSpecs:
         return spec
 
     def release(self, spec: OwnerSpec) -> bool:
-        """Used once less; whether nobody uses it any more."""
+        """Drops a reference. Returns whether it was the last one."""
         spec.refs -= 1
         if spec.refs:
             return False
@@ -181,7 +181,7 @@ class OwnerSpecs:
         return True
 
     def matching(self, cls: PodClass) -> frozenset[int]:
-        """The ids of the specs the class matches. Reserve pods are nobody's owners."""
+        """The ids of the specs that the class matches. Reserve pods match none."""
         if not self._by_key or cls.owner_spec_id >= 0 or cls.labels.get(RESERVATION_IGNORED) == "true":
             return _NONE
         known = self._of_class.get(cls.id)
@@ -203,14 +203,14 @@ class OwnerSpecs:
 
 
 def _key(owners: list[ReservationOwner]) -> bytes:
-    """The same for owners that mean the same, in whatever order they are listed."""
+    """A key that is equal for equal owners, in any order."""
     if not owners:
         return _NOBODY
     return _encode(sorted({_encode((o.object, o.controller, _asked(o))) for o in owners}))
 
 
 def _asked(owner: ReservationOwner) -> list[tuple[str, str, list[str]]] | None:
-    """What an owner's selector asks of labels."""
+    """The label requirements of an owner's selector."""
     selector = owner.label_selector
     if selector is None:
         return None

@@ -1,8 +1,8 @@
 """Preemption holds: reservations that keep what victims leave for their preemptor.
 
 A preemption hold names the preemptor by its uid, in a label and as its only owner, and its node. As
-only that pod allocates from it, it makes no difference to pod classes: when the preemptor is evaluated
-on that node, what is held there for it counts as free.
+only that pod is allocated from it, it makes no difference to pod classes: when the preemptor is
+evaluated on that node, what is held there for it counts as free.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def preemptor_of(reservation: Reservation) -> str:
 
 
 class PreemptionHolds(dict[str, dict[str, "ReservationInfo"]]):
-    """By the uid of the preemptor and their own. A plain dictionary, since every pod that is scheduled
-    is looked up in it."""
+    """Preemption holds, by the uid of the preemptor and their own uid. A plain dictionary, since every
+    pod that is scheduled is looked up in it."""
 
     def add(self, reservation: ReservationInfo) -> None:
         self.setdefault(reservation.preemptor, {})[reservation.uid] = reservation

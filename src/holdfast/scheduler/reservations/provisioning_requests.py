@@ -1,7 +1,8 @@
-"""What pods ask of a provisioner, and which reservations came of it.
+"""Provisioning requests: the reservations that pods request of a provisioner, and those created for
+them.
 
-Kept by whoever sees pods and reservations: the scheduler's cluster, or a provisioner on its own. Only
-pods that have a template and no node count.
+Kept by the scheduler's cluster, or by a provisioner that runs as a process of its own. Only pods that
+have a reservation template and no node are in it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from holdfast.scheduler.reservations.reservation_info import FINISHED
 
 
 class Ask:
-    """What one pod asks for, as last seen."""
+    """The request of one pod, as last seen."""
 
     __slots__ = ("error", "heeded", "pod", "requirement", "template", "text")
 
@@ -24,13 +25,13 @@ class Ask:
         self.pod = pod
         self.template = template
         self.requirement: NewReservationRequirement | None = None
-        """Set once the scheduler has found room for it."""
+        """The requirement in the pod's annotation, which the scheduler writes once a node is found."""
         self.text = ""
-        """The requirement as it is written."""
+        """The requirement as text."""
         self.error = ""
-        """What a provisioner had to say."""
+        """The error that a provisioner wrote to the pod's annotation."""
         self.heeded = ""
-        """What of that has had its effect; it may be taken away."""
+        """The error that the scheduler has processed; it can be removed."""
 
     @property
     def id(self) -> str:
@@ -38,27 +39,29 @@ class Ask:
 
 
 class Requirements:
+    """All requests, and the reservations with their ids."""
+
     def __init__(self) -> None:
         self.asks: dict[str, Ask] = {}
-        """By the pod's uid."""
+        """Requests by the pod's uid."""
         self.by_id: dict[str, dict[str, Ask]] = {}
-        """Those that were found room for, by id and the pod's uid."""
+        """Requests with a requirement, by its id and the pod's uid."""
         self.made: dict[str, dict[str, bool]] = {}
-        """By id, the uids of the reservations there are, and whether they are finished."""
+        """By id, the uids of its reservations, and whether they are finished."""
         self.dirty: dict[str, None] = {}
-        """The ids of which something changed, for a provisioner."""
+        """The ids that changed, for the provisioner."""
         self.edited: dict[str, None] = {}
-        """The uids of pods whose requirement was written and is another one now, or none."""
+        """The uids of pods whose requirement was changed or removed after it was written."""
         self.has_provisioner = False
-        """Whether there is one that takes them."""
+        """Whether a provisioner reads `dirty`."""
         self.making: dict[str, str] = {}
-        """The ids a provisioner is making reservations for, by the reservation's name."""
+        """The ids whose reservation is being created, by the reservation's name."""
         self.refusals: dict[str, str] = {}
-        """Why it could not, by the same name."""
+        """Why a reservation could not be created, by its name."""
         self._id_of: dict[str, str] = {}
 
     def see_pod(self, pod: Pod) -> None:
-        """A pod with a template, or one that had one."""
+        """Follows a pod that has a template, or had one."""
         meta = pod.metadata
         text = meta.annotations.get(names.RESERVATION_TEMPLATE)
         if text is None or pod.spec.node_name or meta.deletion_timestamp is not None:
@@ -89,7 +92,7 @@ class Requirements:
             self.touch(ask.id)
 
     def forget_pod(self, uid: str) -> None:
-        """It has a node, or is gone, or asks no more."""
+        """Removes the request of a pod that is scheduled, deleted or has no template any more."""
         self.edited.pop(uid, None)
         ask = self.asks.pop(uid, None)
         if ask is not None:
@@ -117,13 +120,13 @@ class Requirements:
         self.touch(id)
 
     def not_created(self, name: str, message: str) -> None:
-        """A reservation could not be created."""
+        """Records why a reservation could not be created."""
         if name in self.making:
             self.refusals[name] = message
             self.touch(self.making[name])
 
     def touch(self, id: str) -> None:
-        """Something changed that a provisioner may have waited for."""
+        """Has the provisioner look at the id again."""
         if self.has_provisioner:
             self.dirty[id] = None
 

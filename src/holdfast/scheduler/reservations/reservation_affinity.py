@@ -1,4 +1,5 @@
-"""What a pod says about the reservations it would use, and whether a reservation is one of them."""
+"""The reservation affinity of a pod: which reservations it can be allocated from, and whether it
+must."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ NOT_EXACT = "is not exact matched"
 
 
 class RequiredReservation:
-    """Of one class; `error` says what cannot be read in its annotations."""
+    """The reservation affinity of one pod class; `error` is why its annotations are invalid."""
 
     __slots__ = ("_amounts", "_exact", "_is_open", "_tolerations", "affinity", "error")
 
@@ -50,11 +51,11 @@ class RequiredReservation:
         except InvalidObject as error:
             self.error = f"{error.field}: {error.message}"
         self._is_open = self.affinity is None and not self._exact
-        """Whether it says nothing about which reservation it would use."""
+        """Whether it allows any reservation."""
 
     @property
     def required(self) -> bool:
-        """Whether the pod must use a reservation."""
+        """Whether the pod must be allocated from a reservation."""
         return self.affinity is not None
 
     @property
@@ -62,7 +63,7 @@ class RequiredReservation:
         return self.affinity.name if self.affinity is not None else ""
 
     def refusal(self, reservation: ReservationInfo, node_labels: Mapping[str, str]) -> str:
-        """Why the pod would not use the reservation; empty if it would."""
+        """Why the pod cannot be allocated from the reservation; empty if it can."""
         if self._is_open and not reservation.taints and not reservation.closed:
             return ""
         if self.by_name:
@@ -101,7 +102,8 @@ class RequiredReservation:
         )
 
     def takes_new(self, amounts: Mapping[str, int]) -> bool:
-        """Whether the pod would use a reservation of these amounts made for it, which has no labels."""
+        """Whether the pod can be allocated from a reservation of these amounts that is created for it
+        and has no labels."""
         affinity = self.affinity
         near = affinity is None or not (
             affinity.name
@@ -121,8 +123,9 @@ T = TypeVar("T", bound=Struct)
 
 
 def _read(text: str, type: type[T], annotation: str) -> T:
-    """An annotation that is empty says nothing, but it is there. A misspelt field is an error, since
-    the pod would be placed as if it were not given; a field that is like none may be a newer one."""
+    """Decodes an annotation; an empty one counts as an empty object. A misspelt field is an error,
+    since the pod would be scheduled as if it were not set; an unknown field that resembles none is
+    ignored."""
     said, field = "{}" if text in ("", "null") else text, f"metadata.annotations[{annotation}]"
     read = decode_json(said, type, field=field)
     for error in find_unknown(msgspec.json.decode(said), schema_of(type), mistakes_only=True):

@@ -1,8 +1,8 @@
-"""All reservations, kept in step with objects, nodes and pods.
+"""The reservation cache: all reservations, kept in line with objects, nodes and pods.
 
-Objects come in by `put` and `drop`; where a reservation holds room is written to the ledger. Pods that
-draw on one are told apart by its uid, whichever of the two is seen first. Whoever looks after the life
-of reservations (the lifecycle controller) takes those that may need something from `dirty`.
+Event handlers call `put` and `drop` with objects. The capacity that a reservation holds on a row is in
+the ledger. Pods are linked to the reservation they are allocated from by its uid, so that either can be
+seen first. The lifecycle controller reconciles the reservations in `dirty`.
 """
 
 from __future__ import annotations
@@ -44,20 +44,19 @@ class ReservationCache:
         self.members: dict[int, dict[str, ReservationInfo]] = {}
         """The reservations of each owner spec, by its id and their uid."""
         self.dirty: dict[str, None] = {}
-        """The uids of reservations whose status, phase or room may have to change."""
+        """The uids of reservations whose status, phase or amounts may have to change."""
         self._allocated: dict[str, dict[str, PodRecord]] = {}
         self.waiting = WaitingReservations(self, cluster)
         self.preemption_holds = PreemptionHolds()
-        """Preempted room, held for preemptors."""
+        """Reservations that keep what victims leave for their preemptor."""
         self.departures = Departures()
-        """Reservations that have to go for others."""
+        """Reservations that are preempted by others."""
         self.short_of_devices: dict[str, None] = {}
-        """The uids of reservations with devices their node does not offer any more, and has no other
-        free for."""
+        """The uids of reservations that lost devices and whose node has no others free."""
         self.softly_evicted: dict[str, None] = {}
-        """The uids of reservations that say they are."""
+        """The uids of reservations with the soft-eviction annotation."""
         self.are_kept = True
-        """Whether there is a place for reservations: whether the API server knows the kind."""
+        """Whether the API server has the kind Reservation."""
         self._handlers = ReservationHandlers(self, cluster)
         self._affinities: dict[int, RequiredReservation] = {}
         self._matched: dict[int, MatchedReservations] = {}
@@ -66,7 +65,7 @@ class ReservationCache:
         cluster.classes.on_dropped.append(self._class_dropped)
 
     def slots(self) -> set[int]:
-        """The slots reservations have anything to do with."""
+        """The slots of all resources that reservations name."""
         used: set[int] = set()
         for reservation in self.known.values():
             used.update(
@@ -80,7 +79,7 @@ class ReservationCache:
                 used.update(reservation.hold.amounts, reservation.hold.taken)
         return used
 
-    # What is asked
+    # Queries
 
     def get(self, name: str) -> ReservationInfo | None:
         return self.known.get(self._handlers.uid(name))
@@ -89,19 +88,19 @@ class ReservationCache:
         return reservation.hold
 
     def allocated_pods(self, reservation: ReservationInfo) -> list[PodRecord]:
-        """The pods on its node that draw on it; they may not be bound yet."""
+        """The pods on its node that are allocated from it; they may not be bound yet."""
         allocated_pods = self._allocated.get(reservation.uid)
         if not allocated_pods:
             return []
         row: int | None = reservation.pod.row if reservation.pod is not None else -1
         if row == -1 and reservation.preemptor:
-            row = self._nodes.row(
-                reservation.wants_node
-            )  # its pod may have taken the room before it did
+            # The preemptor can be assumed before its preemption hold is scheduled.
+            row = self._nodes.row(reservation.wants_node)
         return [pod for pod in allocated_pods.values() if pod.row == row]
 
     def is_usable(self, reservation: ReservationInfo) -> bool:
-        """Whether owners can draw on it now. They are bound no sooner than it is."""
+        """Whether owners can be allocated from it now. They are bound only after its own status is
+        written."""
         return (
             reservation.hold is not None
             and not reservation.waiting
@@ -114,25 +113,25 @@ class ReservationCache:
         )
 
     def is_being_bound(self, reservation: ReservationInfo) -> bool:
-        """Whether a bind through it is under way."""
+        """Whether the binding of a pod that is allocated from it is in progress."""
         return reservation.uid in self._allocated and any(
             pod.phase is Phase.ASSUMED and pod.bind_decided for pod in self.allocated_pods(reservation)
         )
 
     def can_be_bound(self, pod: PodRecord) -> bool:
-        """Whether a pod that waits in Permit can still be bound through the reservation it is allocated
-        from, if there is one."""
+        """Whether a pod that waits in Permit can still be bound: the reservation it is allocated from,
+        if any, has neither finished nor is about to."""
         if not pod.reservation_uid:
             return True
         reservation = self.known.get(pod.reservation_uid)
         return reservation is not None and not reservation.finished and not reservation.ending
 
     def matching(self, cls: PodClass) -> frozenset[int]:
-        """The owner specs pods of the class match."""
+        """The ids of the owner specs that pods of the class match."""
         return self.specs.matching(cls)
 
     def matched(self, cls: PodClass) -> MatchedReservations | None:
-        """The reservations pods of the class may draw on, up to date; None if there are none."""
+        """The reservations that pods of the class match, up to date; None if there are none."""
         if not self.specs.matching(cls):
             return None
         found = self._matched.get(cls.id)
@@ -143,7 +142,7 @@ class ReservationCache:
         return found
 
     def reserving_for(self, cls: PodClass) -> list[PodClass]:
-        """The classes of reserve pods whose room is for pods of this class."""
+        """The classes of the reserve pods of reservations that pods of this class match."""
         matching = self.specs.matching(cls)
         if not matching:
             return []
@@ -156,21 +155,21 @@ class ReservationCache:
         return list(found.values())
 
     def affinity(self, cls: PodClass) -> RequiredReservation:
-        """What pods of the class say about reservations."""
+        """The reservation affinity of pods of the class."""
         affinity = self._affinities.get(cls.id)
         if affinity is None:
             affinity = self._affinities[cls.id] = RequiredReservation(cls, self.by_name(cls.requests))
         return affinity
 
     def concerns(self, cls: PodClass) -> bool:
-        """Whether reservations matter to pods of the class."""
+        """Whether pods of the class match reservations or have a reservation affinity."""
         return not cls.at_reservation_size and (
             bool(self.specs.matching(cls))
             or (names.RESERVATION_AFFINITY in cls.annotations and cls.owner_spec_id < 0)
         )
 
     def traits(self, metadata: ObjectMeta) -> Traits:
-        """What sets the class of a pod apart because of reservations."""
+        """The traits of a pod's class that depend on reservations: whether one names the pod."""
         return self._handlers.traits(metadata)
 
     def node_labels(self, row: int) -> Mapping[str, str]:
@@ -178,7 +177,7 @@ class ReservationCache:
         return info.labels if info is not None else {}
 
     def by_name(self, amounts: Iterable[tuple[int, int]]) -> dict[str, int]:
-        """Amounts by the resource's name, derived sums left out."""
+        """Amounts by resource name, without derived sums."""
         slots = self._nodes.slots
         return {slots.name(slot): amount for slot, amount in amounts if slots.name(slot)}
 
@@ -188,7 +187,8 @@ class ReservationCache:
         self._handlers.put(reservation)
 
     def put_virtual(self, reservation: ReservationInfo, row: int) -> None:
-        """A reservation without an object holds its room on the row; raises what is wrong with it."""
+        """Adds a reservation without an object, which holds its amounts on the row. Raises if it is
+        invalid."""
         self._handlers.put_virtual(reservation)
         self.assume(reservation, row)
         assert reservation.pod is not None
@@ -197,12 +197,13 @@ class ReservationCache:
         self.opened(reservation)
 
     def drop(self, uid: str, why: str = "deleted") -> None:
-        """The object is gone."""
+        """Removes a reservation whose object was deleted."""
         self._handlers.drop(uid, why)
 
     def delete(self, reservation: ReservationInfo, why: str) -> list[Decision]:
-        """It takes no more owners and is deleted: now, or once the binds through it that are under way
-        are done; then the lifecycle controller asks again. All who delete a reservation do it here."""
+        """Closes the reservation to owners and deletes it: now, or once bindings of its owners that are
+        in progress are done, when the lifecycle controller calls this again. All deletions go through
+        here."""
         is_new = not reservation.deleting
         if reservation.terminating or not (is_new or reservation.deletion_reason):
             return []
@@ -216,8 +217,8 @@ class ReservationCache:
         return [DeleteReservation(reservation.ref, why)]
 
     def expire(self, reservation: ReservationInfo, is_over: bool) -> bool:
-        """Whether it ends now. If its time is over but binds through it are under way, it takes no more
-        owners and ends when they are done."""
+        """Whether it expires now. If its time is over but bindings of its owners are in progress, it is
+        closed to owners and expires when they are done."""
         expiring = is_over and self.is_being_bound(reservation)
         if expiring != reservation.expiring:
             reservation.expiring = expiring
@@ -228,7 +229,7 @@ class ReservationCache:
         return is_over and not expiring
 
     def finish(self, reservation: ReservationInfo, reason: str) -> None:
-        """It holds nothing any more, for good."""
+        """Marks the reservation finished and releases its capacity."""
         if not reservation.finished:
             self.note(reservation, reason.lower())
         reservation.finished = reason
@@ -239,15 +240,15 @@ class ReservationCache:
         self._handlers.let_go(reservation)
         self.dirty[reservation.uid] = None
 
-    # Where it holds room
+    # The capacity it holds
 
     def assume(self, reservation: ReservationInfo, row: int) -> None:
-        """It is to hold its room on this row."""
+        """Holds its amounts on this row, before its status is written."""
         pod = reservation.pod
         assert pod is not None
         self._ledger.hold(pod, row, reservation.amounts)
         reservation.node_gone = False
-        if reservation.clears or (reservation.pre_allocation and not self.has_room(reservation)):
+        if reservation.clears or (reservation.pre_allocation and not self.has_capacity(reservation)):
             self.waiting.join(reservation)
         if reservation.clears:
             self.clear(reservation, reservation.clears)
@@ -265,7 +266,7 @@ class ReservationCache:
         self.moved(reservation)
 
     def confirm(self, reservation: ReservationInfo) -> None:
-        """It holds its room, and that was written on it."""
+        """Marks it assigned: its status with the node was written."""
         pod = reservation.pod
         assert pod is not None
         pod.phase = Phase.ASSIGNED
@@ -278,7 +279,7 @@ class ReservationCache:
         self.opened(reservation)
 
     def available(self, reservation: ReservationInfo) -> None:
-        """The room it waited for is there."""
+        """Makes a Waiting reservation Available: all it reserves is free."""
         assert reservation.pod is not None
         self._cluster.managers.accept(reservation.pod)
         self.waiting.leave(reservation)
@@ -288,7 +289,7 @@ class ReservationCache:
         self.opened(reservation)
 
     def clear(self, reservation: ReservationInfo, victims: frozenset[str]) -> None:
-        """These have to go for it, and no others any more."""
+        """Sets the reservations that it preempts, instead of those it did before."""
         before = reservation.clears
         if not before and not victims:
             return
@@ -299,10 +300,10 @@ class ReservationCache:
         for uid in sorted(before | victims):
             victim = self.known.get(uid)
             if victim is not None:
-                self.see_leaving(victim)
+                self.update_eviction(victim)
 
-    def see_leaving(self, reservation: ReservationInfo) -> None:
-        """Takes note of whether it has to go, by what is known or by what it says itself."""
+    def update_eviction(self, reservation: ReservationInfo) -> None:
+        """Updates `being_evicted`: whether it is preempted, or has the soft-eviction annotation."""
         soft = is_soft_evicted(reservation.object)
         if soft:
             self.softly_evicted[reservation.uid] = None
@@ -318,31 +319,31 @@ class ReservationCache:
                 self.opened(reservation)
 
     def awaits(self, reservation: ReservationInfo) -> list[ReservationInfo]:
-        """Those that have to go for it and are still there."""
+        """The reservations that it preempts and that are not gone yet."""
         found = (self.known.get(uid) for uid in sorted(reservation.clears))
         return [each for each in found if each is not None and each.pod is not None]
 
     def awaited(self, reservation: ReservationInfo) -> str:
-        """Whom it waits for, in words; empty if they are gone."""
+        """The message for the victims it waits for; empty if they are gone."""
         names = ", ".join(sorted(each.name for each in self.awaits(reservation)))
-        return f"waiting for what is preempted to go: {names}" if names else ""
+        return f"waiting for preempted reservations to be gone: {names}" if names else ""
 
     def postponed(self, reservation: ReservationInfo) -> None:
-        """The room is lent for a while to one who will be gone in time."""
+        """Makes it Waiting: a backfilled pod that ends in time gets its capacity."""
         self.waiting.join(reservation)
         self.note(reservation, "waiting")
         self.moved(reservation)
 
-    def has_room(self, reservation: ReservationInfo, amounts: Amounts | None = None) -> bool:
-        """Whether there is room for what it promises, or for other amounts instead, where it is."""
+    def has_capacity(self, reservation: ReservationInfo, amounts: Amounts | None = None) -> bool:
+        """Whether its row has enough for what it reserves, or for these amounts instead."""
         return not self.waiting.lacking(reservation, amounts)
 
     def lacking(self, reservation: ReservationInfo, amounts: Amounts | None = None) -> list[str]:
-        """The resources there is not enough of for that."""
+        """The resources of which its row has too little for that."""
         return self.waiting.lacking(reservation, amounts)
 
     def count_limits(self) -> None:
-        """What reservations hold includes limits that were not counted before."""
+        """Adds limits to what reservations hold, after limits began to be counted."""
         for reservation in self.known.values():
             pod = reservation.pod
             if pod is None:
@@ -365,15 +366,15 @@ class ReservationCache:
         reservation.resized = True
         self.note(reservation, "resized")
         self.opened(reservation)
-        self.room_came(pod.row)
+        self.capacity_freed(pod.row)
 
     def refused(self, reservation: ReservationInfo, message: str) -> None:
-        """No node was found, or where it was to go it cannot."""
+        """Records why it was not scheduled."""
         reservation.message = message
         self.dirty[reservation.uid] = None
 
     def not_written(self, uid: str) -> None:
-        """A status that was to be written was not."""
+        """Has its status written again after a write failed."""
         reservation = self.known.get(uid)
         if reservation is not None:
             reservation.last_status = None
@@ -387,8 +388,8 @@ class ReservationCache:
     # Following nodes and pods
 
     def node_deleted(self, row: int) -> None:
-        """The node of this row is gone, and with it what is reserved there, even if another node of its
-        name comes before anybody looks."""
+        """Marks reservations of the row as lost, even if a node of the same name is created before the
+        lifecycle controller runs."""
         for hold in self._ledger.holds.on(row):
             if hold.pod.reservation is not None:
                 hold.pod.reservation.node_gone = True
@@ -399,31 +400,31 @@ class ReservationCache:
                 self.moved(hold.pod.reservation)
 
     def pod_confirmed(self, pod: PodRecord) -> None:
-        """A pod that draws on a reservation is bound."""
+        """Marks the reservation of a pod that is bound now as dirty."""
         if pod.reservation_uid in self.known:
             self.dirty[pod.reservation_uid] = None
 
     def nominated(self, pod: PodRecord) -> None:
-        """Another node is being cleared for the pod, or none any more."""
-        for room in self.preemption_holds.get(pod.uid, {}).values():
-            room.released = room.released or room.wants_node != pod.nominated
-            self.dirty[room.uid] = None
+        """Releases the preemption holds of a pod on nodes that it is no longer nominated to."""
+        for hold in self.preemption_holds.get(pod.uid, {}).values():
+            hold.released = hold.released or hold.wants_node != pod.nominated
+            self.dirty[hold.uid] = None
 
     def preemptor_changed(self, pod: PodRecord) -> None:
-        """It may need what is held for it no more."""
-        for room in self.preemption_holds.get(pod.uid, {}).values():
-            self.dirty[room.uid] = None
+        """Has the preemption holds of a pod checked again: it may not need them any more."""
+        for hold in self.preemption_holds.get(pod.uid, {}).values():
+            self.dirty[hold.uid] = None
 
     def preemptor_back(self, pod: PodRecord) -> None:
-        """It is not to be bound after all: room it took before that was held is to be held now."""
+        """Schedules the preemption holds of a pod that is pending again: it had the capacity itself."""
         watcher = self._cluster.watcher
-        for room in self.preemption_holds.get(pod.uid, {}).values():
-            if watcher is not None and room.pod is not None and room.pod.phase is Phase.PENDING:
-                watcher.pod_pending(room.pod)
+        for hold in self.preemption_holds.get(pod.uid, {}).values():
+            if watcher is not None and hold.pod is not None and hold.pod.phase is Phase.PENDING:
+                watcher.pod_pending(hold.pod)
 
     def inside(self, pod: PodRecord, row: int) -> str:
-        """The uid of the reservation that a nominated pod, were it on the row, would be allocated from:
-        the one it preempted for; else the first that could be large enough."""
+        """The uid of the reservation that a nominated pod would be allocated from on the row: the one
+        it preempted for; else the first that could be large enough."""
         matched = self.matched(pod.cls)
         if matched is None:
             return ""
@@ -442,13 +443,13 @@ class ReservationCache:
         if pod.reservation_uid:
             self.pod_allocated(pod, sign)
         if self.waiting.on_row or self.waiting.growing:
-            self.room_came(row)
+            self.capacity_freed(row)
         if self.short_of_devices:
             self._devices_came(row)
 
     def taken_from(self, pod: PodRecord) -> list[str]:
-        """What of the ports and volumes of a pod on its row others have as well. What is reserved for
-        the pod, wherever that is, is not others'."""
+        """Whether other pods have ports or volumes of a pod on its row, by name. Reservations that the
+        pod matches, on any row, do not count as others."""
         cls = pod.cls
         if not cls.ports and not cls.volumes:
             return []
@@ -463,12 +464,12 @@ class ReservationCache:
             ours[hold.pod.uid] = hold.pod
         return self.waiting.claimed_by_others(cls, pod.row, [pod, *ours.values()])
 
-    def room_came(self, row: int) -> None:
-        """There may be room on the row for those that wait for some."""
-        self.dirty.update(dict.fromkeys(self.waiting.hoping(row)))
+    def capacity_freed(self, row: int) -> None:
+        """Marks reservations dirty that wait for capacity on the row."""
+        self.dirty.update(dict.fromkeys(self.waiting.candidates(row)))
 
     def _devices_came(self, row: int) -> None:
-        """There may be devices on the row for reservations that lost some of theirs."""
+        """Marks reservations on the row dirty that lost devices."""
         for uid in list(self.short_of_devices):
             reservation = self.known.get(uid)
             if reservation is None or reservation.pod is None:
@@ -477,7 +478,7 @@ class ReservationCache:
                 self.dirty[uid] = None
 
     def replace_devices(self, reservation: ReservationInfo) -> bool:
-        """Reserves other devices of the node for those it does not offer any more; whether it did."""
+        """Reserves other devices for those the node no longer has. Returns whether it did."""
         assert reservation.pod is not None
         replaced = self._cluster.managers.replace(reservation.pod)
         if replaced is False:
@@ -485,13 +486,13 @@ class ReservationCache:
         elif self.short_of_devices:
             self.short_of_devices.pop(reservation.uid, None)
         if replaced:
-            self.note(reservation, "given other devices")
+            self.note(reservation, "devices replaced")
             self.opened(reservation)
         return bool(replaced)
 
     def pod_allocated(self, pod: PodRecord, sign: int) -> None:
-        """A pod on a node draws on a reservation, or does so no more. Only of bound ones there is
-        something to tell, unless the reservation waits for the last of its pods to end."""
+        """Follows the ledger: a pod is allocated from a reservation (sign 1) or no longer (-1). The
+        status changes with bound pods only, unless the reservation is about to end."""
         if pod.cls.volumes:
             self._cluster.volumes.pod_allocated(pod)
         allocated_pods = self._allocated.get(pod.reservation_uid)
@@ -512,13 +513,13 @@ class ReservationCache:
         self._matched.pop(cls.id, None)
         self._affinities.pop(cls.id, None)
 
-    # Telling
+    # Notifications
 
     def opened(self, reservation: ReservationInfo) -> None:
-        """Owners may find room that was not there before."""
+        """Requeues pods: owners may fit now that did not before."""
         self.moved(reservation)
         if reservation.preemptor and reservation.waiting:
-            return  # its owner knows, and has nothing to find yet
+            return  # its preemptor waits for it already
         self._cluster.changed(Change.POD_LEFT)
         if reservation.preemptor:
             owner, watcher = self._cluster.pods.get(reservation.preemptor), self._cluster.watcher
@@ -531,6 +532,7 @@ class ReservationCache:
                 watcher.pod_pending(owner)
 
     def moved(self, reservation: ReservationInfo) -> None:
+        """Marks it as changed, for the lifecycle controller and for caches."""
         self._cluster.jobs.holds.moved(reservation)
         self.dirty[reservation.uid] = None
         self._cluster.epoch.reservations.add(reservation.uid)
@@ -538,12 +540,13 @@ class ReservationCache:
             self._cluster.epoch.usage.add(reservation.pod.row)
 
     def note(self, reservation: ReservationInfo, what: str, detail: str = "") -> None:
+        """Adds an entry to its story."""
         if not is_starvation_hold(reservation):
             self._cluster.epoch.inputs += 1
         self._cluster.chronicle.note(self._cluster.now, reservation.ref, what, detail)
 
 
 def _could_serve(hold: ReservationRow, pod: PodRecord) -> bool:
-    """Whether a reservation is large enough for a pod, were no others allocated from it."""
+    """Whether a reservation is large enough for a pod if nothing is allocated from it."""
     only = hold.reservation.restricted or frozenset()
     return all(hold.amounts.get(slot, 0) >= asked for slot, asked in pod.cls.requests if slot in only)

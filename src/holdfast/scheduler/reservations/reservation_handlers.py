@@ -1,4 +1,4 @@
-"""Reservations as objects tell of them: coming, changing, found on a node, going."""
+"""Event handlers of Reservations: objects that are added, changed, found on a node, or deleted."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ if TYPE_CHECKING:
 
 _PRIVATE = Traits(private=True)
 _AMOUNTS_KEPT = 4096
-_OF_A_ROOM = {names.HELD_FOR, names.HELD_BECAUSE}
-"""The annotations of room held for a preemptor."""
+_HOLD_ANNOTATIONS = {names.HELD_FOR, names.HELD_BECAUSE}
+"""The annotations of a preemption hold."""
 
 
-class _Told(NamedTuple):
-    """Amounts, never written to, as they are told of."""
+class _StatusAmounts(NamedTuple):
+    """Amounts, which are never changed, as the status lists them."""
 
     amounts: Amounts
     pods_too: bool
@@ -56,6 +56,8 @@ class _Told(NamedTuple):
 
 
 class ReservationHandlers:
+    """Brings the reservation cache in line with Reservation objects."""
+
     def __init__(self, reservations: ReservationCache, cluster: Cluster) -> None:
         self._reservations = reservations
         self._cluster = cluster
@@ -63,17 +65,17 @@ class ReservationHandlers:
         self._nodes = cluster.nodes
         self._uid: dict[str, str] = {}
         self._named: Counter[tuple[str, str]] = Counter()
-        self._nobody: OwnerSpec | None = None
-        self._last_room: tuple[Any, PodClass] | None = None
+        self._no_owners: OwnerSpec | None = None
+        self._last_hold: tuple[Any, PodClass] | None = None
         self._last_terms: tuple[Any, Terms] | None = None
-        self._told = _Told({}, False, {}, ())
+        self._last_amounts = _StatusAmounts({}, False, {}, ())
         self._amounts: dict[tuple[tuple[int, int], ...], Amounts] = {}
 
     def uid(self, name: str) -> str:
         return self._uid.get(name, "")
 
     def traits(self, metadata: ObjectMeta) -> Traits:
-        """What sets the class of a pod apart because of reservations."""
+        """The traits of a pod's class that depend on reservations: whether one names the pod."""
         if not self._named:
             return ORDINARY
         if ("", metadata.uid) in self._named or ("name", metadata.name) in self._named:
@@ -81,6 +83,7 @@ class ReservationHandlers:
         return ORDINARY
 
     def put(self, reservation: Reservation) -> None:
+        """Follows an object that was added or changed."""
         reservations, meta = self._reservations, reservation.metadata
         info, renewed = reservations.known.get(meta.uid), False
         if info is not None:
@@ -113,21 +116,22 @@ class ReservationHandlers:
         changed = changed or bool(info.error)
         info.error = ""
         self._settle(info, changed)
-        reservations.see_leaving(info)
+        reservations.update_eviction(info)
         for reason, message in problems(reservation).items():
             self._cluster.warn_once(info.ref, reason, message)
         if renewed:
             reservations.opened(info)
 
     def put_virtual(self, reservation: ReservationInfo) -> None:
-        """Of a reservation that has no object; raises what is wrong with what stands for it."""
+        """Adds a reservation without an object. Raises if its spec is invalid."""
         self._read(reservation)
         self._reservations.known[reservation.uid] = reservation
         self._uid[reservation.name] = reservation.uid
         self.set_amounts(reservation, reservation.wanted)
 
     def _is_settled(self, reservation: ReservationInfo) -> bool:
-        """Whether an object of which only the status is new says nothing but what was decided."""
+        """Whether the status of an object is the one last written, and its reserve pod is on that
+        node."""
         status, pod = reservation.object.status, reservation.pod
         if pod is None or reservation.last_status is None or status != reservation.last_status:
             return False
@@ -135,6 +139,7 @@ class ReservationHandlers:
         return pod.phase is Phase.ASSIGNED and self._nodes.name(pod.row) == status.node_name
 
     def drop(self, uid: str, why: str = "deleted") -> None:
+        """Removes a reservation; `why` is the entry in its story."""
         reservation = self._reservations.known.pop(uid, None)
         if reservation is None:
             return
@@ -150,7 +155,7 @@ class ReservationHandlers:
         self._reservations.note(reservation, why)
 
     def let_go(self, reservation: ReservationInfo) -> None:
-        """It gives up its room and its owners."""
+        """Releases its capacity, its reserve pod and its owner spec."""
         pod = reservation.pod
         if pod is not None:
             if self._cluster.watcher is not None:
@@ -172,7 +177,8 @@ class ReservationHandlers:
             reservation.spec = None
 
     def _interned(self, amounts: Amounts) -> Amounts:
-        """Thousands of reservations are alike: what they hold is kept once, and never changed."""
+        """One object for equal amounts, which is never changed: thousands of reservations hold the
+        same."""
         key = tuple(amounts.items())
         if len(self._amounts) >= _AMOUNTS_KEPT:
             self._amounts.clear()
@@ -180,30 +186,33 @@ class ReservationHandlers:
 
     def set_amounts(self, reservation: ReservationInfo, amounts: Amounts) -> None:
         reservation.amounts = amounts
-        # The one pod slot every reservation has is not worth telling.
+        # The status does not list the one pod slot that every reservation has.
         pods_too = reservation.counts_pods or amounts.get(PODS, 0) > 1
-        if self._told.amounts is not amounts or self._told.pods_too != pods_too:
-            self._told = self._telling(amounts, pods_too)
-        reservation.amounts_by_name, reservation.listed = self._told.by_name, self._told.listed
+        if self._last_amounts.amounts is not amounts or self._last_amounts.pods_too != pods_too:
+            self._last_amounts = self._status_amounts(amounts, pods_too)
+        reservation.amounts_by_name, reservation.listed = (
+            self._last_amounts.by_name,
+            self._last_amounts.listed,
+        )
 
-    def _telling(self, amounts: Amounts, pods_too: bool) -> _Told:
+    def _status_amounts(self, amounts: Amounts, pods_too: bool) -> _StatusAmounts:
         slots = self._nodes.slots
         named = sorted((slots.name(slot), slot) for slot in amounts if slots.name(slot))
         listed = tuple([(slot, name) for name, slot in named if slot != PODS or pods_too])
-        return _Told(amounts, pods_too, self._reservations.by_name(amounts.items()), listed)
+        return _StatusAmounts(amounts, pods_too, self._reservations.by_name(amounts.items()), listed)
 
     # Reading an object
 
     def _read(self, info: ReservationInfo) -> bool:
-        """Takes owners and template from the object; raises what is wrong with them. Whether anything
-        changed that scheduling can see."""
+        """Reads owners and template of the object. Raises if they are invalid. Returns whether the
+        class of its reserve pod changed."""
         reservations, reservation = self._reservations, info.object
         node, scheduler = node_and_scheduler(reservation)
         preemptor = preemptor_of(reservation) if node else ""
         spec = reservations.specs.acquire([] if preemptor else reservation.spec.owners)
         try:
             if preemptor:
-                cls = self._class_of_room(reservation, spec.id)
+                cls = self._class_of_hold(reservation, spec.id)
             else:
                 pod = reserve_pod(reservation)
                 cls = self._cluster.classes.acquire(pod, traits_of(reservation, spec.id, node))
@@ -215,7 +224,7 @@ class ReservationHandlers:
         info.spec = spec
         info.preemptor, info.wants_node = preemptor, node
         if preemptor:
-            self._keep_room(info)
+            self._add_hold(info)
         reservations.members.setdefault(spec.id, {})[info.uid] = info
         for named in spec.names():
             self._name(named.name, named.uid, 1)
@@ -242,24 +251,30 @@ class ReservationHandlers:
         info.counts_pods = counts_pods(reservation, cls)
         return changed
 
-    def _class_of_room(self, reservation: Reservation, spec: int) -> PodClass:
-        """Preemptors come in numbers, and the last one's template is mostly this one's too."""
+    def _class_of_hold(self, reservation: Reservation, spec: int) -> PodClass:
+        """The class of a preemption hold; memoizes the last one, since preemptors often have the same
+        template."""
         template = reservation.spec.template or {}
         wanted = {key: value for key, value in template["spec"].items() if key != "nodeName"}
         asked = (template.get("metadata"), wanted)
         classes = self._cluster.classes
-        if self._last_room is not None and self._last_room[0] == asked:
-            cls = self._last_room[1]
+        if self._last_hold is not None and self._last_hold[0] == asked:
+            cls = self._last_hold[1]
             if classes.acquire_again(cls):
                 return cls
         cls = classes.acquire(reserve_pod(reservation), traits_of(reservation, spec, ""))
-        self._last_room = asked, cls
+        self._last_hold = asked, cls
         return cls
 
     def _terms(self, reservation: ReservationInfo, cls: PodClass) -> Terms:
-        """Room of preemptors that says nothing more is as alike as they are."""
+        """The terms of a reservation; memoizes the last ones of preemption holds, which depend on the
+        class only."""
         meta = reservation.object.metadata
-        if not reservation.preemptor or meta.annotations.keys() != _OF_A_ROOM or len(meta.labels) > 1:
+        if (
+            not reservation.preemptor
+            or meta.annotations.keys() != _HOLD_ANNOTATIONS
+            or len(meta.labels) > 1
+        ):
             return terms_of(reservation.object, cls, self._nodes)
         which = cls.id, len(self._cluster.classes.counted)
         if self._last_terms is None or self._last_terms[0] != which:
@@ -267,6 +282,7 @@ class ReservationHandlers:
         return self._last_terms[1]
 
     def _reclass(self, record: PodRecord, cls: PodClass) -> None:
+        """Changes the class of a reserve pod, also in the ledger."""
         before = record.cls
         if cls is not before and record.row >= 0:
             hold = self._ledger.holds.get(record.uid)
@@ -281,6 +297,7 @@ class ReservationHandlers:
         self._cluster.classes.release(before)
 
     def _unreadable(self, reservation: ReservationInfo, error: Exception) -> None:
+        """Marks a reservation as invalid; it is not scheduled until it is fixed."""
         text = str(error)
         if isinstance(error, InvalidObject):
             text = f"{error.field}: {error.message}" if error.field else error.message
@@ -297,9 +314,10 @@ class ReservationHandlers:
         except TimeError:
             return self._cluster.now
 
-    # Coming to what the object says
+    # Following the status
 
     def _settle(self, reservation: ReservationInfo, changed: bool) -> None:
+        """Follows the object's status if it has a node; else queues the reserve pod if it changed."""
         pod, status = reservation.pod, reservation.object.status
         assert pod is not None
         if status.node_name and status.phase in LIVE:
@@ -317,7 +335,7 @@ class ReservationHandlers:
             watcher.pod_pending(pod)
 
     def _found_on(self, reservation: ReservationInfo, node: str) -> None:
-        """The object says where it holds its room, by our doing or by another's."""
+        """Holds its capacity on the node of its status, which this or another scheduler has written."""
         reservations, pod, status = self._reservations, reservation.pod, reservation.object.status
         assert pod is not None
         if status.phase == ReservationPhase.AVAILABLE and not reservation.waiting:
@@ -346,7 +364,7 @@ class ReservationHandlers:
         reservations.opened(reservation)
 
     def _held(self, reservation: ReservationInfo, cls: PodClass) -> Amounts:
-        """What its status says it holds; what it asks for where that makes no sense."""
+        """What its status says it holds; what it requests if that is invalid."""
         allocatable = reservation.object.status.allocatable
         if not allocatable:
             return reservation.wanted
@@ -355,7 +373,7 @@ class ReservationHandlers:
         except QuantityError:
             return reservation.wanted
 
-    # Whom it means
+    # Owners
 
     def _leave(self, reservation: ReservationInfo) -> None:
         spec = reservation.spec
@@ -369,16 +387,17 @@ class ReservationHandlers:
         self._reservations.specs.release(spec)
         self._reservations.preemption_holds.remove(reservation)
 
-    def _keep_room(self, reservation: ReservationInfo) -> None:
-        """Those of preemptors all have the same owners: nobody, as far as classes of pods go."""
+    def _add_hold(self, reservation: ReservationInfo) -> None:
+        """Adds a preemption hold. All of them have the empty owner spec: as the preemptor is matched by
+        uid, they make no difference to pod classes."""
         self._reservations.preemption_holds.add(reservation)
-        if self._nobody is None:
-            self._nobody = self._reservations.specs.acquire(
-                []
-            )  # to stay: they come and go all the time
+        if self._no_owners is None:
+            # Never released, since preemption holds come and go all the time.
+            self._no_owners = self._reservations.specs.acquire([])
 
     def _name(self, name: str, uid: str, count: int) -> None:
-        """Some reservation means a pod of this name or uid, or does so no more."""
+        """Counts the reservations that name a pod by name or uid. The first and the last one change the
+        class of the pod."""
         key = ("", uid) if uid else ("name", name)
         before = self._named[key]
         self._named[key] = before + count

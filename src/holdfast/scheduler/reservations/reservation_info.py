@@ -1,16 +1,16 @@
-"""One reservation as the scheduler knows it.
+"""One reservation as the scheduler keeps it.
 
-                 decided              written, or seen on its node
-    PENDING ───────────────► ASSUMED ──────────────────────────────► ASSIGNED      (its reserve pod)
+                 assumed              status written, or read from the object
+    PENDING ───────────────► ASSUMED ──────────────────────────────────────► ASSIGNED  (its reserve pod)
                                                         │
-                    Waiting ◄── no room yet ────────────┤
-                       │ room                           │
+                    Waiting ◄── not all is free ────────┤
+                       │ all is free                    │
                        └────────► Available ◄───────────┘
-                                      │ used up, expired, node gone
+                                      │ allocated (allocateOnce), expired, node deleted
                                       ▼
-                                  finished: holds nothing, collected later
+                                  finished: holds no capacity, garbage collected later
 
-What was decided of it stands before what its object says: objects come late.
+The scheduler's decisions take precedence over the object, which is updated later.
 """
 
 from __future__ import annotations
@@ -45,6 +45,8 @@ FINISHED = (ReservationPhase.SUCCEEDED, ReservationPhase.FAILED)
 
 
 class ReservationInfo:
+    """The state of one reservation. `ReservationCache` and the event handlers change it."""
+
     __slots__ = (
         "amounts",
         "amounts_by_name",
@@ -93,78 +95,79 @@ class ReservationInfo:
         self.uid = meta.uid
         self.name = meta.name
         self.mark = msgspec.json.encode(ReservationAllocated(name=meta.name, uid=meta.uid)).decode()
-        """What is written on pods that draw on it."""
+        """The reservation-allocated annotation of pods that are allocated from it."""
         self.object = reservation
         """As last seen."""
         self.created = created
         self.expires = _expires(reservation.spec, created)
-        """When it ends whatever happens; never if None."""
+        """When it expires; None for never."""
         self.pod: PodRecord | None = None
-        """Its reserve pod; None while the object makes no sense."""
+        """Its reserve pod; None while the object is invalid, and once it is finished."""
         self.spec: OwnerSpec | None = None
         self.amounts: Amounts = {}
-        """What it holds, or wants to, by slot."""
+        """What it holds, or is to hold once scheduled, by slot."""
         self.amounts_by_name: dict[str, int] = {}
         self.listed: tuple[tuple[int, str], ...] = ()
-        """What of that its status tells: slots and their names, in the order of the names."""
+        """The amounts that its status lists: slots and resource names, ordered by name."""
         self.counts_pods = False
-        """Whether it says how many pods it is for."""
+        """Whether its template requests a number of pods."""
         self.hold: ReservationRow | None = None
-        """Its room on a node, if it has one."""
+        """What it holds on a row; None if it is on none."""
         self.wanted: Amounts = {}
-        """What the object as it is now asks to hold, by slot."""
+        """What the object requests now, by slot; `amounts` follows when it is resized."""
         self.once = reservation.spec.once
         self.order = 0
-        """Lower is used first; 0 if it does not say."""
+        """The order label: the lowest is nominated first; 0 without a label."""
         self.restricted: frozenset[int] | None = None
-        """The slots of which owners get nothing but what is reserved; None if the policy is another."""
+        """The slots of which owners can be allocated from the reservation only; None if the policy is
+        not Restricted."""
         self.withheld: Amounts = {}
-        """What is kept back inside it, by slot."""
+        """The part of its amounts that is not allocatable to owners, by slot."""
         self.virtual = False
         """Whether it has no object; see `holdfast.scheduler.reservations.virtual_reservations`."""
         self.waiting = False
-        """Whether it has a node but not yet the room."""
+        """Whether it is Waiting: it is on a node where not all it reserves is free yet."""
         self.finished = ""
         """How it ended, as the reason of its Ready condition: Succeeded or Expired."""
         self.final: ReservationStatus | None = None
         """Its status when it ended."""
         self.message = ""
-        """Why it has no node, or how it ended."""
+        """The message of its condition: why it is not scheduled, what it waits for, or how it ended."""
         self.error = ""
-        """What is wrong with the object."""
+        """Why the object is invalid."""
         self.resize_problem = ""
-        """Why it could not be given the size its template asks for by now."""
+        """Why it could not be resized to what its template requests now."""
         self.resized = False
-        """Whether it was given another size than it began with."""
+        """Whether it was resized."""
         self.node_gone = False
-        """Whether the node it has was deleted; one that is created again under its name is another."""
+        """Whether its node was deleted; a node created again under the same name is another one."""
         self.wants_node = ""
         """The node its template names."""
         self.preemptor = ""
-        """The uid of the pod whose preempted room it holds, if it was made for that."""
+        """Of a preemption hold: the uid of the preemptor."""
         self.released = False
-        """Whether that pod needs it no more."""
+        """Of a preemption hold: whether the preemptor no longer needs it."""
         self.taken_early = False
-        """Whether that pod took the room before it was held."""
+        """Of a preemption hold: whether the preemptor was assumed before the hold was scheduled."""
         self.clears: frozenset[str] = frozenset()
-        """The uids of reservations that have to go before it has the room it waits for."""
+        """The uids of its victims: reservations that must be gone before it is Available."""
         self.being_evicted = False
-        """Whether it has to go for another, or is evicted softly; then it takes no more owners."""
+        """Whether it is preempted or softly evicted; then it is closed to owners."""
         self.marked = False
-        """Whether that was told."""
+        """Whether the annotation for that was written."""
         self.deleting = False
-        """Whether its deletion was decided; then it takes no more owners."""
+        """Whether its deletion was decided; then it is closed to owners."""
         self.deletion_reason = ""
-        """Why it is to be deleted once the binds through it that are under way are done."""
+        """Why it is deleted, while bindings of its owners are in progress that must be done before."""
         self.expiring = False
-        """Whether it ends once the binds through it that are under way are done; until then it takes no
-        more owners."""
+        """Whether it expires once bindings of its owners that are in progress are done; it is closed to
+        owners."""
         self.last_status: ReservationStatus | None = None
-        """The status last written, until it is seen."""
+        """The status last written, until the watch delivers it."""
 
     @property
     def ending(self) -> bool:
-        """Whether it is about to end, and takes no more owners."""
+        """Whether it is about to end, and closed to owners."""
         return self.deleting or self.expiring or self.being_evicted
 
     @property
@@ -182,12 +185,12 @@ class ReservationInfo:
 
     @property
     def plain(self) -> bool:
-        """Whether it has the policy that needs no name."""
+        """Whether it has the default allocate policy."""
         return self.policy == AllocatePolicy.DEFAULT
 
     @property
     def closed(self) -> bool:
-        """Whether it takes no more owners, unless they tolerate that."""
+        """Whether it is unschedulable or being deleted: closed to owners that do not tolerate this."""
         return self.object.spec.unschedulable or self.terminating
 
     @property
@@ -203,17 +206,17 @@ class ReservationInfo:
         return self.object.spec.pre_allocation
 
     def see(self, reservation: Reservation) -> bool:
-        """Takes its object as it is now; whether more than its status is new."""
+        """Stores the object as it is now. Returns whether more than its status changed."""
         before, self.object = self.object, reservation
         if _same_spec(before, reservation) and _same(before.metadata, reservation.metadata):
-            # Of two that are alike the one is kept that more may have a hold of already.
+            # The spec of before is kept, since other objects can reference it: this saves memory.
             self.object = msgspec.structs.replace(reservation, spec=before.spec)
             return False
         self.expires = _expires(reservation.spec, self.created)
         return True
 
     def is_before(self, other: ReservationInfo) -> bool:
-        """Whether it is served first where both wait."""
+        """Whether it comes first where both are Waiting."""
         return age(self) < age(other)
 
     def __repr__(self) -> str:
@@ -221,7 +224,7 @@ class ReservationInfo:
 
 
 def age(reservation: ReservationInfo) -> tuple[float, str]:
-    """Orders reservations that wait in one place: the oldest is served first."""
+    """The order of Waiting reservations on one node: oldest first."""
     return reservation.created, reservation.name
 
 

@@ -1,4 +1,4 @@
-"""What a reservation's status should say, given what is known of it."""
+"""The status of a reservation, computed from the reservation cache."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _PHASE_AVAILABLE = ReservationPhase.AVAILABLE
 def status_of(
     reservations: ReservationCache, reservation: ReservationInfo, node: str, now: float
 ) -> ReservationStatus:
-    """The whole status. Times of conditions that say what they said before are kept."""
+    """The whole status. Conditions that did not change keep their times."""
     before = reservation.final or reservation.object.status
-    if node and _is_as_said(reservation, before, node):
+    if node and _is_current(reservation, before, node):
         return _with_owners(reservations, reservation, before)
     conditions = {c.type: c for c in before.conditions}
 
-    def say(kind: str, true: bool, reason: str, message: str = "") -> None:
+    def set_condition(kind: str, true: bool, reason: str, message: str = "") -> None:
         known = conditions.get(kind)
         status = "True" if true else "False"
         if known is not None and (known.status, known.reason, known.message) == (
@@ -59,30 +59,30 @@ def status_of(
 
     status = msgspec.structs.replace(before, phase=_phase(reservation, node))
     if reservation.finished:
-        say(READY, False, reservation.finished, reservation.message)
+        set_condition(READY, False, reservation.finished, reservation.message)
     elif not node:
         if reservation.error:
-            say(SCHEDULED, False, "Invalid", reservation.error)
+            set_condition(SCHEDULED, False, "Invalid", reservation.error)
         elif reservation.message:
-            say(SCHEDULED, False, "Unschedulable", reservation.message)
+            set_condition(SCHEDULED, False, "Unschedulable", reservation.message)
     else:
         status.node_name = node
         status = _with_owners(reservations, reservation, status)
-        say(SCHEDULED, True, "Scheduled")
+        set_condition(SCHEDULED, True, "Scheduled")
         if reservation.waiting:
-            say(READY, False, "Waiting", reservation.message)
+            set_condition(READY, False, "Waiting", reservation.message)
         else:
-            say(READY, True, "Available")
+            set_condition(READY, True, "Available")
         if reservation.resize_problem:
-            say(RESIZED, False, "Unschedulable", reservation.resize_problem)
+            set_condition(RESIZED, False, "Unschedulable", reservation.resize_problem)
         elif RESIZED in conditions or reservation.resized:
-            say(RESIZED, True, "Resized")
+            set_condition(RESIZED, True, "Resized")
     status.conditions = list(conditions.values())
     return status
 
 
-def _is_as_said(reservation: ReservationInfo, before: ReservationStatus, node: str) -> bool:
-    """Whether nothing but the owners of an available reservation can be other than it says."""
+def _is_current(reservation: ReservationInfo, before: ReservationStatus, node: str) -> bool:
+    """Whether nothing but the owners can have changed in the status of an Available reservation."""
     if reservation.finished or reservation.waiting or reservation.resize_problem or reservation.resized:
         return False
     if before.node_name != node or before.phase != _PHASE_AVAILABLE:
@@ -99,13 +99,13 @@ def _is_as_said(reservation: ReservationInfo, before: ReservationStatus, node: s
 def _with_owners(
     reservations: ReservationCache, reservation: ReservationInfo, before: ReservationStatus
 ) -> ReservationStatus:
-    """The same with the owners there are now, and what it holds."""
+    """The status with the current owners and what is allocated to them."""
     allocated_pods = reservations.allocated_pods(reservation)
     owners = _bound(allocated_pods)
     allocated: ResourceList = {}
     if owners and reservation.hold is not None and len(owners) == len(allocated_pods):
         taken = reservation.hold.taken
-        allocated = _told(reservation, taken)
+        allocated = _amounts_list(reservation, taken)
     elif owners:
         allocated = _allocated(reservation, owners)
     return ReservationStatus(
@@ -121,7 +121,7 @@ def _with_owners(
 
 
 def bound_owners(reservations: ReservationCache, reservation: ReservationInfo) -> list[PodRecord]:
-    """The pods bound through it, in the order of their uids."""
+    """The bound pods that are allocated from it, ordered by uid."""
     return _bound(reservations.allocated_pods(reservation))
 
 
@@ -154,11 +154,11 @@ def _allocated(reservation: ReservationInfo, owners: list[PodRecord]) -> Resourc
         for slot, amount in pod.cls.usage:
             if slot in taken:
                 taken[slot] += amount
-    return _told(reservation, taken)
+    return _amounts_list(reservation, taken)
 
 
-def _told(reservation: ReservationInfo, taken: Amounts) -> ResourceList:
-    """What owners ask for of what it holds, by name; nobody asks for the slot of a pod."""
+def _amounts_list(reservation: ReservationInfo, taken: Amounts) -> ResourceList:
+    """Amounts allocated to owners, by name, of the resources it holds; without pod slots."""
     return {
         name: _text(name, taken[slot])
         for slot, name in reservation.listed

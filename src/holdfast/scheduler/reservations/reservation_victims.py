@@ -1,7 +1,7 @@
-"""Preemption among reservations: what they say about it, and which have to go for whom.
+"""Preemption among reservations: its labels and annotations, and which reservation preempts which.
 
-A reservation that preempts takes its place at once, and waits there until its victims are gone. Their
-uids are written on it together with its node, so that a scheduler that restarts knows who has to go.
+A reservation that preempts others is scheduled at once, and is Waiting on the node until its victims
+are gone. Their uids are written to it together with its node, so that a restarted scheduler knows them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HIGHEST = 2**31 - 1
 
 
 def labelled_priority(reservation: Reservation) -> int | None:
-    """What its label says; None if it says nothing that makes sense."""
+    """The priority in its label; None if there is none, or it is invalid."""
     value = as_integer(reservation.metadata.labels.get(names.RESERVATION_PRIORITY, ""))
     return value if value is not None and -_HIGHEST - 1 <= value <= _HIGHEST else None
 
@@ -40,7 +40,7 @@ def may_preempt(reservation: Reservation) -> bool:
 
 
 def problems(reservation: Reservation) -> dict[str, str]:
-    """What is wrong with its labels, by the reason it is told under; empty texts where nothing is."""
+    """The problems with its labels, by event reason; empty texts for those it does not have."""
     labels = reservation.metadata.labels
     priority, can = labels.get(names.RESERVATION_PRIORITY), labels.get(names.CAN_PREEMPT)
     bad_priority = bad_can = ""
@@ -66,7 +66,7 @@ def soft_eviction(initiator: str, reason: str, now: float) -> str:
 
 
 def victims_in(reservation: Reservation) -> frozenset[str]:
-    """The uids of those that were to go for it, as far as it says so."""
+    """The uids of its victims, from its annotation."""
     text = reservation.metadata.annotations.get(names.PREEMPTS)
     if text is None:
         return frozenset()
@@ -81,7 +81,7 @@ def written(victims: Iterable[str]) -> str:
 
 
 class Departures:
-    """Reservations that have to go, and for whom."""
+    """The reservations that are preempted, and by which."""
 
     def __init__(self) -> None:
         self._for: dict[str, dict[str, ReservationInfo]] = {}
@@ -96,7 +96,7 @@ class Departures:
         return iter(list(self._for))
 
     def of(self, uid: str) -> ReservationInfo | None:
-        """The one a reservation has to go for, the first if there are several."""
+        """The reservation that preempts this one; the first if there are several."""
         return next(iter(self._for.get(uid, {}).values()), None)
 
     def begin(self, preemptor: ReservationInfo) -> None:

@@ -1,4 +1,4 @@
-"""What a reservation's object says, in the scheduler's words."""
+"""The reserve pod of a reservation, and the terms on which owners are allocated from it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from holdfast.scheduler.reservations.reservation_victims import labelled_priorit
 
 
 class Terms(NamedTuple):
-    """On which owners may draw, but for who they are."""
+    """What a reservation reserves, and how owners are allocated from it."""
 
     wanted: Amounts
     once: bool
@@ -31,14 +31,14 @@ class Terms(NamedTuple):
 
 
 def terms_of(reservation: Reservation, cls: PodClass, nodes: NodeTable) -> Terms:
-    """`cls` is that of its reserve pod."""
+    """Reads the terms of an object; `cls` is the class of its reserve pod."""
     spec, slots = reservation.spec, nodes.slots
     wanted = _asked(reservation, cls, nodes)
     restricted = None
     if spec.allocate_policy == AllocatePolicy.RESTRICTED:
         listed = restricted_names(reservation)
         every = frozenset(slot for slot in wanted if slot != PODS and slots.name(slot))
-        # Where none of the names listed is one of its own, the list means nothing.
+        # A list without any of its own resources is ignored.
         restricted = frozenset(slot for slot in every if slots.name(slot) in listed) or every
         if counts_pods(reservation, cls):
             restricted |= {PODS}
@@ -53,13 +53,13 @@ def terms_of(reservation: Reservation, cls: PodClass, nodes: NodeTable) -> Terms
 
 
 def counts_pods(reservation: Reservation, cls: PodClass) -> bool:
-    """Whether it says how many pods it is for; else it has the one pod slot every reservation has."""
+    """Whether it requests a number of pods; else it has the one pod slot that every reservation has."""
     asked = any(slot == PODS for slot, _ in cls.requests)
     return asked or names.PODS in reservation.status.allocatable
 
 
 def traits_of(reservation: Reservation, spec: int, node: str) -> Traits:
-    """What sets the class of its reserve pod apart."""
+    """The traits of its reserve pod's class."""
     asked = reservation.spec
     shared = not asked.once and asked.allocate_policy == AllocatePolicy.DEFAULT
     return Traits(
@@ -68,13 +68,13 @@ def traits_of(reservation: Reservation, spec: int, node: str) -> Traits:
 
 
 def held(allocatable: ResourceList, cls: PodClass, nodes: NodeTable) -> Amounts:
-    """What a live reservation says it holds, by slot; raises QuantityError."""
+    """The allocatable in the status of a reservation, by slot. Raises QuantityError."""
     amounts = {nodes.slot(name): capped(amount(name, q)) for name, q in allocatable.items()}
     return _complete(amounts, cls)
 
 
 def _asked(reservation: Reservation, cls: PodClass, nodes: NodeTable) -> Amounts:
-    """By slot, with the pods it makes room for and the sums that scores are made of."""
+    """The requests of a reservation by slot, with its pod slots and derived sums that scores read."""
     asked: Amounts = dict(cls.requests)
     resized = annotated_amounts(reservation, names.RESERVATION_RESIZE_ALLOCATABLE)
     asked.update((nodes.slot(name), capped(value)) for name, value in resized.items())
@@ -90,14 +90,14 @@ def _complete(amounts: Amounts, cls: PodClass) -> Amounts:
     return {slot: amount for slot, amount in amounts.items() if amount > 0}
 
 
-# The reserve pod: what a reservation is scheduled as, made from its template.
+# The reserve pod
 
 
 _TEMPLATE = "spec.template"
 
 
 def node_and_scheduler(reservation: Reservation) -> tuple[str, str]:
-    """Which the template asks for by name; raises InvalidObject if it is no template."""
+    """The node name and scheduler name of the template. Raises InvalidObject."""
     template = reservation.spec.template
     if not template:
         raise InvalidObject("", _TEMPLATE, "is required: the pod to reserve for")
@@ -108,10 +108,10 @@ def node_and_scheduler(reservation: Reservation) -> tuple[str, str]:
 
 
 def reserve_pod(reservation: Reservation) -> Pod:
-    """Raises InvalidObject.
+    """The pod that the reservation is scheduled as, from its template. Raises InvalidObject.
 
-    The reservation's own labels and annotations come before those of the template. One that holds
-    preempted room stands for the preemptor and nothing else.
+    The reservation's own labels and annotations take precedence over those of the template. A
+    preemption hold has none of its own.
     """
     meta, template = reservation.metadata, reservation.spec.template or {}
     given: ObjectMeta = convert(
@@ -138,7 +138,7 @@ def reserve_pod(reservation: Reservation) -> Pod:
 
 
 def namespace_of(reservation: Reservation) -> str:
-    """Where the pods are that it is for."""
+    """The namespace of its reserve pod: that of the template, else the default one."""
     template = reservation.spec.template or {}
     metadata = template.get("metadata")
     given = metadata.get("namespace") if isinstance(metadata, dict) else None
@@ -146,14 +146,15 @@ def namespace_of(reservation: Reservation) -> str:
 
 
 def _labels(given: dict[str, str], own: dict[str, str]) -> dict[str, str]:
-    """Less the id of one made on demand, which would make each of them a class of its own."""
+    """The labels of the reserve pod, without the id of a dynamic reservation, which would make each of
+    them a class of its own."""
     labels = {**given, **own}
     labels.pop(names.RESERVATION_ID, None)
     return labels
 
 
 def priority_of(reservation: Reservation, spec: PodSpec) -> int:
-    """The template's, else the label's; without either a reservation comes before everything."""
+    """The priority of the template, else of the label; without either the highest."""
     if spec.priority is not None:
         return spec.priority
     value = labelled_priority(reservation)
@@ -161,7 +162,7 @@ def priority_of(reservation: Reservation, spec: PodSpec) -> int:
 
 
 def annotated_amounts(reservation: Reservation, annotation: str) -> dict[str, int]:
-    """Amounts an annotation gives as `{"resources": {…}}`; nothing where it makes no sense."""
+    """The amounts of an annotation `{"resources": {…}}`; empty if it is invalid."""
     text = reservation.metadata.annotations.get(annotation)
     if text is None:
         return {}
@@ -173,7 +174,7 @@ def annotated_amounts(reservation: Reservation, annotation: str) -> dict[str, in
 
 
 def restricted_names(reservation: Reservation) -> frozenset[str]:
-    """The resources Restricted is about, where the reservation says so."""
+    """The resources that the Restricted policy applies to, if the reservation lists them."""
     text = reservation.metadata.annotations.get(names.RESERVATION_RESTRICTED_OPTIONS)
     if text is None:
         return frozenset()

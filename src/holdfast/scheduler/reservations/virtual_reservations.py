@@ -1,4 +1,20 @@
-"""One reservation that has no object yet, and how its kind is dealt with."""
+"""Virtual reservations: capacity held for a pod until a provisioner has created its Reservation.
+
+                   failed                          again
+    requested ──────────────► kept for a while ────────► requested
+        │                            │
+        │ the object is created      │ the retention is over, or no pod requests it any more
+        ▼                            ▼
+    replaced by it                dropped
+
+A virtual reservation is like any other: it holds capacity in the ledger, and other pods that match its
+owners can be allocated from it. Pods that are wait in Permit for the object. Its id derives from the
+pod's uid, so that a restarted scheduler requests the same reservation again, and never a second one.
+
+`may_use` decides which pods can be allocated from it and from the reservation that replaces it. It is
+evaluated each time a waiting pod could be bound, as labels and annotations can change meanwhile, and
+when the reservation is created, whose owners can differ from the template's.
+"""
 
 from __future__ import annotations
 
@@ -23,32 +39,36 @@ if TYPE_CHECKING:
 
 
 _MOST_OBSERVED = 100_000
-"""So many observations are kept for whoever asks for them."""
+"""The number of observations that are kept until metrics are read."""
 
 
 class Settings(NamedTuple):
+    """The configuration of dynamic reservations."""
+
     timeout: float
-    """How long a reservation is waited for."""
+    """Seconds until a request that was not fulfilled fails."""
     retention: float
-    """How long the room is kept when that was in vain."""
+    """Seconds for which the capacity is kept after that."""
     bind_anyway: bool
-    """Whether the pod is then bound without one."""
+    """Whether the pod is then bound without a reservation."""
 
 
 @dataclass(slots=True)
 class VirtualFigures:
-    """For metrics."""
+    """Counts and observations for metrics."""
 
     requests: int = 0
     created: int = 0
     failures: int = 0
     latencies: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_OBSERVED))
-    """From asking for a reservation until there was one, in seconds; those not yet taken."""
+    """Seconds from the request until the reservation was created; those not yet read."""
     pendings: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_OBSERVED))
-    """From a reservation being there until it was available."""
+    """Seconds from the creation of a reservation until it was Available."""
 
 
 class Virtual:
+    """One virtual reservation."""
+
     __slots__ = (
         "asked_at",
         "deadline",
@@ -67,38 +87,20 @@ class Virtual:
         self.id = id
         self.reservation = reservation
         self.requester = requester
-        """The pod that says what is asked for."""
+        """The pod with the requirement in its annotation."""
         self.resources = resources
         self.waiting: dict[str, PodRecord] = {}
-        """Pods that draw on it, by uid."""
+        """The pods that are allocated from it and wait in Permit, by uid."""
         self.asked_at = 0.0
         self.deadline = 0.0
         self.failed = ""
-        """Why nothing came of it, until it is asked for again."""
+        """Why the request failed, until it is made again."""
         self.keep_until: float | None = None
-        """When it is dropped even if pods wait; set when it first failed."""
+        """When it is dropped even if pods wait; set when the request first fails."""
 
     @property
     def row(self) -> int:
         return self.reservation.pod.row if self.reservation.pod is not None else -1
-
-
-# Reservations that have no object yet: room set aside for a pod until a provisioner has made one.
-#
-#                    failed                       again
-#     asked for ───────────────► kept for a while ─────► asked for
-#         │                             │
-#         │ the object is there         │ the time is over, or nobody wants it any more
-#         ▼                             ▼
-#     replaced by it                 dropped
-#
-# A virtual reservation is a promise like any other: it holds room in the ledger, and siblings of the
-# pod that asked for it may draw on it. Pods that do wait for the object. Its id follows from the pod,
-# so that a scheduler that restarts asks for the same reservation again, and never for a second one.
-#
-# Who may use it, and the reservation that replaces it, is decided by `may_use`: each time it is asked
-# whether a pod that waits may be bound (pods are relabelled and annotated meanwhile), and when the
-# reservation comes, which may be for others than the template said.
 
 
 ATTEMPT = "ReservationCreationAttempt"
@@ -110,31 +112,34 @@ _INSTANT = 1e-6
 
 
 class VirtualReservations:
+    """All virtual reservations of a cluster, and the pods that wait for them."""
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.settings: Settings | None = None
-        """None as long as nobody looks after virtual reservations; then templates mean nothing."""
+        """None if dynamic reservations are disabled; then templates of pods are ignored."""
         self.requirements = Requirements()
         self.by_id: dict[str, Virtual] = {}
         self._by_requester: dict[str, Virtual] = {}
         self.waits: dict[str, Virtual] = {}
-        """The pods that wait until they are told otherwise, by uid, with what for. That may be replaced
-        by its reservation, whose status they then wait for, or dropped; see `is_live`. Another one may
-        have its id by then."""
+        """The pods that wait in Permit, by uid, and the virtual reservation each waits for. This can
+        have been dropped, or replaced by its reservation, for whose status the pod then waits; see
+        `is_live`. Another one can have its id by then."""
         self.unreported: dict[str, None] = {}
-        """The ids of those whose pods must be told."""
+        """The ids of those whose requirement must be written to the requester's annotation."""
         self.reports: list[Decision] = []
         self.figures = VirtualFigures()
         self.adopting: dict[str, float] = {}
-        """The uids of reservations that took over, and when they were seen, until available."""
+        """The uids of reservations that replaced one, and when they were created, until Available."""
         self.refused: dict[str, str] = {}
-        """The uids of reservations that will not do, and why."""
+        """The uids of created reservations that were rejected, and why."""
         self._unwritten: dict[str, str] = {}
 
-    # Asking
+    # Requests
 
     def id_for(self, ask: Ask, size: Mapping[str, int]) -> str:
-        """What the pod has asked for before, unless that came and is of no use at this size."""
+        """The id that the pod has requested before, unless its reservation exists and cannot be used
+        for this size; else a new one."""
         id = ask.id or new_id(ask.pod.uid)
         while id in self.by_id or any(
             reservation is None or reservation.placed or not _within(reservation, size)
@@ -144,15 +149,14 @@ class VirtualReservations:
         return id
 
     def _made(self, id: str) -> Iterator[ReservationInfo | None]:
-        """The reservations there are of an id; None for those that are of no use any more, even if that
-        is not written yet."""
+        """The reservations with an id; None for finished ones, even if that is not written yet."""
         known = self._cluster.reservations.known
         for uid, finished in self.requirements.made.get(id, {}).items():
             reservation = known.get(uid)
             yield None if finished or reservation is None or reservation.finished else reservation
 
     def coming(self, ask: Ask) -> dict[str, int]:
-        """The amounts of a reservation that was made for the pod, and waits for what is set aside."""
+        """The amounts of reservations that were created for the pod and are not scheduled yet."""
         amounts: dict[str, int] = {}
         for reservation in self._made(ask.id):
             if reservation is not None and not reservation.placed:
@@ -160,7 +164,7 @@ class VirtualReservations:
         return amounts
 
     def open(self, ask: Ask, size: Mapping[str, int], row: int) -> Virtual:
-        """Sets room aside on the row; raises what is wrong with the template's owners."""
+        """Adds a virtual reservation on the row. Raises if the template's owners are invalid."""
         now = self._cluster.now
         id = self.id_for(ask, size)
         listed: ResourceList = {name: format_amount(name, size[name]) for name in sorted(size)}
@@ -176,24 +180,24 @@ class VirtualReservations:
         self.figures.requests += 1
         node = self._cluster.nodes.name(row)
         amounts = ", ".join(f"{name}: {quantity}" for name, quantity in listed.items())
-        self._say(virtual, "Normal", ATTEMPT, f"Asking for reservation {id} on {node} ({amounts})")
+        self._emit(virtual, "Normal", ATTEMPT, f"Requesting reservation {id} on {node} ({amounts})")
         self._try_again(id)
         self.requirements.touch(id)
         return virtual
 
     def has_reported(self, ask: Ask) -> bool:
-        """Whether the pod says what is asked for on its behalf now."""
+        """Whether the requirement in the pod's annotation is the current one."""
         virtual, requirement = self.by_id.get(ask.id), ask.requirement
         if virtual is None or requirement is None:
             return False
         return amounts_of(requirement.resources) == amounts_of(virtual.resources)
 
     def asked_by(self, pod: PodRecord) -> Virtual | None:
-        """What was set aside for the pod, and is not there yet."""
+        """The virtual reservation that was requested for the pod."""
         return self._by_requester.get(pod.uid)
 
     def begin_wait(self, pod: PodRecord) -> None:
-        """The pod draws on a virtual reservation, or does not."""
+        """Begins the wait of a pod that is allocated from a virtual reservation."""
         reservation = self._cluster.reservations.known.get(pod.reservation_uid)
         if reservation is None or not reservation.virtual:
             return
@@ -210,8 +214,8 @@ class VirtualReservations:
         self.waits[pod.uid] = virtual
 
     def may_use(self, pod: PodRecord, reservation: ReservationInfo, requester: str = "") -> bool:
-        """Whether a pod may draw on a virtual reservation or on the one that replaces it: those that
-        match its owners may, and the one that asked for it."""
+        """Whether a pod can be allocated from a virtual reservation or the one that replaces it: pods
+        that match its owners can, and the requester."""
         if pod.cls.labels.get(RESERVATION_IGNORED) == "true":
             return False
         reservations = self._cluster.reservations
@@ -225,8 +229,8 @@ class VirtualReservations:
         return not affinity.refusal(reservation, reservations.node_labels(pod.row))
 
     def successors(self, virtual: Virtual, reservation: ReservationInfo) -> list[PodRecord]:
-        """The pods drawing on a virtual reservation that may go on with the one that replaces it: one
-        if it is to be allocated once, and as many as it has enough for if its policy is Restricted."""
+        """The pods of a virtual reservation that are allocated from the one that replaces it: one if
+        that has allocateOnce, and as many as fit if its policy is Restricted."""
         allocated_pods = self._cluster.reservations.allocated_pods(virtual.reservation)
         allocated_pods.sort(key=lambda pod: pod.uid != virtual.requester.uid)
         left = dict(reservation.wanted)
@@ -245,14 +249,15 @@ class VirtualReservations:
         return found
 
     def keep_asking(self, virtual: Virtual) -> bool:
-        """Sees to it that some pod asks for it; it is dropped, and False, if none does any more."""
+        """Keeps a requester for it: the same, or another pod that waits. If there is none, drops it and
+        returns False."""
         if virtual.requester.uid in self.requirements.asks or self._hand_over(virtual):
             return True
         self.drop(virtual)
         return False
 
     def ask_again(self) -> None:
-        """Has requirements written again that somebody removed or changed while the pod waits."""
+        """Has requirements written again that were removed or changed while the pod waits."""
         edited, self.requirements.edited = self.requirements.edited, {}
         for uid in edited:
             virtual = self._by_requester.get(uid)
@@ -260,7 +265,7 @@ class VirtualReservations:
                 self.unreported[virtual.id] = None
 
     def is_live(self, virtual: Virtual) -> bool:
-        """Whether it is still set aside, neither replaced nor dropped."""
+        """Whether it is neither replaced nor dropped."""
         return self.by_id.get(virtual.id) is virtual
 
     def end_wait(self, pod: PodRecord) -> None:
@@ -278,17 +283,17 @@ class VirtualReservations:
         elif not (virtual.failed and self._is_kept(virtual)):
             self.drop(virtual)
 
-    # What came of it
+    # Outcomes
 
     def failure(self, pod: PodRecord) -> str:
-        """Why the pod need not wait any more; empty while there is hope."""
+        """Why the request of a waiting pod failed; empty while it can still be fulfilled."""
         virtual, now = self.waits[pod.uid], self._cluster.now
         if virtual.failed:
             return virtual.failed
         ask = self.requirements.asks.get(virtual.requester.uid)
         unwritten = self._unwritten.get(virtual.requester.uid, "")
         if unwritten:
-            self._fail(virtual, FAILURE, f"cannot ask for reservation {virtual.id}: {unwritten}")
+            self._fail(virtual, FAILURE, f"cannot request reservation {virtual.id}: {unwritten}")
         elif ask is not None and ask.error != ask.heeded:
             ask.heeded = ask.error
             self._fail(virtual, FAILURE, f"reservation {virtual.id} was not created: {ask.error}")
@@ -300,7 +305,7 @@ class VirtualReservations:
         return virtual.failed
 
     def patience(self, pod: PodRecord) -> float:
-        """How much longer to wait at most."""
+        """How many more seconds the pod waits at most."""
         virtual = self.waits[pod.uid]
         until = virtual.deadline
         if virtual.keep_until is not None:
@@ -308,7 +313,7 @@ class VirtualReservations:
         return max(until - self._cluster.now, _INSTANT)
 
     def adopted(self, virtual: Virtual, reservation: ReservationInfo) -> None:
-        """The object is there, and holds the room."""
+        """Replaces it by the created reservation, which holds the capacity now."""
         now = self._cluster.now
         del self.by_id[virtual.id]
         self._no_longer_asked(virtual)
@@ -320,22 +325,22 @@ class VirtualReservations:
         self.adopting[reservation.uid] = reservation.created
         node = self._cluster.nodes.name(reservation.pod.row) if reservation.pod is not None else ""
         message = (
-            f"Reservation {reservation.name} was created for {virtual.id} and holds room on {node}"
+            f"Reservation {reservation.name} was created for {virtual.id} and holds capacity on {node}"
         )
-        self._say(virtual, "Normal", SUCCESS, message)
+        self._emit(virtual, "Normal", SUCCESS, message)
 
     def of(self, reservation: ReservationInfo) -> Virtual | None:
-        """What was set aside until this reservation came."""
+        """The virtual reservation that this reservation is to replace."""
         return self.by_id.get(id_of(reservation.object.metadata))
 
     def refusal(self, reservation: ReservationInfo, virtual: Virtual) -> str:
-        """Why the reservation cannot take the place of what was set aside; empty if it can."""
+        """Why the reservation cannot replace the virtual one; empty if it can."""
         nodes = self._cluster.nodes
         assert reservation.pod is not None
         there = nodes.name(virtual.row)
         wanted_node = reservation.pod.cls.wants_node
         if wanted_node and wanted_node != there:
-            return f"it asks for node {wanted_node}, but {virtual.id} is on {there}"
+            return f"it requests node {wanted_node}, but {virtual.id} is on {there}"
         for slot, least in virtual.reservation.amounts.items():
             name, given = nodes.slots.name(slot), reservation.wanted.get(slot, 0)
             if name and given < least:
@@ -350,16 +355,16 @@ class VirtualReservations:
         return f"it does not fit {there}: its {' and '.join(taken)} are in use" if taken else ""
 
     def refuse(self, virtual: Virtual, reservation: ReservationInfo, why: str) -> None:
-        """The object that came will not do."""
+        """Rejects a created reservation, with events on it and on the requester."""
         if self.refused.get(reservation.uid) == why:
             return
         self.refused[reservation.uid] = why
         self.figures.failures += 1
         self.reports.append(Emit(reservation.ref, "Warning", FAILURE, why, "Provisioning"))
-        self._say(virtual, "Warning", FAILURE, f"reservation {reservation.name} will not do: {why}")
+        self._emit(virtual, "Warning", FAILURE, f"reservation {reservation.name} is rejected: {why}")
 
     def drop(self, virtual: Virtual) -> None:
-        """The room is free again, but for what pods that drew on it have claimed themselves."""
+        """Drops it and releases its capacity, except for what its pods request themselves."""
         if self.by_id.pop(virtual.id, None) is None:
             return
         self._no_longer_asked(virtual)
@@ -372,19 +377,20 @@ class VirtualReservations:
         self._try_again(virtual.id)
 
     def not_written(self, uid: str, message: str) -> None:
-        """A pod could not be told what is asked for on its behalf."""
+        """Records why the requirement could not be written to the pod's annotation."""
         if uid in self.waits:
             self._unwritten[uid] = message
 
     def live(self, id: str) -> ReservationInfo | None:
-        """The reservation of the id that is on a node, if there is one."""
+        """The scheduled reservation with the id, if there is one."""
         for reservation in self._made(id):
             if reservation is not None and reservation.placed and not reservation.waiting:
                 return reservation
         return None
 
     def taken_over(self, virtual: Virtual) -> bool:
-        """Whether there is a reservation of the id on a node, by another's doing."""
+        """Gives way to a reservation with the id that another scheduler has scheduled. Returns whether
+        it did."""
         reservation = self.live(virtual.id)
         if reservation is None or reservation.pod is None:
             return False
@@ -400,20 +406,18 @@ class VirtualReservations:
         return True
 
     def problems(self) -> list[str]:
-        """What is not as it would be were it worked out anew."""
+        """Self-check: what differs from a computation from scratch."""
         cluster = self._cluster
         known = {uid for uid, reservation in cluster.reservations.known.items() if reservation.virtual}
         problems = [f"{id} is set aside, but not known" for id in sorted(self.by_id.keys() - known)]
         problems += [f"{id} is known, but not set aside" for id in sorted(known - self.by_id.keys())]
         asked_by = {virtual.requester.uid: virtual for virtual in self.by_id.values()}
         if asked_by != self._by_requester:
-            problems.append(
-                f"set aside for {sorted(asked_by)}, said to be {sorted(self._by_requester)}"
-            )
+            problems.append(f"requested by {sorted(asked_by)}, indexed by {sorted(self._by_requester)}")
         for uid in self.waits:
             pod = cluster.pods.get(uid)
             if pod is None or pod.phase is not Phase.ASSUMED:
-                problems.append(f"{pod or uid} waits for a reservation, but has no place")
+                problems.append(f"{pod or uid} waits for a reservation, but is not assumed")
         for virtual in self.by_id.values():
             waiting = {uid for uid, each in self.waits.items() if each is virtual}
             if waiting != set(virtual.waiting):
@@ -426,14 +430,14 @@ class VirtualReservations:
         if virtual.keep_until is None:
             virtual.keep_until = self._cluster.now + self.settings.retention
         self.figures.failures += 1
-        self._say(virtual, "Warning", reason, message[0].upper() + message[1:])
+        self._emit(virtual, "Warning", reason, message[0].upper() + message[1:])
 
     def _is_kept(self, virtual: Virtual) -> bool:
         return virtual.keep_until is not None and self._cluster.now < virtual.keep_until - _INSTANT
 
     def _hand_over(self, virtual: Virtual) -> bool:
-        """Where the pod that asked has gone, another that waits asks in its place. What was set aside
-        for that one in vain, before it came to wait here, is given up."""
+        """Makes another waiting pod the requester, after the requester is gone. A failed virtual
+        reservation that this pod requested before is dropped. Returns whether there is such a pod."""
         for uid, pod in virtual.waiting.items():
             other = self._by_requester.get(uid)
             if uid not in self.requirements.asks or (other is not None and other.waiting):
@@ -448,12 +452,12 @@ class VirtualReservations:
         return False
 
     def _no_longer_asked(self, virtual: Virtual) -> None:
-        """By the pod that did; it may have asked for another one since."""
+        """Removes it from the index by requester, unless the requester has another one since."""
         if self._by_requester.get(virtual.requester.uid) is virtual:
             del self._by_requester[virtual.requester.uid]
 
     def _try_again(self, id: str) -> None:
-        """Reservations of the id that have no node may find one now."""
+        """Requeues reservations with the id that are not scheduled."""
         cluster = self._cluster
         for uid in self.requirements.made.get(id, {}):
             reservation = cluster.reservations.known.get(uid)
@@ -468,18 +472,18 @@ class VirtualReservations:
             if cluster.watcher is not None:
                 cluster.watcher.pod_pending(reservation.pod)
 
-    def _say(self, virtual: Virtual, type: str, reason: str, message: str) -> None:
+    def _emit(self, virtual: Virtual, type: str, reason: str, message: str) -> None:
         self.reports.append(Emit(virtual.requester, type, reason, message, "Provisioning"))
 
 
 def _holds_enough(reservation: ReservationInfo, virtual: Virtual) -> bool:
-    """Whether a reservation holds at least what was asked for."""
+    """Whether a reservation holds at least what was requested."""
     held = reservation.amounts_by_name
     return all(held.get(n, 0) >= amount for n, amount in _without_slot(virtual.reservation).items())
 
 
 def _without_slot(reservation: ReservationInfo) -> dict[str, int]:
-    """What it reserves, but for the one pod slot every reservation has."""
+    """What it reserves, without the one pod slot that every reservation has."""
     return {name: amount for name, amount in reservation.amounts_by_name.items() if name != PODS}
 
 

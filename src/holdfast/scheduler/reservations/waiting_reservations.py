@@ -1,9 +1,9 @@
-"""Reservations that have a node but not yet the room, or not for all they ask, by the row they are on.
+"""Pre-allocation: reservations that are on a node where not all they reserve is free yet, by row.
 
-They are served oldest first: what pods there leave falls to the oldest until it has all it asks for.
-One that has its room and asks for more comes after all that wait for theirs.
-They hold amounts from the start. Which CPUs and devices one gets is chosen when everything it claims is
-free: amounts, ports, volumes, CPUs and devices; then it is Available.
+They are satisfied oldest first: what pods of the row release goes to the oldest reservation until it
+has all it reserves. Available reservations that are to grow come after all Waiting ones. Waiting
+reservations hold amounts from the start. One becomes Available when everything it reserves is free:
+amounts, ports, volumes, CPUs and devices; only then its CPUs and devices are chosen.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ class WaitingReservations:
         self._nodes = cluster.nodes
         self._limits = cluster.limits
         self.on_row = cluster.ledger.holds.waiting
-        """The uids of those that wait, by row."""
+        """The uids of Waiting reservations, by row."""
         self.growing: dict[int, dict[str, None]] = {}
-        """The uids of those that are to be resized, by row."""
+        """The uids of reservations that could not be resized, by row."""
 
     def on(self, row: int) -> Collection[str]:
-        """The uids of those that wait there."""
+        """The uids of the Waiting reservations of the row."""
         return self.on_row.get(row, ())
 
-    def hoping(self, row: int) -> Collection[str]:
-        """The uids of those that may want room that comes free there, in the order they get it."""
+    def candidates(self, row: int) -> Collection[str]:
+        """The uids of the reservations that can use capacity released on the row, in the order in which
+        they get it."""
         there = self.on_row.get(row, {})
         if len(there) > 1:
             known = self._reservations.known
@@ -47,11 +48,12 @@ class WaitingReservations:
         return there | self.growing.pop(row, {})
 
     def wants_more(self, reservation: ReservationInfo) -> None:
-        """There was no room to resize it; it is to be tried again when there may be."""
+        """Has the resize of a reservation tried again when capacity of its row is released."""
         assert reservation.pod is not None
         self.growing.setdefault(reservation.pod.row, {})[reservation.uid] = None
 
     def join(self, reservation: ReservationInfo) -> None:
+        """Makes it Waiting."""
         assert reservation.pod is not None
         reservation.waiting = True
         self.on_row.setdefault(reservation.pod.row, {})[reservation.uid] = None
@@ -59,6 +61,7 @@ class WaitingReservations:
         self._plan(reservation.pod.row)
 
     def leave(self, reservation: ReservationInfo) -> None:
+        """Ends its wait, if it is Waiting."""
         if not reservation.waiting:
             return
         assert reservation.pod is not None
@@ -71,9 +74,9 @@ class WaitingReservations:
             del self.on_row[reservation.pod.row]
 
     def lacking(self, reservation: ReservationInfo, amounts: Amounts | None = None) -> list[str]:
-        """The resources of which there is not enough where it is, for what it promises or for other
-        amounts instead (then only where these are more). One that waits may ask for what it will have
-        once pods that end have ended."""
+        """The resources of which its row has too little for what it reserves; or for `amounts` instead,
+        as far as these are more. For a Waiting reservation, `amounts` need only fit once pods that can
+        end have ended."""
         hold, managers = reservation.hold, self._cluster.managers
         assert hold is not None
         names = self._nodes.slots
@@ -94,7 +97,8 @@ class WaitingReservations:
         return lacking
 
     def _plan(self, row: int) -> dict[str, list[str]]:
-        """Plans which CPUs and devices those that wait on a row would get; by uid, what they lack."""
+        """Plans the CPUs and devices of the Waiting reservations of a row. Returns by uid what they
+        lack."""
         managers = self._cluster.managers
         if not managers.awake:
             return {}
@@ -103,7 +107,7 @@ class WaitingReservations:
         return managers.plan(row, [each.pod for each in there if each.pod is not None])
 
     def _claims_of_others(self, reservation: ReservationInfo) -> list[str]:
-        """What of its ports and volumes somebody else has."""
+        """Whether other pods or reservations have its ports or volumes, by name."""
         hold = reservation.hold
         assert hold is not None
         ours = [hold.pod, *(each.pod for each in self._behind(reservation))]
@@ -111,7 +115,7 @@ class WaitingReservations:
         return self.claimed_by_others(hold.pod.cls, hold.row, ours)
 
     def claimed_by_others(self, cls: PodClass, row: int, ours: list[PodRecord]) -> list[str]:
-        """What of the ports and volumes of a class others than `ours` have on a row."""
+        """Whether pods other than `ours` have ports or volumes of a class on a row, by name."""
         if not cls.ports and not cls.volumes:
             return []
         taken = ["ports"] if self._ports_taken(cls, row, ours) else []
@@ -120,7 +124,7 @@ class WaitingReservations:
         return taken
 
     def _ports_taken(self, cls: PodClass, row: int, ours: list[PodRecord]) -> bool:
-        """Whether others than `ours` have a port of the class on the row."""
+        """Whether pods other than `ours` have a host port of the class on the row."""
         in_use = self._nodes.ports
         for port in cls.ports:
             uses = sum(counts.item(row) for counts in in_use.conflicts(port))
@@ -130,8 +134,8 @@ class WaitingReservations:
         return False
 
     def shortage(self, reservation: ReservationInfo, amounts: Amounts | None = None) -> Amounts:
-        """By slot, how much is missing for that. Younger reservations that wait there do not count: it
-        comes before them, but for what it asks for beyond what it has."""
+        """By slot, how much is missing, with the arguments of `lacking`. Younger Waiting reservations
+        of the row do not count, except for a resize."""
         hold = reservation.hold
         assert hold is not None
         row, nodes = hold.row, self._nodes
@@ -159,7 +163,7 @@ class WaitingReservations:
         return short
 
     def _behind(self, reservation: ReservationInfo) -> list[ReservationRow]:
-        """Those that wait in the same place and come after it."""
+        """The younger Waiting reservations of its row."""
         hold = reservation.hold
         assert hold is not None
         there = self.on(hold.row)

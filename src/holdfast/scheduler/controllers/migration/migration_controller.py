@@ -1,8 +1,8 @@
-"""Looks after the jobs that move pods.
+"""The controller of PodMigrationJobs.
 
-Each job is taken as far as it can go with what is known now; what it waits for is seen as an event.
-Nothing is remembered that a restart must not lose: how far a job got is in its status, which pod and
-which reservation it is about in its spec.
+It takes each job as far as possible in every run; what a job waits for arrives as an event. All that
+must survive a restart is in the job's object: its progress in the status, its pod and reservation in
+the spec.
 """
 
 from holdfast.api.meta import ObjectReference
@@ -27,11 +27,11 @@ class MigrationController:
         self._jobs = cluster.migrations
         self._reservations = cluster.reservations
         self._moves: dict[str, Move] = {}
-        """The jobs there is something left to do for, by uid."""
+        """The jobs that are not done, by uid."""
         self._decisions: list[Decision] = []
         self._steps = MigrationSteps(cluster, self._moves, self._decisions)
         self._unwanted: dict[str, tuple[str, Attempt]] = {}
-        """The reservations to delete, by uid, until they are gone, and why."""
+        """The reservations to delete and why, by uid, until they are gone."""
         self._ran_at = 0.0
         self._started = False
 
@@ -39,7 +39,7 @@ class MigrationController:
         jobs, self._ran_at = self._jobs, now
         if not self._started:
             self._started = True
-            self._drop_orphans()
+            self._drop_left_behind()
         if jobs.changed:
             changed, jobs.changed = jobs.changed, {}
             for job in changed.values():
@@ -66,17 +66,17 @@ class MigrationController:
             if move is not None:
                 move.deleted = True
             else:
-                self._drop_room(job, phase)
+                self._drop_reservation(job, phase)
         elif move is not None:
             move.job = job
             if job.status == move.last_status or phase in ENDED:
                 move.last_status = None
             if phase in ENDED:
-                move.status = job.status  # others may end it, and the first word stands
+                move.status = job.status  # another client ended it, and that is final
         elif phase not in ENDED:
             self._moves[uid] = Move(job, now)
         else:
-            self._drop_room(job, phase)
+            self._drop_reservation(job, phase)
 
     def _take_refusals(self, now: float) -> None:
         jobs = self._jobs
@@ -103,7 +103,7 @@ class MigrationController:
                 return
             else:
                 self._steps.proceed(move, now)
-        # What it says comes before what it does, and before what is said about it.
+        # The status is written before the writes it announces, and before the events.
         done = self._decisions[before:]
         del self._decisions[before:]
         if not move.deleted:
@@ -124,37 +124,39 @@ class MigrationController:
             self._decisions.append(SetMigrationStatus(move.ref, move.status))
 
     def _specify(self, move: Move) -> None:
-        """What the job turned out to be about."""
-        pod = room = None
+        """Writes references to the pod and the reservation to the job's spec, if it does not have
+        them."""
+        pod = created = None
         reference, seen = move.job.spec.pod_ref, move.pod_ref
         if seen is not None and (reference is None or reference.uid != seen.uid):
             pod = ObjectReference(kind="Pod", namespace=seen.namespace, name=seen.name, uid=seen.uid)
-        reservation = self._reservations.known.get(move.room)
-        if reservation is not None and move.given_room is None:
-            room = ObjectReference(
+        reservation = self._reservations.known.get(move.reservation_uid)
+        if reservation is not None and move.reservation_ref is None:
+            created = ObjectReference(
                 api_version=reservation.object.api_version,
                 kind=reservation.object.kind,
                 name=reservation.name,
                 uid=reservation.uid,
             )
-        wanted = (pod.uid if pod else "", room.uid if room else "")
+        wanted = (pod.uid if pod else "", created.uid if created else "")
         if any(wanted) and wanted != move.specified:
             move.specified = wanted
-            self._decisions.append(SpecifyMigration(move.ref, pod, room))
+            self._decisions.append(SpecifyMigration(move.ref, pod, created))
 
-    # What is left when it is over
+    # Cleanup
 
     def _wind_up(self, move: Move) -> None:
-        """Leaves no room behind that nobody wants, and forgets the job once it says how it ended."""
-        if not move.room_dropped and self._drop_room(move.job, move.status.phase):
-            move.room_dropped = True
+        """Deletes the reservation of an ended job if it is not used, and forgets the job once its final
+        status is written."""
+        if not move.reservation_dropped and self._drop_reservation(move.job, move.status.phase):
+            move.reservation_dropped = True
             move.creation.under_way = False
         written = move.deleted or move.job.status.phase == move.status.phase
         if written and not move.creation.under_way:
             del self._moves[move.ref.uid]
 
-    def _drop_room(self, job: PodMigrationJob, phase: str) -> bool:
-        """Whether there was a reservation of the job's making that is of no use."""
+    def _drop_reservation(self, job: PodMigrationJob, phase: str) -> bool:
+        """Deletes the reservation that the job created, if it is not used. Returns whether it did."""
         reservation = self._reservations.get(name_of(job))
         if reservation is None or maker_of(reservation.object) != job.metadata.uid:
             return False
@@ -164,12 +166,12 @@ class MigrationController:
         self._delete(reservation, f"PodMigrationJob/{job.metadata.name} does not need it")
         return True
 
-    def _drop_orphans(self) -> None:
-        """Reservations whose job went while nobody looked."""
+    def _drop_left_behind(self) -> None:
+        """Deletes reservations whose job was deleted while the controller did not run."""
         for reservation in self._reservations.known.values():
             maker = maker_of(reservation.object)
             if maker and maker not in self._jobs.known:
-                self._delete(reservation, "the PodMigrationJob it was made for is gone")
+                self._delete(reservation, "the PodMigrationJob it was created for is gone")
 
     def _delete(self, reservation: ReservationInfo, why: str) -> None:
         self._unwanted.setdefault(reservation.uid, (why, Attempt()))

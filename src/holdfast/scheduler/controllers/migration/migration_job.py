@@ -1,4 +1,4 @@
-"""One job: what it wants, how far it got, what is under way for it."""
+"""One migration job: its object, its progress, and its writes that are in progress."""
 
 from typing import Final
 
@@ -20,11 +20,11 @@ from holdfast.scheduler.cluster.decisions import ObjectRef
 
 ENDED: Final = (MigrationPhase.SUCCEEDED, MigrationPhase.FAILED, MigrationPhase.ABORTED)
 RETRY_FIRST, RETRY_MOST = 1.0, 10.0
-"""Seconds until what was refused is asked for again; doubling."""
+"""Back-off in seconds after a refused write; it doubles up to the second value."""
 
 
 class Attempt:
-    """Something asked of the outside: at most once at a time, and after a refusal not at once again."""
+    """A write that is tried at most once at a time, and after a refusal with back-off."""
 
     __slots__ = ("due", "tries", "under_way")
 
@@ -32,7 +32,7 @@ class Attempt:
         self.under_way = False
         self.tries = 0
         self.due: float | None = None
-        """When it may be asked again after a refusal."""
+        """When it can be tried again after a refusal."""
 
     def may_begin(self, now: float) -> bool:
         return not self.under_way and (self.due is None or self.due <= now)
@@ -62,30 +62,30 @@ class Move:
         except TimeError:
             self.created = now
         self.status = job.status
-        """As decided; the object says the same once that was written."""
+        """The status as decided; the object's follows when it is written."""
         self.last_status: PodMigrationJobStatus | None = None
-        """The status last written, until it is seen."""
+        """The status last written, until the watch delivers it."""
         self.pod = job.spec.pod_ref.uid if job.spec.pod_ref is not None else ""
         """The uid of the pod to move, once it is known."""
         self.pod_ref: ObjectRef | None = None
-        """The pod to move, if it was seen."""
+        """The pod to move, once it was seen."""
         self.old_node = ""
-        """Where it was seen."""
+        """The node where it was last seen."""
         self.specified: tuple[str, str] = ("", "")
         """The uids of the pod and the reservation that were last written into the spec."""
-        self.room = ""
+        self.reservation_uid = ""
         """The uid of the reservation, once it was seen."""
-        self.room_dropped = False
+        self.reservation_dropped = False
         self.writing = Attempt()
         self.creation = Attempt()
         self.eviction = Attempt()
         self.budgets = -1
-        """The version of the disruption budgets when an eviction was last asked for."""
+        """The version of the PodDisruptionBudgets when an eviction was last tried."""
         self.others: frozenset[str] = frozenset()
-        """The uids of those who used the reservation before the pod was evicted."""
+        """The uids of pods that were allocated from the reservation before the pod was evicted."""
         self.seen_leaving = False
         self.deleted = False
-        """Whether the job itself is gone."""
+        """Whether the job's object was deleted."""
 
     @property
     def name(self) -> str:
@@ -101,7 +101,7 @@ class Move:
 
     @property
     def pod_name(self) -> str:
-        """As messages have it."""
+        """The pod's name in messages."""
         reference = self.job.spec.pod_ref
         if self.pod_ref is not None:
             return f'"{self.pod_ref.namespace}/{self.pod_ref.name}"'
@@ -111,7 +111,7 @@ class Move:
 
     @property
     def deadline(self) -> float | None:
-        """When it is given up; never if None."""
+        """When the job fails by its TTL; None for never."""
         try:
             ttl = parse_duration(self.job.spec.ttl if self.job.spec.ttl is not None else DEFAULT_TTL)
         except DurationError:
@@ -119,7 +119,7 @@ class Move:
         return self.created + ttl if ttl > 0 else None
 
     @property
-    def given_room(self) -> ObjectReference | None:
+    def reservation_ref(self) -> ObjectReference | None:
         """The reservation its spec names."""
         options = self.job.spec.reservation_options
         reference = options.reservation_ref if options is not None else None
@@ -136,7 +136,7 @@ class Move:
             times = (*times, self.deadline, self.creation.due, self.eviction.due)
         return min((time for time in times if time is not None and time > after), default=None)
 
-    # What is said of it
+    # Conditions
 
     def condition(self, step: MigrationStep) -> Condition | None:
         return condition(self.status.conditions, step)
@@ -145,10 +145,11 @@ class Move:
         found = self.condition(step)
         return found is not None and found.status == "True"
 
-    def say(
+    def set_condition(
         self, step: MigrationStep, true: bool, now: float, reason: str = "", message: str = ""
     ) -> bool:
-        """Sets the condition, and with it how far the job got. Whether that is news."""
+        """Sets the condition of a step and makes it the job's current step. Returns whether it
+        changed."""
         if not self.note(step, true, now, reason, message):
             return False
         self.status = msgspec.structs.replace(
@@ -159,7 +160,7 @@ class Move:
     def note(
         self, step: MigrationStep, true: bool, now: float, reason: str = "", message: str = ""
     ) -> bool:
-        """Sets the condition alone. Whether that is news."""
+        """Sets the condition of a step only. Returns whether it changed."""
         known, status = self.condition(step), "True" if true else "False"
         if known is not None and (known.status, known.reason, known.message) == (
             status,
@@ -168,7 +169,7 @@ class Move:
         ):
             return False
         since = known.last_transition_time if known is not None and known.status == status else None
-        said = Condition(
+        new = Condition(
             type=str(step),
             status=status,
             reason=str(reason),
@@ -177,8 +178,8 @@ class Move:
         )
         conditions = self.status.conditions
         if known is None:
-            conditions = [*conditions, said]
+            conditions = [*conditions, new]
         else:
-            conditions = [said if each.type == step else each for each in conditions]
+            conditions = [new if each.type == step else each for each in conditions]
         self.status = msgspec.structs.replace(self.status, conditions=conditions)
         return True

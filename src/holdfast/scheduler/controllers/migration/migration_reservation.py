@@ -1,6 +1,6 @@
-"""The reservation a job makes: for the pod's replacement, anywhere but where the pod is.
+"""The reservation that a job creates for the pod's replacement, on any node but the pod's.
 
-It is what the job's template says; what that leaves out is taken from the pod.
+It follows the job's template; fields that this does not set are taken from the pod.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ _OF_GROUPS = frozenset(
         names.LIGHT_GROUP_MATCH_POLICY,
     )
 )
-"""One that moves does not bring its group along: a reservation is no member that others wait for."""
+"""Gang annotations and labels, which are removed: a reservation is not a member of the pod's gang."""
 
 Claims = Mapping[tuple[str, str], Any]
 
@@ -42,7 +42,7 @@ def name_of(job: PodMigrationJob) -> str:
 
 
 def maker_of(reservation: Reservation) -> str:
-    """The uid of the job that has made it, if one has."""
+    """The uid of the job that created it; empty if none did."""
     owner = controller_of(reservation.metadata)
     return owner.uid if owner is not None and owner.kind == "PodMigrationJob" else ""
 
@@ -50,7 +50,7 @@ def maker_of(reservation: Reservation) -> str:
 def reservation_for(
     job: PodMigrationJob, pod: PodRecord, node: str, claims: Claims, now: float
 ) -> Reservation:
-    """`node` is where the pod is, empty if it has none yet."""
+    """The reservation for a job; `node` is the pod's node, empty if it has none yet."""
     given = _given(job)
     template = given.spec.template or _template_of(pod, claims)
     spec = msgspec.structs.replace(
@@ -70,7 +70,7 @@ def reservation_for(
 
 
 def waits_for_pod(spec: ReservationSpec, uid: str) -> bool:
-    """Whether it is for the very pod that is to be moved, which then has no node yet."""
+    """Whether its owner is the pod to be moved itself, which then has no node yet."""
     return any(
         owner.object is not None
         and owner.object.uid == uid
@@ -111,8 +111,8 @@ def _metadata(job: PodMigrationJob, given: ObjectMeta, now: float) -> ObjectMeta
 
 
 def _owners_for(pod: PodRecord) -> list[ReservationOwner]:
-    """A pod that is not bound is its own replacement, even if it waits in Permit for a place. One that
-    is nobody's comes again by its name."""
+    """The owners of the reservation. A pod that is not bound is its own replacement, even if it waits
+    in Permit. A pod without a controller is matched by name."""
     reference = ObjectReference(kind="Pod", namespace=pod.namespace, name=pod.name)
     controller = next((owner for owner in pod.cls.owners if owner.controller), None)
     if pod.phase is not Phase.ASSIGNED:
@@ -148,13 +148,13 @@ def _template_of(pod: PodRecord, claims: Claims) -> dict[str, Any]:
 
 
 def _is_taken(pod: PodRecord, source: Any, claims: Claims) -> bool:
-    """Whether only one pod can have the claim: nothing can be reserved with it until this one goes."""
+    """Whether the claim is ReadWriteOncePod: it cannot be reserved before this pod is gone."""
     claim = claims.get((pod.namespace, source.claim_name)) if source is not None else None
     return isinstance(claim, PersistentVolumeClaim) and "ReadWriteOncePod" in claim.spec.access_modes
 
 
 def _elsewhere(template: dict[str, Any], node: str) -> dict[str, Any]:
-    """The template with any node but this one."""
+    """The template with a node affinity that excludes this node."""
     spec = {key: value for key, value in (template.get("spec") or {}).items() if key != "nodeName"}
     if node:
         affinity = dict(spec.get("affinity") or {})
@@ -176,7 +176,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def _with(other: dict[str, Any], term: dict[str, Any]) -> dict[str, Any]:
-    """A term that says nothing matches nothing, and stays as it is."""
+    """Adds a requirement to a node selector term. An empty term matches no node, and stays empty."""
     fields = term.get("matchFields") or []
     if not fields and not term.get("matchExpressions"):
         return term

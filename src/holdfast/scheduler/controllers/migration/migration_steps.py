@@ -1,6 +1,6 @@
-"""What a job does next, step by step; each either is done, or waits, or ends the job.
+"""The steps of a migration job. Each is done, waits for an event, or ends the job.
 
-The texts and reasons are those of Koordinator's controller: people and scripts know them.
+Messages and reasons are those of Koordinator's controller, since users and scripts know them.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from holdfast.scheduler.reservations.reservation_status import SUCCEEDED, bound_
 _Step, _Reason = MigrationStep, MigrationReason
 _BUDGET = "PodDisruptionBudget"
 _NEVER = str(2**31 - 1)
-"""The eviction cost of pods that are not to be evicted at all."""
+"""The eviction cost of pods that must not be evicted."""
 _TAKEN = "Reservation is already bound by another Pod"
 
 
@@ -54,7 +54,7 @@ class MigrationSteps:
         if move.status.pod_ref is not None:
             self._await_ready(move, now)
             return
-        reservation = self._room(move, now)
+        reservation = self._reservation(move, now)
         if reservation is None or not self._is_held(move, reservation, now):
             return
         if waits_for_pod(reservation.object.spec, move.pod):
@@ -70,10 +70,11 @@ class MigrationSteps:
             move.old_node = self._cluster.nodes.name(pod.row) if is_bound else ""
 
     def _has_lost_pod(self, move: Move) -> bool:
-        """Whether the pod went by itself, not by the job's doing; another pod of its name is not it."""
+        """Whether the pod is gone without having been evicted by the job. A pod of the same name with
+        another uid is not the pod."""
         return move.pod not in self._cluster.pods and move.condition(_Step.EVICTION) is None
 
-    # Whether it can begin
+    # Preconditions
 
     def _begin(self, move: Move) -> bool:
         reference = move.job.spec.pod_ref
@@ -113,31 +114,31 @@ class MigrationSteps:
             )
         return ""
 
-    # The room
+    # The reservation
 
-    def _room(self, move: Move, now: float) -> ReservationInfo | None:
-        """The reservation; None while there is none."""
-        given = move.given_room
+    def _reservation(self, move: Move, now: float) -> ReservationInfo | None:
+        """The job's reservation; None while there is none."""
+        given = move.reservation_ref
         name = given.name if given is not None else name_of(move.job)
         reservation = self._reservations.get(name)
-        wanted = move.room or (given.uid if given is not None else "")
+        wanted = move.reservation_uid or (given.uid if given is not None else "")
         if reservation is None or (wanted and reservation.uid != wanted):
-            if given is None and not move.room:
-                self._make_room(move, now)
+            if given is None and not move.reservation_uid:
+                self._create_reservation(move, now)
             else:
                 text = f'Abort job caused by missing Reservation "/{name}"'
                 self._fail(move, _Reason.MISSING_RESERVATION, text)
             return None
-        if not move.room:
-            move.room = reservation.uid
+        if not move.reservation_uid:
+            move.reservation_uid = reservation.uid
             move.creation.done()
             if given is None:
                 text = f'Successfully create Reservation "{name}"'
-                self._say(move, _Step.RESERVATION_CREATED, text)
-        move.say(_Step.RESERVATION_CREATED, True, now)
+                self._emit(move, _Step.RESERVATION_CREATED, text)
+        move.set_condition(_Step.RESERVATION_CREATED, True, now)
         return reservation
 
-    def _make_room(self, move: Move, now: float) -> None:
+    def _create_reservation(self, move: Move, now: float) -> None:
         pod = self._cluster.pods.get(move.pod)
         if pod is None:
             self._miss_pod(move)
@@ -153,11 +154,11 @@ class MigrationSteps:
             return
         text = f"Failed to create Reservation caused by {message}"
         reason = _Reason.FAILED_CREATE_RESERVATION
-        if move.say(_Step.RESERVATION_CREATED, False, now, reason, text):
+        if move.set_condition(_Step.RESERVATION_CREATED, False, now, reason, text):
             self._warn(move, reason, text)
 
     def _is_held(self, move: Move, reservation: ReservationInfo, now: float) -> bool:
-        """Whether there is room for the replacement, for certain."""
+        """Whether the reservation holds its capacity, and that is written to its status."""
         if reservation.finished:
             if reservation.finished == SUCCEEDED:
                 return True
@@ -166,7 +167,7 @@ class MigrationSteps:
         pod = reservation.pod
         if pod is None or pod.phase is not Phase.ASSIGNED:
             why, reason = reservation.error or reservation.message, _Reason.UNSCHEDULABLE
-            if why and move.say(_Step.RESERVATION_SCHEDULED, False, now, reason, why):
+            if why and move.set_condition(_Step.RESERVATION_SCHEDULED, False, now, reason, why):
                 self._warn(move, reason, why)
             return False
         if move.is_true(_Step.RESERVATION_SCHEDULED):
@@ -184,10 +185,10 @@ class MigrationSteps:
             )
             self._fail(move, _Reason.FORBIDDEN, text)
             return False
-        move.say(_Step.RESERVATION_SCHEDULED, True, now)
+        move.set_condition(_Step.RESERVATION_SCHEDULED, True, now)
         move.status = msgspec.structs.replace(move.status, node_name=node)
         text = f'Assigned Reservation "{reservation.name}" to node "{node}"'
-        self._say(move, _Step.RESERVATION_SCHEDULED, text)
+        self._emit(move, _Step.RESERVATION_SCHEDULED, text)
         return not reservation.waiting
 
     # The eviction
@@ -195,34 +196,35 @@ class MigrationSteps:
     def _is_evicted(self, move: Move, reservation: ReservationInfo | None, now: float) -> bool:
         if move.is_true(_Step.EVICTION):
             return True
-        said, pod = move.condition(_Step.EVICTION), self._cluster.pods.get(move.pod)
+        known, pod = move.condition(_Step.EVICTION), self._cluster.pods.get(move.pod)
         if pod is None:
-            if said is None:
+            if known is None:
                 self._miss_pod(move)
                 return False
             self._left(move)
-            move.say(_Step.EVICTION, True, now, _Reason.EVICT_COMPLETE)
-            self._say(move, _Reason.EVICT_COMPLETE, f"Pod {move.pod_name} has been evicted")
+            move.set_condition(_Step.EVICTION, True, now, _Reason.EVICT_COMPLETE)
+            self._emit(move, _Reason.EVICT_COMPLETE, f"Pod {move.pod_name} has been evicted")
             return True
         if pod.cls.terminating or pod.deletion_pending:
-            self._say_evicting(move, now)
+            self._begin_eviction(move, now)
             self._left(move)
         elif reservation is not None and reservation.finished == SUCCEEDED:
             self._fail(move, _Reason.FORBIDDEN, _TAKEN)
-        elif said is None:
-            self._say_evicting(move, now)
+        elif known is None:
+            self._begin_eviction(move, now)
         elif _is_on_record(move):
             self._evict(move, pod, reservation, now)
         return False
 
-    def _say_evicting(self, move: Move, now: float) -> None:
+    def _begin_eviction(self, move: Move, now: float) -> None:
         text = f'Pod {move.pod_name} evicted from node "{move.old_node}" by the reason "{move.why}"'
-        move.say(_Step.EVICTION, False, now, _Reason.EVICTING, text)
+        move.set_condition(_Step.EVICTION, False, now, _Reason.EVICTING, text)
 
     def _evict(
         self, move: Move, pod: PodRecord, reservation: ReservationInfo | None, now: float
     ) -> None:
-        """A refused eviction is tried again after a while, or when budgets have changed."""
+        """Evicts the pod. A refused eviction is tried again after a back-off, or when a
+        PodDisruptionBudget changed."""
         attempt, budgets = move.eviction, self._cluster.epoch.kinds[_BUDGET]
         if attempt.under_way or not (attempt.may_begin(now) or budgets != move.budgets):
             return
@@ -238,23 +240,23 @@ class MigrationSteps:
         if move.ended:
             return
         text = f"Failed evict Pod {move.pod_name} caused by {message}"
-        move.say(_Step.EVICTION, False, now, _Reason.FAILED_EVICT, text)
+        move.set_condition(_Step.EVICTION, False, now, _Reason.FAILED_EVICT, text)
         self._warn(move, _Reason.EVICTING, text)
 
     def _left(self, move: Move) -> None:
-        """The pod is on its way."""
+        """Emits the events of the eviction, once."""
         move.eviction.due = None
         if move.seen_leaving or move.pod_ref is None:
             return
         move.seen_leaving = True
         left = f'evicted from node "{move.old_node}" by the reason "{move.why}"'
-        self._say(move, _Reason.EVICTING, f"Pod {move.pod_name} {left}")
+        self._emit(move, _Reason.EVICTING, f"Pod {move.pod_name} {left}")
         self._decisions.append(Emit(move.pod_ref, "Normal", "Descheduled", f"Pod {left}", "Migrating"))
 
     # The replacement
 
     def _await_pod(self, move: Move, reservation: ReservationInfo, now: float) -> None:
-        """A pod that had no node is not evicted: it is its own replacement."""
+        """Waits for a pod that has no node: it is not evicted, but its own replacement."""
         pod = self._cluster.pods.get(move.pod)
         if pod is None:
             self._miss_pod(move)
@@ -266,46 +268,49 @@ class MigrationSteps:
         elif reservation.finished == SUCCEEDED:
             self._fail(move, _Reason.FORBIDDEN, _TAKEN)
         else:
-            move.say(_Step.POD_SCHEDULED, False, now, _Reason.UNSCHEDULABLE, pod.condition_message)
+            move.set_condition(
+                _Step.POD_SCHEDULED, False, now, _Reason.UNSCHEDULABLE, pod.condition_message
+            )
 
     def _await_bind(self, move: Move, reservation: ReservationInfo, now: float) -> None:
         if reservation.finished:
             owners = (reservation.final or reservation.object.status).current_owners
         elif reservation.once:
-            owners = []  # with its first owner it is finished
+            owners = []  # with allocateOnce it is finished by its first owner
         else:
             owners = [_reference(pod) for pod in bound_owners(self._reservations, reservation)]
         owner = next((each for each in owners if each.uid not in move.others), None)
         if owner is None:
             reason = _Reason.WAIT_FOR_BIND
-            if move.say(_Step.POD_BOUND_RESERVATION, False, now, reason):
-                self._say(move, reason, "Waiting for Pod bind Reservation")
+            if move.set_condition(_Step.POD_BOUND_RESERVATION, False, now, reason):
+                self._emit(move, reason, "Waiting for Pod bind Reservation")
             return
         move.note(_Step.RESERVATION_BOUND, True, now)
         move.status = msgspec.structs.replace(move.status, pod_ref=owner)
         text = f'Reservation bound by pod "{owner.namespace}/{owner.name}"'
-        self._say(move, _Step.POD_BOUND_RESERVATION, text)
+        self._emit(move, _Step.POD_BOUND_RESERVATION, text)
         self._await_ready(move, now)
 
     def _await_ready(self, move: Move, now: float) -> None:
-        """A pod that is gone again does not hold up the job."""
+        """Waits until the replacement is ready. One that is deleted meanwhile does not block the
+        job."""
         owner = move.status.pod_ref
         assert owner is not None
         pod, name = self._cluster.pods.get(owner.uid), f"{owner.namespace}/{owner.name}"
         if pod is not None and not pod.ready:
             reason = _Reason.WAIT_FOR_READY
-            if move.say(_Step.BOUND_POD_READY, False, now, reason):
-                self._say(move, reason, f"Waiting for Bound Pod {name} Ready")
+            if move.set_condition(_Step.BOUND_POD_READY, False, now, reason):
+                self._emit(move, reason, f"Waiting for Bound Pod {name} Ready")
             return
         move.note(_Step.BOUND_POD_READY, True, now)
-        self._say(move, _Step.BOUND_POD_READY, f'Bind pod "{name}" is ready')
-        given = move.given_room
-        room = given.name if given is not None else name_of(move.job)
-        message = f'Bind Pod "{name}" in Reservation "{room}"'
+        self._emit(move, _Step.BOUND_POD_READY, f'Bind pod "{name}" is ready')
+        given = move.reservation_ref
+        reservation_name = given.name if given is not None else name_of(move.job)
+        message = f'Bind Pod "{name}" in Reservation "{reservation_name}"'
         move.note(_Step.POD_BOUND_RESERVATION, True, now, message=message)
         self._succeed(move, message)
 
-    # How it ends
+    # The end
 
     def abort(self, move: Move) -> None:
         self._end(move, MigrationPhase.ABORTED, "Deleted", "Abort job caused by its deletion")
@@ -318,7 +323,7 @@ class MigrationSteps:
             reason="",
             message=message,
         )
-        self._say(move, "Complete", message)
+        self._emit(move, "Complete", message)
 
     def _miss_pod(self, move: Move) -> None:
         self._fail(move, _Reason.MISSING_POD, f"Abort job caused by missing Pod {move.pod_name}")
@@ -332,7 +337,7 @@ class MigrationSteps:
         )
         self._warn(move, reason, message)
 
-    def _say(self, move: Move, reason: str, message: str) -> None:
+    def _emit(self, move: Move, reason: str, message: str) -> None:
         self._decisions.append(Emit(move.ref, "Normal", str(reason), message, "Migrating"))
 
     def _warn(self, move: Move, reason: str, message: str) -> None:
@@ -340,8 +345,8 @@ class MigrationSteps:
 
 
 def _is_on_record(move: Move) -> bool:
-    """Whether the job's object says that this pod is being evicted. Before, a restart would not know
-    whose doing its end was."""
+    """Whether the job's object has the condition that this pod is being evicted. Only then it is
+    evicted: a restarted controller must know that the job caused the deletion."""
     spec, status = move.job.spec, move.job.status
     return (
         spec.pod_ref is not None
