@@ -111,7 +111,7 @@ class Ledger:
         pod.row = row
         if pod.cls.priority < self._table.lowest_held.item(row):
             self._table.lowest_held[row] = pod.cls.priority
-        self._claim_left(hold, {}, self._usage_by_pods(hold, hold.fill))
+        self._claim_left(hold, {}, self._usage_by_pods(hold, hold.usage))
         self._present(pod, row, 1)
         if self._depth:
             self._undo.append(lambda: self.release(pod))
@@ -140,8 +140,8 @@ class Ledger:
         hold = self.holds.get(pod.uid)
         assert hold is not None, f"{pod!r} holds no capacity"
         before = hold.amounts
-        fill = self._usage_by_pods(hold, self.holds.renewed(hold, amounts))
-        self._claim_left(hold, hold.remaining, fill)
+        usage = self._usage_by_pods(hold, self.holds.renewed(hold, amounts))
+        self._claim_left(hold, hold.remaining, usage)
         if self._depth:
             self._undo.append(lambda: self.resize(pod, before))
 
@@ -343,20 +343,20 @@ class Ledger:
                 table.lowest[row] = _lowest(on_row.values(), cls.priority)
         hold = self.holds.get(pod.reservation_uid) if pod.reservation_uid else None
         if hold is not None and hold.row == row:
-            fill, claims = self.holds.usage_states.step(hold.fill, cls, sign)
+            usage, claims = self.holds.usage_states.step(hold.usage, cls, sign)
             claimed = table.claimed
             for slot, amount in claims:
                 claimed[slot, row] += amount
             table.held_outdated[row] = None
-            self.holds.put(hold, fill)
+            self.holds.put(hold, usage)
         else:
-            column, usage = table.claimed[:, row], cls.usage_column
-            if len(usage) != len(column):
-                usage = self._usage(cls)
+            column, claim = table.claimed[:, row], cls.usage_column
+            if len(claim) != len(column):
+                claim = self._usage(cls)
             if sign > 0:
-                column += usage
+                column += claim
             else:
-                column -= usage
+                column -= claim
         if cls.is_daemon:
             for slot, amount in cls.usage:
                 table.daemon_requested[slot, row] += sign * amount
@@ -392,20 +392,20 @@ class Ledger:
         """Adds a pod on the row to its reservation's allocated amounts, or subtracts it."""
         hold = self.holds.get(pod.reservation_uid)
         if hold is not None and hold.row == row:
-            fill = self.holds.usage_states.after(hold.fill, pod.cls, sign)
-            self._claim_left(hold, hold.remaining, fill)
+            usage = self.holds.usage_states.after(hold.usage, pod.cls, sign)
+            self._claim_left(hold, hold.remaining, usage)
 
     def _usage_by_pods(self, hold: ReservationRow, untouched: ReservationUsage) -> ReservationUsage:
         """The usage of a reservation by the pods on its row that are allocated from it."""
-        fill, uid = untouched, hold.pod.uid
+        usage, uid = untouched, hold.pod.uid
         for pod in self.pods.get(hold.row, {}).values():
             if pod.reservation_uid == uid:
-                fill = self.holds.usage_states.after(fill, pod.cls, 1)
-        return fill
+                usage = self.holds.usage_states.after(usage, pod.cls, 1)
+        return usage
 
-    def _claim_left(self, hold: ReservationRow, before: Amounts, fill: ReservationUsage) -> None:
+    def _claim_left(self, hold: ReservationRow, before: Amounts, usage: ReservationUsage) -> None:
         """Sets the usage of a reservation, and claims its remaining amounts in place of `before`."""
-        table, row, after = self._table, hold.row, fill.remaining
+        table, row, after = self._table, hold.row, usage.remaining
         for slot, left in after.items():
             more = left - before.get(slot, 0)
             if more:
@@ -413,7 +413,7 @@ class Ledger:
         for slot in before.keys() - after.keys():
             table.claimed[slot, row] -= before[slot]
         table.held_outdated[row] = None
-        self.holds.put(hold, fill)
+        self.holds.put(hold, usage)
         self._usage_log.add(row)
 
 

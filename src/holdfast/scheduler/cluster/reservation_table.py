@@ -28,9 +28,9 @@ _FIRST_CAPACITY = 64
 class ReservationRow:
     """A reservation on a row of the node table."""
 
-    __slots__ = ("fill", "index", "pod", "reservation", "row")
+    __slots__ = ("index", "pod", "reservation", "row", "usage")
 
-    def __init__(self, pod: PodRecord, index: int, row: int, fill: ReservationUsage) -> None:
+    def __init__(self, pod: PodRecord, index: int, row: int, usage: ReservationUsage) -> None:
         assert pod.reservation is not None
         self.pod = pod
         """The reserve pod."""
@@ -38,31 +38,31 @@ class ReservationRow:
         self.index = index
         """Its column in the reservation table."""
         self.row = row
-        self.fill = fill
+        self.usage = usage
         """Its reserved, allocated and remaining amounts."""
 
     @property
     def amounts(self) -> Amounts:
         """The reserved amounts, by slot; not to be written to."""
-        return self.fill.amounts
+        return self.usage.amounts
 
     @property
     def named(self) -> Pairs:
         """The reserved amounts of resources: without the slot of pods and without derived sums."""
-        return self.fill.named
+        return self.usage.named
 
     @property
     def taken(self) -> Amounts:
         """The requests of the pods allocated from it, for the slots it reserves; not capped."""
-        return self.fill.taken
+        return self.usage.taken
 
     @property
     def remaining(self) -> Amounts:
         """The reserved amounts that are not allocated, which the reservation itself claims."""
-        return self.fill.remaining
+        return self.usage.remaining
 
     def left(self, slot: int) -> int:
-        return self.fill.remaining.get(slot, 0)
+        return self.usage.remaining.get(slot, 0)
 
 
 class ReservationTable:
@@ -103,18 +103,18 @@ class ReservationTable:
     def _write(self) -> None:
         alike: dict[ReservationUsage, list[int]] = {}
         for index, hold in self._outdated.items():
-            alike.setdefault(hold.fill, []).append(index)
+            alike.setdefault(hold.usage, []).append(index)
         self._outdated.clear()
-        for fill, indexes in alike.items():
-            for matrix, amounts in ((self._amounts, fill.amounts), (self._left, fill.remaining)):
+        for usage, indexes in alike.items():
+            for matrix, amounts in ((self._amounts, usage.amounts), (self._left, usage.remaining)):
                 column = np.zeros((len(matrix), 1), dtype=np.int64)
                 for slot, amount in amounts.items():
                     column[slot] = amount
                 matrix[:, indexes] = column
 
-    def put(self, hold: ReservationRow, fill: ReservationUsage) -> None:
+    def put(self, hold: ReservationRow, usage: ReservationUsage) -> None:
         """Sets the usage of a reservation."""
-        hold.fill = fill
+        hold.usage = usage
         self._outdated[hold.index] = hold
 
     def get(self, uid: str) -> ReservationRow | None:
@@ -223,7 +223,7 @@ class ReservationUsage:
 class Step(NamedTuple):
     """What happens when a pod that is allocated from a reservation is added to its row, or removed."""
 
-    fill: ReservationUsage
+    usage: ReservationUsage
     """The reservation's usage after it."""
     claims: Pairs
     """By how much the claims on the row change, of pod and reservation together. Mostly little: the
@@ -243,26 +243,26 @@ class UsageStates:
         """The usage of a reservation from which no pod is allocated."""
         return self._of(amounts, {})
 
-    def after(self, fill: ReservationUsage, cls: PodClass, sign: int) -> ReservationUsage:
+    def after(self, usage: ReservationUsage, cls: PodClass, sign: int) -> ReservationUsage:
         """The usage when a pod of the class is allocated from the reservation too (+1), or one less
         is (-1)."""
         asked, taken = dict(cls.usage), {}
-        for slot in fill.amounts:
-            amount = fill.taken.get(slot, 0) + sign * asked.get(slot, 0)
+        for slot in usage.amounts:
+            amount = usage.taken.get(slot, 0) + sign * asked.get(slot, 0)
             if amount:
                 taken[slot] = amount
-        return self._of(fill.amounts, taken)
+        return self._of(usage.amounts, taken)
 
-    def step(self, fill: ReservationUsage, cls: PodClass, sign: int) -> Step:
+    def step(self, usage: ReservationUsage, cls: PodClass, sign: int) -> Step:
         """The same for a pod that is added to the row (+1) or removed from it (-1), with the change of
         claims."""
-        key = (fill, cls.id, sign)
+        key = (usage, cls.id, sign)
         step = self._steps.get(key)
         if step is None:
-            after = self.after(fill, cls, sign)
+            after = self.after(usage, cls, sign)
             claims = {slot: sign * amount for slot, amount in cls.usage}
             for slot, left in after.remaining.items():
-                claims[slot] = claims.get(slot, 0) + left - fill.remaining[slot]
+                claims[slot] = claims.get(slot, 0) + left - usage.remaining[slot]
             if len(self._steps) >= _KEPT:
                 self._steps.clear()
             pairs = tuple((slot, amount) for slot, amount in claims.items() if amount)
@@ -275,12 +275,12 @@ class UsageStates:
 
     def _of(self, amounts: Amounts, taken: Amounts) -> ReservationUsage:
         key = tuple(amounts.items()), tuple(taken.items())
-        fill = self._known.get(key)
-        if fill is None:
+        usage = self._known.get(key)
+        if usage is None:
             if len(self._known) >= _KEPT:
                 self._known.clear()
             named = tuple(
                 [(slot, n) for slot, n in amounts.items() if slot != PODS and slot not in self._sums]
             )
-            fill = self._known[key] = ReservationUsage(amounts, taken, named)
-        return fill
+            usage = self._known[key] = ReservationUsage(amounts, taken, named)
+        return usage

@@ -176,7 +176,7 @@ class ReservationColumn(ClassColumn):
             key: Hashable = (
                 claimed,
                 offered,
-                hold.fill,
+                hold.usage,
                 reservation.order,
                 reservation.restricted,
             )

@@ -73,7 +73,7 @@ class AllocatingOne(One):
         if row in ledger.holds.waiting and not hold.reservation.waiting:
             for slot, excess in ledger.excess(row).items():
                 claimed[slot] -= excess
-        for slot, left in hold.fill.remaining.items():
+        for slot, left in hold.usage.remaining.items():
             claimed[slot] -= left
 
     @property
@@ -148,7 +148,7 @@ class ReservationScores:
 
     def _lacks(self, hold: ReservationRow, restricted: frozenset[int]) -> bool:
         """Whether a Restricted reservation is short of a resource."""
-        remaining, withheld = hold.fill.remaining, hold.reservation.withheld
+        remaining, withheld = hold.usage.remaining, hold.reservation.withheld
         for slot, amount in self._strict:
             if slot in restricted and remaining.get(slot, 0) - withheld.get(slot, 0) < amount:
                 return True
@@ -234,8 +234,8 @@ class ReservationScores:
 
     def score_of(self, hold: ReservationRow) -> int:
         """The same for one reservation, without arrays; -1 if `serves` is false."""
-        reservation, fill, asked = hold.reservation, hold.fill, self._by_slot
-        remaining, named = fill.remaining, fill.named
+        reservation, usage, asked = hold.reservation, hold.usage, self._by_slot
+        remaining, named = usage.remaining, usage.named
         share = filled = 0
         sure = not self._managers.awake
         some = False
