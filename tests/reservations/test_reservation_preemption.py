@@ -157,7 +157,7 @@ def test_disruption_budgets_are_minded_where_that_is_possible_and_else_told() ->
     world.put(high("too"))
     assert names(world) == ["high", "too"]
     told = [e.message for e in world.events if e.reason == "Preempting"]
-    assert "breaks disruption budgets" in told[1] and "breaks" not in told[0]
+    assert "violating PodDisruptionBudgets" in told[1] and "violating" not in told[0]
 
 
 # What becomes of it
@@ -365,7 +365,7 @@ def test_soft_evictor_minds_whoever_set_the_label() -> None:
         (
             member("r", {"name": "trio"}, cpu="64"),
             "IncompleteGang",
-            "nobody says how many reservations gang trio has",
+            "the number of reservations of gang trio is not known",
         ),
     ],
 )

@@ -1,14 +1,13 @@
-"""What plugins from outside answer, brought into the form everything else relies on.
+"""Checks the answers of third-party plugins and converts them to the types the framework relies on.
 
-A formula is written once, and computed by Holdfast's own plugins on arrays for many rows and on plain
-numbers for one. On plain numbers much means something else: `~True` is -2, which is true, `True + True`
-is 2, and a number of 8 bits never overflows. So a plugin from outside never sees them: it is given one
-row as arrays of one cell, and the cell is taken out of its answer. One row and many cannot differ.
+The formulas of in-tree plugins are computed on arrays for many rows and on plain numbers for one. Some
+operators differ on plain numbers: `~True` is -2, which is true, `True + True` is 2, and an 8-bit
+number never overflows. So a third-party plugin gets one row as arrays of one cell, and the cell is
+taken out of its answer: one row and many rows get the same result.
 
-What is no answer at all, and whatever a formula raises, is a failure of the plugin: it is handed to
-`fail`, and the formula says of every row from then on that it is infeasible, or scores 0, until the
-plugin is asked about the class again. So nothing that computes with formulas is interrupted half-way.
-The plugins of Holdfast are known to be right, and are not checked.
+An invalid answer, and any exception of a formula, is a failure of the plugin. It is passed to `fail`,
+and from then on the formula finds every row infeasible, or scores it 0, until the plugin is asked about
+the class again. So no computation is interrupted half-way. Answers of in-tree plugins are not checked.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -48,14 +47,14 @@ from holdfast.scheduler.framework.registry import PluginError
 
 _OWN = "holdfast."
 _MOST_TIMES = 1000
-"""How often one reason may count for a row."""
+"""The highest `Reason.times`."""
 _SCOPES = "a scope is Scope.NODE or Scope.USAGE; facets are of Holdfast's own plugins alone"
 _LONGEST_WAIT = 2.0**31
 _NOT_A_NUMBER = -(2**40)
-"""The score of a row for which there is none."""
+"""The score of a row where the plugin's result is not a number."""
 
 Fail = Callable[[Plugin, str, BaseException], None]
-"""Told the plugin, the extension point and what happened there."""
+"""Called with the plugin, the extension point and the error."""
 
 
 def raising(plugin: Plugin, point: str, error: BaseException) -> None:
@@ -67,7 +66,7 @@ def is_foreign(plugin: Plugin) -> bool:
 
 
 def checked_answer(plugin: Plugin, answer: Any, fail: Fail = raising) -> Filter | Rejected:
-    """Raises PluginError if that is no answer to `filter`."""
+    """Raises PluginError if the answer to `filter` is invalid."""
     if isinstance(answer, Rejected):
         _text(plugin, answer.message, "the message of a Rejected")
         _flag(plugin, answer.resolvable, "resolvable of a Rejected")
@@ -110,7 +109,7 @@ def checked_filter(plugin: Plugin, answer: Filter, fail: Fail = raising) -> Filt
 
 
 def checked_score(plugin: Plugin, answer: Any, fail: Fail = raising) -> Score:
-    """Raises PluginError if that is no answer to `score`."""
+    """Raises PluginError if the answer to `score` is invalid."""
     if not isinstance(answer, Score):
         raise _wrong(plugin, answer, "score says None or a Score")
     _check_scope(plugin, answer)
@@ -134,7 +133,7 @@ def checked_score(plugin: Plugin, answer: Any, fail: Fail = raising) -> Score:
 
 
 class _Formula:
-    """`passes` or `score` of one answer."""
+    """`passes` or `score` of one answer, checked."""
 
     __slots__ = ("_closed", "_fail", "_formula", "_plugin", "_point", "_read", "failed")
 
@@ -174,7 +173,7 @@ class _Formula:
 
 
 class ScoreFormula(_Formula):
-    """Also takes note of scores out of range, which matter only on rows that prove to be feasible."""
+    """A score formula. It also notes scores out of range, which are an error only on feasible rows."""
 
     __slots__ = ("_least", "_most", "bad")
 
@@ -183,7 +182,7 @@ class ScoreFormula(_Formula):
         self._least = least
         self._most = most
         self.bad: list[tuple[NDArray[np.intp], NDArray[np.int64]]] = []
-        """Rows and scores out of range."""
+        """Rows with scores out of range, and these scores."""
 
     def __call__(self, view: Any) -> Cells:
         found = super().__call__(view)
@@ -196,7 +195,7 @@ class ScoreFormula(_Formula):
         return found
 
     def check(self, fits: NDArray[np.bool_]) -> None:
-        """Fails if a row that fits has a score out of range."""
+        """Fails if a feasible row has a score out of range."""
         bad, self.bad = self.bad, []
         for rows, scores in bad:
             there = rows < len(fits)
@@ -208,13 +207,13 @@ class ScoreFormula(_Formula):
 
 
 def invalid_score(plugin: Plugin, scores: NDArray[np.int64]) -> InvalidScore:
-    """The error of the first of these scores, which are out of range."""
+    """The error for the first of these scores that are out of range."""
     score = int(scores[0])
     return InvalidScore(plugin.name, "NaN" if score == _NOT_A_NUMBER else score, MAX_SCORE)
 
 
 class _FailedMeasure:
-    """What there is instead of a measure where taking it failed: by it every score is 0."""
+    """The measure where `measure` failed: every normalized score is 0."""
 
 
 _FAILED = _FailedMeasure()
@@ -227,7 +226,7 @@ class CheckedNormalize:
         self._fail = fail
 
     def check(self, scores: NDArray[np.int64]) -> None:
-        """Fails if one of these scores, of rows that fit, is out of range."""
+        """Fails if one of these scores of feasible rows is out of range."""
         bad = scores[(scores < 0) | (scores > MAX_SCORE)]
         if len(bad):
             self._fail(self._plugin, "NormalizeScore", invalid_score(self._plugin, bad))
@@ -257,8 +256,8 @@ class CheckedNormalize:
 
 
 class NodeView:
-    """A view by which only node objects can be read. Answers under `Scope.NODE` are worked out anew
-    when the node changes, and not when pods do: one that depends on pods would be out of date."""
+    """A view that can only read node objects. Answers under `Scope.NODE` are computed again when the
+    node changes and not when pods do, so an answer that depends on pods would become stale."""
 
     __slots__ = ("_plugin", "_view")
 
@@ -289,7 +288,7 @@ def _of_nodes(plugin: Plugin, formula: Callable[[Any], Cells]) -> Callable[[View
 
 
 def checked_outcome(plugin: Plugin, answer: Any) -> Outcome:
-    """Raises PluginError if that is no answer to `reserve` or `permit`."""
+    """Raises PluginError if the answer to `reserve` or `permit` is invalid."""
     if not isinstance(answer, Outcome):
         raise _wrong(plugin, answer, "it must be an Outcome")
     if not is_foreign(plugin):
@@ -303,14 +302,14 @@ def checked_outcome(plugin: Plugin, answer: Any) -> Outcome:
 
 
 def checked_gate(plugin: Plugin, answer: Any) -> str:
-    """Raises PluginError if that is no answer to `pre_enqueue`."""
+    """Raises PluginError if the answer to `pre_enqueue` is invalid."""
     if answer is None:
         return ""
     return _text(plugin, answer, "what pre_enqueue says, empty if the pod may be queued,")
 
 
 def check_nomination(plugin: Plugin, answer: Any) -> None:
-    """Raises PluginError if that is no answer to `post_filter`."""
+    """Raises PluginError if the answer to `post_filter` is invalid."""
     if not isinstance(answer, Nomination):
         raise _wrong(plugin, answer, "post_filter says a Nomination")
     if answer.node is not None:
@@ -343,7 +342,7 @@ def _tuple(plugin: Plugin, answer: Any, kind: type[Any]) -> Sequence[Any]:
 
 
 def decisions_of(plugin: Plugin, answer: Any) -> Sequence[Decision]:
-    """Raises PluginError if these are no decisions, or cannot be written."""
+    """Raises PluginError if these are not decisions, or cannot be written."""
     if not isinstance(answer, list | tuple):
         raise _wrong(plugin, answer, "it must be a list of decisions")
     for each in answer:
@@ -357,7 +356,7 @@ def decisions_of(plugin: Plugin, answer: Any) -> Sequence[Decision]:
 
 
 def check_binds(plugin: Plugin, decisions: Sequence[Decision], pod: ObjectRef, node: str) -> None:
-    """Raises PluginError if one of them binds another pod, or the pod to another node."""
+    """Raises PluginError if a decision binds another pod, or the pod to another node."""
     for each in decisions:
         if isinstance(each, Bind) and (each.pod, each.node) != (pod, node):
             expected = "bind must bind the pod it was asked about to the node it was asked about"
@@ -371,7 +370,7 @@ def _plain(value: Any) -> Any:
 
 
 def _text(plugin: Plugin, text: Any, what: str) -> str:
-    """Raises PluginError if that is no text, or one that has no place in an object."""
+    """Raises PluginError if this is not a string, or has characters that an object may not contain."""
     if not isinstance(text, str):
         raise _wrong(plugin, text, f"{what} is a text")
     try:
@@ -475,7 +474,7 @@ def _numbers(plugin: Plugin, view: View, cells: Cells) -> Cells:
 
 
 def _whole(plugin: Plugin, cells: Cells, rows: int) -> Any:
-    """As whole numbers, without what is behind the point."""
+    """The cells as integers, truncated toward zero."""
     found = np.asarray(cells)
     if found.dtype.kind not in "biuf":
         raise _wrong(plugin, cells, "a score is a number for each row")

@@ -1,12 +1,12 @@
-"""What a plugin may read of the cluster.
+"""The handle of a plugin: what it may read of the cluster.
 
-Every plugin is made with a `Handle` of its own. It gives rows and node objects, columns that follow the
-nodes, and counts of pods per row; nothing of it can change the scheduler's state. The columns are as
+Every plugin is created with a `Handle` of its own. It provides rows and node objects, columns that
+follow the nodes, and counts of pods per row; it cannot change the scheduler's state. The columns are as
 long as the node table at any time and are kept up to date for as long as the plugin keeps them.
 
-Rows without a node are part of every view: a node may be gone while pods are still there, or its object
-may be yet to come. Their cells are the `missing` value of a column, and what a plugin answers about
-them counts for nothing.
+Rows without a node are part of every view: a node may be deleted while pods are still there, or its
+object may not have arrived yet. Their cells have the `missing` value of a column, and a plugin's
+answers about them are ignored.
 
     column                     follows                                   use it under
     nodes.label(key)           the values of a label, as codes           Scope.NODE
@@ -20,8 +20,8 @@ them counts for nothing.
     count_pods(matches)        pods of certain classes on each row       Scope.USAGE
     taken_ports(cls)           uses of the class's host ports            Scope.USAGE
 
-Holdfast's own plugins that keep state in the core reach it by `cluster_of`, which is no part of the
-contract.
+In-tree plugins that maintain a part of the cluster's state reach it by `cluster_of`, which is not part
+of the contract.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -54,7 +54,7 @@ from holdfast.scheduler.framework.node_columns import (
 from holdfast.scheduler.framework.read_only_records import real, shown, shown_pods
 
 UNREADABLE = "UnreadableByPlugin"
-"""The reason of the event on a node that a plugin cannot read something of."""
+"""The reason of the event on a node that a plugin fails to read."""
 _LABELS_KEPT = 32
 
 
@@ -71,7 +71,7 @@ class Nodes:
         self._derived: list[ref[DerivedColumn]] = []
         self._listens = False
         self._problems: dict[int, ObjectRef] = {}
-        """The nodes of which something cannot be read, by row."""
+        """The nodes that the plugin failed to read, by row."""
 
     def __len__(self) -> int:
         """How many nodes there are."""
@@ -83,15 +83,15 @@ class Nodes:
         return found
 
     def row(self, name: str) -> int | None:
-        """The row of a node's name, whether or not its object is there."""
+        """The row of a node's name, whether or not the node exists."""
         return self._table.row(name)
 
     def node(self, row: int) -> NodeInfo | None:
-        """The node of a row, to be read and not to be kept; None if there is none."""
+        """The node of a row, read-only and not to be kept; None if there is none."""
         return self._table.info.get(row)
 
     def label(self, key: str) -> NodeLabel:
-        """A label of nodes. Asking for it again and again costs little."""
+        """A label of nodes; cheap to call repeatedly."""
         label = self._labels.pop(key, None)
         if label is None:
             label = NodeLabel(self._table.labels.column(key))
@@ -108,7 +108,7 @@ class Nodes:
         dtype: type[Any] = np.int64,
     ) -> NodeColumn:
         """An annotation of nodes, read whenever it changes. Nodes without it have the `missing` value;
-        so have those where `read` raises, and an event on the node says so."""
+        so have nodes for which `read` raises, which get an event."""
 
         def of(info: NodeInfo) -> Any:
             text = info.annotations.get(key)
@@ -122,8 +122,8 @@ class Nodes:
         missing: Any,
         dtype: type[Any] = np.int64,
     ) -> NodeColumn:
-        """A function of the node object, taken whenever that changes. Rows without a node have the
-        `missing` value; so have those where `of` raises, and an event on the node says so."""
+        """A function of the node object, computed whenever the node changes. Rows without a node have
+        the `missing` value; so have nodes for which `of` raises, which get an event."""
         return self._follow(of, missing, dtype, "")
 
     def by_taints(self, of: Callable[[TaintSet], int]) -> TaintColumn:
@@ -142,11 +142,11 @@ class Nodes:
 
     @property
     def images_version(self) -> int:
-        """Moves when an image appears on a node or disappears from one; 0 until there are any."""
+        """Changes when an image appears on a node or disappears from one; 0 until there are any."""
         return self._table.images.version
 
     def matching_labels(self, labels: Mapping[str, str]) -> Mask:
-        """A formula: the rows whose node has all these labels, as a pod's `nodeSelector` means it."""
+        """A formula: the rows whose node has all these labels, as for a pod's `nodeSelector`."""
         masks = compile_labels(self._table, labels)
 
         def matches(view: View) -> Cells:
@@ -158,7 +158,7 @@ class Nodes:
         return matches
 
     def matching_terms(self, terms: Sequence[NodeSelectorTerm]) -> Mask:
-        """A formula: the rows whose node one of these terms selects, as node affinity means it."""
+        """A formula: the rows whose node matches one of these terms, as for required node affinity."""
         return compile_terms(self._table, terms)
 
     def _follow(
@@ -200,7 +200,7 @@ class Nodes:
 
 
 class Handle:
-    """What a plugin is made with."""
+    """What a plugin is created with."""
 
     def __init__(
         self,
@@ -215,26 +215,26 @@ class Handle:
         self._has_time = False
         self.nodes = Nodes(cluster, plugin)
         self.scheduler_name = scheduler_name
-        """The profile's."""
+        """The scheduler name of the plugin's profile."""
 
     @property
     def now(self) -> float:
-        """The scheduler's time in seconds since 1970; in a simulation that is simulated time. There is
-        none yet while the plugin is being made."""
+        """The scheduler's time in seconds since 1970; simulated time in a simulation. Raises while the
+        plugin is being created."""
         if not self._has_time:
             raise LookupError("handle.now cannot be asked for in __init__: there is no time yet")
         return self._cluster.now
 
     def slot(self, resource: str) -> int:
-        """The number by which a view knows a resource: `view.free(handle.slot("cpu"))`. Amounts are in
-        base amounts: thousandths of a CPU, bytes, and units of everything else."""
+        """The number of a resource in a view: `view.free(handle.slot("cpu"))`. Amounts are in base
+        units: thousandths of a CPU, bytes, and one for everything else."""
         return self._cluster.nodes.pinned_slot(resource)
 
     def count_pods(
         self, matches: Callable[[PodClass], bool], with_reserve_pods: bool = False
     ) -> PodCounts:
-        """Counts the pods on each row whose class matches. The pods of reservations that wait for their
-        owners are left out unless asked for. Matching may depend on nothing but the class."""
+        """Counts the pods on each row whose class matches. Reserve pods are left out unless requested.
+        Matching may depend on the class alone."""
 
         def counts(cls: PodClass) -> bool:
             if cls.owner_spec_id >= 0 and not with_reserve_pods:
@@ -248,18 +248,18 @@ class Handle:
         return PodCounts(self._cluster.topology.counter(object(), counts))
 
     def taken_ports(self, cls: PodClass) -> TakenPorts:
-        """How often host ports that the class asks for are in use on each row, by pods, and by
-        reservations that are not for pods of the class."""
+        """How often the host ports of the class are in use on each row, by pods and by reservations
+        that do not match the class."""
         return TakenPorts(self._cluster, real(cls))
 
     def pods(self, row: int) -> list[PodRecord]:
-        """The pods on a row, assumed ones included, to be read and not to be kept."""
+        """The pods on a row, assumed ones included, read-only and not to be kept."""
         return shown_pods(self._cluster.ledger.pods.get(row, {}).values())
 
     def objects(self, kind: ObjectKind) -> Mapping[tuple[str, str], Mapping[str, Any]]:
         """The objects of a kind that the plugin declares in `reads_objects`, by namespace (empty for
-        kinds without) and name, in that order; as they are on the wire, and read-only all the way down.
-        The plugin is asked again for every class when one of them changes."""
+        cluster-scoped kinds) and name, sorted by both; decoded JSON, read-only all the way down. The
+        plugin is asked again about every class when one of them changes."""
         if kind not in self._reads_objects:
             raise LookupError(f"plugin {self._plugin} does not declare {kind.kind} in reads_objects")
         return self._cluster.raw_objects.of(kind)
@@ -270,10 +270,10 @@ class Handle:
 
 
 def plugin_made(handle: Handle) -> None:
-    """From now on there is a time."""
+    """Called when the plugin is created: from now on `now` can be read."""
     handle._has_time = True
 
 
 def cluster_of(handle: Handle) -> Cluster:
-    """The whole state, for those of Holdfast's own plugins that keep a part of it."""
+    """The cluster, for in-tree plugins that maintain a part of its state."""
     return handle._cluster

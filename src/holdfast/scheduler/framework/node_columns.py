@@ -1,7 +1,7 @@
-"""Values for every row that a plugin reads by its handle: `view.take(values)` gives those of a view.
+"""Columns of values per row for plugins: `view.take(column)` gives the values of a view.
 
-They are made by `holdfast.scheduler.framework.handle`, are as long as the node table at any time, and
-cannot be written to, but for a plugin's own.
+`holdfast.scheduler.framework.handle` makes them. They are as long as the node table at any time, and
+read-only but for a plugin's own.
 """
 
 from collections.abc import Callable
@@ -25,18 +25,18 @@ _VALUES_HELD = 1000
 
 
 class Unreadable(HoldfastError):
-    """An annotation of a node that cannot be read, which is no fault of the plugin."""
+    """A node has an invalid annotation, which is not an error of the plugin."""
 
 
 def _read_only(cells: NDArray[Any]) -> NDArray[Any]:
-    """The same cells, which nobody can write to by this array."""
+    """A read-only array of the same cells."""
     seen = cells[:]
     seen.flags.writeable = False
     return seen
 
 
 class NodeColumn:
-    """A value for every row. `view.take(column)` gives those of a view, `column[row]` that of a row."""
+    """A value per row: `view.take(column)` for a view, `column[row]` for one row."""
 
     __slots__ = ("__weakref__", "_column")
 
@@ -45,7 +45,7 @@ class NodeColumn:
 
     @property
     def cells(self) -> NDArray[Any]:
-        """Over all rows. The array is replaced when the table grows, so it is not to be kept."""
+        """The values of all rows. Do not keep the array: it is replaced when the table grows."""
         return _read_only(self._column.cells)
 
     def __getitem__(self, rows: Any) -> Any:
@@ -59,9 +59,9 @@ class NodeColumn:
 
 
 class OwnColumn(NodeColumn):
-    """A column that its plugin writes to: `column[row] = value`. What was answered about the row under
-    `Scope.USAGE` is then worked out anew. A row that comes to be another node's starts with the first
-    value again."""
+    """A column that its plugin writes to: `column[row] = value`. Answers about the row under
+    `Scope.USAGE` are then computed again. When a row is reused for another node it gets the initial
+    value."""
 
     __slots__ = ("_changed",)
 
@@ -77,7 +77,7 @@ class OwnColumn(NodeColumn):
 
 
 class DerivedColumn(NodeColumn):
-    """A column that follows from the node objects."""
+    """A column computed from node objects."""
 
     __slots__ = ("_missing", "_of", "_what")
 
@@ -90,7 +90,8 @@ class DerivedColumn(NodeColumn):
         self._what = what
 
     def follow(self, row: int, info: NodeInfo | None) -> BaseException | None:
-        """Takes the value of a row; what is wrong with it, in which case it counts as missing."""
+        """Computes the value of a row; returns the error if that fails, and the value is missing
+        then."""
         cells = self._column.cells
         try:
             cells[row] = self._missing if info is None else _cell(self._of(info), cells.dtype)
@@ -101,7 +102,7 @@ class DerivedColumn(NodeColumn):
 
 
 def _cell(value: Any, dtype: "np.dtype[Any]") -> Any:
-    """The value as a cell of that type, if it is one without loss."""
+    """The value converted to the column's type; raises if that loses information."""
     if dtype == np.object_:
         return value
     found = np.asarray(value)
@@ -114,8 +115,8 @@ def _cell(value: Any, dtype: "np.dtype[Any]") -> Any:
 
 
 class NodeLabel:
-    """The values of a label as codes: `view.take(label) == label.code("a value")`; -1 where a row lacks
-    the label. A value that was asked for keeps its code, whether or not a node has it."""
+    """The values of a label as codes: `view.take(label) == label.code("a value")`; -1 for a row without
+    the label. A value keeps its code once `code` was called, whether or not a node has it."""
 
     __slots__ = ("_column", "_held")
 
@@ -159,7 +160,7 @@ class PodCounts:
 
     @property
     def total(self) -> int:
-        """On all rows together, those without a node included."""
+        """The number on all rows, rows without a node included."""
         return int(self._counter.rows.sum())
 
     def __getitem__(self, rows: Any) -> Any:
@@ -173,8 +174,8 @@ class PodCounts:
 
 
 class TaintColumn:
-    """A number for each row that follows from its node's taints. It is computed once for each distinct
-    set of taints, and not for each node."""
+    """A number per row computed from the node's taints, once for each distinct set of taints rather
+    than for each node."""
 
     __slots__ = ("_nodes", "_of", "_reused", "_values")
 
@@ -183,7 +184,7 @@ class TaintColumn:
         self._of = of
         self._reused = nodes.taints.reused
         self._values: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        """By the code of the set."""
+        """The numbers, by the code of the set of taints."""
 
     @property
     def cells(self) -> NDArray[np.int64]:
@@ -221,12 +222,12 @@ class NodeImage:
 
     @property
     def size(self) -> int:
-        """In bytes, as the first node that had it says."""
+        """The size in bytes that the first node with the image reported."""
         return self._image.size
 
     @property
     def nodes(self) -> int:
-        """How many nodes have it."""
+        """The number of nodes with the image."""
         return self._image.nodes
 
     @property
@@ -244,8 +245,8 @@ class NodeImage:
 
 
 class TakenPorts:
-    """How often the host ports of a class are in use on each row: by pods, and by reservations other
-    than those for pods of the class."""
+    """How often the host ports of a class are in use on each row: by pods, and by reservations that do
+    not match the class."""
 
     __slots__ = ("_cls", "_nodes", "_ports", "_reservations")
 
@@ -283,7 +284,8 @@ class TakenPorts:
         return taken
 
     def _reserved(self) -> list[tuple[int, dict[int, int]]]:
-        """How often reserve pods for the class have its ports, and how many of them each row has."""
+        """How often each class of matched reserve pods uses the ports, and its number of pods by
+        row."""
         return [
             (times, reserving.placed)
             for reserving in self._reservations.reserving_for(self._cls)

@@ -1,4 +1,4 @@
-"""A scheduler name with its plugins, ready to use."""
+"""A profile: a scheduler name with its plugins at each extension point."""
 
 from collections.abc import Callable, Collection
 from functools import total_ordering
@@ -36,7 +36,7 @@ class Profile:
         cluster: Cluster,
         preempts: bool = True,
     ) -> None:
-        """`preempts` says whether the action `preempt` is configured."""
+        """`preempts`: whether the action `preempt` is configured."""
         made: dict[str, Plugin] = {}
 
         def at(point: str) -> list[Plugin]:
@@ -82,34 +82,34 @@ class Profile:
         self.scorers = [(plugin, weights[plugin.name]) for plugin in at("score")]
         self.reserve = at("reserve")
         self.reserving = [p for p in self.reserve if type(p).reserve is not Plugin.reserve]
-        """Those of them that have more to do there than `unreserve`."""
+        """The Reserve plugins that override `reserve`, and not only `unreserve`."""
         self.permit = at("permit")
         self.pre_bind = at("preBind")
         self.bind = [plugin for plugin in at("bind") if plugin.name != RESERVATION]
-        """Those that bind pods. Reservations are bound by Reservation, wherever it is enabled."""
+        """The plugins that bind pods. Reservations are always bound by Reservation."""
         self.post_bind = at("postBind")
         self.node_orders = at("nodeOrderOnResource")
         self.plugins = made
         self.foreign = frozenset(name for name, plugin in made.items() if is_foreign(plugin))
-        """The plugins that are not Holdfast's own, whose answers are checked."""
+        """The names of third-party plugins, whose answers are checked."""
         permits = (ref.name for ref in resolved.points.get("permit", ()))
         self.coscheduling = made[COSCHEDULING] if COSCHEDULING in permits else None
-        """The plugin that keeps jobs together, if there is one."""
+        """The Coscheduling plugin, if it is enabled at Permit."""
         reservation = made.get(RESERVATION)
         self.reservation_plugin = reservation.name if reservation is not None else ""
-        """The plugin by which pods draw on reservations, if there is one."""
+        """The name of the Reservation plugin; empty if it is not enabled."""
         self.reservation_binders = [reservation] if reservation is not None else []
         given = reservation.args if reservation is not None else None
         self.reservation_args = given if isinstance(given, ReservationArgs) else ReservationArgs()
         """Its arguments."""
         self.provisions = bool(reservation) and DYNAMIC_RESERVATION in made
-        """Whether reservations are asked for on behalf of pods that bring a template."""
+        """Whether reservations are provisioned for pods that bring a template."""
         self.reservation_weight = weights.get(self.reservation_plugin, 0)
         self.volume_filters = [plugin for plugin in self.filters if plugin.reads_volumes]
         self.scores_volumes = any(plugin.reads_volumes for plugin, _ in self.scorers)
 
     def wakes_on(self, plugins: Collection[str]) -> int:
-        """What can help a pod these plugins rejected; anything, if none of them is to blame."""
+        """The changes that can help a pod rejected by these plugins; all changes if there are none."""
         changes = Change.NONE
         for name in plugins:
             plugin = self.plugins.get(name)
@@ -119,10 +119,10 @@ class Profile:
         return changes & Change.ANY or Change.ANY
 
 
-# Sort keys, which are worked out without fail; those of plugins from outside are compared so, too.
+# Sort keys whose errors are caught.
 #
-# The queue is sorted by keys all the time, and in no order at all if one of them cannot be worked out
-# or compared. Where that is so, pods stand as they came.
+# An error while a key is computed or compared would leave the queue in no order. A pod whose key fails
+# is ordered by the time since when it is queued. Keys of in-tree plugins can always be compared.
 
 
 SortKey = Callable[[PodRecord], tuple[Any, ...]]
@@ -165,7 +165,7 @@ def checked_sort_key(plugin: Plugin, errors: PluginErrors) -> SortKey:
 
 
 def guarded_sort_key(plugin: Plugin, errors: PluginErrors) -> SortKey:
-    """That of one of Holdfast's own plugins, whose keys can be compared."""
+    """The sort key of an in-tree plugin: only computing it is guarded."""
 
     def sort_key(pod: PodRecord) -> tuple[Any, ...]:
         try:

@@ -1,8 +1,8 @@
-"""What plugins from outside see of classes and pods: the scheduler's own, which they cannot change.
+"""Read-only proxies of pod classes and pods for third-party plugins.
 
-A plugin from outside is called with stand-ins, which read from what they stand for and refuse to be
-written to: a plugin that writes fails by its name, and the scheduler's state stays as it is. Holdfast's
-own plugins are called with the things themselves, which costs nothing.
+A third-party plugin is called with proxies, which read from the real record and raise when they are
+written to: a plugin that writes fails by name, and the scheduler's state does not change. In-tree
+plugins are called with the records themselves, which costs nothing.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,7 +16,7 @@ _set = object.__setattr__
 
 
 class ReadOnlyClass(PodClass):
-    """A class of pods. Its own slots are empty, so that every attribute is read from the real one."""
+    """A proxy of a pod class. Its own slots are empty, so every attribute is read from the real one."""
 
     __slots__ = ("_real",)
     _real: PodClass
@@ -41,7 +41,7 @@ class ReadOnlyClass(PodClass):
 
 
 class ReadOnlyPod(PodRecord):
-    """A pod, likewise."""
+    """A proxy of a pod, made in the same way."""
 
     __slots__ = ("_real",)
     _real: PodRecord
@@ -66,7 +66,7 @@ class ReadOnlyPod(PodRecord):
 
 
 def shown(thing: Any) -> Any:
-    """What a plugin sees of it."""
+    """The proxy of a class or pod; other values as they are."""
     if isinstance(thing, PodClass):
         return thing if isinstance(thing, ReadOnlyClass) else ReadOnlyClass(thing)
     if isinstance(thing, PodRecord):
@@ -75,7 +75,7 @@ def shown(thing: Any) -> Any:
 
 
 def real(thing: Any) -> Any:
-    """What a plugin means by what it saw."""
+    """The record behind a proxy; other values as they are."""
     return thing._real if isinstance(thing, ReadOnlyClass | ReadOnlyPod) else thing
 
 
@@ -84,7 +84,7 @@ def shown_pods(pods: Iterable[PodRecord]) -> list[PodRecord]:
 
 
 class ReadOnlyDryRun:
-    """A dry run that is asked about pods as the plugin sees them."""
+    """A dry run that takes and returns proxies of pods."""
 
     def __init__(self, dry_run: Any) -> None:
         self._dry_run = dry_run
@@ -123,12 +123,12 @@ def _ordered(order: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _answered(found: Any) -> Any:
-    """Victims, or reasons."""
+    """Victims as proxies, or reasons as they are."""
     return shown_pods(found) if isinstance(found, list) else found
 
 
 def call_with_read_only(plugin: Any, methods: Iterable[str]) -> None:
-    """From now on these methods of the plugin see nothing that they could change."""
+    """Wraps these methods of the plugin so that they are called with proxies."""
     for name in methods:
         setattr(plugin, name, _wrapped(getattr(plugin, name), name == "post_filter"))
 
@@ -144,7 +144,8 @@ def _wrapped(method: Callable[..., Any], proposes: bool) -> Callable[..., Any]:
 
 
 def _proposed(nomination: Any) -> Any:
-    """A nomination, whose claims are of the pods themselves; what is none is found out elsewhere."""
+    """The nomination, with claims of the real pods. Other answers are returned as they are, and checked
+    elsewhere."""
     claims = getattr(nomination, "claims", ())
     if not claims or not isinstance(claims, list | tuple):
         return nomination

@@ -1,7 +1,7 @@
-"""Plugins by name: those given, and those installed packages offer.
+"""The plugin registry: plugins by name, in-tree ones and those of installed packages.
 
-A third party's package offers a plugin by an entry point in the group `holdfast.scheduler.plugins`
-whose name is the plugin's and whose value is its class.
+A package provides a plugin by an entry point in the group `holdfast.scheduler.plugins`, whose name is
+the plugin's name and whose value is its class.
 """
 
 from collections.abc import Iterable, Mapping
@@ -45,7 +45,7 @@ class Registry:
             raise PluginError(f"plugin {plugin.name}: reads_objects must be a tuple of ObjectKind")
 
     def add_installed(self) -> "Registry":
-        """Adds what installed packages offer."""
+        """Adds the plugins of installed packages."""
         for entry in entry_points(group=GROUP):
             try:
                 plugin = entry.load()
@@ -63,15 +63,15 @@ class Registry:
         return self._plugins[name]
 
     def implements(self) -> Mapping[str, frozenset[str]]:
-        """The extension points at which each plugin may be named."""
+        """The extension points at which a configuration may name each plugin."""
         return {
             name: extension_points(plugin) | NAMED_AT.get(name, frozenset())
             for name, plugin in self._plugins.items()
         }
 
     def object_kinds(self, names: Iterable[str]) -> dict[ObjectKind, tuple[str, ...]]:
-        """The kinds of objects these plugins read, each with the plugins that do. Raises PluginError
-        where two disagree about a kind."""
+        """The kinds of objects these plugins read, each with the plugins that do. Raises PluginError if
+        two plugins declare a kind differently."""
         readers: dict[ObjectKind, tuple[str, ...]] = {}
         declared: dict[tuple[str, str], ObjectKind] = {}
         for name in dict.fromkeys(names):
@@ -91,7 +91,7 @@ def check_wakes_on(plugin: str, wakes_on: object) -> None:
 
 
 def _check_reads(plugin: type[Plugin]) -> None:
-    """A name that is given alone would be read letter by letter."""
+    """Raises PluginError if a string is given where a collection of names is expected."""
     for attribute in ("reads_annotations", "reads_fields"):
         names = getattr(plugin, attribute)
         is_collection = isinstance(names, frozenset | set | tuple | list)

@@ -69,5 +69,5 @@ IN_TREE = (
 
 
 def registry() -> Registry:
-    """Every plugin there is: ours, and those installed packages offer."""
+    """All plugins: in-tree ones, and those that installed packages provide."""
     return Registry(IN_TREE).add_installed()

@@ -1,8 +1,8 @@
-"""Coscheduling: the pods of a job are placed together or not at all.
+"""Coscheduling: switches gang scheduling on for a profile.
 
-The work is done in `holdfast.scheduler.framework.gangs`, for all members at once rather than pod by
-pod; the plugin says for which profiles. Where a file lets it sort the queue, the order is that of
-PrioritySort, which keeps jobs together as it is.
+`holdfast.scheduler.framework.gangs` does the work, for all members of a job at once rather than pod by
+pod. If a configuration has it sort the queue, the order is that of PrioritySort, which keeps the pods
+of a job together.
 """
 
 from holdfast.scheduler.cluster.events import Change

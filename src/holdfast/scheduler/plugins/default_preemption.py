@@ -1,11 +1,11 @@
-"""DefaultPreemption: makes room for a pod by deleting less important ones.
+"""DefaultPreemption: evicts pods of lower priority so that a pod fits.
 
-A node is a candidate if the pod fits once all less important pods there are gone. As many of them as
-possible are then spared, the most important first, and those whose disruption budget would be broken
-before the others. The node chosen is the one whose victims are missed least.
+A node is a candidate if the pod fits when all pods of lower priority there are gone. As many of them as
+possible are then reprieved, pods that would violate a PodDisruptionBudget first, and the most important
+before others. The node is chosen by its victims, by kube-scheduler's criteria.
 
-What they leave is held for the pod by a reservation it owns, so that no one else gets it. Where the pod
-draws on a reservation it owns already, and its victims did, it waits for its turn inside that.
+The capacity of the victims is held for the pod by a reservation (a preemption hold), so that no other
+pod gets it. There is none where the pod will be allocated from a reservation it owns already.
 """
 
 from collections import Counter
@@ -61,7 +61,7 @@ class DefaultPreemption(ClusterPlugin):
 
     def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
         if pod.reservation is not None:
-            return Nomination()  # reservations take no room from pods
+            return Nomination()  # reserve pods do not preempt pods
         if pod.cls.pod.spec.preemption_policy == "Never":
             return Nomination(message=f"preemption: {NEVER}")
         resolvable = trial.resolvable()
@@ -89,7 +89,7 @@ class DefaultPreemption(ClusterPlugin):
         tried.up_to_date()
         tried.forget(trial.passing)
         if own is not None:
-            tried.forget(own)  # to others the pod itself is in the way there
+            tried.forget(own)  # for other pods of the class this pod's nomination counts there
         if message:
             return Nomination("", message)
         chosen, victims = tried.best(rows)
@@ -100,8 +100,8 @@ class DefaultPreemption(ClusterPlugin):
         return Nomination(node, "", tuple(decisions))
 
     def _is_to_be_held(self, pod: PodRecord, row: int, reservation_uid: str | None) -> bool:
-        """A pod that will draw on a reservation waits for its room inside that; one that starves may
-        have what it needs held there already."""
+        """Whether a preemption hold is needed: not if the pod will be allocated from a reservation, or
+        has a starvation hold or a preemption hold on the row."""
         reservations = self.cluster.reservations
         if self.cluster.jobs.holds.is_held_on(pod, row):
             return False
@@ -111,8 +111,8 @@ class DefaultPreemption(ClusterPlugin):
             or not (self._args.hold_room and reservations.are_kept)
         ):
             return False
-        room = reservations.preemption_holds.of(pod, row)
-        return room is None or room.released
+        hold = reservations.preemption_holds.of(pod, row)
+        return hold is None or hold.released
 
     def _held(self, pod: PodRecord, node: str, victims: int) -> CreateReservation:
         template = self._templates.get(pod.cls.id)
@@ -127,7 +127,7 @@ class DefaultPreemption(ClusterPlugin):
         return CreateReservation(preemption_hold(pod, template, node, victims, taken))
 
     def _tried(self, pod: PodRecord, trial: Trial) -> Tried:
-        """What is known from pods of the same class, less what could have changed since."""
+        """The results known from pods of the same class, without rows that changed since."""
         if not trial.is_separable:
             return Tried(self.cluster)
         tried = self._known.get(pod.cls.id)
@@ -143,7 +143,7 @@ class DefaultPreemption(ClusterPlugin):
         return max(share, self._args.min_candidate_nodes_absolute, 1)
 
     def _is_under_way(self, pod: PodRecord, resolvable: Any) -> bool:
-        """Whether pods on the node being cleared for this one are still on their way out."""
+        """Whether victims on the pod's nominated node are still terminating."""
         row = self.cluster.nodes.row(pod.nominated) if pod.nominated else None
         if row is None or not resolvable[row]:
             return False
@@ -154,8 +154,8 @@ class DefaultPreemption(ClusterPlugin):
         )
 
     def _may_be_reclaimed(self, victim: PodRecord, pod: PodRecord) -> bool:
-        """Whether a pod may be on its way out because the queue of another reclaims its capacity; what
-        is evicted does not say for whom."""
+        """Whether a terminating pod may be a victim of reclaim for the queue of `pod`; an evicted pod
+        does not name the one it was evicted for."""
         queues = self.cluster.jobs.queues
         is_going = victim.being_preempted or victim.cls.terminating
         return is_going and bool(queues and queues.of(pod)) and not queues.may_preempt(pod, victim)
@@ -183,14 +183,14 @@ class DefaultPreemption(ClusterPlugin):
     def _why_not(
         self, resolvable: NDArray[np.bool_], promising: NDArray[np.bool_], reasons: Counter[Texts]
     ) -> str:
-        nodes, hopeful = self.cluster.nodes.count, int(np.count_nonzero(resolvable))
-        reasons[NO_VICTIMS,] = hopeful - int(np.count_nonzero(promising))
-        reasons[NOT_HELPFUL,] = nodes - hopeful
+        nodes, helped = self.cluster.nodes.count, int(np.count_nonzero(resolvable))
+        reasons[NO_VICTIMS,] = helped - int(np.count_nonzero(promising))
+        reasons[NOT_HELPFUL,] = nodes - helped
         rejections = {NodeRejection(self.name, texts, False): count for texts, count in reasons.items()}
         return f"preemption: {verdict(rejections).message(nodes)}"
 
     def _is_held(self, pod: PodRecord, node: str) -> bool:
-        """Whether nobody can take the room a pod preempted there."""
+        """Whether the pod has a preemption hold on the node."""
         row = self.cluster.nodes.row(node)
         return row is not None and self.cluster.reservations.preemption_holds.of(pod, row) is not None
 
@@ -200,7 +200,7 @@ class DefaultPreemption(ClusterPlugin):
             for victim in (*victims, *self.cluster.jobs.companions(victims))
             if not (victim.cls.terminating or victim.being_preempted)
         ]
-        # Where all are on their way out already, those for whose sake they are may still hope.
+        # If all victims are terminating already, the nominations they were preempted for stay.
         nominated_pods = list(self.cluster.nominator.get(node, {}).values()) if staying else ()
         decisions: list[Decision] = [
             Nominate(nominated.ref, "")

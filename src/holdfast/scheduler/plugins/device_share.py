@@ -1,4 +1,7 @@
-"""How good a node is for a pod that asks for devices: by how much of its devices would be in use."""
+"""DeviceShare: filters and scores nodes for pods that request GPUs or other devices, whole or shared.
+
+`holdfast.scheduler.managers.devices` keeps the devices of nodes and their allocations.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -36,8 +39,8 @@ _FINE = 50_000
 
 
 def leftover_score(devices: DeviceManager, nodes: NodeTable, cls: PodClass) -> Scorer:
-    """Best fit: the less cpu and GPUs are left over, in parts of what the biggest node has, the better.
-    So large that other scores only decide between equals."""
+    """Best fit: the less CPU and GPU is left over, relative to the largest node, the higher the score.
+    The scores are so large that those of other plugins only decide between equal ones."""
     cpu = cls.request(CPU)
 
     def score(view: View) -> Cells:
@@ -54,6 +57,7 @@ def leftover_score(devices: DeviceManager, nodes: NodeTable, cls: PodClass) -> S
 def device_score(
     devices: DeviceManager, asking: DeviceSearch, strategy: DeviceScoringStrategy
 ) -> Scorer:
+    """The utilization of the requested devices with the pod placed, or what is left of them."""
     weights = {resource.name: resource.weight for resource in strategy.resources}
     most = strategy.type == "MostAllocated"
     shares = [
@@ -77,7 +81,7 @@ def device_score(
 def _utilization(
     devices: DeviceManager, share: Share, lines: list[tuple[int, int]], view: View
 ) -> Cells:
-    """In percent, with the pod there."""
+    """The utilization in percent of one type of device, with the pod placed."""
     table, rows = devices.tables[share.type], view.rows
     total = table.total[:, rows].sum(axis=-1)
     free = np.maximum(table.available(rows, view.holds), 0).sum(axis=-1)
@@ -94,12 +98,6 @@ def _utilization(
         found = found + weight * (used * MAX_SCORE // capacity)
         weight_of_all += weight
     return found // max(1, weight_of_all)
-
-
-# DeviceShare: GPUs and other devices, whole or in shares.
-#
-# Which devices there are and who has them is kept in `holdfast.scheduler.managers.devices`; here is
-# what that means for the choice of a node.
 
 
 NO_DEVICES = "Insufficient devices"

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets, as far as preemption minds them."""
+"""PodDisruptionBudgets in preemption: which victims would violate one."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from holdfast.scheduler.cluster.pods import PodRecord
 
 
 class DisruptionBudgets:
-    """PodDisruptionBudgets, and which pods of a list would break one."""
+    """Splits pods by whether removing them would violate a PodDisruptionBudget."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -21,7 +21,7 @@ class DisruptionBudgets:
         return self._cluster.epoch.kinds["PodDisruptionBudget"]
 
     def split(self, pods: list[PodRecord]) -> tuple[list[PodRecord], list[PodRecord]]:
-        """Those that would break a budget, and the others; earlier pods use budgets up first."""
+        """The pods that would violate a budget, and the others; earlier pods use up budgets first."""
         budgets = self._budgets()
         if not budgets:
             return [], pods

@@ -1,7 +1,7 @@
-"""DynamicReservation: a pod with a reservation template waits until its reservation has been made.
+"""DynamicReservation: has a pod with a reservation template wait in Permit for its reservation.
 
-Where it goes is decided in `holdfast.scheduler.framework.dynamic_provisioning`, what it waits for is
-kept in `holdfast.scheduler.reservations.virtual_reservations`.
+`holdfast.scheduler.framework.dynamic_provisioning` chooses its node, and
+`holdfast.scheduler.reservations.virtual_reservations` keeps what it waits for.
 """
 
 from holdfast.api import names
@@ -39,7 +39,8 @@ class DynamicReservation(ClusterPlugin):
         return None
 
     def unreserve(self, pod: PodRecord, row: int) -> None:
-        """A place that is only tried, such as one of a gang's, is not waited for yet: see `permit`."""
+        """Ends the pod's wait, which begins in `permit`: a pod that was only assumed, as gang members
+        are before their job is ready, does not wait yet."""
         if pod.uid in self.cluster.virtuals.waits:
             self.cluster.virtuals.end_wait(pod)
 
@@ -82,8 +83,8 @@ class DynamicReservation(ClusterPlugin):
         return FINE
 
     def _binds_anyway(self, pod: PodRecord) -> bool:
-        """Whether a pod whose reservation was not made is bound without one: if the configuration says
-        so, and the pod asked for it rather than requires one."""
+        """Whether a pod whose reservation was not created is bound without one: if the configuration
+        allows it, and the pod's reservation affinity does not require a reservation."""
         settings, cls = self.cluster.virtuals.settings, pod.cls
         if settings is None or not settings.bind_anyway:
             return False

@@ -1,11 +1,11 @@
-"""Where a pod leaves the least of GPUs that is of no use to those to come.
+"""The score by GPU fragmentation: how little of a node's GPUs becomes unusable for future pods.
 
-Every node is scored by how much less, or how little more, of it would be fragments
-(`holdfast.scheduler.managers.devices.fragmentation`) with the pod there; on the node the GPU is taken
-for which that comes out best. Which pods come is judged by those the cluster has seen, and looked at
-again whenever there are four times as many.
+A node scores by how much its fragmentation (`holdfast.scheduler.managers.devices.fragmentation`)
+decreases, or how little it increases, with the pod placed; on the node, the GPU with the best result is
+allocated. Future pods are assumed to be like those the cluster has seen; this mix is computed again
+whenever there are four times as many.
 
-The scores are large: where GPUs are packed this way, other scores only decide between equals.
+The scores are so large that those of other plugins only decide between equal ones.
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ from holdfast.scheduler.managers.devices.requests import CORE, FULL, GPU, RATIO,
 from holdfast.scheduler.managers.devices.requests import MEMORY as GPU_MEMORY
 
 _FINE = 6000
-"""Steps of score to a percent of a GPU."""
+"""Score points per percent of a GPU."""
 _MIDDLE = 5_000_000
 _FIRST = 32
 
@@ -31,7 +31,7 @@ class GpuPacking:
     _now: Floats = cells_of("_now_column")
     """The fragmentation of every row."""
     _fit: Ints = cells_of("_fit_column")
-    """How many times each want fits each row."""
+    """How many times each request of the mix fits each row."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -39,13 +39,13 @@ class GpuPacking:
         self._mix = Mix(())
         self._seen = 0
         self.version = 0
-        """Moves with the idea of which pods come."""
+        """Changes with the mix of pods."""
         self._now_column = cluster.nodes.columns.new(np.float32)
         self._fit_column = cluster.nodes.columns.new(np.int64, trail=(0,))
         self._position = -1
 
     def look(self) -> int:
-        """Looks at the pods there are, if there are many more than last time; the version."""
+        """Computes the mix of pods again if there are many more than last time; returns the version."""
         pods = len(self._cluster.pods)
         if pods >= max(_FIRST, 4 * self._seen) or (pods and not self._seen):
             self._seen = pods
@@ -76,7 +76,7 @@ class GpuPacking:
         return int(found[0]) if view.single else found
 
     def rank(self, table: TypeTable, row: int, share: Share, available: Ints) -> list[float]:
-        """How good each device of a row is."""
+        """The rank of each device of a row, higher is better."""
         if table.kind != GPU or not share.shared:
             return [0.0] * table.width
         nodes = self._cluster.nodes
@@ -90,7 +90,7 @@ class GpuPacking:
         return ranks
 
     def _catch_up(self) -> None:
-        """With what happened on rows since the last call."""
+        """Computes the fragmentation of rows that changed since the last call."""
         nodes, changed, mix = self._cluster.nodes, self._cluster.epoch.usage, self._mix
         rows = changed.since(self._position) if self._position >= 0 else None
         if rows is None or len(rows) > nodes.size:

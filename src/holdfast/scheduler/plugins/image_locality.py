@@ -1,5 +1,5 @@
-"""ImageLocality: prefers nodes that have the pod's images, the more so the larger they are and the
-more nodes have them already (an image on a single node must not draw every pod there)."""
+"""ImageLocality: prefers nodes that have the pod's images. Large images count more, and images that
+many nodes have count more, so that an image on a single node does not attract every pod."""
 
 from collections import Counter
 

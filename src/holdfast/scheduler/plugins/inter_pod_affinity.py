@@ -1,5 +1,5 @@
-"""InterPodAffinity: near to some pods, away from others, by topology domain; and the same from the
-other side, for pods already there that want or shun the newcomer."""
+"""InterPodAffinity: pod affinity and anti-affinity by topology domain, of the pod itself and of
+existing pods whose terms select it."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
@@ -111,7 +111,7 @@ class InterPodAffinity(ClusterPlugin):
         return Score(score, Scope.TOPOLOGY, BySignedRange(), version, tuple(sums))
 
     def _weight_to_others(self, own: OwnTerm) -> int:
-        """What a term of a pod already there is worth to the pod it selects."""
+        """The weight of an existing pod's term for the pod it selects."""
         match own.role:
             case Role.REQUIRED:
                 return self._args.hard_pod_affinity_weight
@@ -142,13 +142,13 @@ class InterPodAffinity(ClusterPlugin):
         return Settled(version)
 
     def _effective(self, terms: Iterable[OwnTerm]) -> list[OwnTerm]:
-        """Those whose topology key some node has: what a term forbids or prefers concerns no other
-        node, so pods with keys that are nobody's cost others nothing."""
+        """The terms whose topology key some node has. A term concerns only nodes with its key, so terms
+        with a key that no node has cost nothing."""
         has = self.cluster.nodes.labels.has
         return [own for own in terms if has(own.term.topology_key)]
 
     def _near(self, cls: PodClass, wanted: tuple[Term, ...]) -> "Near":
-        """Pods that all the terms select, in the domain each term names."""
+        """Counts the pods that all terms select, in the topology domain of each term."""
         counter = self._terms.selected(wanted, cls)
         keys = dict.fromkeys(term.topology_key for term in wanted)
         sums = tuple(self._sum(key, [(1, counter)], most=1) for key in keys)
@@ -171,7 +171,7 @@ class InterPodAffinity(ClusterPlugin):
 
 
 def clear_of(sums: tuple[DomainSum, ...], view: View) -> Cells:
-    """Whether no pod to keep away from is in the row's domains."""
+    """Whether no pod that anti-affinity counts is in the row's domains."""
     clear = view.full(True)
     for each in sums:
         clear = clear & (each.sum(view) <= 0)
@@ -179,8 +179,8 @@ def clear_of(sums: tuple[DomainSum, ...], view: View) -> Cells:
 
 
 class Near:
-    """Required affinity. The first pod of a series that wants to be together may go anywhere its
-    labels allow, or none of them ever could."""
+    """Required affinity. As in kube-scheduler, a pod that matches its own terms may be the first: if no
+    pod matches anywhere, any node with the topology keys is feasible."""
 
     def __init__(self, sums: tuple[DomainSum, ...], selects_itself: bool) -> None:
         self.sums = sums

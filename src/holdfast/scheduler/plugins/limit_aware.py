@@ -1,8 +1,8 @@
-"""How far the limits of a node's pods may add up, as columns over rows.
+"""LimitAware: bounds the sum of the limits of a node's pods, and prefers nodes where it is lower.
 
-What a node says in its annotation stands in the place of the default as a whole; resources that are
-named in neither are not limited. A node that says something that makes no sense is `malformed`, and
-told so.
+The bound of a resource is a percentage of the node's allocatable amount. The annotation of a node
+replaces the default ratios as a whole; resources named in neither are not limited. A node with an
+invalid annotation is infeasible, and gets a warning event.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ INVALID = "InvalidLimitToAllocatable"
 
 
 class Ceiling:
-    """Of one resource."""
+    """The highest sum of limits of one resource, by row."""
 
     cells: NDArray[np.int64] = cells_of("column")
 
@@ -51,15 +51,17 @@ class Ceiling:
 
 
 class Ceilings:
+    """The ceilings of all resources, kept up to date as nodes change."""
+
     valid: NDArray[np.bool_] = cells_of("_valid")
-    """The rows whose nodes are not malformed."""
+    """The rows whose nodes have no invalid annotation."""
 
     def __init__(self, cluster: Cluster, default: dict[str, int]) -> None:
         self._cluster = cluster
         self._default = default
         self._faulty: dict[int, ObjectRef] = {}
         self.by_resource: dict[str, Ceiling] = {}
-        """Of all resources that are limited on some node, or were."""
+        """The ceilings of resources that are, or were, limited on some node."""
         self._valid = cluster.nodes.columns.new(np.bool_, True)
         self._kinds: dict[int, tuple[int, ...]] = {}
         for _, row in cluster.nodes.names():
@@ -77,18 +79,18 @@ class Ceilings:
         return ceiling.cells if ceiling is not None else None
 
     def kind(self, row: int) -> tuple[int, ...] | None:
-        """Rows of one kind have the same ceilings; or none, where that is None."""
+        """Equal for rows with equal ceilings; None for a row without a node."""
         return self._kinds.get(row)
 
     def version(self) -> tuple[int, bool]:
-        """Changes when plugins have more to look at than before."""
+        """Changes when a resource becomes limited, or invalid annotations appear or disappear."""
         return len(self.by_resource), bool(self._faulty)
 
     def _node_changed(self, row: int) -> None:
         info = self._cluster.nodes.info.get(row)
         ratios, problem = self._ratios(info) if info is not None else ({}, "")
-        self._tell(row, info, problem)
-        offered = info.allocatable if info is not None else {}
+        self._warn(row, info, problem)
+        allocatable = info.allocatable if info is not None else {}
         for resource in sorted(ratios.keys() - self.by_resource.keys()):
             counted = self._cluster.limits.count(resource)
             self.by_resource[resource] = Ceiling(counted, self._cluster.nodes.columns)
@@ -97,14 +99,14 @@ class Ceilings:
             percent = ratios.get(resource)
             cell = UNLIMITED
             if percent is not None:
-                cell = min(percent * offered.get(resource, 0) // 100, MOST)
+                cell = min(percent * allocatable.get(resource, 0) // 100, MOST)
             ceiling.cells[row] = cell
             cells.append(cell)
         self._kinds[row] = tuple(cells)
         self.valid[row] = not problem
 
     def _ratios(self, info: NodeInfo) -> tuple[dict[str, int], str]:
-        """By resource; and what is wrong with what the node says."""
+        """The ratio of each resource in percent; and the error in the node's annotation, if any."""
         text = info.annotations.get(LIMIT_TO_ALLOCATABLE)
         if text is None:
             return self._default, ""
@@ -113,18 +115,14 @@ class Ceilings:
         except InvalidObject as error:
             return {}, f"{error.field}: {error.message}"
 
-    def _tell(self, row: int, info: NodeInfo | None, problem: str) -> None:
-        told = self._faulty.pop(row, None)
+    def _warn(self, row: int, info: NodeInfo | None, problem: str) -> None:
+        warned = self._faulty.pop(row, None)
         if problem and info is not None:
             self._faulty[row] = ObjectRef("Node", "", info.name, info.uid)
-        if told is not None and self._faulty.get(row) != told:
-            self._cluster.warn_once(told, INVALID, "")
+        if warned is not None and self._faulty.get(row) != warned:
+            self._cluster.warn_once(warned, INVALID, "")
         if row in self._faulty:
             self._cluster.warn_once(self._faulty[row], INVALID, problem)
-
-
-# LimitAware: the limits of a node's pods may add up to so much of what it has, and no more; and of
-# several nodes the one is better where they add up to less.
 
 
 REASON = "Insufficient {} limit"
@@ -132,7 +130,7 @@ REASON_MALFORMED = "node(s) had a malformed limit-to-allocatable annotation"
 
 _LEAST_LEFT = -(2**56)
 _WORST = -(10**13)
-"""Bounds beyond anything that makes sense, within which sums stay within 64 bits."""
+"""Bounds far beyond real amounts, which keep sums within 64 bits."""
 
 
 class LimitAware(ClusterPlugin):
@@ -158,7 +156,7 @@ class LimitAware(ClusterPlugin):
         _, some_malformed = ceilings.version()
         if not wanted and not some_malformed:
             return Filter.nothing(self._version)
-        left = self._left_ahead if cls.pre_allocation else _left
+        left = self._left_for_pre_allocation if cls.pre_allocation else _left
         needs = [(ceiling.column, ceiling.counted.slot, amount) for ceiling, amount, _ in wanted]
         plain = not cls.pre_allocation and not some_malformed
 
@@ -193,15 +191,15 @@ class LimitAware(ClusterPlugin):
         kind = None if cls.pre_allocation else ceilings.kind
         return Filter(passes, reasons, Scope.USAGE, self._version, kind=kind)
 
-    def _left_ahead(self, view: View, ceiling: Ceiling) -> Cells:
-        """For a reservation made ahead of time pods that will end are as good as gone."""
+    def _left_for_pre_allocation(self, view: View, ceiling: Ceiling) -> Cells:
+        """What is left for a pre-allocation, which does not count pods that end by themselves."""
         table, slot = self.cluster.nodes, ceiling.counted.slot
         kept = view.take(table.reserved[slot]) + view.take(table.daemon_requested[slot])
         return view.take(ceiling.cells) - kept
 
     def score(self, cls: PodClass) -> Score:
-        """The share of what limits may add up to that would still be left; less than nothing where they
-        add up to more already."""
+        """The percentage of the ceiling that is left with the pod placed; negative where limits exceed
+        the ceiling."""
         counted = [
             (ceiling, ceiling.column, ceiling.counted.scored, cls.limits.scored(resource), weight)
             for resource, weight in self._weights.items()
@@ -229,7 +227,7 @@ class LimitAware(ClusterPlugin):
             return total // weights if weights else 0
 
         def several(view: View) -> Cells:
-            """As for one row, in what arrays understand."""
+            """The same for several rows, as array operations."""
             total, weights = 0, 0
             for ceiling, _, slot, added, weight in counted:
                 most = view.take(ceiling.cells)
@@ -256,5 +254,5 @@ def _left(view: View, ceiling: Ceiling) -> Cells:
 
 
 def toward_zero(dividend: Cells, divisor: Cells) -> Cells:
-    """Without what is behind the point, whatever the sign."""
+    """The quotient, truncated toward zero."""
     return abs(dividend) // divisor * (1 - 2 * (dividend < 0))

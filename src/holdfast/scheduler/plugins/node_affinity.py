@@ -109,7 +109,7 @@ class NodeAffinityPlugin(Plugin):
 
 
 def check_term(term: NodeSelectorTerm) -> None:
-    """Raises SelectorError if the term makes no sense."""
+    """Raises SelectorError if the term is invalid."""
     for expression in term.match_expressions:
         node_requirement(expression)
     for field in term.match_fields:
@@ -137,7 +137,7 @@ def preferred_of(cls: PodClass) -> list[PreferredSchedulingTerm]:
 
 
 def named_nodes(terms: list[NodeSelectorTerm]) -> frozenset[str] | None:
-    """The nodes the terms name between them; None if some term leaves the name open."""
+    """The node names that the terms allow; None if some term does not restrict the name."""
     named: set[str] = set()
     for term in terms:
         sets = [

@@ -1,4 +1,4 @@
-"""NodeName: a pod that names its node goes there or nowhere."""
+"""NodeName: a pod with a node name fits only that node."""
 
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass

@@ -1,7 +1,6 @@
-"""NodeNUMAResource: CPUs of their own for pods that want them, and resources by NUMA node.
+"""NodeNUMAResource: filters and scores nodes for exclusive CPUs and NUMA alignment.
 
-Who has which CPUs is kept in `holdfast.scheduler.managers.numa`; here is what that means for the choice
-of a node.
+`holdfast.scheduler.managers.numa` keeps the CPUs of nodes and their allocations.
 """
 
 from collections.abc import Mapping
@@ -94,7 +93,7 @@ class NodeNUMAResource(ClusterPlugin):
         return Filter(passes, reasons, Scope.USAGE, matters)
 
     def score(self, cls: PodClass) -> Score | None:
-        """Only those that want CPUs, or NUMA nodes, in particular are drawn anywhere by this."""
+        """Scores nodes by allocation, only for pods that require exclusive CPUs or NUMA alignment."""
         want = self._cpus.valid_want(cls)
         if want is None or not (want.bound or want.numa):
             return None

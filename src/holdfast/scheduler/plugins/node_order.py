@@ -1,7 +1,7 @@
-"""nodeorder: which nodes hold room for starving jobs.
+"""nodeorder: which nodes are held for starving jobs.
 
-Nodes are ranked by how well what is idle there goes with the task. The best of them, as many as may
-hold anything, get ten points, and so do those that hold something already; the others get none.
+Nodes are ranked by how well their idle capacity fits the task. The best ones, as many as may still come
+to be held, get ten points, and so do nodes with a hold; the others get none.
 """
 
 import numpy as np

@@ -1,5 +1,5 @@
-"""NodePorts: a host port is given once per node, address and protocol. Ports that are reserved are
-free to those they are reserved for."""
+"""NodePorts: a host port is allocated once per node, address and protocol. Ports of a reservation are
+free for its owners."""
 
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass

@@ -1,4 +1,4 @@
-"""NodeResourcesBalancedAllocation: prefers nodes whose resources would be used to a like degree."""
+"""NodeResourcesBalancedAllocation: prefers nodes where the utilization of resources is balanced."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -15,7 +15,7 @@ from holdfast.scheduler.framework.handle import Handle
 from holdfast.scheduler.framework.interface import MAX_SCORE, Scope, Score
 from holdfast.scheduler.plugins.resource_allocation import counted
 
-# As arrays, because numpy takes longer over a plain number than over a hundred additions.
+# As arrays: converting a plain number costs numpy more than a hundred additions.
 _WHOLE = np.array(1.0)
 _MINUS_HALF = np.array(-0.5)
 _POINTS = np.array(float(MAX_SCORE))
@@ -74,14 +74,14 @@ def balance_of_two(nodes: NodeTable, one: Row, other: Row) -> Callable[[View], C
 
 
 def balance_of_many(rows: list[Row]) -> Callable[[View], Cells]:
-    """100 less the standard deviation of the shares in use, in whole points. A resource the node has
-    none of does not count."""
+    """100 minus the standard deviation of the utilization of resources. A resource that the node does
+    not have is left out."""
 
     def share(view: View, row: Row) -> tuple[Cells, Cells]:
         slot, added = row
-        offered = view.allocatable(slot)
-        used = (view.claimed(slot) + added) / (offered + (offered == 0))
-        return offered > 0, view.minimum(used, 1.0)
+        allocatable = view.allocatable(slot)
+        used = (view.claimed(slot) + added) / (allocatable + (allocatable == 0))
+        return allocatable > 0, view.minimum(used, 1.0)
 
     def score(view: View) -> Cells:
         shares = [share(view, row) for row in rows]
@@ -89,7 +89,7 @@ def balance_of_many(rows: list[Row]) -> Callable[[View], Cells]:
         some = count + (count == 0)
         mean = sum(present * share for present, share in shares) / some
         squares = sum(present * (share - mean) * (share - mean) for present, share in shares)
-        # Of two shares it is half the difference, which the general formula rounds differently.
+        # Of two resources it is half the difference, which the general formula rounds differently.
         most = np.maximum.reduce([present * share for present, share in shares])
         least = np.minimum.reduce([share + (present == 0) * 2 for present, share in shares])
         two = count == 2

@@ -1,5 +1,5 @@
-"""NodeResourcesFit: a pod goes where there is room for what it asks; how full a node should be is a
-matter of strategy (`resource_scores`)."""
+"""NodeResourcesFit: a node is feasible if the pod's requests are free; it scores by the configured
+strategy (`resource_allocation`)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +20,7 @@ from holdfast.scheduler.plugins.resource_allocation import allocation_score
 TOO_MANY_PODS = "Too many pods"
 
 _NOTHING = -(2**63)
-"""So much is always free."""
+"""Less than any free amount: for slots that are not requested."""
 
 
 class NodeResourcesFit(ClusterPlugin):
@@ -41,7 +41,7 @@ class NodeResourcesFit(ClusterPlugin):
             if slot != PODS and not self._is_ignored(names.name(slot))
         ]
         if cls.pre_allocation:
-            return self._ahead(wanted)
+            return self._pre_allocation_filter(wanted)
         amounts = {need.slot: need.amount for need in wanted}
         slots = slice(0, max(amounts) + 1)
         least = upright([amounts.get(slot, _NOTHING) for slot in range(slots.stop)])
@@ -66,26 +66,26 @@ class NodeResourcesFit(ClusterPlugin):
 
         return Filter(passes, reasons, Scope.USAGE, needs=tuple(wanted))
 
-    def _ahead(self, wanted: list[Need]) -> Filter:
-        """For a reservation made ahead of time pods that will end are as good as gone, and reusable
-        reservations have back what these use of them."""
+    def _pre_allocation_filter(self, wanted: list[Need]) -> Filter:
+        """The filter of a pre-allocation: pods that end by themselves count as gone, and what they use
+        of reusable reservations counts as reserved."""
         table = self.cluster.nodes
 
-        def room(view: View, slot: int) -> Cells:
+        def capacity(view: View, slot: int) -> Cells:
             kept = view.take(table.reserved[slot]) + view.take(table.daemon_requested[slot])
             return view.allocatable(slot) - kept
 
         def passes(view: View) -> Cells:
             enough = view.full(True)
             for slot, amount, _ in wanted:
-                enough = enough & (room(view, slot) >= amount)
+                enough = enough & (capacity(view, slot) >= amount)
             return enough
 
         def reasons(view: View) -> list[Reason]:
             return [
                 Reason(
                     text,
-                    room(view, slot) < amount,
+                    capacity(view, slot) < amount,
                     resolvable=view.allocatable(slot) - view.take(table.daemon_requested[slot])
                     >= amount,
                 )

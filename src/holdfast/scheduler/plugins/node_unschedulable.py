@@ -1,4 +1,4 @@
-"""NodeUnschedulable: cordoned nodes take only pods that tolerate being there."""
+"""NodeUnschedulable: a cordoned node is infeasible unless the pod tolerates its taint."""
 
 from typing import Any
 

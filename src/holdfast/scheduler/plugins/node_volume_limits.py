@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: no node gets more volumes of a CSI driver than the driver says it can have."""
+"""NodeVolumeLimits: a node has no more volumes of a CSI driver than its CSINode object allows."""
 
 from collections import Counter
 from collections.abc import Hashable
@@ -56,7 +56,8 @@ class NodeVolumeLimits(ClusterPlugin):
         return self._limited(list(new), reserved, version)
 
     def _limited(self, new: list[Migrated], reserved: Counter[str], version: Version) -> Filter:
-        """`reserved` are places among the volumes of a driver, for volumes yet to be made."""
+        """`reserved` counts, by driver, volumes that a reserve pod reserves and that do not exist
+        yet."""
         attached = self.cluster.volumes.attached
         by_driver: dict[str, list[Migrated]] = {driver: [] for driver in reserved if driver}
         for volume in new:
@@ -66,7 +67,7 @@ class NodeVolumeLimits(ClusterPlugin):
         there: dict[Migrated, Marks] = {}
 
         def on_row(volume: Migrated, view: View) -> Cells:
-            """Whether pods there use the volume already; None for most volumes, used by no pod yet."""
+            """Whether pods on the rows use the volume already; None if no pod uses it anywhere."""
             if volume not in there:
                 if not attached.volumes.rows(volume):
                     return None
@@ -83,10 +84,10 @@ class NodeVolumeLimits(ClusterPlugin):
                 used = [on_row(volume, view) for volume in volumes]
                 there_already = [cells for cells in used if cells is not None]
                 more = len(volumes) + reserved[driver] - sum(there_already)
-                room = view.take(left)
+                free = view.take(left)
                 if view.holds is not None:
-                    room = room + self._left_to_owner(view, driver, volumes, more)
-                enough = room >= more
+                    free = free + self._left_to_owner(view, driver, volumes, more)
+                enough = free >= more
                 if there_already:
                     nothing_new = more == 0
                     if attached.awaited:
@@ -101,7 +102,7 @@ class NodeVolumeLimits(ClusterPlugin):
         return Filter(passes, reasons, Scope.USAGE, version=version)
 
     def _left_to_owner(self, view: View, driver: str, volumes: list[Migrated], more: Cells) -> Cells:
-        """How many of its new volumes an owner can have in place of those its reservation reserves."""
+        """How many new volumes an owner can attach in place of those its reservation reserves."""
         spare = self.cluster.volumes.spare
         if view.single:
             return min(more, spare(view.rows, view.holds, driver, volumes))
@@ -113,7 +114,7 @@ class NodeVolumeLimits(ClusterPlugin):
         return np.minimum(more, left)
 
     def _awaits(self, view: View, volumes: list[Migrated]) -> Cells:
-        """Whether any of the volumes counts only for a reservation that waits, and so is not there."""
+        """Whether any of the volumes counts only for a Waiting reservation, and so is not attached."""
         awaited = self.cluster.volumes.attached.awaited
         if view.single:
             return not awaited.get(view.rows, _NONE).isdisjoint(volumes)
@@ -154,7 +155,7 @@ class NodeVolumeLimits(ClusterPlugin):
 
 
 def _nowhere(text: str, version: Version) -> Filter:
-    """No node will do, for a reason each of them is told."""
+    """No node is feasible; each has this reason."""
     return Filter(
         lambda view: view.full(False),
         lambda view: [Reason(text, view.full(True), resolvable=False)],

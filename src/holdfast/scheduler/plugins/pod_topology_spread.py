@@ -1,4 +1,10 @@
-"""Which pods belong together though they do not say so: those of one service or controller."""
+"""PodTopologySpread: keeps the pods that a constraint selects evenly spread over topology domains.
+
+A hard constraint (DoNotSchedule) filters nodes in whose domain there would be more than `maxSkew` pods
+above the domain with the fewest; a soft one (ScheduleAnyway) prefers nodes whose domains have fewer.
+Pods without constraints get the profile's default constraints, with the selector of their service or
+controller.
+"""
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
@@ -40,7 +46,8 @@ _CONTROLLERS = {
 
 
 class DefaultSelectors:
-    """The selector of a class, kept until a service or controller changes."""
+    """The selectors of default constraints: those of the services or the controller that select a
+    class, kept until one of these objects changes."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -48,7 +55,7 @@ class DefaultSelectors:
         cluster.classes.on_dropped.append(self._forget)
 
     def of(self, cls: PodClass) -> Selector:
-        """Selects everything if nothing is known to select the class."""
+        """The selector of the class; selects everything if no service or controller selects it."""
         versions = self._cluster.epoch.kinds
         version = tuple([versions.get(kind) for kind in _KINDS])
         known = self._known.get(cls.id)
@@ -84,13 +91,6 @@ class DefaultSelectors:
         return Selector((*own, *more.requirements))
 
 
-# PodTopologySpread: keeps the pods of a set evenly spread over topology domains.
-#
-# A hard constraint forbids nodes in whose domain there would be more than `maxSkew` pods above the
-# emptiest domain; a soft one prefers nodes whose domains have fewer. Pods that say nothing about it are
-# spread by the profile's default constraints, together with the pods of their service or controller.
-
-
 REASON = "node(s) didn't match pod topology spread constraints"
 REASON_NO_LABEL = REASON + " (missing required label)"
 _HARD, _SOFT = "DoNotSchedule", "ScheduleAnyway"
@@ -101,7 +101,7 @@ _UNREADABLE = {
 Bools = NDArray[np.bool_]
 
 _IGNORED = -1
-"""The raw score of a node that lacks a label all nodes should have."""
+"""The raw score of a node without one of the topology keys of the constraints."""
 
 SYSTEM_DEFAULTS = (
     TopologySpreadConstraint(max_skew=3, topology_key=HOSTNAME_LABEL, when_unsatisfiable=_SOFT),
@@ -221,13 +221,13 @@ class PodTopologySpread(ClusterPlugin):
         return [_with_selector(c, selector) for c in wanted]
 
     def _version(self, cls: PodClass, action: str) -> Callable[[], Hashable] | None:
-        """Default constraints follow services and controllers."""
+        """Changes when the default constraints of the class may: with services and controllers."""
         if self._is_settled(cls, action):
             return None
         return Settled(lambda: self._selectors.of(cls).key)
 
     def _is_settled(self, cls: PodClass, action: str) -> bool:
-        """Whether nothing but the pod itself says how it is spread."""
+        """Whether the constraints are the pod's own, which do not depend on other objects."""
         return bool(cls.pod.spec.topology_spread_constraints) or not any(
             c.when_unsatisfiable == action for c in self._defaults
         )
@@ -306,7 +306,7 @@ class PodTopologySpread(ClusterPlugin):
 
 @dataclass(frozen=True, slots=True)
 class SkewCheck:
-    """A hard constraint."""
+    """The filter of a hard constraint."""
 
     there: DomainSum
     tally: Tally
@@ -315,13 +315,13 @@ class SkewCheck:
     min_domains: int
 
     def lowest(self) -> int:
-        """How many pods the emptiest domain has."""
+        """The number of matching pods in the domain with the fewest."""
         enough = int(self.tally.domains.sum()) >= self.min_domains
         return self.tally.minimum() if enough else 0
 
 
 class SpreadPart:
-    """A soft constraint."""
+    """The score of a soft constraint."""
 
     def __init__(self, there: ByDomain | OnRow, max_skew: int) -> None:
         self.there = there
@@ -330,8 +330,8 @@ class SpreadPart:
         self._domains = 0
 
     def weight(self, view: Any, considered: NDArray[np.int64]) -> float:
-        """Grows with the number of domains the nodes under consideration are in, no domain being one
-        too."""
+        """The weight of the constraint, which grows with the number of domains of the feasible nodes.
+        Nodes without the topology key count as one domain."""
         if not isinstance(self.there, ByDomain):
             return _weight(int(considered.sum()))
         some = considered > 0
@@ -348,7 +348,7 @@ def _weight(domains: int) -> float:
 
 
 class Lacking:
-    """Which keys lack a constraint's label. That never changes while the view is the same."""
+    """Which keys of a view lack the topology key of a constraint; computed once per view."""
 
     def __init__(self, facets: list[ByDomain | OnRow], all_keys: bool) -> None:
         self._facets = facets
@@ -358,8 +358,8 @@ class Lacking:
         self._absent: list[Bools | None] = []
 
     def of(self, view: Any) -> tuple[Bools | None, list[Bools | None]]:
-        """The keys that lack any label all nodes should have, and for each constraint those that lack
-        its label; None stands for none."""
+        """The keys that lack any required topology key, and for each constraint those that lack its
+        own; None stands for none."""
         if view is not self._seen:
             self._seen = view
             absent = [np.asarray(~facet.present(view)) for facet in self._facets]
@@ -370,7 +370,7 @@ class Lacking:
 
 
 class Evenness:
-    """The emptiest becomes best; nodes without the labels become worst."""
+    """Normalizes scores: the lowest raw score becomes 100; nodes without the topology keys get 0."""
 
     def measure(self, raw: NDArray[np.int64]) -> tuple[int, int, bool]:
         low = int(raw.min())

@@ -1,8 +1,7 @@
-"""Nodes where pods could make room for another, and which of them is chosen.
+"""The candidate nodes of preemption: their victims, and which candidate is chosen.
 
-Whether a node will do, and at what cost, is worked out once for a class of pods and kept until
-something changes there. What is kept is columns over rows, so that the choice is a few operations on
-arrays.
+Whether a node is a candidate, and its cost, is computed once for a class of pods and kept until the
+node changes. The results are columns over rows, so that choosing takes a few array operations.
 """
 
 from bisect import bisect_left
@@ -19,9 +18,9 @@ from holdfast.scheduler.cluster.pods import PodRecord
 
 _NOT_STARTED = float("inf")
 _PRIORITY_OFFSET = 2**31
-"""Makes all priorities count in a sum, negative ones too."""
+"""Added to priorities in a sum, so that negative ones count too."""
 _AT_ONCE = 16
-"""At least so many rows are tried before the candidates are counted again."""
+"""At least this many rows are tried before candidates are counted again."""
 
 Bools = NDArray[np.bool_]
 Texts = tuple[str, ...]
@@ -36,7 +35,7 @@ class Candidate(NamedTuple):
 
 
 Found = Candidate | Texts
-"""A candidate, or the reasons why the row is none."""
+"""A candidate, or the reasons why the row is not one."""
 
 
 def candidate(victims: list[PodRecord], violations: int) -> Candidate:
@@ -47,7 +46,7 @@ def candidate(victims: list[PodRecord], violations: int) -> Candidate:
 
 
 def started(pod: PodRecord) -> float:
-    """A pod that has not started yet is younger than all that have."""
+    """The start time; a pod that has not started counts as the youngest."""
     return _NOT_STARTED if pod.started is None else pod.started
 
 
@@ -57,8 +56,8 @@ def importance(pod: PodRecord) -> tuple[float | str, ...]:
 
 
 class Ranks:
-    """Costs as single numbers that sort alike. Between two neighbours there is room for another, until
-    there is none and all are numbered anew."""
+    """Numbers that sort as costs do. A new cost gets a number between those of its neighbours; when no
+    number is left between them, all costs are numbered again."""
 
     def __init__(self) -> None:
         self._costs: list[Cost] = []
@@ -68,7 +67,7 @@ class Ranks:
         return len(self._costs)
 
     def of(self, cost: Cost) -> float | None:
-        """The cost's number; None if all have to be numbered anew first."""
+        """The cost's number; None if all costs have to be numbered again first."""
         at = bisect_left(self._costs, cost)
         numbers = self._numbers
         if at < len(numbers) and self._costs[at] == cost:
@@ -83,19 +82,19 @@ class Ranks:
         return number
 
     def renumber(self, given: NDArray[np.float64]) -> None:
-        """Numbers all costs anew, and writes the new numbers over the old ones."""
+        """Numbers all costs again, and replaces the old numbers in `given`."""
         given[:] = np.searchsorted(np.array(self._numbers), given)
         self._numbers = [float(number) for number in range(len(self._numbers))]
 
 
 class Tried:
-    """What came of the rows tried for a class, as long as it holds."""
+    """The results of the rows tried for a class, as long as they are valid."""
 
     _unknown: Bools = cells_of("_unknown_column")
     _suits: Bools = cells_of("_suits_column")
-    """The rows that are candidates. Of the others that are known, `_why` says why not."""
+    """The rows that are candidates. For other known rows `_why` has the reasons."""
     _breaks: Bools = cells_of("_breaks_column")
-    """The candidates that would break a disruption budget."""
+    """The candidates that would violate a PodDisruptionBudget."""
     _rank: NDArray[np.float64] = cells_of("_rank_column")
     _why: NDArray[np.intp] = cells_of("_why_column")
 
@@ -118,7 +117,7 @@ class Tried:
         self._texts: dict[Texts, int] = {}
 
     def catch_up(self, version: Hashable) -> None:
-        """Forgets rows where something changed, all of them if the version is another."""
+        """Forgets rows that changed, and all rows if the version differs."""
         changed = [log.since(seen) for log, seen in zip(self._logs, self._seen, strict=True)]
         crowded = len(self._ranks) > 2 * len(self._unknown)
         if crowded or version != self._version or any(rows is None for rows in changed):
@@ -131,7 +130,7 @@ class Tried:
         self.up_to_date()
 
     def up_to_date(self) -> None:
-        """Whatever was logged until now is of no concern: trials leave traces, but change nothing."""
+        """Skips the changes logged so far: dry runs log rows, but leave them as they were."""
         self._seen = [log.end for log in self._logs]
 
     def forget(self, rows: int | list[int] | NDArray[np.intp]) -> None:
@@ -154,8 +153,8 @@ class Tried:
             self._why[row] = self._texts.setdefault(found, len(self._texts))
 
     def first(self, promising: Bools, wanted: int, attempt: Callable[[int], Found]) -> NDArray[np.intp]:
-        """The first so many candidates, in order, and if all of them break budgets the first after them
-        that breaks none; rows nothing is known of are tried as needed."""
+        """The first `wanted` candidates in order, and if all of them violate budgets also the first one
+        after them that does not. Rows that are not known are tried as needed."""
         size = len(promising)
         while True:
             found = _first(promising, self._suits, wanted)
@@ -175,12 +174,12 @@ class Tried:
                 return found
 
     def best(self, rows: NDArray[np.intp]) -> tuple[int, tuple[PodRecord, ...]]:
-        """Where victims are missed least, the earliest of equals; and who they are."""
+        """The row with the lowest cost, the first of equal ones, and its victims."""
         row = int(rows[self._rank[rows].argmin()])
         return row, self._victims[row]
 
     def reasons(self, promising: Bools) -> Counter[Texts]:
-        """How many of the rows are no candidates, for which reasons."""
+        """The number of rows that are not candidates, by reasons."""
         size = len(promising)
         those = promising & ~self._suits[:size] & ~self._unknown[:size]
         counts = np.bincount(self._why[:size][those], minlength=len(self._texts))
@@ -188,7 +187,7 @@ class Tried:
 
 
 def _first(some: Bools, others: Bools, wanted: int) -> NDArray[np.intp]:
-    """The first so many rows that are among both. Mostly they are not far from the start."""
+    """The first `wanted` rows that are in both; usually they are near the start."""
     end, size = 2 * wanted, len(some)
     while True:
         found = (some[:end] & others[: min(end, size)]).nonzero()[0]

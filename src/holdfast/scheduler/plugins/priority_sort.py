@@ -1,7 +1,7 @@
-"""PrioritySort: the more important pod first, then the one that has waited longer.
+"""PrioritySort: orders the queue by priority, then by the time since when pods are queued.
 
-What is left of a job whose start was interrupted comes before all others: it had its places, as those
-that are bound already have theirs.
+The rest of a job whose start was interrupted comes before all other pods: some of its members are bound
+already.
 """
 
 import math

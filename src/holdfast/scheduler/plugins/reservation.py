@@ -1,8 +1,7 @@
-"""Reservation: pods draw on what is reserved for them, and reservations find their nodes.
+"""Reservation: schedules and binds reservations, and has owners wait for theirs.
 
-How owners see nodes with matching reservations concerns every plugin, so it is in
-`framework.feasibility.reservation_column`. Here is what reservations themselves require, and what is
-written when either is bound.
+How owners are filtered on nodes with matched reservations concerns every plugin, so it is in
+`framework.feasibility.reservation_column`.
 """
 
 import math
@@ -38,7 +37,7 @@ from holdfast.scheduler.reservations.reservation_victims import written
 REASON_ALONE = "node(s) only one same reusable reservation can be scheduled on a same node"
 
 _NOW = 2**42
-"""The score of a node that has room at once; a millisecond later is worth one less."""
+"""The score of a node with enough free capacity now; each millisecond until then costs one point."""
 _PATIENCE = 600.0
 """How long an owner waits for its reservation to be written, in seconds."""
 
@@ -57,8 +56,9 @@ class ReservationPlugin(ClusterPlugin):
         return Filter.nothing(Settled(lambda: reservations.matching(cls)))
 
     def score(self, cls: PodClass) -> Score | None:
-        """Made ahead of time, a reservation goes where there is room soonest: now, or where the pods in
-        its place say they end first. Where nobody knows comes last; there, where least is missing."""
+        """A pre-allocation prefers the node where its capacity is free first: now, or at the expected
+        end of the pods there. Nodes without run-time estimates come last, ordered by how little is
+        missing."""
         if not cls.pre_allocation:
             return None
         asked = [(slot, amount) for slot, amount in cls.requests if amount]
@@ -81,7 +81,7 @@ class ReservationPlugin(ClusterPlugin):
         return Score(score, Scope.USAGE)
 
     def _when(self, row: int, asked: list[tuple[int, int]], unknown: int) -> int:
-        """The sooner there will be room, the better."""
+        """The score by the time when the capacity is free; `unknown` if that is not known."""
         when = expected_fit(self.cluster, row, asked) if self.cluster.jobs.estimates_given else None
         return unknown if when is None else _NOW - math.ceil(when * 1000)
 
@@ -89,11 +89,11 @@ class ReservationPlugin(ClusterPlugin):
         return False
 
     def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
-        """Pods that reservations are meant for are told what is wrong with those there are."""
+        """Adds to an owner's message why its matched reservations are infeasible; nominates nothing."""
         return Nomination(message="" if pod.reservation is not None else trial.reservations())
 
     def permit(self, pod: PodRecord, row: int) -> Outcome:
-        """An owner is bound once its reservation is."""
+        """Has an owner wait until its reservation is bound."""
         if not pod.reservation_uid:
             return FINE
         reservation = self.cluster.reservations.known.get(pod.reservation_uid)
@@ -109,20 +109,20 @@ class ReservationPlugin(ClusterPlugin):
         return Outcome(wait=_PATIENCE)
 
     def bind(self, pod: PodRecord, row: int) -> list[Decision]:
-        """A reservation is bound by its status; it is no pod that another plugin could bind."""
+        """Binds a reserve pod by writing the status of its reservation."""
         reservation = pod.reservation
         if reservation is None:
             return []
         node = self.cluster.nodes.name(row)
         status = status_of(self.cluster.reservations, reservation, node, self.cluster.now)
-        told = dict(self.cluster.managers.annotations_for(pod, row))
+        annotations = dict(self.cluster.managers.annotations_for(pod, row))
         if reservation.clears:
-            told[PREEMPTS] = written(reservation.clears)
+            annotations[PREEMPTS] = written(reservation.clears)
         reservation.last_status = status
-        return [SetReservationStatus(reservation.ref, status, binds=True, annotations=told)]
+        return [SetReservationStatus(reservation.ref, status, binds=True, annotations=annotations)]
 
     def _apart(self, cls: PodClass) -> Filter:
-        """Reusable reservations with the same owners keep apart."""
+        """Filters nodes that have a reusable reservation with the same owners already."""
         reservations, nodes = self.cluster.reservations, self.cluster.nodes
 
         def untaken() -> NDArray[np.bool_]:

@@ -1,7 +1,11 @@
-"""Which reservations make room together: those of one job.
+"""ReservationPreemption: evicts reservations of lower priority so that a reservation fits.
 
-All members have to be there: how many that are is the gang's total, or its minimum, which are taken to
-be the same.
+Only a reservation with the label `can-preempt: "true"` preempts, and only reservations of strictly
+lower priority, never pods that are allocated from none. Victims are chosen as in DefaultPreemption: as
+many as possible are reprieved, the most important first, and the node is chosen by its victims. The
+reservation is placed there at once, and waits for its victims to be gone.
+
+Reservations of one gang preempt together: for all of them, or not at all.
 """
 
 from collections.abc import Mapping
@@ -36,15 +40,16 @@ from holdfast.scheduler.reservations.reservation_victims import INCOMPLETE_GANG,
 
 
 def members_of(reservation: ReservationInfo) -> tuple[list[PodRecord], str]:
-    """The reserve pods that need room together with this one's, itself among them, the most important
-    first; and what is missing, if not all members are there."""
+    """The pending reserve pods of the reservation's gang, the most important first; and an error if the
+    gang is incomplete. It is complete with as many members as its total or its minimum, whichever is
+    higher."""
     assert reservation.pod is not None
     job = reservation.pod.job
     if job is None:
         return [reservation.pod], ""
     name = job.name.name
     if not job.is_known:
-        return [], f"nobody says how many reservations gang {name} has"
+        return [], f"the number of reservations of gang {name} is not known"
     wanted = max(job.min_member, job.declared.total if job.declared is not None else 0)
     there = len(job.members) + len(job.done)
     if there < wanted:
@@ -54,21 +59,11 @@ def members_of(reservation: ReservationInfo) -> tuple[list[PodRecord], str]:
     return waiting, ""
 
 
-# ReservationPreemption: makes room for a reservation by having less important ones go.
-#
-# Only a reservation that says it may (`can-preempt: "true"`) does so, only to reservations of strictly
-# lower priority, and never to pods that draw on none. Victims are chosen as DefaultPreemption chooses:
-# as many as possible are spared, the most important first, and the node is the one where the others are
-# missed least. The reservation takes its place there at once, and waits for them to go.
-#
-# Reservations of one gang make room together: for all of them, or not at all.
-
-
 _PATIENCE = 60.0
-"""How long victims nobody uses are waited for, in seconds."""
+"""How long a reservation waits in Permit for victims that no pod uses, in seconds."""
 _SHARE = 10
 _LEAST = 100
-"""How many candidates are looked at: so many percent of the nodes, and no fewer than this."""
+"""How many candidates are compared: `_SHARE` percent of the nodes, and at least `_LEAST`."""
 
 Choice = tuple[int, tuple[PodRecord, ...]]
 
@@ -84,7 +79,7 @@ class ReservationPreemption(ClusterPlugin):
         self._budgets = DisruptionBudgets(self.cluster)
         self._known: dict[int, Tried] = {}
         self._patient: dict[str, float] = {}
-        """Until when a reservation is not written before its victims are gone, by uid."""
+        """Until when each reservation waits in Permit for its victims, by uid."""
         self.cluster.classes.on_dropped.append(self._forget)
 
     def _forget(self, cls: PodClass) -> None:
@@ -108,11 +103,12 @@ class ReservationPreemption(ClusterPlugin):
         warning = ObjectWarning(reservation.ref, INCOMPLETE_GANG, missing)
         if missing:
             return Nomination(message=f"preemption: {missing}", warnings=(warning,))
-        found = self._alone(pod, trial) if len(members) == 1 else self._together(members, trial)
+        found = self._for_one(pod, trial) if len(members) == 1 else self._for_gang(members, trial)
         return found._replace(warnings=(warning,))
 
     def permit(self, pod: PodRecord, row: int) -> Outcome:
-        """Victims nobody uses are gone in a moment, worth waiting for before anything is written."""
+        """Waits for victims that no pod uses: they are gone in a moment, and then the reservation is
+        written as Available at once."""
         reservation, reservations = pod.reservation, self.cluster.reservations
         if reservation is None or not reservation.clears or self._soft or reservation.pre_allocation:
             return FINE
@@ -127,11 +123,11 @@ class ReservationPreemption(ClusterPlugin):
         if self.cluster.now < self._patient[pod.uid]:
             return Outcome(wait=_PATIENCE)
         del self._patient[pod.uid]
-        return FINE  # it waits on its node, where everybody can see it
+        return FINE  # it is written, and waits on its node
 
-    # One
+    # One reservation
 
-    def _alone(self, pod: PodRecord, trial: Trial) -> Nomination:
+    def _for_one(self, pod: PodRecord, trial: Trial) -> Nomination:
         tried = Tried(self.cluster)
         if trial.is_local:
             tried = self._known.setdefault(pod.cls.id, tried)
@@ -140,11 +136,13 @@ class ReservationPreemption(ClusterPlugin):
         if isinstance(found, str):
             return Nomination("", found)
         row, victims = found
-        clears = frozenset(each.uid for each in (*victims, *self._going(row)))
-        return Nomination(decisions=self._told(pod, row, victims), claims=(Claim(pod, row, clears),))
+        clears = frozenset(each.uid for each in (*victims, *self._evicted_on(row)))
+        return Nomination(
+            decisions=self._preempting_event(pod, row, victims), claims=(Claim(pod, row, clears),)
+        )
 
     def _choose(self, pod: PodRecord, trial: Trial, tried: Tried) -> Choice | str:
-        """Where the pod can go, and at whose cost; or why nowhere."""
+        """The best candidate row and its victims; or the message if there is no candidate."""
         resolvable = trial.resolvable()
         promising = resolvable & self._less_important(pod.cls)
         wanted = max(int(np.count_nonzero(resolvable)) * _SHARE // 100, _LEAST)
@@ -155,7 +153,7 @@ class ReservationPreemption(ClusterPlugin):
     def _try(self, pod: PodRecord, row: int, trial: Trial) -> Found:
         there = [hold.pod for hold in self.cluster.ledger.holds.on(row)]
         lower = [each for each in there if self._is_lower(each, pod) and not self._is_awaited(each)]
-        going = [each for each in self._going(row) if each not in lower]
+        going = [each for each in self._evicted_on(row) if each not in lower]
         if not lower:
             return (NO_VICTIMS,)
         breaking: list[PodRecord] = []
@@ -172,7 +170,7 @@ class ReservationPreemption(ClusterPlugin):
         return candidate(victims, sum(victim in breaking for victim in victims))
 
     def _breaking(self, reserving: list[PodRecord]) -> list[PodRecord]:
-        """Those with whose pods a disruption budget would be broken."""
+        """The reservations whose pods would violate a PodDisruptionBudget."""
         owner = {
             pod.uid: each
             for each in reserving
@@ -184,21 +182,21 @@ class ReservationPreemption(ClusterPlugin):
         those = {owner[pod.uid].uid for pod in violating}
         return [each for each in reserving if each.uid in those]
 
-    def _is_going(self, reserving: PodRecord) -> bool:
+    def _is_evicted(self, reserving: PodRecord) -> bool:
         reservation = reserving.reservation
         return reservation is not None and (reservation.being_evicted or reservation.terminating)
 
     def _is_awaited(self, reserving: PodRecord) -> bool:
-        """Whether it goes already and what it leaves is spoken for. One that is evicted softly may be
-        there long after whom it was to go for."""
+        """Whether the reservation is being evicted and another one waits for its capacity. One that is
+        evicted softly may outlast the reservation it was evicted for."""
         reservation = reserving.reservation
         if reservation is None:
             return False
         return reservation.terminating or reservation.uid in self.cluster.reservations.departures
 
     def _is_lower(self, reserving: PodRecord, pod: PodRecord) -> bool:
-        """Room preempted for a pod is not a reservation's to take, nor is what pods draw on that are
-        nobody's victims."""
+        """Whether the reservation may be a victim. Preemption holds are not, nor are reservations with
+        an allocated pod that is not preemptible."""
         reservation = reserving.reservation
         return (
             reservation is not None
@@ -214,7 +212,7 @@ class ReservationPreemption(ClusterPlugin):
         )
 
     def _less_important(self, cls: PodClass) -> NDArray[np.bool_]:
-        """The rows that have a reservation less important than the class."""
+        """The rows with a reservation of lower priority than the class."""
         nodes = self.cluster.nodes
         rows: NDArray[np.bool_] = nodes.lowest_held[: nodes.size] < cls.priority
         return rows & nodes.alive[: nodes.size]
@@ -222,17 +220,17 @@ class ReservationPreemption(ClusterPlugin):
     def _why_not(
         self, resolvable: NDArray[np.bool_], promising: NDArray[np.bool_], tried: Tried
     ) -> str:
-        nodes, hopeful = self.cluster.nodes.count, int(np.count_nonzero(resolvable))
+        nodes, helped = self.cluster.nodes.count, int(np.count_nonzero(resolvable))
         reasons = tried.reasons(promising)
-        reasons[NO_VICTIMS,] += hopeful - int(np.count_nonzero(promising))
-        reasons[NOT_HELPFUL,] = nodes - hopeful
+        reasons[NO_VICTIMS,] += helped - int(np.count_nonzero(promising))
+        reasons[NOT_HELPFUL,] = nodes - helped
         rejections = {NodeRejection(self.name, texts, False): count for texts, count in reasons.items()}
         return f"preemption: {verdict(rejections).message(nodes)}"
 
-    # Several
+    # A gang of reservations
 
-    def _together(self, members: list[PodRecord], trial: Trial) -> Nomination:
-        """A dry run for all members that wait, one after the other, each as if they were there."""
+    def _for_gang(self, members: list[PodRecord], trial: Trial) -> Nomination:
+        """A dry run for all pending members, each with the members before it placed."""
         found: list[tuple[PodRecord, Choice]] = []
         cleared: set[int] = set()
         ledger = self.cluster.ledger
@@ -243,7 +241,7 @@ class ReservationPreemption(ClusterPlugin):
                 if row < 0:
                     choice = self._choose_for(member, its)
                 if isinstance(choice, str):
-                    placed = f"only {len(found)} of {len(members)} members of the gang would have room"
+                    placed = f"only {len(found)} of {len(members)} members of the gang would fit"
                     return Nomination("", f"preemption: {placed}.")
                 if row < 0:
                     cleared.add(choice[0])
@@ -256,10 +254,10 @@ class ReservationPreemption(ClusterPlugin):
         for _, (row, victims) in found:
             gone.setdefault(row, set()).update(victim.uid for victim in victims)
         for row in cleared:
-            gone[row].update(each.uid for each in self._going(row))
+            gone[row].update(each.uid for each in self._evicted_on(row))
         decisions: list[Decision] = []
         for member, (row, victims) in found:
-            decisions += self._told(member, row, victims)
+            decisions += self._preempting_event(member, row, victims)
         claims = tuple(Claim(member, row, frozenset(gone[row])) for member, (row, _) in found)
         return Nomination(decisions=tuple(decisions), claims=claims)
 
@@ -269,19 +267,22 @@ class ReservationPreemption(ClusterPlugin):
             return NO_VICTIMS
         return self._choose(member, trial, Tried(self.cluster))
 
-    # What comes of it
+    # Results
 
-    def _going(self, row: int) -> list[PodRecord]:
-        """Those there that are on their way out, and were taken for gone."""
+    def _evicted_on(self, row: int) -> list[PodRecord]:
+        """The reserve pods on the row that are being evicted, which the dry run counts as gone."""
         there = (hold.pod for hold in self.cluster.ledger.holds.on(row))
-        return [each for each in there if self._is_going(each)]
+        return [each for each in there if self._is_evicted(each)]
 
-    def _told(self, pod: PodRecord, row: int, victims: tuple[PodRecord, ...]) -> tuple[Decision, ...]:
+    def _preempting_event(
+        self, pod: PodRecord, row: int, victims: tuple[PodRecord, ...]
+    ) -> tuple[Decision, ...]:
+        """The Preempting event of a reservation."""
         if not victims:
             return ()
         names = ", ".join(victim.name for victim in victims)
         text = f"Preempting {names} on node {self.cluster.nodes.name(row)}"
         broken = len(self._breaking(list(victims)))
         if broken:
-            text += f", though that breaks disruption budgets of pods in {broken} of them"
+            text += f", violating PodDisruptionBudgets of pods in {broken} of them"
         return (Emit(pod.ref, "Normal", "Preempting", text, "Preempting"),)

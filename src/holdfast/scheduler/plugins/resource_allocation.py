@@ -1,9 +1,9 @@
-"""How well a node's resources would be used with one more pod of a class.
+"""Scores by requested resources: LeastAllocated, MostAllocated, RequestedToCapacityRatio.
 
-`requested` is what is claimed on the node plus what the pod asks. For cpu and memory a container that
-asks for nothing counts with a small default, so that a node does not look empty for being full of
-pods that ask for nothing. A resource the node does not have, or an extended one the pod does not ask
-for, is left out of the mean.
+What is requested is what is claimed on the node plus the pod's requests. For CPU and memory a container
+without a request counts with a small default, so that a node full of such pods does not look empty. A
+resource that the node does not have, or an extended resource that the pod does not request, is left out
+of the mean.
 """
 
 from collections.abc import Callable
@@ -21,17 +21,17 @@ from holdfast.scheduler.framework.interface import MAX_SCORE
 
 Scorer = Callable[[View], Cells]
 Row = tuple[int, int, int, int]
-"""A resource's slot, the slot of what is claimed of it, what the pod adds to that, and its weight."""
+"""A resource's slot, the slot of its claimed amount, the amount the pod adds to that, its weight."""
 
 _DEFAULTED = {CPU: NONZERO_CPU, MEMORY: NONZERO_MEMORY}
 _SCORE_OF_SHAPE = 10
-"""The best score a point of a shape may have."""
+"""The highest score of a point of a shape."""
 
 
 def counted(
     nodes: NodeTable, cls: PodClass, resources: tuple[ResourceWeight, ...], defaulted: bool
 ) -> list[Row]:
-    """The resources that count."""
+    """The resources that count in the mean."""
     rows = []
     for resource in resources:
         slot = nodes.pinned_slot(resource.name)
@@ -65,11 +65,11 @@ def most_allocated(view: View, left: Cells, capacity: Cells) -> Cells:
 
 
 Formula = Callable[[View, Cells, Cells], Cells]
-"""From what would be left of a resource and what there is of it, to a score."""
+"""Computes a score from the amount of a resource that would be left, and its capacity."""
 
 
 def _weighted_mean(nodes: NodeTable, rows: list[Row], formula: Formula) -> Scorer:
-    """A resource the node has none of does not count."""
+    """The mean over resources that the node has."""
     if not rows:
         return lambda view: 0
     slots = frozenset(slot for slot, *_ in rows)
@@ -108,7 +108,7 @@ def _weighted_mean(nodes: NodeTable, rows: list[Row], formula: Formula) -> Score
 
 
 def _by_shape(rows: list[Row], shape: "Shape") -> Scorer:
-    """Here a resource that scores 0 is left out of the mean, and the mean is rounded."""
+    """The rounded mean over resources that do not score 0, as in kube-scheduler."""
 
     def score(view: View) -> Cells:
         total, weights = 0, 0
@@ -126,7 +126,7 @@ def _by_shape(rows: list[Row], shape: "Shape") -> Scorer:
 
 
 class Shape:
-    """A function of utilization given by points, straight between them and flat outside."""
+    """A function of utilization given by points: linear between them and constant outside."""
 
     def __init__(self, points: tuple[ShapePoint, ...]) -> None:
         scale = MAX_SCORE // _SCORE_OF_SHAPE
@@ -146,6 +146,6 @@ class Shape:
                 before = points[i - 1]
                 rise = (point.score - before.score) * scale
                 run = point.utilization - before.utilization
-                # Toward zero, as integer division is in the reference.
+                # Truncated toward zero, as Go's integer division does.
                 return before.score * scale + int(rise * (x - before.utilization) / run)
         return points[-1].score * scale

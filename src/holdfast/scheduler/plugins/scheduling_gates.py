@@ -1,4 +1,4 @@
-"""SchedulingGates: a pod with gates is not tried until all are removed."""
+"""SchedulingGates: keeps a pod with scheduling gates out of the queue until all are removed."""
 
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pods import PodRecord

@@ -1,7 +1,7 @@
-"""TaintToleration: keeps pods off nodes whose taints they do not tolerate, and prefers nodes with
-fewer such taints where they are only a preference.
+"""TaintToleration: filters nodes with taints that a pod does not tolerate, and prefers nodes with fewer
+untolerated PreferNoSchedule taints.
 
-A pod's tolerations are judged once per distinct set of taints, so a node costs one table look-up.
+A class's tolerations are evaluated once per distinct set of taints, so a node costs one table look-up.
 """
 
 from holdfast.api.affinity import Toleration
@@ -54,5 +54,5 @@ class TaintToleration(Plugin):
 
 
 def disliked(taints: TaintSet, tolerations: list[Toleration]) -> int:
-    """How many taints say the pod had better not come."""
+    """The number of PreferNoSchedule taints that are not tolerated."""
     return sum(1 for t in taints if t.effect == _SOFT and not tolerated(t, tolerations))

@@ -1,4 +1,9 @@
-"""What the volume plugins say alike."""
+"""VolumeBinding: filters nodes by the volumes of a pod, and binds claims that wait for their first pod.
+
+A bound claim allows the nodes that its volume's node affinity allows. A WaitForFirstConsumer claim gets
+a free volume that its node can use, the smallest that is large enough, or has one provisioned there if
+its storage class can. The claims of a pod are bound together with the pod, and before it.
+"""
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -47,21 +52,14 @@ from holdfast.scheduler.managers.volumes.volume_pool import (
 
 
 def not_found(kind: str, name: str) -> str:
-    """As the API machinery puts it."""
+    """The error text of the API machinery."""
     return f'{kind} "{name}" not found'
 
 
 def not_for_pod(cls: PodClass, claim: ClaimKey) -> str:
-    """A claim has the name of an ephemeral volume's but is another's."""
+    """The reason if a claim has the name of an ephemeral volume's claim, but was not created for it."""
     pod = f"{cls.namespace}/{cls.pod.metadata.name}"
     return f"PVC {claim} was not created for pod {pod} (pod is not owner)"
-
-
-# VolumeBinding: a pod goes where its volumes can be used, and claims that wait for a pod get volumes.
-#
-# Bound claims allow the nodes their volume's affinity allows. A claim that waits for its first pod
-# takes a free volume its node can use, the smallest that will do, or has one made there if its class
-# can do so. What a pod was promised is decided together with its binding, and before it.
 
 
 REASON_AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
@@ -79,36 +77,36 @@ class WaitingClaims:
     storage_class: StorageClass
     request: VolumeRequest
     selected: str | None
-    """The node a volume is being made for, if so."""
+    """The node that a volume is being provisioned for, if any."""
     meant: PersistentVolume | None
-    """The volume that names the claim, if one does."""
+    """The volume whose `claimRef` names the claim, if any."""
 
     @property
     def is_matched(self) -> bool:
-        """Whether a free volume is looked for."""
+        """Whether a free volume may be bound, rather than a new one provisioned."""
         return self.selected is None and self.meant is None
 
 
 @dataclass(slots=True)
 class PodClaims:
-    """The claims of a class, sorted by what has to be done about them."""
+    """The claims of a class: bound, waiting for their first pod, or with an error."""
 
     bound: list[PersistentVolume | None] = field(default_factory=list)
     """The volumes of bound claims; None for one that is gone."""
     waiting: list[WaitingClaims] = field(default_factory=list)
     immediate: bool = False
-    """Some claim should have been bound by others, and is not."""
+    """Whether some claim with immediate binding is not bound."""
     problem: str = ""
     error: bool = False
-    """The problem is with what a claim says."""
+    """Whether a claim is invalid (reported as SchedulerError)."""
     watched: list[Hashable] = field(default_factory=list)
 
     def by_size(self) -> list[WaitingClaims]:
-        """Those without a node selected, smallest first."""
+        """The claims without a selected node, the smallest first."""
         return sorted((w for w in self.waiting if w.selected is None), key=lambda w: w.request.size)
 
     def to_provide(self) -> list[WaitingClaims]:
-        """In the order in which volumes are made."""
+        """The waiting claims in the order in which volumes are chosen or provisioned."""
         return [w for w in self.waiting if w.selected is not None] + self.by_size()
 
 
@@ -179,7 +177,7 @@ class VolumeBinding(ClusterPlugin):
     def reserve(self, pod: PodRecord, row: int) -> Outcome:
         volumes = self.cluster.volumes
         if not pod.cls.volumes or pod.reservation is not None or not volumes.wanted(pod.cls).claims:
-            return FINE  # a reservation makes no volume and takes none
+            return FINE  # a reservation neither provisions nor binds volumes
         claims = self._claims(pod.cls)
         if not claims.waiting:
             return FINE
@@ -291,8 +289,8 @@ class VolumeBinding(ClusterPlugin):
         return WaitingClaims(claim, storage_class, wanted, volumes.selected_node(claim), meant)
 
     def _usable_from(self, volume: PersistentVolume) -> Mask:
-        """The nodes a bound volume can be used from. Where its in-tree plugin has been replaced, other
-        labels may count."""
+        """The nodes that a bound volume can be used from. For a volume of a migrated in-tree plugin the
+        translated labels count."""
         nodes, attached = self.cluster.nodes, self.cluster.volumes.attached
         terms = affinity_terms(volume)
         mask = everywhere if terms is None else affinity_mask(nodes, terms)
@@ -316,7 +314,7 @@ class VolumeBinding(ClusterPlugin):
 
 
 class Lookup:
-    """Volumes for the claims of a class that wait for their first pod."""
+    """Finds volumes for the claims of a class that wait for their first pod."""
 
     def __init__(self, plugin: VolumeBinding, claims: PodClaims) -> None:
         self._nodes = plugin.cluster.nodes
@@ -324,7 +322,7 @@ class Lookup:
         self._selected = [w.selected for w in claims.waiting if w.selected is not None]
         self._to_provide = claims.to_provide()
         self._by_class: dict[str, list[int]] = {}
-        """Positions of claims that look for a free volume, by storage class, smallest first."""
+        """The positions of claims that may get a free volume, by storage class, the smallest first."""
         for position, waiting in enumerate(self._to_provide):
             if waiting.is_matched:
                 name = waiting.storage_class.metadata.name
@@ -337,8 +335,8 @@ class Lookup:
         self._topologies = [_allowed(self._nodes, w.storage_class) for w in self._to_provide]
 
     def failures(self, view: View) -> tuple[Cells, Cells]:
-        """The rows where some claim finds no volume and can have none made, and those where one could
-        be made but for the space."""
+        """The rows where some claim has no free volume and none can be provisioned, and the rows where
+        one could be provisioned but storage capacity is insufficient."""
         no_volume, no_space = view.full(False), view.full(False)
         left = view.full(True)
         for name in self._selected:
@@ -360,7 +358,7 @@ class Lookup:
         return no_volume, no_space
 
     def choose(self, row: int) -> list[PersistentVolume | None]:
-        """For each claim to provide for its volume on that row; None where one is to be made."""
+        """The volume of each waiting claim on that row; None where one is to be provisioned."""
         chosen: list[PersistentVolume | None] = [None] * len(self._to_provide)
         view = One(self._nodes, row)
         for position, usable_from in self._meant.items():
@@ -374,7 +372,7 @@ class Lookup:
         return chosen
 
     def _found(self, view: View) -> dict[int, Cells]:
-        """Where there is a volume for each claim that may take one."""
+        """The rows with a free volume, for each claim that may get one."""
         found = {position: mask(view) for position, mask in self._meant.items()}
         for name, positions in self._by_class.items():
             requests = tuple([self._to_provide[position].request for position in positions])
@@ -403,13 +401,13 @@ class Lookup:
 
 
 def _is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
-    """Whether nothing need be written to the volume for the claim to have it."""
+    """Whether the volume's `claimRef` is complete, so that nothing has to be written to it."""
     ref = volume.spec.claim_ref
     return ref is not None and references_claim(ref, claim) and ref.uid == claim.metadata.uid
 
 
 def _allowed(nodes: NodeTable, storage_class: StorageClass) -> Mask:
-    """The nodes a class makes volumes for."""
+    """The nodes that the storage class provisions volumes for."""
     if not storage_class.allowed_topologies:
         return everywhere
     return compile_terms(nodes, storage_class.allowed_terms())

@@ -1,4 +1,4 @@
-"""VolumeRestrictions: a disk that cannot be shared is given once per node, and a claim for one pod only
+"""VolumeRestrictions: a disk that cannot be shared is used once per node, and a ReadWriteOncePod claim
 once in the cluster."""
 
 from collections.abc import Hashable
@@ -74,8 +74,8 @@ class VolumeRestrictions(ClusterPlugin):
         return [stamps.of_claim(claim.key) for claim in claims if not claim.ephemeral]
 
     def _is_used(self, key: ClaimKey, cls: PodClass) -> bool:
-        """Whether a pod uses the claim, other than one that keeps it for pods of this class. A pod
-        whose node is gone uses nothing any more."""
+        """Whether a pod uses the claim, not counting reserve pods that reserve it for this class. Pods
+        whose node is gone do not count."""
         volumes, alive = self.cluster.volumes, self.cluster.nodes.alive
         uses = sum(count for row, count in volumes.claim_uses.rows(key).items() if alive[row])
         if not uses:
@@ -86,7 +86,7 @@ class VolumeRestrictions(ClusterPlugin):
         return uses > 0
 
     def _conflicts(self, wanted: WantedVolume) -> list[Marks]:
-        """The uses of its disks a pod cannot be with. Readers get along with each other."""
+        """The uses that conflict with the pod's use of its disks. Read-only uses do not conflict."""
         others = []
         for mine in wanted.disks:
             others.append(DiskUse(mine.disk, read_only=False))

@@ -1,4 +1,5 @@
-"""VolumeZone: a pod goes where its volumes' zone and region labels say they are."""
+"""VolumeZone: a node is feasible if it is in the zone and region that the pod's volumes are labelled
+with."""
 
 from collections.abc import Hashable
 
@@ -116,7 +117,7 @@ class VolumeZone(ClusterPlugin):
         otherwise = self._mask(newer, values)
 
         def mask(view: View) -> Cells:
-            """A node without the old label may have the new one."""
+            """Whether the node's label matches; a node without the old label may have the new one."""
             codes = view.take(column.codes)
             return (verdicts.of(codes) == 1) | ((codes < 0) & otherwise(view))
 
@@ -124,8 +125,8 @@ class VolumeZone(ClusterPlugin):
 
 
 def zones(volume: PersistentVolume) -> list[tuple[str, frozenset[str]]]:
-    """The labels of a volume that bind it to a place, with the values that will do. A label with an
-    empty value in its list is passed over."""
+    """The zone and region labels of a volume, with the values they allow. A label with an empty value
+    in its list is ignored."""
     found = []
     for key in _LABELS:
         label = volume.metadata.labels.get(key)
