@@ -84,7 +84,7 @@ class Life:
             assert reservation is not None
             gone = not reservations.awaits(reservation)
             # One made ahead of time may wait for pods besides.
-            assert self.soft or not reservation.clears or (gone and reservation.pre_allocation), name
+            assert self.soft or not reservation.victims or (gone and reservation.pre_allocation), name
 
 
 @examples(40)

@@ -37,6 +37,8 @@ from holdfast.scheduler.jobs.queues import QueueRecord
 
 
 class QueueStatuses:
+    """Writes the status of Queues."""
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._queues = cluster.jobs.queues
@@ -102,6 +104,8 @@ _EVICTION_TAKES = 10.0
 
 
 class PodGroups:
+    """Writes the status of PodGroups, and admits jobs without pods."""
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._jobs = cluster.jobs
@@ -128,7 +132,7 @@ class PodGroups:
                 self._deadlines.pop(name, None)
                 self._unfinished.pop(name, None)
                 continue
-            self._look_at(job, now)
+            self._update_problem(job, now)
             decisions += self._finish_eviction(job, now)
             late = self._is_late(job, now)
             decisions += late + self._write(job, now, not late)
@@ -189,7 +193,7 @@ class PodGroups:
             decisions.append(Emit(member.ref, "Normal", "Preempted", text, "Preempting"))
         return decisions
 
-    def _look_at(self, job: Job, now: float) -> None:
+    def _update_problem(self, job: Job, now: float) -> None:
         if job.is_ready:
             job.seen_ready = True
             job.problem = NOTHING
@@ -268,6 +272,7 @@ def _has_no_pods(job: Job) -> bool:
 
 
 def phase_of(job: Job) -> str:
+    """The phase of a job by the rules of scheduling.volcano.sh."""
     ended = len(job.done) + len(job.failed)
     if ended and not job.members and ended >= job.min_member:
         return "Completed"

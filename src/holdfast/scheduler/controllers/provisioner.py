@@ -75,13 +75,14 @@ class Provisioner:
         decisions: list[Decision] = []
         dirty, requirements.dirty = requirements.dirty, {}
         for id in dirty:
-            decisions += self._look_after(id, requirements.by_id.get(id, {}).values())
+            decisions += self._reconcile(id, requirements.by_id.get(id, {}).values())
         return decisions
 
     def next_timer(self) -> float | None:
         return None
 
-    def _look_after(self, id: str, asks: Iterable[Ask]) -> Iterable[Decision]:
+    def _reconcile(self, id: str, asks: Iterable[Ask]) -> Iterable[Decision]:
+        """Creates the reservation of an id, or writes why it could not be created to the pod."""
         requirements = self._requirements
         ask = min(asks, key=lambda each: each.pod.uid, default=None)
         if ask is None or ask.requirement is None or id in requirements.made:
@@ -128,7 +129,7 @@ class DynamicReservations:
             decisions += self._report(virtuals.by_id[id])
         virtuals.unreported.clear()
         for virtual in list(virtuals.by_id.values()):
-            self._look_after(virtual, now)
+            self._reconcile(virtual, now)
         for uid in list(virtuals.adopting):
             self._follow(uid, now)
         for uid in list(virtuals.refused):
@@ -154,11 +155,12 @@ class DynamicReservations:
             annotations[names.NEW_RESERVATION_REQUIREMENT] = write_requirement(
                 {**labels, names.RESERVATION_ID: virtual.id}, virtual.resources
             )
-        if ask.error and ask.error == ask.heeded:
+        if ask.error and ask.error == ask.processed_error:
             annotations[names.RESERVATION_PROVISION_ERROR] = None
         return [AnnotatePod(ask.pod, annotations)] if annotations else []
 
-    def _look_after(self, virtual: Virtual, now: float) -> None:
+    def _reconcile(self, virtual: Virtual, now: float) -> None:
+        """Drops a virtual reservation that no pod waits for, once it is not to be kept."""
         if virtual.waiting or self._cluster.reservations.allocated_pods(virtual.reservation):
             return
         if self._virtuals.taken_over(virtual):

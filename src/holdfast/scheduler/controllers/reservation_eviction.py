@@ -26,6 +26,8 @@ _AGAIN = 5.0
 
 
 class ReservationEvictions:
+    """Evicts reservations that are preempted or softly evicted."""
+
     def __init__(self, cluster: Cluster, soft: bool = False, soft_evictor: bool = False) -> None:
         self._cluster = cluster
         self._reservations = cluster.reservations
@@ -36,8 +38,8 @@ class ReservationEvictions:
 
     def run(self, now: float) -> list[Decision]:
         decisions: list[Decision] = []
-        for uid in self._reservations.departures:
-            victim, preemptor = self._reservations.known.get(uid), self._reservations.departures.of(uid)
+        for uid in self._reservations.preempted:
+            victim, preemptor = self._reservations.known.get(uid), self._reservations.preempted.of(uid)
             if victim is None or victim.pod is None or preemptor is None:
                 continue
             decisions += self._mark(victim, preemptor, now)

@@ -56,14 +56,15 @@ class ReservationLifecycle:
                 self._timers.set(uid, None)
                 self._invalid.pop(uid, None)
             else:
-                self._look_after(reservation, now)
+                self._reconcile(reservation, now)
         decisions, self._decisions = self._decisions, []
         return decisions
 
     def next_timer(self) -> float | None:
         return self._timers.next_time()
 
-    def _look_after(self, reservation: ReservationInfo, now: float) -> None:
+    def _reconcile(self, reservation: ReservationInfo, now: float) -> None:
+        """Reconciles one reservation; the first rule that ends it comes first."""
         if reservation.virtual:
             if reservation.placed:
                 self._reservations.replace_devices(reservation)
@@ -107,7 +108,7 @@ class ReservationLifecycle:
                 self._emit(
                     reservation, "DevicesReplaced", f"{reservation.name} has other devices of {node}"
                 )
-            if reservation.clears:
+            if reservation.victims:
                 reservation.message = self._reservations.awaited(reservation)
             if reservation.waiting and self._reservations.has_capacity(reservation):
                 self._reservations.available(reservation)
@@ -174,6 +175,7 @@ class ReservationLifecycle:
             self._emit(reservation, "InvalidReservation", reservation.error, "Warning")
 
     def _resize(self, reservation: ReservationInfo) -> None:
+        """Resizes it to what its template requests, if that fits its node."""
         wanted = reservation.wanted
         if wanted == reservation.amounts:
             reservation.resize_problem = ""
@@ -194,6 +196,7 @@ class ReservationLifecycle:
         self._reservations.waiting.wants_more(reservation)
 
     def _collect(self, reservation: ReservationInfo, now: float) -> None:
+        """Deletes a finished reservation once its time to be kept is over."""
         if self._gc_after is None:
             return
         if reservation.object.status.phase not in FINISHED:
@@ -212,6 +215,7 @@ class ReservationLifecycle:
             return now
 
     def _write(self, reservation: ReservationInfo, now: float) -> None:
+        """Writes the status if it differs from the object and from what was last written."""
         pod = reservation.pod
         node = self._cluster.nodes.name(pod.row) if pod is not None and pod.row >= 0 else ""
         status = status_of(self._reservations, reservation, node, now)

@@ -759,7 +759,7 @@ class Cycle:
         for pod, row, clears in nomination.claims:
             assert pod.reservation is not None
             self._queue.forget(pod)
-            pod.reservation.clears = clears
+            pod.reservation.victims = clears
             refused = self.occupy(profile, pod, row)
             if refused is None:
                 taken.append(pod)

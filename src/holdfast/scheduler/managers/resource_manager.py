@@ -307,7 +307,7 @@ class ResourceManager(ABC, Generic[T]):
     def _stays(self, pod: PodRecord, waits: ReservationInfo | None, horizon: Horizon) -> bool:
         """Whether a pod or reserve pod is still there at the horizon, for a Waiting reservation or a
         nominated pod (`waits` is None)."""
-        victims = waits.clears if waits is not None else ()
+        victims = waits.victims if waits is not None else ()
         if pod.uid in victims or (pod.reservation_uid and pod.reservation_uid in victims):
             return False
         if pod.reservation is not None or horizon is Horizon.NOW:
@@ -368,6 +368,7 @@ class ResourceManager(ABC, Generic[T]):
         self._count_in(pod, row, what)
 
     def _count_in(self, pod: PodRecord, row: int, what: T) -> None:
+        """Adds an allocation to a row."""
         self.there.setdefault(row, {})[pod.uid] = pod
         self.governed[row] = True
         hold = self._cluster.ledger.holds.get(pod.uid) if pod.reservation is not None else None
@@ -376,6 +377,7 @@ class ResourceManager(ABC, Generic[T]):
         self._count(pod, row, what, 1)
 
     def _leave(self, pod: PodRecord, row: int) -> None:
+        """Removes a pod from a row; a tentative allocation is dropped."""
         there = self.there[row]
         del there[pod.uid]
         index = self._hold.pop(pod.uid, None)

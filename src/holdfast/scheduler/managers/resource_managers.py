@@ -89,6 +89,7 @@ class _Departed:
         """By row, the uids of pods added in this transaction, with units that were free then."""
 
     def leaves(self, pod: PodRecord, row: int, tentative: _Tentative, undoing: bool) -> None:
+        """Records a pod that is removed from a row, unless that undoes an addition."""
         new = self._new.get(row, set())
         was_new = pod.uid in new
         new.discard(pod.uid)

@@ -116,8 +116,8 @@ class ReservationPlugin(ClusterPlugin):
         node = self.cluster.nodes.name(row)
         status = status_of(self.cluster.reservations, reservation, node, self.cluster.now)
         annotations = dict(self.cluster.managers.annotations_for(pod, row))
-        if reservation.clears:
-            annotations[PREEMPTS] = written(reservation.clears)
+        if reservation.victims:
+            annotations[PREEMPTS] = written(reservation.victims)
         reservation.last_status = status
         return [SetReservationStatus(reservation.ref, status, binds=True, annotations=annotations)]
 

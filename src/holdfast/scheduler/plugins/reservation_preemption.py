@@ -110,7 +110,7 @@ class ReservationPreemption(ClusterPlugin):
         """Waits for victims that no pod uses: they are gone in a moment, and then the reservation is
         written as Available at once."""
         reservation, reservations = pod.reservation, self.cluster.reservations
-        if reservation is None or not reservation.clears or self._soft or reservation.pre_allocation:
+        if reservation is None or not reservation.victims or self._soft or reservation.pre_allocation:
             return FINE
         if reservations.has_capacity(reservation):
             reservations.available(reservation)
@@ -192,7 +192,7 @@ class ReservationPreemption(ClusterPlugin):
         reservation = reserving.reservation
         if reservation is None:
             return False
-        return reservation.terminating or reservation.uid in self.cluster.reservations.departures
+        return reservation.terminating or reservation.uid in self.cluster.reservations.preempted
 
     def _is_lower(self, reserving: PodRecord, pod: PodRecord) -> bool:
         """Whether the reservation may be a victim. Preemption holds are not, nor are reservations with

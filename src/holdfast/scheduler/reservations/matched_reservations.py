@@ -44,6 +44,8 @@ class MatchedReservations:
         self._row: dict[str, int] = {}
 
     def refresh(self) -> None:
+        """Follows the reservations that changed since; all of them if the owner specs that match
+        did."""
         reservations, epoch = self._reservations, self._epoch
         self._specs = epoch.owners
         moved = epoch.reservations.since(self._position)
@@ -57,7 +59,7 @@ class MatchedReservations:
                     self._add(reservation)
         else:
             for uid in moved:
-                self._look_at(uid)
+                self._follow(uid)
         self._position = epoch.reservations.end
 
     @property
@@ -92,7 +94,7 @@ class MatchedReservations:
     def rows(self) -> list[int]:
         return list(self._by_row)
 
-    def _look_at(self, uid: str) -> None:
+    def _follow(self, uid: str) -> None:
         row = self._row.pop(uid, None)
         if row is not None:
             there = tuple([each for each in self._by_row.pop(row) if each.uid != uid])

@@ -66,6 +66,7 @@ class Alternative:
         return PodName(named.namespace, named.name, named.uid)
 
     def clue(self) -> Clue:
+        """The property by which the entry is indexed; ANYONE if there is none."""
         named = self.named
         if named is not None:
             return ("uid", named.uid) if named.uid else ("name", named.name)

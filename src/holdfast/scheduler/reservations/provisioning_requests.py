@@ -19,7 +19,7 @@ from holdfast.scheduler.reservations.reservation_info import FINISHED
 class Ask:
     """The request of one pod, as last seen."""
 
-    __slots__ = ("error", "heeded", "pod", "requirement", "template", "text")
+    __slots__ = ("error", "pod", "processed_error", "requirement", "template", "text")
 
     def __init__(self, pod: ObjectRef, template: DynamicReservationTemplate) -> None:
         self.pod = pod
@@ -30,7 +30,7 @@ class Ask:
         """The requirement as text."""
         self.error = ""
         """The error that a provisioner wrote to the pod's annotation."""
-        self.heeded = ""
+        self.processed_error = ""
         """The error that the scheduler has processed; it can be removed."""
 
     @property
@@ -85,7 +85,7 @@ class Requirements:
             self.edited[meta.uid] = None
         ask.template, ask.text, ask.error = template, required, error
         if not error:
-            ask.heeded = ""
+            ask.processed_error = ""
         ask.requirement = read_requirement(required or None)
         if ask.id:
             self.by_id.setdefault(ask.id, {})[meta.uid] = ask
@@ -99,6 +99,7 @@ class Requirements:
             self._leave(ask)
 
     def see_reservation(self, reservation: Reservation) -> None:
+        """Follows a reservation with an id."""
         meta = reservation.metadata
         id = id_of(meta)
         if self._id_of.get(meta.uid, "") != id:

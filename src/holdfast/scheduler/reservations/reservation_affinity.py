@@ -126,8 +126,8 @@ def _read(text: str, type: type[T], annotation: str) -> T:
     """Decodes an annotation; an empty one counts as an empty object. A misspelt field is an error,
     since the pod would be scheduled as if it were not set; an unknown field that resembles none is
     ignored."""
-    said, field = "{}" if text in ("", "null") else text, f"metadata.annotations[{annotation}]"
-    read = decode_json(said, type, field=field)
-    for error in find_unknown(msgspec.json.decode(said), schema_of(type), mistakes_only=True):
+    source, field = "{}" if text in ("", "null") else text, f"metadata.annotations[{annotation}]"
+    read = decode_json(source, type, field=field)
+    for error in find_unknown(msgspec.json.decode(source), schema_of(type), mistakes_only=True):
         raise error.within(prefix=field)
     return read

@@ -25,7 +25,7 @@ from holdfast.scheduler.reservations.preemption_holds import PreemptionHolds
 from holdfast.scheduler.reservations.reservation_affinity import RequiredReservation
 from holdfast.scheduler.reservations.reservation_handlers import ReservationHandlers
 from holdfast.scheduler.reservations.reservation_info import ReservationInfo
-from holdfast.scheduler.reservations.reservation_victims import Departures, is_soft_evicted
+from holdfast.scheduler.reservations.reservation_victims import PreemptedReservations, is_soft_evicted
 from holdfast.scheduler.reservations.reserve_pod import namespace_of
 from holdfast.scheduler.reservations.waiting_reservations import WaitingReservations
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 
 class ReservationCache:
+    """All reservations, by uid."""
+
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._ledger = cluster.ledger
@@ -49,7 +51,7 @@ class ReservationCache:
         self.waiting = WaitingReservations(self, cluster)
         self.preemption_holds = PreemptionHolds()
         """Reservations that keep what victims leave for their preemptor."""
-        self.departures = Departures()
+        self.preempted = PreemptedReservations()
         """Reservations that are preempted by others."""
         self.short_of_devices: dict[str, None] = {}
         """The uids of reservations that lost devices and whose node has no others free."""
@@ -248,19 +250,20 @@ class ReservationCache:
         assert pod is not None
         self._ledger.hold(pod, row, reservation.amounts)
         reservation.node_gone = False
-        if reservation.clears or (reservation.pre_allocation and not self.has_capacity(reservation)):
+        if reservation.victims or (reservation.pre_allocation and not self.has_capacity(reservation)):
             self.waiting.join(reservation)
-        if reservation.clears:
-            self.clear(reservation, reservation.clears)
+        if reservation.victims:
+            self.set_victims(reservation, reservation.victims)
         pod.phase = Phase.ASSUMED
         self.moved(reservation)
 
     def unassume(self, reservation: ReservationInfo) -> None:
+        """Releases what it holds: its status was not written."""
         pod = reservation.pod
         assert pod is not None
         reservation.last_status = None
         self.waiting.leave(reservation)
-        self.clear(reservation, frozenset())
+        self.set_victims(reservation, frozenset())
         self._ledger.release(pod)
         pod.phase = Phase.PENDING
         self.moved(reservation)
@@ -283,19 +286,19 @@ class ReservationCache:
         assert reservation.pod is not None
         self._cluster.managers.accept(reservation.pod)
         self.waiting.leave(reservation)
-        self.clear(reservation, frozenset())
+        self.set_victims(reservation, frozenset())
         reservation.message = ""
         self.note(reservation, "available")
         self.opened(reservation)
 
-    def clear(self, reservation: ReservationInfo, victims: frozenset[str]) -> None:
+    def set_victims(self, reservation: ReservationInfo, victims: frozenset[str]) -> None:
         """Sets the reservations that it preempts, instead of those it did before."""
-        before = reservation.clears
+        before = reservation.victims
         if not before and not victims:
             return
-        self.departures.end(reservation)
-        reservation.clears = victims
-        self.departures.begin(reservation)
+        self.preempted.end(reservation)
+        reservation.victims = victims
+        self.preempted.begin(reservation)
         reservation.message = self.awaited(reservation) or reservation.message
         for uid in sorted(before | victims):
             victim = self.known.get(uid)
@@ -309,7 +312,7 @@ class ReservationCache:
             self.softly_evicted[reservation.uid] = None
         else:
             self.softly_evicted.pop(reservation.uid, None)
-        leaving = soft or reservation.uid in self.departures
+        leaving = soft or reservation.uid in self.preempted
         if leaving != reservation.being_evicted:
             reservation.being_evicted = leaving
             reservation.marked = False
@@ -320,7 +323,7 @@ class ReservationCache:
 
     def awaits(self, reservation: ReservationInfo) -> list[ReservationInfo]:
         """The reservations that it preempts and that are not gone yet."""
-        found = (self.known.get(uid) for uid in sorted(reservation.clears))
+        found = (self.known.get(uid) for uid in sorted(reservation.victims))
         return [each for each in found if each is not None and each.pod is not None]
 
     def awaited(self, reservation: ReservationInfo) -> str:
@@ -358,6 +361,7 @@ class ReservationCache:
                 self._ledger.resize(pod, reservation.amounts)
 
     def resize(self, reservation: ReservationInfo, amounts: Amounts) -> None:
+        """Makes these amounts what it holds."""
         pod = reservation.pod
         assert pod is not None
         self._ledger.resize(pod, amounts)

@@ -162,7 +162,7 @@ class ReservationHandlers:
                 self._cluster.watcher.pod_settled(pod)
             if pod.row >= 0:
                 self._reservations.waiting.leave(reservation)
-                self._reservations.clear(reservation, frozenset())
+                self._reservations.set_victims(reservation, frozenset())
                 self._reservations.moved(reservation)
                 self._ledger.release(pod)
                 self._cluster.changed(Change.POD_LEFT)
@@ -185,6 +185,7 @@ class ReservationHandlers:
         return self._amounts.setdefault(key, amounts)
 
     def set_amounts(self, reservation: ReservationInfo, amounts: Amounts) -> None:
+        """Sets what it holds, or is to hold, and what its status lists of that."""
         reservation.amounts = amounts
         # The status does not list the one pod slot that every reservation has.
         pods_too = reservation.counts_pods or amounts.get(PODS, 0) > 1
@@ -350,7 +351,7 @@ class ReservationHandlers:
             watcher.pod_settled(pod)
         if pod.row >= 0:
             reservations.waiting.leave(reservation)
-            reservations.clear(reservation, frozenset())
+            reservations.set_victims(reservation, frozenset())
             self._ledger.release(pod)
             self._cluster.changed(Change.POD_LEFT)
         self.set_amounts(reservation, self._held(reservation, pod.cls))
@@ -358,7 +359,7 @@ class ReservationHandlers:
         reservation.node_gone = False
         if status.phase == ReservationPhase.WAITING:
             reservations.waiting.join(reservation)
-            reservations.clear(reservation, victims_in(reservation.object))
+            reservations.set_victims(reservation, victims_in(reservation.object))
         pod.phase = Phase.ASSIGNED
         reservations.note(reservation, status.phase.lower(), node)
         reservations.opened(reservation)

@@ -51,7 +51,6 @@ class ReservationInfo:
         "amounts",
         "amounts_by_name",
         "being_evicted",
-        "clears",
         "counts_pods",
         "created",
         "deleting",
@@ -82,6 +81,7 @@ class ReservationInfo:
         "spec",
         "taken_early",
         "uid",
+        "victims",
         "virtual",
         "waiting",
         "wanted",
@@ -149,7 +149,7 @@ class ReservationInfo:
         """Of a preemption hold: whether the preemptor no longer needs it."""
         self.taken_early = False
         """Of a preemption hold: whether the preemptor was assumed before the hold was scheduled."""
-        self.clears: frozenset[str] = frozenset()
+        self.victims: frozenset[str] = frozenset()
         """The uids of its victims: reservations that must be gone before it is Available."""
         self.being_evicted = False
         """Whether it is preempted or softly evicted; then it is closed to owners."""

@@ -80,7 +80,7 @@ def written(victims: Iterable[str]) -> str:
     return msgspec.json.encode(Preempts(sorted(victims))).decode()
 
 
-class Departures:
+class PreemptedReservations:
     """The reservations that are preempted, and by which."""
 
     def __init__(self) -> None:
@@ -100,11 +100,11 @@ class Departures:
         return next(iter(self._for.get(uid, {}).values()), None)
 
     def begin(self, preemptor: ReservationInfo) -> None:
-        for uid in sorted(preemptor.clears):
+        for uid in sorted(preemptor.victims):
             self._for.setdefault(uid, {})[preemptor.uid] = preemptor
 
     def end(self, preemptor: ReservationInfo) -> None:
-        for uid in sorted(preemptor.clears):
+        for uid in sorted(preemptor.victims):
             waiting = self._for.get(uid, {})
             waiting.pop(preemptor.uid, None)
             if not waiting:

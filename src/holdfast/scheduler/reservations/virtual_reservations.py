@@ -269,6 +269,8 @@ class VirtualReservations:
         return self.by_id.get(virtual.id) is virtual
 
     def end_wait(self, pod: PodRecord) -> None:
+        """Ends the wait of a pod. The virtual reservation is dropped if no other pod waits and it is
+        not kept after a failure."""
         virtual = self.waits.pop(pod.uid, None)
         self._unwritten.pop(pod.uid, None)
         if virtual is None:
@@ -294,8 +296,8 @@ class VirtualReservations:
         unwritten = self._unwritten.get(virtual.requester.uid, "")
         if unwritten:
             self._fail(virtual, FAILURE, f"cannot request reservation {virtual.id}: {unwritten}")
-        elif ask is not None and ask.error != ask.heeded:
-            ask.heeded = ask.error
+        elif ask is not None and ask.error != ask.processed_error:
+            ask.processed_error = ask.error
             self._fail(virtual, FAILURE, f"reservation {virtual.id} was not created: {ask.error}")
         elif now >= virtual.deadline - _INSTANT:
             after = f"{virtual.deadline - virtual.asked_at:g}s"
@@ -425,6 +427,8 @@ class VirtualReservations:
         return problems
 
     def _fail(self, virtual: Virtual, reason: str, message: str) -> None:
+        """Records that the request failed, with an event; the capacity is kept from now on for the
+        retention."""
         assert self.settings is not None
         virtual.failed = message
         if virtual.keep_until is None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 
 class WaitingReservations:
+    """The Waiting reservations of each row, and those that are to grow."""
+
     def __init__(self, reservations: ReservationCache, cluster: Cluster) -> None:
         self._reservations = reservations
         self._cluster = cluster

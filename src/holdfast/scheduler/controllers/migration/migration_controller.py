@@ -23,6 +23,8 @@ from holdfast.scheduler.reservations.reservation_status import bound_owners
 
 
 class MigrationController:
+    """Reconciles PodMigrationJobs."""
+
     def __init__(self, cluster: Cluster) -> None:
         self._jobs = cluster.migrations
         self._reservations = cluster.reservations
@@ -43,11 +45,11 @@ class MigrationController:
         if jobs.changed:
             changed, jobs.changed = jobs.changed, {}
             for job in changed.values():
-                self._take_in(job, now)
+                self._follow(job, now)
         if jobs.refused:
             self._take_refusals(now)
         for move in list(self._moves.values()):
-            self._go_on(move, now)
+            self._reconcile(move, now)
         if self._unwanted:
             self._delete_unwanted(now)
         decisions = self._decisions[:]
@@ -59,7 +61,7 @@ class MigrationController:
         times += [attempt.due for _, attempt in self._unwanted.values()]
         return min((time for time in times if time is not None), default=None)
 
-    def _take_in(self, job: PodMigrationJob, now: float) -> None:
+    def _follow(self, job: PodMigrationJob, now: float) -> None:
         uid, phase = job.metadata.uid, job.status.phase
         move = self._moves.get(uid)
         if uid not in self._jobs.known:
@@ -94,7 +96,7 @@ class MigrationController:
                     ):
                         self._steps.not_created(move, message, now)
 
-    def _go_on(self, move: Move, now: float) -> None:
+    def _reconcile(self, move: Move, now: float) -> None:
         job, before = move.job, len(self._decisions)
         if not (move.deleted or move.ended):
             if job.metadata.deletion_timestamp is not None:
@@ -110,7 +112,7 @@ class MigrationController:
             self._write(move, now)
         self._decisions += done
         if move.deleted or move.ended:
-            self._wind_up(move)
+            self._clean_up(move)
 
     def _write(self, move: Move, now: float) -> None:
         if not move.writing.may_begin(now):
@@ -145,7 +147,7 @@ class MigrationController:
 
     # Cleanup
 
-    def _wind_up(self, move: Move) -> None:
+    def _clean_up(self, move: Move) -> None:
         """Deletes the reservation of an ended job if it is not used, and forgets the job once its final
         status is written."""
         if not move.reservation_dropped and self._drop_reservation(move.job, move.status.phase):

@@ -53,6 +53,8 @@ class Attempt:
 
 
 class Move:
+    """The state of one job."""
+
     def __init__(self, job: PodMigrationJob, now: float) -> None:
         meta = job.metadata
         self.job = job
@@ -83,7 +85,7 @@ class Move:
         """The version of the PodDisruptionBudgets when an eviction was last tried."""
         self.others: frozenset[str] = frozenset()
         """The uids of pods that were allocated from the reservation before the pod was evicted."""
-        self.seen_leaving = False
+        self.eviction_reported = False
         self.deleted = False
         """Whether the job's object was deleted."""
 

@@ -30,6 +30,8 @@ _TAKEN = "Reservation is already bound by another Pod"
 
 
 class MigrationSteps:
+    """Takes jobs through their steps."""
+
     def __init__(self, cluster: Cluster, moves: Mapping[str, Move], decisions: list[Decision]) -> None:
         self._cluster = cluster
         self._reservations = cluster.reservations
@@ -37,6 +39,7 @@ class MigrationSteps:
         self._decisions = decisions
 
     def proceed(self, move: Move, now: float) -> None:
+        """Takes a job as far as possible now."""
         if move.deadline is not None and move.deadline <= now:
             self._fail(move, _Reason.TIMEOUT, "Abort job caused by timeout")
             return
@@ -194,6 +197,7 @@ class MigrationSteps:
     # The eviction
 
     def _is_evicted(self, move: Move, reservation: ReservationInfo | None, now: float) -> bool:
+        """Evicts the pod, and returns whether it is gone."""
         if move.is_true(_Step.EVICTION):
             return True
         known, pod = move.condition(_Step.EVICTION), self._cluster.pods.get(move.pod)
@@ -246,9 +250,9 @@ class MigrationSteps:
     def _left(self, move: Move) -> None:
         """Emits the events of the eviction, once."""
         move.eviction.due = None
-        if move.seen_leaving or move.pod_ref is None:
+        if move.eviction_reported or move.pod_ref is None:
             return
-        move.seen_leaving = True
+        move.eviction_reported = True
         left = f'evicted from node "{move.old_node}" by the reason "{move.why}"'
         self._emit(move, _Reason.EVICTING, f"Pod {move.pod_name} {left}")
         self._decisions.append(Emit(move.pod_ref, "Normal", "Descheduled", f"Pod {left}", "Migrating"))

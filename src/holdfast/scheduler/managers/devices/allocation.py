@@ -55,11 +55,11 @@ def read_allocation(text: str) -> Allocation | None:
 
 
 def _part(kind: str, device: DeviceAllocation) -> DevicePart:
-    said = (amount(line, device.resources.get(line, 0)) for line in LINES[kind])
+    given = (amount(line, device.resources.get(line, 0)) for line in LINES[kind])
     functions = device.extension.vfs if device.extension is not None else ()
     return DevicePart(
         device.minor,
-        tuple(min(max(0, value), MOST_OF_ONE) for value in said),
+        tuple(min(max(0, value), MOST_OF_ONE) for value in given),
         tuple(Function(each.bus_id, each.minor) for each in functions),
     )
 

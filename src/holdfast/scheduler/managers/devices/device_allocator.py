@@ -61,6 +61,8 @@ class DeviceLack(NamedTuple):
 
 
 class DeviceSearch:
+    """The device requests and hints of one pod class, and the rows and devices that satisfy them."""
+
     def __init__(
         self, devices: DeviceManager, shares: Request, hints: DeviceHints, slots: frozenset[int]
     ) -> None:
@@ -133,6 +135,7 @@ class DeviceSearch:
         return ok
 
     def _enough(self, share: Share, rows: Rows, ok: Bools) -> Bools:
+        """The rows where enough devices for the share are `ok`."""
         table, hints = self._devices.tables[share.type], self._hints.of(share.type)
         if hints.for_all:
             wanted = table.known[rows]
@@ -229,6 +232,7 @@ class DeviceSearch:
         return mask
 
     def _on_unused_switches(self, table: TypeTable, rows: Rows) -> Bools:
+        """The devices on PCIe switches of which no pod has a device."""
         used = (table.free[:, rows] != table.total[:, rows]).any(axis=0)
         switch = table.switch[rows]
         alike = np.expand_dims(switch, -1) == np.expand_dims(switch, -2)
@@ -381,6 +385,7 @@ class DeviceSearch:
         later: Later,
         near: list[int],
     ) -> list[int] | None:
+        """The places of the devices that a share gets on a row; None if there are too few."""
         hints = self._hints.of(share.type)
         count = share.number
         if hints.for_all:

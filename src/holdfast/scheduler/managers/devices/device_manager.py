@@ -48,6 +48,8 @@ _ANYWHERE: frozenset[int] = frozenset()
 
 
 class DeviceManager(ResourceManager[Allocation]):
+    """Allocates devices, or shares of them, on all nodes."""
+
     annotation = names.DEVICE_ALLOCATED
     lacks = "devices"
 
@@ -411,13 +413,13 @@ def _amounts(kind: str, info: DeviceInfo) -> tuple[int, ...]:
     if not info.health or not any(line in info.resources for line in lines):
         return (0,) * len(lines)
     try:
-        said = [
+        values = [
             amount(line, info.resources.get(line, 0 if line == names.GPU_MEMORY else FULL))
             for line in lines
         ]
     except QuantityError:
         return (0,) * len(lines)
-    return tuple(min(max(0, value), MOST_OF_ONE) for value in said)
+    return tuple(min(max(0, value), MOST_OF_ONE) for value in values)
 
 
 def resources_of(device: Device) -> dict[str, int]:

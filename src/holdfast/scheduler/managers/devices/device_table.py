@@ -32,6 +32,8 @@ NOWHERE = -1
 
 
 class TypeTable:
+    """The devices of one type on all rows."""
+
     total: Ints = cells_of("_total")
     """Capacity of devices, [line, row, place]."""
     free: Ints = cells_of("_free")

@@ -44,6 +44,8 @@ class _Partition(Struct):
 
 
 class Partition(NamedTuple):
+    """A set of GPUs, by minors, with its score and bandwidth."""
+
     minors: frozenset[int]
     score: int
     bandwidth: int
@@ -81,9 +83,9 @@ def read_partitions(device: Device) -> Partitions | None:
     return Partitions(best_first, honoured)
 
 
-def _partition(said: _Partition) -> Partition:
-    bandwidth = parse(said.ring_bus_bandwidth) if said.ring_bus_bandwidth is not None else -1
-    return Partition(frozenset(said.minors), said.allocation_score, bandwidth)
+def _partition(given: _Partition) -> Partition:
+    bandwidth = parse(given.ring_bus_bandwidth) if given.ring_bus_bandwidth is not None else -1
+    return Partition(frozenset(given.minors), given.allocation_score, bandwidth)
 
 
 def read_partition_request(text: str) -> PartitionRequest:
@@ -126,6 +128,7 @@ def choose_partition(
 
 
 def _left_whole(partitions: Partitions, number: int, left: frozenset[int]) -> int:
+    """Points for the partitions that stay free if this one is used."""
     worth = 0
     for size, each_worth in _WORTH:
         sets = partitions.by_number.get(size, ())

@@ -167,6 +167,8 @@ FOR_ALL, AS_COUNT = "ApplyForAll", "RequestsAsCount"
 
 
 class DeviceHint(Struct):
+    """The hint for one type, in the annotation `device-allocate-hint`."""
+
     selector: LabelSelector | None = None
     vf_selector: LabelSelector | None = None
     allocate_strategy: str = ""
@@ -175,6 +177,8 @@ class DeviceHint(Struct):
 
 
 class DeviceJointAllocate(Struct):
+    """The annotation `device-joint-allocate`."""
+
     device_types: list[str] = field(default_factory=list)
     required_scope: str = ""
 
@@ -195,6 +199,8 @@ class TypeHints(NamedTuple):
 
 
 class DeviceHints(NamedTuple):
+    """All hints of a pod."""
+
     by_type: Mapping[str, TypeHints]
     joint: tuple[str, ...] = ()
     """The types of a joint allocation, the primary one first."""

@@ -150,6 +150,7 @@ def _amount(name: str, value: Quantity) -> int:
 
 
 def write_holding(holding: Holding) -> str:
+    """Encodes the annotation."""
     written: dict[str, Any] = {}
     if holding.cpus:
         written["cpuset"] = format_cpus(holding.cpus)

@@ -120,6 +120,7 @@ class _CPUAccumulator:
         self._taken: set[int] = set()
 
     def take(self, count: int) -> frozenset[int] | None:
+        """Takes `count` CPUs; None if there are too few."""
         if count > len(self._free):
             return None
         topology, whole = self._topology, self._manner.policy == FULL_CORES
@@ -174,13 +175,13 @@ class _CPUAccumulator:
                 for cpu in cpus[at : at + per_core]:
                     self._have(cpu)
 
-    def _is_shunned(self, cpu: int) -> bool:
+    def _is_excluded(self, cpu: int) -> bool:
         known = self._cpus[cpu]
         return known.core in self._busy_cores or known.numa in self._busy_numa
 
     def _groups(self, key: Key, whole: bool, keep_apart: bool) -> list[list[int]]:
         """Free CPUs grouped by NUMA node or socket, in the order of preference."""
-        free = [cpu for cpu in self._free if not (keep_apart and self._is_shunned(cpu))]
+        free = [cpu for cpu in self._free if not (keep_apart and self._is_excluded(cpu))]
         by_core: dict[int, list[int]] = {}
         for cpu in sorted(free):
             by_core.setdefault(self._cpus[cpu].core, []).append(cpu)
@@ -204,7 +205,7 @@ class _CPUAccumulator:
 
     def _nearest(self, keep_apart: bool) -> list[int]:
         """All free CPUs, those nearest to CPUs already taken first."""
-        free = [cpu for cpu in self._free if not (keep_apart and self._is_shunned(cpu))]
+        free = [cpu for cpu in self._free if not (keep_apart and self._is_excluded(cpu))]
         near = self._tally(self._taken, lambda cpu: self._cpus[cpu].socket)
         by_socket = self._tally(free, lambda cpu: self._cpus[cpu].socket)
         by_numa = self._tally(free, lambda cpu: self._cpus[cpu].numa)
@@ -229,12 +230,12 @@ class _CPUAccumulator:
         """Orders CPUs: one of each core, then the second of each, and so on."""
         if len(cpus) <= self._topology.per_core:
             return cpus
-        turns: dict[int, int] = {}
+        ranks: dict[int, int] = {}
         placed = []
         for place, cpu in enumerate(cpus):
             core = self._cpus[cpu].core
-            turn = turns[core] = turns.get(core, -1) + 1
-            placed.append((turn, place, cpu))
+            rank = ranks[core] = ranks.get(core, -1) + 1
+            placed.append((rank, place, cpu))
         return [cpu for _, _, cpu in sorted(placed)]
 
     def _tally(self, cpus: Iterable[int], key: Key) -> dict[int, int]:

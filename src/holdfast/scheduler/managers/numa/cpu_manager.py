@@ -269,6 +269,7 @@ class CPUManager(ResourceManager[Holding]):
         return self._claimed(row, self._staying(row, waits, horizon)).unshared
 
     def annotate(self, pod: PodRecord, row: int, into: dict[str, str]) -> None:
+        """Adds the allocation, and the bind policy that was applied if it is not the pod's own."""
         super().annotate(pod, row, into)
         want = self.valid_want(pod.cls)
         if want is None or not self.settled.get(pod.uid, self.nothing).cpus:

@@ -40,6 +40,7 @@ def parse_cpus(text: str) -> frozenset[int]:
 
 
 def format_cpus(cpus: Iterable[int]) -> str:
+    """Writes a Linux CPU list."""
     ranges: list[list[int]] = []
     for cpu in sorted(cpus):
         if ranges and cpu == ranges[-1][1] + 1:
@@ -75,12 +76,16 @@ _KUBELET_POLICIES = {
 
 
 class KubeletPolicy(Struct):
+    """The kubelet's CPU manager policy, from the topology's annotation."""
+
     policy: str = ""
     options: dict[str, str] = field(default_factory=dict)
     reserved_cpus: str = field(default="", name="reservedCPUs")
 
 
 class NodeReservation(Struct):
+    """CPUs reserved on the node, from the topology's annotation."""
+
     reserved_cpus: str = field(default="", name="reservedCPUs")
 
 
@@ -92,12 +97,16 @@ class SystemCPUs(Struct):
 
 
 class PodCPUs(Struct):
+    """CPUs that the kubelet has allocated to a pod, from the topology's annotation."""
+
     uid: str = ""
     cpuset: str = ""
     managed_by_kubelet: bool = False
 
 
 class Cpu(NamedTuple):
+    """The core, NUMA node and socket of a CPU."""
+
     core: int
     numa: int
     socket: int
@@ -168,6 +177,7 @@ class NodeTopology:
         return known.numa if known is not None else -1
 
     def _closed(self, annotations: Mapping[str, str], kubelet: KubeletPolicy) -> frozenset[int]:
+        """CPUs that are reserved, for system QoS pods only, or allocated by the kubelet."""
         reserved = _read(annotations, names.RESERVATION_INNER, NodeReservation, NodeReservation())
         pods = _read(annotations, names.POD_CPU_ALLOCS, list[PodCPUs], [])
         system = _read(annotations, names.SYSTEM_CPUS, SystemCPUs, SystemCPUs())
@@ -267,6 +277,8 @@ class CpuWantError(HoldfastError):
 
 
 class Want(NamedTuple):
+    """The CPU and NUMA requests of pods of one class."""
+
     milli: int
     requests: tuple[tuple[int, int], ...]
     """All requests, by slot."""
@@ -320,9 +332,9 @@ def has_exclusive_cpus(cls: PodClass) -> bool:
     """Whether pods of the class have a QoS class with exclusive CPUs (LSE, LSR)."""
     if cls.labels.get(names.QOS_CLASS) not in _EXCLUSIVE_QOS:
         return False
-    said = cls.labels.get(names.KOORD_PRIORITY_CLASS)
-    if said is not None and said.startswith("koord-"):
-        return said == _PRODUCTION
+    label = cls.labels.get(names.KOORD_PRIORITY_CLASS)
+    if label is not None and label.startswith("koord-"):
+        return label == _PRODUCTION
     return not any(low <= cls.priority <= high for low, high in _OTHER_PRIORITIES)
 
 

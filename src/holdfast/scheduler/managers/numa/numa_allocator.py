@@ -36,6 +36,8 @@ Devices = list[tuple[str, int, "NDArray[np.int64]"]] | None
 
 
 class NumaAllocator:
+    """Chooses allocations on single rows; the CPU manager keeps them."""
+
     def __init__(self, cpus: CPUManager, nodes: NodeTable) -> None:
         self._cpus = cpus
         self._nodes = nodes
@@ -49,17 +51,18 @@ class NumaAllocator:
     def bind_policy(self, row: int) -> str:
         """The bind policy of the node, which applies to all pods; empty if it has none."""
         topology = self._cpus.topologies.get(row)
-        said = _BIND.get(self._labels(row).get(names.NODE_CPU_BIND_POLICY, ""), "")
-        if said == FULL_CORES or (topology is not None and topology.full_cores_only):
+        label = _BIND.get(self._labels(row).get(names.NODE_CPU_BIND_POLICY, ""), "")
+        if label == FULL_CORES or (topology is not None and topology.full_cores_only):
             return FULL_CORES
-        return said
+        return label
 
     def numa_policy(self, want: Want, row: int) -> str:
+        """The NUMA policy that applies on a row: the pod's, else the node's, else the kubelet's."""
         if want.numa:
             return want.numa
-        said = self._labels(row).get(names.NODE_NUMA_TOPOLOGY_POLICY, "")
-        if said in POLICIES and said:
-            return said
+        label = self._labels(row).get(names.NODE_NUMA_TOPOLOGY_POLICY, "")
+        if label in POLICIES and label:
+            return label
         topology = self._cpus.topologies.get(row)
         return topology.policy if topology is not None else ""
 
@@ -159,8 +162,8 @@ class NumaAllocator:
                 if not self._suffice(zones, asked, free, topology, bound, manner, want):
                     continue
                 if want.exclusive and policy != BEST_EFFORT and now:
-                    shunned = counts.several if size == 1 else counts.single
-                    if any(shunned[row, numa] for numa in zones):
+                    excluded = counts.several if size == 1 else counts.single
+                    if any(excluded[row, numa] for numa in zones):
                         continue
                 left = self._left_over(zones, asked, free, topology)
                 held = sum(numa in near for numa in zones)
@@ -183,6 +186,7 @@ class NumaAllocator:
         manner: Manner,
         want: Want,
     ) -> bool:
+        """Whether these NUMA nodes together have what the pod requests, each some of every resource."""
         for name, value in asked.items():
             if not any(name in offered for offered in topology.zones.values()):
                 continue

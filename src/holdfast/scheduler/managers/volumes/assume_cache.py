@@ -22,6 +22,8 @@ from holdfast.scheduler.managers.volumes.volume_objects import ClaimKey
 
 @dataclass(slots=True)
 class AssumedBinding:
+    """The assumed binding of one volume or claim."""
+
     claim: ObjectReference | None = None
     """For a volume: the claim it is assumed to be bound to."""
     node: str = ""
@@ -30,6 +32,8 @@ class AssumedBinding:
 
 
 class Assumed:
+    """All assumed bindings, and the pods they are assumed for."""
+
     def __init__(self) -> None:
         self.volumes: dict[str, AssumedBinding] = {}
         self.claims: dict[ClaimKey, AssumedBinding] = {}
@@ -112,6 +116,8 @@ class Marks:
 
 
 class RowUse(Generic[Thing]):
+    """A sparse table of how often each row uses each thing."""
+
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._rows: dict[Thing, dict[int, int]] = {}

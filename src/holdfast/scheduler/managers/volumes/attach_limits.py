@@ -91,6 +91,8 @@ Column = NDArray[np.int64]
 
 
 class Attached:
+    """The volumes attached to each row by CSI driver, and how many more the limit allows."""
+
     def __init__(
         self,
         nodes: NodeTable,

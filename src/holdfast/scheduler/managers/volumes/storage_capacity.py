@@ -75,6 +75,8 @@ class ByValue:
 
 
 class Capacities:
+    """The CSIStorageCapacity objects of one storage class."""
+
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._selectors: dict[Name, Selector] = {}

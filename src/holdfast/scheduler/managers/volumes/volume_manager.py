@@ -70,6 +70,8 @@ STORAGE_KINDS: tuple[type[Object], ...] = (
 
 
 class VolumeManager:
+    """All storage objects, the volumes in use on each row, and the assumed bindings."""
+
     def __init__(self, nodes: NodeTable, ledger: Ledger, classes: PodClasses, epoch: Epoch) -> None:
         self._nodes = nodes
         self._ledger = ledger
@@ -224,6 +226,7 @@ class VolumeManager:
         self._put[type(after if after is not None else before)](before, after)
 
     def pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
+        """Follows the ledger: a pod or reserve pod was added to a row (sign 1) or removed (-1)."""
         if not pod.cls.volumes:
             return
         uses = self.wanted(pod.cls)
@@ -427,11 +430,11 @@ class VolumeManager:
                 continue
             storage_class = capacity.storage_class_name
             meta = capacity.metadata
-            said = self._capacities.setdefault(storage_class, Capacities(self._nodes))
-            said.put((meta.namespace, meta.name), capacity if there else None)
-            if not len(said):
+            capacities = self._capacities.setdefault(storage_class, Capacities(self._nodes))
+            capacities.put((meta.namespace, meta.name), capacity if there else None)
+            if not len(capacities):
                 del self._capacities[storage_class]
-            self._stamp(of_capacities(storage_class), len(said))
+            self._stamp(of_capacities(storage_class), len(capacities))
 
     def _put_csi_node(self, before: CSINode | None, after: CSINode | None) -> None:
         some = after if after is not None else before
@@ -544,7 +547,7 @@ class VolumeManager:
             if here != should:
                 found.append(f"row {row} has volumes {here}, should have {should}")
         stray = self.assumed.pods() - set(pods)
-        found.extend(f"promises to pod {uid}, which is gone" for uid in sorted(stray))
+        found.extend(f"assumed bindings of pod {uid}, which is gone" for uid in sorted(stray))
         for name, binding in self.assumed.volumes.items():
             if binding.claim is not None:
                 recount.assume_volume(recount._volumes[name], _as_claim(binding.claim), "recount")

@@ -19,6 +19,8 @@ LOST = "Lost"
 
 
 class ClaimKey(NamedTuple):
+    """A claim by namespace and name."""
+
     namespace: str
     name: str
 
@@ -69,6 +71,7 @@ NOTHING = WantedVolume((), (), ())
 
 
 def wanted(cls: PodClass) -> WantedVolume:
+    """Reads the volumes of a pod class."""
     if not cls.volumes:
         return NOTHING
     claims: list[ClaimUse] = []

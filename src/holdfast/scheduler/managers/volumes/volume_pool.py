@@ -114,6 +114,8 @@ Part = tuple[NDArray[np.int64], list[Place | None]]
 
 
 class Pool:
+    """The available volumes of one storage class."""
+
     def __init__(self, nodes: NodeTable, nodes_changed: RowLog) -> None:
         self._nodes = nodes
         self._nodes_changed = nodes_changed
