@@ -123,7 +123,7 @@ def _held_up(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
 def _asked_for(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
     """The state of the reservation requested for the pod, if there is one."""
     requirements = snapshot.cluster.virtuals.requirements
-    ask = requirements.asks.get(pod.uid)
+    ask = requirements.requests.get(pod.uid)
     if ask is None or ask.requirement is None:
         return ""
     if ask.error:

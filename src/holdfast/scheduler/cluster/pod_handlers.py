@@ -49,7 +49,7 @@ class PodHandlers:
         self._jobs = cluster.jobs
         self._reservations = cluster.reservations
         self._virtuals = cluster.virtuals
-        self._asks = cluster.virtuals.requirements.asks
+        self._requests = cluster.virtuals.requirements.requests
         self._managers = cluster.managers
         self._chronicle = cluster.chronicle
         self._uid: dict[tuple[str, str], str] = {}
@@ -61,7 +61,7 @@ class PodHandlers:
         """Applies an added or updated pod."""
         meta = pod.metadata
         uid = meta.uid
-        if RESERVATION_TEMPLATE in meta.annotations or uid in self._asks:
+        if RESERVATION_TEMPLATE in meta.annotations or uid in self._requests:
             self._virtuals.requirements.see_pod(pod)
         known = self._pods.get(uid)
         if pod.status.phase in _ENDED:

@@ -23,7 +23,7 @@ from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import AnnotatePod, CreateReservation, Decision
 from holdfast.scheduler.cluster.events import Added, Deleted, Event, Malformed, Updated, WriteRefused
 from holdfast.scheduler.cluster.pods import Phase
-from holdfast.scheduler.reservations.provisioning_requests import Ask, Requirements
+from holdfast.scheduler.reservations.provisioning_requests import Requirements, ReservationRequest
 from holdfast.scheduler.reservations.reservation_info import ReservationInfo
 from holdfast.scheduler.reservations.virtual_reservations import Settings, Virtual
 
@@ -32,7 +32,9 @@ class Provisioner:
     """Creates the reservations that pods request."""
 
     def __init__(
-        self, requirements: Requirements, is_current: Callable[[Ask], bool] = lambda ask: True
+        self,
+        requirements: Requirements,
+        is_current: Callable[[ReservationRequest], bool] = lambda request: True,
     ) -> None:
         """`is_current` returns whether a requirement is still the scheduler's; a separate process
         cannot know, and assumes so."""
@@ -81,25 +83,25 @@ class Provisioner:
     def next_timer(self) -> float | None:
         return None
 
-    def _reconcile(self, id: str, asks: Iterable[Ask]) -> Iterable[Decision]:
+    def _reconcile(self, id: str, requests: Iterable[ReservationRequest]) -> Iterable[Decision]:
         """Creates the reservation of an id, or writes why it could not be created to the pod."""
         requirements = self._requirements
-        ask = min(asks, key=lambda each: each.pod.uid, default=None)
-        if ask is None or ask.requirement is None or id in requirements.made:
+        request = min(requests, key=lambda each: each.pod.uid, default=None)
+        if request is None or request.requirement is None or id in requirements.made:
             self._forget(id)
             return
-        reservation = reservation_for(ask.template, ask.requirement)
+        reservation = reservation_for(request.template, request.requirement)
         name = reservation.metadata.name
         refusal = requirements.refusals.pop(name, None)
         if refusal is not None:
             del requirements.making[name]
             self.failures += 1
             self._reported[id] = refusal
-            yield AnnotatePod(ask.pod, {RESERVATION_PROVISION_ERROR: refusal})
+            yield AnnotatePod(request.pod, {RESERVATION_PROVISION_ERROR: refusal})
             return
-        if ask.error:
+        if request.error:
             self._reported.pop(id, None)
-        elif not self._is_current(ask):
+        elif not self._is_current(request):
             return
         elif name not in requirements.making and id not in self._reported:
             requirements.making[name] = id
@@ -146,18 +148,18 @@ class DynamicReservations:
     def _report(self, virtual: Virtual) -> list[Decision]:
         """Writes the requirement to the requester's annotation, and removes an error that was
         processed."""
-        ask = self._virtuals.requirements.asks.get(virtual.requester.uid)
-        if ask is None:
+        request = self._virtuals.requirements.requests.get(virtual.requester.uid)
+        if request is None:
             return []
         annotations: dict[str, str | None] = {}
-        if not (ask.id == virtual.id and self._virtuals.has_reported(ask)):
-            labels = ask.requirement.labels if ask.requirement is not None else {}
+        if not (request.id == virtual.id and self._virtuals.has_reported(request)):
+            labels = request.requirement.labels if request.requirement is not None else {}
             annotations[names.NEW_RESERVATION_REQUIREMENT] = write_requirement(
                 {**labels, names.RESERVATION_ID: virtual.id}, virtual.resources
             )
-        if ask.error and ask.error == ask.processed_error:
+        if request.error and request.error == request.processed_error:
             annotations[names.RESERVATION_PROVISION_ERROR] = None
-        return [AnnotatePod(ask.pod, annotations)] if annotations else []
+        return [AnnotatePod(request.pod, annotations)] if annotations else []
 
     def _reconcile(self, virtual: Virtual, now: float) -> None:
         """Drops a virtual reservation that no pod waits for, once it is not to be kept."""
@@ -165,7 +167,7 @@ class DynamicReservations:
             return
         if self._virtuals.taken_over(virtual):
             return
-        gone = virtual.requester.uid not in self._virtuals.requirements.asks
+        gone = virtual.requester.uid not in self._virtuals.requirements.requests
         over = virtual.keep_until is None or virtual.keep_until <= now
         lost = virtual.reservation.node_gone or not self._cluster.nodes.alive[virtual.row]
         if gone or over or lost:

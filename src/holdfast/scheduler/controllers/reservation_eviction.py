@@ -1,5 +1,4 @@
-"""Eviction of preempted reservations: first the pods that are allocated from them, then they
-themselves.
+"""Eviction of preempted reservations: first of their pods, then of the reservations themselves.
 
 With the policy `Delete` this controller deletes the pods, gracefully, and once they are gone the
 reservation. With `Soft` it only sets the soft-eviction label and annotation on the reservation, for a

@@ -1,5 +1,4 @@
-"""The lifecycle controller of reservations: expiry, Succeeded, Waiting to Available, resize, GC,
-status.
+"""The lifecycle controller: expiry, success, Waiting to Available, resize, garbage collection, status.
 
 It reconciles the reservations in `ReservationCache.dirty` and those whose timer is due. Its decisions
 take effect in the cache at once; the status is written afterwards, again until the watch delivers it.

@@ -20,7 +20,7 @@ from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.cluster.slots import capped
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.reservations import ReservationInfo
-from holdfast.scheduler.reservations.provisioning_requests import Ask
+from holdfast.scheduler.reservations.provisioning_requests import ReservationRequest
 from holdfast.scheduler.reservations.virtual_reservations import Virtual
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Provisioning:
         reservation = pod.reservation
         if reservation is None:
             return pod.cls.brings_template
-        return bool(self._requirements.asks) and bool(id_of(reservation.object.metadata))
+        return bool(self._requirements.requests) and bool(id_of(reservation.object.metadata))
 
     def schedule(self, profile: Profile, pod: PodRecord, now: float) -> bool:
         if pod.phase is not Phase.PENDING:
@@ -65,12 +65,12 @@ class Provisioning:
         if pod.reservation is not None:
             return self._adopt(profile, pod, pod.reservation, now)
         self._opened = None
-        ask = self._requirements.asks.get(pod.uid)
-        if ask is None or self._needs_none(pod):
+        request = self._requirements.requests.get(pod.uid)
+        if request is None or self._needs_none(pod):
             return self._cycle.place(profile, pod, now)
-        found = self._existing_reservation(profile, pod, ask)
+        found = self._existing_reservation(profile, pod, request)
         if found is None:
-            found = self._fitting(profile, pod) or self._set_aside(profile, pod, ask)
+            found = self._fitting(profile, pod) or self._set_aside(profile, pod, request)
         if found is None:
             return self._cycle.place(profile, pod, now)
         pod.reservation_uid, row = found
@@ -91,10 +91,10 @@ class Provisioning:
     # Where a pod can go: the reservation it is allocated from, and the row
 
     def _existing_reservation(
-        self, profile: Profile, pod: PodRecord, ask: Ask
+        self, profile: Profile, pod: PodRecord, request: ReservationRequest
     ) -> tuple[str, int] | None:
         """The reservation that was requested for the pod before, if the pod can use it."""
-        reservation = self._virtuals.live(ask.id) if ask.id else None
+        reservation = self._virtuals.live(request.id) if request.id else None
         if reservation is None or not self._virtuals.may_use(pod, reservation, pod.uid):
             return None
         if not self._has_for(reservation, pod):
@@ -124,7 +124,9 @@ class Provisioning:
         row = column.best(enough)
         return (column.reservation_uid(row), row) if row >= 0 else None
 
-    def _set_aside(self, profile: Profile, pod: PodRecord, ask: Ask) -> tuple[str, int] | None:
+    def _set_aside(
+        self, profile: Profile, pod: PodRecord, request: ReservationRequest
+    ) -> tuple[str, int] | None:
         """Opens a virtual reservation for the pod on the best node with enough free capacity."""
         reservations, virtuals = self._cluster.reservations, self._virtuals
         kept = virtuals.asked_by(pod)
@@ -133,14 +135,14 @@ class Provisioning:
                 return kept.reservation.uid, kept.row
             virtuals.drop(kept)
         affinity = reservations.affinity(pod.cls)
-        for size in self._sizes(pod, ask):
+        for size in self._sizes(pod, request):
             if not affinity.takes_new(dict(size)):
                 continue
             column = self._column(profile, pod.cls, size)
             row = self._row_for_both(profile, pod, column)
             if row >= 0:
                 before = self._cluster.changes
-                virtual = virtuals.open(ask, dict(size), row)
+                virtual = virtuals.open(request, dict(size), row)
                 self._opened = virtual, before
                 self._cycle.take(pod)  # a reservation that names it may have requeued it
                 return virtual.reservation.uid, row
@@ -163,12 +165,12 @@ class Provisioning:
     def _bare(self, pod: PodRecord) -> Size:
         return tuple(sorted(self._cluster.reservations.by_name(pod.cls.requests).items()))
 
-    def _sizes(self, pod: PodRecord, ask: Ask) -> list[Size]:
+    def _sizes(self, pod: PodRecord, request: ReservationRequest) -> list[Size]:
         requests = self._cluster.reservations.by_name(pod.cls.requests)
-        tried = sizes(requests, ask.template)
-        if ask.requirement is not None:
-            least = at_least(requests, amounts_of(ask.requirement.resources))
-            least = at_least(least, self._virtuals.coming(ask))
+        tried = sizes(requests, request.template)
+        if request.requirement is not None:
+            least = at_least(requests, amounts_of(request.requirement.resources))
+            least = at_least(least, self._virtuals.coming(request))
             tried.insert(0, tuple(sorted((name, value) for name, value in least.items() if value)))
         return [size for size in dict.fromkeys(tried) if size]
 

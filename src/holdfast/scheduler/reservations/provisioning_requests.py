@@ -1,5 +1,4 @@
-"""Provisioning requests: the reservations that pods request of a provisioner, and those created for
-them.
+"""The reservations that pods request of a provisioner, and those created for them.
 
 Kept by the scheduler's cluster, or by a provisioner that runs as a process of its own. Only pods that
 have a reservation template and no node are in it.
@@ -16,7 +15,7 @@ from holdfast.scheduler.cluster.decisions import ObjectRef
 from holdfast.scheduler.reservations.reservation_info import FINISHED
 
 
-class Ask:
+class ReservationRequest:
     """The request of one pod, as last seen."""
 
     __slots__ = ("error", "pod", "processed_error", "requirement", "template", "text")
@@ -42,9 +41,9 @@ class Requirements:
     """All requests, and the reservations with their ids."""
 
     def __init__(self) -> None:
-        self.asks: dict[str, Ask] = {}
+        self.requests: dict[str, ReservationRequest] = {}
         """Requests by the pod's uid."""
-        self.by_id: dict[str, dict[str, Ask]] = {}
+        self.by_id: dict[str, dict[str, ReservationRequest]] = {}
         """Requests with a requirement, by its id and the pod's uid."""
         self.made: dict[str, dict[str, bool]] = {}
         """By id, the uids of its reservations, and whether they are finished."""
@@ -72,31 +71,31 @@ class Requirements:
         except InvalidObject:
             self.forget_pod(meta.uid)
             return
-        ask = self.asks.get(meta.uid)
-        if ask is None:
+        request = self.requests.get(meta.uid)
+        if request is None:
             ref = ObjectRef("Pod", meta.namespace, meta.name, meta.uid)
-            ask = self.asks[meta.uid] = Ask(ref, template)
+            request = self.requests[meta.uid] = ReservationRequest(ref, template)
         required = meta.annotations.get(names.NEW_RESERVATION_REQUIREMENT, "")
         error = meta.annotations.get(names.RESERVATION_PROVISION_ERROR, "")
-        if (template, required, error) == (ask.template, ask.text, ask.error):
+        if (template, required, error) == (request.template, request.text, request.error):
             return
-        self._leave(ask)
-        if ask.text and ask.text != required:
+        self._leave(request)
+        if request.text and request.text != required:
             self.edited[meta.uid] = None
-        ask.template, ask.text, ask.error = template, required, error
+        request.template, request.text, request.error = template, required, error
         if not error:
-            ask.processed_error = ""
-        ask.requirement = read_requirement(required or None)
-        if ask.id:
-            self.by_id.setdefault(ask.id, {})[meta.uid] = ask
-            self.touch(ask.id)
+            request.processed_error = ""
+        request.requirement = read_requirement(required or None)
+        if request.id:
+            self.by_id.setdefault(request.id, {})[meta.uid] = request
+            self.touch(request.id)
 
     def forget_pod(self, uid: str) -> None:
         """Removes the request of a pod that is scheduled, deleted or has no template any more."""
         self.edited.pop(uid, None)
-        ask = self.asks.pop(uid, None)
-        if ask is not None:
-            self._leave(ask)
+        request = self.requests.pop(uid, None)
+        if request is not None:
+            self._leave(request)
 
     def see_reservation(self, reservation: Reservation) -> None:
         """Follows a reservation with an id."""
@@ -131,9 +130,9 @@ class Requirements:
         if self.has_provisioner:
             self.dirty[id] = None
 
-    def _leave(self, ask: Ask) -> None:
-        there = self.by_id.get(ask.id)
-        if there is not None and there.pop(ask.pod.uid, None) is not None:
-            self.touch(ask.id)
+    def _leave(self, request: ReservationRequest) -> None:
+        there = self.by_id.get(request.id)
+        if there is not None and there.pop(request.pod.uid, None) is not None:
+            self.touch(request.id)
             if not there:
-                del self.by_id[ask.id]
+                del self.by_id[request.id]

@@ -1,5 +1,4 @@
-"""The reservation affinity of a pod: which reservations it can be allocated from, and whether it
-must."""
+"""The reservation affinity of a pod: which reservations it can or must be allocated from."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from holdfast.machinery.dynamic_reservations import amounts_of, at_least, id_of,
 from holdfast.scheduler.cluster.decisions import Decision, Emit, ObjectRef
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
-from holdfast.scheduler.reservations.provisioning_requests import Ask, Requirements
+from holdfast.scheduler.reservations.provisioning_requests import Requirements, ReservationRequest
 from holdfast.scheduler.reservations.reservation_info import ReservationInfo
 
 if TYPE_CHECKING:
@@ -137,15 +137,15 @@ class VirtualReservations:
 
     # Requests
 
-    def id_for(self, ask: Ask, size: Mapping[str, int]) -> str:
+    def id_for(self, request: ReservationRequest, size: Mapping[str, int]) -> str:
         """The id that the pod has requested before, unless its reservation exists and cannot be used
         for this size; else a new one."""
-        id = ask.id or new_id(ask.pod.uid)
+        id = request.id or new_id(request.pod.uid)
         while id in self.by_id or any(
             reservation is None or reservation.placed or not _within(reservation, size)
             for reservation in self._made(id)
         ):
-            id = new_id(ask.pod.uid, spent=id)
+            id = new_id(request.pod.uid, spent=id)
         return id
 
     def _made(self, id: str) -> Iterator[ReservationInfo | None]:
@@ -155,28 +155,28 @@ class VirtualReservations:
             reservation = known.get(uid)
             yield None if finished or reservation is None or reservation.finished else reservation
 
-    def coming(self, ask: Ask) -> dict[str, int]:
+    def coming(self, request: ReservationRequest) -> dict[str, int]:
         """The amounts of reservations that were created for the pod and are not scheduled yet."""
         amounts: dict[str, int] = {}
-        for reservation in self._made(ask.id):
+        for reservation in self._made(request.id):
             if reservation is not None and not reservation.placed:
                 amounts = at_least(amounts, _without_slot(reservation))
         return amounts
 
-    def open(self, ask: Ask, size: Mapping[str, int], row: int) -> Virtual:
+    def open(self, request: ReservationRequest, size: Mapping[str, int], row: int) -> Virtual:
         """Adds a virtual reservation on the row. Raises if the template's owners are invalid."""
         now = self._cluster.now
-        id = self.id_for(ask, size)
+        id = self.id_for(request, size)
         listed: ResourceList = {name: format_amount(name, size[name]) for name in sorted(size)}
         asked = NewReservationRequirement(labels={RESERVATION_ID: id}, resources=listed)
-        reservation = reservation_for(ask.template, asked)
+        reservation = reservation_for(request.template, asked)
         reservation.metadata.uid = id
         reservation.metadata.name = f"virtual/{id}"  # no object can be called that
         info = ReservationInfo(reservation, now)
         info.virtual = True
         self._cluster.reservations.put_virtual(info, row)
-        virtual = self.by_id[id] = Virtual(id, info, ask.pod, listed)
-        self._by_requester[ask.pod.uid] = virtual
+        virtual = self.by_id[id] = Virtual(id, info, request.pod, listed)
+        self._by_requester[request.pod.uid] = virtual
         self.figures.requests += 1
         node = self._cluster.nodes.name(row)
         amounts = ", ".join(f"{name}: {quantity}" for name, quantity in listed.items())
@@ -185,9 +185,9 @@ class VirtualReservations:
         self.requirements.touch(id)
         return virtual
 
-    def has_reported(self, ask: Ask) -> bool:
+    def has_reported(self, request: ReservationRequest) -> bool:
         """Whether the requirement in the pod's annotation is the current one."""
-        virtual, requirement = self.by_id.get(ask.id), ask.requirement
+        virtual, requirement = self.by_id.get(request.id), request.requirement
         if virtual is None or requirement is None:
             return False
         return amounts_of(requirement.resources) == amounts_of(virtual.resources)
@@ -251,7 +251,7 @@ class VirtualReservations:
     def keep_asking(self, virtual: Virtual) -> bool:
         """Keeps a requester for it: the same, or another pod that waits. If there is none, drops it and
         returns False."""
-        if virtual.requester.uid in self.requirements.asks or self._hand_over(virtual):
+        if virtual.requester.uid in self.requirements.requests or self._hand_over(virtual):
             return True
         self.drop(virtual)
         return False
@@ -292,13 +292,13 @@ class VirtualReservations:
         virtual, now = self.waits[pod.uid], self._cluster.now
         if virtual.failed:
             return virtual.failed
-        ask = self.requirements.asks.get(virtual.requester.uid)
+        request = self.requirements.requests.get(virtual.requester.uid)
         unwritten = self._unwritten.get(virtual.requester.uid, "")
         if unwritten:
             self._fail(virtual, FAILURE, f"cannot request reservation {virtual.id}: {unwritten}")
-        elif ask is not None and ask.error != ask.processed_error:
-            ask.processed_error = ask.error
-            self._fail(virtual, FAILURE, f"reservation {virtual.id} was not created: {ask.error}")
+        elif request is not None and request.error != request.processed_error:
+            request.processed_error = request.error
+            self._fail(virtual, FAILURE, f"reservation {virtual.id} was not created: {request.error}")
         elif now >= virtual.deadline - _INSTANT:
             after = f"{virtual.deadline - virtual.asked_at:g}s"
             self._fail(virtual, TIMEOUT, f"reservation {virtual.id} was not created within {after}")
@@ -444,7 +444,7 @@ class VirtualReservations:
         reservation that this pod requested before is dropped. Returns whether there is such a pod."""
         for uid, pod in virtual.waiting.items():
             other = self._by_requester.get(uid)
-            if uid not in self.requirements.asks or (other is not None and other.waiting):
+            if uid not in self.requirements.requests or (other is not None and other.waiting):
                 continue
             if other is not None:
                 self.drop(other)

@@ -1,5 +1,4 @@
-"""The device allocator of one pod class: which nodes have the devices it requests, and which it
-gets."""
+"""The device allocator of one pod class: which nodes have the devices, and which devices it gets."""
 
 from __future__ import annotations
 

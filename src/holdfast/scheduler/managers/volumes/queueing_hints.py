@@ -1,5 +1,4 @@
-"""Queueing hints of storage objects: the stamps a plugin's answer depends on, and what a change can
-help.
+"""Queueing hints of storage objects: which pending pods a change can make schedulable.
 
 An answer about volumes depends on named stamps (`of_pool`, `of_limits`, …). `hint` returns for a change
 of an object the kinds of change (`Change`) and the stamps it can help. A pending pod is requeued only
