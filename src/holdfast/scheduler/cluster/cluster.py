@@ -245,7 +245,7 @@ class Cluster:
         if pod.previous_nomination:
             self.nominate(pod, pod.previous_nomination)  # its object still has this nominatedNodeName
             if pod.uid in self.reservations.preemption_holds:
-                self.reservations.preemptor_back(pod)
+                self.reservations.preemptor_pending(pod)
 
     def changed(self, changes: int) -> None:
         """Notes kinds of change that may make pending pods schedulable."""

@@ -108,7 +108,7 @@ class ReservationLifecycle:
                     reservation, "DevicesReplaced", f"{reservation.name} has other devices of {node}"
                 )
             if reservation.victims:
-                reservation.message = self._reservations.awaited(reservation)
+                reservation.message = self._reservations.victims_message(reservation)
             if reservation.waiting and self._reservations.has_capacity(reservation):
                 self._reservations.available(reservation)
                 self._emit_normal(
@@ -192,7 +192,7 @@ class ReservationLifecycle:
         if problem != reservation.resize_problem and (known is None or known.message != problem):
             self._emit(reservation, "ResizeFailed", problem, "Warning")
         reservation.resize_problem = problem
-        self._reservations.waiting.wants_more(reservation)
+        self._reservations.waiting.retry_resize(reservation)
 
     def _collect(self, reservation: ReservationInfo, now: float) -> None:
         """Deletes a finished reservation once its time to be kept is over."""

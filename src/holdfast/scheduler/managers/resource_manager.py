@@ -248,12 +248,12 @@ class ResourceManager(ABC, Generic[T]):
             self.settled[pod.uid] = found
             self._enter(pod, pod.row)
 
-    def pass_on(self, uid: str, heir: str) -> None:
+    def pass_on(self, uid: str, successor: str) -> None:
         """Makes the allocation of one pod or reservation the final one of another, for when that comes
         to the row."""
         found = self.has(uid)
         if found:
-            self.settled[heir] = found
+            self.settled[successor] = found
 
     def forget(self, uid: str) -> None:
         """Drops the allocation of a pod or reservation that is deleted and on no row."""

@@ -55,7 +55,7 @@ def leftover_score(devices: DeviceManager, nodes: NodeTable, cls: PodClass) -> S
 
 
 def device_score(
-    devices: DeviceManager, asking: DeviceSearch, strategy: DeviceScoringStrategy
+    devices: DeviceManager, search: DeviceSearch, strategy: DeviceScoringStrategy
 ) -> Scorer:
     """The utilization of the requested devices with the pod placed, or what is left of them."""
     weights = {resource.name: resource.weight for resource in strategy.resources}
@@ -65,7 +65,7 @@ def device_score(
             share,
             [(line, weights[name]) for line, name in enumerate(LINES[share.type]) if name in weights],
         )
-        for share in asking.shares
+        for share in search.shares
     ]
 
     def score(view: View) -> Cells:
@@ -123,23 +123,23 @@ class DeviceShare(ClusterPlugin):
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         try:
-            asking = self._devices.asking(cls)
+            search = self._devices.search(cls)
         except DeviceRequestError as error:
             return Rejected(str(error))
-        if asking is None:
+        if search is None:
             return None
         if not self._devices.active:
             return Filter.nothing(self._is_active)
         later = self._devices.free_later if cls.pre_allocation else None
 
         def passes(view: View) -> Cells:
-            found = asking.serves(view.rows, view.holds, later)
+            found = search.serves(view.rows, view.holds, later)
             return bool(found) if view.single else found
 
         def reasons(view: View) -> list[Reason]:
             return [
                 Reason(lack.text, bool(lack.rows) if view.single else lack.rows, not lack.unresolvable)
-                for lack in asking.lacks(view.rows, view.holds, later)
+                for lack in search.lacks(view.rows, view.holds, later)
             ]
 
         return Filter(passes, reasons, Scope.USAGE, self._is_active)
@@ -153,12 +153,12 @@ class DeviceShare(ClusterPlugin):
         if self._args.scoring_strategy.type == "BestFit" and self._devices.active:
             leftover = leftover_score(self._devices, self.cluster.nodes, cls)
             return Score(leftover, Scope.USAGE, version=self._is_active)
-        asking = self._devices.valid_search(cls)
-        if asking is None:
+        search = self._devices.valid_search(cls)
+        if search is None:
             return None
         if not self._devices.active:
             return Score.same(0, self._is_active)
-        score = device_score(self._devices, asking, self._args.scoring_strategy)
+        score = device_score(self._devices, search, self._args.scoring_strategy)
         return Score(score, Scope.USAGE, version=self._is_active)
 
     def reserve(self, pod: PodRecord, row: int) -> Outcome:

@@ -111,8 +111,8 @@ class GpuPacking:
 
     def _kind(self, cls: PodClass) -> PodKind:
         cpu, memory = cls.request(CPU), cls.request(MEMORY)
-        asking = self._devices.valid_search(cls)
-        for share in asking.shares if asking is not None else ():
+        search = self._devices.valid_search(cls)
+        for share in search.shares if search is not None else ():
             if share.type == GPU:
                 return PodKind(share.number, share.each[RATIO] or share.each[CORE] or 1, cpu, memory)
         return PodKind(0, 0, cpu, memory)

@@ -63,14 +63,14 @@ class NodeNUMAResource(ClusterPlugin):
             return Filter.nothing(matters)
 
         devices = self.cluster.managers.devices
-        asking = devices.valid_search(cls) if devices.alignment else None
+        search = devices.valid_search(cls) if devices.alignment else None
 
         def lacks(view: View, explain: bool) -> list[NumaLack]:
             holds = None if view.holds is None else np.atleast_1d(view.holds)
             by_numa = None
-            if asking is not None and devices.active:
+            if search is not None and devices.active:
                 by_numa = partial(
-                    asking.by_numa, later=devices.free_later if cls.pre_allocation else None
+                    search.by_numa, later=devices.free_later if cls.pre_allocation else None
                 )
             claimed = np.atleast_1d(view.claimed(CPU))
             rows = np.atleast_1d(view.rows)

@@ -273,7 +273,7 @@ class ReservationCache:
         pod = reservation.pod
         assert pod is not None
         pod.phase = Phase.ASSIGNED
-        reservation.message = self.awaited(reservation)
+        reservation.message = self.victims_message(reservation)
         if self._cluster.watcher is not None:
             self._cluster.watcher.bind_confirmed(pod)
         self.note(
@@ -299,7 +299,7 @@ class ReservationCache:
         self.preempted.end(reservation)
         reservation.victims = victims
         self.preempted.begin(reservation)
-        reservation.message = self.awaited(reservation) or reservation.message
+        reservation.message = self.victims_message(reservation) or reservation.message
         for uid in sorted(before | victims):
             victim = self.known.get(uid)
             if victim is not None:
@@ -326,7 +326,7 @@ class ReservationCache:
         found = (self.known.get(uid) for uid in sorted(reservation.victims))
         return [each for each in found if each is not None and each.pod is not None]
 
-    def awaited(self, reservation: ReservationInfo) -> str:
+    def victims_message(self, reservation: ReservationInfo) -> str:
         """The message for the victims it waits for; empty if they are gone."""
         names = ", ".join(sorted(each.name for each in self.awaits(reservation)))
         return f"waiting for preempted reservations to be gone: {names}" if names else ""
@@ -419,7 +419,7 @@ class ReservationCache:
         for hold in self.preemption_holds.get(pod.uid, {}).values():
             self.dirty[hold.uid] = None
 
-    def preemptor_back(self, pod: PodRecord) -> None:
+    def preemptor_pending(self, pod: PodRecord) -> None:
         """Schedules the preemption holds of a pod that is pending again: it had the capacity itself."""
         watcher = self._cluster.watcher
         for hold in self.preemption_holds.get(pod.uid, {}).values():

@@ -49,7 +49,7 @@ class WaitingReservations:
             there = dict.fromkeys(sorted(there, key=lambda uid: age(known[uid])))
         return there | self.growing.pop(row, {})
 
-    def wants_more(self, reservation: ReservationInfo) -> None:
+    def retry_resize(self, reservation: ReservationInfo) -> None:
         """Has the resize of a reservation tried again when capacity of its row is released."""
         assert reservation.pod is not None
         self.growing.setdefault(reservation.pod.row, {})[reservation.uid] = None

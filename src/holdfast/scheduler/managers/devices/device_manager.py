@@ -65,28 +65,28 @@ class DeviceManager(ResourceManager[Allocation]):
         self._later_free: dict[str, tuple[Ints, set[int]]] = {}
         """By type, what is free once all pods that can end have ended, and the rows of which it must be
         computed again; filled when first asked for."""
-        self._asking: dict[int, DeviceSearch | None] = {}
+        self._searches: dict[int, DeviceSearch | None] = {}
         cluster.classes.on_dropped.append(self._class_dropped)
 
     # Queries
 
-    def asking(self, cls: PodClass) -> DeviceSearch | None:
+    def search(self, cls: PodClass) -> DeviceSearch | None:
         """The device allocator of the class; None if it requests no devices. Raises
         DeviceRequestError."""
-        if cls.id not in self._asking:
+        if cls.id not in self._searches:
             slots = self._cluster.nodes.slots
             request = device_request({slots.name(slot): value for slot, value in cls.requests})
-            asking = None
+            search = None
             if request:
                 taken = frozenset(slot for slot, _ in cls.requests if slots.name(slot) in TYPE_OF)
-                asking = DeviceSearch(self, *read_hints(cls.annotations, request), taken)
-            self._asking[cls.id] = asking
-        return self._asking[cls.id]
+                search = DeviceSearch(self, *read_hints(cls.annotations, request), taken)
+            self._searches[cls.id] = search
+        return self._searches[cls.id]
 
     def valid_search(self, cls: PodClass) -> DeviceSearch | None:
-        """As `asking`, None if the request is invalid."""
+        """As `search`, None if the request is invalid."""
         try:
-            return self.asking(cls)
+            return self.search(cls)
         except DeviceRequestError:
             return None
 
@@ -102,20 +102,20 @@ class DeviceManager(ResourceManager[Allocation]):
     def managed_slots(self, cls: PodClass, hold: ReservationRow) -> frozenset[int]:
         """The slots of which a pod of the class gets specific devices from the reservation."""
         has = self.has(hold.pod.uid) if self.active else None
-        asking = self.valid_search(cls) if has else None
-        return asking.slots if asking is not None else _NO_SLOTS
+        search = self.valid_search(cls) if has else None
+        return search.slots if search is not None else _NO_SLOTS
 
     def can_allocate_from(self, cls: PodClass, hold: ReservationRow) -> bool:
         """Whether a pod of the class would be allocated devices of the reservation."""
-        asking = self.valid_search(cls) if self.active else None
-        return asking is not None and asking.can_allocate_from(hold.row, hold.index)
+        search = self.valid_search(cls) if self.active else None
+        return search is not None and search.can_allocate_from(hold.row, hold.index)
 
     def reasons(self, cls: PodClass, hold: ReservationRow) -> list[str]:
         """Why a pod of the class does not get its devices through the reservation."""
-        asking = self.valid_search(cls) if self.active else None
-        if asking is None:
+        search = self.valid_search(cls) if self.active else None
+        if search is None:
             return []
-        lacks = asking.lacks(np.array([hold.row]), np.array([hold.index]))
+        lacks = search.lacks(np.array([hold.row]), np.array([hold.index]))
         return [lack.text for lack in lacks]
 
     def later_capacity(self, table: TypeTable) -> Ints:
@@ -233,13 +233,13 @@ class DeviceManager(ResourceManager[Allocation]):
             ]
             kept[kind] = tuple(stay)
             lost[kind] = len(parts) - len(stay)
-        asking = self.valid_search(pod.cls)
-        if asking is None or not any(lost.values()):
+        search = self.valid_search(pod.cls)
+        if search is None or not any(lost.values()):
             return None
         self._leave(pod, row)
         self.settled.pop(pod.uid, None)
         if allocated:
-            found = asking.substitute(row, kept, lost, self.ranker)
+            found = search.substitute(row, kept, lost, self.ranker)
         else:
             found = self._choose(pod, row, None)
         self.settled[pod.uid] = found or had
@@ -279,26 +279,26 @@ class DeviceManager(ResourceManager[Allocation]):
     def _choose(
         self, pod: PodRecord, row: int, hold: int | None, horizon: Horizon = Horizon.NOW
     ) -> Allocation | None:
-        asking = self.valid_search(pod.cls)
-        if asking is None:
+        search = self.valid_search(pod.cls)
+        if search is None:
             return None
         later = self.later(pod.reservation, horizon)
         near, must = self.aligned(pod, row)
         if near:
-            found = asking.choose(row, hold, self.ranker, later, near)
+            found = search.choose(row, hold, self.ranker, later, near)
             if found or must:
                 return found or self.nothing
-        return asking.choose(row, hold, self.ranker, later) or self.nothing
+        return search.choose(row, hold, self.ranker, later) or self.nothing
 
     def aligned(self, pod: PodRecord, row: int) -> tuple[frozenset[int], bool]:
         """The NUMA nodes of a pod's CPUs, and whether its devices must be on them."""
         return self._cluster.managers.cpus.zones(pod, row) if self.alignment else (_ANYWHERE, False)
 
     def _is_as_asked(self, pod: PodRecord, what: Allocation) -> bool:
-        asking = self.valid_search(pod.cls)
-        if asking is None:
+        search = self.valid_search(pod.cls)
+        if search is None:
             return True
-        for share in asking.shares:
+        for share in search.shares:
             parts = what.get(share.type, ())
             lines = [line for line, amount in enumerate(share.each) if amount]
             if len(parts) != share.number or any(
@@ -366,7 +366,7 @@ class DeviceManager(ResourceManager[Allocation]):
         self._outdate(row)
 
     def _class_dropped(self, cls: PodClass) -> None:
-        self._asking.pop(cls.id, None)
+        self._searches.pop(cls.id, None)
 
     def problems(self) -> list[str]:
         problems = []

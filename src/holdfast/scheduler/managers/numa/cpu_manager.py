@@ -342,12 +342,12 @@ class CPUManager(ResourceManager[Holding]):
         if want is None:
             return None
         devices = self._cluster.managers.devices
-        asking = devices.valid_search(pod.cls) if devices.active and devices.alignment else None
+        search = devices.valid_search(pod.cls) if devices.active and devices.alignment else None
         counts = None
-        if asking is not None and row in self.topologies:
+        if search is not None and row in self.topologies:
             holds = None if hold is None else np.array([hold])
             later = devices.later(pod.reservation, horizon)
-            counts = asking.by_numa(np.array([row]), holds, self.counts.width, later)
+            counts = search.by_numa(np.array([row]), holds, self.counts.width, later)
         free_later = None if horizon is Horizon.NOW else self.free_later(row, pod.reservation, horizon)
         return self.allocator.choose(want, row, hold, free_later, counts)
 
@@ -388,7 +388,7 @@ class CPUManager(ResourceManager[Holding]):
                 free = without_shared(topology, claimed.free, others)
                 # A CPU that a pod uses is not left, even if a plan or an annotation lists it.
                 usable = left._replace(cpus=left.cpus - claimed.in_use)
-                self._hold_has(self._hold[uid], row, there[uid], topology, free, usable)
+                self._set_left(self._hold[uid], row, there[uid], topology, free, usable)
 
     def _claimed(self, row: int, there: Mapping[str, PodRecord]) -> Claimed:
         """What is free on a row with these pods and reserve pods."""
@@ -425,7 +425,7 @@ class CPUManager(ResourceManager[Holding]):
             return {}
         return {numa: amounts.get(names.CPU, 0) for numa, amounts in left.zones.items()}
 
-    def _hold_has(
+    def _set_left(
         self,
         index: int,
         row: int,
@@ -435,14 +435,14 @@ class CPUManager(ResourceManager[Holding]):
         left: NumaCapacity,
     ) -> None:
         """Stores what is left of the reservation with this hold index, and what its owners see."""
-        self._left[index], self._free_for_owners[index] = left, self._through(pod, free, left)
+        self._left[index], self._free_for_owners[index] = left, self._free_through(pod, free, left)
         self.grow_holds(index)
         self.held[index] = len(left.cpus)
         self.owner_counts.set_free(index, topology, self._free_for_owners[index], self.resources)
         self.owner_counts.single[index] = self.counts.single[row]
         self.owner_counts.several[index] = self.counts.several[row]
 
-    def _through(self, pod: PodRecord, free: NumaCapacity, left: NumaCapacity) -> NumaCapacity:
+    def _free_through(self, pod: PodRecord, free: NumaCapacity, left: NumaCapacity) -> NumaCapacity:
         """What is free for owners of a reserve pod: what is free on the row and what is left of the
         reservation; of resources with the Restricted allocate policy only the latter."""
         both = free.more(left)

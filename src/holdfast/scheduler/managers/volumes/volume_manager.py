@@ -359,7 +359,7 @@ class VolumeManager:
         assert some is not None
         name = some.metadata.name
         if before is not None:
-            self._shelve(before, False)
+            self._index_volume(before, False)
         binding = self.assumed.volumes.get(name)
         if binding is not None and (after is None or after.spec.claim_ref is not None):
             del self.assumed.volumes[name]
@@ -367,13 +367,13 @@ class VolumeManager:
             self._volumes.pop(name, None)
         else:
             self._volumes[name] = after
-            self._shelve(after, True)
+            self._index_volume(after, True)
         self._stamp(of_volume(name), after)
         for key in sorted(self._claims_of.get(name, ())):
             self._identity_changed(key)
         self._rows_changed(self.attached.put_volume(name))
 
-    def _shelve(self, volume: PersistentVolume, there: bool) -> None:
+    def _index_volume(self, volume: PersistentVolume, there: bool) -> None:
         """Indexes a volume, or removes it: by its claim, and in the pool if it is available."""
         name, storage_class = volume.metadata.name, volume_class(volume)
         ref = self.claim_ref(volume)
@@ -452,9 +452,9 @@ class VolumeManager:
         """Assumes that the volume is bound to the claim, for a pod."""
         name = volume.metadata.name
         if name not in self.assumed.volumes:
-            self._shelve(volume, False)
+            self._index_volume(volume, False)
             self.assumed.assume_volume(name, reference(claim), pod)
-            self._shelve(volume, True)
+            self._index_volume(volume, True)
         else:
             self.assumed.assume_volume(name, reference(claim), pod)
 
@@ -472,10 +472,10 @@ class VolumeManager:
             return False
         volumes, claims = self.assumed.kept_for(pod)
         for name in volumes:
-            self._shelve(self._volumes[name], False)
+            self._index_volume(self._volumes[name], False)
         self.assumed.release(pod)
         for name in volumes:
-            self._shelve(self._volumes[name], True)
+            self._index_volume(self._volumes[name], True)
             self.touched.add(of_pool(volume_class(self._volumes[name])))
         for key in claims:
             self._stamp(of_claim(key), key in self._claims)
