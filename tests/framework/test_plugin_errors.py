@@ -355,7 +355,7 @@ def no_reasons(view: View) -> list[Reason]:
 @pytest.mark.parametrize(
     ("method", "answer", "said"),
     [
-        ("filter", True, "answered with bool True; filter says None, a Filter or a Rejected"),
+        ("filter", True, "answered with bool True; filter returns None, a Filter or a Rejected"),
         ("filter", Filter(everywhere, no_reasons, ANYTHING), "a scope is Scope.NODE or Scope.USAGE"),
         ("filter", Filter(everywhere, no_reasons, Scope.TOPOLOGY), "facets are of Holdfast's own"),
         ("score", Score(lambda v: 0, Scope.TOPOLOGY), "facets are of Holdfast's own"),
@@ -365,7 +365,7 @@ def no_reasons(view: View) -> list[Reason]:
             Filter(lambda v: v.rows, no_reasons, Scope.NODE),
             "must be True or False of each",
         ),
-        ("score", 7, "answered with int 7; score says None or a Score"),
+        ("score", 7, "answered with int 7; score returns None or a Score"),
         ("score", Score(lambda v: "x", Scope.NODE), "a score is a number for each row"),
         (
             "score",

@@ -462,7 +462,7 @@ HOLDS = (
         "statement-kept",
         "what was placed for a job that is not ready is given back",
         "scheduler/framework/statement.py",
-        "            self._cycle.give_back(profile, pod)",
+        "            self._cycle.unassume(profile, pod)",
         "            pass",
         ("jobs/test_gangs.py",),
     ),

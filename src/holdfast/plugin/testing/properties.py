@@ -200,8 +200,8 @@ class _Life:
             if row < 0:
                 continue
             kept = _kept(profile.plugins, plugins, ignore)
-            if scheduler.cycle.occupy(profile, pod, row) is None:
-                scheduler.cycle.give_back(profile, pod)
+            if scheduler.cycle.assume(profile, pod, row) is None:
+                scheduler.cycle.unassume(profile, pod)
             where = f"{pod.ref}: reserved on {scheduler.cluster.nodes.name(row)} and unreserved"
             for attribute, value in _kept(profile.plugins, plugins, ignore).items():
                 if attribute not in kept or _differ(kept[attribute], value):
@@ -222,7 +222,7 @@ class _Life:
         self.told.append(f"refuse the bind of {pod.name}")
         profile, row, cycle = asking.profile(pod), asking.row(pod), scheduler.cycle
         before = len(cycle.decisions)
-        if cycle.take(pod) and cycle.claim(profile, pod, row, now):
+        if cycle.take(pod) and cycle.assume_and_bind(profile, pod, row, now):
             if pod.uid in cycle.waiting:
                 cycle.withdraw(pod, "given up", now)
             else:

@@ -142,9 +142,9 @@ class ConvergenceGuard:
         if in_vain <= _IN_VAIN and passes <= _PASSES + _PER_OBJECT * objects:
             return False
         self._postponed |= self._cluster.take_changes()
-        whom = [pod.ref for pod in tried[:10]] or [ObjectRef("Scheduler", "", "round", "")]
-        self._resume_at = now + max(self._backoff(ref, now) for ref in whom)
-        for ref in whom:
+        refs = [pod.ref for pod in tried[:10]] or [ObjectRef("Scheduler", "", "round", "")]
+        self._resume_at = now + max(self._backoff(ref, now) for ref in refs)
+        for ref in refs:
             self._report(ref, f"tried again {passes} times in one round", self._resume_at, now)
         return True
 

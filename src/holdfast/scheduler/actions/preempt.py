@@ -97,7 +97,7 @@ class PreemptAction(Action):
     ) -> None:
         """Preempts for the reserve pods of a job: a proposal for one of them covers all."""
         for pod in reserving:
-            if round_.cycle.make_room(round_.profiles[pod.scheduler], pod, round_.now):
+            if round_.cycle.preempt_for_reservations(round_.profiles[pod.scheduler], pod, round_.now):
                 for job in jobs:
                     if job.is_ready:
                         round_.gangs.became_ready(job, round_.now)

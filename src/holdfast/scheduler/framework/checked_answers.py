@@ -74,7 +74,7 @@ def checked_answer(plugin: Plugin, answer: Any, fail: Fail = raising) -> Filter 
         return msgspec.structs.replace(answer, version=_checked_version(plugin, answer.version, fail))
     if isinstance(answer, Filter):
         return checked_filter(plugin, answer, fail)
-    raise _wrong(plugin, answer, "filter says None, a Filter or a Rejected")
+    raise _wrong(plugin, answer, "filter returns None, a Filter or a Rejected")
 
 
 def checked_filter(plugin: Plugin, answer: Filter, fail: Fail = raising) -> Filter:
@@ -111,7 +111,7 @@ def checked_filter(plugin: Plugin, answer: Filter, fail: Fail = raising) -> Filt
 def checked_score(plugin: Plugin, answer: Any, fail: Fail = raising) -> Score:
     """Raises PluginError if the answer to `score` is invalid."""
     if not isinstance(answer, Score):
-        raise _wrong(plugin, answer, "score says None or a Score")
+        raise _wrong(plugin, answer, "score returns None or a Score")
     _check_scope(plugin, answer)
     constant = answer.constant
     if constant is not None:
@@ -311,7 +311,7 @@ def checked_gate(plugin: Plugin, answer: Any) -> str:
 def check_nomination(plugin: Plugin, answer: Any) -> None:
     """Raises PluginError if the answer to `post_filter` is invalid."""
     if not isinstance(answer, Nomination):
-        raise _wrong(plugin, answer, "post_filter says a Nomination")
+        raise _wrong(plugin, answer, "post_filter returns a Nomination")
     if answer.node is not None:
         _text(plugin, answer.node, "the node of a Nomination")
     _text(plugin, answer.message, "the message of a Nomination")
@@ -446,7 +446,7 @@ def checked_kind(
 
 def _checked_reason(plugin: Plugin, view: View, reason: Any) -> Reason:
     if not isinstance(reason, Reason):
-        raise _wrong(plugin, reason, "reasons says a list of Reason")
+        raise _wrong(plugin, reason, "reasons returns a list of Reason")
     times = reason.times
     if not _is_whole(times, 1, _MOST_TIMES):
         raise _wrong(plugin, times, f"times of a Reason is a whole number from 1 to {_MOST_TIMES}")

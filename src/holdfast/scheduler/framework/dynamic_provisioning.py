@@ -74,7 +74,7 @@ class Provisioning:
         if found is None:
             return self._cycle.place(profile, pod, now)
         pod.reservation_uid, row = found
-        if self._cycle.claim(profile, pod, row, now):
+        if self._cycle.assume_and_bind(profile, pod, row, now):
             return True
         if self._opened is not None and self._opened[0].reservation.uid == found[0]:
             # Dropping it again frees nothing, so it must wake no pod, least of all this one.
@@ -269,7 +269,7 @@ class Provisioning:
         if reservation.amounts == standin.amounts:
             self._cluster.managers.pass_on(standin.uid, reservation.uid)
         ledger.release(standin.pod)
-        if self._cycle.claim(profile, pod, row, now):
+        if self._cycle.assume_and_bind(profile, pod, row, now):
             self._virtuals.adopted(virtual, reservation)
             return True
         for each in allocated_pods:

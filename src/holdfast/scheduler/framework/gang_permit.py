@@ -204,7 +204,7 @@ class GangPermit:
             granted = [each.pod for each in held if each.permitted] + granted
         else:
             held, waits = [], set()
-        self._give_back(pod for pod, _ in stops)
+        self._unassume(pod for pod, _ in stops)
         if (stops or held) and ((whole and stops) or not all(job.is_ready for job in jobs)):
             return self._unreserve_all(jobs, stops, [*(each.pod for each in held), *granted])
         is_enough, decisions = False, dict[str, list[Decision]]()
@@ -214,7 +214,7 @@ class GangPermit:
                 if not failed:
                     continue
                 stops = stops + failed
-                self._give_back(pod for pod, _ in failed)
+                self._unassume(pod for pod, _ in failed)
                 if whole or not all(job.is_ready for job in jobs):
                     return self._unreserve_all(jobs, stops, [*(each.pod for each in held), *granted])
                 granted = [pod for pod in granted if pod.uid in decisions]
@@ -286,15 +286,15 @@ class GangPermit:
             cycle.decisions += decisions[pod.uid]
             cycle.bound(cycle.profiles[pod.scheduler], pod, pod.row, now)
 
-    def _give_back(self, pods: Iterable[PodRecord]) -> None:
+    def _unassume(self, pods: Iterable[PodRecord]) -> None:
         for pod in pods:
             self._cycle.waiting.pop(pod.uid, None)
             if pod.row >= 0:
                 self._unreserved += 1
-                self._cycle.give_back(self._cycle.profiles[pod.scheduler], pod)
+                self._cycle.unassume(self._cycle.profiles[pod.scheduler], pod)
 
     def _unreserve_all(self, jobs: list[Job], stops: Stops, others: list[PodRecord]) -> Unpermitted:
         lacking = next((text for job in jobs if (text := job.lacks(()))), "")
         members = {pod.uid: pod for pod in (*(pod for pod, _ in stops), *others)}
-        self._give_back(reversed(members.values()))
+        self._unassume(reversed(members.values()))
         return Unpermitted(jobs, stops, list(members.values()), lacking)

@@ -1,8 +1,8 @@
-"""What a scheduling plugin is: the plugin author's manual.
+"""The plugin contract, and the plugin author's manual.
 
-A plugin is a class with a name and some of the methods below. It is made once per profile, with a
+A plugin is a class with a name and some of the methods below. It is created once per profile, with a
 `Handle` and its arguments, and asked about *pod classes*, never about single pods or nodes: pods of
-one class get one answer. All that a plugin may read of the cluster it reads by its handle; see
+one class get one answer. A plugin reads the cluster only by its handle; see
 `holdfast.scheduler.framework.handle`.
 
 **Classes.** Pods are of one class if they agree in all of this, and a plugin may rely on nothing else:
@@ -19,78 +19,77 @@ one class get one answer. All that a plugin may read of the cluster it reads by 
   topology spread constraints;
 * volumes, as far as they are more than local to the node.
 
-**Filtering.** `filter(cls)` is PreFilter and Filter in one. It looks at the class and answers
+**Filtering.** `filter(cls)` is PreFilter and Filter in one. It returns
 
 * `None`: nothing to check for this class (kube-scheduler's Skip);
-* a `Filter`: `passes(view)` says for the rows of a view which of them are feasible, and `reasons(view)`
-  why rows are not. `reasons` is asked only about rows that did not pass;
+* a `Filter`: `passes(view)` returns which rows of a view are feasible, and `reasons(view)` why rows are
+  not. `reasons` is called only for rows that did not pass;
 * a `Rejected`: no node is feasible, whatever it is like.
 
-**Scoring.** `score(cls)` is PreScore, Score and NormalizeScore in one. It answers `None` (every node
+**Scoring.** `score(cls)` is PreScore, Score and NormalizeScore in one. It returns `None` (every node
 0) or a `Score`: `score(view)` gives an integer per row, higher is better, between 0 and 100 unless
-`normalize` brings it there. A normalisation is told the raw scores of all nodes that passed the
-filters. `Score.constant` says that all nodes score the same.
+`normalize` brings it there. A normalisation gets the raw scores of all nodes that passed the filters.
+`Score.constant` is set where all nodes score the same.
 
-**Views.** A view is one row, some, or all; see `holdfast.scheduler.cluster.view`. What it gives are
-arrays, of one cell for one row; only Holdfast's own plugins see one row as plain numbers. Write
-arithmetic on them: operators (`~` included), what the view offers (`negate`, `where`, `divide`,
-`minimum`, `maximum`, `clip`, `whole`, `full`) and numpy functions. A filter answers with
-booleans, a score with numbers, of which the part before the point counts; anything else is an error
-that names the plugin. Never loop over rows, never branch on cells, never write to them. Rows without a
-node are in a view too: what is answered about them counts for nothing.
+**Views.** A view is one row, some, or all; see `holdfast.scheduler.cluster.view`. Its values are
+arrays, of one cell for one row; only in-tree plugins get one row as plain numbers. Write arithmetic on
+them: operators (`~` included), methods of the view (`negate`, `where`, `divide`, `minimum`, `maximum`,
+`clip`, `whole`, `full`) and numpy functions. A filter returns booleans, a score numbers, which are
+truncated to integers; anything else is an error that names the plugin. Never loop over rows, never
+branch on cells, never write to them. Rows without a node are in a view too: results for them are
+ignored.
 
-**Values per row.** What a plugin knows of nodes and pods per row it asks its handle for once, in
-`__init__`, as a column (`handle.nodes.annotation`, `handle.nodes.column`, `handle.count_pods`), and
-reads by `view.take(column)`. What it keeps itself, in `reserve` and `unreserve`, it keeps in
+**Values per row.** A plugin gets values of nodes and pods per row from its handle, once, in `__init__`,
+as a column (`handle.nodes.annotation`, `handle.nodes.column`, `handle.count_pods`), and reads them by
+`view.take(column)`. Values that it maintains itself, in `reserve` and `unreserve`, go to a column of
 `handle.nodes.new_column(…)`.
 
 **Scope.** Answers are kept per class and recomputed only where something changed, so each Filter and
-Score says what it depends on:
+Score declares what it depends on:
 
-* `Scope.NODE`: the node object of the row (labels, taints, allocatable…), nothing else. A plugin from
-  outside that asks for more under it fails;
+* `Scope.NODE`: the node object of the row (labels, taints, allocatable…), nothing else. A third-party
+  plugin that reads more under it fails;
 * `Scope.USAGE`: also what pods and reservations claim on the row;
-* `Scope.TOPOLOGY`, for Holdfast's own plugins alone: only *facets*, small numbers each row has for the
-  class, such as its zone or how many pods of a kind are in its rack. Rows with the same facets get the
-  same answer, so the question is put once per distinct combination: use nothing of the view but
-  `facet`. A score may also use `feasible`, the number of nodes of each combination that passed all
-  filters;
+* `Scope.TOPOLOGY`, for in-tree plugins alone: only *facets*, small numbers each row has for the class,
+  such as its zone or how many pods of a kind are in its rack. Rows with the same facets get the same
+  answer, so it is computed once per distinct combination: use nothing of the view but `facet`. A score
+  may also use `feasible`, the number of nodes of each combination that passed all filters;
 * anything else (other rows, other objects) must be reflected in `version`: a function without
   arguments whose value changes whenever the answer may. On a new value the plugin is asked again
   for the class, and all rows are recomputed.
 
-**Objects.** A plugin that reads objects Holdfast does not, custom resources for one, names their kinds
-in `reads_objects`. They are then kept for it as they are on the server. Whatever it answered is asked
-for again when one of them changes, and pods it rejected or kept out of the queue are tried again: that
-needs neither `version` nor `wakes_on`.
+**Objects.** A plugin that reads objects which Holdfast itself does not read, such as custom resources,
+names their kinds in `reads_objects`. Holdfast then watches them. When one of them changes the plugin
+is asked again about every class, and pods that it rejected or kept out of the queue are tried again,
+without `version` or `wakes_on`.
 
 **Volumes.** Pods of one workload often differ in the claims they name and in nothing else, so only
-plugins that say `reads_volumes` are asked about each of them. The others are asked once, about a class
+plugins with `reads_volumes` are asked about each of them. The others are asked once, about a class
 without volumes.
 
-**Waking.** `wakes_on` names the kinds of change that can help a pod this plugin rejected. Nothing
-else wakes the pod, so name too much rather than too little. A plugin about volumes also says by
-`watches` which claims, volumes and so on its answer for a class depends on: of the kinds of change that
-are about storage (`Change.ABOUT_STORAGE`), only those about one of these wake the pod.
+**Waking up.** `wakes_on` names the kinds of change that can help a pod this plugin rejected. Nothing
+else wakes the pod up, so name too much rather than too little. A plugin about volumes also returns from
+`watches` the claims, volumes and other storage objects that its answer for a class depends on: of the
+changes to storage (`Change.ABOUT_STORAGE`), only those to one of these wake the pod up.
 
 **After a node was chosen**, in this order, per pod: `reserve` (all plugins; on a later failure
 `unreserve` in reverse order), `permit`, then the decisions of `pre_bind`, `bind` (the first plugin
-that gives any; never asked about reserve pods) and `post_bind`. These may keep state of their own,
+that gives any; never called for reserve pods) and `post_bind`. These may keep state of their own,
 and must be able to undo it.
-A job's pods pass each step together: if one is refused that the job cannot do without, all are, and
-while one that it cannot do without waits in `permit`, the others wait with it.
+A job's pods pass each step together: if one is refused that the job needs, all are, and while one that
+it needs waits in `permit`, the others wait with it.
 
 **Errors.** Whatever a plugin raises, and an invalid answer, rejects the pod with the reason
-SchedulerError and a message that names the plugin; it is counted, logged and tried again after a
-back-off. Other pods go on. Formulas that failed are closed for the rest of the round: no row is
-feasible. See docs/plugins.md for each method.
+SchedulerError and a message that names the plugin; the error is counted and logged, and the pod is
+tried again after a back-off. Other pods are not affected. A formula that failed finds no row feasible
+for the rest of the round. See docs/plugins.md for each method.
 
-**Starvation holds.** `node_order_on_resource(cls, offer)` says which nodes to hold for a task of a
-starving job: a score for each row of the offer. The scores of all plugins are added; rows whose sum is
-0 or less are not held.
+**Starvation holds.** `node_order_on_resource(cls, offer)` scores the rows of the offer: which nodes to
+hold for a task of a starving job. The scores of all plugins are added; rows whose sum is 0 or less are
+not held.
 
 `post_filter` runs when no node passed, in order until one plugin nominates a node. It proposes and
-changes nothing: it may be asked for its message alone.
+changes nothing: it may be called for its message alone.
 `pre_enqueue` may keep a pod out of the queue; `sort_key` (one plugin per profile) orders it.
 """
 
@@ -135,7 +134,7 @@ class Reason(NamedTuple):
 
 
 class Need(NamedTuple):
-    """So much of a slot must be free, or the text is the reason."""
+    """The amount of a slot that must be free, and the reason if it is not."""
 
     slot: int
     amount: int
@@ -146,8 +145,8 @@ Version = Callable[[], Hashable]
 
 
 class Settled:
-    """A version that can change only when a node, another object or the set of classes does, never with
-    pods coming and going; so it is looked at less often."""
+    """A version that changes only when a node, another object or the set of classes does, and never
+    with pods; so it is checked less often."""
 
     __slots__ = ("version",)
 
@@ -159,7 +158,7 @@ class Settled:
 
 
 def everywhere(view: View) -> Cells:
-    """What passes where there is nothing to check."""
+    """The formula that all rows pass."""
     return view.full(True)
 
 
@@ -170,21 +169,22 @@ class Filter(msgspec.Struct, frozen=True):
     version: Version | None = None
     facets: tuple[Facet, ...] = ()
     needs: tuple[Need, ...] | None = None
-    """Where a row passes if and only if so much of these slots is free."""
+    """If set, a row passes if and only if these amounts are free."""
     only: frozenset[str] | None = None
-    """The names of the only nodes worth looking at, where the class itself says so."""
+    """If set, the names of the only nodes that the class itself allows."""
     kind: Callable[[int], Hashable] | None = None
-    """What a row's passing depends on, besides how much is allocatable and claimed there; where it
-    depends on still more, None."""
+    """If set, whether a row passes depends only on this value of the row and on what is allocatable and
+    claimed there."""
 
     @property
     def by_amounts(self) -> bool:
-        """Whether rows of the same kind fare alike if as much is allocatable and claimed there."""
+        """Whether rows of the same kind with equal allocatable and claimed amounts get the same
+        result."""
         return self.needs is not None or self.kind is not None
 
     @classmethod
     def nothing(cls, version: Version) -> "Filter":
-        """There is nothing to check, but there may be when the version changes."""
+        """A filter that all rows pass until the version changes."""
         return cls(everywhere, lambda view: [], Scope.NODE, version)
 
 
@@ -200,10 +200,10 @@ class Normalize(Protocol):
     """Brings raw scores to 0..100 in two steps, so that a change of few rows costs little."""
 
     def measure(self, raw: NDArray[np.int64]) -> Hashable:
-        """What must be known of the raw scores of all nodes that passed (there is at least one)."""
+        """The measure of the raw scores of all feasible nodes, of which there is at least one."""
 
     def apply(self, raw: Cells, measure: Any) -> Cells:
-        """The scores of some rows."""
+        """The normalised scores of some rows."""
 
 
 class Score(msgspec.Struct, frozen=True):
@@ -214,9 +214,9 @@ class Score(msgspec.Struct, frozen=True):
     facets: tuple[Facet, ...] = ()
     constant: int | None = None
     by_amounts: bool = False
-    """Whether rows on which as much is allocatable and claimed of everything score alike."""
+    """Whether rows with equal allocatable and claimed amounts score the same."""
     kind: Callable[[int], Hashable] | None = None
-    """What else that depends on, if anything."""
+    """With `by_amounts`, another value of the row that the score depends on, if any."""
 
     @classmethod
     def same(cls, value: int, version: Version | None = None) -> "Score":
@@ -248,8 +248,8 @@ class Range(NamedTuple):
 class ByRange:
     """The worst raw score becomes 0 and the best 100; where all are equal, all are 0.
 
-    A column keeps count of how many nodes have the worst and the best, so that a pod that changes
-    neither costs no look at all nodes."""
+    A column counts how many nodes have the worst and the best score, so that a pod that changes neither
+    costs no pass over all nodes."""
 
     def measure(self, raw: NDArray[np.int64]) -> Range:
         return Range(int(raw.min()), int(raw.max()))
@@ -260,24 +260,25 @@ class ByRange:
 
 
 class Outcome(NamedTuple):
-    """What `reserve` and `permit` answer: fine if there is no message."""
+    """The result of `reserve` and `permit`: a success if there is no message."""
 
     message: str = ""
     wait: float = 0.0
-    """Permit only: hold the pod back until allowed, at most this long."""
+    """Permit only: the pod waits until it is permitted, at most this many seconds."""
     retry: bool = False
-    """Permit only: where there is a message, whether to try again after a back-off whatever happens."""
+    """Permit only: with a message, whether to try again after a back-off without waiting for a
+    change."""
 
 
 FINE = Outcome()
 
 
 Order = Callable[[list[PodRecord]], list[PodRecord]]
-"""Puts pods in order; asked for only where the order matters."""
+"""Sorts pods; called only where the order matters."""
 
 
 class Trial(Protocol):
-    """What `post_filter` can try."""
+    """The dry run that `post_filter` is called with."""
 
     def resolvable(self) -> NDArray[np.bool_]:
         """The rows where removing pods could help."""
@@ -298,27 +299,28 @@ class Trial(Protocol):
     def reservations_to_go(
         self, row: int, reserving: list[PodRecord], gone: list[PodRecord], spared_first: Order
     ) -> list[PodRecord] | tuple[str, ...]:
-        """As `victims`, of reserve pods, each with the pods allocated from its reservation; those said
-        to be `gone` are gone already."""
+        """As `victims`, for reserve pods, each with the pods allocated from its reservation; those in
+        `gone` count as gone already."""
 
     def of(self, pod: PodRecord) -> tuple[int, "Trial"]:
-        """Where another pod of the profile would go now, -1 if nowhere; and what to try for it."""
+        """The row that another pod of the profile would be placed on now, -1 if none; and its dry
+        run."""
 
     def allowed(self) -> NDArray[np.bool_] | None:
-        """The rows that topology filters allow, or may allow once others have left; None where there
-        are no such filters."""
+        """The rows that topology filters allow, or may allow without victims; None if there are no such
+        filters."""
 
     def ruled_out(self, rows: NDArray[np.intp]) -> Counter[tuple[str, ...]]:
         """The reasons of topology filters for rows that are not `allowed`."""
 
     @property
     def passing(self) -> list[int]:
-        """The rows whose `victims` were found by more than what is on the row itself."""
+        """The rows whose `victims` depend on more than the row itself."""
 
     @property
     def is_separable(self) -> bool:
-        """Whether `victims` holds as long as nothing changes on the row, but for those `passing`, and
-        given that the row is `allowed`."""
+        """Whether the result of `victims` stays valid until the row changes, for rows that are
+        `allowed` and not in `passing`."""
 
     @property
     def is_local(self) -> bool:
@@ -326,16 +328,16 @@ class Trial(Protocol):
 
     @property
     def version(self) -> int:
-        """Moves when answers may change though no row did."""
+        """Changes when results may change although no row did."""
 
 
 class Claim(NamedTuple):
-    """A reserve pod that takes its place on a row at once, though others there have still to go."""
+    """A reserve pod that is placed on a row at once, although victims there are not gone yet."""
 
     pod: PodRecord
     row: int
     clears: frozenset[str]
-    """The uids of the reservations that have to."""
+    """The uids of these victims, which are reservations."""
 
 
 class Offer(NamedTuple):
@@ -344,15 +346,15 @@ class Offer(NamedTuple):
     rows: NDArray[np.intp]
     names: list[str]
     idle: Callable[[int], NDArray[np.int64]]
-    """What is idle on each of them, by slot: capacity that is held for starving jobs is."""
+    """The idle amount of a slot on each of them; capacity held for starving jobs counts as idle."""
     held: NDArray[np.bool_]
-    """Whether something is held there already."""
+    """Whether each of them has a hold already."""
     more: int
-    """How many of the others may come to hold something."""
+    """How many of the others may get a hold."""
 
 
 class ObjectWarning(NamedTuple):
-    """What is wrong with an object, said in an event once; nothing any more if the message is empty."""
+    """A problem with an object, for which one event is emitted; an empty message ends the problem."""
 
     about: ObjectRef
     reason: str
@@ -360,36 +362,38 @@ class ObjectWarning(NamedTuple):
 
 
 class Nomination(NamedTuple):
-    """What `post_filter` proposes. It takes effect when the cycle applies it, if it does: the same is
-    asked for its message alone, by `holdfast explain` and when reasons are looked into again."""
+    """What `post_filter` proposes. It takes effect only when the cycle applies it: `post_filter` is
+    also called for its message alone, by `holdfast explain` for one."""
 
     node: str | None = None
-    """Where the pod will fit once the decisions have been carried out; empty if nowhere; None if
-    that was not looked into, and an earlier nomination stands."""
+    """The node where the pod fits once the decisions have been carried out; empty if there is none;
+    None if the plugin did not search, and an earlier nomination stays."""
     message: str = ""
-    """Joined to the pod's message."""
+    """Appended to the pod's condition message."""
     decisions: tuple[Decision, ...] = ()
     claims: tuple[Claim, ...] = ()
-    """Instead of a node: of a reserve pod, and of others that belong with it; taken all, or none."""
+    """Instead of a node: the placements of a reserve pod and of the others of its gang, all or none."""
     warnings: tuple[ObjectWarning, ...] = ()
     has_failed: bool = False
     """Set by the cycle where a plugin raised; never by a plugin."""
 
 
 class Plugin:
-    """Base of all plugins. Override what applies; what is not overridden is not called."""
+    """The base of all plugins. Methods that a plugin does not override are not called."""
 
     name: ClassVar[str]
     api_version: ClassVar[str] = API_VERSION
-    """The version of the contract the plugin was written for."""
+    """The version of the contract that the plugin was written for."""
     wakes_on: ClassVar[int] = Change.ANY
     reads_annotations: ClassVar[frozenset[str]] = frozenset()
-    """The annotations of pods the plugin reads, which thereby become part of their class: names, and
-    beginnings of names that end in a slash."""
+    """The pod annotations that the plugin reads, which become part of a pod's class: names, and
+    prefixes that end in a slash."""
     reads_fields: ClassVar[tuple[str, ...]] = ()
-    """Other fields of pods it reads, by path: `"spec.hostIPC"`. `cls.fields` has their values."""
+    """Other pod fields that the plugin reads, by path: `"spec.hostIPC"`. `cls.fields` has their
+    values."""
     reads_objects: ClassVar[tuple[ObjectKind, ...]] = ()
-    """The kinds of objects the plugin reads that Holdfast does not: custom resources, say."""
+    """The kinds of objects that the plugin reads and Holdfast itself does not, such as custom
+    resources."""
     reads_volumes: ClassVar[bool] = False
     """Whether the plugin reads a pod's volumes; see above."""
 
@@ -402,14 +406,15 @@ class Plugin:
         return ""
 
     def sort_key(self, pod: PodRecord) -> tuple[Any, ...]:
-        """Pods with a smaller key are tried first; as they came, unless a plugin says otherwise."""
+        """Pods with a smaller key are tried first; the default is the time since when they are
+        queued."""
         return (pod.queued_since,)
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         return None
 
     def watches(self, cls: PodClass) -> Collection[Hashable]:
-        """What of storage the answer for the class depends on; see
+        """The storage objects that the answer for the class depends on; see
         `holdfast.scheduler.managers.volumes.queueing_hints`."""
         return ()
 
@@ -417,15 +422,15 @@ class Plugin:
         return Nomination()
 
     def can_preempt_for(self, cls: PodClass) -> bool:
-        """Whether `post_filter` could find something for pods of the class; if not, it is asked for
-        its message once for all of them."""
+        """Whether `post_filter` could nominate a node for pods of the class; if not, it is called once
+        for all of them, for its message."""
         return True
 
     def score(self, cls: PodClass) -> Score | None:
         return None
 
     def node_order_on_resource(self, cls: PodClass, offer: Offer) -> NDArray[np.float64]:
-        """A score for each node of the offer: how well it suits to be held for a pod of the class."""
+        """A score for each node of the offer, to be held for a pod of the class."""
         return np.zeros(len(offer.rows))
 
     def reserve(self, pod: PodRecord, row: int) -> Outcome:
@@ -464,11 +469,11 @@ _POINTS = {
 
 
 def extension_points(plugin: type[Plugin]) -> frozenset[str]:
-    """kube-scheduler's extension points at which a plugin does something."""
+    """The extension points of kube-scheduler that a plugin implements."""
     return frozenset(point for method in overridden(plugin) for point in _POINTS.get(method, ()))
 
 
 def overridden(plugin: type[Plugin]) -> list[str]:
-    """The methods of a plugin that are called."""
+    """The methods that a plugin overrides."""
     methods = (*_POINTS, "watches", "can_preempt_for")
     return [name for name in methods if getattr(plugin, name) is not getattr(Plugin, name)]

@@ -1,7 +1,8 @@
-"""One pod from the queue to a decision.
+"""The scheduling cycle: takes one pod from the queue to a decision.
 
-A pod's class has a column: which nodes will do, and how well. The best node is claimed in the ledger
-at once, so that the next pod sees it taken; the bind is decided, and carried out elsewhere.
+The column of a pod's class has the feasible nodes and their scores. The pod is assumed on the best node
+at once, so that the next pod sees its capacity claimed. The bind is a decision, which is carried out
+elsewhere.
 """
 
 from collections import Counter
@@ -60,23 +61,26 @@ from holdfast.scheduler.framework.scheduling_queue import Key, SchedulingQueue
 from holdfast.scheduler.reservations import ReservationInfo
 
 _EVENT_LIMIT = 1024
-_JUDGED_BY = {"ports": "NodePorts", "volumes": "VolumeRestrictions"}
-"""The longest message an Event may carry; the condition has it in full."""
+"""The longest message of an Event; the condition has it in full."""
+_FILTERED_BY = {"ports": "NodePorts", "volumes": "VolumeRestrictions"}
+"""The plugins that filter what a reservation may lose."""
 NO_BINDER = "no Bind plugin binds the pod"
 PINNING = "NodeAffinity"
-"""The plugin by whose rule a DaemonSet's pod goes to one node only."""
+"""The plugin whose node affinity pins a DaemonSet's pod to one node."""
 
 
 class Refused(NamedTuple):
-    """Why a pod cannot have the place it was to have."""
+    """Why `reserve` of a plugin refused a pod on its node."""
 
     plugin: str
     message: str
     has_failed: bool = False
-    """The plugin failed, rather than refusing."""
+    """Whether the plugin raised, rather than refused."""
 
 
 class Cycle:
+    """Schedules single pods; actions and gangs use its steps."""
+
     def __init__(
         self, cluster: Cluster, queue: SchedulingQueue, profiles: Mapping[str, Profile]
     ) -> None:
@@ -86,9 +90,9 @@ class Cycle:
         self._preemption_holds = cluster.reservations.preemption_holds
         self._errors = cluster.plugin_errors
         self._failed_places: dict[str, Refused] = {}
-        """Of pods that a plugin kept from a place, and who were not told so yet."""
+        """Refusals that are not yet in the pod's condition, by uid."""
         self._failed_dry_runs: dict[str, tuple[PodRecord, Verdict]] = {}
-        """Pods for which a plugin failed in this round while they were tried, by uid."""
+        """Pods for which a plugin raised in a dry run of this round, by uid."""
         self.column = ColumnStore(cluster).column
         self._provisioning = Provisioning(self, cluster)
         self.gang_permit = GangPermit(self)
@@ -98,105 +102,109 @@ class Cycle:
         cluster.node_listeners.append(self._node_changed)
         self.decisions: list[Decision] = []
         self.rejected_victims: list[Preempt] = []
-        """What was not carried out in the last round, since the victims waited in Permit."""
+        """Preemptions of the last round that were not carried out, because the victims waited in
+        Permit and were rejected there."""
         self.terse = False
-        """Whether so many pods were woken that those without luck are not told the latest reasons."""
+        """Whether so many pods were woken up that conditions of those that stay unschedulable are not
+        updated."""
 
     def schedule(self, profile: Profile, pod: PodRecord, now: float) -> bool:
-        """Tries to find a node for the pod; whether one was found."""
+        """Tries to place the pod on a node; whether it was placed."""
         if not self._table.count:
             self._nominate(pod, "")
             self.fail(profile, pod, NO_NODES, (), now)
             return False
         if pod.reservation is not None and pod.reservation.preemptor:
-            return self._hold_room(profile, pod, pod.reservation, now)
+            return self._place_preemption_hold(profile, pod, pod.reservation, now)
         if profile.provisions and self._provisioning.concerns(pod):
             return self._provisioning.schedule(profile, pod, now)
         return self.place(profile, pod, now)
 
     def place(self, profile: Profile, pod: PodRecord, now: float) -> bool:
-        """The same with the nodes and reservations there are."""
+        """As `schedule`, on existing nodes and reservations."""
         column = self.column(profile, pod.cls)
         row = self.find_row(profile, pod, column)
         if row < 0:
             self._no_node(profile, pod, column, now)
             return False
         self.nominate_reservation(profile, pod, column, row)
-        return self.claim(profile, pod, row, now)
+        return self.assume_and_bind(profile, pod, row, now)
 
     def nominate_reservation(
         self, profile: Profile, pod: PodRecord, column: ClassColumn, row: int
     ) -> None:
-        """Which reservation the pod draws on, if it goes there."""
+        """Sets the reservation that the pod is allocated from on the row, if any."""
         if column.owned:
             pod.reservation_uid = column.reservation_uid(row)
-        if self._preemption_holds and (room := self._preemption_holds.of(pod, row)) is not None:
-            pod.reservation_uid = self._nominated_reservation(profile, pod, row, column, room)
+        if self._preemption_holds and (hold := self._preemption_holds.of(pod, row)) is not None:
+            pod.reservation_uid = self._nominated_reservation(profile, pod, row, column, hold)
 
     def take(self, pod: PodRecord) -> bool:
-        """Takes a pod out of its turn; whether it was waiting for one."""
+        """Removes a pod from the queue to schedule it now; whether it was queued."""
         if self._queue.place(pod.uid) not in ("active", "backoff", "unschedulable"):
             return False
         self._queue.take(pod)
         return True
 
-    def _hold_room(self, profile: Profile, pod: PodRecord, room: ReservationInfo, now: float) -> bool:
-        """Room that was preempted is held where it is, whatever else is there still."""
-        row = self._table.row(room.wants_node)
-        owner = self._cluster.pods.get(room.preemptor)
+    def _place_preemption_hold(
+        self, profile: Profile, pod: PodRecord, hold: ReservationInfo, now: float
+    ) -> bool:
+        """Places a preemption hold on its node, whatever still runs there."""
+        row = self._table.row(hold.wants_node)
+        owner = self._cluster.pods.get(hold.preemptor)
         placed = owner is not None and owner.phase is not Phase.PENDING
-        if placed or room.released or room.deleting or row is None or not self._table.alive[row]:
+        if placed or hold.released or hold.deleting or row is None or not self._table.alive[row]:
             self._queue.forget(pod)
             return False
-        if owner is not None and self._goes_ahead(owner, room, row, now):
+        if owner is not None and self._place_preemptor(owner, hold, row, now):
             return True
-        self._queue.take(pod)  # the owner may have come back at once, and its room with it
-        return self.claim(profile, pod, row, now)
+        self._queue.take(pod)  # a failed attempt at the owner may have queued the hold again
+        return self.assume_and_bind(profile, pod, row, now)
 
-    def _goes_ahead(self, owner: PodRecord, room: ReservationInfo, row: int, now: float) -> bool:
-        """Where victims were gone before their room could be held, there is no need to: the pod it is
-        for takes it. Once, for it may have to wait before it tries again."""
-        if room.taken_early or owner.nominated != room.wants_node:
+    def _place_preemptor(self, owner: PodRecord, hold: ReservationInfo, row: int, now: float) -> bool:
+        """Places the preemptor instead of its hold, if the victims were gone before the hold could be
+        placed. Tried once per hold, since the preemptor may have to wait in Permit."""
+        if hold.taken_early or owner.nominated != hold.wants_node:
             return False
         profile = self.profiles.get(owner.scheduler)
         if profile is None or owner.job is not None or owner.queue or self._cluster.jobs.queues:
-            return False  # there is more than a place to wait for
+            return False  # it waits for more than a node
         if profile.provisions and self._provisioning.concerns(owner):
             return False
         column = self.column(profile, owner.cls)
         dry_run = DryRun(self._cluster, column, owner, self._is_pinned(profile, owner))
         if column.rejected is not None or not dry_run.fits(row) or not self.take(owner):
             return False
-        room.taken_early = True
+        hold.taken_early = True
         self.nominate_reservation(profile, owner, column, row)
-        owner.reservation_uid = owner.reservation_uid or room.uid
-        return self.claim(profile, owner, row, now)
+        owner.reservation_uid = owner.reservation_uid or hold.uid
+        return self.assume_and_bind(profile, owner, row, now)
 
     def _nominated_reservation(
-        self, profile: Profile, pod: PodRecord, row: int, column: ClassColumn, room: ReservationInfo
+        self, profile: Profile, pod: PodRecord, row: int, column: ClassColumn, hold: ReservationInfo
     ) -> str:
-        """What a pod draws on where room is held for it: that, unless it is not enough and the pod fits
-        by another reservation. Of what is not there yet nobody draws anything."""
-        enough = all(room.amounts.get(slot, 0) >= amount for slot, amount in pod.cls.requests)
-        if not room.waiting and (enough or not column.owned):
-            return room.uid
+        """The reservation that a preemptor is allocated from on the row of its hold: the hold, unless
+        it is too small and another reservation is enough. A hold that is Waiting is not used."""
+        enough = all(hold.amounts.get(slot, 0) >= amount for slot, amount in pod.cls.requests)
+        if not hold.waiting and (enough or not column.owned):
+            return hold.uid
         dry_run = DryRun(self._cluster, column, pod, self._is_pinned(profile, pod))
-        return dry_run.reservation_uid(row, ()) or ("" if room.waiting else room.uid)
+        return dry_run.reservation_uid(row, ()) or ("" if hold.waiting else hold.uid)
 
     def find_row(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> int:
-        """The best row for the pod, or -1. A node being cleared for it comes before all others."""
+        """The best row for the pod, or -1. Its nominated node comes before all others."""
         if not self._cluster.nominator and pod.pinned_node is None:
             return column.best()
         if column.rejected is not None:
             return -1
-        row = self._find_row_in_turn(profile, pod, column)
+        row = self._find_row_with_nominations(profile, pod, column)
         if column.fails():
             self._note_failed_dry_run(pod, column.verdict())
             return -1
         return row
 
-    def _find_row_in_turn(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> int:
-        """The same where nodes are being cleared for pods, or the pod names its node."""
+    def _find_row_with_nominations(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> int:
+        """As `find_row`, where pods have nominated nodes or the pod is pinned to a node."""
         table, nominations = self._table, self._cluster.nominator
         pinned = self._is_pinned(profile, pod)
         dry_run = DryRun(self._cluster, column, pod, pinned)
@@ -211,10 +219,10 @@ class Cycle:
         if row < 0 or (column.is_absolute and table.name(row) not in nominations):
             return row
         if column.is_local and column.diagnosis.nominated_check is not None:
-            # A row that is being cleared for the pod itself was looked at before.
-            passing = column.diagnosis.feasible()
-            passing[dry_run.rows_of_other_queues()] = False
-            return column.best_of(passing)
+            # The pod's own nominated node was tried above.
+            feasible = column.diagnosis.feasible()
+            feasible[dry_run.rows_of_other_queues()] = False
+            return column.best_of(feasible)
         left = np.ones(table.size, dtype=np.bool_)
         if column.is_absolute:
             while row >= 0 and table.name(row) in nominations and not dry_run.fits(row):
@@ -226,16 +234,17 @@ class Cycle:
         return column.best_of(left)
 
     def new_round(self) -> None:
-        """Plugins that failed may be asked again."""
+        """Allows plugins that failed to be asked again."""
         self._errors.round += 1
         self._failed_places.clear()
 
     def _note_failed_dry_run(self, pod: PodRecord, why: Verdict) -> None:
-        """A plugin failed while the pod was tried, perhaps by an action that tells pods nothing."""
+        """Notes that a plugin raised in a dry run, for `report_failed_dry_runs`: actions that try pods
+        do not write conditions."""
         self._failed_dry_runs[pod.uid] = pod, why
 
     def propose(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> Nomination:
-        """As `post_filter`, on behalf of an action that tells pods nothing."""
+        """As `post_filter`, for actions, which do not write conditions: failures are noted."""
         found = self.post_filter(profile, pod, column)
         if found.has_failed and not column.fails():
             failed = frozenset(plugin.name for plugin in profile.post_filters)
@@ -243,7 +252,8 @@ class Cycle:
         return found
 
     def report_failed_dry_runs(self, now: float) -> None:
-        """Pods for which plugins failed in this round are told so, and tried again after a back-off."""
+        """Sets the conditions of pods for which plugins raised in dry runs of this round, and puts the
+        pods in back-off."""
         failed, self._failed_dry_runs = self._failed_dry_runs, {}
         for uid, (pod, why) in failed.items():
             if (
@@ -252,25 +262,25 @@ class Cycle:
                 or pod.deletion_pending
             ):
                 continue
-            stands = pod if pod.job is None else pod.job.leader
-            if stands is not None and self._queue.place(stands.uid) == "unschedulable":
-                self._queue.take(stands)
-                self._queue.retry_later(stands, now)
+            queued = pod if pod.job is None else pod.job.leader
+            if queued is not None and self._queue.place(queued.uid) == "unschedulable":
+                self._queue.take(queued)
+                self._queue.retry_later(queued, now)
             pod.rejected_by = why.plugins
             self.set_unschedulable(pod, why.reasons, now, "SchedulerError")
 
     def note_failure(self, pod: PodRecord, column: ClassColumn) -> None:
-        """If a plugin failed to judge the pod's class that is why the pod has no place, even if the
-        plugin is not asked any more by the time the pod is told."""
+        """Notes that a plugin raised for the pod's class, as the reason for its condition, even if the
+        plugin's answer is dropped before the condition is set."""
         if column.has_failed() and (why := column.verdict()).has_failed:
             self._failed_places[pod.uid] = Refused(min(why.plugins), why.reasons, True)
 
     def was_refused(self, pod: PodRecord) -> bool:
-        """Whether a plugin kept the pod from a place, and the pod was not told so yet."""
+        """Whether a plugin refused the pod, and its condition does not have the reason yet."""
         return pod.uid in self._failed_places
 
     def verdict(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> Verdict:
-        """Why there is no row for the pod."""
+        """Why no node is feasible for the pod."""
         failed = self._failed_places.pop(pod.uid, None) if self._failed_places else None
         if failed is not None:
             plugins, error = frozenset((failed.plugin,)), failed.has_failed
@@ -278,7 +288,7 @@ class Cycle:
             return Verdict(text, plugins, error=error, has_failed=error)
         found = self._verdict(profile, pod, column)
         if column.has_failed():
-            column.judge()  # perhaps by the reasons just asked for
+            column.judge()  # a formula for reasons may have raised just now
             return column.verdict() if column.rejected is not None else found
         return found
 
@@ -287,7 +297,7 @@ class Cycle:
             return column.verdict()
         dry_run = DryRun(self._cluster, column, pod, self._is_pinned(profile, pod))
         if self._is_pinned(profile, pod):
-            # Only the named node was looked at; the others are told off in one go.
+            # Only the named node is filtered; the others share one reason.
             rejections: dict[NodeRejection, int] = {}
             others = self._table.count
             row = self._table.row(pod.pinned_node or "")
@@ -306,7 +316,7 @@ class Cycle:
         return verdict(counts)
 
     def may_wake(self, profile: Profile, column: ClassColumn) -> int:
-        """What can help pods of the class, whichever of its filters turns out to be to blame."""
+        """The changes that can help pods of the class, whichever of its filters rejects nodes."""
         if column.rejected is not None:
             return profile.wakes_on((column.rejected_by,))
         names = {name for name, _ in column.filters}
@@ -317,7 +327,7 @@ class Cycle:
     def rejections(
         self, profile: Profile, pod: PodRecord, column: ClassColumn
     ) -> dict[str, NodeRejection]:
-        """What stands against each node by its name, for whoever asks about one pod."""
+        """The rejection of each node by name, for questions about one pod."""
         table = self._table
         found: dict[str, NodeRejection] = {}
         dry_run = DryRun(self._cluster, column, pod, self._is_pinned(profile, pod))
@@ -339,11 +349,11 @@ class Cycle:
         return pod.pinned_node is not None and PINNING in profile.filter_names
 
     def recheck_waiting(self, profiles: dict[str, Profile], now: float) -> None:
-        """Asks again for the permission of pods that wait for it."""
+        """Asks Permit plugins again about pods that wait."""
         for waiting in list(self.waiting.values()):
             pod = waiting.pod
             if pod.job is not None:
-                continue  # it is asked about with its job
+                continue  # see `Gangs.recheck_waiting`
             profile = profiles[pod.scheduler]
             if pod.phase is not Phase.ASSUMED:
                 del self.waiting[pod.uid]
@@ -360,7 +370,7 @@ class Cycle:
                 self._refuse(profile, pod, waiting.row, plugin, outcome, now)
                 self._cluster.changed(Change.POD_LEFT)
             elif short := self.short_of(profile, pod, waiting.row):
-                self._give_back(pod, waiting.row, profile.reserve)
+                self._unassume(pod, waiting.row, profile.reserve)
                 why = f"node {self._table.name(waiting.row)}: {short} by the time the pod was permitted"
                 self.fail(profile, pod, why, {NODE_RESOURCES_FIT}, now)
                 self._cluster.changed(Change.POD_LEFT)
@@ -370,8 +380,8 @@ class Cycle:
                     self._cluster.changed(Change.POD_LEFT)
 
     def short_of(self, profile: Profile, pod: PodRecord, row: int) -> str:
-        """Of what the node of a pod that waited has too little for the pods there: others may have put
-        some there meanwhile, or made the node smaller."""
+        """The reason if the node of a pod that waited has become too small for its pods: others may
+        have placed pods there or shrunk the node meanwhile. Empty if it has not."""
         if pod.reservation is not None:
             return ""
         allocatable, ledger = self._table.allocatable, self._cluster.ledger
@@ -383,12 +393,12 @@ class Cycle:
         lost += [
             what
             for what in self._cluster.reservations.taken_from(pod)
-            if _JUDGED_BY[what] in profile.filter_names
+            if _FILTERED_BY[what] in profile.filter_names
         ]
         return f"Insufficient {lost[0]}" if lost else ""
 
     def withdraw(self, pod: PodRecord, message: str, now: float) -> None:
-        """A pod that waits for permission gives its place up, and tries again later."""
+        """Rejects a pod that waits in Permit; it is tried again after a back-off."""
         waiting = self.waiting.pop(pod.uid, None)
         if waiting is not None:
             outcome = Outcome(message, retry=True)
@@ -396,8 +406,8 @@ class Cycle:
             self._cluster.changed(Change.POD_LEFT)
 
     def lost_place(self, waiting: WaitingPod) -> Stop | None:
-        """Why a pod that waits in Permit has to give its place up, whatever the plugin says: its node
-        was deleted, or the reservation it is allocated from ends."""
+        """Why a pod that waits in Permit is rejected whatever the plugin's answer is: its node was
+        deleted, or the reservation it is allocated from ends. None if neither."""
         if waiting.node_gone:
             node = self._table.name(waiting.row)
             text = f"node {node} was deleted while the pod waited for {waiting.plugin.name}"
@@ -418,9 +428,11 @@ class Cycle:
 
     # A node was found
 
-    def claim(self, profile: Profile, pod: PodRecord, row: int, now: float) -> bool:
+    def assume_and_bind(self, profile: Profile, pod: PodRecord, row: int, now: float) -> bool:
+        """Assumes the pod on the row and binds it, or has it wait in Permit; whether it has its
+        node."""
         before = self._cluster.changes
-        refused = self.occupy(profile, pod, row)
+        refused = self.assume(profile, pod, row)
         if refused is None:
             if self._permit(profile, pod, row, profile.permit, now):
                 return True
@@ -430,12 +442,12 @@ class Cycle:
                 self.fail_for_now(pod, refused.message, {refused.plugin}, now)
             else:
                 self.fail(profile, pod, refused.message, {refused.plugin}, now, next_scout=True)
-        # What was taken and given back helps nobody, least of all the pod itself.
+        # Undoing an assumed pod frees nothing, so it must wake no pod, least of all this one.
         self._cluster.undo_changes(before)
         return False
 
-    def occupy(self, profile: Profile, pod: PodRecord, row: int) -> Refused | None:
-        """The pod claims its place there. If a plugin will not have it: which, and why."""
+    def assume(self, profile: Profile, pod: PodRecord, row: int) -> Refused | None:
+        """Assumes the pod on the row and runs `reserve` of the plugins; the refusal if one refuses."""
         before = self._cluster.changes
         if self._failed_places:
             self._failed_places.pop(pod.uid, None)
@@ -449,23 +461,24 @@ class Cycle:
             except RAISED as error:
                 message, has_failed = self._errors.note(plugin.name, "Reserve", error), True
             if message:
-                self._give_back(pod, row, profile.reserve[: profile.reserve.index(plugin) + 1])
+                self._unassume(pod, row, profile.reserve[: profile.reserve.index(plugin) + 1])
                 self._cluster.undo_changes(before)
                 refused = self._failed_places[pod.uid] = Refused(plugin.name, message, has_failed)
                 return refused
         return None
 
-    def give_back(self, profile: Profile, pod: PodRecord) -> None:
-        """The pod gives up a place it has taken."""
-        self._give_back(pod, pod.row, profile.reserve)
+    def unassume(self, profile: Profile, pod: PodRecord) -> None:
+        """Undoes `assume`."""
+        self._unassume(pod, pod.row, profile.reserve)
 
     def bind(self, profile: Profile, pod: PodRecord, now: float) -> bool:
-        """The pod is to be bound to the place it has taken, once all plugins permit it."""
+        """Binds an assumed pod, or has it wait in Permit."""
         return self._permit(profile, pod, pod.row, profile.permit, now)
 
     def _permit(
         self, profile: Profile, pod: PodRecord, row: int, plugins: list[Plugin], now: float
     ) -> bool:
+        """Runs Permit from these plugins on, then PreBind and Bind; whether the pod has its node."""
         decided: list[Decision] = []
         stop = (
             self.run_permit(pod, row, plugins)
@@ -483,7 +496,7 @@ class Cycle:
         return True
 
     def run_permit(self, pod: PodRecord, row: int, plugins: Iterable[Plugin]) -> Stop | None:
-        """The first of the plugins that makes the pod wait or refuses it."""
+        """The outcome of the first plugin that makes the pod wait or refuses it."""
         for plugin in plugins:
             try:
                 outcome = plugin.permit(pod, row)
@@ -496,7 +509,7 @@ class Cycle:
     def pre_bind(
         self, profile: Profile, pod: PodRecord, row: int, decided: list[Decision]
     ) -> Stop | None:
-        """Adds what is to be decided before the pod is bound; the plugin that fails, if one does."""
+        """Adds the decisions of PreBind plugins; the stop if one of them raises."""
         for plugin in profile.pre_bind:
             try:
                 if more := plugin.pre_bind(pod, row):
@@ -508,7 +521,8 @@ class Cycle:
     def binding(
         self, profile: Profile, pod: PodRecord, row: int, decided: list[Decision]
     ) -> Stop | None:
-        """Adds the pod's bind, by the first plugin that has one."""
+        """Adds the decisions of the first Bind plugin that gives any; the stop if it fails, or if none
+        gives any."""
         binders = profile.bind if pod.reservation is None else profile.reservation_binders
         for plugin in binders:
             try:
@@ -530,8 +544,8 @@ class Cycle:
     def _bind_with_allocations(
         self, bound: Sequence[Decision], pod: PodRecord, row: int, decided: list[Decision]
     ) -> None:
-        """Adds the pod's bind, which says from which reservation, and which devices and CPUs, are
-        allocated to it: whichever plugin binds it, that is found on the pod after a restart."""
+        """Adds the pod's bind with annotations of its reservation, devices and CPUs, whichever plugin
+        binds it: after a restart they are read from the pod."""
         cluster, uid = self._cluster, pod.reservation_uid
         allocated = {names.RESERVATION_ALLOCATED: cluster.reservations.known[uid].mark} if uid else {}
         if cluster.managers.awake:
@@ -546,7 +560,7 @@ class Cycle:
         return Stop(plugin, Outcome(self._errors.note(plugin.name, point, error), retry=True))
 
     def bound(self, profile: Profile, pod: PodRecord, row: int, now: float) -> None:
-        """The bind is decided."""
+        """Called when the bind is decided: runs PostBind and wakes up pods that wait for the pod."""
         pod.bind_decided = True
         for plugin in profile.post_bind:
             try:
@@ -562,14 +576,14 @@ class Cycle:
     def wait_on_permit(
         self, pod: PodRecord, plugin: Plugin, deadline: float, now: float, permitted: bool = False
     ) -> None:
-        """The pod keeps its place until the plugin permits it."""
+        """Has an assumed pod wait in Permit for the plugin."""
         self.waiting[pod.uid] = WaitingPod(pod, pod.row, plugin, deadline, permitted)
         pod.bind_decided = False
         self._queue.placed(pod, now)
         self._cluster.changed(Change.POD_PLACED)
 
     def refuse_member(self, pod: PodRecord, stop: Stop, now: float) -> None:
-        """A pod that gave its place back is told why, and tried again later."""
+        """Sets the condition of a gang member that was refused by itself, and queues it again."""
         if stop.preempted:
             self._preempted(pod, now)
             return
@@ -594,8 +608,8 @@ class Cycle:
         now: float,
         next_scout: bool = False,
     ) -> None:
-        """A plugin does not permit the pod where it is."""
-        self._give_back(pod, row, profile.reserve)
+        """Undoes an assumed pod that a plugin refused, and queues it again."""
+        self._unassume(pod, row, profile.reserve)
         self._rejected(profile, pod, plugin, outcome, now, next_scout)
 
     def _rejected(
@@ -613,12 +627,12 @@ class Cycle:
         self._queue.retry_later(pod, now)
         self.set_unschedulable(pod, outcome.message, now, "SchedulerError")
 
-    def _give_back(self, pod: PodRecord, row: int, reserved: list[Plugin]) -> None:
+    def _unassume(self, pod: PodRecord, row: int, reserved: list[Plugin]) -> None:
         self.unreserve(pod, row, reserved)
         self._cluster.unassume(pod)
 
     def unreserve(self, pod: PodRecord, row: int, reserved: Sequence[Plugin]) -> None:
-        """All of them are told, whatever one of them raises."""
+        """Runs `unreserve` of all these plugins in reverse order, even if one of them raises."""
         for plugin in reversed(reserved):
             try:
                 plugin.unreserve(pod, row)
@@ -637,17 +651,17 @@ class Cycle:
             self._nominate(pod, "")
             self.fail_for_now(pod, why.reasons, why.plugins, now)
             return
-        # Siblings fare the same, unless this pod has a node of its own in view.
+        # Other pods of the class get the same result, unless this pod has a node of its own.
         next_scout = bool(pod.nominated) or pod.pinned_node is not None
         nomination = Nomination("") if why.error else self.post_filter(profile, pod, column)
-        if column.fails():  # by now, in the dry run
+        if column.fails():  # in the dry run
             why = column.verdict()
             self._nominate(pod, "")
             self.fail_for_now(pod, why.reasons, why.plugins, now)
             return
         self._warn(nomination)
         if nomination.claims:
-            self._take_all(profile, nomination, now)
+            self._assume_all(profile, nomination, now)
             return
         self.apply(nomination.decisions)
         if nomination.node is not None:
@@ -666,8 +680,8 @@ class Cycle:
             self.decisions.append(Nominate(pod.ref, node))
 
     def _note_nominated_reservation(self, pod: PodRecord) -> None:
-        """Takes note of the reservation that a pod will be allocated from on its nominated node once
-        those have left that are on their way out: until then others leave that capacity to it."""
+        """Records the reservation that the pod will be allocated from on its nominated node once
+        terminating pods are gone: until then that capacity counts as the pod's."""
         row = self._table.row(pod.nominated) if pod.nominated else None
         if row is None:
             return
@@ -676,17 +690,17 @@ class Cycle:
         if not column.owned:
             return
         there = list(self._cluster.ledger.pods.get(row, {}).values())
-        leaving = [each for each in there if each.being_preempted or each.cls.terminating]
-        found = self._dry_run_of(profile, pod, column).reservation_uid(row, leaving) or ""
+        terminating = [each for each in there if each.being_preempted or each.cls.terminating]
+        found = self._dry_run_of(profile, pod, column).reservation_uid(row, terminating) or ""
         if found != pod.nominated_reservation:
             pod.nominated_reservation = found
             self._cluster.epoch.usage.add(row)
 
     def apply(self, decisions: Sequence[Decision]) -> None:
-        """What was proposed is decided: victims count as on their way out, so that nothing is decided
-        of them again before that is seen, and nominations that end are forgotten. Victims that wait
-        in Permit are neither deleted nor evicted; see `_reject_waiting`. All victims of one preemptor
-        or reclaimer come together, since jobs of which some members wait give up their places as a
+        """Adopts decisions that were proposed: victims count as being preempted from now on, so that no
+        further decision is made about them, and nominations are set or cleared. Victims that wait in
+        Permit are neither deleted nor evicted; see `_reject_waiting`. The caller passes all victims of
+        one preemptor or reclaimer together, since a job of which members wait is rejected as a
         whole."""
         pods = self._cluster.pods
         if self.waiting:
@@ -712,9 +726,9 @@ class Cycle:
             self._note_nominated_reservation(pod)
 
     def _reject_waiting(self, victims: Iterable[str]) -> Collection[str]:
-        """Those of the victims that wait for permission give their places up at once, with the members
-        of their jobs that wait and cannot do without them. They keep their objects, and are tried
-        again after a back-off. Returns the uids of those that did."""
+        """Rejects the victims that wait in Permit, with waiting members of their jobs that are then too
+        few. Their objects stay, and they are tried again after a back-off. Returns the uids of these
+        victims."""
         found = {
             uid: waiting.pod
             for uid in victims
@@ -726,14 +740,14 @@ class Cycle:
         for uid, pod in found.items():
             if pod.job is None:
                 waiting = self.waiting.pop(uid)
-                self._give_back(pod, waiting.row, self.profiles[pod.scheduler].reserve)
+                self._unassume(pod, waiting.row, self.profiles[pod.scheduler].reserve)
                 self._preempted(pod, now)
         self.gang_permit.reject([pod for pod in found.values() if pod.job is not None], now)
         self._cluster.changed(Change.POD_LEFT)
         return found.keys()
 
     def _preempted(self, pod: PodRecord, now: float) -> None:
-        """The pod has lost its place before it was bound."""
+        """Queues a pod again that was preempted before it was bound."""
         if pod.deletion_pending:
             self._queue.forget(pod)
             return
@@ -744,28 +758,28 @@ class Cycle:
         for warning in nomination.warnings:
             self._cluster.warn_once(*warning)
 
-    def make_room(self, profile: Profile, pod: PodRecord, now: float) -> bool:
-        """Whether a reserve pod, with others of its job, was given a place at the cost of others."""
+    def preempt_for_reservations(self, profile: Profile, pod: PodRecord, now: float) -> bool:
+        """Preempts for a reserve pod, and for those of its gang; whether they were placed."""
         nomination = self.post_filter(profile, pod, self.column(profile, pod.cls))
         self._warn(nomination)
         if nomination.claims:
-            self._take_all(profile, nomination, now)
+            self._assume_all(profile, nomination, now)
         return bool(nomination.claims)
 
-    def _take_all(self, profile: Profile, nomination: Nomination, now: float) -> None:
-        """Reserve pods take their places, all of them or none."""
+    def _assume_all(self, profile: Profile, nomination: Nomination, now: float) -> None:
+        """Assumes and binds the reserve pods of a nomination, all of them or none."""
         taken: list[PodRecord] = []
         before = self._cluster.changes
         for pod, row, clears in nomination.claims:
             assert pod.reservation is not None
             self._queue.forget(pod)
             pod.reservation.victims = clears
-            refused = self.occupy(profile, pod, row)
+            refused = self.assume(profile, pod, row)
             if refused is None:
                 taken.append(pod)
                 continue
             for other in taken:
-                self.give_back(profile, other)
+                self.unassume(profile, other)
             for each in nomination.claims:
                 self._failed_places.pop(each.pod.uid, None)
                 if refused.has_failed:
@@ -787,14 +801,14 @@ class Cycle:
                     self.fail(profile, pod, stop.text(), {stop.plugin.name}, now, next_scout=True)
             self._cluster.undo_changes(before)
             return
-        # Those in the way are asked to go before their places are given away.
+        # Victims are evicted before the reservations are bound.
         binds = self.decisions[decided:]
         del self.decisions[decided:]
         self.apply(nomination.decisions)
         self.decisions += binds
 
     def _needs_free_node(self, profile: Profile, pod: PodRecord) -> bool:
-        """Whether nothing but a free node could help the pod, which has been told so before."""
+        """Whether the pod has a condition already and preemption cannot help it."""
         if (
             pod.deletion_pending
             or pod.nominated
@@ -805,7 +819,7 @@ class Cycle:
         return not self.can_preempt_for(profile, pod.cls)
 
     def can_preempt_for(self, profile: Profile, cls: PodClass) -> bool:
-        """Whether `post_filter` of some plugin could find something for the class."""
+        """Whether `post_filter` of some plugin could nominate a node for pods of the class."""
         for plugin in profile.post_filters:
             try:
                 if plugin.can_preempt_for(cls):
@@ -816,7 +830,8 @@ class Cycle:
         return False
 
     def post_filter(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> Nomination:
-        """What can be done for a pod no node is feasible for. Nothing is decided here; see `apply`."""
+        """What PostFilter plugins propose for a pod without a feasible node. Nothing is decided here;
+        see `apply`."""
         dry_run = self._dry_run_of(profile, pod, column)
         messages = []
         warnings: tuple[ObjectWarning, ...] = ()
@@ -844,7 +859,8 @@ class Cycle:
         return Nomination(node, ", ".join(messages), warnings=warnings, has_failed=has_failed)
 
     def _with_jobs_and_reservations(self, nomination: Nomination) -> Nomination:
-        """What decides in which order victims are deleted, and which a plugin need not know."""
+        """Adds the jobs and reservations of victims, which order their deletion, to the decisions of a
+        third-party plugin."""
 
         def known(decision: Decision) -> Decision:
             victim = self._cluster.pods.get(decision.pod.uid) if isinstance(decision, Preempt) else None
@@ -873,7 +889,7 @@ class Cycle:
         condition: str = "Unschedulable",
         next_scout: bool = False,
     ) -> None:
-        """No node will do for the pod, for these plugins."""
+        """Marks the pod unschedulable, rejected by these plugins, until a change wakes it up."""
         if pod.deletion_pending:
             self._queue.forget(pod)
             return
@@ -885,7 +901,7 @@ class Cycle:
             self.set_unschedulable(sibling, message, now, condition)
 
     def fail_for_now(self, pod: PodRecord, message: str, plugins: Collection[str], now: float) -> None:
-        """A plugin failed: the pod is tried again after a back-off, whatever happens."""
+        """Marks the pod failed because a plugin raised; it is tried again after a back-off."""
         if pod.deletion_pending:
             self._queue.forget(pod)
             return
@@ -894,17 +910,17 @@ class Cycle:
         self.set_unschedulable(pod, message, now, "SchedulerError")
 
     def group_key(self, profile: Profile, pod: PodRecord) -> Key:
-        """Pods with the same key fare alike; those of another queue may not."""
+        """The key of the pod's group in the queue: its class and, if it has one, its queue."""
         if not pod.queue or pod.job is not None:
             return (profile.index, pod.cls.id)
         return (profile.index, self._queue.number((pod.cls.id, pod.queue)))
 
     def refuse(self, profile: Profile, pod: PodRecord, message: str, now: float) -> None:
-        """The pod may not be placed now, whatever room there is."""
+        """Marks a pod unschedulable that its queue does not admit."""
         self.fail(profile, pod, message, (), now, next_scout=bool(pod.nominated))
 
     def set_unschedulable(self, pod: PodRecord, message: str, now: float, reason: str) -> None:
-        """Says on the pod why it has no node, unless it says so already."""
+        """Sets the pod's condition and emits an event, unless the message is the same as before."""
         if pod.condition_message == message:
             return
         pod.condition_message = message

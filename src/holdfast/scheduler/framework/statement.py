@@ -1,5 +1,5 @@
-"""A transaction over several placements: pods are assumed one by one, and then bound or given back
-together (Volcano's Statement)."""
+"""A transaction over several placements: pods are assumed one by one, and then all bound or all
+unassumed (Volcano's Statement)."""
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from holdfast.scheduler.framework.scheduling_cycle import Cycle
 
 
 class Statement:
+    """Assumes pods one by one; `commit` binds them, `discard` undoes them."""
+
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
         self._changes = cycle.cluster.changes
@@ -52,7 +54,7 @@ class Statement:
 
     def put(self, profile: Profile, pod: PodRecord, row: int) -> bool:
         """Assumes the pod on this row, where it fits."""
-        self.was_refused = self._cycle.occupy(profile, pod, row) is not None
+        self.was_refused = self._cycle.assume(profile, pod, row) is not None
         if self.was_refused:
             return False
         self.placed.append((profile, pod))
@@ -61,7 +63,7 @@ class Statement:
     def discard(self) -> None:
         """Undoes all placements."""
         for profile, pod in reversed(self.placed):
-            self._cycle.give_back(profile, pod)
+            self._cycle.unassume(profile, pod)
         self.placed.clear()
         self._cycle.cluster.undo_changes(self._changes)
 

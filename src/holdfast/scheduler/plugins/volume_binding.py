@@ -70,7 +70,7 @@ REASON_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 
 
 @dataclass(slots=True)
-class WaitingClaims:
+class WaitingClaim:
     """A claim that waits for its first pod."""
 
     claim: PersistentVolumeClaim
@@ -78,13 +78,13 @@ class WaitingClaims:
     request: VolumeRequest
     selected: str | None
     """The node that a volume is being provisioned for, if any."""
-    meant: PersistentVolume | None
+    prebound: PersistentVolume | None
     """The volume whose `claimRef` names the claim, if any."""
 
     @property
     def is_matched(self) -> bool:
         """Whether a free volume may be bound, rather than a new one provisioned."""
-        return self.selected is None and self.meant is None
+        return self.selected is None and self.prebound is None
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class PodClaims:
 
     bound: list[PersistentVolume | None] = field(default_factory=list)
     """The volumes of bound claims; None for one that is gone."""
-    waiting: list[WaitingClaims] = field(default_factory=list)
+    waiting: list[WaitingClaim] = field(default_factory=list)
     immediate: bool = False
     """Whether some claim with immediate binding is not bound."""
     problem: str = ""
@@ -101,11 +101,11 @@ class PodClaims:
     """Whether a claim is invalid (reported as SchedulerError)."""
     watched: list[Hashable] = field(default_factory=list)
 
-    def by_size(self) -> list[WaitingClaims]:
+    def by_size(self) -> list[WaitingClaim]:
         """The claims without a selected node, the smallest first."""
         return sorted((w for w in self.waiting if w.selected is None), key=lambda w: w.request.size)
 
-    def to_provide(self) -> list[WaitingClaims]:
+    def to_provide(self) -> list[WaitingClaim]:
         """The waiting claims in the order in which volumes are chosen or provisioned."""
         return [w for w in self.waiting if w.selected is not None] + self.by_size()
 
@@ -272,11 +272,11 @@ class VolumeBinding(ClusterPlugin):
             return not_for_pod(cls, key)
         return ""
 
-    def _waiting(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> WaitingClaims:
+    def _waiting(self, claim: PersistentVolumeClaim, storage_class: StorageClass) -> WaitingClaim:
         volumes = self.cluster.volumes
         key = ClaimKey(claim.metadata.namespace, claim.metadata.name)
         wanted = request(claim)
-        meant = next(
+        prebound = next(
             (
                 volume
                 for volume in volumes.volumes_of_claim(key)
@@ -286,7 +286,7 @@ class VolumeBinding(ClusterPlugin):
             ),
             None,
         )
-        return WaitingClaims(claim, storage_class, wanted, volumes.selected_node(claim), meant)
+        return WaitingClaim(claim, storage_class, wanted, volumes.selected_node(claim), prebound)
 
     def _usable_from(self, volume: PersistentVolume) -> Mask:
         """The nodes that a bound volume can be used from. For a volume of a migrated in-tree plugin the
@@ -328,9 +328,9 @@ class Lookup:
                 name = waiting.storage_class.metadata.name
                 self._by_class.setdefault(name, []).append(position)
         self._meant = {
-            position: self._usable_from(waiting.meant)
+            position: self._usable_from(waiting.prebound)
             for position, waiting in enumerate(self._to_provide)
-            if waiting.meant is not None and waiting.selected is None
+            if waiting.prebound is not None and waiting.selected is None
         }
         self._topologies = [_allowed(self._nodes, w.storage_class) for w in self._to_provide]
 
@@ -363,7 +363,7 @@ class Lookup:
         view = One(self._nodes, row)
         for position, usable_from in self._meant.items():
             if usable_from(view):
-                chosen[position] = self._to_provide[position].meant
+                chosen[position] = self._to_provide[position].prebound
         for name, positions in self._by_class.items():
             requests = [self._to_provide[position].request for position in positions]
             found = self._volumes.pool(name).choose(requests, row)
@@ -391,7 +391,7 @@ class Lookup:
             return view.full(False)
         return self._topologies[position](view)
 
-    def _has_space(self, waiting: WaitingClaims, view: View) -> Cells:
+    def _has_space(self, waiting: WaitingClaim, view: View) -> Cells:
         requests = waiting.claim.spec.resources.requests
         driver = self._volumes.driver(waiting.storage_class.provisioner)
         if driver is None or not driver.spec.storage_capacity or STORAGE not in requests:

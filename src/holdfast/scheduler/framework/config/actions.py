@@ -1,6 +1,6 @@
-"""What a round does, in order: `actions`, with arguments beside them or in `configurations`.
+"""The actions of a round, in order, with their arguments.
 
-Two forms are read, with the same result:
+Two forms are accepted, with the same result:
 
     actions:                                     actions: "allocate, reserve"
       - name: allocate                           configurations:
@@ -57,7 +57,7 @@ _ARGUMENTS: Mapping[str, type[Section]] = {
     "reclaim": NoArguments,
 }
 
-# Volcano's actions without a counterpart: pods are admitted as they come, nothing is shuffled.
+# Volcano's actions without a counterpart here: pods are enqueued at once, and nothing is shuffled.
 _NOT_NEEDED = frozenset({"enqueue", "shuffle", "elect"})
 
 
@@ -103,7 +103,7 @@ def read_actions(
 
 
 def actions_left_out(actions: Iterable[ActionConfig]) -> Iterator[str]:
-    """What users may not expect of a list of actions: what is not listed is not done."""
+    """Warnings about actions that are not listed, and so do not run."""
     if all(action.name != "preempt" for action in actions):
         yield 'actions: "preempt" is not among them: no pod preempts another'
 

@@ -1,4 +1,4 @@
-"""What kube-scheduler shares with other components: leader election and the client's connection."""
+"""The configuration file as it is written, before defaults and plugin sets are resolved."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeVar
@@ -16,14 +16,15 @@ from holdfast.scheduler.framework.config.structs import (
     described,
 )
 
-# client-go renews with this jitter, so a deadline must leave room for it.
+# client-go renews with this jitter, so a deadline must allow for it.
 _JITTER = 1.2
 
 S = TypeVar("S", bound=Section)
 
 
 class LeaderElection(Section, frozen=True):
-    """The lease is Holdfast's own: with kube-scheduler's it could never lead beside it."""
+    """Leader election. The lease has a name of its own, so that Holdfast can run beside
+    kube-scheduler."""
 
     leader_elect: bool = True
     lease_duration: Seconds = 15.0
@@ -35,10 +36,11 @@ class LeaderElection(Section, frozen=True):
 
 
 class ClientConnection(Section, frozen=True):
-    """Content types are accepted as kube-scheduler's files have them; Holdfast speaks JSON.
+    """The connection to the API server. Content types are accepted for the sake of existing files;
+    Holdfast uses JSON.
 
-    There is no limit on requests per second unless a file sets one: servers protect themselves by
-    priority and fairness, and no more than some requests are on their way at any time.
+    Requests per second are not limited unless the file sets a limit: API servers protect themselves by
+    priority and fairness, and the number of concurrent requests is limited.
     """
 
     kubeconfig: str = ""
@@ -62,7 +64,7 @@ def checked_leader_election(given: LeaderElection, path: str, problems: Problems
 
 
 def zero_means_default(section: S) -> S:
-    """In these sections 0, 0s and "" are as good as absent; a negative qps means no limit."""
+    """In these sections 0, 0s and "" count as absent; a negative qps means no limit."""
     unset = {
         field.name: field.default
         for field in msgspec.structs.fields(section)
@@ -71,7 +73,7 @@ def zero_means_default(section: S) -> S:
     return msgspec.structs.replace(section, **unset)
 
 
-# The top-level `dynamicReservation`: who provisions, how long to wait, what if it fails.
+# The top-level field `dynamicReservation`: the provisioner, the timeout, and what happens on failure.
 
 
 class DynamicReservationConfig(Section, frozen=True):
@@ -79,9 +81,6 @@ class DynamicReservationConfig(Section, frozen=True):
     provision_timeout: Seconds = 600.0
     virtual_retention: Seconds = 600.0
     on_failure: Literal["Requeue", "Bind"] = "Requeue"
-
-
-# The configuration file as it is written, before anything is resolved.
 
 
 GROUP = "kubescheduler.config.k8s.io"
@@ -104,9 +103,9 @@ class ProfileDocument(Section, frozen=True):
 
 
 class ConfigurationDocument(Section, frozen=True):
-    """`percentageOfNodesToScore` is accepted for the sake of existing files and has no effect:
-    all feasible nodes are scored. So is `parallelism`: nodes are judged by vector operations.
-    `extenders` are refused unless there are none: see `refuse_extenders`."""
+    """The whole file. `percentageOfNodesToScore` is accepted for the sake of existing files and has no
+    effect: all feasible nodes are scored. Nor has `parallelism`: nodes are filtered by vector
+    operations. `extenders` must be empty: see `refuse_extenders`."""
 
     api_version: str
     kind: str
@@ -130,7 +129,8 @@ _OF_VOLCANO = ("tiers", "metrics")
 
 
 def in_our_terms(mapping: Mapping[str, Any], problems: Problems) -> Mapping[str, Any]:
-    """Volcano's own file says no kind, and orders its plugins in tiers, which have no counterpart."""
+    """A Volcano file as a KubeSchedulerConfiguration: it has no kind, and its plugin tiers, which have
+    no counterpart here, are ignored with a warning."""
     if "actions" not in mapping or "apiVersion" in mapping or "kind" in mapping:
         return mapping
     for name in _OF_VOLCANO:
@@ -141,7 +141,7 @@ def in_our_terms(mapping: Mapping[str, Any], problems: Problems) -> Mapping[str,
 
 
 def check_type(api_version: object, kind: object, problems: Problems) -> None:
-    """Whether this is a file of the one kind and version there is."""
+    """Adds a problem unless this is the supported kind and version."""
     if api_version != API_VERSION:
         group, _, version = str(api_version).partition("/")
         if api_version is None:
@@ -160,8 +160,8 @@ def check_type(api_version: object, kind: object, problems: Problems) -> None:
 
 
 def refuse_extenders(document: ConfigurationDocument, problems: Problems) -> None:
-    """An extender that is not called would leave out checks the cluster relies on, so a file that names
-    one is not used."""
+    """Adds a problem if the file has extenders: ignoring them would drop checks that the cluster relies
+    on."""
     if document.extenders:
         problems.add(
             "extenders",

@@ -1,4 +1,4 @@
-"""From a parsed file to the configuration the program runs with."""
+"""Loads a parsed configuration file into the effective configuration, and renders that as a mapping."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,7 +30,7 @@ from holdfast.scheduler.framework.config.structs import Problems, child, describ
 
 
 class Configuration(msgspec.Struct, frozen=True):
-    """Everything a file can say, complete and checked. Times are in seconds."""
+    """The effective configuration: complete and validated. Times are in seconds."""
 
     profiles: tuple[ResolvedProfile, ...]
     actions: tuple[ActionConfig, ...]
@@ -45,11 +45,11 @@ class Configuration(msgspec.Struct, frozen=True):
     enable_contention_profiling: bool
     delay_cache_until_active: bool
     warnings: tuple[str, ...]
-    """What the file says that has no effect."""
+    """Fields of the file that have no effect."""
 
     @property
     def cautions(self) -> tuple[str, ...]:
-        """The warnings, and what the file may do without meaning to."""
+        """The warnings, and effects of the file that its author may not intend."""
         return (*self.warnings, *actions_left_out(self.actions))
 
 
@@ -58,7 +58,7 @@ def load(
     implements: Implements,
     default_scheduler_name: str = DEFAULT_SCHEDULER_NAME,
 ) -> Configuration:
-    """The configuration a parsed file asks for. Raises `ConfigError` with all that is wrong."""
+    """The effective configuration of a parsed file. Raises `ConfigError` with all errors."""
     problems = Problems()
     document = _document(mapping, problems)
     _check_backoff(document, problems)
@@ -93,7 +93,7 @@ def _document(mapping: object, problems: Problems) -> ConfigurationDocument:
     else:
         mapping = in_our_terms(mapping, problems)
         check_type(mapping.get("apiVersion"), mapping.get("kind"), problems)
-    # Whatever else it is, its fields mean nothing here.
+    # Fields of another kind or version are not decoded.
     problems.raise_if_any()
     document = read(ConfigurationDocument, mapping, "", problems)
     assert document is not None
@@ -128,14 +128,14 @@ def _warn_of_sampling(document: ConfigurationDocument, problems: Problems) -> No
 def default_configuration(
     implements: Implements, default_scheduler_name: str = DEFAULT_SCHEDULER_NAME
 ) -> dict[str, Any]:
-    """All a file could say, with what holds when it says nothing."""
+    """The effective configuration of an empty file, with all fields."""
     return to_mapping(
         load({"apiVersion": API_VERSION, "kind": KIND}, implements, default_scheduler_name)
     )
 
 
 def to_mapping(configuration: Configuration) -> dict[str, Any]:
-    """A mapping that `load` makes this same configuration of."""
+    """A mapping that `load` turns into this configuration again."""
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
@@ -164,7 +164,7 @@ def _plain(value: Any) -> Any:
 
 
 def _set(plugin_set: PluginSet) -> dict[str, Any]:
-    """A weight of 0 says no more than its absence."""
+    """The set as a mapping; a weight of 0 is left out, since it means the default."""
     return {
         side: [{name: value for name, value in ref.items() if value} for ref in refs]
         for side, refs in write(plugin_set).items()

@@ -1,12 +1,13 @@
-"""Which plugins run at which extension point, and in which order.
+"""Plugin sets: which plugins run at each extension point, and in which order.
 
-kube-scheduler's rules. First the file's sets are laid over the default ones: a default plugin
-named again takes the file's weight and keeps its place, others follow after. Then, point by point,
-`multiPoint` is expanded to the plugins that serve the point, and what the point itself says wins:
+The rules are kube-scheduler's. First the file's sets are merged with the default ones: a default plugin
+that the file names gets the file's weight and keeps its position; other plugins follow. Then
+`multiPoint` is expanded for each extension point to the plugins that implement it, and the point's own
+set takes precedence:
 
-    1. plugins named at the point that multiPoint has too, in the order the point gives
-    2. multiPoint's other plugins, less those the point disables
-       (Coscheduling sorts the queue only if no other is left to do it, or the file says so there)
+    1. plugins named at the point and in multiPoint, in the order of the point
+    2. the other plugins of multiPoint, without those that the point disables
+       (Coscheduling sorts the queue only if no other plugin does, or if it is named there)
     3. plugins named at the point alone
 """
 
@@ -25,7 +26,7 @@ from holdfast.scheduler.framework.config.structs import (
 )
 
 Implements = Mapping[str, frozenset[str]]
-"""The registry as seen from here: plugin name to the extension points it serves."""
+"""The plugin registry: plugin name to the extension points it implements."""
 
 ALL = "*"
 MULTI_POINT = "multiPoint"
@@ -33,7 +34,7 @@ _JOBS = "Coscheduling"
 
 
 class PluginRef(Section, frozen=True):
-    """A plugin by name. The weight counts at `score`, where it is at least 1 once resolved."""
+    """A plugin by name. The weight is that of its score, at least 1 once resolved."""
 
     name: Name
     weight: Weight = 0
@@ -63,15 +64,15 @@ class Plugins(Section, frozen=True):
     multi_point: PluginSet = PluginSet()
 
     def sets(self) -> dict[str, PluginSet]:
-        """Each set by the name it has in a file."""
+        """Each set by its field name in a file."""
         fields = msgspec.structs.fields(type(self))
         return {field.encode_name: getattr(self, field.name) for field in fields}
 
 
 EXTENSION_POINTS: tuple[str, ...] = tuple(name for name in Plugins().sets() if name != MULTI_POINT)
 
-# Holdfast's own stand where kube-scheduler puts an addition: before DefaultPreemption, so that
-# nothing is evicted for what they can solve, and before DefaultBinder, which binds whatever comes.
+# Holdfast's own plugins come before DefaultPreemption, so that nothing is evicted where they help, and
+# before DefaultBinder, which binds every pod.
 DEFAULT_PLUGINS: tuple[PluginRef, ...] = (
     PluginRef("SchedulingGates"),
     PluginRef("PrioritySort"),
@@ -101,14 +102,15 @@ DEFAULT_PLUGINS: tuple[PluginRef, ...] = (
     PluginRef("DefaultBinder"),
 )
 
-# kube-scheduler's, so a file may disable them, though there is nothing to enable.
+# Plugins of kube-scheduler that do not exist here: a file may disable them.
 _KUBE_ONLY = frozenset({"DynamicResources", "GangScheduling", "NodeDeclaredFeatures"})
 _EXPECTED = frozenset(ref.name for ref in DEFAULT_PLUGINS) | _KUBE_ONLY
 _REMOVED = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 
 
 def check_plugins(plugins: Plugins, implements: Implements, path: str, problems: Problems) -> None:
-    """Names known, served at the point they stand at, and there only once."""
+    """Checks that plugins are known, implement the point they are named at, and are named there
+    once."""
     for point, plugin_set in plugins.sets().items():
         at = child(path, point)
         first: dict[str, str] = {}
@@ -128,7 +130,7 @@ def check_plugins(plugins: Plugins, implements: Implements, path: str, problems:
 
 
 def unknown_plugin(name: str, implements: Implements) -> str | None:
-    """What to say of a plugin the registry does not have; None if it has it."""
+    """The error for a plugin that is not in the registry; None if it is."""
     if name in implements:
         return None
     if name in _REMOVED:
@@ -139,7 +141,7 @@ def unknown_plugin(name: str, implements: Implements) -> str | None:
 
 
 def merged_with_defaults(plugins: Plugins, implements: Implements) -> dict[str, PluginSet]:
-    """The file's sets laid over the default ones, of which only those registered count."""
+    """The file's sets merged with the default ones; default plugins must be in the registry."""
     available = tuple(ref for ref in DEFAULT_PLUGINS if ref.name in implements)
     sets = plugins.sets()
     sets[MULTI_POINT] = _merged(available, sets[MULTI_POINT])
@@ -158,7 +160,7 @@ def _merged(defaults: tuple[PluginRef, ...], custom: PluginSet) -> PluginSet:
     disabled = {ref.name for ref in custom.disabled}
     own = {ref.name: ref for ref in custom.enabled}
     kept = () if ALL in disabled else (ref for ref in defaults if ref.name not in disabled)
-    result = {ref.name: ref for ref in kept} | own  # one named again keeps its place
+    result = {ref.name: ref for ref in kept} | own  # a default plugin keeps its position
     return PluginSet(tuple(result.values()), custom.disabled)
 
 

@@ -23,11 +23,11 @@ DEFAULT_SCHEDULER_NAME = "holdfast-scheduler"
 
 
 class ResolvedProfile(msgspec.Struct, frozen=True):
-    """What one scheduler name runs.
+    """The plugins of one scheduler name.
 
-    `points` has every extension point, with its plugins in the order they run. `args` has the
-    arguments by plugin: a struct, a mapping, or no entry where a plugin has none. `plugins` are
-    the sets `points` came from, defaults included, for showing.
+    `points` has every extension point, with its plugins in the order in which they run. `args` has the
+    arguments by plugin: a struct, a mapping, or no entry for a plugin without arguments. `plugins` are
+    the sets that `points` was expanded from, defaults included, for display.
     """
 
     scheduler_name: str
@@ -42,7 +42,7 @@ def resolve_profile(
     implements: Implements,
     default_scheduler_name: str = DEFAULT_SCHEDULER_NAME,
 ) -> ResolvedProfile:
-    """One profile as a file has it, on its own. Raises `ConfigError`."""
+    """Resolves one profile of a file by itself. Raises `ConfigError`."""
     problems = Problems()
     given = read(ProfileDocument, profile, "", problems)
     problems.raise_if_any()
@@ -59,7 +59,7 @@ def resolve_profiles(
     default_scheduler_name: str,
     problems: Problems,
 ) -> tuple[ResolvedProfile, ...]:
-    """All profiles of a file; one with nothing but defaults if it has none."""
+    """All profiles of a file; the default profile if it has none."""
     if problems.unread_item("profiles"):
         return ()
     given = profiles or (ProfileDocument(),)
@@ -144,7 +144,7 @@ def _check_needed(
     path: str,
     problems: Problems,
 ) -> None:
-    """One plugin sorts the queue and at least one binds, where the registry has any that can."""
+    """Checks that one plugin sorts the queue and at least one binds pods, if the registry has any."""
     served = frozenset().union(*implements.values())
     sorting = [ref.name for ref in points["queueSort"]]
     if len(sorting) > 1 or (not sorting and "queueSort" in served):
@@ -157,7 +157,7 @@ def _check_needed(
 
 
 def _check_queue_sort(profiles: Sequence[tuple[str, ResolvedProfile]], problems: Problems) -> None:
-    """There is one queue, so there is one order, whatever the profile."""
+    """Checks that all profiles sort the queue by the same plugin and arguments: there is one queue."""
     if not profiles:
         return
     (first_path, first), *others = profiles

@@ -1,7 +1,12 @@
-"""What is wrong with a configuration: every problem with its path, reported together.
+"""Decodes mappings into frozen structs and reports all errors together, each with its path.
 
 HoldfastError
 └── ConfigError     .problems: [(path, message), …]
+
+The declaration of a struct is the schema: its field names (in camel case) are the known names, its
+annotations the types and bounds, its defaults the defaults. This decoder does not stop at the first
+error: it adds each to `Problems` and goes on with the default. So further checks of a value are made
+only if there is no problem under its path. As in Kubernetes, a field that is null counts as absent.
 """
 
 import math
@@ -24,11 +29,11 @@ class ConfigError(HoldfastError):
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems: list[Problem] = list(problems)
-        super().__init__("\n".join(told(*problem) for problem in self.problems))
+        super().__init__("\n".join(with_path(*problem) for problem in self.problems))
 
 
 class Problems:
-    """Gathers problems, which stop the loading, and warnings, which do not."""
+    """The error list of a configuration, and warnings, which are not errors."""
 
     def __init__(self) -> None:
         self.found: list[Problem] = []
@@ -38,14 +43,14 @@ class Problems:
         self.found.append((path, message))
 
     def warn(self, path: str, message: str) -> None:
-        self.warnings.append(told(path, message))
+        self.warnings.append(with_path(path, message))
 
     def raise_if_any(self) -> None:
         if self.found:
             raise ConfigError(self.found)
 
     def under(self, path: str) -> bool:
-        """Whether anything at this path or below it is wrong, so that its value is not to trust."""
+        """Whether there is a problem at this path or below it, so that the value is not reliable."""
         inside = (f"{path}.", f"{path}[")
         return any(each == path or each.startswith(inside) for each, _ in self.found)
 
@@ -61,7 +66,7 @@ class Problems:
         return len(self.found)
 
 
-def told(path: str, message: str) -> str:
+def with_path(path: str, message: str) -> str:
     return f"{path}: {message}" if path else message
 
 
@@ -74,29 +79,19 @@ def item(path: str, index: object) -> str:
 
 
 def nearest(name: object, known: Iterable[str]) -> str | None:
-    """The known name most like `name`, whatever its capitals; None if nothing comes close."""
+    """The known name most similar to `name`, ignoring case; None if none is similar."""
     by_fold = {each.casefold(): each for each in known}
     close = get_close_matches(str(name).casefold(), by_fold, n=1)
     return by_fold[close[0]] if close else None
 
 
 def hint(name: object, known: Iterable[str]) -> str:
-    """`; did you mean "x"?`, or the names there are, or nothing if there are none."""
+    """`; did you mean "x"?`, or the list of known names; empty if there are none."""
     names = list(known)
     guess = nearest(name, names)
     if guess is not None:
         return f'; did you mean "{guess}"?'
     return f"; known: {', '.join(names)}" if names else ""
-
-
-# Reads mappings into frozen structs, and writes the structs back.
-#
-# A struct's own declaration is the schema: its field names (in camel case) are the known names, its
-# annotations the types and bounds, its defaults the defaults. Unlike a decoder this reader does not
-# stop at the first fault: it notes each in `Problems` and goes on, with the default in its place.
-# So whoever checks a value further does it only if there is no problem under its path.
-#
-# As in Kubernetes, a field that is null is a field that is absent.
 
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -108,7 +103,7 @@ _INT64 = 2**63
 _LONGEST = _INT64 / 10**9  # seconds in the longest Go duration
 
 Seconds = Annotated[float, msgspec.Meta(ge=0, extra={_DURATION: True})]
-"""A length of time; written as a number of seconds or as a duration such as `10m`."""
+"""A duration: a number of seconds, or a string such as `10m`."""
 Name = Annotated[str, msgspec.Meta(min_length=1)]
 Weight = Annotated[int, msgspec.Meta(ge=0, le=_INT32)]
 Percent = Annotated[int, msgspec.Meta(ge=0, le=100)]
@@ -116,17 +111,17 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Section(msgspec.Struct, frozen=True, rename="camel"):
-    """Base of everything that is read from a mapping."""
+    """The base of all structs that are decoded from a mapping."""
 
 
 def read(cls: type[S], raw: object, path: str, problems: Problems) -> S | None:
-    """`raw` as a `cls`; None if it is not even a mapping. Check `problems` before trusting it."""
+    """`raw` decoded as a `cls`; None if it is not a mapping. Check `problems` before using it."""
     value = _read(_shape(cls), raw, path, problems)
     return None if value is _WRONG else cast(S, value)
 
 
 def write(section: msgspec.Struct) -> dict[str, Any]:
-    """The mapping `read` would make this struct of; what is empty is left out."""
+    """The mapping that `read` decodes into this struct; empty values are left out."""
     fields = cast(shapes.StructType, _shape(type(section))).fields
     written = {f.encode_name: _write(f.type, getattr(section, f.name)) for f in fields}
     return {name: value for name, value in written.items() if value not in (None, [], {})}
@@ -221,9 +216,9 @@ def _read_scalar(shape: shapes.Type, raw: object, path: str, problems: Problems)
                 return raw
             choices = [str(value) for value in values]
             guess = nearest(raw, choices)
-            said = f'; did you mean "{guess}"?' if guess else ""
+            suggestion = f'; did you mean "{guess}"?' if guess else ""
             wanted = " or ".join(choices) if len(choices) < 3 else "one of " + ", ".join(choices)
-            problems.add(path, f"expected {wanted}, got {described(raw)}{said}")
+            problems.add(path, f"expected {wanted}, got {described(raw)}{suggestion}")
             return _WRONG
         case shapes.IntType():
             if isinstance(raw, bool) or not isinstance(raw, int):
@@ -233,7 +228,7 @@ def _read_scalar(shape: shapes.Type, raw: object, path: str, problems: Problems)
             if not _is_number(raw):
                 return _wrong("a number", raw, path, problems)
             return _bounded(shape, raw, path, problems)
-    raise TypeError(f"no reader for {shape!r}")  # a fault in a declaration, not in a file
+    raise TypeError(f"no reader for {shape!r}")  # an error in a declaration, not in a file
 
 
 def _read_seconds(shape: shapes.FloatType, raw: object, path: str, problems: Problems) -> Any:

@@ -1,4 +1,4 @@
-"""Which plugin has which arguments. A plugin with arguments of its own adds one line here."""
+"""The table of plugin arguments: a plugin with typed arguments is one line here."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -40,19 +40,19 @@ _TYPED: Mapping[str, _Typed] = {
     "VolumeBinding": _Typed(kube.VolumeBindingArgs, kube.checked_volume_binding),
 }
 
-# Their plugins read these themselves.
+# These plugins decode parts of their arguments themselves.
 _RAW = frozenset({"DynamicReservation"})
 
 HAVE_ARGS = frozenset(_TYPED) | _RAW
 
 
 def default_args(plugin: str) -> Any:
-    """What a plugin gets when the file gives it nothing; None if it has no arguments."""
+    """The arguments of a plugin that the file gives none; None if it has no typed arguments."""
     return read_args(plugin, {}, "", Problems()) if plugin in HAVE_ARGS else None
 
 
 def read_args(plugin: str, raw: object, path: str, problems: Problems) -> Any:
-    """The plugin's struct, or the mapping as it stands if the plugin reads it itself."""
+    """The plugin's arguments as a struct, or as the unchanged mapping if they are not typed."""
     if not isinstance(raw, Mapping):
         problems.add(path, f"expected a mapping, got {described(raw)}")
         return None
@@ -73,7 +73,7 @@ def read_args(plugin: str, raw: object, path: str, problems: Problems) -> Any:
 
 
 def write_args(plugin: str, args: Any) -> dict[str, Any]:
-    """The mapping `read_args` makes these arguments of."""
+    """The mapping that `read_args` turns into these arguments."""
     if isinstance(args, msgspec.Struct):
         return _type_meta(plugin) | write(args)
     return _type_meta(plugin) | dict(args) if plugin in _RAW else dict(args)

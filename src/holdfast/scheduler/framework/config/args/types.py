@@ -1,4 +1,4 @@
-"""Pieces that the arguments of several plugins have in common, and their rules."""
+"""The arguments of plugins, with their defaults and validation."""
 
 from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, Literal
@@ -24,14 +24,14 @@ from holdfast.scheduler.framework.config.structs import (
 
 
 class ResourceWeight(Section, frozen=True):
-    """A resource that counts in a score, and how much."""
+    """A resource and its weight in a score."""
 
     name: Name
     weight: Weight = 1
 
 
 class ShapePoint(Section, frozen=True):
-    """One corner of a scoring function: at this utilization (percent) this score."""
+    """A point of a scoring function: the score at a utilization in percent."""
 
     utilization: Percent = 0
     score: Annotated[int, msgspec.Meta(ge=0, le=10)] = 0
@@ -41,7 +41,7 @@ CPU_AND_MEMORY = (ResourceWeight("cpu"), ResourceWeight("memory"))
 
 
 def weighed(resources: Sequence[ResourceWeight]) -> tuple[ResourceWeight, ...]:
-    """cpu and memory if none are named; a weight of 0 means 1."""
+    """The resources, cpu and memory by default; a weight of 0 means 1."""
     if not resources:
         return CPU_AND_MEMORY
     return tuple(ResourceWeight(each.name, each.weight or 1) for each in resources)
@@ -82,7 +82,7 @@ def check_ignored(
 
 
 def check_candidates(percentage: int, absolute: int, path: str, problems: Problems) -> None:
-    """How many nodes preemption looks at: not none."""
+    """Checks that preemption compares at least one candidate node."""
     if percentage == 0 and absolute == 0:
         problems.add(
             child(path, "minCandidateNodesPercentage"),
@@ -97,7 +97,8 @@ _AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class SpreadConstraint(Section, frozen=True):
-    """A v1 TopologySpreadConstraint; its selector is deduced for each pod, so it may have none."""
+    """A v1 TopologySpreadConstraint without a selector, which is that of each pod's service or
+    controller."""
 
     max_skew: _AtLeastOne
     topology_key: str
@@ -110,7 +111,7 @@ class SpreadConstraint(Section, frozen=True):
 
 
 class PodTopologySpreadArgs(Section, frozen=True):
-    """`System` means kube-scheduler's own constraints; `List` those given here."""
+    """`System` stands for kube-scheduler's default constraints, `List` for those given here."""
 
     default_constraints: tuple[SpreadConstraint, ...] = ()
     defaulting_type: Literal["System", "List"] = "System"
@@ -160,7 +161,7 @@ class NodeResourcesBalancedAllocationArgs(Section, frozen=True):
 
 
 class NodeAffinityArgs(Section, frozen=True):
-    """`added_affinity` is a v1 NodeAffinity as the file has it."""
+    """`added_affinity` is a v1 NodeAffinity, not decoded."""
 
     added_affinity: dict[str, Any] | None = None
 
@@ -171,7 +172,7 @@ class InterPodAffinityArgs(Section, frozen=True):
 
 
 class DefaultPreemptionArgs(Section, frozen=True):
-    """`hold_room` is Holdfast's: whether what was preempted is held by a reservation."""
+    """`hold_room` is Holdfast's own: whether preempted capacity is held by a reservation."""
 
     min_candidate_nodes_percentage: Percent = 10
     min_candidate_nodes_absolute: Count = 100
@@ -271,7 +272,8 @@ class ReservationArgs(Section, frozen=True):
     reservation_selector_index: ReservationSelectorIndex = ReservationSelectorIndex()
 
     def ignores(self, resource: str) -> bool:
-        """Whether Restricted does not mean this resource: it may come from the node too."""
+        """Whether the policy Restricted ignores this resource, so that it may come from the node
+        too."""
         group, slash, _ = resource.partition("/")
         return resource in self.ignored_resources or (
             bool(slash) and group in self.ignored_resource_groups
@@ -284,8 +286,8 @@ class ReservationPreemptionArgs(Section, frozen=True):
 
 
 class CoschedulingArgs(Section, frozen=True):
-    """What scheduler-plugins and Koordinator have. No member of a job waits with a place in its hands,
-    so only the time a job may take counts; the rest is read so that such files load."""
+    """The arguments of scheduler-plugins and Koordinator. Only the time a job may wait has an effect,
+    since members do not wait on nodes for others; the rest is accepted so that such files load."""
 
     permit_waiting_time_seconds: Count | None = None
     default_timeout: Seconds | None = None
@@ -298,20 +300,20 @@ class CoschedulingArgs(Section, frozen=True):
 
     @property
     def timeout(self) -> float | None:
-        """How long jobs may wait that do not say so themselves; None if that is not said."""
+        """The default time in seconds that a job may wait; None if it is not limited."""
         given = self.default_timeout or self.permit_waiting_time_seconds
         return float(given) if given else None
 
 
 class LimitAwareArgs(Section, frozen=True):
-    """Resources to score by, and for each limited resource the percentage of allocatable."""
+    """The weights of resources in the score, and the percentage of allocatable by limited resource."""
 
     resources: tuple[ResourceWeight, ...] = CPU_AND_MEMORY
     default_limit_to_allocatable_ratio: dict[str, int] = msgspec.field(default_factory=dict)
 
 
 class GivenLimitAwareArgs(Section, frozen=True):
-    """Both spellings of the weights, and both of a percentage, as a file may have them."""
+    """The arguments as a file has them, with two spellings each of weights and percentages."""
 
     resources: tuple[ResourceWeight, ...] = ()
     scoring_resource_weights: dict[str, Weight] = msgspec.field(default_factory=dict)
@@ -359,8 +361,8 @@ _COUNTED = tuple(
 
 
 class DeviceScoringStrategy(Section, frozen=True):
-    """LeastAllocated spreads, MostAllocated packs, BestFit packs where the least is left over, and
-    LeastFragmented so that what is left is of use to the pods that come."""
+    """LeastAllocated spreads pods, MostAllocated packs them, BestFit prefers the node with the least
+    left over, and LeastFragmented keeps what is left usable for future pods."""
 
     type: Literal["LeastAllocated", "MostAllocated", "BestFit", "LeastFragmented"] = "LeastAllocated"
     resources: tuple[ResourceWeight, ...] = _COUNTED
@@ -409,6 +411,6 @@ def checked_numa(args: NodeNUMAResourceArgs, path: str, problems: Problems) -> N
 
 
 def _name_fault(name: str) -> str:
-    """Why the text cannot name a label or a resource; empty if it can."""
+    """Why the text is not a valid name of a label or resource; empty if it is."""
     said = label_key(name)
     return f'Invalid value: "{name}": {"; ".join(said)}' if said else ""
