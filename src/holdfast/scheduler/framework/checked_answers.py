@@ -220,6 +220,8 @@ _FAILED = _FailedMeasure()
 
 
 class CheckedNormalize:
+    """A normalisation of a third-party plugin, with checked results."""
+
     def __init__(self, plugin: Plugin, normalize: Normalize, fail: Fail) -> None:
         self._plugin = plugin
         self._normalize = normalize

@@ -116,6 +116,8 @@ MAX_SCORE = 100
 
 
 class Scope(enum.Enum):
+    """What a Filter or Score depends on; see the docstring of the module."""
+
     NODE = "node"
     USAGE = "usage"
     TOPOLOGY = "topology"
@@ -163,6 +165,8 @@ def everywhere(view: View) -> Cells:
 
 
 class Filter(msgspec.Struct, frozen=True):
+    """The answer of `filter`: formulas for feasible rows and for reasons."""
+
     passes: Callable[[View], Cells]
     reasons: Callable[[View], list[Reason]]
     scope: Scope
@@ -189,6 +193,8 @@ class Filter(msgspec.Struct, frozen=True):
 
 
 class Rejected(msgspec.Struct, frozen=True):
+    """The answer of `filter` where no node is feasible for the class."""
+
     message: str
     resolvable: bool = False
     error: bool = False
@@ -207,6 +213,8 @@ class Normalize(Protocol):
 
 
 class Score(msgspec.Struct, frozen=True):
+    """The answer of `score`: a formula for scores, and how they are normalised."""
+
     score: Callable[[View], Cells]
     scope: Scope
     normalize: Normalize | None = None
@@ -241,6 +249,8 @@ class ByMaximum:
 
 
 class Range(NamedTuple):
+    """The lowest and the highest raw score."""
+
     low: int
     high: int
 

@@ -130,6 +130,9 @@ SortKey = Callable[[PodRecord], tuple[Any, ...]]
 
 @total_ordering
 class _Key:
+    """A sort key of a third-party plugin; pods with keys that cannot be compared sort by queueing
+    time."""
+
     __slots__ = ("_key", "_note", "_since")
 
     def __init__(self, key: Any, since: float, note: Callable[[BaseException], object]) -> None:

@@ -22,6 +22,8 @@ class PluginError(HoldfastError):
 
 
 class Registry:
+    """The known plugins by name."""
+
     def __init__(self, plugins: Iterable[type[Plugin]]) -> None:
         self._plugins: dict[str, type[Plugin]] = {}
         for plugin in plugins:

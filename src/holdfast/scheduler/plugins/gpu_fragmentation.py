@@ -28,6 +28,8 @@ _FIRST = 32
 
 
 class GpuPacking:
+    """Scores nodes, and ranks the GPUs of a node, by fragmentation."""
+
     _now: Floats = cells_of("_now_column")
     """The fragmentation of every row."""
     _fit: Ints = cells_of("_fit_column")

@@ -111,6 +111,8 @@ SYSTEM_DEFAULTS = (
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
+    """A topology spread constraint with its compiled selector."""
+
     key: str
     selector: Selector
     max_skew: int

@@ -28,6 +28,8 @@ Cost = tuple[float, ...]
 
 
 class Candidate(NamedTuple):
+    """A node's victims and their cost."""
+
     cost: Cost
     """Smaller is better, in kube-scheduler's order of preference."""
     victims: tuple[PodRecord, ...]

@@ -77,6 +77,8 @@ def zero_means_default(section: S) -> S:
 
 
 class DynamicReservationConfig(Section, frozen=True):
+    """The field `dynamicReservation`."""
+
     provisioner: Literal["builtin", "external"] = "builtin"
     provision_timeout: Seconds = 600.0
     virtual_retention: Seconds = 600.0
@@ -91,11 +93,15 @@ _AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class PluginConfig(Section, frozen=True):
+    """The arguments of one plugin, not decoded."""
+
     name: Name
     args: Any = None
 
 
 class ProfileDocument(Section, frozen=True):
+    """A profile as the file has it."""
+
     scheduler_name: Name | None = None
     percentage_of_nodes_to_score: Percent | None = None
     plugins: Plugins = Plugins()

@@ -41,6 +41,8 @@ class PluginRef(Section, frozen=True):
 
 
 class PluginSet(Section, frozen=True):
+    """The enabled and disabled plugins of one extension point."""
+
     enabled: tuple[PluginRef, ...] = ()
     disabled: tuple[PluginRef, ...] = ()
 
