@@ -63,7 +63,8 @@ class ReservationLifecycle:
         return self._timers.next_time()
 
     def _reconcile(self, reservation: ReservationInfo, now: float) -> None:
-        """Reconciles one reservation; the first rule that ends it comes first."""
+        """Reconciles one reservation: deletion, garbage collection, expiry and success in this order;
+        then resize, lost devices and Waiting to Available; then the status is written."""
         if reservation.virtual:
             if reservation.placed:
                 self._reservations.replace_devices(reservation)
