@@ -5,15 +5,18 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
 import pytest
 
 from builders import make_pod
+from holdfast.api.decode import decode
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE
 from holdfast.scheduler.framework.feasibility.volume_column import VolumeColumn
 from holdfast.scheduler.framework.guarded import Guarded
 from holdfast.scheduler.framework.interface import Plugin
 from plugins.claims import AFFINITY, nodes_say, pod, zones
+from reservations.little_world import reservation
 from storage_builders import make_claim, make_csi_node, make_volume
 from storage_driving import Driver, big_node
 
@@ -79,3 +82,60 @@ def test_pods_that_find_a_node_pay_for_no_guarded_formulas(monkeypatch: pytest.M
     assert made == []
     assert driver.why(pod("c2", name="q").obj()) == nodes_say(2, f"2 {AFFINITY}")
     assert "VolumeBinding" in made and len(made) == len(set(made)) * 2, "once for each formula"
+
+
+def test_a_reservation_with_volumes_in_a_profile_without_reservations_is_rejected() -> None:
+    mapping = {"profiles": [{"plugins": {"multiPoint": {"disabled": [{"name": "Reservation"}]}}}]}
+    driver = Driver(config=mapping)
+    driver.add(big_node("n0").obj(), make_csi_node("n0").driver("d", 3).obj())
+    driver.add(
+        make_volume("v").csi("d", "h").claimed_by("c").obj(), make_claim("c").bound_to("v").obj()
+    )
+    raw = reservation(
+        "r", pod={"volumes": [{"name": "c", "persistentVolumeClaim": {"claimName": "c"}}]}
+    )
+    driver.add(decode(raw))
+    driver.round()
+    known = driver.cluster.reservations.get("r")
+    assert known is not None and "has no Reservation plugin" in known.message
+
+
+def test_an_error_that_no_formula_owns_is_raised_as_it_is() -> None:
+    driver = Driver(big_node("n0").obj(), make_csi_node("n0").driver("d", 3).obj())
+    driver.add(
+        make_volume("v").csi("d", "h").claimed_by("c").obj(), make_claim("c").bound_to("v").obj()
+    )
+    driver.add(make_pod("p").namespace("default").cpu("1").claim("c").obj())
+    column = driver.scheduler.cycle.column(
+        driver.scheduler.profiles[0], driver.cluster.pods["uid-p"].cls
+    )
+    assert isinstance(column, VolumeColumn)
+    with pytest.raises(ZeroDivisionError):
+        column.recover(ZeroDivisionError())
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_of_some_rows_is_the_one_from_scratch(seed: int) -> None:
+    rng = random.Random(seed)
+    driver = Driver()
+    for i in range(8):
+        node = big_node(f"n{i}").zone(rng.choice("ab")).label("disk", rng.choice("xyz"))
+        for taint in "klm":
+            if rng.random() < 0.4:
+                node.taint(taint, "v", "PreferNoSchedule")
+        driver.add(node.obj(), make_csi_node(f"n{i}").driver("d", rng.randint(0, 3)).obj())
+    volume = make_volume("v").csi("d", "h").claimed_by("c")
+    volume.on_nodes("topology.kubernetes.io/zone", "a")
+    driver.add(volume.obj(), make_claim("c").bound_to("v").obj())
+    chosen = make_pod("p").namespace("default").cpu("1").claim("c")
+    for weight, disk in ((100, "x"), (60, "y"), (25, "z")):
+        chosen.prefers_node(weight, "disk", values=[disk])
+    driver.add(chosen.obj())
+    profile, cls = driver.scheduler.profiles[0], driver.cluster.pods["uid-p"].cls
+    column = driver.scheduler.cycle.column(profile, cls)
+    assert isinstance(column, VolumeColumn)
+    whole = ClassColumn(driver.cluster, profile, cls)
+    whole.refresh()
+    for _ in range(10):
+        among = np.array([rng.random() < 0.5 for _ in range(8)])
+        assert column.best_of(among) == whole.best_of(among)

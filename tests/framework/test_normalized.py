@@ -25,10 +25,10 @@ def test_following_one_row_agrees_with_all_rows_anew(made: list[tuple[int, int |
     normalized.reset(ROWS)
     for row, after in made:
         fitted, raw[row] = raw[row] is not None, after
-        weighted = normalized.follow(row, after or 0, fitted, after is not None)
+        weighted = normalized.update_row(row, after or 0, fitted, after is not None)
         passing = np.array([each is not None for each in raw])
         if weighted is None:
-            normalized.is_outdated(ROWS, passing)
+            normalized.measure_again(ROWS, passing)
             normalized.weigh(slice(0, ROWS))
         elif after is not None:
             assert weighted == normalized.weighted[row]

@@ -4,13 +4,19 @@ scratch would say."""
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
+from holdfast.plugin import Cells, Filter, Handle, Plugin, PodClass, Reason, Scope, View
 from holdfast.scheduler.cluster.reservation_table import ReservationRow
+from holdfast.scheduler.framework.config import API_VERSION, KIND, load
 from holdfast.scheduler.framework.feasibility import rows
 from holdfast.scheduler.framework.feasibility.reservation_column import ReservationColumn
 from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE
+from holdfast.scheduler.framework.registry import Registry
+from holdfast.scheduler.plugins import IN_TREE
+from reservations import little_world
 from reservations.little_world import LittleWorld, Raw, node, pod, reservation
 
 _ORDER = "scheduling.koordinator.sh/reservation-order"
@@ -149,3 +155,48 @@ def test_a_state_known_from_elsewhere_is_not_mistaken_where_more_than_amounts_ma
         check(world, kept_column(world, "p0"))
     drawn = [world.reservation_of(f"p{number}") for number in range(6)]
     assert (drawn.count("free"), drawn.count("tight")) == (4, 1)
+
+
+class FreeAfter(Plugin):
+    """Keeps as much cpu free on a node as its annotation says."""
+
+    name = "FreeAfter"
+
+    def __init__(self, handle: Handle, args: Any) -> None:
+        super().__init__(handle, args)
+        self._cpu = handle.slot("cpu")
+        self._kept = handle.nodes.annotation("kept", int, missing=0)
+
+    def filter(self, cls: PodClass) -> Filter:
+        def passes(view: View) -> Cells:
+            return view.free(self._cpu) >= view.take(self._kept)
+
+        def reasons(view: View) -> list[Reason]:
+            return [Reason("node(s) had too little left", view.negate(passes(view)))]
+
+        return Filter(passes, reasons, Scope.USAGE, kind=lambda row: int(self._kept.cells[row]))
+
+
+def test_rows_with_equal_amounts_and_another_kind_are_evaluated_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    registry = Registry([*IN_TREE, FreeAfter])
+    profile = {"plugins": {"multiPoint": {"enabled": [{"name": "FreeAfter"}]}}}
+    mapping = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}
+    monkeypatch.setattr(little_world, "_REGISTRY", registry)
+    monkeypatch.setattr(little_world, "_CONFIGURATION", load(mapping, registry.implements()))
+    kept = {"n0": "0", "n1": "20000", "n2": "0", "n3": "20000"}
+
+    def offering(name: str, cpu: str) -> Raw:
+        raw = node(name, cpu=cpu)
+        return {**raw, "metadata": {**raw["metadata"], "annotations": {"kept": kept[name]}}}
+
+    world = LittleWorld(*(offering(name, "16") for name in kept))
+    world.put(reservation("r", requests={"cpu": "1"}, allocateOnce=False))
+    world.put(an_owner("first"))
+    column = kept_column(world, "first")
+    assert column._score_memo is not None, "rows are memoized"
+    for name in kept:
+        world.put(offering(name, "17"))
+        column.refresh()
+    check(world, column)

@@ -2,16 +2,21 @@
 
 Pure: no I/O, no clock, no asyncio, no logging, no randomness; the same events give the same decisions.
 
-    cluster       the state: node table, pod classes, ledger, row log, domain counts, nominations
+    cluster       the state: node table, pod classes, ledger, nominator, domain counts, epoch
     reservations  the reservation cache: owners, matching, waiting, preemption holds, virtual ones
     managers      particular resources of a node: CPUs and NUMA nodes, devices, volumes
     jobs          pod groups, queues and shares, starvation holds, run-time estimates
     framework     the plugin runtime: profiles, queue, scheduling cycle, feasibility, dry run, diagnosis
-    plugins       one module per plugin
+    plugins       one module per plugin, and what several of them share
     actions       the actions of a round
     controllers   lifecycles of reservations, provisioning, migrations; status of groups and queues
     scheduler     `Scheduler`, which is fed events and asked for rounds
     assembly      a scheduler with the controllers of its configuration
+
+A pod's way: `Scheduler.feed` → `Cluster.feed` → `PodHandlers` → `Scheduler.pod_pending` → the
+`SchedulingQueue`; in a round, the action `Allocate` → `Cycle.schedule` → the class's column
+(`feasibility`) → `Cycle.claim`: assume, reserve, permit, bind → `ConvergenceGuard.admit` → decisions.
+`docs/glossary.md` explains the words; `docs/architecture.md` follows a pod file by file.
 
 May import `api` and `machinery`.
 """

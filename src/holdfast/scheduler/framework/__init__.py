@@ -1,7 +1,10 @@
 """The plugin runtime: the contract, profiles, the queue, the scheduling cycle.
 
     interface                  the plugin contract, and its manual
-    handle, cluster_plugin     what a plugin may read of the cluster; in-tree plugins that read more
+    handle, node_columns       what a plugin may read of the cluster; values per node, host ports
+    cluster_plugin             in-tree plugins that read more
+    read_only_records          pods and classes as plugins from outside see them
+    checked_answers            answers of plugins from outside, checked
     registry, plugin_names     plugins by name, in-tree and from entry points
     config                     KubeSchedulerConfiguration
     profile                    a scheduler name with its plugins
@@ -12,7 +15,7 @@
     reservation_diagnosis      why no reservation serves a pod, in Koordinator's words
     gangs, gang_permit         jobs of several pods; Permit for all of a job's pods
     statement                  a transaction over several placements
-    dry_run                    whether a pod fits without its victims
+    dry_run                    whether a pod fits without its victims, and beside nominated pods
     hold_planner               nodes for the tasks of a starving job
     dynamic_provisioning       pods that bring a reservation template
     guarded                    in-tree formulas whose errors are caught

@@ -425,7 +425,7 @@ def _lacking_capacity(
         return None
     allocatable = cluster.nodes.allocatable
     resolvable = all(n.slot == PODS or n.amount <= allocatable.item(n.slot, row) for n in lacking)
-    return NodeRejection(column.needing, tuple(need.text for need in lacking), resolvable)
+    return NodeRejection(column.needs_plugin, tuple(need.text for need in lacking), resolvable)
 
 
 @contextmanager

@@ -7,34 +7,38 @@ node table; binding a pod changes one row, and only that row is computed again.
 
 A column is made of five parts. `Epoch` (see `scheduler.cluster.epoch`) tells which is out of date:
 
-| part       | per class                                          | computed again when
+| part       | what is kept                                       | computed again when
 | ---------- | -------------------------------------------------- | ----------------------------------
-| answers    | filters, scores, rejections of the plugins         | the `version` of an answer differs;
-|            | (`compiled_class`)                                 | `Settled` ones: `Epoch.objects` too
+| answers    | filters, scores, rejections of the plugins         | the `version` of an answer differs
+|            | (`compiled_class`)                                 | (a `Settled` one is compared only
+|            |                                                    | when `Epoch.objects` has moved)
 | node part  | per row: node filters pass, sum of node scores     | the row is in `Epoch.nodes`
 |            | (`rows`)                                           |
-| usage part | per row: usage filters pass too, sum of usage      | the row is in `Epoch.usage`
-|            | scores, raw scores to be normalised (`rows`)       |
-| normalised | per row: normalised scores, weighted               | the measure, say the highest raw
-|            | (`normalized_scores`)                              | score of feasible rows, differs
-| topology   | per row: its key, the topology values and counts   | a facet of the row changed; then the
-|            | it has; per key: topology filters pass, sum of     | few keys there are are all computed
-|            | topology scores (`topology_keys`, `rows`)          | again
+| usage part | per row: usage filters pass too, sum of usage      | the row is in `Epoch.usage`, or its
+|            | scores, raw scores to be normalised (`rows`)       | node part was computed again
+| topology   | per row: its key, the topology values and counts   | keys of rows whose facets changed;
+|            | it has; per key: topology filters pass, sum of     | filters and scores of all keys (they
+|            | topology scores (`topology_keys`, `rows`)          | are few) whenever a row changed
+| normalised | per row: normalised scores, weighted               | the row changed; all rows if the
+|            | (`normalized_scores`)                              | measure, as the highest raw score of
+|            |                                                    | feasible rows, differs
 
-`refresh` brings them up to date in this order, because each part depends on those above it. A new
-answer, another size of the node table, or more changed rows than are worth following, means that all
-rows are computed again.
+`refresh` brings them up to date in this order; only topology scores come last, as they count feasible
+nodes. All rows are computed again after a new answer, after a change of the node table's size, after
+any change of a node if the class has topology keys, and when more rows changed than are worth following
+one by one (a quarter of all rows for nodes).
 
 The total of a row is `base + by_key[key]`, where `base` is the sum of the node, usage and normalised
 scores; a row that is not feasible is at or below INFEASIBLE / 2. The best row is the one with the
-highest total, of several the one with the lowest number: rows are numbered in the order in which nodes
-were first seen.
+highest total, of several the one with the lowest number. A node gets the lowest number that is free, so
+that rows are in the order in which nodes were first seen until one is deleted.
 
-Three kinds of columns: `ClassColumn`; `VolumeColumn` for classes with volumes, which is the column of
-the same class without volumes narrowed to the rows where its volumes can be; `ReservationColumn` for
-classes that match reservations, where a row with such a reservation is evaluated as if what is left of
-the reservation were free, once per reservation (`reservation_scores` picks one). `column_store` makes
-them and drops those used longest ago.
+Three kinds of columns: `ReservationColumn` for classes that match reservations, where a row with such a
+reservation is evaluated as if what is left of the reservation were free, once per reservation
+(`reservation_scores` picks one; the matched ones follow `Epoch.reservations` and `Epoch.owners`);
+`VolumeColumn` for other classes with volumes, unless a plugin scores volumes: the column of the same
+class without volumes, narrowed to the rows where its volumes can be; `ClassColumn` for all others.
+`column_store` makes them, and drops those used longest ago, roughly, above a limit of memory.
 
 What may be read when:
 
@@ -42,7 +46,10 @@ What may be read when:
   `refresh` before the next question, if pods or objects may have changed in between.
 * Nothing may be refreshed inside `Ledger.peek`: it takes the rows it touched off `Epoch.usage` again.
 * Formulas are also computed for rows that belong to no node any more. Their result is not used.
-* A `View` is valid until the next change of the ledger or of a node; nobody keeps one.
+* A `View` is valid until the next change of the ledger or of a node, and is not kept. A `KeyView` shows
+  keys, not rows, and is kept until there is a new key.
+* Inside `Ledger.transaction` a column may be refreshed, as dry runs do: rows that are put back are in
+  `Epoch.usage` again.
 * A score must not depend on which rows are feasible, except through `Score.normalize` and, for topology
   scores, `KeyView.feasible`.
 * One row and many rows are computed by the same formula: `One` answers with plain numbers, `Some` and

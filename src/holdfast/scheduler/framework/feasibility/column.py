@@ -25,13 +25,13 @@ class ClassColumn(ClassRows):
     """Whether the column depends on more than its own parts."""
 
     def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
-        self.specs_seen = -1
+        self.owners_seen = -1
         """`Epoch.owners` when it was last checked whether the class matches reservations."""
         self.corrected: tuple[Hashable, dict[int, NodeRejection]] = (None, {})
         """Why nodes with nominated pods are infeasible, and the epoch of that."""
         self._needs_asked = -1
         self._needs: tuple[Need, ...] | None = None
-        self.needing = ""
+        self.needs_plugin = ""
         """The plugin whose needs these are."""
         super().__init__(cluster, profile, cls)
 
@@ -143,7 +143,7 @@ class ClassColumn(ClassRows):
         if self._needs_asked != self.compiled:
             self._needs_asked = self.compiled
             others = (named for named in self.filters if named[1].scope is not Scope.NODE)
-            self.needing, first = next(others, ("", None))
+            self.needs_plugin, first = next(others, ("", None))
             single = len(self._usage_filters) == 1
             self._needs = first.needs if first is not None and single else None
         return self._needs

@@ -11,6 +11,7 @@ from holdfast.scheduler.framework.profile import Profile
 _CELLS = 12 * 1024**2
 """How many cells all columns together may have; a cell takes about 20 bytes."""
 _FEWEST = 64
+"""So many columns are kept whatever their size."""
 
 
 class ColumnStore:
@@ -31,8 +32,8 @@ class ColumnStore:
         key = (profile.index, cls.id)
         columns = self._columns
         column = columns.get(key)
-        if column is None or column.failed_in >= 0 or column.specs_seen != self._epoch.owners:
-            column = self._checked_column(key, profile, cls, column)
+        if column is None or column.failed_in >= 0 or column.owners_seen != self._epoch.owners:
+            column = self._column_of_right_kind(key, profile, cls, column)
         elif len(columns) > 1 and self._weight > self._most() // 2:
             columns[key] = columns.pop(key)  # most recently used
         column.refresh()
@@ -46,7 +47,7 @@ class ColumnStore:
             column.judge()
         return column
 
-    def _checked_column(
+    def _column_of_right_kind(
         self, key: tuple[int, int], profile: Profile, cls: PodClass, column: ClassColumn | None
     ) -> ClassColumn:
         """The column if it is still of the right kind for the class, else a new one. Asks plugins again
@@ -54,7 +55,7 @@ class ColumnStore:
         if column is not None and 0 <= column.failed_in != self._errors.round:
             column.ask_again()
         if column is None or (
-            column.specs_seen != self._epoch.owners and self._is_wrong_kind(profile, column)
+            column.owners_seen != self._epoch.owners and self._is_wrong_kind(profile, column)
         ):
             column = self._new_column(profile, cls)
             self._put(key, column)
@@ -65,7 +66,7 @@ class ColumnStore:
 
     def _is_wrong_kind(self, profile: Profile, column: ClassColumn) -> bool:
         """Whether the class matches reservations now and did not before, or the other way round."""
-        column.specs_seen = self._epoch.owners
+        column.owners_seen = self._epoch.owners
         concerned = bool(profile.reservation_plugin) and self._cluster.reservations.concerns(column.cls)
         return concerned != column.owned
 

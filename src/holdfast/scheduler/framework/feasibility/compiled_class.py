@@ -46,7 +46,8 @@ Asked = tuple[Version, Any]
 
 
 class PluginAnswers:
-    """Scores are sorted by what they change with, each with its weight."""
+    """The answers of a profile's plugins: filters in the profile's order, scores by their scope, each
+    with its weight."""
 
     def __init__(self, cls: PodClass, fail: Fail, foreign: Collection[str], is_guarded: bool) -> None:
         """`fail` is told of whatever plugins raise; see `holdfast.scheduler.framework.guarded`.
@@ -288,7 +289,7 @@ class CompiledClass:
             self.unscorable = rejected
 
     def has_failed(self) -> bool:
-        """Whether a plugin failed for the class since it was last asked about it."""
+        """Whether a plugin failed since it was last asked about the class."""
         return self.failed_in >= 0
 
     def _is_outdated(self) -> bool:

@@ -64,7 +64,7 @@ class Normalized:
         self.measure = None
         self._low, self._high = _NO_RANGE
 
-    def is_outdated(self, size: int, passing: Bools) -> bool:
+    def measure_again(self, size: int, passing: Bools) -> bool:
         """Takes the measure. Returns whether it differs from the one before."""
         raw = self.raw[:size][passing]
         before, self.measure = self.measure, self.normalize.measure(raw) if len(raw) else None
@@ -92,7 +92,7 @@ class Normalized:
         if isinstance(normalize, CheckedNormalize) and self.measure is not None:
             normalize.check(np.asarray(normalize.apply(self.raw[: len(fits)][fits], self.measure)))
 
-    def follow(self, row: int, after: int, fitted: bool, fits: bool) -> int | None:
+    def update_row(self, row: int, after: int, fitted: bool, fits: bool) -> int | None:
         """Takes the new raw score of one row, which `fitted` before and `fits` now. Returns its
         weighted score, or None if the measure has to be taken again."""
         if not self.by_usage:

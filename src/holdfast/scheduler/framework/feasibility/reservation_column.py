@@ -168,18 +168,12 @@ class ReservationColumn(ClassColumn):
         """Stores the result of a row where nothing but amounts matters, memoized: mostly reservations
         are as alike as the nodes are."""
         table = self._table
-        claimed, offered = capacity_vector(table, row)
+        of_row: Hashable = (*capacity_vector(table, row), *[kind(row) for kind in self._kinds])
         known = memo.known
         total: int | None = None
         if hold is not None:
             reservation = hold.reservation
-            key: Hashable = (
-                claimed,
-                offered,
-                hold.usage,
-                reservation.order,
-                reservation.restricted,
-            )
+            key: Hashable = (of_row, hold.usage, reservation.order, reservation.restricted)
             if key in known:
                 total = known[key]
             else:
@@ -191,14 +185,13 @@ class ReservationColumn(ClassColumn):
             self._chosen[row] = hold.reservation
         else:
             self._chosen.pop(row, None)
-            key = claimed, offered
-            if not closed and key in known:
-                total = known[key]
+            if not closed and of_row in known:
+                total = known[of_row]
             elif not closed:
                 view = One(table, row)
                 if all(passes(view) for passes in self._inner_filters):
                     total = self._scored(view)
-                memo.remember(key, total)
+                memo.remember(of_row, total)
         if not memo.worth_it:
             self._score_memo = None
         self._fits[row] = total is not None

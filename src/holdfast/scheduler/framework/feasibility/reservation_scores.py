@@ -4,7 +4,7 @@ On one node: the reservation with the lowest order label; else, of reusable rese
 default allocate policy only the oldest counts, and of those and the rest the one that is most allocated
 afterwards (a resource of which the pod requests more than is left counts as 0). Between nodes: an order
 label comes first again, then the share of the pod's request that is reserved, then how much of the
-reservation is allocated.
+reservation is allocated. Ties on one node go to the larger reserved share, then to the oldest.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,9 @@ from holdfast.scheduler.reservations import ReservationInfo
 Ints = NDArray[np.int64]
 
 _STEPS = 101
+"""A score has three digits of this base: the order, the reserved share and the allocated share."""
 _LEVELS = 2**37 + 2**33 + 1
+"""How many orders are told apart."""
 
 INSUFFICIENT = "Reservation(s) Insufficient {}"
 IN_FIGURES = ", requested: {}, used: {}, capacity: {}"
@@ -61,7 +63,7 @@ class AllocatingSome(Some):
 
 
 class AllocatingOne(One):
-    """As `AllocatingSome`, for one row."""
+    """As `AllocatingSome`, for one row; the reservation may be a waiting one."""
 
     __slots__ = ("_hold",)
 

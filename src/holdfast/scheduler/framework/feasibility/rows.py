@@ -3,7 +3,7 @@
 The package's docstring says what a column is made of and what makes each part out of date.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from traceback import walk_tb
 from typing import Any, Generic, TypeVar
 from weakref import ref
@@ -21,13 +21,14 @@ from holdfast.scheduler.cluster.view import All, One, Some, View
 from holdfast.scheduler.framework.checked_answers import CheckedNormalize
 from holdfast.scheduler.framework.diagnosis import Diagnosis
 from holdfast.scheduler.framework.feasibility.compiled_class import CompiledClass
+from holdfast.scheduler.framework.feasibility.normalized_scores import Normalized
 from holdfast.scheduler.framework.feasibility.topology_keys import (
     KeyView,
     TopologyDependencies,
     TopologyKeys,
 )
 from holdfast.scheduler.framework.guarded import Guarded
-from holdfast.scheduler.framework.interface import Scope
+from holdfast.scheduler.framework.interface import Scope, Score
 from holdfast.scheduler.framework.profile import Profile
 
 INFEASIBLE = -(2**61)
@@ -57,7 +58,7 @@ class RowMemo(Generic[T]):
     __slots__ = ("_changed", "_since", "known", "worth_it")
 
     def __init__(self, changed: RowLog) -> None:
-        """`changed` counts how often a result was asked for."""
+        """`changed` is the log of usage, by which it is judged how often results are needed."""
         self._changed = changed
         self._since = changed.end
         self.known: dict[Hashable, T] = {}
@@ -91,6 +92,10 @@ class ClassRows(CompiledClass):
     """The rows that pass the node filters."""
     _fits: Bools = np.zeros(0, dtype=np.bool_)
     """The rows that also pass the usage filters."""
+    _node_scores: Sequence[tuple[int, Any]] = ()
+    _usage_scores: Sequence[tuple[int, Any]] = ()
+    _key_scores: Sequence[tuple[int, Score]] = ()
+    _normalized: Sequence[Normalized] = ()
     _size = 0
     _nodes_seen = -1
     _usage_seen = -1
@@ -158,6 +163,7 @@ class ClassRows(CompiledClass):
                 return
             if nodes.end != self._nodes_seen:
                 changed = nodes.since(self._nodes_seen)
+                # A changed node may have other topology values, so keys are all computed again.
                 if changed is None or len(changed) > table.size // 4 or self._keys is not None:
                     self._rebuild()
                     return
@@ -188,6 +194,8 @@ class ClassRows(CompiledClass):
             self._is_guarded = True
             self._compile()
             self.refresh()
+            # An error that depends on the state may not come again: then its formula is taken for
+            # failed all the same, and rows are computed without it.
             if self.failed_in < 0 and any(each.owns_error(error) for each in self._guarded()):
                 self._size = 0
                 self.refresh()
@@ -196,11 +204,11 @@ class ClassRows(CompiledClass):
 
     def _guarded(self) -> Iterator[Guarded]:
         """The guarded formulas and versions of Holdfast's own plugins."""
-        weighed = (*self._node_scores, *self._usage_scores)
+        plain = (*self._node_scores, *self._usage_scores)
         scores = [*(each.score for each in self._normalized), *(score for _, score in self._key_scores)]
         for each in (
             *(formula for _, test in self.filters for formula in (test.passes, test.reasons)),
-            *(formula for _, formula in weighed),
+            *(formula for _, formula in plain),
             *(score.score for score in scores),
             *(version for version, _ in self._versions),
         ):
@@ -240,6 +248,7 @@ class ClassRows(CompiledClass):
         self._all_suit = False
         self._fits = np.zeros(capacity, dtype=np.bool_)
         self._node_score: Ints = np.zeros(capacity if self._node_scores else 0, dtype=np.int64)
+        # The sum of scores that are not normalised, kept apart where others are.
         self._local: Ints = np.zeros(capacity if self._normalized else 0, dtype=np.int64)
         self._base = np.full(capacity, INFEASIBLE, dtype=np.int64)
         self._base_there = self._base[: self._size]
@@ -252,7 +261,7 @@ class ClassRows(CompiledClass):
         if not self._size:
             return
         self._node_part(All(table), slice(0, self._size))
-        keys, self._keys = self._keys, None
+        keys, self._keys = self._keys, None  # rows are computed before their keys
         self._update_all()
         self._keys = keys
         if keys is not None:
@@ -286,6 +295,7 @@ class ClassRows(CompiledClass):
             if again and self._keys is None:
                 self._normalize(changed)
             return
+        # `_refit` counts feasible rows per key, so that each row must be named once.
         at = changed if self._keys is None else distinct(changed)
         if node_too:
             self._node_part(Some(self._table, at), at)
@@ -338,7 +348,7 @@ class ClassRows(CompiledClass):
         if self._normalized:
             self._local[row] = score
             for i, normalized in enumerate(self._normalized):
-                weighted = normalized.follow(row, raw[i] if ok else 0, fitted, ok)
+                weighted = normalized.update_row(row, raw[i] if ok else 0, fitted, ok)
                 if weighted is None:
                     again = True
                 else:
@@ -379,7 +389,7 @@ class ClassRows(CompiledClass):
             if refit:
                 self._normalize(at)
             else:
-                self._base[at] = np.where(ok, self._weighed(at), INFEASIBLE)
+                self._base[at] = np.where(ok, self._sum_of_scores(at), INFEASIBLE)
 
     def _usage_part(self, view: View, at: At) -> tuple[Bools, Any]:
         """Which rows pass the usage filters, and the sum of their scores that are not normalised."""
@@ -405,7 +415,7 @@ class ClassRows(CompiledClass):
         self._fits[at] = ok
         return True
 
-    def _weighed(self, at: At) -> Ints:
+    def _sum_of_scores(self, at: At) -> Ints:
         total = self._local[at]
         for normalized in self._normalized:
             total = total + normalized.weighted[at]
@@ -415,11 +425,11 @@ class ClassRows(CompiledClass):
         """Brings the base of rows up to date; of all rows if the measure of a normalisation changed."""
         passing = self.fits
         for normalized in self._normalized:
-            if normalized.is_outdated(self._size, passing):
+            if normalized.measure_again(self._size, passing):
                 at = slice(0, self._size)
         for normalized in self._normalized:
             normalized.weigh(at)
-        self._base[at] = np.where(self._fits[at], self._weighed(at), INFEASIBLE)
+        self._base[at] = np.where(self._fits[at], self._sum_of_scores(at), INFEASIBLE)
 
     def _node_part(self, view: View, at: At) -> None:
         ok = view.take(self._table.alive)

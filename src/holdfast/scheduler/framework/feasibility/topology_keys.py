@@ -16,6 +16,7 @@ from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses
 from holdfast.scheduler.cluster.view import Cells, Facet, Many, Pick, RowValues
 
 _MANY = 256
+"""With fewer keys, those that no row has any more are not worth a rebuild."""
 
 
 class KeyView(Many):
@@ -53,7 +54,7 @@ class KeyView(Many):
 
 
 class TopologyKeys:
-    """The key of every row, and how many feasible rows each key has."""
+    """The key of every row, and how many rows of each key pass the node and usage filters."""
 
     def __init__(self, table: NodeTable, facets: Sequence[Facet]) -> None:
         self._table = table
@@ -111,7 +112,7 @@ class TopologyKeys:
                     self.fitting[key] += 1
 
     def refit(self, row: int, change: int) -> None:
-        """A row became feasible (1) or infeasible (-1)."""
+        """A row began (1) or ceased (-1) to pass the node and usage filters."""
         self.fitting[self.of[row]] += change
 
     @property

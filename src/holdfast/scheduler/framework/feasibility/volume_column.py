@@ -23,9 +23,13 @@ from holdfast.scheduler.framework.interface import Filter, Need, Scope, everywhe
 from holdfast.scheduler.framework.profile import Profile
 
 _FEW = 6
+"""With more changed rows than this, the volume filters are computed for every row."""
 
 
 class VolumeColumn(ClassColumn):
+    """It has no parts of its own but the answers of the volume plugins. What `ClassColumn` says of the
+    parts (`fits_as`, `topology_allows` …) is not to be asked: `needs` is None and `is_local` false."""
+
     made_of_others = True
 
     def __init__(
@@ -51,10 +55,14 @@ class VolumeColumn(ClassColumn):
         allowed = self._allowed[: self._size]
         if self._without_volumes.is_absolute or not (self._without_volumes.fits > allowed).any():
             return np.where(allowed, totals, INFEASIBLE)
+        return self._complete().totals()
+
+    def _complete(self) -> ClassColumn:
+        """The column of all plugins, up to date. It is not counted in the column store."""
         if self._whole is None:
             self._whole = ClassColumn(self._cluster, self._profile, self.cls)
         self._whole.refresh()
-        return self._whole.totals()
+        return self._whole
 
     def best(self, among: Bools | None = None) -> int:
         row = super().best(among)
@@ -66,7 +74,12 @@ class VolumeColumn(ClassColumn):
         return row if self.rejected is None else -1
 
     def best_of(self, among: Bools) -> int:
-        return self.best(among)
+        if self.is_absolute or self.rejected is not None:
+            return self.best(among)
+        row = self._complete().best_of(among)
+        if self.has_failed():
+            self.judge()
+        return row if self.rejected is None else -1
 
     @property
     def fits(self) -> Bools:
@@ -187,7 +200,8 @@ class VolumeColumn(ClassColumn):
         self._guarded_filters = None
         self.unscorable = self._without_volumes.unscorable
         found = [r for r in (self._own_rejection, self._without_volumes.rejection) if r[0] is not None]
-        found.sort(key=lambda rejection: order[rejection[1]])
+        # What no plugin answered (the profile schedules no reservations) comes first.
+        found.sort(key=lambda rejection: order.get(rejection[1], -1))
         self.rejection = found[0] if found else (None, "")
         self.rejected, self.rejected_by = self.rejection
         self.diagnosis.reset()
