@@ -1,4 +1,8 @@
-"""The nominator: pending pods with a nominated node, by node, as in kube-scheduler."""
+"""The nominator: pending pods with a nominated node, by node, as in kube-scheduler.
+
+That other pods leave them their capacity is in `framework.dry_run`; between queues, in
+`Queues.defers_to`.
+"""
 
 from holdfast.scheduler.cluster.epoch import Epoch
 from holdfast.scheduler.cluster.node_table import NodeTable
