@@ -15,8 +15,8 @@ Pure: no I/O, no clock, no asyncio, no logging, no randomness; the same events g
 
 A pod's way: `Scheduler.feed` → `Cluster.feed` → `PodHandlers` → `Scheduler.pod_pending` → the
 `SchedulingQueue`; in a round, the action `Allocate` → `Cycle.schedule` → the class's column
-(`feasibility`) → `Cycle.assume_and_bind`: assume, reserve, permit, bind → `ConvergenceGuard.admit` → decisions.
-`docs/glossary.md` explains the words; `docs/architecture.md` follows a pod file by file.
+(`feasibility`) → `Cycle.assume_and_bind` (assume, reserve, permit, bind) → `ConvergenceGuard.admit` →
+decisions. `docs/glossary.md` explains the words; `docs/architecture.md` follows a pod file by file.
 
 May import `api` and `machinery`.
 """
