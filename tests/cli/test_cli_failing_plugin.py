@@ -101,6 +101,82 @@ def test_a_plugin_that_exits_when_it_is_imported_is_named(
     monkeypatch.syspath_prepend(tmp_path)
     entries = [EntryPoint("Exiting", "exiting_plugin:Exiting", registry_module.GROUP)]
     monkeypatch.setattr(registry_module, "entry_points", lambda group: entries)
-    result = CliRunner().invoke(app, ["config", "default"])
-    assert result.exit_code == 1
-    assert "plugin Exiting (exiting_plugin:Exiting): SystemExit: 3" in str(result.exception)
+    (tmp_path / "config.yaml").write_text(CONFIG.partition("profiles")[0])
+    result = CliRunner().invoke(app, ["config", "validate", str(tmp_path / "config.yaml")])
+    assert result.exit_code == 0
+    why = "SystemExit: 3 (entry point exiting_plugin:Exiting)"
+    assert result.stderr == f"warning: plugin Exiting cannot be used: {why}\n"
+
+
+# Installed and not usable
+
+
+def install(monkeypatch: pytest.MonkeyPatch, *entries: tuple[str, str]) -> None:
+    found = [EntryPoint(name, value, registry_module.GROUP) for name, value in entries]
+    monkeypatch.setattr(registry_module, "entry_points", lambda group: found)
+
+
+def test_a_plugin_that_cannot_be_imported_stops_only_who_enables_it(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, ("Parsing", f"{__name__}:Parsing"), ("Gone", "no.such:Gone"))
+    config, scenario = str(installed / "config.yaml"), str(installed / "scenario.yaml")
+    warning = "warning: plugin Gone cannot be used: ModuleNotFoundError: No module named 'no'"
+    for arguments in (["config", "validate", config], ["simulate", scenario]):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0 and result.stderr.count(warning) == 1
+    assert CliRunner().invoke(app, ["config", "default"]).exit_code == 0
+    (installed / "config.yaml").write_text(CONFIG.replace("Parsing", "Gone"))
+    for arguments in (["config", "validate", config], ["simulate", scenario, "--config", config]):
+        result = CliRunner().invoke(app, arguments)
+        field = f"{config}: profiles[0].plugins.multiPoint.enabled[0].name: "
+        assert result.exit_code == 1
+        assert f'{field}plugin "Gone" cannot be used: ModuleNotFoundError' in str(result.exception)
+
+
+class Strict(Plugin):
+    name = "Strict"
+
+    def __init__(self, handle: Handle, args: Mapping[str, Any]) -> None:
+        super().__init__(handle, args)
+        if args:
+            raise ValueError(f"unknown arguments: {', '.join(args)}")
+
+    def filter(self, cls: PodClass) -> None:
+        return None
+
+
+ARGUMENTS = """
+    pluginConfig:
+      - {name: Parsing, args: {a: 1}}
+      - {name: Strict, args: {perNod: 1}}
+"""
+
+
+def test_wrong_arguments_are_reported_with_file_and_field(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, ("Parsing", f"{__name__}:Parsing"), ("Strict", f"{__name__}:Strict"))
+    config, scenario = str(installed / "config.yaml"), str(installed / "scenario.yaml")
+    (installed / "config.yaml").write_text(CONFIG.replace("Parsing", "Strict").rstrip() + ARGUMENTS)
+    for arguments in (["config", "validate", config], ["simulate", scenario, "--config", config]):
+        result = CliRunner().invoke(app, arguments)
+        field = f"{config}: profiles[0].pluginConfig[1].args: "
+        assert result.exit_code == 1
+        assert f"{field}plugin Strict cannot be made: ValueError: unknown arguments" in str(
+            result.exception
+        )
+
+
+def test_arguments_of_a_plugin_that_is_not_enabled_are_a_warning(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(monkeypatch, ("Parsing", f"{__name__}:Parsing"), ("Strict", f"{__name__}:Strict"))
+    config = str(installed / "config.yaml")
+    (installed / "config.yaml").write_text(CONFIG.rstrip() + ARGUMENTS)
+    result = CliRunner().invoke(app, ["config", "validate", config])
+    assert result.exit_code == 0
+    assert result.stderr == (
+        f"warning: {config}: profiles[0].pluginConfig[1].name: "
+        'has no effect: plugin "Strict" is not enabled in this profile\n'
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 from typing import Any
 
@@ -16,6 +17,7 @@ from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.cluster.slots import CPU
 from holdfast.scheduler.cluster.view import Cells, View
+from holdfast.scheduler.framework.handle import Handle
 from holdfast.scheduler.framework.interface import (
     FINE,
     ByRange,
@@ -510,9 +512,12 @@ class Forgetful(HalfFull):
 
 
 def test_unreserve_that_undoes_nothing() -> None:
-    with pytest.raises(ContractBroken, match=r"unreserved: Forgetful._kept was .*, is ") as found:
+    with pytest.raises(
+        ContractBroken,
+        match=r"^plugin Forgetful: Pod/default/p\d+: reserved on n\d+ and unreserved: _kept was .*, is",
+    ) as found:
         check_plugin(Forgetful, seeds=range(4), node=small_node, pod=random_half)
-    assert "after: add node n1; " in found.value.__notes__[0]
+    assert re.search(r"\ncheck_plugin: seed \d, after: add node n1; ", str(found.value))
     check_plugin(Forgetful, seeds=range(1), node=small_node, pod=random_half, ignore={"_kept"})
 
 
@@ -527,6 +532,27 @@ class Impatient(Forgetful):
     def post_bind(self, pod: PodRecord, row: int) -> list[Decision]:
         self._kept.remove(pod.uid)
         return []
+
+
+class Columned(Plugin):
+    name = "Columned"
+
+    def __init__(self, handle: Handle, args: Any) -> None:
+        super().__init__(handle, args)
+        self._column = handle.nodes.new_column()
+        self._seen: dict[str, int] = {}
+
+    def reserve(self, pod: PodRecord, row: int) -> Outcome:
+        self._column[row] = 7
+        self._seen[pod.name] = row
+        return FINE
+
+
+def test_of_a_column_only_the_row_that_differs_is_shown() -> None:
+    with pytest.raises(ContractBroken, match=r"unreserved: _column\[\d\] was 0, is 7\n"):
+        check_plugin(Columned, seeds=range(4), node=small_node, pod=random_half)
+    with pytest.raises(ContractBroken, match=r"unreserved: _seen\['p\d+'\] was not there, is \d\n"):
+        check_plugin(Columned, seeds=range(4), node=small_node, pod=random_half, ignore={"_column"})
 
 
 def test_a_bind_that_is_refused_is_unreserved_after_post_bind() -> None:

@@ -14,6 +14,7 @@ from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.cluster.view import Cells, View
 from holdfast.scheduler.framework import registry as registry_module
+from holdfast.scheduler.framework.config import API_VERSION, KIND, ConfigError, load
 from holdfast.scheduler.framework.interface import (
     FINE,
     Filter,
@@ -28,6 +29,7 @@ from holdfast.scheduler.framework.interface import (
     extension_points,
 )
 from holdfast.scheduler.framework.registry import PluginError, Registry
+from holdfast.scheduler.plugins import IN_TREE
 from reference.driving import Driver
 from reference.setup import Setup, document
 
@@ -338,22 +340,75 @@ def test_an_installed_plugin_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == {"EvenRows": frozenset({"preFilter", "filter", "preScore", "score"})}
 
 
+OTHER_NAME = "the name of the class is 'EvenRows', and not that of its entry point"
+
+
 @pytest.mark.parametrize(
-    ("name", "value", "message"),
+    ("value", "why"),
     [
-        (
-            "X",
-            "no.such.module:X",
-            r"plugin X \(no.such.module:X\): .*: No module named 'no'",
-        ),
-        ("X", "framework.test_third_party:Missing", r"plugin X .*Missing"),
-        ("X", "framework.test_third_party:entry", r"plugin X .* is not a Plugin class"),
-        ("X", "framework.test_third_party:EvenRows", r"plugin X .* has another name"),
+        ("no.such.module:X", "No module named 'no'"),
+        ("framework.test_third_party:Missing", "Missing"),
+        ("framework.test_third_party:entry", "it is not a Plugin class"),
+        ("framework.test_third_party:EvenRows", OTHER_NAME),
+        ("framework.test_third_party:Future", "is written for version v9"),
     ],
 )
-def test_an_installed_plugin_that_cannot_be_used_is_named(
-    monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
+def test_an_installed_plugin_that_cannot_be_used_is_an_error_where_it_is_enabled(
+    monkeypatch: pytest.MonkeyPatch, value: str, why: str
 ) -> None:
-    monkeypatch.setattr(registry_module, "entry_points", lambda group: [entry(name, value)])
-    with pytest.raises(PluginError, match=message):
-        Registry([]).add_installed()
+    monkeypatch.setattr(registry_module, "entry_points", lambda group: [entry("X", value)])
+    offered = in_tree_and_installed()
+    assert "X" not in offered.implements()
+    (warning,) = offered.warnings
+    assert warning.startswith("plugin X cannot be used: ") and why in warning and value in warning
+    load(enabling(), offered.implements())
+    load(enabling(disabled=[{"name": "X"}]), offered.implements())
+    unused = load(enabling(args={"a": 1}), offered.implements())
+    assert any("pluginConfig[0].name: has no effect: plugin" in each for each in unused.warnings)
+    with pytest.raises(ConfigError) as found:
+        load(enabling("X"), offered.implements())
+    field = "profiles[0].plugins.multiPoint.enabled[0].name: "
+    assert f'{field}plugin "X" cannot be used: ' in str(found.value) and why in str(found.value)
+
+
+class Future(Plugin):
+    name = "X"
+    api_version = "v9"
+
+
+class OtherEvenRows(Plugin):
+    name = "EvenRows"
+
+
+class OwnName(Plugin):
+    name = "NodeName"
+
+
+def test_of_two_installed_plugins_with_one_name_neither_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    offered = [
+        entry("EvenRows", f"framework.test_third_party:{x}") for x in ("EvenRows", "OtherEvenRows")
+    ]
+    offered.append(entry("NodeName", "framework.test_third_party:OwnName"))
+    monkeypatch.setattr(registry_module, "entry_points", lambda group: offered)
+    found = in_tree_and_installed()
+    assert "EvenRows" not in found.implements() and found["NodeName"] is not OwnName
+    assert len(found.warnings) == 2
+    with pytest.raises(ConfigError, match="two plugins are called EvenRows"):
+        load(enabling("EvenRows"), found.implements())
+    load(enabling(), found.implements())
+
+
+def in_tree_and_installed() -> Registry:
+    return Registry(IN_TREE).add_installed()
+
+
+def enabling(
+    *names: str, disabled: list[dict[str, str]] | None = None, args: dict[str, int] | None = None
+) -> dict[str, Any]:
+    points = {"enabled": [{"name": name} for name in names], "disabled": disabled or []}
+    profile: dict[str, Any] = {"plugins": {"multiPoint": points}}
+    if args is not None:
+        profile["pluginConfig"] = [{"name": "X", "args": args}]
+    return {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}

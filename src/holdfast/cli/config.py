@@ -57,11 +57,12 @@ def validate(
     file: Annotated[str, typer.Argument(help="A KubeSchedulerConfiguration.", show_default=False)],
 ) -> None:
     """Report errors in a configuration file."""
-    from holdfast.cli.options import load_setup
+    from holdfast.cli.options import load_setup, warn_of_plugins
     from holdfast.scheduler.assembly import declared_kinds
 
     setup = load_setup(file)
     setup.scheduler()  # plugins are made, and look at their arguments
+    warn_of_plugins([setup])
     for warning in setup.configuration.cautions:
         typer.echo(f"warning: {file}: {warning}", err=True)
     profiles = ", ".join(profile.scheduler_name for profile in setup.configuration.profiles)

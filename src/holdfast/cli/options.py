@@ -5,7 +5,7 @@ import enum
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -39,13 +39,22 @@ def load_setup(path: str | None) -> "SchedulerFactory":
     from holdfast.sim.manifests import load_one
 
     try:
-        return SchedulerFactory.of(load_one(path) if path is not None else None)
+        setup = SchedulerFactory.of(load_one(path) if path is not None else None)
     except InvalidInput as error:
         raise Failure(1, error.problems) from None
     except ConfigError as error:
         raise Failure(1, [f"{path}: {line}" for line in str(error).splitlines()]) from None
     except PluginError as error:
         raise Failure(1, [str(error)]) from None
+    if path is not None:
+        setup.name_file(path)
+    return setup
+
+
+def warn_of_plugins(setups: "Iterable[SchedulerFactory]") -> None:
+    """Says which installed plugins cannot be used, each once."""
+    for warning in dict.fromkeys(each for setup in setups for each in setup.registry.warnings):
+        typer.echo(f"warning: {warning}", err=True)
 
 
 # Logging of long-running commands: JSON lines on stderr, readable text on a terminal; the level is

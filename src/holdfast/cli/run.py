@@ -58,6 +58,8 @@ def run(
     configuration = setup.configuration
     health = read_address(health_address)
     log = logger()
+    for warning in setup.registry.warnings:
+        log("plugins", level="warning", warning=warning)
     for warning in configuration.cautions:
         log("configuration", warning=warning)
     with failures(health_address):

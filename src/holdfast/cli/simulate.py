@@ -79,7 +79,7 @@ def simulate(
     ] = False,
 ) -> None:
     """Run a scenario on a simulated cluster in virtual time."""
-    from holdfast.cli.options import load_setup
+    from holdfast.cli.options import load_setup, warn_of_plugins
     from holdfast.sim.errors import InvalidInput, InvariantBroken
     from holdfast.sim.manifests import load_files
     from holdfast.sim.scenario import read_scenario
@@ -88,6 +88,7 @@ def simulate(
     end, begin = _until(until), _start(start)
     configs: list[str | None] = [*config] if config else [None]
     setups = [load_setup(path) for path in configs]
+    warn_of_plugins(setups)
     results: list[tuple[str | None, Result]] = []
     # Nearly everything made below is kept to the end, so looking for garbage seldom pays.
     thresholds = gc.get_threshold()

@@ -14,6 +14,7 @@ from holdfast.cli.options import (
     load_setup,
     log_to_stderr,
     read_open_paths,
+    warn_of_plugins,
 )
 from holdfast.local.apply_manifests import NotApplied
 from holdfast.local.up import Up, UpSettings, serve
@@ -86,6 +87,7 @@ def up(
         typer.echo("--dashboard-port: this version has no dashboard", err=True)
     log_to_stderr()
     setup = load_setup(config)
+    warn_of_plugins([setup])
     for warning in setup.configuration.cautions:
         typer.echo(f"warning: {config}: {warning}", err=True)
     try:

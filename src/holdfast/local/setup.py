@@ -11,6 +11,7 @@ from holdfast.scheduler.framework.config import (
     API_VERSION,
     KIND,
     Configuration,
+    GivenArgs,
     NodeResourcesFitArgs,
     ReservationArgs,
     ResolvedProfile,
@@ -40,6 +41,13 @@ class SchedulerFactory:
         setup = cls(load(mapping, registry.implements()), registry)
         setup.object_kinds()
         return setup
+
+    def name_file(self, file: str) -> None:
+        """Names the file in the errors of plugins about their arguments, before the field."""
+        for profile in self.configuration.profiles:
+            if isinstance(profile.args, GivenArgs):
+                paths = profile.args.paths
+                paths.update({plugin: f"{file}: {path}" for plugin, path in paths.items()})
 
     def object_kinds(self) -> tuple[ObjectKind, ...]:
         """The kinds of objects that enabled plugins read."""

@@ -23,7 +23,7 @@ class Answers(NamedTuple):
     """What one plugin says of one pod, by the name of the node."""
 
     passes: dict[str, bool]
-    raw_scores: dict[str, int]
+    raw_scores: dict[str, float]
     scores: dict[str, int]
 
 
@@ -94,7 +94,11 @@ class Asking:
             return Answers(self._named(passes), self._named(none), self._named(none))
         score = self._checked(plugin, checked_score, answer)
         raw = self._raw(paths, score, fits)
-        scores = raw if score.normalize is None else paths.normalized(score.normalize, raw)
+        scores = (
+            {row: int(value) for row, value in raw.items()}
+            if score.normalize is None
+            else paths.normalized(score.normalize, raw)
+        )
         for value in scores.values() if is_foreign(plugin) else ():
             if not 0 <= value <= MAX_SCORE:
                 raise ContractBroken(
@@ -123,7 +127,7 @@ class Asking:
         except RAISED as error:
             raise PluginRaised(f"plugin {plugin}: {what}: {text_of(error)}") from error
 
-    def _raw(self, paths: Paths, score: Score, fits: Any) -> dict[int, int]:
+    def _raw(self, paths: Paths, score: Score, fits: Any) -> dict[int, float]:
         rows = np.flatnonzero(fits)
         if score.constant is not None:
             return dict.fromkeys(rows.tolist(), score.constant)

@@ -166,7 +166,7 @@ class Cluster:
         with self._asking(pod) as (asking, record):
             return asking.answers(record, plugin or self._tested[0]).scores
 
-    def raw_scores(self, pod: Given, plugin: str | None = None) -> dict[str, int]:
+    def raw_scores(self, pod: Given, plugin: str | None = None) -> dict[str, float]:
         """The same before normalisation."""
         with self._asking(pod) as (asking, record):
             return asking.answers(record, plugin or self._tested[0]).raw_scores

@@ -11,6 +11,7 @@ from holdfast.api.errors import HoldfastError
 from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.plugin_errors import RAISED, text_of
 from holdfast.scheduler.cluster.view import All, Cells, One, Some, View
+from holdfast.scheduler.framework.checked_answers import no_reason_given
 from holdfast.scheduler.framework.feasibility.reservation_scores import AllocatingOne, AllocatingSome
 from holdfast.scheduler.framework.interface import Filter, Normalize
 
@@ -40,8 +41,9 @@ class Paths:
         """What the filter says of each row; where it says no, it must also say why."""
         found = self.agreed("filter", test.passes, self.rows)
         failed = np.array([row for row, passed in found.items() if not passed], dtype=np.intp)
+        default = no_reason_given(self._plugin)
         for row, reasons in self.reasons(test, failed).items():
-            if not reasons:
+            if any(text == default for text, *_ in reasons) or not reasons:
                 self._broken("filter", row, "does not pass, and `reasons` gives no reason")
         return {row: bool(passed) for row, passed in found.items()}
 
@@ -60,13 +62,13 @@ class Paths:
 
         return self.agreed("reasons", asked, failed, whole=False)
 
-    def scores(self, score: Formula, rows: Rows) -> dict[int, int]:
+    def scores(self, score: Formula, rows: Rows) -> dict[int, float]:
         """Raw scores, of the rows that passed all filters."""
         return self.agreed("score", score, rows)
 
-    def normalized(self, normalize: Normalize, raw: dict[int, int]) -> dict[int, int]:
+    def normalized(self, normalize: Normalize, raw: dict[int, float]) -> dict[int, int]:
         """Scores of all rows that passed, normalised together."""
-        cells = np.array(list(raw.values()), dtype=np.int64)
+        cells = np.array(list(raw.values()))
         if not len(cells):
             return {}
         measure = normalize.measure(cells)

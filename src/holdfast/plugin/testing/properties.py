@@ -83,9 +83,15 @@ def check_plugin(
         try:
             life.cluster.add(*given)
             life.run(steps)
+        except ContractBroken as error:
+            raise type(error)(f"{error}\n{_led_here(seed, life)}") from error
         except Exception as error:
-            error.add_note(f"check_plugin: seed {seed}, after: {'; '.join(life.told)}")
+            error.add_note(_led_here(seed, life))
             raise
+
+
+def _led_here(seed: int, life: "_Life") -> str:
+    return f"check_plugin: seed {seed}, after: {'; '.join(life.told)}"
 
 
 class _Life:
@@ -203,11 +209,13 @@ class _Life:
             if scheduler.cycle.assume(profile, pod, row) is None:
                 scheduler.cycle.unassume(profile, pod)
             where = f"{pod.ref}: reserved on {scheduler.cluster.nodes.name(row)} and unreserved"
-            for attribute, value in _kept(profile.plugins, plugins, ignore).items():
-                if attribute not in kept or _differ(kept[attribute], value):
-                    raise ContractBroken(
-                        f"plugin {where}: {attribute} was {kept.get(attribute)!r}, is {value!r}"
-                    )
+            for (name, attribute), value in _kept(profile.plugins, plugins, ignore).items():
+                if (name, attribute) not in kept:
+                    changed = f"{attribute} was not there, is {value!r}"
+                else:
+                    changed = _difference(attribute, kept[name, attribute], value)
+                if changed:
+                    raise ContractBroken(f"plugin {name}: {where}: {changed}")
             _compare(said, _said(scheduler, plugins), where)
 
     def _refuse_bind(self) -> None:
@@ -291,10 +299,12 @@ def _compare(
                     )
 
 
-def _kept(made: Mapping[str, Plugin], plugins: list[str], ignore: Collection[str]) -> dict[str, Any]:
-    """The state of plugins as far as it is plain values, by attribute."""
+def _kept(
+    made: Mapping[str, Plugin], plugins: list[str], ignore: Collection[str]
+) -> dict[tuple[str, str], Any]:
+    """The state of plugins as far as it is plain values, by plugin and attribute."""
     return {
-        f"{name}.{attribute}": _copied(value)
+        (name, attribute): _copied(value)
         for name in plugins
         if name in made
         for attribute, value in vars(made[name]).items()
@@ -315,8 +325,21 @@ def _copied(value: Any) -> Any:
     return value if isinstance(value, int | float | str | bytes | None) else type(value)
 
 
-def _differ(one: Any, other: Any) -> bool:
+def _difference(what: str, one: Any, other: Any) -> str:
+    """What was one and is the other; of arrays the first row, of mappings the first key that differs.
+    Empty if nothing does."""
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         shared = min(len(one), len(other))
-        return not np.array_equal(one[:shared], other[:shared])
-    return bool(one != other)
+        for row in np.flatnonzero(one[:shared] != other[:shared]).tolist():
+            return f"{what}[{row}] was {one[row].item()!r}, is {other[row].item()!r}"
+        return ""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        for key in (*one, *(key for key in other if key not in one)):
+            if key not in one:
+                return f"{what}[{key!r}] was not there, is {other[key]!r}"
+            if key not in other:
+                return f"{what}[{key!r}] was {one[key]!r}, is gone"
+            if found := _difference(f"{what}[{key!r}]", one[key], other[key]):
+                return found
+        return ""
+    return f"{what} was {one!r}, is {other!r}" if one != other else ""

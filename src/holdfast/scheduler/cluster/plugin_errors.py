@@ -75,7 +75,8 @@ def error_message(plugin: str, point: str, error: BaseException) -> str:
     """The message kube-scheduler gives for an error of a plugin."""
     if isinstance(error, InvalidScore):
         return str(error)
-    return _MESSAGES.get(point, _USUAL).format(plugin=plugin, point=point, error=text_of(error))
+    text = text_of(error).removeprefix(f"plugin {plugin} ")  # which the message names already
+    return _MESSAGES.get(point, _USUAL).format(plugin=plugin, point=point, error=text)
 
 
 def text_of(error: BaseException) -> str:

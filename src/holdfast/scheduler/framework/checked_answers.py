@@ -10,6 +10,7 @@ and from then on the formula finds every row infeasible, or scores it 0, until t
 the class again. So no computation is interrupted half-way. Answers of in-tree plugins are not checked.
 """
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
@@ -96,6 +97,8 @@ def checked_filter(plugin: Plugin, answer: Filter, fail: Fail = raising) -> Filt
         except RAISED as error:
             passes.fail(error)
             return []
+        if not passes.failed:
+            found += _default_reason(plugin, rows, found)
         return [_of_one(each) for each in found] if view.single else found
 
     return msgspec.structs.replace(
@@ -178,7 +181,8 @@ class ScoreFormula(_Formula):
     __slots__ = ("_least", "_most", "bad")
 
     def __init__(self, plugin: Plugin, answer: Score, least: int, most: int, fail: Fail) -> None:
-        super().__init__(plugin, "Score", answer.scope, answer.score, _numbers, 0, fail)
+        read = _numbers if answer.normalize is None else _raw_numbers
+        super().__init__(plugin, "Score", answer.scope, answer.score, read, 0, fail)
         self._least = least
         self._most = most
         self.bad: list[tuple[NDArray[np.intp], NDArray[np.int64]]] = []
@@ -237,8 +241,8 @@ class CheckedNormalize:
         try:
             measure = self._normalize.measure(raw)
             hash(measure)
-            if isinstance(measure, Range) and not all(isinstance(end, Integral) for end in measure):
-                raise _wrong(self._plugin, measure, "a Range is of two whole numbers")
+            if isinstance(measure, Range) and not all(map(_is_finite, measure)):
+                raise _wrong(self._plugin, measure, "a Range is of two numbers")
         except RAISED as error:
             self._fail(self._plugin, "NormalizeScore", error)
             return _FAILED
@@ -460,6 +464,20 @@ def _checked_reason(plugin: Plugin, view: View, reason: Any) -> Reason:
     )
 
 
+def no_reason_given(plugin: str) -> str:
+    """The reason of rows that a filter does not let pass without saying why."""
+    return f"node(s) didn't satisfy plugin {plugin}"
+
+
+def _default_reason(plugin: Plugin, view: View, found: list[Reason]) -> list[Reason]:
+    unexplained = np.full(len(view), True)
+    for reason in found:
+        unexplained &= ~reason.rows
+    return (
+        [Reason(no_reason_given(plugin.name), unexplained, view.full(True))] if any(unexplained) else []
+    )
+
+
 def _of_one(reason: Reason) -> Reason:
     return reason._replace(rows=reason.rows.item(), resolvable=reason.resolvable.item())
 
@@ -475,13 +493,26 @@ def _numbers(plugin: Plugin, view: View, cells: Cells) -> Cells:
     return _whole(plugin, cells, len(view))
 
 
+def _raw_numbers(plugin: Plugin, view: View, cells: Cells) -> Cells:
+    """Scores that are normalised later, which may have fractions."""
+    found = np.asarray(cells)
+    if found.dtype.kind == "f" and not np.equal(np.floor(found), found).all():
+        found = np.where(np.isfinite(found), found, _NOT_A_NUMBER).astype(np.float64)
+        return _of_rows(plugin, found, len(view))
+    return _whole(plugin, cells, len(view))
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, Real) and math.isfinite(value)
+
+
 def _whole(plugin: Plugin, cells: Cells, rows: int) -> Any:
-    """The cells as integers, truncated toward zero."""
+    """The cells as integers, truncated toward zero after removing floating-point errors."""
     found = np.asarray(cells)
     if found.dtype.kind not in "biuf":
         raise _wrong(plugin, cells, "a score is a number for each row")
     if found.dtype.kind == "f":
-        found = np.where(np.isfinite(found), found, _NOT_A_NUMBER)
+        found = np.where(np.isfinite(found), np.round(found, 6), _NOT_A_NUMBER)
     return _of_rows(plugin, found.astype(np.int64), rows)
 
 

@@ -205,8 +205,9 @@ class Rejected(msgspec.Struct, frozen=True):
 class Normalize(Protocol):
     """Brings raw scores to 0..100 in two steps, so that a change of few rows costs little."""
 
-    def measure(self, raw: NDArray[np.int64]) -> Hashable:
-        """The measure of the raw scores of all feasible nodes, of which there is at least one."""
+    def measure(self, raw: NDArray[Any]) -> Hashable:
+        """What must be known of the raw scores of all nodes that passed (there is at least one). They
+        are of int64, or of float64 where a plugin's scores have fractions."""
 
     def apply(self, raw: Cells, measure: Any) -> Cells:
         """The normalised scores of some rows."""
@@ -238,21 +239,31 @@ class ByMaximum:
     def __init__(self, reverse: bool = False) -> None:
         self._reverse = reverse
 
-    def measure(self, raw: NDArray[np.int64]) -> int:
-        return int(raw.max())
+    def measure(self, raw: NDArray[Any]) -> float:
+        most: float = raw.max().item()
+        return most
 
-    def apply(self, raw: Cells, measure: int) -> Cells:
+    def apply(self, raw: Cells, measure: float) -> Cells:
         if measure == 0:
             return raw * 0 + (MAX_SCORE if self._reverse else 0)
-        scaled = raw * MAX_SCORE // measure
+        scaled = _share(raw, measure)
         return MAX_SCORE - scaled if self._reverse else scaled
 
 
 class Range(NamedTuple):
-    """The lowest and the highest raw score."""
+    """A measure: the lowest and the highest raw score. A change of a row between them changes no other
+    row's score."""
 
-    low: int
-    high: int
+    low: float
+    high: float
+
+
+def _share(part: Cells, whole: float) -> Cells:
+    """So many hundredths, without what is behind the point. Where numbers have fractions, a millionth
+    is within what they cannot express."""
+    if isinstance(whole, float) or isinstance(part, float) or np.asarray(part).dtype.kind == "f":
+        return np.floor(np.round(part / whole * MAX_SCORE, 6))
+    return part * MAX_SCORE // whole
 
 
 class ByRange:
@@ -261,12 +272,12 @@ class ByRange:
     A column counts how many nodes have the worst and the best score, so that a pod that changes neither
     costs no pass over all nodes."""
 
-    def measure(self, raw: NDArray[np.int64]) -> Range:
-        return Range(int(raw.min()), int(raw.max()))
+    def measure(self, raw: NDArray[Any]) -> Range:
+        return Range(raw.min().item(), raw.max().item())
 
     def apply(self, raw: Cells, measure: Range) -> Cells:
         width = measure.high - measure.low
-        return (raw - measure.low) * MAX_SCORE // width if width else raw * 0
+        return _share(raw - measure.low, width) if width else raw * 0
 
 
 class Outcome(NamedTuple):

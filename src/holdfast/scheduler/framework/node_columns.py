@@ -94,7 +94,8 @@ class DerivedColumn(NodeColumn):
         then."""
         cells = self._column.cells
         try:
-            cells[row] = self._missing if info is None else _cell(self._of(info), cells.dtype)
+            value = self._missing if info is None else self._of(info)
+            cells[row] = value if value is self._missing else _cell(value, cells.dtype)
         except RAISED as error:
             cells[row] = self._missing
             return error if not self._what else Unreadable(f"{self._what}: {words_of(error)}")
@@ -102,10 +103,13 @@ class DerivedColumn(NodeColumn):
 
 
 def _cell(value: Any, dtype: "np.dtype[Any]") -> Any:
-    """The value converted to the column's type; raises if that loses information."""
+    """The value converted to the column's type; raises if that loses information, or it is not
+    finite."""
     if dtype == np.object_:
         return value
     found = np.asarray(value)
+    if found.ndim == 0 and found.dtype.kind == "f" and not np.isfinite(found):
+        raise ValueError(f"{value!r} is not a finite number")
     if found.ndim == 0 and (
         np.can_cast(found.dtype, dtype, "same_kind")
         or (found.dtype.kind == "f" and found == found // 1)

@@ -10,7 +10,7 @@ from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.plugin_errors import RAISED, PluginErrors, text_of
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.framework.checked_answers import is_foreign
-from holdfast.scheduler.framework.config import ReservationArgs, ResolvedProfile
+from holdfast.scheduler.framework.config import GivenArgs, ReservationArgs, ResolvedProfile
 from holdfast.scheduler.framework.handle import Handle, plugin_made
 from holdfast.scheduler.framework.interface import Plugin, extension_points, overridden
 from holdfast.scheduler.framework.plugin_names import (
@@ -38,6 +38,7 @@ class Profile:
     ) -> None:
         """`preempts`: whether the action `preempt` is configured."""
         made: dict[str, Plugin] = {}
+        given_at = resolved.args.paths if isinstance(resolved.args, GivenArgs) else {}
 
         def at(point: str) -> list[Plugin]:
             for ref in resolved.points.get(point, ()):
@@ -51,8 +52,9 @@ class Profile:
                     except HoldfastError:
                         raise
                     except RAISED as error:
-                        why = text_of(error)
-                        raise PluginError(f"plugin {ref.name} cannot be made: {why}") from error
+                        where = given_at.get(ref.name, "")
+                        why = f"plugin {ref.name} cannot be made: {text_of(error)}"
+                        raise PluginError(f"{where}: {why}" if where else why) from error
                     if getattr(made[ref.name], "handle", None) is None:
                         why = "its __init__ must call super().__init__(handle, args)"
                         raise PluginError(f"plugin {ref.name} cannot be made: {why}")

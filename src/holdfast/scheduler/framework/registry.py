@@ -5,12 +5,13 @@ the plugin's name and whose value is its class.
 """
 
 from collections.abc import Iterable, Mapping
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 from holdfast.api.errors import HoldfastError
 from holdfast.api.raw_objects import ObjectKind
 from holdfast.scheduler.cluster.class_key import UnknownField, field_reader
 from holdfast.scheduler.cluster.plugin_errors import RAISED, text_of
+from holdfast.scheduler.framework.config.plugin_sets import Offered
 from holdfast.scheduler.framework.interface import API_VERSION, Plugin, extension_points
 from holdfast.scheduler.framework.plugin_names import NAMED_AT
 
@@ -26,6 +27,8 @@ class Registry:
 
     def __init__(self, plugins: Iterable[type[Plugin]]) -> None:
         self._plugins: dict[str, type[Plugin]] = {}
+        self.unusable: dict[str, str] = {}
+        """Why, by the name of the entry point."""
         for plugin in plugins:
             self.add(plugin)
 
@@ -35,9 +38,6 @@ class Registry:
         if plugin.api_version != API_VERSION:
             why = f"is written for version {plugin.api_version} of the plugin contract"
             raise PluginError(f"plugin {plugin.name} {why}; this Holdfast has {API_VERSION}")
-        known = self._plugins.setdefault(plugin.name, plugin)
-        if known is not plugin:
-            raise PluginError(f"two plugins are called {plugin.name}: {known} and {plugin}")
         _check_reads(plugin)
         check_wakes_on(plugin.name, plugin.wakes_on)
         if not isinstance(plugin.reads_volumes, bool):
@@ -45,31 +45,38 @@ class Registry:
         kinds = plugin.reads_objects
         if not isinstance(kinds, tuple) or not all(isinstance(each, ObjectKind) for each in kinds):
             raise PluginError(f"plugin {plugin.name}: reads_objects must be a tuple of ObjectKind")
+        known = self._plugins.setdefault(plugin.name, plugin)
+        if known is not plugin:
+            raise PluginError(f"two plugins are called {plugin.name}: {known} and {plugin}")
 
     def add_installed(self) -> "Registry":
-        """Adds the plugins of installed packages."""
+        """Adds the plugins of installed packages. One that cannot be used is an error only for a
+        configuration that enables it, so it is noted in `unusable`."""
+        own = frozenset(self._plugins)
         for entry in entry_points(group=GROUP):
             try:
-                plugin = entry.load()
+                self.add(_loaded(entry))
             except RAISED as error:
-                why = text_of(error)
-                raise PluginError(f"plugin {entry.name} ({entry.value}): {why}") from error
-            if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
-                raise PluginError(f"plugin {entry.name} ({entry.value}) is not a Plugin class")
-            if getattr(plugin, "name", None) != entry.name:
-                raise PluginError(f"plugin {entry.name} ({entry.value}) has another name")
-            self.add(plugin)
+                self.unusable[entry.name] = f"{text_of(error)} (entry point {entry.value})"
+        for name in self.unusable.keys() - own:
+            self._plugins.pop(name, None)  # of two with one name neither can be meant
         return self
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is installed and cannot be used."""
+        return [f"plugin {name} cannot be used: {why}" for name, why in sorted(self.unusable.items())]
 
     def __getitem__(self, name: str) -> type[Plugin]:
         return self._plugins[name]
 
     def implements(self) -> Mapping[str, frozenset[str]]:
         """The extension points at which a configuration may name each plugin."""
-        return {
+        served = {
             name: extension_points(plugin) | NAMED_AT.get(name, frozenset())
             for name, plugin in self._plugins.items()
         }
+        return Offered(served, self.unusable)
 
     def object_kinds(self, names: Iterable[str]) -> dict[ObjectKind, tuple[str, ...]]:
         """The kinds of objects these plugins read, each with the plugins that do. Raises PluginError if
@@ -84,6 +91,16 @@ class Registry:
                     raise PluginError(f"plugin {who}: reads_objects disagree: {known!r} and {kind!r}")
                 readers[kind] = (*readers.get(kind, ()), name)
         return readers
+
+
+def _loaded(entry: EntryPoint) -> type[Plugin]:
+    plugin = entry.load()
+    if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
+        raise PluginError("it is not a Plugin class")
+    name = getattr(plugin, "name", None)
+    if name != entry.name:
+        raise PluginError(f"the name of the class is {name!r}, and not that of its entry point")
+    return plugin
 
 
 def check_wakes_on(plugin: str, wakes_on: object) -> None:

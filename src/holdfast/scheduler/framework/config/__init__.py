@@ -60,6 +60,7 @@ from holdfast.scheduler.framework.config.plugin_sets import (
 )
 from holdfast.scheduler.framework.config.profiles import (
     DEFAULT_SCHEDULER_NAME,
+    GivenArgs,
     ResolvedProfile,
     resolve_profile,
 )
@@ -81,6 +82,7 @@ __all__ = [
     "DeviceScoringStrategy",
     "DeviceShareArgs",
     "DynamicReservationConfig",
+    "GivenArgs",
     "InterPodAffinityArgs",
     "LeaderElection",
     "LimitAwareArgs",

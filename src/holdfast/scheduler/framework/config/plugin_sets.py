@@ -28,6 +28,16 @@ from holdfast.scheduler.framework.config.structs import (
 Implements = Mapping[str, frozenset[str]]
 """The plugin registry: plugin name to the extension points it implements."""
 
+
+class Offered(dict[str, frozenset[str]]):
+    """A registry that also knows plugins that are installed and cannot be used."""
+
+    def __init__(self, usable: Implements, unusable: Mapping[str, str]) -> None:
+        super().__init__(usable)
+        self.unusable = unusable
+        """Why, by the plugin's name."""
+
+
 ALL = "*"
 MULTI_POINT = "multiPoint"
 _JOBS = "Coscheduling"
@@ -127,7 +137,8 @@ def check_plugins(plugins: Plugins, implements: Implements, path: str, problems:
             first.setdefault(ref.name, name_path)
         for i, ref in enumerate(plugin_set.disabled):
             fault = unknown_plugin(ref.name, implements)
-            if fault and ref.name not in _EXPECTED | _REMOVED | {ALL}:
+            is_installed = unusable_plugin(ref.name, implements)
+            if fault and not is_installed and ref.name not in _EXPECTED | _REMOVED | {ALL}:
                 problems.add(child(item(child(at, "disabled"), i), "name"), fault)
 
 
@@ -135,11 +146,18 @@ def unknown_plugin(name: str, implements: Implements) -> str | None:
     """The error for a plugin that is not in the registry; None if it is."""
     if name in implements:
         return None
+    if why := unusable_plugin(name, implements):
+        return f'plugin "{name}" cannot be used: {why}'
     if name in _REMOVED:
         return f'plugin "{name}" was removed from kube-scheduler; NodeVolumeLimits does its work'
     if name in _EXPECTED:
         return f'plugin "{name}" is not available here'
     return f'unknown plugin "{name}"' + hint(name, sorted(implements))
+
+
+def unusable_plugin(name: str, implements: Implements) -> str:
+    """Why a plugin that is installed cannot be used; empty if it is not installed, or can be."""
+    return implements.unusable.get(name, "") if isinstance(implements, Offered) else ""
 
 
 def merged_with_defaults(plugins: Plugins, implements: Implements) -> dict[str, PluginSet]:

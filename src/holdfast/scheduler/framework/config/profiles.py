@@ -15,11 +15,20 @@ from holdfast.scheduler.framework.config.plugin_sets import (
     expanded,
     merged_with_defaults,
     unknown_plugin,
+    unusable_plugin,
 )
 from holdfast.scheduler.framework.config.structs import Problems, child, item, read
 from holdfast.scheduler.framework.plugin_names import RESERVATION
 
 DEFAULT_SCHEDULER_NAME = "holdfast-scheduler"
+
+
+class GivenArgs(dict[str, Any]):
+    """Arguments by plugin, and where a file has them: `profiles[0].pluginConfig[1].args`."""
+
+    def __init__(self, args: Mapping[str, Any], paths: Mapping[str, str]) -> None:
+        super().__init__(args)
+        self.paths = dict(paths)
 
 
 class ResolvedProfile(msgspec.Struct, frozen=True):
@@ -89,15 +98,20 @@ def _resolved(
         sets = merged_with_defaults(profile.plugins, implements)
         points = expanded(sets, implements)
         _check_needed(points, implements, plugins_path, problems)
-    given = _given_args(profile.plugin_config, implements, child(path, "pluginConfig"), problems)
+    config_path = child(path, "pluginConfig")
+    given = _given_args(profile.plugin_config, implements, config_path, problems)
     if sets is None or points is None:
         return None
     enabled = sorted({ref.name for plugin_set in sets.values() for ref in plugin_set.enabled})
+    for i, config in enumerate(profile.plugin_config):
+        if config.name in implements and config.name not in enabled and config.name not in HAVE_ARGS:
+            at = child(item(config_path, i), "name")
+            problems.warn(at, f'has no effect: plugin "{config.name}" is not enabled in this profile')
     defaults = {name: default_args(name) for name in enabled if name in HAVE_ARGS and name not in given}
     return ResolvedProfile(
         scheduler_name=profile.scheduler_name or default_scheduler_name or "",
         points=points,
-        args=given | defaults,
+        args=GivenArgs(given | defaults, _paths(profile.plugin_config, config_path)),
         plugins=sets,
         percentage_of_nodes_to_score=profile.percentage_of_nodes_to_score,
     )
@@ -112,7 +126,8 @@ def _given_args(
     for i, config in enumerate(configs):
         at = item(path, i)
         fault = unknown_plugin(config.name, implements)
-        if fault and config.name not in HAVE_ARGS:
+        is_installed = bool(unusable_plugin(config.name, implements))
+        if fault and not is_installed and config.name not in HAVE_ARGS:
             problems.add(child(at, "name"), fault)
             continue
         if fault:
@@ -122,6 +137,10 @@ def _given_args(
         raw = {} if config.args is None else config.args
         args[config.name] = read_args(config.name, raw, child(at, "args"), problems)
     return args
+
+
+def _paths(configs: Sequence[PluginConfig], path: str) -> dict[str, str]:
+    return {config.name: child(item(path, i), "args") for i, config in enumerate(configs)}
 
 
 def _check_names(profiles: Sequence[ProfileDocument], problems: Problems) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.scheduler.framework.checked_answers import CheckedNormalize
+from holdfast.scheduler.framework.checked_answers import CheckedNormalize, ScoreFormula
 from holdfast.scheduler.framework.interface import MAX_SCORE, Normalize, Range, Scope, Score
 
 Ints = NDArray[np.int64]
@@ -26,6 +26,7 @@ class Normalized:
     __slots__ = (
         "_high",
         "_highest",
+        "_is_foreign",
         "_known",
         "_low",
         "_lowest",
@@ -49,11 +50,15 @@ class Normalized:
         self.is_checked = isinstance(normalize, CheckedNormalize)
         self.is_suspect = False
         """Whether a score was out of range, which matters only on a feasible row."""
+        self._is_foreign = isinstance(score.score, ScoreFormula)
+        """Whether raw scores may have fractions, which those of Holdfast's own plugins have not."""
         self.measure: Hashable = None
-        self.raw: Ints = np.zeros(0, dtype=np.int64)
+        self.raw: NDArray[Any] = np.zeros(0, dtype=np.int64)
         self.weighted: Ints = np.zeros(0, dtype=np.int64)
-        self._known: dict[int, int] = {}
+        self._known: dict[float, int] = {}
         """Weighted scores by raw score, for this measure."""
+        self._low: float
+        self._high: float
         self._low, self._high = _NO_RANGE
         self._lowest = self._highest = 0
         """How many feasible rows are at either end."""
@@ -63,6 +68,16 @@ class Normalized:
         self.weighted = np.zeros(capacity, dtype=np.int64)
         self.measure = None
         self._low, self._high = _NO_RANGE
+
+    def store(self, at: Any, raw: Any) -> None:
+        """Takes the raw scores of rows."""
+        if self._is_foreign and np.asarray(raw).dtype.kind == "f":
+            self._keep_fractions()
+        self.raw[at] = raw
+
+    def _keep_fractions(self) -> None:
+        if self.raw.dtype.kind != "f":
+            self.raw = self.raw.astype(np.float64)
 
     def measure_again(self, size: int, passing: Bools) -> bool:
         """Takes the measure. Returns whether it differs from the one before."""
@@ -92,16 +107,18 @@ class Normalized:
         if isinstance(normalize, CheckedNormalize) and self.measure is not None:
             normalize.check(np.asarray(normalize.apply(self.raw[: len(fits)][fits], self.measure)))
 
-    def update_row(self, row: int, after: int, fitted: bool, fits: bool) -> int | None:
+    def update_row(self, row: int, after: float, fitted: bool, fits: bool) -> int | None:
         """Takes the new raw score of one row, which `fitted` before and `fits` now. Returns its
         weighted score, or None if the measure has to be taken again."""
         if not self.by_usage:
             return self.weighted.item(row) if fitted == fits else None
         if not fits:
             return 0 if not fitted or self._stays_without(self.raw.item(row)) else None
-        before: int | None = self.raw.item(row) if fitted else None
+        before: float | None = self.raw.item(row) if fitted else None
         if after == before:
             return self.weighted.item(row) if self.measure is not None else None
+        if self._is_foreign and isinstance(after, float):
+            self._keep_fractions()
         self.raw[row] = after
         low, high = self._low, self._high
         if low < after < high:
@@ -123,7 +140,7 @@ class Normalized:
         self.weighted[row] = weighted
         return weighted
 
-    def _stays_without(self, before: int) -> bool:
+    def _stays_without(self, before: float) -> bool:
         """Whether the measure stays the same without one feasible row of this raw score."""
         if before == self._low:
             self._lowest -= 1

@@ -269,7 +269,7 @@ class ReservationColumn(ClassColumn):
         self._local[at] = scores
         for normalized in self._normalized:
             if normalized.by_usage:
-                normalized.raw[at] = normalized.score.score(view)[best]
+                normalized.store(at, normalized.score.score(view)[best])
         if self._keys is None:
             self._normalize(at)
 

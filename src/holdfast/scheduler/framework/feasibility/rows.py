@@ -383,7 +383,7 @@ class ClassRows(CompiledClass):
         self._local[at] = local
         for normalized in self._normalized:
             if node_too or normalized.by_usage:
-                normalized.raw[at] = normalized.score.score(view)
+                normalized.store(at, normalized.score.score(view))
                 refit = True
         if self._keys is None:
             if refit:
