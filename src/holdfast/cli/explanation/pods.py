@@ -99,6 +99,11 @@ def _waiting(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report: Report
     else:
         best = f": {report.ranked[0].node}" if report.ranked else ""
         report.summary = f"It fits now{best}. It is queued, or the scheduler is not running."
+        if report.told.startswith("0/"):
+            report.help.append(
+                "its condition gives reasons that do not hold here: if they still hold, the scheduler "
+                "runs with another configuration; name it by --config"
+            )
 
 
 def _served(scheduler: Scheduler) -> list[str]:

@@ -2,7 +2,8 @@
 
 * Every formula gives the same for one row, some rows and all rows, and what was kept is what comes out
   when it is computed again (`Cluster` sees to that after every step).
-* A pod the plugin rejected is woken by what makes a node feasible for it.
+* A pod the plugin rejected is woken by what makes a node feasible for it, whatever kind of change that
+  is: each kind is brought about alone.
 * Answers do not depend on the order in which objects were seen: a scheduler that is restarted on the
   same objects, in any order, gives the same ones.
 * `unreserve` also comes after `post_bind`, when the API server refuses the bind.
@@ -10,6 +11,7 @@
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -35,6 +37,7 @@ MakeObject = Callable[[Random, str], Given]
 
 _ZONES = ("a", "b", "c")
 _ORDERS = 2
+_TRIES = 3
 
 
 def random_node(random: Random, name: str) -> Raw:
@@ -78,16 +81,24 @@ def check_plugin(
     restore, such as a cache."""
     given = tuple(objects)
     for seed in seeds:
-        cluster = Cluster(*plugins, args=args, config=config)
-        life = _Life(Random(seed), cluster, [each.name for each in plugins], node, pod, ignore)
-        try:
-            life.cluster.add(*given)
+        for waking in (True, False):
+            cluster = Cluster(*plugins, args=args, config=config)
+            life = _Life(Random(seed), cluster, [each.name for each in plugins], node, pod, ignore)
+            _live(life, seed, given, None if waking else steps)
+
+
+def _live(life: "_Life", seed: int, given: Iterable[Given], steps: int | None) -> None:
+    try:
+        life.cluster.add(*given)
+        if steps is None:
+            life.check_waking()
+        else:
             life.run(steps)
-        except ContractBroken as error:
-            raise type(error)(f"{error}\n{_led_here(seed, life)}") from error
-        except Exception as error:
-            error.add_note(_led_here(seed, life))
-            raise
+    except ContractBroken as error:
+        raise type(error)(f"{error}\n{_led_here(seed, life)}") from error
+    except Exception as error:
+        error.add_note(_led_here(seed, life))
+        raise
 
 
 def _led_here(seed: int, life: "_Life") -> str:
@@ -112,6 +123,8 @@ class _Life:
         self._make_pod = pod
         self._ignore = ignore
         self._nodes: list[str] = []
+        self._made: dict[str, Raw] = {}
+        """Nodes, as they were made or changed last."""
         self._pods: dict[str, Raw] = {}
         self._count = 0
 
@@ -134,13 +147,25 @@ class _Life:
         name = self._new("n")
         self._nodes.append(name)
         self.told.append(f"add node {name}")
-        self.cluster.add(self._make_node(self._random, name))
+        (raw,) = documents_of(self._make_node(self._random, name))
+        self._made[name] = raw
+        self.cluster.add(raw)
 
     def _change_node(self) -> None:
         if self._nodes:
             name = self._random.choice(self._nodes)
             self.told.append(f"change node {name}")
-            self.cluster.update(self._make_node(self._random, name))
+            self._update_node(name)
+
+    def _update_node(self, name: str, *parts: str) -> None:
+        """Another random node of this name; with `parts`, only in those parts of the metadata."""
+        (raw,) = documents_of(self._make_node(self._random, name))
+        if parts:
+            now = self._made[name]
+            changed = {part: raw["metadata"].get(part) or {} for part in parts}
+            raw = {**now, "metadata": {**now["metadata"], **changed}}
+        self._made[name] = raw
+        self.cluster.update(raw)
 
     def _delete_node(self) -> None:
         if len(self._nodes) > 1:
@@ -158,9 +183,9 @@ class _Life:
             self._pods[short_name(raw)] = raw
             self.cluster.add(raw)
 
-    def _change_pod(self) -> None:
+    def _change_pod(self, name: str = "") -> None:
         """Its labels and annotations: of the rest hardly anything may change."""
-        if name := self._some_pod():
+        if name := name or self._some_pod():
             self.told.append(f"change pod {name}")
             raw = self._pods[name]
             (other,) = documents_of(self._make_pod(self._random, raw["metadata"]["name"]))
@@ -217,6 +242,73 @@ class _Life:
                 if changed:
                     raise ContractBroken(f"plugin {name}: {where}: {changed}")
             _compare(said, _said(scheduler, plugins), where)
+
+    def check_waking(self) -> None:
+        """In a cluster of one or two nodes, with as many pods as it takes for one to wait.
+
+        Each kind of change is brought about alone, until it makes a node feasible for a pod that the
+        plugins rejected. The pod must be woken by it, which the cluster checks once it has settled."""
+        changes: list[Callable[[], None]] = [
+            self._add_node,
+            partial(self._change_part, "annotations"),
+            partial(self._change_part, "labels"),
+            self._change_node,
+            self._delete_placed,
+            self._change_placed,
+        ]
+        for _ in range(self._random.randint(1, 2)):
+            self._add_node()
+        self._random.shuffle(changes)
+        for change in changes:
+            self._fill()
+            for _ in range(_TRIES):
+                rejected = self._rejected()
+                if not rejected:
+                    break
+                change()
+                asking = Asking(self.cluster.scheduler, self._plugins)
+                helps = any(asking.row(pod) >= 0 for pod in rejected if pod.phase is Phase.PENDING)
+                self._settle()
+                if helps:
+                    break
+
+    def _fill(self) -> None:
+        """Adds pods until the plugins reject one."""
+        for _ in range(_TRIES):
+            self._settle()
+            if self._rejected():
+                return
+            self._add_pods()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Deleted pods end, and pods that were woken are tried again."""
+        self.told.append("advance 12")
+        self.cluster.advance(12)
+
+    def _rejected(self) -> list[PodRecord]:
+        """The pods that wait for a node because of one of the plugins."""
+        return [
+            pod
+            for pod in _pending(self.cluster.scheduler)
+            if any(name in pod.rejected_by for name in self._plugins)
+        ]
+
+    def _change_part(self, part: str) -> None:
+        if self._nodes:
+            name = self._random.choice(self._nodes)
+            self.told.append(f"change {part} of node {name}")
+            self._update_node(name, part)
+
+    def _delete_placed(self) -> None:
+        if names := [name for name in self.cluster.placed() if name in self._pods]:
+            name = self._random.choice(names)
+            self.told.append(f"delete pod {name}")
+            self.cluster.delete(f"Pod/{name}")
+
+    def _change_placed(self) -> None:
+        if names := [name for name in self.cluster.placed() if name in self._pods]:
+            self._change_pod(self._random.choice(names))
 
     def _refuse_bind(self) -> None:
         """Of one pod, as an API server may: the plugin has seen it through `post_bind` by then, and is
