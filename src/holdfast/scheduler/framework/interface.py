@@ -261,9 +261,10 @@ class Range(NamedTuple):
 def _share(part: Cells, whole: float) -> Cells:
     """So many hundredths, without what is behind the point. Where numbers have fractions, a millionth
     is within what they cannot express."""
-    if isinstance(whole, float) or isinstance(part, float) or np.asarray(part).dtype.kind == "f":
-        return np.floor(np.round(part / whole * MAX_SCORE, 6))
-    return part * MAX_SCORE // whole
+    is_whole = isinstance(part, int) or np.asarray(part).dtype.kind != "f"
+    if is_whole and isinstance(whole, int):
+        return part * MAX_SCORE // whole
+    return np.floor(np.round(part / whole * MAX_SCORE, 6))
 
 
 class ByRange:
