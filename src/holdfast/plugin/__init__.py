@@ -51,6 +51,7 @@ from holdfast.scheduler.framework.node_columns import (
     NodeLabel,
     OwnColumn,
     PodCounts,
+    PodCountsOfOwner,
     TaintColumn,
     TakenPorts,
 )
@@ -90,6 +91,7 @@ __all__ = [
     "PluginError",
     "PodClass",
     "PodCounts",
+    "PodCountsOfOwner",
     "PodRecord",
     "Preempt",
     "Range",

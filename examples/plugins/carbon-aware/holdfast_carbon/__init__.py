@@ -60,7 +60,7 @@ class CarbonAware(Plugin):
         try:
             accepted = _grams(text)
         except ValueError as error:
-            return Rejected(f"metadata.annotations[{MAX_CARBON}]: {error}")
+            return Rejected(f"metadata.annotations[{MAX_CARBON}]: {error}", error=True)
 
         def is_unknown(view: View) -> Cells:
             return view.take(self._carbon) == _UNKNOWN

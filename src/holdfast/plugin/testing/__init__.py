@@ -26,7 +26,16 @@ computed for one row and for many, kept and recomputed, and a difference raises 
 
 from holdfast.plugin.testing.cluster import Cluster, Event
 from holdfast.plugin.testing.objects import node, pod, reservation
-from holdfast.plugin.testing.paths import ContractBroken
+from holdfast.plugin.testing.paths import ContractBroken, PluginRaised
 from holdfast.plugin.testing.properties import check_plugin
 
-__all__ = ["Cluster", "ContractBroken", "Event", "check_plugin", "node", "pod", "reservation"]
+__all__ = [
+    "Cluster",
+    "ContractBroken",
+    "Event",
+    "PluginRaised",
+    "check_plugin",
+    "node",
+    "pod",
+    "reservation",
+]

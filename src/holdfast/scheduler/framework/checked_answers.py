@@ -43,7 +43,7 @@ from holdfast.scheduler.framework.interface import (
     Version,
     everywhere,
 )
-from holdfast.scheduler.framework.node_columns import OwnColumn, PodCounts, TakenPorts
+from holdfast.scheduler.framework.node_columns import OwnColumn, PodCounts, PodCountsOfOwner, TakenPorts
 from holdfast.scheduler.framework.registry import PluginError
 
 _OWN = "holdfast."
@@ -284,7 +284,7 @@ class NodeView:
     free = claimed
 
     def take(self, column: RowValues) -> Cells:
-        if isinstance(column, OwnColumn | PodCounts | TakenPorts):
+        if isinstance(column, OwnColumn | PodCounts | PodCountsOfOwner | TakenPorts):
             self.claimed(0)
         return self._view.take(column)
 

@@ -245,7 +245,7 @@ class Handle:
                 self._cluster.plugin_errors.note(self._plugin, "CountPods", error)
                 return False
 
-        return PodCounts(self._cluster.topology.counter(object(), counts))
+        return PodCounts(self._cluster.topology.counter(object(), counts), self._cluster)
 
     def taken_ports(self, cls: PodClass) -> TakenPorts:
         """How often the host ports of the class are in use on each row, by pods and by reservations

@@ -20,6 +20,7 @@ from holdfast.scheduler.cluster.node_labels import LabelColumn
 from holdfast.scheduler.cluster.node_table import Image, NodeInfo, NodeTable, TaintSet, conflict
 from holdfast.scheduler.cluster.plugin_errors import RAISED, words_of
 from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.framework.read_only_records import real
 
 _VALUES_HELD = 1000
 
@@ -153,10 +154,15 @@ class NodeLabel:
 class PodCounts:
     """How many pods of certain classes are on each row, assumed ones included; `view.take(counts)`."""
 
-    __slots__ = ("_counter",)
+    __slots__ = ("_cluster", "_counter")
 
-    def __init__(self, counter: PodCounter) -> None:
+    def __init__(self, counter: PodCounter, cluster: Cluster) -> None:
         self._counter = counter
+        self._cluster = cluster
+
+    def as_seen_by(self, cls: PodClass) -> "PodCountsOfOwner":
+        """The same less the reserve pods of reservations that pods of the class may allocate from."""
+        return PodCountsOfOwner(self._counter, self._cluster, real(cls))
 
     @property
     def cells(self) -> NDArray[np.int64]:
@@ -175,6 +181,45 @@ class PodCounts:
 
     def item(self, row: int) -> int:
         return self._counter.rows.item(row)
+
+
+class PodCountsOfOwner:
+    """How many pods of certain classes are on each row, less the reserve pods of reservations that
+    pods of one class may allocate from."""
+
+    __slots__ = ("_cls", "_counter", "_reservations")
+
+    def __init__(self, counter: PodCounter, cluster: Cluster, cls: PodClass) -> None:
+        self._counter = counter
+        self._reservations = cluster.reservations
+        self._cls = cls
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        found: NDArray[np.int64] = self[:]
+        return found
+
+    def __getitem__(self, rows: Any) -> Any:
+        found = self._counter.rows.copy()
+        for placed in self._reserved():
+            for row, pods in placed.items():
+                found[row] -= pods
+        return found[rows]
+
+    def take(self, rows: Any) -> Any:
+        return self[rows]
+
+    def item(self, row: int) -> int:
+        reserved = sum(placed.get(row, 0) for placed in self._reserved())
+        return self._counter.rows.item(row) - reserved
+
+    def _reserved(self) -> list[dict[int, int]]:
+        """How many of these reserve pods are on each row, by class."""
+        return [
+            reserving.placed
+            for reserving in self._reservations.reserving_for(self._cls)
+            if self._counter.counts(reserving)
+        ]
 
 
 class TaintColumn:
