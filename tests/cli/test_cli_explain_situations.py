@@ -320,3 +320,22 @@ def test_a_misspelt_reservation_affinity_is_reported_on_the_pod(small: Clustered
     small.create(pod("p", metadata=_annotated(AFFINITY, {"nam": "x"}))).settle()
     found = explained(small, "pod", "p")
     assert "nam: unknown field; did you mean name?" in found["told"]
+
+
+def test_a_pod_that_fits_here_and_not_by_its_condition_may_need_the_configuration(
+    small: Clustered,
+) -> None:
+    """A plugin that the default configuration lacks has rejected it."""
+    small.create(pod("p"))
+    assert not [each for each in explained(small, "pod", "p")["help"] if "--config" in each]
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/2 nodes are available: 2 node(s) were above the pod's carbon limit.",
+    }
+    path = "/api/v1/namespaces/default/pods/p/status"
+    small.merge(path, {"status": {"conditions": [condition]}})
+    found = explained(small, "pod", "p")
+    assert found["summary"].startswith("It fits now")
+    assert [each for each in found["help"] if "name it by --config" in each]
