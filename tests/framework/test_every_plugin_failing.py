@@ -40,6 +40,7 @@ from holdfast.scheduler.framework.interface import everywhere
 from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.plugins import IN_TREE
 from holdfast.sim.scenario_actions import Create, Delete, Scenario, Target
+from holdfast.sim.scenario_objects import ScenarioObject
 from holdfast.sim.simulation import Simulation
 
 Raw = dict[str, Any]
@@ -335,7 +336,8 @@ class Stage:
 
     def add(self, *objects: Raw) -> Stage:
         for raw in objects:
-            self.simulation.take(Create(raw))
+            read = ScenarioObject(raw, self.world.objects.declared)
+            self.simulation.take(Create(read.raw))
         return self
 
     def delete(self, *names: str) -> Stage:
