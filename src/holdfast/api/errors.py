@@ -16,7 +16,7 @@
     │   ├── Unreachable       kube.errors                           no answer from the server
     │   │   └── NoConnection  kube.errors                           not even a connection
     │   └── LeadershipLost    kube.errors                           leadership lost, nothing sent
-    ├── ClaimFailed           kube.writer.volume_writes             a claim will not be bound
+    ├── ClaimFailed           kube.writer.binder                    a claim will not be bound
     ├── BenchError            bench.errors                          a benchmark cannot be run
     │   └── NoGpusError       bench.packing                         a trace without GPUs
     ├── Failure               cli.options                           a command fails, with a status
@@ -26,7 +26,7 @@
     ├── UnknownField          scheduler.cluster.class_key           a path to no field of a pod
     ├── UndeclaredAnnotation  scheduler.cluster.class_key           an annotation was not declared
     ├── ConfigError           scheduler.framework.config.structs    an invalid configuration
-    ├── Unreadable            scheduler.framework.handle            an invalid annotation of a node
+    ├── Unreadable            scheduler.framework.node_columns      an invalid annotation of a node
     ├── PluginError           scheduler.framework.registry          a plugin breaks its contract
     ├── ContractBroken        plugin.testing.paths                  a tested plugin breaks it
     │   └── PluginRaised      plugin.testing.paths                  a tested plugin raises
