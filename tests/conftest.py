@@ -34,7 +34,7 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 _LONG = ("test_up_killed.py", "test_killing.py", "test_mutations.py")
-"""Files with tests of minutes. They begin first, so that no worker is left alone with one at the end."""
+"""Files with tests of minutes. They begin first, so that no worker is alone with one at the end."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

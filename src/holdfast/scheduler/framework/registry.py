@@ -11,7 +11,7 @@ from holdfast.api.errors import HoldfastError
 from holdfast.api.raw_objects import ObjectKind
 from holdfast.scheduler.cluster.class_key import UnknownField, field_reader
 from holdfast.scheduler.cluster.plugin_errors import RAISED, text_of
-from holdfast.scheduler.framework.config.plugin_sets import Offered
+from holdfast.scheduler.framework.config.plugin_sets import InstalledPlugins
 from holdfast.scheduler.framework.interface import API_VERSION, Plugin, extension_points
 from holdfast.scheduler.framework.plugin_names import NAMED_AT
 
@@ -76,7 +76,7 @@ class Registry:
             name: extension_points(plugin) | NAMED_AT.get(name, frozenset())
             for name, plugin in self._plugins.items()
         }
-        return Offered(served, self.unusable)
+        return InstalledPlugins(served, self.unusable)
 
     def object_kinds(self, names: Iterable[str]) -> dict[ObjectKind, tuple[str, ...]]:
         """The kinds of objects these plugins read, each with the plugins that do. Raises PluginError if

@@ -29,7 +29,7 @@ Implements = Mapping[str, frozenset[str]]
 """The plugin registry: plugin name to the extension points it implements."""
 
 
-class Offered(dict[str, frozenset[str]]):
+class InstalledPlugins(dict[str, frozenset[str]]):
     """A registry that also knows plugins that are installed and cannot be used."""
 
     def __init__(self, usable: Implements, unusable: Mapping[str, str]) -> None:
@@ -157,7 +157,7 @@ def unknown_plugin(name: str, implements: Implements) -> str | None:
 
 def unusable_plugin(name: str, implements: Implements) -> str:
     """Why a plugin that is installed cannot be used; empty if it is not installed, or can be."""
-    return implements.unusable.get(name, "") if isinstance(implements, Offered) else ""
+    return implements.unusable.get(name, "") if isinstance(implements, InstalledPlugins) else ""
 
 
 def merged_with_defaults(plugins: Plugins, implements: Implements) -> dict[str, PluginSet]:
