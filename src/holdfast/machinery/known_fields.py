@@ -21,8 +21,8 @@ Schema = Mapping[str, "Schema | None"]
 
 def find_unknown(raw: Any, schema: Schema, *, mistakes_only: bool = False) -> Iterator[InvalidObject]:
     """Fields the schema does not have, with the name or place that was probably meant. With
-    `mistakes_only`, names that resemble no known one are let pass: whoever reads the annotation may be
-    newer than we are.
+    `mistakes_only`, names that resemble no known one are accepted: the reader of the annotation may be
+    newer than this version.
     """
 
     def visit(raw: Any, part: Schema, path: str) -> Iterator[InvalidObject]:

@@ -150,8 +150,8 @@ class PodTemplates:
         return text, call.namespace, call.options.manager, call.options.validation
 
     def copy(self, key: _Template, body: Body) -> Raw | None:
-        """The pod the first of its template became, as it was. A body that gives a key twice is none
-        of its copies."""
+        """The pod that the first request with this template created. None for a body that repeats a
+        key: it is handled as a request of its own."""
         known = self._known.get(key)
         if known is None or known.colons != body.colons:
             return None

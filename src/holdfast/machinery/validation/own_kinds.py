@@ -88,8 +88,8 @@ def _check_resources(found: Found, resources: dict[str, Any], path: str) -> None
 
 
 def check_owner(found: Found, owner: Part, path: str) -> None:
-    """An owner that says nothing would be everyone; whoever wants that writes an empty
-    labelSelector."""
+    """An owner without any field is invalid, as it would match every pod; an empty labelSelector
+    says so explicitly."""
     if not any(owner.get(name) is not None for name in ("object", "controller", "labelSelector")):
         found.append(required(path, "needs at least one of object, controller, labelSelector"))
     for name in ("object", "controller"):

@@ -232,8 +232,8 @@ class CompiledClass:
         self.cls = cls
         self._fail = _failure_handler(self)
         self.filters: list[tuple[str, Filter]] = []
-        """In the profile's order, by the plugin's name. Their formulas may raise; whoever computes with
-        them outside of `refresh` takes `guarded_filters`."""
+        """In the profile's order, by the plugin's name. Their formulas may raise; outside of `refresh`
+        use `guarded_filters`."""
 
     @property
     def guarded_filters(self) -> list[tuple[str, Filter]]:
