@@ -14,6 +14,7 @@ from holdfast.scheduler.managers.devices.partitions import (
     MISSING,
     ODD_NUMBER,
     TOO_FEW,
+    allowed_partitions,
     choose_partition,
 )
 from holdfast.scheduler.managers.devices.requests import (
@@ -190,6 +191,25 @@ class DeviceSearch:
         if chosen is None:
             return [] if request is not None or partitions.honoured else None
         return sorted(minors.index(minor) for minor in chosen)
+
+    def is_partition(self, row: int, chosen: Allocation) -> bool:
+        """Whether the chosen GPUs are a partition of the node as it is now, or need not be one."""
+        partitions, request = self._devices.partitions.get(row), self._hints.partition
+        if request is None and (partitions is None or not partitions.honoured):
+            return True
+        for share in self.shares:
+            if not self._is_partitioned(share) or self._hints.of(share.type).for_all:
+                continue
+            minors = {part.minor for part in chosen.get(share.type, ())}
+            if minors and (
+                partitions is None
+                or all(
+                    each.minors != minors
+                    for each in allowed_partitions(partitions, share.number, request)
+                )
+            ):
+                return False
+        return True
 
     def _together(self, rows: Rows, holds: Rows | None, later: Later) -> Bools:
         """The rows where devices of a joint allocation that must be on the same switches can be."""

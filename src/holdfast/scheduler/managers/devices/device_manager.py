@@ -188,12 +188,14 @@ class DeviceManager(ResourceManager[Allocation]):
         return lacking
 
     def lost(self, pod: PodRecord) -> bool:
-        for kind, parts in self.has(pod.uid).items():
+        has = self.has(pod.uid)
+        for kind, parts in has.items():
             table = self.tables[kind]
             oversold = (table.spread(pod.row, parts) > 0) & (table.free[:, pod.row] < 0)
             if oversold.any() or not all(table.offers(pod.row, part) for part in parts):
                 return True
-        return False
+        search = self.valid_search(pod.cls) if has else None
+        return search is not None and not search.is_partition(pod.row, has)
 
     def settle_by(self, pod: PodRecord, ranker: Ranker) -> bool:
         """As `settle`, with the devices that are best by this ranker."""

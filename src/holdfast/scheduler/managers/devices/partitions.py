@@ -94,6 +94,21 @@ def read_partition_request(text: str) -> PartitionRequest:
     return PartitionRequest(spec.allocate_policy == "Restricted", parse(spec.ring_bus_bandwidth))
 
 
+def allowed_partitions(
+    partitions: Partitions, number: int, request: PartitionRequest | None
+) -> list[Partition]:
+    """The partitions of so many GPUs that satisfy the request, free or not; best first."""
+    sets = partitions.by_number.get(number, ())
+    if request is None:
+        return list(sets)
+    return [
+        each
+        for each in sets
+        if (not request.best_only or each.score == sets[0].score)
+        and (not request.bandwidth or each.bandwidth >= request.bandwidth)
+    ]
+
+
 def choose_partition(
     partitions: Partitions,
     number: int,
@@ -102,16 +117,8 @@ def choose_partition(
     request: PartitionRequest | None,
 ) -> frozenset[int] | None:
     """The partition of so many GPUs to use, of those that are free; those in `first` before others."""
-    sets = partitions.by_number.get(number, ())
-    if request is not None and request.best_only:
-        sets = tuple(each for each in sets if each.score == sets[0].score)
     usable = frozenset(free)
-    found = [
-        each
-        for each in sets
-        if each.minors <= usable
-        and (request is None or not request.bandwidth or each.bandwidth >= request.bandwidth)
-    ]
+    found = [each for each in allowed_partitions(partitions, number, request) if each.minors <= usable]
     if not found:
         return None
 
