@@ -32,10 +32,10 @@
     │   └── PluginRaised      plugin.testing.paths                  a tested plugin raises
     ├── _TooDeepError         local.apiserver.request_bodies
     ├── InvalidCredentials    local.apiserver.credentials           a request without credentials
-    ├── ProtobufError         local.apiserver.protobuf.decode       a body that is no protobuf
+    ├── ProtobufError         local.apiserver.protobuf              a body that is no protobuf
     ├── StatusError           machinery.status                      a request is refused
     │   └── ContinueExpired   local.apiserver.verbs.get             a list that cannot be continued
-    ├── OutOfBudget           local.apiserver.tables.custom         a path that costs too much
+    ├── OutOfBudget           local.apiserver.tables.render         a path that costs too much
     ├── NotApplied            local.apply_manifests                 manifests that were refused
     ├── PatchError            machinery.patch.fields                a patch that cannot be applied
     │   ├── ApplyConflict     machinery.patch.fields                fields others manage
@@ -50,7 +50,7 @@
     ├── UpError               local.up                              `up` cannot start
     ├── InvalidInput          sim.errors                            an invalid scenario
     ├── InvariantBroken       sim.errors                            Holdfast is wrong
-    ├── ChangedMeanwhile      local.store.draft                     a draft that is outdated
+    ├── ChangedMeanwhile      local.store.store                     a draft that is outdated
     └── StoreError            local.store.objects                   of the store
         ├── _AboutObject      local.store.objects
         │   ├── AlreadyExists local.store.objects                   the name is taken

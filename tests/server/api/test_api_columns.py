@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.local.apiserver.tables.custom import Budget, OutOfBudget, compile_path, custom_printer
+from holdfast.local.apiserver.tables.render import Budget, OutOfBudget, compile_path, custom_printer
 from holdfast.machinery.schema import Catalogue, PrinterColumn, check_values
 from widgets import widget_crd
 

@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from apiserver import CONFIG_MAPS, PODS, TABLE, LiveServer, config_map, pod
-from holdfast.local.apiserver.negotiation import YAML
-from holdfast.local.apiserver.responses import to_bytes
+from holdfast.local.apiserver.responses import YAML, to_bytes
 from holdfast.local.apiserver.selection import select
 from holdfast.local.store import Store
 from holdfast.machinery.schema import Catalogue

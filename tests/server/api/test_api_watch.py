@@ -16,7 +16,7 @@ from apiserver import CONFIG_MAPS, TABLE, LiveServer, config_map
 from holdfast.local.apiserver import responses as encoding
 from holdfast.local.apiserver import watch as streams
 from holdfast.local.apiserver import watch as watching
-from holdfast.local.apiserver.negotiation import PLAIN, object_form
+from holdfast.local.apiserver.responses import PLAIN, object_form
 from holdfast.local.apiserver.selection import EVERYTHING
 from holdfast.local.apiserver.watch import Shared, Watcher, WatchHub
 from holdfast.local.store import Key, StoreChange

@@ -83,7 +83,7 @@ def test_descriptions_come_with_the_package_that_has_them(catalogue: Catalogue) 
 def test_without_it_there_is_everything_else(
     catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from holdfast.machinery.openapi import models
+    from holdfast.machinery import openapi as models
 
     monkeypatch.setattr(models, "described_definitions", dict)
     schema = catalogue.openapi_v3("api/v1")["components"]["schemas"]["io.k8s.api.core.v1.Pod"]

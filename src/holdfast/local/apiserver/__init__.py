@@ -1,13 +1,13 @@
 """A Kubernetes API over HTTP, served from the local store.
 
     server                       authentication, discovery, dispatch
-    request_info, negotiation    what a URL asks for; the form of the response
+    request_info                 what a URL and its query ask for
     object_handler, watch        requests about objects; watches and their bookmarks
     verbs                        create, get, list, update, patch, delete and subresources, without HTTP
     tables                       the columns of `kubectl get`
     crd_registry                 kinds that CustomResourceDefinitions add
     request_bodies, protobuf     JSON, YAML and protobuf bodies
-    responses                    encoded objects
+    responses                    content negotiation; encoded objects
     selection, discovery         label and field selectors; discovery documents
     credentials                  the certificate authority and the token
     workers                      large requests in threads

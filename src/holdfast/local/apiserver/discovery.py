@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import msgspec
 from aiohttp import web
 
+from holdfast.local.apiserver import protobuf
 from holdfast.local.apiserver import responses as answers
-from holdfast.local.apiserver.negotiation import DISCOVERY_GROUP, JSON, not_acceptable
-from holdfast.local.apiserver.protobuf import openapi
+from holdfast.local.apiserver.responses import DISCOVERY_GROUP, JSON, not_acceptable
 from holdfast.local.store import Raw
 from holdfast.machinery.schema import Catalogue, ResourceType, Subresource
 
@@ -207,9 +207,9 @@ class Documents:
         match path:
             case ["v2"] if _wants_protobuf(accept):
                 made = await self._made(
-                    "v2.pb", lambda: openapi.encode_document(catalogue.openapi_v2())
+                    "v2.pb", lambda: protobuf.encode_openapi(catalogue.openapi_v2())
                 )
-                return _served(request, made, openapi.ANSWER_TYPE)
+                return _served(request, made, protobuf.OPENAPI_CONTENT_TYPE)
             case ["v2"]:
                 made = await self._made("v2", lambda: _json(catalogue.openapi_v2()))
                 return _served(request, made)
@@ -272,6 +272,6 @@ def _wants_protobuf(accept: str) -> bool:
     media = [each.partition(";")[0].strip() for each in accept.split(",")]
     if any(each in _ANY for each in media):
         return False
-    if openapi.MEDIA_TYPE in media or openapi.ANSWER_TYPE in media:
+    if protobuf.OPENAPI_MEDIA_TYPE in media or protobuf.OPENAPI_CONTENT_TYPE in media:
         return True
     raise not_acceptable()

@@ -9,7 +9,6 @@ from aiohttp import web
 from holdfast.local.apiserver import protobuf
 from holdfast.local.apiserver import responses as answers
 from holdfast.local.apiserver.api_state import ApiState, Call
-from holdfast.local.apiserver.negotiation import JSON, Form, object_form
 from holdfast.local.apiserver.request_bodies import Body, media_of, read_body, read_object
 from holdfast.local.apiserver.request_info import (
     DeleteOptions,
@@ -20,7 +19,15 @@ from holdfast.local.apiserver.request_info import (
     list_options,
     write_options,
 )
-from holdfast.local.apiserver.responses import as_media, in_form, list_in_form, to_bytes
+from holdfast.local.apiserver.responses import (
+    JSON,
+    Form,
+    as_media,
+    in_form,
+    list_in_form,
+    object_form,
+    to_bytes,
+)
 from holdfast.local.apiserver.tables.render import check_include, not_a_list
 from holdfast.local.apiserver.verbs import create as creating
 from holdfast.local.apiserver.verbs import delete as deleting

@@ -1,21 +1,24 @@
-"""Objects to bytes, each version of an object once.
+"""Responses: content negotiation, encoded objects, HTTP responses.
 
-A revision belongs to one object only, so it names the bytes of a version: what answers a request, goes
-to watchers and is read again by the next client is encoded by whoever comes first.
+A client chooses JSON or YAML, and the object itself, a table of it or its metadata. Responses are never
+protobuf: a client that prefers it, as Go clients do, accepts JSON as its second choice.
+
+Each version of an object is encoded once. A revision belongs to one object, so it identifies the bytes
+that answer a request, go to watchers and are read by the next client.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import msgspec
 import yaml
 from aiohttp import web
 from multidict import CIMultiDict
 
-from holdfast.local.apiserver.negotiation import JSON, YAML, Form, media_type
 from holdfast.local.apiserver.tables.render import partial_metadata, table
 from holdfast.local.store import Raw, memory_of
 from holdfast.machinery.schema.types import ResourceType
@@ -23,8 +26,127 @@ from holdfast.machinery.schema.versions import shown
 from holdfast.machinery.status import StatusError
 from holdfast.serving.limits import ENCODED_BYTES
 
+JSON = "application/json"
+YAML = "application/yaml"
+META_GROUP = "meta.k8s.io"
+DISCOVERY_GROUP = "apidiscovery.k8s.io"
+
+_KNOWN = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
+_STREAMS = "application/json;stream=watch, application/vnd.kubernetes.protobuf;stream=watch"
+_META_KINDS = frozenset({"Table", "PartialObjectMetadata", "PartialObjectMetadataList"})
+_META_VERSIONS = frozenset({"v1", "v1beta1"})
+
+
+class Form(NamedTuple):
+    """The form of a response; `kind` is empty for the object itself."""
+
+    media: str = JSON
+    kind: str = ""
+    version: str = ""
+
+    @property
+    def table(self) -> bool:
+        return self.kind == "Table"
+
+    @property
+    def api_version(self) -> str:
+        return f"{META_GROUP}/{self.version}"
+
+
+PLAIN = Form()
+
+
+class _Choice(NamedTuple):
+    media: str
+    parameters: dict[str, str]
+
+
+@lru_cache(maxsize=512)
+def object_form(accept: str) -> Form:
+    """The form of a response with objects. Raises StatusError 406 if the client accepts none that the
+    server has."""
+    offered = False
+    for choice in _choices(accept):
+        media = _media(choice.media)
+        if media is None:
+            continue
+        wanted = choice.parameters.get("as", "")
+        if not wanted:
+            return Form(media)
+        offered = True
+        group, version = choice.parameters.get("g", ""), choice.parameters.get("v", "")
+        if wanted in _META_KINDS and group == META_GROUP and version in _META_VERSIONS:
+            return Form(media, wanted, version)
+    if offered:
+        raise StatusError(
+            406, "NotAcceptable", f"only the following media types are accepted: {_KNOWN}"
+        )
+    raise not_acceptable()
+
+
+@lru_cache(maxsize=512)
+def media_type(accept: str) -> str:
+    """The media type of a response that has only one form. Raises StatusError 406."""
+    for choice in _choices(accept):
+        media = _media(choice.media)
+        if media is not None and "as" not in choice.parameters:
+            return media
+    raise not_acceptable()
+
+
+@lru_cache(maxsize=64)
+def wants_aggregated_discovery(accept: str) -> bool:
+    """Whether the client accepts aggregated discovery: all groups and resources in one document."""
+    for choice in _choices(accept):
+        if choice.media in (JSON, "application/*", "*/*"):
+            wanted = choice.parameters
+            if "as" not in wanted:
+                return False
+            if (wanted["as"], wanted.get("g"), wanted.get("v")) == (
+                "APIGroupDiscoveryList",
+                DISCOVERY_GROUP,
+                "v2",
+            ):
+                return True
+    return False
+
+
+def not_acceptable() -> StatusError:
+    message = f"406: Not Acceptable\n\nAvailable representations: {_KNOWN}, {_STREAMS}"
+    return StatusError(406, "NotAcceptable", message, {})
+
+
+def _media(name: str) -> str | None:
+    if name in (JSON, "*/*", "application/*"):
+        return JSON
+    return YAML if name == YAML else None
+
+
+def _choices(accept: str) -> list[_Choice]:
+    """The accepted media types, preferred ones first."""
+    if not accept.strip():
+        return [_Choice("*/*", {})]
+    weighted = []
+    for part in accept.split(","):
+        media, *rest = part.split(";")
+        parameters = {}
+        for each in rest:
+            name, _, value = each.partition("=")
+            parameters[name.strip().lower()] = value.strip().strip('"')
+        weighted.append((_weight(parameters.pop("q", "1")), _Choice(media.strip().lower(), parameters)))
+    weighted.sort(key=lambda pair: -pair[0])
+    return [choice for weight, choice in weighted if weight > 0]
+
+
+def _weight(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 1.0
+
+
 _KEPT = 1024
-"""Versions of objects: those that were written last, which watchers and readers ask for next."""
+"""Encoded object versions that are kept: the latest, which watchers and readers ask for next."""
 _PIECE = 20
 """Objects written as YAML at a time."""
 _encode = msgspec.json.Encoder().encode
@@ -37,10 +159,12 @@ _Dumper: Any = type(
 
 
 class Encoder:
+    """Encodes stored objects; keeps the bytes of the latest versions."""
+
     def __init__(self) -> None:
         self._recent: OrderedDict[tuple[str, str, str], tuple[Raw, bytes]] = OrderedDict()
         self.bytes = 0
-        """What is kept takes, with the objects, which may be older versions."""
+        """Memory of the kept entries: the bytes and the objects, which may be older versions."""
 
     def object(self, type: ResourceType, raw: Raw) -> bytes:
         """JSON of a stored object as its type shows it."""
@@ -49,7 +173,7 @@ class Encoder:
             return _encode(ordered(type, raw))
         key = (revision, type.group, type.version)
         known = self._recent.get(key)
-        # What a dry run makes has the revision of what it was made from.
+        # The result of a dry run has the revision of the stored object.
         if known is not None and known[0] is raw:
             return known[1]
         encoded = _encode(ordered(type, raw))
@@ -63,7 +187,7 @@ class Encoder:
     def list(
         self, type: ResourceType, objects: Iterable[Raw], metadata: Raw, media: str = JSON
     ) -> bytes:
-        """Items of built-in kinds do not say what they are: the list does."""
+        """A list of objects. Items of built-in kinds have no kind and apiVersion of their own."""
         about = {"kind": type.list_kind, "apiVersion": type.api_version, "metadata": metadata}
         if media == YAML:
             return _yaml({**about, "items": [_item(type, each) for each in objects]})
@@ -107,7 +231,7 @@ def to_bytes(document: Any, media: str) -> bytes:
 
 
 def _yaml(document: Any) -> bytes:
-    """A long list in pieces: the library lets no other thread run while it writes one."""
+    """YAML; a long list is written in pieces, since the library holds the interpreter lock."""
     if not isinstance(document, dict) or not any(_is_long(each) for each in document.values()):
         return _dumped(document)
     parts = []
@@ -131,12 +255,12 @@ def _dumped(document: Any) -> bytes:
 
 
 def as_media(encoded: bytes, media: str) -> bytes:
-    """JSON that is already there, in the media type wanted."""
+    """An object encoded as JSON, in the media type wanted."""
     return to_bytes(msgspec.json.decode(encoded), media) if media == YAML else encoded
 
 
 def ordered(type: ResourceType, raw: Raw) -> Raw:
-    """What it is comes first, as Kubernetes writes it."""
+    """The object with kind and apiVersion first, as Kubernetes writes it."""
     return {"kind": type.kind, "apiVersion": type.api_version, **_item(type, raw, always=False)}
 
 
@@ -147,13 +271,10 @@ def _item(type: ResourceType, raw: Raw, always: bool = True) -> Raw:
     return {name: value for name, value in raw.items() if name not in ("kind", "apiVersion")}
 
 
-# Answers as HTTP responses.
-
-
 _ALL_WARNINGS = 4 * 1024
 _ONE_WARNING = 256
 _MOST_WARNINGS = 64
-"""Python's HTTP client, among others, refuses an answer of more than a hundred headers."""
+"""Python's HTTP client, among others, refuses responses with more than 100 headers."""
 _PLAIN = "text/plain; charset=utf-8"
 
 
@@ -168,7 +289,7 @@ def answer(
 
 
 def _fitting(warnings: Iterable[str]) -> Iterator[str]:
-    """As the API server bounds them: all in full, or as many as fit, each cut short."""
+    """The warnings within the API server's limits: all in full, or as many as fit, each truncated."""
     warnings = list(warnings)
     if sum(map(len, warnings)) > _ALL_WARNINGS:
         warnings = [*dict.fromkeys(each[:_ONE_WARNING] for each in warnings)]
@@ -195,7 +316,7 @@ def failure(error: StatusError, accept: str, warnings: Iterable[str] = ()) -> we
 
 
 def page_not_found() -> web.Response:
-    """Of a path that has never been one."""
+    """The response to a path that the API does not have."""
     return text("404 page not found\n", 404)
 
 
@@ -204,6 +325,6 @@ def text(said: str, code: int = 200) -> web.Response:
 
 
 def _escaped(text: str) -> str:
-    """As a quoted string of HTTP; what a header cannot hold is left out."""
+    """The text as a quoted string of HTTP, without characters that a header cannot hold."""
     printable = "".join(each if each.isprintable() else " " for each in text)
     return printable.replace("\\", "\\\\").replace('"', '\\"')

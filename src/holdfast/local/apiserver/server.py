@@ -17,8 +17,8 @@ from holdfast.local.apiserver import responses as answers
 from holdfast.local.apiserver.api_state import ApiState
 from holdfast.local.apiserver.crd_registry import DefinitionKeeper
 from holdfast.local.apiserver.discovery import Documents
-from holdfast.local.apiserver.negotiation import media_type, wants_aggregated_discovery
 from holdfast.local.apiserver.object_handler import ObjectHandler
+from holdfast.local.apiserver.responses import media_type, wants_aggregated_discovery
 from holdfast.local.apiserver.watch import Streams, WatchHub
 from holdfast.local.apiserver.workers import Workers
 from holdfast.local.store import NotEncodable, Raw, StoreFailed

@@ -17,9 +17,8 @@ import msgspec
 from aiohttp import HttpVersion11, web
 
 from holdfast.local.apiserver.api_state import ApiState, Call
-from holdfast.local.apiserver.negotiation import JSON, Form
 from holdfast.local.apiserver.request_info import ListOptions, parse_revision
-from holdfast.local.apiserver.responses import in_form, ordered
+from holdfast.local.apiserver.responses import JSON, Form, in_form, ordered
 from holdfast.local.apiserver.selection import Selection, select
 from holdfast.local.store import Compacted, FutureRevision, Raw, StoreChange
 from holdfast.machinery.schema import ResourceType

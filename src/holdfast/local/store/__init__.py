@@ -1,10 +1,9 @@
 """The object store of a local cluster: one revision for all objects, watches, SQLite.
 
     objects  raw objects, their keys, changes; UIDs and names of new ones
-    store    the store, in memory; watches; consistent lists in pages
+    store    the store, in memory; watches; consistent lists in pages; drafts of requests in threads
     history  the changes that a watch can still resume from
     journal  the SQLite file, written by a thread of its own
-    draft    the store as seen by a request that runs in another thread
 
     store = Store()
     pod = store.create(key, raw)                        # resourceVersion is the store's
@@ -16,7 +15,6 @@ journal it is durable a little later: an HTTP response or a watch event waits fo
 `subscribe` does so by itself. May import `api` only.
 """
 
-from holdfast.local.store.draft import ChangedMeanwhile, Draft
 from holdfast.local.store.journal import open_store
 from holdfast.local.store.objects import (
     AlreadyExists,
@@ -37,7 +35,7 @@ from holdfast.local.store.objects import (
     node_key,
     pod_key,
 )
-from holdfast.local.store.store import Snapshot, Store
+from holdfast.local.store.store import ChangedMeanwhile, Draft, Snapshot, Store
 
 __all__ = [
     "AlreadyExists",

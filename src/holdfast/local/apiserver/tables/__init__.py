@@ -2,8 +2,7 @@
 
     columns            a column; ages and labels in kubectl's format
     workloads, others  columns of the built-in kinds
-    custom             the printer columns of a CustomResourceDefinition, and their JSONPath
-    render             objects to Table documents
+    render             objects to Table documents; printer columns of CustomResourceDefinitions
 
 A kind without columns is shown by name and age.
 """

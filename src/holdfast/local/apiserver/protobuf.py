@@ -1,4 +1,13 @@
-"""From protobuf to the object JSON would have said."""
+"""Kubernetes' protobuf: request bodies to objects, and the OpenAPI version 2 document.
+
+kubectl sends protobuf for the kinds it knows. Responses are JSON, which every client that sends
+protobuf accepts; only the OpenAPI document is also written as protobuf, since kubectl reads no other.
+
+`protobuf_fields.json` has the fields of each message by number: the JSON name ("" for an embedded
+message), the type, and whether a zero value is written or omitted. Types: `s` string, `b` boolean,
+`i` integer, `d` double, `y` bytes, `!Time` and the like for types with a JSON form of their own, the
+name of a message, or a list or map of one of these.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +33,7 @@ Reader = Callable[[Any, int], Any]
 
 
 class ProtobufError(HoldfastError):
-    """Not protobuf, or not of a kind known."""
+    """A request body that is not protobuf, or of an unknown kind."""
 
 
 def decode(data: bytes) -> Raw:
@@ -55,14 +64,14 @@ def _name(api_version: str, kind: str) -> str:
 
 @cache
 def _table() -> dict[str, dict[str, tuple[str, Any, int]]]:
-    text = files(__package__).joinpath("fields.json").read_bytes()
+    text = files(__package__).joinpath("protobuf_fields.json").read_bytes()
     return msgspec.json.decode(text, type=dict[str, dict[str, tuple[str, Any, int]]])
 
 
 @cache
 def _readers(name: str) -> dict[int, tuple[str, Reader, bool, str]]:
-    """By number: the JSON name, how to read it, whether a zero is said, and whether it is one of
-    many."""
+    """By number: the JSON name, its reader, whether a zero value is kept, and "list" or "map" for a
+    repeated field."""
     return {
         int(number): (field, _reader(type), bool(keep), type[0] if isinstance(type, list) else "")
         for number, (field, type, keep) in _table()[name].items()
@@ -161,7 +170,7 @@ _LEAVES: dict[str, Reader] = {
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Numbers and values as they stand on the wire."""
+    """Field numbers and undecoded values of a message."""
     if not isinstance(data, bytes):
         raise ValueError("wrong wireType")
     at, end = 0, len(data)
@@ -198,3 +207,67 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
         if shift > 63:
             raise ValueError("integer overflow")
+
+
+OPENAPI_MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+"""The media type that clients accept; `@` is not allowed in the Content-Type of a response."""
+OPENAPI_CONTENT_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+
+
+def encode_openapi(document: Raw) -> bytes:
+    """The document with what kubectl reads of it: the definitions, by which it checks manifests of
+    `kind: List` and of kinds that the server does not have."""
+    info = document["info"]
+    return (
+        _string(1, document["swagger"])
+        + _message_field(2, _string(1, info["title"]) + _string(2, info["version"]))
+        + _message_field(8, b"")
+        + _message_field(9, _named_schemas(document["definitions"]))
+    )
+
+
+def _named_schemas(schemas: Raw) -> bytes:
+    return b"".join(
+        _message_field(1, _string(1, name) + _message_field(2, _encoded_schema(schema)))
+        for name, schema in schemas.items()
+    )
+
+
+def _encoded_schema(schema: Raw) -> bytes:
+    parts = [
+        _string(1, schema.get("$ref", "")),
+        _string(2, schema.get("format", "")),
+        _string(4, schema.get("description", "")),
+        *(_string(19, each) for each in schema.get("required") or ()),
+    ]
+    values = schema.get("additionalProperties")
+    if isinstance(values, dict):
+        parts.append(_message_field(21, _message_field(1, _encoded_schema(values))))
+    if schema.get("type"):
+        parts.append(_message_field(22, _string(1, schema["type"])))
+    if isinstance(schema.get("items"), dict):
+        parts.append(_message_field(23, _message_field(1, _encoded_schema(schema["items"]))))
+    if schema.get("properties"):
+        parts.append(_message_field(25, _named_schemas(schema["properties"])))
+    for name, value in schema.items():
+        if name.startswith("x-"):
+            said = msgspec.json.encode(value).decode()
+            parts.append(_message_field(31, _string(1, name) + _message_field(2, _string(2, said))))
+    return b"".join(parts)
+
+
+def _string(number: int, text: str) -> bytes:
+    return _message_field(number, text.encode()) if text else b""
+
+
+def _message_field(number: int, content: bytes) -> bytes:
+    return _encoded_varint(number << 3 | 2) + _encoded_varint(len(content)) + content
+
+
+def _encoded_varint(value: int) -> bytes:
+    written = bytearray()
+    while value > 0x7F:
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    written.append(value)
+    return bytes(written)
