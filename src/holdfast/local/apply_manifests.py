@@ -8,11 +8,11 @@ from holdfast.api import names
 from holdfast.api.decode import object_name
 from holdfast.api.documents import Document
 from holdfast.api.errors import HoldfastError
-from holdfast.local.apiserver.api_state import ApiState, Call
-from holdfast.local.apiserver.request_info import WriteOptions
-from holdfast.local.apiserver.verbs.create import create_object
+from holdfast.local.apiserver.api_state import ApiRequest, ApiState
 from holdfast.local.apiserver.verbs.patch import APPLY, patch
+from holdfast.local.apiserver.verbs.writes import create_object
 from holdfast.local.store import Raw
+from holdfast.machinery.object_request import WriteOptions
 from holdfast.machinery.status import StatusError
 
 MANAGER = "holdfast-up"
@@ -60,7 +60,7 @@ def _apply(cluster: ApiState, raw: object) -> Iterator[str]:
         yield f"{raw['kind']}: metadata.name: is required"
         return
     namespace = str(metadata.get("namespace") or names.DEFAULT_NAMESPACE) if type.namespaced else ""
-    call = Call(
+    call = ApiRequest(
         cluster,
         type,
         namespace,
@@ -73,7 +73,7 @@ def _apply(cluster: ApiState, raw: object) -> Iterator[str]:
         yield f"{object_name(raw)}: {error.message}"
 
 
-def _put(call: Call, raw: Raw) -> None:
+def _put(call: ApiRequest, raw: Raw) -> None:
     if call.name:
         patch(call, msgspec.json.encode(raw), APPLY)
     else:

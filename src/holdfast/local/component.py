@@ -2,6 +2,8 @@
 names.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
@@ -10,8 +12,8 @@ from holdfast.api.names import DEFAULT_NAMESPACE, RESERVATION_API
 from holdfast.local.clock import LocalClock
 from holdfast.local.store.objects import Identity, Key, Raw, StoreChange, with_generation
 from holdfast.local.store.store import Store
+from holdfast.machinery.object_request import UNTRACKED, ObjectRequest
 from holdfast.machinery.objects import (
-    ObjectRequest,
     check_namespace_is_active,
     deleted_object,
     new_object,
@@ -157,18 +159,14 @@ class ObjectWriter:
 
     def request(
         self, type: ResourceType, metadata: Raw, *, subresource: str = "", restores: bool = False
-    ) -> ObjectRequest:
-        """To write an object of this metadata."""
-        return ObjectRequest(
-            type,
-            self.identity,
-            self._clock.stamp,
-            self.store,
-            (metadata.get("namespace") or DEFAULT_NAMESPACE) if type.namespaced else "",
-            metadata.get("name") or "",
-            subresource,
-            restores,
-        )
+    ) -> ObjectRequest[ObjectWriter]:
+        """To write an object of this metadata; managed fields are not tracked."""
+        namespace = (metadata.get("namespace") or DEFAULT_NAMESPACE) if type.namespaced else ""
+        name = metadata.get("name") or ""
+        return ObjectRequest(self, type, namespace, name, subresource, UNTRACKED, restores)
+
+    def stamp(self, after: float = 0.0) -> str:
+        return self._clock.stamp(after)
 
     def update(self, key: Key, raw: Raw) -> Raw:
         before = self.get(key)

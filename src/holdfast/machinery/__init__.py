@@ -2,7 +2,7 @@
 command line share it.
 
     schema                    types, strict decoding, defaults, validation by schema
-    objects                   create, update, delete: what a write does to an object
+    objects, object_request   create, update, delete: what a write does to an object; the request
     strategies                the rules of single kinds: admission, preparation, update rules
     validation                rules of the built-in kinds, in the API server's words
     pod_subresources          binding and eviction of pods

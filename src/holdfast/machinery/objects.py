@@ -11,12 +11,11 @@ Each raises StatusError, with the API server's code, reason and message.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Iterable
 
 from holdfast.api.raw_objects import Key, Raw
 from holdfast.api.times import format_time, parse_time
+from holdfast.machinery.object_request import ObjectRequest, WriteRequest
 from holdfast.machinery.patch import keep_times, track_update
 from holdfast.machinery.schema import (
     UNKNOWN,
@@ -27,9 +26,9 @@ from holdfast.machinery.schema import (
     read_object,
     suggestion,
 )
-from holdfast.machinery.schema.versions import key_of, shown, stored
+from holdfast.machinery.schema.versions import shown, stored
 from holdfast.machinery.status import Resource, forbidden, invalid, not_found
-from holdfast.machinery.strategies.strategy import ObjectReader, Strategy, WriteRequest
+from holdfast.machinery.strategies.strategy import Strategy
 from holdfast.machinery.strategies.table import strategy_of
 from holdfast.machinery.validation import metadata as metadata_rules
 
@@ -42,63 +41,31 @@ _MOST_OF_NAME = 58
 """How much of a generateName is used, so that the whole name is a DNS label."""
 
 
-class ObjectNames(Protocol):
-    """Gives new objects their identity."""
+class _NoCluster:
+    """Without objects, identities and time, for checks that need none of them."""
 
-    def name(self, prefix: str, /) -> str: ...
+    @property
+    def store(self) -> _NoCluster:
+        return self
 
-    def new(self, key: Key, raw: Raw, /) -> Raw: ...
+    @property
+    def identity(self) -> _NoCluster:
+        return self
 
-
-class _NoObjects:
     def get(self, key: Key, /) -> Raw | None:
         return None
 
     def scan(self, group: str, kind: str, /) -> Iterable[Raw]:
         return ()
 
-
-class _NoNames:
     def name(self, prefix: str, /) -> str:
         return prefix
 
     def new(self, key: Key, raw: Raw, /) -> Raw:
         return raw
 
-
-@dataclass(slots=True)
-class ObjectRequest:
-    """A write by other means than HTTP. Managed fields are not tracked, and warnings are kept."""
-
-    type: ResourceType
-    names: ObjectNames
-    now: Callable[[float], str]
-    store: ObjectReader
-    namespace: str = ""
-    name: str = ""
-    subresource: str = ""
-    restores: bool = False
-    warnings: list[str] = field(default_factory=list)
-
-    @property
-    def resource(self) -> Resource:
-        return Resource(self.type.group, self.type.plural)
-
-    @property
-    def manager(self) -> None:
-        return None
-
-    def generated_name(self, prefix: str) -> str:
-        return self.names.name(prefix)
-
-    def identified(self, raw: Raw) -> Raw:
-        return self.names.new(key_of(self.type, self.namespace, self.name), raw)
-
     def stamp(self, after: float = 0.0) -> str:
-        return self.now(after)
-
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
+        return ""
 
 
 # Create
@@ -113,13 +80,13 @@ def new_object(request: WriteRequest, raw: Raw, applied: bool = False, checked: 
     dropped = _GIVEN_BY_SERVER[len(_IDENTITY) :] if request.restores else _GIVEN_BY_SERVER
     metadata = {name: value for name, value in raw["metadata"].items() if name not in dropped}
     if not metadata.get("name") and metadata.get("generateName"):
-        metadata["name"] = request.generated_name(metadata["generateName"][:_MOST_OF_NAME])
+        metadata["name"] = request.cluster.identity.name(metadata["generateName"][:_MOST_OF_NAME])
     request.name = metadata.get("name") or ""
     raw = stored(type, {**raw, "metadata": metadata})
     if not applied:
         # Fields that admission and the server set have no manager.
         raw = with_managers(request, None, raw)
-    raw = request.identified(raw)
+    raw = request.cluster.identity.new(request.key, raw)
     if strategy.wish is not None and not (request.restores and "generation" in metadata):
         raw["metadata"]["generation"] = 1
     elif "generation" not in metadata:
@@ -163,7 +130,7 @@ def checked_object(type: ResourceType, raw: Raw) -> tuple[Raw, list[FieldError]]
 
 def check_decoded(type: ResourceType, decoded: Raw) -> list[FieldError]:
     """The errors of validation of a decoded object."""
-    request = ObjectRequest(type, _NoNames(), lambda after: "", _NoObjects())
+    request = ObjectRequest(_NoCluster(), type)
     whole = apply_defaults(type, decoded)
     metadata = whole.get("metadata") or {}
     if not metadata.get("name") and metadata.get("generateName"):
@@ -214,11 +181,11 @@ def _warn_of_finalizers(request: WriteRequest, raw: Raw) -> None:
 
 def with_managers(request: WriteRequest, before: Raw | None, after: Raw) -> Raw:
     """The object with its `managedFields` brought up to date, if the request has a field manager."""
-    type = request.type
-    if request.manager is None:
+    type, manager = request.type, request.options.manager
+    if manager is None:
         return after
     was = shown(type, before) if before is not None else None
-    now, manager = request.stamp(), request.manager
+    now = request.stamp()
     return stored(type, track_update(type, was, shown(type, after), manager, request.subresource, now))
 
 

@@ -9,7 +9,8 @@ from holdfast.local.clock import TimerEntry
 from holdfast.local.component import DELETED, RESERVATION
 from holdfast.local.node_registration import registered_node
 from holdfast.local.store.objects import NODE, POD, Key, Raw
-from holdfast.machinery.objects import ObjectRequest, changed_object, decoded_object, is_gone
+from holdfast.machinery.object_request import WriteRequest
+from holdfast.machinery.objects import changed_object, decoded_object, is_gone
 from holdfast.machinery.patch import PatchError, merge_patch
 from holdfast.machinery.patch import apply as server_side_apply
 from holdfast.machinery.schema import ResourceType, apply_defaults
@@ -138,11 +139,11 @@ class ActionRunner:
         is_node = (raw["apiVersion"], raw["kind"]) == ("v1", "Node")
         return registered_node(raw, self._world.clock.stamp()) if is_node else raw
 
-    def _request(self, key: Key, live: Raw, subresource: str = "") -> ObjectRequest:
+    def _request(self, key: Key, live: Raw, subresource: str = "") -> WriteRequest:
         type: ResourceType = type_of(live, self._objects.declared)
         return self._objects.request(type, live["metadata"], subresource=subresource, restores=True)
 
-    def _replace(self, request: ObjectRequest, key: Key, live: Raw, after: Raw, field: str) -> None:
+    def _replace(self, request: WriteRequest, key: Key, live: Raw, after: Raw, field: str) -> None:
         """Stores the changed object. Raises InvalidObject if an API server would refuse the change."""
         for name in ("apiVersion", "kind"):
             if after.get(name) != live[name]:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from apiserver import CONFIG_MAPS, PODS, LiveServer, Raw, config_map, pod
-from holdfast.local.apiserver.api_state import Call
+from holdfast.local.apiserver.api_state import ApiRequest
 from holdfast.local.apiserver.request_info import DeleteOptions, ListOptions
-from holdfast.local.apiserver.verbs.delete import delete_listed
 from holdfast.local.apiserver.verbs.get import list_objects
+from holdfast.local.apiserver.verbs.writes import delete_listed
 from holdfast.local.store import Key
 
 
@@ -162,7 +162,7 @@ def test_of_a_collection_what_came_under_an_old_name_stays(server: LiveServer) -
     assert type is not None
 
     def between() -> list[str]:
-        call = Call(cluster, type, "piecemeal")
+        call = ApiRequest(cluster, type, "piecemeal")
         for name in ("a", "b", "c"):
             cluster.store.create(Key("", "ConfigMap", "piecemeal", name), _made(name, "1"))
         steps = delete_listed(call, list_objects(call, ListOptions()), DeleteOptions())

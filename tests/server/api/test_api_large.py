@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from apiserver import LiveServer, config_map, pod
-from holdfast.local.apiserver.api_state import ApiState, Call
+from holdfast.local.apiserver.api_state import ApiRequest, ApiState
 from holdfast.local.apiserver.request_bodies import read_object
 from holdfast.local.apiserver.selection import Selection
 from holdfast.local.apiserver.verbs import subresources as scaling
@@ -38,10 +38,10 @@ def cluster() -> ApiState:
     return ApiState(Store(), RealClock())
 
 
-def config_maps(of: ApiState) -> Call:
+def config_maps(of: ApiState) -> ApiRequest:
     type = of.catalogue.resource("", "v1", "configmaps")
     assert type is not None
-    return Call(of, type, "default", "a")
+    return ApiRequest(of, type, "default", "a")
 
 
 def test_an_object_is_as_large_as_etcd_takes(server: LiveServer) -> None:
@@ -88,7 +88,7 @@ def test_the_loop_goes_on_while_a_large_request_is_worked_out() -> None:
         workers = Workers(of.store)
         served = threading.Event()
 
-        def verb(call: Call) -> Written:
+        def verb(call: ApiRequest) -> Written:
             assert served.wait(30), "nobody else was served"
             return call.cluster.store.create(call.key, {"metadata": {"name": "a"}}), True
 
@@ -112,7 +112,7 @@ def test_a_large_request_is_worked_out_again_after_another_write() -> None:
         tries: list[str] = []
         began, written = threading.Event(), threading.Event()
 
-        def verb(call: Call) -> Written:
+        def verb(call: ApiRequest) -> Written:
             before = call.cluster.store.get(call.key)
             assert before is not None
             tries.append(before["data"]["n"])
@@ -144,8 +144,8 @@ def test_large_requests_that_depend_on_each_other_do_not_starve() -> None:
         workers = Workers(of.store)
         tries: Counter[str] = Counter()
 
-        def writing(name: str) -> Callable[[Call], Written]:
-            def verb(call: Call) -> Written:
+        def writing(name: str) -> Callable[[ApiRequest], Written]:
+            def verb(call: ApiRequest) -> Written:
                 tries[name] += 1
                 call.cluster.store.scan("", "ConfigMap")
                 for _ in range(20):
@@ -171,7 +171,7 @@ def test_a_small_change_of_a_large_object_is_worked_out_beside_the_loop(tmp_path
     async def scenario() -> None:
         threads: list[str] = []
 
-        def verb(call: Call) -> Written:
+        def verb(call: ApiRequest) -> Written:
             threads.append(threading.current_thread().name)
             raw = call.cluster.store.get(call.key)
             assert raw is not None

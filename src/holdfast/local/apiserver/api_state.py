@@ -2,24 +2,17 @@
 
 from collections import OrderedDict
 from copy import copy
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
 
 from holdfast.local.apiserver.request_bodies import Body
-from holdfast.local.apiserver.request_info import WriteOptions
 from holdfast.local.apiserver.responses import Encoder
 from holdfast.local.clock import LocalClock
 from holdfast.local.store import Draft, Identity, Key, RandomNames, Raw, Store, StoreChange
-from holdfast.machinery.schema import Catalogue, ResourceType
-from holdfast.machinery.schema.versions import key_of
-from holdfast.machinery.status import Resource
+from holdfast.machinery.object_request import ObjectRequest
+from holdfast.machinery.schema import Catalogue
 from holdfast.serving.limits import TEMPLATE_BYTES
-
-_DEFAULT = WriteOptions()
-_MOST_WARNINGS = 512
-"""More than an answer has room for."""
 
 
 class ApiState:
@@ -54,56 +47,8 @@ class ApiState:
         return self.store.get(Key("", "Namespace", "", name))
 
 
-@dataclass(slots=True)
-class Call:
-    """One request about objects of a type, as the verbs see it. What is to be told to the client beside
-    the answer is put into `warnings`."""
-
-    cluster: ApiState
-    type: ResourceType
-    namespace: str = ""
-    name: str = ""
-    subresource: str = ""
-    options: WriteOptions = _DEFAULT
-    warnings: list[str] = field(default_factory=list)
-
-    @property
-    def key(self) -> Key:
-        return key_of(self.type, self.namespace, self.name)
-
-    @property
-    def store(self) -> Store:
-        return self.cluster.store
-
-    @property
-    def manager(self) -> str:
-        return self.options.manager
-
-    @property
-    def restores(self) -> bool:
-        return False
-
-    def generated_name(self, prefix: str) -> str:
-        return self.cluster.identity.name(prefix)
-
-    def identified(self, raw: Raw) -> Raw:
-        return self.cluster.identity.new(self.key, raw)
-
-    def stamp(self, after: float = 0.0) -> str:
-        return self.cluster.stamp(after)
-
-    @property
-    def resource(self) -> Resource:
-        return Resource(self.type.group, self.type.plural)
-
-    def warn(self, text: str) -> None:
-        if len(self.warnings) < _MOST_WARNINGS and text not in self.warnings:
-            self.warnings.append(text)
-
-    def named(self, name: str) -> "Call":
-        return Call(
-            self.cluster, self.type, self.namespace, name, self.subresource, self.options, self.warnings
-        )
+ApiRequest = ObjectRequest[ApiState]
+"""A request about objects of a type, as the verbs see it."""
 
 
 # Pods of one template
@@ -114,7 +59,7 @@ _encode = msgspec.json.Encoder().encode
 _ADMITTING = (("scheduling.k8s.io", "PriorityClass"), ("node.k8s.io", "RuntimeClass"))
 """Kinds that decide what admission gives a pod."""
 
-_Template = tuple[bytes, str, str, str]
+_Template = tuple[bytes, str, str | None, str]
 
 
 class _Known(NamedTuple):
@@ -134,7 +79,7 @@ class PodTemplates:
         self._known: OrderedDict[_Template, _Known] = OrderedDict()
         store.observe(self._changed)
 
-    def key(self, call: "Call", body: Body) -> _Template | None:
+    def key(self, call: ApiRequest, body: Body) -> _Template | None:
         """By which copies are known; None for what is not to be remembered."""
         value = body.value
         metadata = value.get("metadata")

@@ -6,9 +6,9 @@ gone once the last of them is.
 
 import structlog
 
-from holdfast.local.apiserver.api_state import ApiState, Call
+from holdfast.local.apiserver.api_state import ApiRequest, ApiState
 from holdfast.local.apiserver.request_info import DeleteOptions
-from holdfast.local.apiserver.verbs.delete import delete
+from holdfast.local.apiserver.verbs.writes import delete
 from holdfast.local.store import Key, Raw, StoreChange
 from holdfast.machinery.schema import crd_warnings
 from holdfast.machinery.strategies.crds import CLEANUP, GROUP, KIND, is_established
@@ -60,7 +60,9 @@ class DefinitionKeeper:
             metadata = each["metadata"]
             if not metadata.get("deletionTimestamp"):
                 namespace = metadata.get("namespace", "")
-                delete(Call(self._cluster, types[0], namespace, metadata["name"]), DeleteOptions())
+                delete(
+                    ApiRequest(self._cluster, types[0], namespace, metadata["name"]), DeleteOptions()
+                )
 
     def _finish(self, of: tuple[str, str]) -> None:
         if self._cluster.store.count(*of):

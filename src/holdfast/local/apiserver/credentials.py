@@ -28,11 +28,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from holdfast.api.errors import HoldfastError
-from holdfast.local.apiserver.api_state import ApiState, Call
-from holdfast.local.apiserver.request_info import WriteOptions
-from holdfast.local.apiserver.verbs.create import create_object
-from holdfast.local.apiserver.verbs.update import change
+from holdfast.local.apiserver.api_state import ApiRequest, ApiState
+from holdfast.local.apiserver.verbs.writes import change, create_object
 from holdfast.local.store import Raw
+from holdfast.machinery.object_request import WriteOptions
 from holdfast.machinery.schema import apply_defaults
 from holdfast.machinery.strategies.admission import SYSTEM_CLASSES
 
@@ -267,12 +266,12 @@ def ensure_definition(cluster: ApiState, raw: Raw) -> None:
         change(call, before, apply_defaults(call.type, {**before, "spec": raw["spec"]}))
 
 
-def _ensure(cluster: ApiState, group: str, plural: str, raw: Raw) -> tuple[Call, Raw | None]:
+def _ensure(cluster: ApiState, group: str, plural: str, raw: Raw) -> tuple[ApiRequest, Raw | None]:
     """Creates it unless it is there; the call for it, and what was there."""
     type = cluster.catalogue.resource(group, "v1", plural)
     assert type is not None
     name = raw["metadata"]["name"]
-    call = Call(cluster, type, "", name, options=WriteOptions(manager="holdfast"))
+    call = ApiRequest(cluster, type, "", name, options=WriteOptions(manager="holdfast"))
     before = cluster.store.get(call.key)
     if before is None:
         create_object(call, {"apiVersion": type.api_version, "kind": type.kind, **raw})

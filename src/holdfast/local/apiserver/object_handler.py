@@ -8,13 +8,12 @@ from aiohttp import web
 
 from holdfast.local.apiserver import protobuf
 from holdfast.local.apiserver import responses as answers
-from holdfast.local.apiserver.api_state import ApiState, Call
+from holdfast.local.apiserver.api_state import ApiRequest, ApiState
 from holdfast.local.apiserver.request_bodies import Body, media_of, read_body, read_object
 from holdfast.local.apiserver.request_info import (
     DeleteOptions,
     ListOptions,
     RequestTarget,
-    WriteOptions,
     delete_options,
     list_options,
     write_options,
@@ -29,19 +28,12 @@ from holdfast.local.apiserver.responses import (
     to_bytes,
 )
 from holdfast.local.apiserver.tables.render import check_include, not_a_list
-from holdfast.local.apiserver.verbs import create as creating
-from holdfast.local.apiserver.verbs import delete as deleting
-from holdfast.local.apiserver.verbs import get as reading
-from holdfast.local.apiserver.verbs import patch as patching
-from holdfast.local.apiserver.verbs import subresources as binding
-from holdfast.local.apiserver.verbs import subresources as evicting
-from holdfast.local.apiserver.verbs import subresources as reviewing
-from holdfast.local.apiserver.verbs import subresources as scaling
-from holdfast.local.apiserver.verbs import update as updating
-from holdfast.local.apiserver.verbs.decode import read_known
+from holdfast.local.apiserver.verbs import get, patch, subresources, writes
+from holdfast.local.apiserver.verbs.writes import read_known
 from holdfast.local.apiserver.watch import Streams
 from holdfast.local.apiserver.workers import LARGE, MANY, Workers, Written
 from holdfast.local.store import Raw, memory_of
+from holdfast.machinery.object_request import WriteOptions
 from holdfast.machinery.schema import ResourceType
 from holdfast.machinery.schema.versions import key_of
 from holdfast.machinery.status import (
@@ -92,7 +84,7 @@ class ObjectHandler:
             raise unknown_resource()
         if target.name and not target.namespace and type.namespaced:
             raise unknown_resource()
-        call = Call(self._cluster, type, target.namespace, target.name, target.subresource)
+        call = ApiRequest(self._cluster, type, target.namespace, target.name, target.subresource)
         if request.method in _WRITES:
             call.options = self._write_options(request)
         try:
@@ -110,7 +102,7 @@ class ObjectHandler:
         return write_options(request.query, _WRITES[request.method], agent)
 
     async def _dispatched(
-        self, request: web.BaseRequest, target: RequestTarget, call: Call, accept: str
+        self, request: web.BaseRequest, target: RequestTarget, call: ApiRequest, accept: str
     ) -> web.StreamResponse:
         method, type = request.method, call.type
         if type.deprecation:
@@ -123,7 +115,7 @@ class ObjectHandler:
         if method == "GET":
             if target.name and not target.watch:
                 revision = request.query.get("resourceVersion", "")
-                return await self._one(request, call, form, reading.get(call, revision))
+                return await self._one(request, call, form, get.get(call, revision))
             return await self._many(request, target, call, form)
         if type.namespaced and not target.namespace and method != "DELETE":
             raise method_not_allowed()
@@ -133,13 +125,13 @@ class ObjectHandler:
             raw, _ = await self._workers.write(
                 call,
                 len(data),
-                lambda call: (creating.create(call, read_object(data, media, type.kind)), True),
+                lambda call: (writes.create(call, read_object(data, media, type.kind)), True),
             )
             return await self._one(request, call, form, raw, 201)
         if method == "DELETE" and not target.name:
             return await self._collection(request, call, form)
         if method == "DELETE":
-            raw, gone = deleting.delete(call, await self._delete_options(request))
+            raw, gone = writes.delete(call, await self._delete_options(request))
             if gone:
                 await self._settled()
                 return answers.document(raw, media=form.media)
@@ -148,19 +140,21 @@ class ObjectHandler:
             return await self._change(request, call, form)
         raise method_not_allowed()
 
-    async def _change(self, request: web.BaseRequest, call: Call, form: Form) -> web.StreamResponse:
+    async def _change(
+        self, request: web.BaseRequest, call: ApiRequest, form: Form
+    ) -> web.StreamResponse:
         data, media = await read_body(request), request.headers.get("Content-Type", "")
 
-        def change(call: Call) -> Written:
+        def change(call: ApiRequest) -> Written:
             if request.method == "PUT":
-                return updating.update(call, read_object(data, media, call.type.kind))
-            return patching.patch(call, data, media)
+                return writes.update(call, read_object(data, media, call.type.kind))
+            return patch.patch(call, data, media)
 
         raw, new = await self._workers.write(call, len(data), change)
         return await self._one(request, call, form, raw, 201 if new else 200)
 
     async def _many(
-        self, request: web.BaseRequest, target: RequestTarget, call: Call, form: Form
+        self, request: web.BaseRequest, target: RequestTarget, call: ApiRequest, form: Form
     ) -> web.StreamResponse:
         options = list_options(request.query)
         include = request.query.get("includeObject", "")
@@ -176,12 +170,12 @@ class ObjectHandler:
         await self._settled()
         return await self._listed(call, form, include, listed)
 
-    async def _page(self, call: Call, options: ListOptions) -> reading.Listed:
-        page = reading.page(call, options)
+    async def _page(self, call: ApiRequest, options: ListOptions) -> get.Listed:
+        page = get.page(call, options)
         return await self._workers.compute(page.listed) if page.size > MANY else page.listed()
 
     async def _listed(
-        self, call: Call, form: Form, include: str, listed: reading.Listed
+        self, call: ApiRequest, form: Form, include: str, listed: get.Listed
     ) -> web.StreamResponse:
         type = call.type
         if form.kind == "PartialObjectMetadata":
@@ -203,7 +197,7 @@ class ObjectHandler:
         return answers.answer(body, 200, form.media, call.warnings)
 
     async def _one(
-        self, request: web.BaseRequest, call: Call, form: Form, raw: Raw, code: int = 200
+        self, request: web.BaseRequest, call: ApiRequest, form: Form, raw: Raw, code: int = 200
     ) -> web.StreamResponse:
         await self._settled()
         type = call.type
@@ -229,25 +223,27 @@ class ObjectHandler:
         body = await self._workers.compute(encode) if heavy else encode()
         return answers.answer(body, code, form.media, call.warnings)
 
-    async def _collection(self, request: web.BaseRequest, call: Call, form: Form) -> web.StreamResponse:
+    async def _collection(
+        self, request: web.BaseRequest, call: ApiRequest, form: Form
+    ) -> web.StreamResponse:
         self._needs(call.type, "deletecollection")
         if call.type.namespaced and not call.namespace:
             raise method_not_allowed()
         chosen = list_options({**request.query, "watch": "false"}) if request.query else ListOptions()
         options = await self._delete_options(request)
         listed = await self._page(call, chosen)
-        for _ in deleting.delete_listed(call, listed, options):
+        for _ in writes.delete_listed(call, listed, options):
             await self._turns.take()
         await self._settled()
         return await self._listed(call, form, "", listed)
 
     async def _subresource(
-        self, request: web.BaseRequest, call: Call, accept: str
+        self, request: web.BaseRequest, call: ApiRequest, accept: str
     ) -> web.StreamResponse:
         sub = call.type.subresource(call.subresource)
         if sub is None:
             if call.type.resource == "pods" and call.subresource in _NEED_CONTAINERS:
-                reading.get(call)
+                get.get(call)
                 said = f"pod {call.name} is on a simulated node, where containers do not really run"
                 raise bad_request(f"no {call.subresource}: {said}")
             raise unknown_resource() if call.type.builtin else not_found(call.resource, call.name)
@@ -258,43 +254,49 @@ class ObjectHandler:
             case "binding":
                 kind = self._cluster.catalogue.resource("", "v1", "bindings")
                 assert kind is not None
-                return await self._said(binding.bind(call, await self._body(request, "Binding"), kind))
+                return await self._said(
+                    subresources.bind(call, await self._body(request, "Binding"), kind)
+                )
             case "eviction":
-                return await self._said(evicting.evict(call, await self._body(request, "Eviction")))
+                return await self._said(subresources.evict(call, await self._body(request, "Eviction")))
             case "scale":
                 return await self._scale(request, call, form)
             case _ if request.method == "GET":
-                return await self._one(request, call, form, reading.get(call))
+                return await self._one(request, call, form, get.get(call))
             case _:
                 return await self._change(request, call, form)
 
-    async def _scale(self, request: web.BaseRequest, call: Call, form: Form) -> web.StreamResponse:
+    async def _scale(
+        self, request: web.BaseRequest, call: ApiRequest, form: Form
+    ) -> web.StreamResponse:
         if request.method == "GET":
-            found = scaling.get_scale(call)
+            found = subresources.get_scale(call)
             await self._settled()
             return answers.document(found, media=form.media)
         data, media = await read_body(request), request.headers.get("Content-Type", "")
         if request.method == "PATCH" and len(data) > LARGE:
             raise too_large(LARGE)
 
-        def scale(call: Call) -> Written:
+        def scale(call: ApiRequest) -> Written:
             if request.method == "PUT":
-                return scaling.put_scale(call, read_object(data, media, "Scale")), False
-            return scaling.patch_scale(call, data, media), False
+                return subresources.put_scale(call, read_object(data, media, "Scale")), False
+            return subresources.patch_scale(call, data, media), False
 
         raw, _ = await self._workers.write(call, len(data), scale)
         await self._settled()
-        return answers.document(scaling.scale_of(call, raw), media=form.media)
+        return answers.document(subresources.scale_of(call, raw), media=form.media)
 
-    async def _posted(self, request: web.BaseRequest, call: Call, accept: str) -> web.StreamResponse:
+    async def _posted(
+        self, request: web.BaseRequest, call: ApiRequest, accept: str
+    ) -> web.StreamResponse:
         """Of kinds that are asked rather than kept."""
         if request.method != "POST" or call.name:
             raise method_not_allowed()
         form = object_form(accept)
         body = await self._body(request, call.type.kind)
         if call.type.kind == "Binding":
-            return await self._said(binding.bind(call, body, call.type))
-        return answers.document(reviewing.review(call, body), 201, form.media)
+            return await self._said(subresources.bind(call, body, call.type))
+        return answers.document(subresources.review(call, body), 201, form.media)
 
     async def _said(self, status: Raw) -> web.StreamResponse:
         await self._settled()

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from holdfast.local.store import Raw
+from holdfast.machinery.object_request import WriteOptions
 from holdfast.machinery.schema import field_errors as fields
 from holdfast.machinery.schema.field_errors import FieldError
 from holdfast.machinery.status import bad_request, invalid
@@ -107,13 +108,6 @@ class ListOptions(NamedTuple):
     bookmarks: bool = False
     initial_events: bool | None = None
     timeout: int | None = None
-
-
-class WriteOptions(NamedTuple):
-    dry_run: bool = False
-    manager: str = ""
-    validation: str = "Warn"
-    force: bool | None = None
 
 
 class DeleteOptions(NamedTuple):

@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterator, Sequence
 import msgspec
 from aiohttp import HttpVersion11, web
 
-from holdfast.local.apiserver.api_state import ApiState, Call
+from holdfast.local.apiserver.api_state import ApiRequest, ApiState
 from holdfast.local.apiserver.request_info import ListOptions, parse_revision
 from holdfast.local.apiserver.responses import JSON, Form, in_form, ordered
 from holdfast.local.apiserver.selection import Selection, select
@@ -336,7 +336,7 @@ class Streams:
         self._turns = turns
 
     async def watch(
-        self, request: web.BaseRequest, call: Call, options: ListOptions, form: Form, include: str
+        self, request: web.BaseRequest, call: ApiRequest, options: ListOptions, form: Form, include: str
     ) -> web.StreamResponse:
         if len(self._hub) >= WATCHES:
             raise too_many_requests("Too many requests, please try again later.", 1)

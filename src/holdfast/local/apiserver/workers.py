@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from holdfast.local.apiserver.api_state import Call
+from holdfast.local.apiserver.api_state import ApiRequest
 from holdfast.local.store import ChangedMeanwhile, Draft, Key, Raw, Store
 from holdfast.machinery.schema import ResourceType, custom
 from holdfast.machinery.status import MODIFIED, StatusError, conflict
@@ -62,7 +62,9 @@ class Workers:
             sys.setswitchinterval(_TURN)
         return await asyncio.get_running_loop().run_in_executor(self._pool, function)
 
-    async def write(self, call: Call, size: int, verb: Callable[[Call], Written]) -> Written:
+    async def write(
+        self, call: ApiRequest, size: int, verb: Callable[[ApiRequest], Written]
+    ) -> Written:
         """What the verb answers with, in the loop or from a thread, as the size of the request and of
         the object say."""
         if size * custom.weight(call.type) <= LARGE and not self.is_large(call.key):
@@ -78,7 +80,9 @@ class Workers:
                 call.warnings[:] = one.warnings
         raise conflict(call.resource, call.name, MODIFIED)
 
-    async def _drafted(self, call: Call, verb: Callable[[Call], Written], again: bool) -> Written:
+    async def _drafted(
+        self, call: ApiRequest, verb: Callable[[ApiRequest], Written], again: bool
+    ) -> Written:
         """Raises ChangedMeanwhile. While a request is worked out `again` no other draft is committed:
         large requests that depend on each other would overtake it once more."""
         draft = Draft(call.cluster.store)

@@ -12,10 +12,11 @@ from holdfast.api.errors import InvalidObject, MalformedText
 from holdfast.api.pod import Pod
 from holdfast.api.raw_objects import Key, Raw
 from holdfast.api.resources import amounts, qos_class
+from holdfast.machinery.object_request import WriteRequest
 from holdfast.machinery.schema import FieldError
 from holdfast.machinery.schema import field_errors as fields
 from holdfast.machinery.status import Resource, forbidden
-from holdfast.machinery.strategies.strategy import Strategy, WriteRequest, all_but_metadata
+from holdfast.machinery.strategies.strategy import Strategy, all_but_metadata
 
 GROUP = "scheduling.k8s.io"
 _PODS = Resource("", "pods")

@@ -12,12 +12,12 @@ from typing import Any
 from holdfast.api import names
 from holdfast.api.raw_objects import Raw
 from holdfast.api.reservation import DEFAULT_TTL
+from holdfast.machinery.object_request import WriteRequest
 from holdfast.machinery.schema import FieldError
 from holdfast.machinery.schema import field_errors as fields
 from holdfast.machinery.schema.versions import EVENTS_GROUP
 from holdfast.machinery.strategies.strategy import (
     Strategy,
-    WriteRequest,
     all_but_status,
     keep_all_but_status,
     keep_spec,

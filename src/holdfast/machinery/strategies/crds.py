@@ -6,9 +6,10 @@ import re
 from typing import Any
 
 from holdfast.api.raw_objects import Raw
+from holdfast.machinery.object_request import WriteRequest
 from holdfast.machinery.schema import FieldError, crd_warnings
 from holdfast.machinery.schema import field_errors as fields
-from holdfast.machinery.strategies.strategy import Strategy, WriteRequest, keep_status, spec_of
+from holdfast.machinery.strategies.strategy import Strategy, keep_status, spec_of
 
 GROUP = "apiextensions.k8s.io"
 KIND = "CustomResourceDefinition"

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api.raw_objects import Raw
+from holdfast.machinery.object_request import WriteRequest
 from holdfast.machinery.schema import FieldError
 from holdfast.machinery.schema import field_errors as fields
 from holdfast.machinery.strategies.admission import (
@@ -16,7 +17,7 @@ from holdfast.machinery.strategies.admission import (
     apply_runtime_class,
     qos_of,
 )
-from holdfast.machinery.strategies.strategy import Strategy, WriteRequest, keep_spec, keep_status
+from holdfast.machinery.strategies.strategy import Strategy, keep_spec, keep_status
 
 DEFAULT_GRACE = 30
 GATED_REASON = "SchedulingGated"

@@ -2,67 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from holdfast.api.raw_objects import Key, Raw
-from holdfast.machinery.schema import FieldError, ResourceType
-from holdfast.machinery.status import Resource
-
-
-class ObjectReader(Protocol):
-    """The objects of a cluster, as admission reads them."""
-
-    def get(self, key: Key, /) -> Raw | None: ...
-
-    def scan(self, group: str, kind: str, /) -> Iterable[Raw]:
-        """Every object of a kind, in no particular order."""
-
-
-class WriteRequest(Protocol):
-    """The write of one object, as its rules see it."""
-
-    @property
-    def type(self) -> ResourceType: ...
-
-    @property
-    def namespace(self) -> str: ...
-
-    name: str
-    """Of the object; set when it is generated."""
-
-    @property
-    def subresource(self) -> str:
-        """`status`, `scale` …; empty for the object itself."""
-
-    @property
-    def resource(self) -> Resource: ...
-
-    @property
-    def store(self) -> ObjectReader: ...
-
-    @property
-    def manager(self) -> str | None:
-        """The field manager; None if managed fields are not tracked."""
-
-    @property
-    def restores(self) -> bool:
-        """Whether the object comes from a scenario or a snapshot: it keeps the UID, times and status it
-        has, and what the admission of another cluster gave it. Its PriorityClass and RuntimeClass may
-        be missing."""
-
-    def generated_name(self, prefix: str) -> str: ...
-
-    def identified(self, raw: Raw) -> Raw:
-        """The new object with UID and creation time."""
-
-    def stamp(self, after: float = 0.0) -> str:
-        """Now, or some seconds later, as objects write it."""
-
-    def warn(self, text: str) -> None:
-        """Adds a warning to the response."""
-
+from holdfast.api.raw_objects import Raw
+from holdfast.machinery.object_request import WriteRequest
+from holdfast.machinery.schema import FieldError
 
 New = Callable[[WriteRequest, Raw], Raw]
 Changed = Callable[[WriteRequest, Raw, Raw], Raw]

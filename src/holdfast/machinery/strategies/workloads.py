@@ -9,11 +9,11 @@ from holdfast.api.errors import SelectorError
 from holdfast.api.meta import LabelSelector
 from holdfast.api.raw_objects import Raw
 from holdfast.api.selectors import compile_selector, selector_from_map
+from holdfast.machinery.object_request import WriteRequest
 from holdfast.machinery.schema import FieldError
 from holdfast.machinery.schema import field_errors as fields
 from holdfast.machinery.strategies.strategy import (
     Strategy,
-    WriteRequest,
     keep_spec_and_labels,
     keep_status,
     spec_and_annotations,

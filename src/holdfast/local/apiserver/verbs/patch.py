@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.local.apiserver.api_state import Call
+from holdfast.local.apiserver.api_state import ApiRequest
 from holdfast.local.apiserver.request_bodies import (
     Body,
     go_kind,
@@ -15,10 +15,16 @@ from holdfast.local.apiserver.request_bodies import (
     read_json,
     unsupported_media,
 )
-from holdfast.local.apiserver.verbs.create import check_lifecycle, create_object
-from holdfast.local.apiserver.verbs.decode import check_namespace, read
 from holdfast.local.apiserver.verbs.get import found
-from holdfast.local.apiserver.verbs.update import change, check_name, check_unmodified
+from holdfast.local.apiserver.verbs.writes import (
+    change,
+    check_lifecycle,
+    check_name,
+    check_namespace,
+    check_unmodified,
+    create_object,
+    read,
+)
 from holdfast.local.store import Raw
 from holdfast.machinery.patch import (
     ApplyConflict,
@@ -42,7 +48,7 @@ _FOR_CUSTOM = (JSON_PATCH, MERGE_PATCH, APPLY)
 _REJECTED = "the server rejected our request due to an error in our request"
 
 
-def patch(call: Call, data: bytes, content_type: str) -> tuple[Raw, bool]:
+def patch(call: ApiRequest, data: bytes, content_type: str) -> tuple[Raw, bool]:
     """The object as it is now, and whether it is new."""
     media = media_of(content_type)
     if media not in (JSON_PATCH, MERGE_PATCH, STRATEGIC, APPLY):
@@ -59,7 +65,7 @@ def patch(call: Call, data: bytes, content_type: str) -> tuple[Raw, bool]:
     return _changed(call, before, patched), False
 
 
-def _changed(call: Call, before: Raw, patched: Raw) -> Raw:
+def _changed(call: ApiRequest, before: Raw, patched: Raw) -> Raw:
     try:
         raw = read(call, Body(patched))
     except StatusError as error:
@@ -72,7 +78,7 @@ def _changed(call: Call, before: Raw, patched: Raw) -> Raw:
     return change(call, before, stored(call.type, apply_defaults(call.type, raw)))
 
 
-def _patched(call: Call, view: Raw, data: bytes, media: str) -> Raw:
+def _patched(call: ApiRequest, view: Raw, data: bytes, media: str) -> Raw:
     try:
         value = read_json(data)
     except StatusError as error:
@@ -108,7 +114,7 @@ def _an_object(value: Any) -> Raw:
     return value
 
 
-def _apply(call: Call, data: bytes) -> tuple[Raw, bool]:
+def _apply(call: ApiRequest, data: bytes) -> tuple[Raw, bool]:
     if not call.options.manager:
         complaint = fields.required("fieldManager", "is required for apply patch")
         raise invalid("meta.k8s.io", "PatchOptions", "", [complaint])

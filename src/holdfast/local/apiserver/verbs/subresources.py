@@ -1,18 +1,20 @@
-"""pods/binding: a pod is given its node, once."""
+"""Subresources and reviews: pods/binding, pods/eviction, scale, access reviews.
+
+The rules of binding and eviction are in `machinery.pod_subresources`. Whoever has the token may do
+everything, so access reviews have constant answers.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from holdfast.local.apiserver.api_state import Call
+from holdfast.local.apiserver.api_state import ApiRequest
 from holdfast.local.apiserver.request_bodies import Body, media_of, read_json
 from holdfast.local.apiserver.request_info import DeleteOptions, delete_options
 from holdfast.local.apiserver.tables.columns import selector_text
-from holdfast.local.apiserver.verbs.decode import check_namespace, read, read_known
-from holdfast.local.apiserver.verbs.delete import delete
 from holdfast.local.apiserver.verbs.get import found
 from holdfast.local.apiserver.verbs.patch import JSON_PATCH, MERGE_PATCH, STRATEGIC
-from holdfast.local.apiserver.verbs.update import change
+from holdfast.local.apiserver.verbs.writes import change, check_namespace, delete, read, read_known
 from holdfast.local.store import Key, Raw
 from holdfast.machinery.patch import PatchError, json_patch, merge_patch
 from holdfast.machinery.pod_subresources import SEVERAL, EvictionRefusal, bound_pod, disruption, marked
@@ -33,8 +35,8 @@ from holdfast.machinery.status import (
 _PODS = Resource("", "pods")
 
 
-def bind(call: Call, body: Body, binding_type: ResourceType) -> Raw:
-    """Raises StatusError 409 when the pod has a node already."""
+def bind(call: ApiRequest, body: Body, binding_type: ResourceType) -> Raw:
+    """Binds a pod to a node. Raises StatusError 409 if it already has one."""
     raw = check_namespace(call, read(call, body, binding_type))
     metadata = raw["metadata"]
     name = call.name or metadata.get("name") or ""
@@ -62,15 +64,12 @@ def _check_target(target: Raw) -> None:
         raise StatusError(500, "", found[0] if len(found) == 1 else f"[{', '.join(found)}]")
 
 
-# pods/eviction: a deletion that asks the disruption budgets first.
-
-
 _EVICTION = "io.k8s.api.policy.v1.Eviction"
 _BUDGETS = Resource("policy", "poddisruptionbudgets")
 
 
-def evict(call: Call, body: Body) -> Raw:
-    """Raises StatusError 429 when a budget does not allow it now."""
+def evict(call: ApiRequest, body: Body) -> Raw:
+    """Deletes a pod if its disruption budget permits it. Raises StatusError 429 if not."""
     raw = read_known(_EVICTION, body.value)
     name = (raw.get("metadata") or {}).get("name")
     if name != call.name:
@@ -84,12 +83,12 @@ def evict(call: Call, body: Body) -> Raw:
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-def _options(call: Call, raw: Raw) -> DeleteOptions:
+def _options(call: ApiRequest, raw: Raw) -> DeleteOptions:
     options = delete_options({}, raw.get("deleteOptions") or None)
     return options._replace(dry_run=options.dry_run or call.options.dry_run)
 
 
-def _ask_budgets(call: Call, pod: Raw, dry_run: bool) -> None:
+def _ask_budgets(call: ApiRequest, pod: Raw, dry_run: bool) -> None:
     store = call.cluster.store
     budgets = store.list("policy", "PodDisruptionBudget", call.namespace)
     taken = disruption(pod, budgets, call.cluster.stamp())
@@ -111,23 +110,20 @@ def _refused(refusal: EvictionRefusal) -> StatusError:
     return too_many_requests(refusal.message, refusal.retry_after, causes)
 
 
-def _mark(call: Call, pod: Raw) -> None:
+def _mark(call: ApiRequest, pod: Raw) -> None:
     after = marked(pod, call.cluster.stamp())
     if after is not pod:
         call.cluster.store.update(call.key, after)
 
 
-# …/scale: the number of replicas, whatever kind wants them.
-
-
 _SCALE = "io.k8s.api.autoscaling.v1.Scale"
 
 
-def get_scale(call: Call) -> Raw:
+def get_scale(call: ApiRequest) -> Raw:
     return scale_of(call, found(call))
 
 
-def scale_of(call: Call, raw: Raw) -> Raw:
+def scale_of(call: ApiRequest, raw: Raw) -> Raw:
     paths = call.type.scale
     assert paths is not None
     metadata = raw["metadata"]
@@ -146,12 +142,12 @@ def scale_of(call: Call, raw: Raw) -> Raw:
     }
 
 
-def put_scale(call: Call, body: Body) -> Raw:
+def put_scale(call: ApiRequest, body: Body) -> Raw:
     """The object, scaled."""
     return _scaled(call, body.value)
 
 
-def patch_scale(call: Call, data: bytes, content_type: str) -> Raw:
+def patch_scale(call: ApiRequest, data: bytes, content_type: str) -> Raw:
     """The object, scaled."""
     media = media_of(content_type)
     value = read_json(data)
@@ -168,7 +164,7 @@ def patch_scale(call: Call, data: bytes, content_type: str) -> Raw:
     return _scaled(call, patched)
 
 
-def _scaled(call: Call, sent: Any) -> Raw:
+def _scaled(call: ApiRequest, sent: Any) -> Raw:
     scale = read_known(_SCALE, sent)
     if scale.get("kind", "Scale") != "Scale":
         raise bad_request("the object provided is unrecognized (must be of type Scale)")
@@ -213,16 +209,12 @@ def _selector(selector: Any) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
 
 
-# Who am I, and what may I do: whoever has the token may do everything, and that is all there is to
-# it.
-
-
 USER = "holdfast-admin"
 GROUPS = ["system:masters", "system:authenticated"]
 _WHY = "whoever has the token may do everything: there is no finer authorization here"
 
 
-def review(call: Call, body: Body) -> Raw:
+def review(call: ApiRequest, body: Body) -> Raw:
     """The review with its answer."""
     raw = read(call, body)
     raw = {**raw, "metadata": dict(raw["metadata"])}
