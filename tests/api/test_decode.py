@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from builders import make_node, make_pod, make_reservation
+from harness.builders import make_node, make_pod, make_reservation
 from holdfast.api import InvalidObject, Node, Pod, decode, decode_pod_json, object_name
 from holdfast.api.annotations import ReservationAffinity
 from holdfast.api.decode import decode_json, drop_nulls

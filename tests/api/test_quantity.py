@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.strategies import quantity_texts
 from holdfast.api import quantity
 from holdfast.api.quantity import MAX_AMOUNT, NANO, QuantityError
-from strategies import quantity_texts
 
 
 @pytest.mark.parametrize(

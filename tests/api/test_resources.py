@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from builders import PodBuilder, make_pod
+from harness.builders import PodBuilder, make_pod
+from harness.strategies import pods
 from holdfast.api import InvalidObject, Pod, pod_limits, pod_requests
 from holdfast.api.resources import NON_ZERO, amounts, is_extended, is_scalar_resource, qos_class
-from strategies import pods
 
 MI = 2**20
 GI = 2**30

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.strategies import label_selectors, labels
 from holdfast.api.affinity import (
     NodeSelector,
     NodeSelectorRequirement,
@@ -30,7 +31,6 @@ from holdfast.api.selectors import (
     selector_from_map,
     tolerates,
 )
-from strategies import label_selectors, labels
 
 WEB = {"app": "web", "tier": "front", "n": "5"}
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from convergence.lives import lived
+from convergence.random_scenarios import lived
 from holdfast.cli.options import load_setup
 from holdfast.local.setup import SchedulerFactory
 from holdfast.sim.manifests import load_files

@@ -14,7 +14,7 @@ from typing import Any
 from faults.audit import GROUP_NAME, milli
 from faults.model import GROUPS, MIGRATIONS, NODES, OTHER_GROUPS, PODS, QUOTAS, RESERVATIONS, Raw
 from faults.slow_permit import QUESTIONS
-from team_quotas import quota
+from harness.team_quotas import quota
 
 TROUBLED = 24.0
 NAMES = ("a", "b")

@@ -17,6 +17,7 @@ from faults.model import LEASES, NODES, PODS, QUOTAS, Model, Raw, Refused, frame
 from faults.network import CONNECTING, OK, Fate, Network, Sent, Stream
 from faults.process import Endless, ProcessLoop, Timeline
 from faults.slow_permit import SlowPermit
+from harness.team_quotas import QUOTA, TeamQuotas
 from holdfast.api.times import format_time
 from holdfast.kube.cache_comparer import Difference, compare
 from holdfast.kube.client_settings import Access
@@ -27,7 +28,6 @@ from holdfast.scheduler.cluster.pods import Phase
 from holdfast.scheduler.framework.config import API_VERSION, KIND, Configuration, load
 from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.plugins import registry
-from team_quotas import QUOTA, TeamQuotas
 
 START = 1_767_225_600.0
 PATIENCE = 240.0

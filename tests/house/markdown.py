@@ -23,7 +23,7 @@ from typing import NamedTuple
 from house.source import REPOSITORY
 
 ELSEWHERE = {"plugins.md"}
-"""Pages that tests/framework/test_documented_plugins.py runs."""
+"""Pages that tests/plugin/test_documented_plugins.py runs."""
 PAGES = [
     *sorted(p for p in (REPOSITORY / "docs").glob("*.md") if p.name not in ELSEWHERE),
     REPOSITORY / "CONTRIBUTING.md",

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from builders import make_pod
+from harness.builders import make_pod
 from holdfast.cli.app import app
 from holdfast.local.setup import SchedulerFactory
 from holdfast.plugin import Plugin

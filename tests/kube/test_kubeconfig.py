@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
+from harness.virtual_time import run
 from holdfast.kube.client_settings import Access, is_exempt, proxy_from
 from holdfast.kube.credentials import ClientIdentity
 from holdfast.kube.errors import CredentialsError, KubeconfigError
 from holdfast.kube.kubeconfig import access_in_cluster, find_access
-from kube.virtual_time import run
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from builders import make_node, make_pod
-from kube.holdfast_process import holdfast
+from harness.builders import make_node, make_pod
+from harness.holdfast_process import holdfast
 from realserver.accounts import ACCOUNT, as_the_account, documents, ensure, of_the_provisioner
 from realserver.client import Json
 from realserver.server import RealServer

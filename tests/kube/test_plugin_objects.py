@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
+from harness.fake_api import FakeApi, Fault, Raw
+from harness.fake_client import FakeClient
+from harness.runner_cluster import node, pod, running
+from harness.team_quotas import QUOTA, TeamQuotas, quota
+from harness.virtual_time import run, until
 from holdfast.api.raw_objects import ObjectKind, RawObject
 from holdfast.kube.client import path_of
 from holdfast.kube.decoding import WATCHED, Broken, decode_frame, decode_page, read_by_plugins
 from holdfast.kube.reflector import Reflector
 from holdfast.scheduler.cluster.events import Added, Deleted, Event, Updated
-from kube.fake_api import FakeApi, Fault, Raw
-from kube.fake_client import FakeClient
-from kube.running_cluster import node, pod, running
-from kube.virtual_time import run, until
-from team_quotas import QUOTA, TeamQuotas, quota
 
 PATH = "/apis/example.com/v1/teamquotas"
 INFO = QUOTA.info()

@@ -11,12 +11,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from harness.fake_api import FakeApi, Fault, Raw
+from harness.fake_client import FakeClient
+from harness.runner_cluster import node, pod, running
+from harness.virtual_time import LoopClock, run, until
 from holdfast.kube.leader_election import Fence
 from holdfast.kube.provisioner import ProvisionerRunner
-from kube.fake_api import FakeApi, Fault, Raw
-from kube.fake_client import FakeClient
-from kube.running_cluster import node, pod, running
-from kube.virtual_time import LoopClock, run, until
 
 RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 PODS = "/api/v1/pods"

@@ -11,15 +11,15 @@ from unittest.mock import patch
 
 import pytest
 
-from builders import make_node, make_pod
+from harness.builders import make_node, make_pod
+from harness.fake_api import FakeApi, Fault
+from harness.fake_client import FakeClient
+from harness.virtual_time import run, until
 from holdfast.api.kinds import KINDS
 from holdfast.kube.client import get
 from holdfast.kube.decoding import Watched
 from holdfast.kube.reflector import Reflector
 from holdfast.scheduler.cluster.events import Added, Deleted, Event, Malformed, Updated
-from kube.fake_api import FakeApi, Fault
-from kube.fake_client import FakeClient
-from kube.virtual_time import run, until
 
 PODS = "/api/v1/pods"
 POD = Watched(KINDS["v1", "Pod"], "status.phase!=Succeeded,status.phase!=Failed")

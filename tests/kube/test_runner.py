@@ -8,14 +8,14 @@ import random
 
 import pytest
 
+from harness.fake_api import FakeApi, Fault, Raw
+from harness.runner_cluster import node, pod, running
+from harness.virtual_time import run, until
 from holdfast.api.decode import decode
 from holdfast.kube.client_metrics import RunnerFigures
 from holdfast.kube.runner import BINDS_WAITING
 from holdfast.scheduler.cluster.events import Updated
 from holdfast.scheduler.cluster.pods import Phase
-from kube.fake_api import FakeApi, Fault, Raw
-from kube.running_cluster import node, pod, running
-from kube.virtual_time import run, until
 
 FOREVER = float("inf")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from apiserver import LiveServer
+from harness.apiserver import LiveServer
 from holdfast.api.crds import definitions
 from holdfast.local.apiserver.api_state import ApiState
 from holdfast.local.apiserver.credentials import ensure_definition, make_credentials

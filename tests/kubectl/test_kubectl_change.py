@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apiserver import LiveServer
+from harness.apiserver import LiveServer
 from kubectl.conftest import Kubectl
 
 POD = """

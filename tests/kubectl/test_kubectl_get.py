@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from apiserver import LiveServer
+from harness.apiserver import LiveServer
 from kubectl.conftest import Kubectl, kubectl_binary
 
 PODS = """

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from kube.holdfast_process import holdfast
+from harness.holdfast_process import holdfast
+from harness.up_process import Running
 from load.measuring import Size, oversold, size_of
 from load.operations import Json, Operations, RequestRefused, Requests
 from realserver.client import RefusedError
 from realserver.server import RealServer
-from up.running import Running
 
 _CONFIG = """
 apiVersion: kubescheduler.config.k8s.io/v1

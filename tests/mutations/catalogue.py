@@ -39,7 +39,7 @@ LEDGER = (
         "scheduler/cluster/ledger.py",
         "                column += claim",
         "                column += 0 * claim",
-        ("core/test_ledger.py",),
+        ("scheduler/cluster/test_ledger.py",),
     ),
     Mutation(
         "pod-gone-still-claims",
@@ -47,7 +47,7 @@ LEDGER = (
         "scheduler/cluster/ledger.py",
         "                column -= claim",
         "                column -= 0 * claim",
-        ("core/test_ledger.py",),
+        ("scheduler/cluster/test_ledger.py",),
     ),
     Mutation(
         "place-not-undone",
@@ -59,7 +59,7 @@ LEDGER = (
         """        pod.row = row
         if self._depth > 1:
             self._undo.append(lambda: self.remove(pod))""",
-        ("core/test_ledger.py",),
+        ("scheduler/cluster/test_ledger.py",),
     ),
     Mutation(
         "remove-not-undone",
@@ -69,7 +69,7 @@ LEDGER = (
             self._undo.append(lambda: self.place(pod, row))""",
         """        if self._depth > 1:
             self._undo.append(lambda: self.place(pod, row))""",
-        ("core/test_ledger.py",),
+        ("scheduler/cluster/test_ledger.py",),
     ),
     Mutation(
         "undone-forwards",
@@ -77,7 +77,7 @@ LEDGER = (
         "scheduler/cluster/ledger.py",
         "for step in reversed(steps):",
         "for step in list(steps):",
-        ("core/test_ledger.py",),
+        ("scheduler/cluster/test_ledger.py",),
     ),
     Mutation(
         "inner-commit-final",
@@ -86,7 +86,7 @@ LEDGER = (
         """                if not self._depth:
                     self._undo.clear()""",
         """                self._undo.clear()""",
-        ("core/test_ledger.py",),
+        ("scheduler/cluster/test_ledger.py",),
     ),
     Mutation(
         "reservation-claims-nothing",
@@ -96,7 +96,7 @@ LEDGER = (
             if more:""",
         """            more = left - before.get(slot, 0)
             if more < 0:""",
-        ("core/test_ledger.py",),
+        ("scheduler/cluster/test_ledger.py",),
     ),
     Mutation(
         "release-keeps-claim",
@@ -104,7 +104,7 @@ LEDGER = (
         "scheduler/cluster/ledger.py",
         "                table.claimed[slot, row] -= left\n",
         "                pass\n",
-        ("core/test_ledger.py",),
+        ("scheduler/cluster/test_ledger.py",),
     ),
     Mutation(
         "release-not-undone",
@@ -112,7 +112,7 @@ LEDGER = (
         "scheduler/cluster/ledger.py",
         "self._undo.append(lambda: self.hold(pod, row, amounts))",
         "self._undo.append(lambda: None)",
-        ("core/test_ledger.py",),
+        ("scheduler/cluster/test_ledger.py",),
     ),
     Mutation(
         "hold-not-undone",
@@ -120,7 +120,7 @@ LEDGER = (
         "scheduler/cluster/ledger.py",
         "self._undo.append(lambda: self.release(pod))",
         "self._undo.append(lambda: None)",
-        ("core/test_ledger.py",),
+        ("scheduler/cluster/test_ledger.py",),
     ),
     Mutation(
         "resize-not-undone",
@@ -128,7 +128,7 @@ LEDGER = (
         "scheduler/cluster/ledger.py",
         "self._undo.append(lambda: self.resize(pod, before))",
         "self._undo.append(lambda: None)",
-        ("core/test_ledger.py",),
+        ("scheduler/cluster/test_ledger.py",),
     ),
     Mutation(
         "allocation-not-undone",
@@ -136,7 +136,7 @@ LEDGER = (
         "scheduler/cluster/ledger.py",
         "self._undo.append(lambda: self.allocate_from(pod, before))",
         "self._undo.append(lambda: None)",
-        ("core/test_ledger.py",),
+        ("scheduler/cluster/test_ledger.py",),
     ),
     Mutation(
         "shrunk-slot-kept",
@@ -144,7 +144,7 @@ LEDGER = (
         "scheduler/cluster/ledger.py",
         "            table.claimed[slot, row] -= before[slot]\n",
         "            pass\n",
-        ("core/test_ledger.py",),
+        ("scheduler/cluster/test_ledger.py",),
     ),
     Mutation(
         "owner-takes-twice",
@@ -152,7 +152,7 @@ LEDGER = (
         "scheduler/cluster/reservation_table.py",
         "claims[slot] = claims.get(slot, 0) + left - usage.remaining[slot]",
         "claims[slot] = claims.get(slot, 0)",
-        ("core/test_reservation_usage.py",),
+        ("scheduler/cluster/test_reservation_table.py",),
     ),
     Mutation(
         "remaining-below-zero",
@@ -160,7 +160,7 @@ LEDGER = (
         "scheduler/cluster/reservation_table.py",
         "{slot: max(0, amount - taken.get(slot, 0)) for slot, amount in amounts.items()}",
         "{slot: amount - taken.get(slot, 0) for slot, amount in amounts.items()}",
-        ("core/test_reservation_usage.py",),
+        ("scheduler/cluster/test_reservation_table.py",),
     ),
     Mutation(
         "allocated-capped",
@@ -168,7 +168,7 @@ LEDGER = (
         "scheduler/cluster/reservation_table.py",
         "            if amount:\n                taken[slot] = amount",
         "            if amount:\n                taken[slot] = min(amount, usage.amounts[slot])",
-        ("core/test_reservation_usage.py",),
+        ("scheduler/cluster/test_reservation_table.py",),
     ),
     Mutation(
         "owner-elsewhere-takes",
@@ -176,7 +176,7 @@ LEDGER = (
         "scheduler/cluster/ledger.py",
         "        if hold is not None and hold.row == row:\n            usage, claims",
         "        if hold is not None:\n            usage, claims",
-        ("core/test_ledger.py",),
+        ("scheduler/cluster/test_ledger.py",),
     ),
     Mutation(
         "owners-forgotten-on-hold",
@@ -184,7 +184,7 @@ LEDGER = (
         "scheduler/cluster/ledger.py",
         "self._claim_left(hold, {}, self._usage_by_pods(hold, hold.usage))",
         "self._claim_left(hold, {}, hold.usage)",
-        ("core/test_ledger.py",),
+        ("scheduler/cluster/test_ledger.py",),
     ),
     Mutation(
         "owners-forgotten-on-resize",
@@ -192,7 +192,7 @@ LEDGER = (
         "scheduler/cluster/ledger.py",
         "usage = self._usage_by_pods(hold, self.holds.renewed(hold, amounts))",
         "usage = self.holds.renewed(hold, amounts)",
-        ("core/test_ledger.py",),
+        ("scheduler/cluster/test_ledger.py",),
     ),
     Mutation(
         "ports-not-counted",
@@ -200,7 +200,7 @@ LEDGER = (
         "scheduler/cluster/ledger.py",
         "            self._table.ports.add(row, port, sign)",
         "            self._table.ports.add(row, port, 0)",
-        ("core/test_ledger.py",),
+        ("scheduler/cluster/test_ledger.py",),
     ),
     Mutation(
         "wildcard-port-free",
@@ -216,7 +216,7 @@ LEDGER = (
         "scheduler/cluster/ledger.py",
         "                table.daemon_requested[slot, row] += sign * amount",
         "                table.daemon_requested[slot, row] += 0 * amount",
-        ("jobs/test_reserve.py",),
+        ("scheduler/actions/test_reserve.py",),
     ),
     Mutation(
         "row-log-silent",
@@ -226,7 +226,7 @@ LEDGER = (
         self._usage_log.add(row)""",
         """            listen(pod, row, sign)
         self._usage_log.add(row if sign > 0 else 0)""",
-        ("jobs/test_reserve.py",),
+        ("scheduler/actions/test_reserve.py",),
     ),
     Mutation(
         "lowest-priority-stale",
@@ -234,7 +234,7 @@ LEDGER = (
         "scheduler/cluster/ledger.py",
         "table.lowest[row] = _lowest(on_row.values(), cls.priority)",
         "pass",
-        ("core/test_ledger.py",),
+        ("scheduler/cluster/test_ledger.py",),
     ),
 )
 
@@ -245,7 +245,7 @@ RESERVATIONS = (
         "scheduler/reservations/owners.py",
         "(not wanted.namespace or wanted.namespace == cls.namespace)",
         "(not wanted.namespace or bool(cls.namespace))",
-        ("reservations/test_owner_wishes.py",),
+        ("scheduler/reservations/test_owners_and_affinity.py",),
     ),
     Mutation(
         "owner-controller-ignored",
@@ -253,7 +253,7 @@ RESERVATIONS = (
         "scheduler/reservations/owners.py",
         "return any(_is_reference(wanted, owner) for owner in cls.owners)",
         "return bool(cls.owners)",
-        ("reservations/test_owner_wishes.py",),
+        ("scheduler/reservations/test_owners_and_affinity.py",),
     ),
     Mutation(
         "owner-selector-ignored",
@@ -261,7 +261,7 @@ RESERVATIONS = (
         "scheduler/reservations/owners.py",
         "and (self._selector is None or self._selector.matches(cls.labels))",
         "and (self._selector is None or self._selector is not None)",
-        ("reservations/test_owner_wishes.py",),
+        ("scheduler/reservations/test_owners_and_affinity.py",),
     ),
     Mutation(
         "ignored-label-unread",
@@ -269,7 +269,7 @@ RESERVATIONS = (
         "scheduler/reservations/owners.py",
         'or cls.labels.get(RESERVATION_IGNORED) == "true"',
         'or cls.labels.get(RESERVATION_IGNORED) == "yes"',
-        ("reservations/test_owner_wishes.py",),
+        ("scheduler/reservations/test_owners_and_affinity.py",),
     ),
     Mutation(
         "reservation-taint-open",
@@ -277,7 +277,7 @@ RESERVATIONS = (
         "scheduler/reservations/reservation_affinity.py",
         "            if taint is not None:",
         "            if taint is not None and not taint.key:",
-        ("reservations/test_owner_wishes.py",),
+        ("scheduler/reservations/test_owners_and_affinity.py",),
     ),
     Mutation(
         "exact-match-unread",
@@ -285,7 +285,7 @@ RESERVATIONS = (
         "scheduler/reservations/reservation_affinity.py",
         "self._amounts.get(name, 0) == reservation.amounts_by_name.get(name, 0)",
         "self._amounts.get(name, 0) >= 0",
-        ("reservations/test_owner_wishes.py",),
+        ("scheduler/reservations/test_owners_and_affinity.py",),
     ),
     Mutation(
         "waiting-usable",
@@ -293,7 +293,7 @@ RESERVATIONS = (
         "scheduler/reservations/reservation_cache.py",
         "            and not reservation.waiting\n            and not reservation.ending\n",
         "            and not reservation.ending\n",
-        ("reservations/test_proposal_scheduling.py",),
+        ("scheduler/reservations/test_proposal_scheduling.py",),
     ),
     Mutation(
         "evicted-usable",
@@ -301,7 +301,7 @@ RESERVATIONS = (
         "scheduler/reservations/reservation_info.py",
         "return self.deleting or self.expiring or self.being_evicted\n",
         "return self.deleting or self.expiring\n",
-        ("reservations/test_reservation_preemption.py",),
+        ("scheduler/plugins/test_reservation_preemption.py",),
     ),
     Mutation(
         "once-used-twice",
@@ -309,7 +309,7 @@ RESERVATIONS = (
         "scheduler/reservations/reservation_cache.py",
         "and reservation.uid in self._allocated\n",
         "and False\n",
-        ("reservations/test_allocating.py",),
+        ("scheduler/reservations/test_allocation.py",),
     ),
     Mutation(
         "restricted-open",
@@ -317,7 +317,7 @@ RESERVATIONS = (
         "scheduler/framework/feasibility/reservation_scores.py",
         "        if reservation.restricted is not None and self.lacking(hold):",
         "        if reservation.restricted is not None and not self.lacking(hold):",
-        ("reservations/test_restricted.py",),
+        ("scheduler/reservations/test_restricted.py",),
     ),
     Mutation(
         "expiry-missed",
@@ -325,7 +325,7 @@ RESERVATIONS = (
         "scheduler/controllers/reservation_lifecycle.py",
         "        expires = reservation.expires\n",
         "        expires = None\n",
-        ("reservations/test_lifecycle.py",),
+        ("scheduler/controllers/test_reservation_lifecycle.py",),
     ),
     Mutation(
         "node-gone-missed",
@@ -333,7 +333,7 @@ RESERVATIONS = (
         "scheduler/controllers/reservation_lifecycle.py",
         "if reservation.node_gone or not self._cluster.nodes.alive[pod.row]:",
         "if reservation.node_gone and reservation.waiting:",
-        ("reservations/test_lifecycle.py",),
+        ("scheduler/controllers/test_reservation_lifecycle.py",),
     ),
     Mutation(
         "once-never-succeeds",
@@ -341,7 +341,7 @@ RESERVATIONS = (
         "scheduler/controllers/reservation_lifecycle.py",
         "self._is_used(reservation):\n                if reservation.waiting:\n",
         "False:\n                if reservation.waiting:\n",
-        ("reservations/test_lifecycle.py",),
+        ("scheduler/controllers/test_reservation_lifecycle.py",),
     ),
     Mutation(
         "grows-without-capacity",
@@ -349,7 +349,7 @@ RESERVATIONS = (
         "scheduler/controllers/reservation_lifecycle.py",
         "if not lacking:\n            self._reservations.resize(reservation, wanted)",
         "if lacking or not lacking:\n            self._reservations.resize(reservation, wanted)",
-        ("reservations/test_lifecycle.py",),
+        ("scheduler/controllers/test_reservation_lifecycle.py",),
     ),
     Mutation(
         "never-collected",
@@ -357,7 +357,7 @@ RESERVATIONS = (
         "scheduler/controllers/reservation_lifecycle.py",
         "        if self._gc_after is None:\n            return\n",
         "        if self._gc_after is None or now >= 0:\n            return\n",
-        ("reservations/test_lifecycle.py",),
+        ("scheduler/controllers/test_reservation_lifecycle.py",),
     ),
     Mutation(
         "allocated-of-unbound",
@@ -365,7 +365,7 @@ RESERVATIONS = (
         "scheduler/reservations/reservation_status.py",
         "bound = [pod for pod in allocated_pods if pod.phase is Phase.ASSIGNED]",
         "bound = [pod for pod in allocated_pods if pod.phase is not Phase.PENDING]",
-        ("reservations/test_random_lives.py",),
+        ("scheduler/reservations/test_random_reservations.py",),
     ),
     Mutation(
         "virtual-too-small",
@@ -381,7 +381,7 @@ RESERVATIONS = (
         "scheduler/controllers/reservation_lifecycle.py",
         "            return owner is None or owner.reservation_uid != reservation.uid",
         "            return owner is not None and owner.reservation_uid != reservation.uid",
-        ("reservations/test_preempted_room.py",),
+        ("scheduler/reservations/test_preemption_holds.py",),
     ),
 )
 
@@ -392,7 +392,7 @@ HOLDS = (
         "scheduler/jobs/starvation_holds.py",
         "        rows = self.rows()\n        if not cls.private:",
         "        rows = self.rows() & False\n        if not cls.private:",
-        ("jobs/test_reserve.py",),
+        ("scheduler/actions/test_reserve.py",),
     ),
     Mutation(
         "own-hold-closed",
@@ -400,7 +400,7 @@ HOLDS = (
         "scheduler/jobs/starvation_holds.py",
         "            rows[own] = False",
         "            rows[own] = True",
-        ("jobs/test_reserve.py",),
+        ("scheduler/actions/test_reserve.py",),
     ),
     Mutation(
         "percent-ignored",
@@ -408,7 +408,7 @@ HOLDS = (
         "scheduler/framework/hold_planner.py",
         "        return math.ceil(self._nodes.count * percent / 100)",
         "        return self._nodes.count if percent else 0",
-        ("jobs/test_reserve.py",),
+        ("scheduler/actions/test_reserve.py",),
     ),
     Mutation(
         "held-beyond-node",
@@ -416,7 +416,7 @@ HOLDS = (
         "scheduler/framework/hold_planner.py",
         "            self._unavailable(slot, pod)[row] + amount <= feasibility.capacity(slot)[row]",
         "            amount <= feasibility.capacity(slot)[row]",
-        ("jobs/test_reserve.py",),
+        ("scheduler/actions/test_reserve.py",),
     ),
     Mutation(
         "reusable-used-up",
@@ -424,7 +424,7 @@ HOLDS = (
         "scheduler/cluster/ledger.py",
         "        if hold.reservation.once or not hold.taken:",
         "        if hold.reservation or not hold.taken:",
-        ("reservations/test_waiting_beside_reusable.py",),
+        ("scheduler/reservations/test_waiting_beside_reusable.py",),
     ),
     Mutation(
         "half-a-gang-held",
@@ -432,7 +432,7 @@ HOLDS = (
         "scheduler/framework/hold_planner.py",
         "        if not (ready or on_condition):",
         "        if not (ready or on_condition or held):",
-        ("jobs/test_reserve.py",),
+        ("scheduler/actions/test_reserve.py",),
     ),
     Mutation(
         "starves-too-soon",
@@ -440,7 +440,7 @@ HOLDS = (
         "scheduler/actions/reserve.py",
         "self._timers.put(unit.key, unit.since + self._threshold, pod)",
         "self._timers.put(unit.key, unit.since + self._threshold / 2, pod)",
-        ("jobs/test_reserve.py",),
+        ("scheduler/actions/test_reserve.py",),
     ),
     Mutation(
         "gang-ready-early",
@@ -448,7 +448,7 @@ HOLDS = (
         "scheduler/jobs/job.py",
         "        if have < least:",
         "        if have + 1 < least:",
-        ("jobs/test_gangs.py",),
+        ("scheduler/framework/test_gangs.py",),
     ),
     Mutation(
         "task-minimum-ignored",
@@ -456,7 +456,7 @@ HOLDS = (
         "scheduler/jobs/job.py",
         "            if tasks[task] < needed:",
         "            if tasks[task] < 0 * needed:",
-        ("jobs/test_admission.py",),
+        ("scheduler/jobs/test_admission.py",),
     ),
     Mutation(
         "statement-kept",
@@ -464,7 +464,7 @@ HOLDS = (
         "scheduler/framework/statement.py",
         "            self._cycle.unassume(profile, pod)",
         "            pass",
-        ("jobs/test_gangs.py",),
+        ("scheduler/framework/test_gangs.py",),
     ),
     Mutation(
         "capability-ignored",
@@ -472,7 +472,7 @@ HOLDS = (
         "scheduler/jobs/queue_limits.py",
         "                slot: limit - record.allocated.get(slot, 0)",
         "                slot: limit",
-        ("jobs/test_queues.py",),
+        ("scheduler/jobs/test_queues.py",),
     ),
     Mutation(
         "held-is-nobodys",
@@ -480,7 +480,7 @@ HOLDS = (
         "scheduler/jobs/queue_limits.py",
         "                total.update(pod.cls.amounts)\n        return total\n\n    def _takes",
         "                pass\n        return total\n\n    def _takes",
-        ("jobs/test_queues.py",),
+        ("scheduler/jobs/test_queues.py",),
     ),
     Mutation(
         "guarantee-ignored",
@@ -488,7 +488,7 @@ HOLDS = (
         "scheduler/jobs/queue_limits.py",
         "            if self._total(nodes.allocatable[slot] - nodes.claimed[slot]) - kept >= needed:",
         "            if self._total(nodes.allocatable[slot] - nodes.claimed[slot]) >= needed:",
-        ("jobs/test_queues.py",),
+        ("scheduler/jobs/test_queues.py",),
     ),
 )
 
@@ -499,7 +499,7 @@ MANAGERS = (
         "scheduler/managers/devices/device_table.py",
         "                self.free[line, row, at] -= sign * amount",
         "                self.free[line, row, at] -= 0 * amount",
-        ("devices/test_device_share.py",),
+        ("scheduler/plugins/test_device_share.py",),
     ),
     Mutation(
         "device-not-returned",
@@ -507,7 +507,7 @@ MANAGERS = (
         "scheduler/managers/devices/device_table.py",
         "                self.free[line, row, at] -= sign * amount",
         "                self.free[line, row, at] -= max(0, sign) * amount",
-        ("devices/test_device_share.py",),
+        ("scheduler/plugins/test_device_share.py",),
     ),
     Mutation(
         "gpu-core-unchecked",
@@ -515,7 +515,7 @@ MANAGERS = (
         "scheduler/managers/devices/device_table.py",
         "        return ok & (available[CORE] >= core) if core else ok",
         "        return ok",
-        ("devices/test_random_device_lives.py",),
+        ("scheduler/managers/devices/test_random_devices.py",),
     ),
     Mutation(
         "reserved-device-open",
@@ -523,7 +523,7 @@ MANAGERS = (
         "scheduler/managers/devices/device_manager.py",
         "                    table.free[:, row] -= left",
         "                    table.free[:, row] -= 0 * left",
-        ("devices/test_device_share.py",),
+        ("scheduler/plugins/test_device_share.py",),
     ),
     Mutation(
         "owner-device-counted-twice",
@@ -531,7 +531,7 @@ MANAGERS = (
         "scheduler/managers/devices/device_manager.py",
         "left = np.maximum(held - taken.get(uid, 0), 0)",
         "left = np.maximum(held, 0)",
-        ("devices/test_random_device_lives.py",),
+        ("scheduler/managers/devices/test_random_devices.py",),
     ),
     Mutation(
         "partition-any-set",
@@ -539,7 +539,7 @@ MANAGERS = (
         "scheduler/managers/devices/partitions.py",
         "        if each.minors <= usable\n",
         "        if each.minors & usable\n",
-        ("devices/test_partitions.py",),
+        ("scheduler/managers/devices/test_partitions.py",),
     ),
     Mutation(
         "cpu-given-twice",
@@ -547,7 +547,7 @@ MANAGERS = (
         "scheduler/managers/numa/allocation.py",
         "        return NumaCapacity(self.cpus - other.cpus, zones)",
         "        return NumaCapacity(self.cpus, zones)",
-        ("numa/test_node_numa_resource.py",),
+        ("scheduler/plugins/test_node_numa_resource.py",),
     ),
     Mutation(
         "numa-amount-given-twice",
@@ -555,7 +555,7 @@ MANAGERS = (
         "scheduler/managers/numa/allocation.py",
         "zones[numa][name] -= min(value, zones[numa][name]) if most else value",
         "zones[numa][name] -= 0 * value",
-        ("numa/test_node_numa_resource.py",),
+        ("scheduler/plugins/test_node_numa_resource.py",),
     ),
     Mutation(
         "guess-not-settled",
@@ -563,7 +563,7 @@ MANAGERS = (
         "scheduler/managers/resource_manager.py",
         "        self.settled[pod.uid] = self.tentative.pop(pod.uid)\n",
         "        pass\n",
-        ("devices/test_device_share.py",),
+        ("scheduler/plugins/test_device_share.py",),
     ),
     Mutation(
         "written-devices-unread",
@@ -571,7 +571,7 @@ MANAGERS = (
         "scheduler/managers/resource_manager.py",
         "            self.settled[pod.uid] = found\n            self.chosen.pop(pod.uid, None)",
         "            self.chosen.pop(pod.uid, None)",
-        ("devices/test_random_device_lives.py",),
+        ("scheduler/managers/devices/test_random_devices.py",),
     ),
 )
 

@@ -20,4 +20,4 @@ def test_mistakes_are_told_apart() -> None:
 
 
 def test_a_mistake_is_not_noticed_by_tests_of_something_else() -> None:
-    assert not run(MUTATIONS[0], ("core/test_rowlog.py",)).noticed
+    assert not run(MUTATIONS[0], ("scheduler/cluster/test_row_log.py",)).noticed

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from builders import PodBuilder
+from harness import choices
+from harness.builders import PodBuilder
+from harness.builders.storage import make_claim, make_class, make_csi_node, make_volume
+from harness.choices import NODE_NAMES, Chooser, rarely, sometimes
+from harness.strategies import NAMESPACES, ZONES
 from holdfast.api.names import LIMIT_TO_ALLOCATABLE
-from reference import choices
-from reference.choices import NODE_NAMES, Chooser, rarely, sometimes
-from storage_builders import make_claim, make_class, make_csi_node, make_volume
-from strategies import NAMESPACES, ZONES
 
 Json = dict[str, Any]
 

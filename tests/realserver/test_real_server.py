@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from builders import make_node, make_pod
+from harness.builders import make_node, make_pod
 from realserver.assets import SCHEDULER, missing
 from realserver.client import RefusedError
 from realserver.server import RealServer

@@ -20,6 +20,10 @@ from typing import Any
 
 import pytest
 
+from harness import choices
+from harness.choices import Chooser
+from harness.driver import Driver
+from harness.strategies import NAMESPACES
 from holdfast.api.decode import decode
 from holdfast.api.pod import Pod
 from holdfast.scheduler.cluster.decisions import Bind, Nominate, Preempt, SetPodScheduled
@@ -27,10 +31,6 @@ from realserver import crowds, tight
 from realserver.assets import SCHEDULER, missing
 from realserver.client import Json, RefusedError
 from realserver.server import RealServer
-from reference import choices
-from reference.choices import Chooser
-from reference.driving import Driver
-from strategies import NAMESPACES
 
 PODS = int(os.environ.get("HOLDFAST_REAL_PODS", "25"))
 CLUSTERS = int(os.environ.get("HOLDFAST_REAL_CLUSTERS", "4"))

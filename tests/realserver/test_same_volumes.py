@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from harness import choices
 from holdfast.api.decode import decode
 from holdfast.scheduler.cluster.decisions import Bind, BindVolume, SelectNode, SetPodScheduled
 from realserver import volumes
@@ -27,7 +28,6 @@ from realserver.test_same_decisions import (
     node_of,
     play_all,
 )
-from reference import choices
 
 _SELECTED = "volume.kubernetes.io/selected-node"
 _MORE = (("storage.k8s.io/v1", "csidrivers"), ("storage.k8s.io/v1", "csistoragecapacities"))

@@ -3,9 +3,9 @@ every fourth pod or so has others deleted for it."""
 
 from __future__ import annotations
 
-from builders import PodBuilder, Raw, make_node, make_pod
-from reference.choices import NODE_NAMES, Chooser, rarely, sometimes
-from strategies import ZONES
+from harness.builders import PodBuilder, Raw, make_node, make_pod
+from harness.choices import NODE_NAMES, Chooser, rarely, sometimes
+from harness.strategies import ZONES
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 _APPS = ("a", "b", "c")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from builders import PodBuilder, Raw, make_node, make_pod
-from reference.choices import NODE_NAMES, Chooser, rarely, sometimes
-from reference.storage_choices import fill_capacity
-from storage_builders import (
+from harness.builders import PodBuilder, Raw, make_node, make_pod
+from harness.builders.storage import (
     make_capacity,
     make_claim,
     make_class,
@@ -13,7 +11,9 @@ from storage_builders import (
     make_csi_node,
     make_volume,
 )
-from strategies import ZONES
+from harness.choices import NODE_NAMES, Chooser, rarely, sometimes
+from harness.storage_choices import fill_capacity
+from harness.strategies import ZONES
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 DRIVER = "disks.example.com"

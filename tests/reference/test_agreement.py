@@ -8,21 +8,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders import PodBuilder
+from harness import choices, storage_choices
+from harness.builders import PodBuilder
+from harness.choices import FOO, NODE_NAMES, Chooser, rarely, sometimes
+from harness.driver import Driver, profile_of, totals
+from harness.strategies import GPU, ZONES, examples
 from holdfast.api.meta import Object
 from holdfast.api.names import HOSTNAME_LABEL, ZONE_LABEL
 from holdfast.api.pod import Pod
 from holdfast.scheduler.cluster import domain_facets as tally
 from holdfast.scheduler.framework import diagnosis
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
-from reference import choices, storage_choices
-from reference.choices import FOO, NODE_NAMES, Chooser, rarely, sometimes
-from reference.driving import Driver, profile_of, totals
 from reference.resource_scores import Strategy
 from reference.scheduler import Judgement, judge
 from reference.setup import Setup
 from reference.world import World
-from strategies import GPU, ZONES, examples
 
 _ADDED = {
     "requiredDuringSchedulingIgnoredDuringExecution": {

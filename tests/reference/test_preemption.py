@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from builders import PodBuilder, make_budget
+from harness import choices, storage_choices
+from harness.builders import PodBuilder, make_budget
+from harness.choices import NODE_NAMES, Chooser, rarely, sometimes
+from harness.driver import Driver, profile_of
+from harness.strategies import ZONES, examples
 from holdfast.api.pod import Pod
 from holdfast.scheduler.cluster.decisions import Nominate, Preempt, SetPodScheduled
 from holdfast.scheduler.framework.interface import Nomination
-from reference import choices, storage_choices
-from reference.choices import NODE_NAMES, Chooser, rarely, sometimes
-from reference.driving import Driver, profile_of
 from reference.preemption import preempt
 from reference.scheduler import judge
 from reference.setup import Setup
 from reference.world import World
-from strategies import ZONES, examples
 
 SETUP = Setup(preempts=True)
 _TIMES = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z")

@@ -8,15 +8,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from builders import PodBuilder, Raw, make_pod
+from harness import choices
+from harness.builders import PodBuilder, Raw, make_pod
+from harness.choices import Chooser, sometimes
+from harness.driver import profile_of
+from harness.strategies import ZONES, examples
 from holdfast.api.pod import Pod
 from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.framework.interface import Nomination
-from reference import choices
-from reference.choices import Chooser, sometimes
-from reference.driving import profile_of
 from reference.test_preemption import SETUP, Crowd
-from strategies import ZONES, examples
 
 _TOPOLOGY = ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
 

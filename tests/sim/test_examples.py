@@ -17,7 +17,7 @@ FILES = sorted(
     for file in EXAMPLES.rglob("*.yaml")
     if file.parent.name != "configs" and EXAMPLES / "plugins" not in file.parents
 )
-"""Those in `plugins` need what is not installed here; see tests/framework/test_plugin_package.py."""
+"""Those in `plugins` need what is not installed here; see tests/plugin/test_installed_package.py."""
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: str(file.relative_to(EXAMPLES)))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from builders import (
+from harness.builders import (
     NodeBuilder,
     PodBuilder,
     QueueBuilder,
@@ -19,9 +19,9 @@ from builders import (
     make_queue,
     make_reservation,
 )
+from harness.strategies import node_builders, pod_builders, reservation_builders
 from holdfast.api import InvalidObject
 from holdfast.sim.scenario_objects import ScenarioObject
-from strategies import node_builders, pod_builders, reservation_builders
 
 Raw = dict[str, Any]
 

@@ -1,0 +1,1 @@
+"""Tests of `holdfast.cli`: the commands as a user calls them."""

@@ -1,0 +1,276 @@
+"""`holdfast explain`: why there is no node, or where something went and why."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from harness.served_cluster import Clustered, Raw, call, pod, reservation
+
+AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
+    """Three nodes of 8 cpu: one mostly reserved for `web`, one tainted, one cordoned."""
+    with Clustered(tmp_path_factory.mktemp("explain"), nodes=3) as cluster:
+        cluster.settle()
+        taint = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
+        cluster.merge("/api/v1/nodes/node-2", {"spec": {"taints": [taint]}})
+        cluster.merge("/api/v1/nodes/node-3", {"spec": {"unschedulable": True}})
+        cluster.create(
+            reservation("peak", "6", allocateOnce=False, allocatePolicy="Restricted"),
+            reservation("gold", "1", metadata={"labels": {"tier": "gold"}}, unschedulable=True),
+        ).settle()
+        cluster.create(
+            pod("web-0", "2", "web"),
+            pod("big", "4"),
+            pod("giant", "100"),
+            pod("gated", schedulingGates=[{"name": "example.com/hold"}]),
+            pod("theirs", schedulerName="somebody-else"),
+            pod("greedy", "5", "web", metadata={"annotations": {AFFINITY: "{}"}}),
+        ).settle()
+        yield cluster
+
+
+def explained(cluster: Clustered, *arguments: str) -> Raw:
+    done = cluster("explain", *arguments, "-o", "json")
+    assert done.status == 0, done.err
+    found: Raw = json.loads(done.out)
+    return found
+
+
+def test_nodes_are_listed_by_what_stands_against_them(cluster: Clustered) -> None:
+    found = explained(cluster, "pod", "big")
+    assert found["summary"] == "No suitable node."
+    assert {each["reason"]: (each["plugin"], each["nodes"]) for each in found["nodes"]} == {
+        "Insufficient cpu": ("NodeResourcesFit", ["node-1"]),
+        "node(s) had untolerated taint(s)": ("TaintToleration", ["node-2"]),
+        "node(s) were unschedulable": ("NodeUnschedulable", ["node-3"]),
+    }
+    assert found["told"] == found["wouldSay"]
+    assert found["told"].startswith("0/3 nodes are available: 1 Insufficient cpu")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("big", "closest: node-1, short of 3 cpu"),
+        ("big", "reservations for others hold that much there: gold, peak"),
+        ("big", "nodes that are cordoned (kubectl uncordon): node-3"),
+        ("big", "tolerating dedicated=db:NoSchedule would make node-2 eligible"),
+        ("giant", "no node is large enough: it requests 100 cpu, the most a node has is 8"),
+        ("gated", "scheduling gates to remove: example.com/hold"),
+    ],
+)
+def test_what_would_help(cluster: Clustered, name: str, text: str) -> None:
+    assert text in explained(cluster, "pod", name)["help"]
+
+
+def test_reservations_meant_for_a_pod_say_why_they_cannot_be_used(cluster: Clustered) -> None:
+    found = explained(cluster, "pod/greedy")
+    assert {each["name"]: (each["usable"], each["why"]) for each in found["reservations"]} == {
+        "gold": (False, "is unschedulable"),
+        "peak": (False, "Reservation(s) Insufficient cpu"),
+    }
+    assert "1 Reservation(s) is unschedulable, 2 Reservation(s) matched owner total" in found["told"]
+    reasons = [event["reason"] for event in found["events"]]
+    assert sorted(reasons) == ["FailedScheduling", "FailedScheduling-Reservation"]
+
+
+def test_a_placed_pod_says_where_and_why(cluster: Clustered) -> None:
+    found = explained(cluster, "pod", "web-0")
+    assert (found["node"], found["reservation"]) == ("node-1", "peak")
+    assert found["summary"] == "It is on node-1, through the reservation peak."
+    assert [(each["node"], each["reservation"]) for each in found["ranked"]] == [("node-1", "peak")]
+    assert {each["name"]: each["usable"] for each in found["reservations"]} == {
+        "gold": False,
+        "peak": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "summary"),
+    [
+        ("gated", "It is blocked by scheduling gates."),
+        ("theirs", "Its schedulerName is somebody-else, but this configuration serves "),
+    ],
+)
+def test_pods_that_are_not_tried(cluster: Clustered, name: str, summary: str) -> None:
+    assert explained(cluster, "pod", name)["summary"].startswith(summary)
+
+
+def test_a_reservation_says_what_is_left_and_who_owns_it(cluster: Clustered) -> None:
+    found = explained(cluster, "reservation", "peak")
+    assert found["summary"] == "It reserves capacity on node-1; remaining: 4 cpu, 7Gi memory."
+    assert found["owners"] == [
+        "Pod/default/web-0 uses it",
+        "Pod/default/greedy waits, and may use it",
+    ]
+
+
+def test_a_reservation_without_a_node_is_explained_like_a_pod(cluster: Clustered) -> None:
+    cluster.create(reservation("too-big", "64", "x")).settle()
+    found = explained(cluster, "rsv/too-big")
+    assert found["summary"] == "No suitable node."
+    assert "no node is large enough: it requests 64 cpu, the most a node has is 8" in found["help"]
+
+
+def test_a_reservation_that_waits_says_for_what(cluster: Clustered) -> None:
+    on_it: Raw = {"nodeName": "node-2", "tolerations": [{"operator": "Exists"}]}
+    cluster.create(pod("running", "3", **on_it)).settle()
+    cluster.create(reservation("ahead", "7", "y", preAllocation=True, pod=on_it)).settle()
+    found = explained(cluster, "rsv", "ahead")
+    assert found["phase"] == "Waiting"
+    assert found["summary"].startswith("It waits on node-2 until 7 cpu")
+    assert "short there of: cpu" in found["help"]
+    assert any("Pod/default/running" in each for each in found["help"])
+
+
+def test_an_ended_reservation_says_how(cluster: Clustered) -> None:
+    cluster.create(reservation("past", "1", "z", expires="2020-01-01T00:00:00Z")).settle()
+    found = explained(cluster, "rsv", "past")
+    assert (found["phase"], found["told"]) == ("Failed", "reservation has expired")
+    assert found["summary"] == "It has ended and reserves nothing."
+
+
+GROUP = {"annotations": {"scheduling.k8s.io/group-name": "train"}}
+WAITING: Raw = {
+    "tolerations": [{"operator": "Exists"}],
+    "nodeSelector": {"kubernetes.io/hostname": "node-3"},
+    "schedulingGates": [{"name": "example.com/not-yet"}],
+}
+
+
+def test_a_group_says_who_fits_and_who_does_not(cluster: Clustered) -> None:
+    """Of the 8 cpu of a node one member has 3; of the others, 3 cpu each, one more fits."""
+    cluster.create(
+        {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": "train", "namespace": "default"},
+            "spec": {"minMember": 2},
+        },
+        pod("train-0", "3", nodeName="node-3", metadata=GROUP),
+        *(pod(f"train-{i}", "3", metadata=GROUP, **WAITING) for i in (1, 2, 3)),
+    ).settle()
+    found = explained(cluster, "podgroup", "train")
+    assert found["summary"] == (
+        "1 of 4 members have a node, 2 are needed. 1 more fit now; it is queued."
+    )
+    assert found["members"][:2] == [
+        "Pod/default/train-0 is on node-3",
+        "Pod/default/train-1 waits: Scheduling is blocked due to non-empty scheduling gates",
+    ]
+    assert found["wouldSay"].startswith("0/3 nodes are available: 1 Insufficient cpu")
+
+
+def light(name: str, number: int) -> Raw:
+    """Labels that make pods a gang without any annotation."""
+    prefix = "pod-group.scheduling.sigs.k8s.io"
+    return {"labels": {f"{prefix}/name": name, f"{prefix}/min-available": str(number)}}
+
+
+def group(name: str, **spec: Any) -> Raw:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"minMember": 1, **spec},
+    }
+
+
+def test_members_are_found_however_they_name_their_group(cluster: Clustered) -> None:
+    cluster.create(
+        group("light", minMember=3), pod("light-0", "1", metadata=light("light", 3))
+    ).settle()
+    found = explained(cluster, "podgroup", "light")
+    assert found["summary"] == "0 of 1 members have a node, 3 are needed. There are too few pods."
+    assert found["members"][0].startswith("Pod/default/light-0 waits: ")
+    found = explained(cluster, "pod", "light-0")
+    assert found["summary"] == (
+        "It is placed only together with the rest of its job: "
+        "PodGroup/default/light has 1 of the 3 pods it needs."
+    )
+
+
+def test_queues_that_take_nothing_are_named(cluster: Clustered) -> None:
+    waits = {"annotations": {"scheduling.k8s.io/group-name": "queued"}}
+    cluster.create(group("queued", queue="nowhere"), pod("queued-0", "1", metadata=waits)).settle()
+    assert explained(cluster, "podgroup", "queued")["summary"] == (
+        "0 of 1 members have a node, 1 are needed. "
+        "It is not being scheduled: queue nowhere does not exist."
+    )
+    found = explained(cluster, "pod", "queued-0")
+    assert found["summary"] == "It is not being scheduled: queue nowhere does not exist."
+
+
+def test_text_is_for_people(cluster: Clustered) -> None:
+    text = cluster("explain", "pod", "big").out
+    for part in (
+        "Pod default/big: Pending",
+        "  No suitable node.",
+        "Condition",
+        "Infeasible nodes",
+        "Suggestions",
+        "Events",
+    ):
+        assert part in text.splitlines(), text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "err"),
+    [
+        (["pod", "none"], 'Error from server (NotFound): pods "none" not found\n'),
+        (["pod"], "error: NAME: which pod? Give KIND NAME or KIND/NAME\n"),
+        (["cat", "tom"], "error: KIND: cannot explain 'cat'; there are pod, reservation, podgroup\n"),
+    ],
+)
+def test_what_is_said_when_something_is_wrong(
+    cluster: Clustered, arguments: list[str], err: str
+) -> None:
+    done = cluster("explain", *arguments)
+    assert (done.status, done.err) == (1, err)
+
+
+def test_nothing_is_written(cluster: Clustered) -> None:
+    def revision() -> Any:
+        return cluster.server.get("/api/v1/pods").revision
+
+    before = revision()
+    cluster("explain", "pod", "big")
+    assert revision() == before
+
+
+def test_help_reads_well() -> None:
+    assert "why a pod, reservation or pod group is pending" in call("explain", "--help").out
+
+
+@pytest.mark.parametrize(
+    ("annotations", "summary"),
+    [
+        ({}, "It waits until the reservation abc is created for it (cpu: 2)."),
+        (
+            {"scheduling.koordinator.sh/reservation-provision-error": "no quota"},
+            "The reservation requested for it, abc, was not created: no quota",
+        ),
+    ],
+)
+def test_a_reservation_that_was_asked_for(
+    cluster: Clustered, annotations: dict[str, str], summary: str
+) -> None:
+    """Of a pod the scheduler has not got round to: it tells what the pod says."""
+    prefix = "scheduling.koordinator.sh/"
+    written = {
+        f"{prefix}reservation-template": '{"owners": [{"labelSelector": {}}]}',
+        f"{prefix}new-reservation-requirement": json.dumps(
+            {"labels": {f"{prefix}reservation-id": "abc"}, "resources": {"cpu": "2"}}
+        ),
+        **annotations,
+    }
+    name = f"asking-{len(annotations)}"
+    cluster.create(pod(name, "1", metadata={"annotations": written}))
+    assert explained(cluster, "pod", name)["summary"] == summary

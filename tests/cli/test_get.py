@@ -1,0 +1,316 @@
+"""`holdfast get` and `describe`, as a user meets them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.served_cluster import Clustered, Raw, call, pod, reservation
+from holdfast.cli.get import _follow
+from holdfast.cli.kinds.kind import Found, Query
+from holdfast.cli.kinds.reservations import ReservationKind
+from holdfast.cli.options import Output
+
+HELD_AND_FREE = ["CPU-HELD", "CPU-FREE", "MEMORY-HELD", "MEMORY-FREE"]
+QUEUE = {
+    "apiVersion": "scheduling.volcano.sh/v1beta1",
+    "kind": "Queue",
+    "metadata": {"name": "research"},
+    "spec": {"weight": 3, "capability": {"cpu": "40"}},
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
+    """Two nodes of 8 cpu and 32Gi. `peak` is half used, `big` fits nowhere."""
+    with Clustered(tmp_path_factory.mktemp("get")) as cluster:
+        cluster.create(
+            reservation("peak", allocateOnce=False, ttl="2h", pod={"nodeName": "node-1"}),
+            reservation(
+                "small", "1", "db", metadata={"labels": {"tier": "gold"}}, pod={"nodeName": "node-2"}
+            ),
+            reservation("big", "64", "db"),
+            QUEUE,
+        ).settle()
+        cluster.create(pod("web-0", "2", "web"), pod("huge", "7500m")).settle()
+        yield cluster
+
+
+def test_reservations_are_a_table_as_kubectl_prints_them(cluster: Clustered) -> None:
+    done = cluster("get", "reservations")
+    assert (done.status, done.err) == (0, "")
+    rows = [row[:-1] for row in done.rows()]  # ages are not of interest
+    assert rows == [
+        ["NAME", "PHASE", "NODE", "OWNERS", "ALLOCATED", "TTL", "EXPIRES"],
+        ["big", "Pending", "<none>", "<none>", "<none>", "24h", "<none>"],
+        ["peak", "Available", "node-1", "web-0", "cpu=2/4,memory=1Gi/8Gi", "2h", "<none>"],
+        ["small", "Available", "node-2", "<none>", "cpu=0/1,memory=0/8Gi", "24h", "<none>"],
+    ]
+    assert done.lines[0].startswith("NAME    PHASE       NODE     OWNERS")
+
+
+def test_wide_says_for_whom_and_why(cluster: Clustered) -> None:
+    big = next(line for line in cluster("get", "rsv", "-o", "wide").lines if line.startswith("big"))
+    assert "app=db" in big and "true" in big
+    assert big.endswith("0/2 nodes are available: 2 Insufficient cpu.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "names"),
+    [
+        (["reservations", "small", "peak"], ["small", "peak"]),
+        (["reservation/peak"], ["peak"]),
+        (["rsv", "-l", "tier=gold"], ["small"]),
+        (["rsv", "-l", "tier"], ["small"]),
+        (["rsv", "-l", "!tier"], ["big", "peak"]),
+        (["reservations.scheduling.koordinator.sh"], ["big", "peak", "small"]),
+    ],
+)
+def test_some_of_them(cluster: Clustered, arguments: list[str], names: list[str]) -> None:
+    done = cluster("get", *arguments, "--no-headers")
+    assert [row[0] for row in done.rows()] == names
+
+
+def test_names_alone(cluster: Clustered) -> None:
+    assert (
+        cluster("get", "rsv", "peak", "-o", "name").out
+        == "reservation.scheduling.koordinator.sh/peak\n"
+    )
+    assert cluster("get", "nodes", "-o", "name").lines == ["node/node-1", "node/node-2"]
+
+
+@pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
+def test_one_by_name_is_the_object_and_all_are_a_list(
+    cluster: Clustered, output: str, read: Any
+) -> None:
+    one = read(cluster("get", "rsv", "peak", "-o", output).out)
+    assert (one["kind"], one["metadata"]["name"]) == ("Reservation", "peak")
+    every = read(cluster("get", "rsv", "-o", output).out)
+    assert (every["kind"], [each["metadata"]["name"] for each in every["items"]]) == (
+        "List",
+        ["big", "peak", "small"],
+    )
+    assert all(each["apiVersion"].endswith("/v1alpha1") for each in every["items"])
+
+
+def test_several_types_have_a_table_each(cluster: Clustered) -> None:
+    done = cluster("get", "reservations,queues")
+    tables = done.out.split("\n\n")
+    assert len(tables) == 2
+    assert "reservation.scheduling.koordinator.sh/peak" in tables[0]
+    assert tables[1].splitlines()[1].split()[:5] == [
+        "queue.scheduling.volcano.sh/research",
+        "3",
+        "Open",
+        "<none>",
+        "<none>",
+    ]
+
+
+def test_nodes_are_shown_as_the_scheduler_counts_them(cluster: Clustered) -> None:
+    """node-1 has a pod of 2 cpu, which draws on the 4 reserved there: 2 are still held, 4 are free."""
+    rows = [row[:-1] for row in cluster("get", "nodes").rows()]
+    assert rows == [
+        ["NAME", "STATUS", "PODS", *HELD_AND_FREE, "RESERVATIONS"],
+        ["node-1", "Ready", "1/110", "2", "4", "7Gi", "24Gi", "1"],
+        ["node-2", "Ready", "0/110", "1", "7", "8Gi", "24Gi", "1"],
+    ]
+    wide = cluster("get", "nodes", "node-1", "-o", "wide").rows()
+    cells = dict(zip(wide[0], wide[1], strict=True))
+    cpu = [cells[name] for name in ("CPU", "CPU-REQUESTED", "CPU-HELD", "CPU-FREE", "CPU-LIMITS")]
+    assert cpu == ["8", "2", "2", "4", "50%"]
+
+
+def test_the_queue_is_in_the_order_things_are_tried(cluster: Clustered) -> None:
+    """A reservation without a priority comes before all pods."""
+    rows = cluster("get", "queue", "-o", "wide")
+    assert [row[:4] for row in rows.rows()[1:]] == [
+        ["Reservation/big", "2147483647", "<none>", "Unschedulable"],
+        ["Pod/default/huge", "0", "default-scheduler", "Unschedulable"],
+    ]
+    assert "Insufficient cpu" in rows.lines[2]
+    assert cluster("get", "queue", "huge", "-o", "name").out == "pod/huge\n"
+    assert cluster("get", "queue", "-n", "elsewhere").err == "No resources found\n"
+    missing = cluster("get", "queue", "web-0")
+    assert (missing.status, missing.err) == (1, '"web-0" does not wait for a node\n')
+
+
+def test_holds_are_the_reservations_with_the_label(cluster: Clustered) -> None:
+    assert cluster("get", "holds").err == "No resources found\n"
+    labels = {"holdfast.io/hold": "starvation", "holdfast.io/hold-job": "train"}
+    annotations = {"holdfast.io/hold-job": "default/train"}
+    cluster.create(
+        reservation("hold-1", "1", metadata={"labels": labels, "annotations": annotations})
+    ).settle()
+    row = cluster("get", "holds").rows()[1]
+    assert row[:3] == ["hold-1", "default/train", "Available"]
+    assert row[4:6] == ["cpu=1,memory=8Gi", "<none>"]
+    other = cluster("get", "holds", "peak")
+    assert (other.status, other.out) == (1, "")
+    assert other.err.endswith('"peak" has no label holdfast.io/hold\n')
+    assert cluster.server.delete(f"{RESERVATIONS}/hold-1").code == 200
+    cluster.settle()
+
+
+RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "err"),
+    [
+        (
+            ["get", "rsv", "nothing"],
+            1,
+            'Error from server (NotFound): reservations.scheduling.koordinator.sh "nothing" not found'
+            "\n",
+        ),
+        (["get", "rsv", "-l", "tier=tin"], 0, "No resources found\n"),
+        (["get", "reservation"], 0, ""),
+        (
+            ["get", "reservatons"],
+            1,
+            'error: unknown resource type "reservatons"; did you mean reservations?\n',
+        ),
+        (
+            ["get", "cats"],
+            1,
+            'error: unknown resource type "cats"; there are reservations, holds, nodes, queue, queues'
+            "\n",
+        ),
+        (
+            ["get", "rsv", "-l", "a==b==c"],
+            1,
+            "error: --selector: found '==', expected: ',' or 'end of string'\n",
+        ),
+        (
+            ["get", "rsv/peak", "small"],
+            1,
+            "error: there is no need to give a name after TYPE/NAME: 'small'\n",
+        ),
+        (["get", "rsv/"], 1, "error: expected TYPE/NAME, got 'rsv/'\n"),
+        (["get", "nodes", "-w"], 1, "error: --watch: of one type only, and not of nodes or queue\n"),
+        (["describe", "rsv", "nothing"], 1, None),
+    ],
+)
+def test_what_is_said_when_something_is_wrong(
+    cluster: Clustered, arguments: list[str], status: int, err: str | None
+) -> None:
+    done = cluster(*arguments)
+    assert done.status == status
+    if err is not None:
+        assert done.err == err
+
+
+def test_what_is_there_is_shown_though_something_else_is_not(cluster: Clustered) -> None:
+    done = cluster("get", "rsv", "peak", "nothing", "--no-headers")
+    assert done.status == 1
+    assert [row[0] for row in done.rows()] == ["peak"]
+    assert '"nothing" not found' in done.err
+
+
+def test_a_server_without_the_definitions(tmp_path: Path) -> None:
+    with Clustered(tmp_path, crds=False) as cluster:
+        done = cluster("get", "reservations")
+        assert (done.status, done.err) == (
+            1,
+            'error: the server doesn\'t have a resource type "reservations"\n',
+        )
+        assert len(cluster("get", "nodes", "--no-headers").lines) == 2
+
+
+def test_no_server_and_no_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    missing = call("get", "rsv", "--kubeconfig", str(tmp_path / "none"))
+    assert missing.status == 1 and str(tmp_path / "none") in missing.err
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert "KUBECONFIG: no such file" in call("get", "rsv").err
+
+
+def test_kubeconfig_from_the_environment_and_another_context(
+    cluster: Clustered, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", cluster.kubeconfig)
+    assert call("get", "rsv", "peak", "-o", "name").status == 0
+    assert "other" in call("get", "rsv", "--context", "other").err
+
+
+class OneChange:
+    """A server that tells of one change."""
+
+    async def watch(self, *_: object) -> AsyncIterator[tuple[str, Raw]]:
+        changed = reservation("peak", metadata={"creationTimestamp": "2026-01-01T00:00:00Z"})
+        yield "MODIFIED", {**changed, "status": {"phase": "Available", "nodeName": "n1"}}
+
+
+def test_watching_shows_a_row_for_every_change(capsys: pytest.CaptureFixture[str]) -> None:
+    server: Any = OneChange()
+    kind = ReservationKind()
+    asyncio.run(_follow(server, kind, Found([], kind.columns, "7"), Query(), Output.TABLE))
+    assert capsys.readouterr().out.split()[:3] == ["peak", "Available", "n1"]
+
+
+def test_describe_reservation_tells_everything(cluster: Clustered) -> None:
+    text = cluster("describe", "reservation", "peak").out
+    for line in (
+        "Name:            peak",
+        "Phase:           Available",
+        "Node:            node-1",
+        "For:             app=web",
+        "Policy:          Default",
+        "Allocate Once:   false",
+        "TTL:             2h",
+        "Requests:        cpu=4,memory=8Gi",
+        "Wants Node:      node-1",
+        "  cpu        4          2           2",
+        "  memory     8Gi        1Gi         7Gi",
+        "Current Owners:  default/web-0",
+    ):
+        assert line in text.splitlines(), text
+    assert "Successfully assigned peak to node-1" in text
+    assert "Scheduled   True" in text
+
+
+def test_describe_node_tells_who_has_what(cluster: Clustered) -> None:
+    text = cluster("describe", "node/node-1").out
+    lines = [line.split() for line in text.splitlines()]
+    assert ["cpu", "8", "2", "2", "4", "50%"] in lines
+    assert ["peak", "cpu=4,memory=8Gi", "cpu=2,memory=7Gi"] in lines
+    assert ["default", "web-0", "2", "1Gi", "peak"] in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["queue", "huge"], "Place:"),
+        (["queues"], "Weight:"),
+        (["rsv", "big"], "2 Insufficient cpu."),
+    ],
+)
+def test_describe_the_rest(cluster: Clustered, arguments: list[str], expected: str) -> None:
+    assert expected in cluster("describe", *arguments).out
+
+
+def test_it_is_a_kubectl_plugin() -> None:
+    usage = call("get", "--help", program="/usr/local/bin/kubectl-holdfast").out
+    assert usage.startswith("Usage: kubectl holdfast get ")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("holdfast exp", ["explain"]),
+        ("holdfast get re", ["reservations"]),
+        ("holdfast reserve dep", ["deployment/"]),
+        ("holdfast explain r", ["reservation"]),
+    ],
+)
+def test_shells_complete(words: str, expected: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("_HOLDFAST_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    assert call().lines == expected

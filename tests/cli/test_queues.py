@@ -1,0 +1,45 @@
+"""In which order `holdfast get queue` shows what waits."""
+
+from harness.job_scenarios import Raw, gang, group, in_queue, node, pod, queue
+from holdfast.api.decode import decode
+from holdfast.cli.kinds.queues import in_order
+from holdfast.cli.snapshot import ClusterSnapshot
+from holdfast.local.setup import SchedulerFactory
+from holdfast.scheduler.cluster.events import Added
+
+
+def _picture(*given: Raw) -> ClusterSnapshot:
+    snapshot = ClusterSnapshot(SchedulerFactory.of().scheduler(), 0.0)
+    for number, raw in enumerate(given):
+        meta = raw["metadata"]
+        meta |= {"uid": f"u{number}", "creationTimestamp": f"2026-01-01T00:00:{number:02}Z"}
+        if raw["kind"] in ("Pod", "PodGroup"):
+            meta["namespace"] = "default"
+        known = snapshot.objects.setdefault((raw["apiVersion"], raw["kind"]), {})
+        known[meta.get("namespace", ""), meta["name"]] = raw
+        snapshot.scheduler.feed(Added(decode(raw)), 0.0)
+    waiting = list(snapshot.cluster.pods.values())
+    snapshot.cluster.jobs.queues.share_out(waiting)
+    return snapshot
+
+
+def _names(snapshot: ClusterSnapshot) -> list[str]:
+    return [place.pod.name for place in in_order(snapshot)]
+
+
+def test_queues_take_turns_by_their_shares() -> None:
+    a = [pod(f"a-{i}", annotations=in_queue("a")) for i in range(4)]
+    b = [pod(f"b-{i}", annotations=in_queue("b")) for i in range(2)]
+    snapshot = _picture(node("n1", 6), queue("a", 2), queue("b", 1), *a, *b)
+    assert _names(snapshot) == ["a-0", "b-0", "a-1", "a-2", "b-1", "a-3"]
+
+
+def test_members_of_a_job_stand_with_the_first_of_them() -> None:
+    first, second = gang("g", 2)
+    snapshot = _picture(node("n1"), group("g", 2), first, pod("between"), second)
+    assert _names(snapshot) == ["g-0", "g-1", "between"]
+
+
+def test_more_important_ones_come_first_without_queues() -> None:
+    snapshot = _picture(node("n1"), pod("low"), pod("high", priority=10))
+    assert _names(snapshot) == ["high", "low"]

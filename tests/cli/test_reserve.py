@@ -1,0 +1,238 @@
+"""`holdfast reserve`: what it makes, what it refuses, what it sends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.served_cluster import Clustered, Done, Raw, call, deployment, workload
+from holdfast.sim.scenario_objects import ScenarioObject
+
+PLAIN = ["--cpu", "4", "--memory", "8Gi", "--owner", "app=web"]
+
+
+def documents(done: Done) -> list[Raw]:
+    assert (done.status, done.err) == (0, "")
+    made = list(yaml.safe_load_all(done.out))
+    for raw in made:
+        assert ScenarioObject(raw).errors == []
+    return made
+
+
+def dry(*arguments: str) -> list[Raw]:
+    return documents(call("reserve", *arguments, "--dry-run"))
+
+
+def test_plain_reservations_are_printed_and_no_cluster_is_asked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", "/nonexistent")
+    made = dry(*PLAIN, "--replicas", "3", "--ttl", "2h")
+    assert [raw["metadata"]["name"] for raw in made] == ["web-1", "web-2", "web-3"]
+    requests = {"cpu": "4", "memory": "8Gi"}
+    assert made[0] == {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "web-1"},
+        "spec": {
+            "template": {
+                "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]}
+            },
+            "owners": [{"labelSelector": {"matchLabels": {"app": "web"}}}],
+            "ttl": "2h",
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path", "value"),
+    [
+        (["--name", "peak"], "metadata.name", "peak"),
+        ([], "metadata.name", "web"),
+        (["--label", "tier=gold,a=b"], "metadata.labels", {"tier": "gold", "a": "b"}),
+        (["--allocate-once"], "spec.allocateOnce", True),
+        (["--no-allocate-once"], "spec.allocateOnce", False),
+        ([], "spec.allocateOnce", None),
+        (["--policy", "Restricted"], "spec.allocatePolicy", "Restricted"),
+        (["--policy", "Default"], "spec.allocatePolicy", None),
+        (["--pre-allocation"], "spec.preAllocation", True),
+        (["--expires", "2027-01-01T00:00:00Z"], "spec.expires", "2027-01-01T00:00:00Z"),
+        (["--ttl", "0"], "spec.ttl", "0"),
+        (["--node", "n1"], "spec.template.spec.nodeName", "n1"),
+        (["--node-selector", "disk=ssd"], "spec.template.spec.nodeSelector", {"disk": "ssd"}),
+        (["-n", "shop"], "spec.template.metadata.namespace", "shop"),
+        (["-n", "shop"], "spec.owners.0.object", {"namespace": "shop"}),
+        (
+            ["--gpu", "2", "--resource", "example.com/fast=1"],
+            "spec.template.spec.containers.0.resources.requests",
+            {"cpu": "4", "memory": "8Gi", "nvidia.com/gpu": "2", "example.com/fast": "1"},
+        ),
+        (
+            ["--owner", "tier in (a,b),!old"],
+            "spec.owners.1.labelSelector.matchExpressions",
+            [
+                {"key": "old", "operator": "DoesNotExist"},
+                {"key": "tier", "operator": "In", "values": ["a", "b"]},
+            ],
+        ),
+    ],
+)
+def test_every_flag_has_its_field(arguments: list[str], path: str, value: Any) -> None:
+    (made,) = dry(*PLAIN, *arguments)
+    found: Any = made
+    for step in path.split("."):
+        found = found[int(step)] if isinstance(found, list) else found.get(step)
+    assert found == value
+
+
+@pytest.mark.parametrize(
+    ("arguments", "err"),
+    [
+        ([], "--owner: is required: the labels of the pods it is for, such as app=web"),
+        (["--owner", "app=web"], "nothing to reserve: give --cpu"),
+        (["--cpu", "four", "--owner", "a=b"], "--cpu: quantities must match"),
+        (["--cpu", "0", "--owner", "a=b"], "--cpu: must be more than 0, got '0'"),
+        (["--cpu", "-1", "--owner", "a=b"], "--cpu: must be more than 0"),
+        ([*PLAIN, "--resource", "gpu"], "--resource: expected NAME=QUANTITY, got 'gpu'"),
+        ([*PLAIN, "--resource", "cpu=1"], "--resource: cpu is given twice"),
+        ([*PLAIN, "--resource", "no good=1"], "--cpu, --memory, --gpu or --resource: spec.template"),
+        ([*PLAIN, "--ttl", "2"], "--ttl: not a duration: '2'"),
+        ([*PLAIN, "--ttl", "-2h"], "--ttl: must not be negative"),
+        ([*PLAIN, "--ttl", "2h", "--expires", "2027-01-01T00:00:00Z"], "--expires: cannot be given"),
+        ([*PLAIN, "--expires", "tomorrow"], "--expires: not a time: 'tomorrow'"),
+        ([*PLAIN, "--replicas", "0"], "--replicas: must be at least 1, got 0"),
+        ([*PLAIN, "--name", "Not_A_Name"], "--name: metadata.name"),
+        ([*PLAIN, "--node-selector", "ssd"], "--node-selector: expected KEY=VALUE, got 'ssd'"),
+        ([*PLAIN, "--owner", ""], "--owner: expected labels"),
+        ([*PLAIN, "--owner", "a=b=c"], "--owner: found '='"),
+        ([*PLAIN, "--owner", "size>3"], "--owner: size: labels of pods cannot be compared by size"),
+        (["deploy"], "SOURCE: expected deployment/NAME, got 'deploy'"),
+        (["deploymnt/web"], "SOURCE: cannot reserve for 'deploymnt'; did you mean deployment?"),
+        (["cats/tom"], "SOURCE: cannot reserve for 'cats'; there are deployment, job"),
+        (["deployment/web", "-f", "x.yaml"], "--filename: cannot be given together with a SOURCE"),
+        (["-f", "nothing.yaml"], "nothing.yaml: No such file or directory"),
+        ([*PLAIN, "--policy", "Greedy"], "'Greedy' is not one of"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_flag(arguments: list[str], err: str) -> None:
+    done = call("reserve", *arguments, "--dry-run")
+    assert done.status == 1 and done.out == ""
+    assert err in " ".join(done.err.split()), done.err
+
+
+def test_a_deployment_in_a_file_gives_template_owners_and_number(tmp_path: Path) -> None:
+    file = tmp_path / "web.yaml"
+    file.write_text(yaml.safe_dump(deployment("web", "web", 2)))
+    made = dry("-f", str(file))
+    assert [raw["metadata"]["name"] for raw in made] == ["web-1", "web-2"]
+    spec = made[0]["spec"]
+    assert spec["owners"] == [
+        {"object": {"namespace": "default"}, "labelSelector": {"matchLabels": {"app": "web"}}}
+    ]
+    assert spec["template"]["metadata"] == {"labels": {"app": "web"}, "namespace": "default"}
+    assert spec["template"]["spec"]["nodeSelector"] == {"disk": "ssd"}
+    (container,) = spec["template"]["spec"]["containers"]
+    assert container["resources"]["requests"] == {"cpu": "2", "memory": "4Gi"}
+    assert "env" not in container  # whoever sees reservations need not see secrets
+    assert len(dry("-f", str(file), "--replicas", "5")) == 5
+
+
+def test_pods_that_ask_for_nothing_are_a_warning(tmp_path: Path) -> None:
+    raw = deployment("web", "web", 1)
+    del raw["spec"]["template"]["spec"]["containers"][0]["resources"]
+    file = tmp_path / "web.yaml"
+    file.write_text(yaml.safe_dump(raw))
+    done = call("reserve", "-f", str(file), "--dry-run")
+    assert (done.status, done.err.split(":")[0]) == (0, "warning")
+
+
+def test_flags_come_before_what_the_source_says(tmp_path: Path) -> None:
+    file = tmp_path / "web.yaml"
+    file.write_text(yaml.safe_dump(deployment("web", "web", 1)))
+    (made,) = dry(
+        "-f", str(file), "--cpu", "6", "--owner", "app=other", "--name", "peak", "--node", "n1"
+    )
+    template = made["spec"]["template"]["spec"]
+    assert template["containers"] == [{"name": "main", "resources": {"requests": {"cpu": "6"}}}]
+    assert (template["nodeName"], made["metadata"]["name"]) == ("n1", "peak")
+    assert made["spec"]["owners"] == [{"labelSelector": {"matchLabels": {"app": "other"}}}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "count"),
+    [({}, 1), ({"parallelism": 3}, 3), ({"parallelism": 3, "completions": 2}, 2)],
+)
+def test_a_job_has_as_many_as_run_at_once(tmp_path: Path, spec: Raw, count: int) -> None:
+    file = tmp_path / "job.yaml"
+    job = workload("batch/v1", "Job", "train", "t", pod={"restartPolicy": "Never"}, **spec)
+    file.write_text(yaml.safe_dump(job))
+    made = dry("-f", str(file))
+    assert len(made) == count
+    assert made[0]["spec"]["owners"] == [
+        {
+            "controller": {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "name": "train",
+                "namespace": "default",
+                "controller": True,
+            }
+        }
+    ]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
+    with Clustered(tmp_path_factory.mktemp("reserve")) as cluster:
+        made = deployment("web", "web", 1)
+        del made["spec"]["template"]["spec"]["nodeSelector"]
+        job = workload("batch/v1", "Job", "train", "t", pod={"restartPolicy": "Never"}, parallelism=1)
+        del job["spec"]["template"]["spec"]["nodeSelector"]
+        cluster.create(made, job)
+        yield cluster
+
+
+def test_dry_run_reads_the_source_and_creates_nothing(cluster: Clustered) -> None:
+    made = documents(cluster("reserve", "deployment/web", "--replicas", "2", "--dry-run"))
+    assert len(made) == 2
+    assert "schedulerName" not in made[0]["spec"]["template"]["spec"]
+    assert cluster("get", "rsv").err == "No resources found\n"
+
+
+def test_reserved_room_is_used_by_the_pods_it_was_reserved_for(cluster: Clustered) -> None:
+    """Reserved first for a Deployment and a Job, both then get their pods, and those the room."""
+    done = cluster("reserve", "deploy/web", "--name", "for-web")
+    assert done.out == "reservation.scheduling.koordinator.sh/for-web created\n"
+    assert (
+        cluster("reserve", "job/train", "-o", "name").out
+        == "reservation.scheduling.koordinator.sh/train\n"
+    )
+    cluster.settle()
+    rows = {row[0]: row for row in cluster("get", "rsv", "--no-headers").rows()}
+    assert rows["for-web"][3].startswith("web-"), rows
+    assert rows["train"][3].startswith("train-"), rows
+
+
+def test_what_the_server_refuses_is_said_in_its_words(cluster: Clustered) -> None:
+    assert cluster("reserve", *PLAIN, "--name", "twice").status == 0
+    again = cluster("reserve", *PLAIN, "--name", "twice")
+    text = 'reservations.scheduling.koordinator.sh "twice" already exists'
+    assert (again.status, again.err) == (1, f"Error from server (AlreadyExists): {text}\n")
+    assert cluster("reserve", *PLAIN).status == 0
+    assert "--name gives another name" in cluster("reserve", *PLAIN).err
+    missing = cluster("reserve", "deployment/none")
+    assert missing.err == 'Error from server (NotFound): deployments.apps "none" not found\n'
+    elsewhere = cluster("reserve", "deployment/web", "-n", "kube-system")
+    assert elsewhere.status == 1
+
+
+def test_one_of_several_is_refused_and_the_others_are_named(cluster: Clustered) -> None:
+    cluster("reserve", *PLAIN, "--name", "some-2")
+    done = cluster("reserve", *PLAIN, "--name", "some", "--replicas", "3")
+    assert done.status == 1
+    assert done.out == "reservation.scheduling.koordinator.sh/some-1 created\n"
+    assert '"some-2" already exists' in done.err

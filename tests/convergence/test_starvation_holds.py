@@ -1,0 +1,126 @@
+"""A starvation hold is made and kept by one rule, and made once."""
+
+import json
+
+import pytest
+
+from harness.job_scenarios import Played, Raw, actions, gang, group, node, play, pod, step
+
+LIMITS = "node.koordinator.sh/limit-to-allocatable"
+SOON = {"starvingJobTimeThreshold": 10, "reservedNodePercent": 100}
+
+
+def limited(name: str, cpu: int, percent: int) -> Raw:
+    return node(name, cpu, metadata={"annotations": {LIMITS: json.dumps({"cpu": percent})}})
+
+
+def made(played: Played) -> list[tuple[float, str]]:
+    """When starvation holds were made, and for whom."""
+    return [
+        (entry.t, entry.object.removeprefix("Reservation/held-for-").rpartition("-")[0])
+        for entry in played.result.timeline
+        if entry.event == "Created" and entry.object.startswith("Reservation/held-for-")
+    ]
+
+
+def bounded(name: str, cpu: int, limit: int, **more: str) -> Raw:
+    raw = pod(name, cpu, **more)
+    raw["spec"]["containers"][0]["resources"]["limits"] = {"cpu": str(limit)}
+    return raw
+
+
+@pytest.mark.parametrize("percent", [100, 150, 200])
+def test_a_hold_is_not_held_against_itself_where_limits_count(percent: int) -> None:
+    there = pod("there", 4, nodeName="n1", runs_for="60s")
+    config = actions(**SOON)
+    played = play(limited("n1", 8, percent), there, pod("big", 5), config=config, until=100)
+    assert made(played) == [(10.0, "big")]
+    assert played.times("big") == [60]
+
+
+def test_limits_of_pods_that_will_end_keep_no_hold_away() -> None:
+    """Its limit does not fit now, as its request does not; both will."""
+    there = bounded("there", 4, 10, nodeName="n1", runs_for="60s")
+    given = [limited("n1", 8, 150), there, bounded("big", 5, 11)]
+    played = play(given, config=actions(**SOON), until=100)
+    assert made(played) == [(10.0, "big")]
+    assert played.times("big") == [60]
+
+
+def test_tasks_share_what_limits_leave() -> None:
+    """Two tasks' requests would fit one node; their limits do not."""
+    full = [pod(f"f{i}", 8, nodeName=f"n{i}", runs_for="60s") for i in (1, 2)]
+    tasks = gang("g", 2, 2)
+    for task in tasks:
+        task["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "6"}
+    nodes = [limited("n1", 8, 100), limited("n2", 8, 100)]
+    played = play(nodes, full, group("g", 2), tasks, config=actions(**SOON), until=100)
+    assert made(played) == [(10.0, "g-0"), (10.0, "g-1")]
+    assert played.times("g-0", "g-1") == [60, 60]
+
+
+def test_a_hold_that_was_dropped_is_made_again_once_its_node_will_do() -> None:
+    """Each time the node is cordoned the hold is dropped, once; and made again once it is not."""
+
+    def cordon(at: str, yes: bool) -> Raw:
+        merge = {"spec": {"unschedulable": yes}}
+        return step(at, patch={"kind": "Node", "name": "n1", "merge": merge})
+
+    there = pod("there", 4, nodeName="n1", runs_for="100s")
+    steps = [cordon("20s", True), cordon("30s", False), cordon("40s", True), cordon("50s", False)]
+    played = play(node("n1", 4), there, pod("big", 4), steps, config=actions(**SOON), until=120)
+    assert made(played) == [(10.0, "big"), (30.0, "big"), (50.0, "big")]
+    assert played.times("big") == [100]
+
+
+HIGH = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}}
+ALL = ("allocate", "backfill", "reserve", "preempt", "reclaim")
+
+
+def everything(**reserve: object) -> Raw:
+    config = actions(*ALL)
+    config["actions"][2]["arguments"] = reserve
+    return config
+
+
+@pytest.mark.parametrize("restart", [[], [step("15s", restart="scheduler")]])
+def test_nothing_more_is_held_for_a_pod_that_preempted(restart: list[Raw]) -> None:
+    victims = [pod(f"v{i}", 7, stops_in="25s") for i in (1, 2)]
+    urgent = pod("urgent", 5, at="1s", priorityClassName="high")
+    given = [HIGH | {"value": 1000}, node("n1", 8), node("n2", 8), *victims, urgent]
+    tiny = pod("tiny", 1, at="16s")
+    played = play(given, tiny, restart, config=everything(**SOON), until=40)
+    assert made(played) == []
+    assert played.times("urgent", "tiny") == [26, 16]
+
+
+def test_nothing_more_is_held_for_a_gang_that_preempted() -> None:
+    victims = [pod(f"v{i}", 7, stops_in="25s") for i in (1, 2)]
+    given = [HIGH | {"value": 1000}, node("n1", 8), node("n2", 8), node("n3", 2), *victims]
+    urgent = [group("g", 2, at="1s"), *gang("g", 2, 5, at="1s", priorityClassName="high")]
+    played = play(given, urgent, config=everything(**SOON), until=40)
+    assert made(played) == []
+    assert played.times("g-0", "g-1") == [26, 26]
+
+
+def test_nothing_more_is_held_for_a_pod_whose_own_reservation_waits() -> None:
+    own = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "own"},
+        "spec": {
+            "preAllocation": True,
+            "owners": [{"object": {"name": "big", "namespace": "default"}}],
+            "template": {
+                "spec": {
+                    "nodeName": "n1",
+                    "containers": [{"name": "c", "resources": {"requests": {"cpu": "5"}}}],
+                }
+            },
+        },
+    }
+    full = [pod(f"f{i}", 7, nodeName=f"n{i}", runs_for="60s") for i in (1, 2)]
+    given = [node("n1", 8), node("n2", 8), *full, own, pod("big", 5, at="1s")]
+    played = play(given, pod("tiny", 1, at="20s"), config=actions(**SOON), until=100)
+    assert made(played) == []
+    assert played.times("big", "tiny") == [60, 20]

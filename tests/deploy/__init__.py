@@ -1,0 +1,1 @@
+"""Tests of `deploy/`: the Helm chart, the manifests and the CustomResourceDefinitions."""

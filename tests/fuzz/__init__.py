@@ -1,0 +1,1 @@
+"""Random requests to `holdfast up`, which must answer, log nothing and continue."""

@@ -1,0 +1,141 @@
+"""The commands about a cluster, against a served one in this process.
+
+The cluster's scheduler runs when it is told to: `settle` lets everything happen that is to happen now.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import sys
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from harness.apiserver import LiveServer
+from holdfast.api.crds import definitions
+from holdfast.api.kinds import kind_info
+from holdfast.cli.app import run
+from holdfast.kube.client import path_of
+from holdfast.local.apiserver.api_state import ApiState
+from holdfast.local.apiserver.crd_registry import DefinitionKeeper
+from holdfast.local.apiserver.credentials import ensure_definition
+from holdfast.local.cluster_loop import EmbeddedCluster
+from holdfast.local.setup import SchedulerFactory
+
+Raw = dict[str, Any]
+
+RESERVATION = "scheduling.koordinator.sh/v1alpha1"
+
+
+class Done(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    def rows(self) -> list[list[str]]:
+        """The cells of a table, its heading first."""
+        return [line.split() for line in self.lines]
+
+
+def call(*arguments: str, program: str = "holdfast") -> Done:
+    """The command, as a shell would call it."""
+    out, err, status = io.StringIO(), io.StringIO(), 0
+    with patch.object(sys, "argv", [program, *arguments]), redirect_stdout(out), redirect_stderr(err):
+        try:
+            run()
+        except SystemExit as exit_:
+            status = int(exit_.code or 0)
+    return Done(status, out.getvalue(), err.getvalue())
+
+
+class Clustered:
+    def __init__(self, folder: Path, nodes: int = 2, crds: bool = True) -> None:
+        self._nodes = nodes
+        self._crds = crds
+        self._folder = folder
+        self.server = LiveServer(setup=self._setup)
+
+    def __enter__(self) -> Clustered:
+        self.server.__enter__()
+        self.kubeconfig = str(self.server.kubeconfig(self._folder / "kubeconfig"))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.server.__exit__(*exc)
+
+    def _setup(self, api: ApiState) -> None:
+        if self._crds:
+            keeper = DefinitionKeeper(api)
+            for definition in definitions():
+                ensure_definition(api, definition)
+            keeper.stop()
+        self.embedded = EmbeddedCluster(SchedulerFactory.of(), api.store)
+        self.embedded.add_nodes(self._nodes)
+
+    def create(self, *objects: Raw) -> Clustered:
+        for raw in objects:
+            info = kind_info(raw["apiVersion"], raw["kind"])
+            namespace = raw["metadata"].get("namespace", "default") if info.namespaced else ""
+            answer = self.server.post(path_of(info, namespace), raw)
+            assert answer.code == 201, answer.text
+        return self
+
+    def merge(self, path: str, change: Raw) -> None:
+        answer = self.server.patch(path, change)
+        assert answer.code == 200, answer.text
+
+    def settle(self) -> Clustered:
+        turn = asyncio.run_coroutine_threadsafe(self.embedded.quiet(), self.server._loop)
+        turn.result(20)
+        return self
+
+    def __call__(self, *arguments: str) -> Done:
+        return call(*arguments, "--kubeconfig", self.kubeconfig)
+
+
+def pod(name: str, cpu: str = "1", app: str = "", **more: Any) -> Raw:
+    metadata: Raw = {"name": name, "labels": {"app": app} if app else {}, **more.pop("metadata", {})}
+    container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": "1Gi"}}}
+    spec = {"containers": [container], **more}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def reservation(name: str, cpu: str = "4", app: str = "web", **spec: Any) -> Raw:
+    metadata: Raw = {"name": name, **spec.pop("metadata", {})}
+    container = {"name": "main", "resources": {"requests": {"cpu": cpu, "memory": "8Gi"}}}
+    whole = {
+        "template": {"spec": {"containers": [container], **spec.pop("pod", {})}},
+        "owners": [{"labelSelector": {"matchLabels": {"app": app}}}],
+        **spec,
+    }
+    return {"apiVersion": RESERVATION, "kind": "Reservation", "metadata": metadata, "spec": whole}
+
+
+def workload(api_version: str, kind: str, name: str, app: str, **spec: Any) -> Raw:
+    container = {
+        "name": "main",
+        "image": "i",
+        "env": [{"name": "PASSWORD", "value": "secret"}],
+        "resources": {"requests": {"cpu": "2", "memory": "4Gi"}},
+    }
+    template = {
+        "metadata": {"labels": {"app": app}},
+        "spec": {"containers": [container], "nodeSelector": {"disk": "ssd"}, **spec.pop("pod", {})},
+    }
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"template": template, **spec},
+    }
+
+
+def deployment(name: str, app: str, replicas: int) -> Raw:
+    selector = {"matchLabels": {"app": app}}
+    return workload("apps/v1", "Deployment", name, app, selector=selector, replicas=replicas)

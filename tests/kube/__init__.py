@@ -1,0 +1,1 @@
+"""Tests of `holdfast.kube`, on a model API server in memory and on a real one."""

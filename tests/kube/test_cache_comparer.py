@@ -1,0 +1,112 @@
+"""Cache against server: what differs is found and named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from harness.fake_api import FakeApi, Raw
+from harness.runner_cluster import node, pod, running
+from harness.virtual_time import run
+
+RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
+
+
+def reservation(name: str) -> Raw:
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": name},
+        "spec": {
+            "allocateOnce": False,
+            "owners": [{"labelSelector": {"matchLabels": {"for": name}}}],
+            "template": {"spec": {"containers": [container]}},
+        },
+    }
+
+
+def said(api: FakeApi, name: str, **status: object) -> None:
+    """Another status than the scheduler wrote, of which no watch tells."""
+    held = api.get(RESERVATIONS, name, "")
+    api.change({**held, "status": {**held["status"], **status}}, silently=True)
+
+
+def nothing(api: FakeApi) -> None:
+    pass
+
+
+def others(api: FakeApi) -> None:
+    api.silent = True
+    api.delete(api.get(RESERVATIONS, "kept", ""), silently=True)
+    api.delete(api.get("/api/v1/pods", "owner"), silently=True)
+    api.delete(api.get("/api/v1/nodes", "n", ""), silently=True)
+    for raw in (reservation("new"), pod("new"), node("new")):
+        api.create(raw)
+
+
+@pytest.mark.parametrize(
+    ("happens", "found"),
+    [
+        (nothing, {}),
+        (
+            others,
+            {
+                "missing_nodes": ["new"],
+                "missing_pods": ["Pod/default/new"],
+                "missing_reservations": ["Reservation/new"],
+                "redundant_nodes": ["n"],
+                "redundant_pods": ["Pod/default/owner"],
+                "redundant_reservations": ["Reservation/kept"],
+            },
+        ),
+        (
+            lambda api: said(api, "kept", phase="Failed", nodeName="m"),
+            {
+                "misjudged_reservations": [
+                    "Reservation/kept: node n here, m there",
+                    "Reservation/kept: phase Available here, Failed there",
+                ]
+            },
+        ),
+        (
+            lambda api: said(api, "kept", allocated={}, currentOwners=[]),
+            {
+                "misjudged_reservations": [
+                    "Reservation/kept: in use cpu=500m here, none there",
+                    "Reservation/kept: owners UID here, none there",
+                ]
+            },
+        ),
+    ],
+)
+def test_what_differs_is_named(happens: Callable[[FakeApi], None], found: dict[str, list[str]]) -> None:
+    async def story() -> None:
+        api = FakeApi()
+        api.create(node("n"))
+        api.create(reservation("kept"))
+        async with running(api) as cluster:
+            await cluster.quiet()
+            owner = pod("owner", cpu="500m")
+            owner["metadata"]["labels"] = {"for": "kept"}
+            uid = api.create(owner)["metadata"]["uid"]
+            await cluster.quiet()
+            happens(api)
+            difference = await cluster.difference()
+            lists = {name: getattr(difference, name) for name in difference.__struct_fields__}
+            told = {name: [line.replace(uid, "UID") for line in each] for name, each in lists.items()}
+            assert {name: each for name, each in told.items() if each} == found
+
+    run(story())
+
+
+def test_a_server_without_reservations_can_be_compared() -> None:
+    async def story() -> None:
+        api = FakeApi()
+        api.create(node("n"))
+        async with running(api) as cluster:
+            api.served = {"/api/v1/pods", "/api/v1/nodes"}
+            assert (await cluster.difference()).missing_reservations == []
+
+    run(story())

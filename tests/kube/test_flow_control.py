@@ -1,0 +1,76 @@
+"""Whether a server can be reached, and what is said if it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+
+import aiohttp
+import pytest
+
+from harness.virtual_time import run
+from holdfast.kube.client import Client, get
+from holdfast.kube.client_settings import Access
+from holdfast.kube.errors import NoConnection, Unreachable
+from holdfast.kube.flow_control import Reach, not_connected, unreachable
+
+
+def test_who_waits_for_a_server_hears_when_it_is_back() -> None:
+    async def story() -> None:
+        said: list[tuple[str, str]] = []
+        reach = Reach(lambda what, detail: said.append((what, detail)))
+        loop = asyncio.get_running_loop()
+        reach.failed(Unreachable("the connection was cut"))
+        assert not await reach.wait(10), "a connection that is cut is not yet a server that is away"
+        reach.failed(NoConnection("connection refused"))
+        reach.failed(NoConnection("no route to host"))
+        assert not await reach.wait(10)
+        assert loop.time() == 20
+        loop.call_later(5, reach.answered)
+        assert all(await asyncio.gather(reach.wait(100), reach.wait(200)))
+        assert loop.time() == 25
+        reach.answered()
+        assert not await reach.wait(1)
+        assert said == [("unreachable", "connection refused"), ("back", "")]
+
+    run(story())
+
+
+REFUSED = OSError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 6443)")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (not_connected(REFUSED), "connection refused"),
+        (not_connected(TimeoutError()), "no connection in time"),
+        (not_connected(socket.gaierror(-2, "Name or service not known")), "name or service not known"),
+        (unreachable(TimeoutError()), "no answer in time"),
+        (unreachable(aiohttp.ClientPayloadError("not completed")), "the connection was cut"),
+        (unreachable(aiohttp.ServerDisconnectedError()), "the connection was cut"),
+        (unreachable(ConnectionResetError(104, "Connection reset by peer")), "the connection was cut"),
+        (unreachable(ValueError()), "ValueError"),
+    ],
+)
+def test_what_went_wrong_is_said_in_a_few_words(error: Unreachable, words: str) -> None:
+    assert str(error) == words
+
+
+def test_a_client_says_once_that_its_server_is_away() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        server = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    said: list[tuple[str, str]] = []
+
+    async def story() -> None:
+        async with Client(Access(server), report=lambda *each: said.append(each)) as client:
+            for _ in range(2):
+                with pytest.raises(NoConnection, match="connection refused"):
+                    await client.send(get("/api/v1/pods"))
+            with pytest.raises(NoConnection, match="connection refused"):
+                async with client.watch("/api/v1/pods?watch=true", 1):
+                    pass
+
+    asyncio.run(story())
+    assert said == [("unreachable", "connection refused")]

@@ -1,0 +1,71 @@
+"""A pod is moved on a real server, with the permissions of deploy/ and no others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from harness.builders import make_node, make_pod
+from harness.holdfast_process import holdfast
+from holdfast.api.crds import definitions
+from realserver.accounts import as_the_account, documents, ensure
+from realserver.server import RealServer
+
+Json = dict[str, Any]
+GROUP = "/apis/scheduling.koordinator.sh/v1alpha1"
+KINDS = ("reservations", "podmigrationjobs")
+
+
+def pod() -> Json:
+    raw = make_pod("web").cpu("1").raw()
+    del raw["metadata"]["uid"]
+    raw["spec"]["schedulerName"] = "holdfast-scheduler"
+    return raw
+
+
+def test_a_pod_is_moved(real_cluster: RealServer, tmp_path: Path) -> None:
+    client = real_cluster.client
+    for obj in (*documents("namespace.yaml"), *documents("rbac.yaml")):
+        ensure(real_cluster, obj)
+    for definition in definitions(*KINDS):
+        ensure(real_cluster, definition)
+    for name in ("n1", "n2"):
+        client.create(make_node(name).allocatable(cpu="1", memory="8Gi", pods=110).raw())
+
+    def job() -> Json:
+        status: Json = client.request("GET", f"{GROUP}/podmigrationjobs/move").get("status", {})
+        return status
+
+    config = tmp_path / "config.yaml"
+    config.write_text(documents("config.yaml")[0]["data"]["config.yaml"])
+    flags = ("--config", str(config))
+    with holdfast(as_the_account(real_cluster, tmp_path), tmp_path / "log", *flags) as run:
+        run.wait_until(lambda: all(client.can_watch(GROUP[6:], kind) for kind in KINDS))
+        old = client.create(pod())
+        run.wait_until(lambda: client.get(old)["spec"].get("nodeName"))
+        before = client.get(old)["spec"]["nodeName"]
+        client.patch(old, {"status": {"phase": "Running"}}, "status")
+        wanted = {
+            "apiVersion": GROUP[6:],
+            "kind": "PodMigrationJob",
+            "metadata": {"name": "move"},
+            "spec": {"podRef": {"namespace": "default", "name": "web"}, "ttl": "10m"},
+        }
+        client.request("POST", f"{GROUP}/podmigrationjobs", wanted)
+        run.wait_until(lambda: client.get(old)["metadata"].get("deletionTimestamp"))
+        [room] = client.request("GET", f"{GROUP}/reservations")["items"]
+        assert (room["status"]["phase"], room["status"]["nodeName"] != before) == ("Available", True)
+        client.delete(old)  # as its kubelet would, were there one
+        run.wait_until(lambda: job().get("reason") == "WaitForPodBindReservation")
+        new = client.create(pod())
+        run.wait_until(lambda: job().get("reason") == "WaitForBoundPodReady")
+        assert client.get(new)["spec"]["nodeName"] == room["status"]["nodeName"]
+        ready = [{"type": "Ready", "status": "True"}]
+        client.patch(new, {"status": {"phase": "Running", "conditions": ready}}, "status")
+        run.wait_until(lambda: job().get("phase") == "Succeeded")
+        told = {event["reason"] for event in client.list("v1", "events")}
+        assert told >= {"ReservationCreated", "EvictComplete", "Complete", "Descheduled"}
+        client.request("DELETE", f"{GROUP}/podmigrationjobs/move")
+        assert run.stop() == 0
+        refused = [event for event in run.events() if "forbidden" in str(event).lower()]
+        assert refused == []

@@ -1,0 +1,240 @@
+"""What is written on reservations."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from itertools import groupby
+
+import pytest
+
+from harness.builders import make_pod
+from harness.fake_api import Fault, Raw
+from harness.virtual_time import run
+from holdfast.api.reservation import ReservationStatus
+from holdfast.scheduler.cluster.decisions import (
+    Bind,
+    DeleteReservation,
+    Preempt,
+    PreemptReservation,
+    SetReservationStatus,
+)
+from kube.writer.writer_fixture import desk, ref
+
+RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
+
+
+def reservation(name: str = "r") -> Raw:
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": name},
+    }
+
+
+def status(raw: Raw, phase: str, node: str = "", binds: bool = False) -> SetReservationStatus:
+    return SetReservationStatus(ref(raw), ReservationStatus(phase=phase, node_name=node), binds)
+
+
+@pytest.mark.parametrize(
+    ("faults", "told"),
+    [
+        ([], ["BindConfirmed"]),
+        ([Fault("PATCH", status=503, times=20)], ["BindConfirmed"]),
+        ([Fault("PATCH", cut="after")], ["BindConfirmed"]),
+        ([Fault("PATCH", status=403)], ["BindRefused: 403: scripted"]),
+    ],
+)
+def test_a_reservation_gets_its_node_or_not(faults: list[Fault], told: list[str]) -> None:
+    async def story() -> None:
+        async with desk() as d:
+            r = d.api.create(reservation())
+            d.api.faults += faults
+            await d.do(status(r, "Available", "n", binds=True))
+            assert d.said() == told
+            written = d.api.get(RESERVATIONS, "r", "").get("status")
+            assert written == (
+                {"phase": "Available", "nodeName": "n"} if "Confirmed" in told[0] else None
+            )
+
+    run(story())
+
+
+@pytest.mark.parametrize("faults", [[], [Fault("PATCH", status=503, times=3)]])
+def test_what_a_reservation_was_given_is_written_with_its_node(faults: list[Fault]) -> None:
+    given = {"scheduling.koordinator.sh/device-allocated": '{"gpu":[{"minor":0}]}'}
+
+    async def story() -> None:
+        async with desk() as d:
+            r = d.api.create(reservation())
+            d.api.faults += faults
+            bind = SetReservationStatus(
+                ref(r), ReservationStatus(phase="Available", node_name="n"), True, given
+            )
+            await d.do(bind)
+            assert d.said() == ["BindConfirmed"]
+            written = d.api.get(RESERVATIONS, "r", "")
+            assert written["metadata"]["annotations"] == given
+            assert written["status"]["nodeName"] == "n"
+
+    run(story())
+
+
+def test_the_last_status_of_a_reservation_is_written_and_its_bind_still_answered() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            r = d.api.create(reservation())
+            d.api.faults.append(Fault("PATCH", status=503, times=2))
+            d.writer.carry_out([status(r, "Available", "n", binds=True)])
+            await asyncio.sleep(0.05)
+            await d.do(status(r, "Succeeded", "n"))
+            assert d.said() == ["BindConfirmed"]
+            assert d.api.get(RESERVATIONS, "r", "")["status"]["phase"] == "Succeeded"
+
+    run(story())
+
+
+@pytest.mark.parametrize("faults", [[], [Fault("PATCH", status=503, times=2)]])
+def test_one_that_waited_is_available_before_it_has_succeeded(faults: list[Fault]) -> None:
+    """However slowly the server answers, whoever watches the reservation sees every phase."""
+
+    async def story() -> None:
+        async with desk() as d:
+            r = d.api.create(reservation())
+            await d.do(status(r, "Waiting", "n", binds=True))
+            d.api.faults += faults
+            d.api.bodies.clear()
+            d.writer.carry_out([status(r, "Waiting", "n"), status(r, "Available", "n")])
+            await d.do(status(r, "Succeeded", "n"))
+            written = [patch[1]["value"]["phase"] for _, _, patch in d.api.bodies]
+            assert [phase for phase, _ in groupby(written)] == ["Available", "Succeeded"]
+            assert d.api.get(RESERVATIONS, "r", "")["status"]["phase"] == "Succeeded"
+
+    run(story())
+
+
+def test_a_reservation_that_is_gone_or_another_is_left_alone() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            r = d.api.create(reservation())
+            d.api.delete(r)
+            await d.do(status(r, "Available", "n", binds=True))
+            assert d.said()[0] == "Deleted"
+            other = d.api.create(reservation())
+            d.fed.clear()
+            await d.do(status(r, "Available", "n"), DeleteReservation(ref(r), "over"))
+            assert [type(event).__name__ for event in d.fed] == ["WriteRefused"] or d.fed == []
+            assert d.api.get(RESERVATIONS, "r", "") == other
+            await d.do(DeleteReservation(ref(other), "over"))
+            assert d.api.all(RESERVATIONS) == []
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("faults", "told"),
+    [
+        ([], []),
+        ([Fault("PATCH", status=503, times=3)], []),
+        ([Fault("PATCH", status=403)], ["WriteRefused: 403: scripted"]),
+    ],
+)
+def test_that_it_has_to_go_is_written_on_a_reservation(faults: list[Fault], told: list[str]) -> None:
+    async def story() -> None:
+        async with desk() as d:
+            raw = reservation()
+            raw["metadata"]["labels"] = {"kept": "yes"}
+            r = d.api.create(raw)
+            d.api.faults += faults
+            preemptor = ref(d.api.create(reservation("p")))
+            await d.do(PreemptReservation(ref(r), preemptor, "n", {"soft": "true"}, {"why": "so"}))
+            assert d.said() == told
+            metadata = d.api.get(RESERVATIONS, "r", "")["metadata"]
+            assert metadata["labels"] == ({"kept": "yes"} if told else {"kept": "yes", "soft": "true"})
+            assert metadata.get("annotations", {}) == ({} if told else {"why": "so"})
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("PATCH", "reservations/old", status=503, times=2),
+        Fault("PATCH", "reservations/old", cut="before"),
+        Fault("PATCH", "reservations/old", delay=3.0),
+    ],
+)
+def test_what_a_failed_reservation_held_is_given_away_once_that_is_written(fault: Fault) -> None:
+    """On this node; what goes to others does not wait."""
+
+    async def story() -> None:
+        async with desk() as d:
+            old, new = d.api.create(reservation("old")), d.api.create(reservation("new"))
+            pods = [d.api.create(make_pod(name).raw()) for name in ("p", "elsewhere")]
+            d.api.faults.append(fault)
+            await d.do(
+                status(old, "Failed", "n"),
+                Bind(ref(pods[0]), "n"),
+                Bind(ref(pods[1]), "m"),
+                status(new, "Available", "n", binds=True),
+            )
+            assert d.said() == ["BindConfirmed"] * 3
+            kinds = [path.rpartition("s/")[2].partition("?")[0] for _, path in d.api.requests]
+            last_old = max(i for i, kind in enumerate(kinds) if kind == "old/status")
+            assert kinds.index("elsewhere/binding") < last_old or fault.delay
+            assert kinds.index("p/binding") > last_old
+            assert kinds.index("new/status") > last_old
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        lambda r: status(r, "Failed", "n"),  # it cannot be written
+        lambda r: DeleteReservation(ref(r), "finished"),
+        lambda r: status(r, "Available", "n", binds=True),
+    ],
+)
+def test_nobody_waits_for_a_status_that_is_not_written(
+    end: Callable[[Raw], SetReservationStatus | DeleteReservation],
+) -> None:
+    async def story() -> None:
+        async with desk() as d:
+            r, p = d.api.create(reservation()), d.api.create(make_pod("p").raw())
+            d.api.faults.append(Fault("PATCH", "reservations/r", status=403))
+            await d.do(end(r), status(r, "Failed", "n"), Bind(ref(p), "n"))
+            assert "BindConfirmed" in d.said()
+
+    run(story())
+
+
+@pytest.mark.parametrize("ends", ["Succeeded", "refused", "deleted"])
+def test_an_owner_is_deleted_once_it_is_written_that_its_reservation_had_one(ends: str) -> None:
+    """The status before is answered late. Whoever leads next could not know without the owner."""
+
+    async def story() -> None:
+        async with desk() as d:
+            r, owner = d.api.create(reservation()), d.api.create(make_pod("owner").on("n").raw())
+            other = d.api.create(make_pod("other").on("n").raw())
+            d.api.faults.append(Fault("PATCH", RESERVATIONS, status=503, times=3, retry_after=10))
+            if ends == "refused":
+                d.api.faults.append(Fault("PATCH", RESERVATIONS, status=403, times=2))
+            d.writer.carry_out([status(r, "Available", "n", binds=True)])
+            await asyncio.sleep(1.0)
+            uid = r["metadata"]["uid"]
+            d.writer.carry_out([status(r, "Succeeded", "n")])
+            d.writer.carry_out([Preempt(ref(owner), ref(other), "n", "", reservation=uid)])
+            d.writer.carry_out([Preempt(ref(other), ref(owner), "n", "")])
+            await asyncio.sleep(1.0)
+            assert set(d.api.pods()) == {"owner"}
+            if ends == "deleted":
+                d.writer.carry_out([DeleteReservation(ref(r), "no longer needed")])
+            assert await d.writer.queue.drain(3600)
+            assert d.api.pods() == {}
+            if ends == "Succeeded":
+                steps = [(method, path.partition("?")[0]) for method, path in d.api.requests]
+                written = max(i for i, (_, path) in enumerate(steps) if "/reservations/" in path)
+                assert steps[written + 1 :] == [("DELETE", "/api/v1/namespaces/default/pods/owner")]
+
+    run(story())

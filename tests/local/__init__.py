@@ -1,0 +1,1 @@
+"""Tests of `holdfast.local`: the local cluster, and `holdfast up` as a process."""

@@ -1,0 +1,173 @@
+"""`holdfast up`: serves, schedules, stops, and comes back."""
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.up_process import PODS, Running, pod, refused
+from holdfast.cli.app import app
+from holdfast.cli.options import Failure
+from holdfast.local.store import Raw
+
+NODE = "{apiVersion: v1, kind: Node, metadata: {name: %s}, status: {capacity: {cpu: '4'}}}"
+RUNS = "sim.holdfast.io/runs-for"
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("up")
+    manifests = folder / "m.yaml"
+    manifests.write_text(
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: early, namespace: team}\n"
+        "spec: {priorityClassName: high, containers: [{name: c, image: i}]}\n---\n"
+        "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 7\n---\n"
+        "{apiVersion: v1, kind: Namespace, metadata: {name: team}}\n---\n" + NODE % "mine"
+    )
+    with Running(folder, "--nodes", "2", "--apply", str(manifests), "--no-dashboard") as running:
+        yield running
+        assert running.stop() == (0, "")
+
+
+def test_the_kubeconfig_is_for_its_owner_alone(up: Running) -> None:
+    assert up.kubeconfig.stat().st_mode & 0o777 == 0o600
+    assert any(str(up.kubeconfig) in line for line in up.said)
+    assert up.client.server.hostname == "127.0.0.1"
+
+
+def test_without_the_token_nobody_gets_in(up: Running) -> None:
+    token, up.client.token = up.client.token, "wrong"
+    try:
+        assert up.client.ask("GET", PODS)[0] == 401
+    finally:
+        up.client.token = token
+
+
+def test_what_was_asked_for_is_there(up: Running) -> None:
+    namespaces = {raw["metadata"]["name"] for raw in up.client.get("/api/v1/namespaces")["items"]}
+    assert {"default", "kube-system", "kube-public", "kube-node-lease", "team"} <= namespaces
+    nodes = up.client.get("/api/v1/nodes")["items"]
+    assert {raw["metadata"]["name"] for raw in nodes} >= {"node-1", "node-2", "mine"}
+    early = up.client.until("/api/v1/namespaces/team/pods", "early", _placed)
+    assert early is not None
+    assert early["spec"]["priority"] == 7
+
+
+def test_the_kinds_it_serves_include_reservations(up: Running) -> None:
+    path = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
+    assert up.client.get(path)["items"] == []
+
+
+@pytest.mark.parametrize("scheduler", ["default-scheduler", "holdfast-scheduler"])
+def test_a_pod_created_over_http_runs_and_ends(up: Running, scheduler: str) -> None:
+    name = f"p-{scheduler}"
+    raw = pod(name, annotations={RUNS: "1s"})
+    raw["spec"]["schedulerName"] = scheduler
+    up.client.create(PODS, raw)
+    ended = up.client.until(PODS, name, lambda raw: bool(raw and raw["status"]["phase"] == "Succeeded"))
+    assert ended is not None
+    assert ended["spec"]["nodeName"]
+
+
+def test_an_evicted_pod_goes(up: Running) -> None:
+    up.client.create(PODS, pod("evicted"))
+    up.client.until(PODS, "evicted", lambda raw: bool(raw and raw["status"]["phase"] == "Running"))
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "evicted"}}
+    assert up.client.ask("POST", f"{PODS}/evicted/eviction", eviction)[0] == 201
+    code, _ = up.client.ask("GET", f"{PODS}/evicted")
+    if code != 404:
+        up.client.until(PODS, "evicted", lambda raw: raw is None)
+
+
+def test_a_namespace_is_emptied_and_gone(up: Running) -> None:
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "leaving"}}
+    up.client.create("/api/v1/namespaces", namespace)
+    inside = "/api/v1/namespaces/leaving/pods"
+    up.client.create(inside, pod("p", annotations={"sim.holdfast.io/stops-in": "1s"}))
+    up.client.until(inside, "p", lambda raw: bool(raw and raw["status"]["phase"] == "Running"))
+    with up.client.watch("/api/v1/namespaces?watch=1&fieldSelector=metadata.name=leaving") as events:
+        up.client.ask("DELETE", "/api/v1/namespaces/leaving")
+        assert any(event["type"] == "DELETED" for event in events)
+    assert up.client.get(inside)["items"] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_stops_when_told_even_with_a_watch_open(tmp_path: Path, number: signal.Signals) -> None:
+    with Running(tmp_path) as running, running.client.watch(f"{PODS}?watch=1") as events:
+        assert running.stop(number) == (0, "")
+        assert list(events) == []
+
+
+def _placed(raw: Raw | None) -> bool:
+    return bool(raw and raw["spec"].get("nodeName"))
+
+
+def test_a_restart_keeps_all_and_old_kubeconfigs_keep_working(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with Running(tmp_path, "--data-dir", str(data), "--nodes", "1") as first:
+        made = first.client.create(PODS, pod("kept"))
+        running = first.client.until(PODS, "kept", _placed)
+        token = first.client.token
+        assert first.stop() == (0, "")
+    assert data.stat().st_mode & 0o777 == 0o700
+    with Running(tmp_path, "--data-dir", str(data), "--nodes", "1") as second:
+        assert second.client.token == token
+        again = second.client.get(f"{PODS}/kept")
+        assert running is not None
+        assert again["metadata"]["uid"] == made["metadata"]["uid"]
+        assert again["spec"]["nodeName"] == running["spec"]["nodeName"]
+        assert int(second.client.create(PODS, pod("new"))["metadata"]["resourceVersion"]) > int(
+            again["metadata"]["resourceVersion"]
+        )
+        code, errors = refused(
+            "--data-dir", str(data), "--kubeconfig-out", str(tmp_path / "other.yaml")
+        )
+        assert (code, "in use by another process" in errors) == (1, True)
+        written = second.kubeconfig.read_text()
+        assert refused("--data-dir", str(data), "--kubeconfig-out", str(second.kubeconfig))[0] == 1
+        assert second.kubeconfig.read_text() == written, "that of a cluster that is up stays"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--data-dir", "{folder}/d", "--in-memory"], "contradict each other"),
+        (["--dashboard-port", "8080", "--no-dashboard"], "contradict each other"),
+        (["--apply", "{folder}/none.yaml"], "none.yaml: No such file"),
+        (["--config", "{folder}/bad.yaml"], "bad.yaml"),
+        (["--apply", "{folder}/bad.yaml"], "no kind 'Nonsense' in version 'v1'"),
+        (["--apply", "{folder}/invalid.yaml"], "Pod/default/p: .*spec.containers"),
+        (["--apply", "{folder}/step.yaml"], "is for `holdfast simulate`"),
+        (["--kubeconfig-out", "{folder}/mine.yaml"], "is not a kubeconfig of Holdfast's"),
+        (["--kubeconfig-out", "{folder}/no/where.yaml"], "there is no folder"),
+        (["--data-dir", "{folder}/damaged"], "holdfast.db: is damaged"),
+        (["--host", "192.0.2.1"], "cannot listen on 192.0.2.1:0"),
+    ],
+)
+def test_what_cannot_be_is_said_plainly(tmp_path: Path, arguments: list[str], says: str) -> None:
+    (tmp_path / "bad.yaml").write_text("{apiVersion: v1, kind: Nonsense, metadata: {name: x}}")
+    (tmp_path / "invalid.yaml").write_text("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {}}")
+    (tmp_path / "step.yaml").write_text("{apiVersion: sim.holdfast.io/v1alpha1, kind: Step, at: 1s}")
+    (tmp_path / "mine.yaml").write_text("{apiVersion: v1, kind: Config, contexts: [{name: prod}]}")
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "holdfast.db").write_bytes(b"not a database, to be sure" * 100)
+    given = [each.format(folder=tmp_path) for each in arguments]
+    if "--kubeconfig-out" not in given:
+        given += ["--kubeconfig-out", str(tmp_path / "out.yaml")]
+    with pytest.raises(Failure, match=says) as failure:
+        app(["up", *given], standalone_mode=False)
+    assert failure.value.status == 1
+    assert not (tmp_path / "out.yaml").exists()
+
+
+@pytest.mark.parametrize("content", ["", " \n", "\x00" * 20])
+def test_without_a_valid_token_it_does_not_come_up(tmp_path: Path, content: str) -> None:
+    data = tmp_path / "data"
+    (data / "pki").mkdir(parents=True)
+    (data / "pki" / "token").write_text(content)
+    code, errors = refused("--data-dir", str(data))
+    assert code == 1
+    assert f"{data}/pki/token: is" in errors
+    assert "delete it: a new token is made" in errors
+    assert "Traceback" not in errors

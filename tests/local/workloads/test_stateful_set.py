@@ -1,0 +1,185 @@
+"""Pods with names that stay."""
+
+from typing import Any
+
+import pytest
+
+from local.workloads.controlled_store import Cluster, image, workload
+
+Raw = dict[str, Any]
+
+
+def _set(replicas: int = 3, **spec: Any) -> Cluster:
+    cluster = Cluster()
+    cluster.create(workload("StatefulSet", "db", replicas=replicas, serviceName="db", **spec))
+    cluster.settle()
+    return cluster
+
+
+def _run_until_done(cluster: Cluster) -> list[list[str]]:
+    seen = []
+    for _ in range(20):
+        seen.append(cluster.names())
+        waiting = [pod for pod in cluster.pods() if pod["status"]["phase"] == "Pending"]
+        if not waiting:
+            return seen
+        cluster.run()
+    raise AssertionError("does not end")
+
+
+def test_one_after_the_other() -> None:
+    cluster = _set()
+    all_there = ["db-0", "db-1", "db-2"]
+    assert _run_until_done(cluster) == [all_there[:1], all_there[:2], all_there, all_there]
+
+
+def test_all_at_once_where_told_so() -> None:
+    cluster = _set(podManagementPolicy="Parallel")
+    assert cluster.names() == ["db-0", "db-1", "db-2"]
+
+
+def test_down_from_the_highest_one_at_a_time() -> None:
+    cluster = _set()
+    _run_until_done(cluster)
+    cluster.slow_to_stop = True
+    cluster.patch("StatefulSet", "db", replicas=1)
+    cluster.settle()
+    going = [p["metadata"]["name"] for p in cluster.pods() if "deletionTimestamp" in p["metadata"]]
+    assert going == ["db-2"]
+    cluster.stop("db-2")
+    cluster.stop("db-1")
+    assert cluster.names() == ["db-0"]
+
+
+def test_a_lost_pod_comes_back_under_its_name() -> None:
+    cluster = _set()
+    _run_until_done(cluster)
+    before = cluster.get("Pod", "db-1")["metadata"]["uid"]
+    cluster.delete("Pod", "db-1")
+    cluster.settle()
+    assert cluster.get("Pod", "db-1")["metadata"]["uid"] != before
+
+
+@pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
+def test_a_pod_that_ended_is_made_anew(phase: str) -> None:
+    cluster = _set(1)
+    cluster.run()
+    cluster.end("db-0", phase)
+    assert cluster.get("Pod", "db-0")["status"]["phase"] == "Pending"
+
+
+def test_claims_stay_with_the_name() -> None:
+    template = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
+    cluster = _set(1, volumeClaimTemplates=[template])
+    claim = cluster.get("PersistentVolumeClaim", "data-db-0")
+    [volume] = cluster.get("Pod", "db-0")["spec"]["volumes"]
+    assert volume == {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}
+    cluster.delete("Pod", "db-0")
+    cluster.settle()
+    assert cluster.get("PersistentVolumeClaim", "data-db-0") == claim
+
+
+def test_a_claim_template_without_a_name_upsets_nobody() -> None:
+    template = {"spec": {"accessModes": ["ReadWriteOnce"]}}
+    cluster = _set(1, volumeClaimTemplates=[template])
+    assert "volumes" not in cluster.get("Pod", "db-0")["spec"]
+
+
+UPDATES = {
+    "all": ({}, ["b", "b", "b"]),
+    "from a partition up": (
+        {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}},
+        ["a", "a", "b"],
+    ),
+    "when deleted": ({"type": "OnDelete"}, ["a", "a", "a"]),
+}
+
+
+@pytest.mark.parametrize("case", UPDATES)
+def test_an_update(case: str) -> None:
+    strategy, images = UPDATES[case]
+    cluster = _set(updateStrategy=strategy)
+    _run_until_done(cluster)
+    new = image(cluster.get("StatefulSet", "db"), "b")
+    cluster.patch("StatefulSet", "db", template=new)
+    cluster.settle()
+    for names in _run_until_done(cluster):
+        assert len(names) >= 2
+    assert [pod["spec"]["containers"][0]["image"] for pod in cluster.pods()] == images
+    status = cluster.get("StatefulSet", "db")["status"]
+    assert status["updatedReplicas" if "b" in images else "replicas"] == (images.count("b") or 3)
+    assert (status["currentRevision"] == status["updateRevision"]) == (set(images) == {"b"})
+
+
+def _revisions(cluster: Cluster) -> list[tuple[int, str]]:
+    found = cluster.store.list("apps", "ControllerRevision")
+    shown = [
+        (each["revision"], each["data"]["spec"]["template"]["spec"]["containers"][0]["image"])
+        for each in found
+    ]
+    return sorted(shown)
+
+
+def _update(cluster: Cluster, name: str) -> None:
+    cluster.patch("StatefulSet", "db", template=image(cluster.get("StatefulSet", "db"), name))
+    cluster.settle()
+    _run_until_done(cluster)
+
+
+def test_templates_are_numbered_and_come_back_under_a_new_number() -> None:
+    cluster = _set(1)
+    _run_until_done(cluster)
+    _update(cluster, "b")
+    assert _revisions(cluster) == [(1, "a"), (2, "b")]
+    _update(cluster, "a")
+    assert _revisions(cluster) == [(2, "b"), (3, "a")]
+
+
+def test_no_more_templates_are_kept_than_wanted() -> None:
+    cluster = _set(1, revisionHistoryLimit=2)
+    for name in ("b", "c", "d", "e"):
+        _run_until_done(cluster)
+        _update(cluster, name)
+    assert _revisions(cluster) == [(3, "c"), (4, "d"), (5, "e")]
+
+
+def test_below_the_partition_a_lost_pod_comes_back_as_it_was() -> None:
+    cluster = _set(3, updateStrategy={"rollingUpdate": {"partition": 2}})
+    _run_until_done(cluster)
+    _update(cluster, "b")
+    for name, expected in (("db-0", "a"), ("db-2", "b")):
+        cluster.delete("Pod", name)
+        cluster.settle()
+        _run_until_done(cluster)
+        assert cluster.get("Pod", name)["spec"]["containers"][0]["image"] == expected
+
+
+def test_a_set_of_two_billion_comes_some_at_a_time() -> None:
+    cluster = Cluster()
+    most = 2**31 - 1
+    cluster.create(
+        workload("StatefulSet", "db", replicas=most, serviceName="db", podManagementPolicy="Parallel")
+    )
+    made = [0]
+    while made[-1] < 300:
+        for action in cluster.workloads.step(cluster.now) or ():
+            cluster._carry_out(action)
+        if len(cluster.names()) > made[-1]:
+            made.append(len(cluster.names()))
+    assert made == [0, 100, 200, 300]
+
+
+def test_a_set_of_two_billion_lets_those_go_that_are_too_many() -> None:
+    cluster = _set(replicas=3, podManagementPolicy="Parallel")
+    cluster.run()
+    ordinals = {"start": 2}
+    cluster.patch("StatefulSet", "db", replicas=2**31 - 3, ordinals=ordinals)
+    for action in cluster.workloads.step(cluster.now) or ():
+        cluster._carry_out(action)
+    assert "db-0" not in _staying(cluster) and "db-1" not in _staying(cluster)
+    assert "db-2" in _staying(cluster)
+
+
+def _staying(cluster: Cluster) -> list[str]:
+    pods = cluster.pods()
+    return [pod["metadata"]["name"] for pod in pods if not pod["metadata"].get("deletionTimestamp")]

@@ -1,0 +1,1 @@
+"""Tests of `holdfast.plugin`: what plugin authors import, install and test with."""

@@ -1,8 +1,0 @@
-"""Whatever is preempted, reserved or restarted: nothing exclusive is given twice."""
-
-from reservations.exclusive_lives import live
-
-
-def test_no_cpu_or_gpu_is_given_twice() -> None:
-    problems = {seed: audit.problems for seed in range(40) if (audit := live(seed)).problems}
-    assert problems == {}

@@ -1,0 +1,1 @@
+"""Tests of `holdfast.scheduler`; each folder tests the package of its name."""

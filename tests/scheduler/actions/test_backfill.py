@@ -1,0 +1,195 @@
+"""Held room used meanwhile by what ends in time."""
+
+import pytest
+
+from harness.job_scenarios import Raw, actions, gang, group, in_queue, node, play, pod, queue, step
+
+AFTER = {"starvingJobTimeThreshold": 10, "backfill": True}
+ESTIMATE = "holdfast.io/run-estimate"
+START = "holdfast.io/expected-start"
+
+
+def busy(name: str, *ends: int, says: bool = True) -> list[Raw]:
+    """A node with a core for each of these pods, which run, and say so, until then."""
+    pods = []
+    for i, end in enumerate(ends):
+        said = {ESTIMATE: f"{end}s"} if says else {}
+        pods.append(pod(f"{name}-{i}", 1, nodeName=name, runs_for=f"{end}s", annotations=said))
+    return [node(name, len(ends)), *pods]
+
+
+def estimated(name: str, seconds: int, at: str, **more: str) -> Raw:
+    runs = more.pop("runs_for", f"{seconds}s")
+    return pod(name, 1, annotations={ESTIMATE: f"{seconds}s"}, at=at, runs_for=runs)
+
+
+@pytest.mark.parametrize("hold", ["node", "amount"])
+@pytest.mark.parametrize(
+    ("seconds", "starts"),
+    [(30, 30), (60, 30), (61, None), (0, 30)],  # one core is free from 30s on, all of them at 90s
+)
+def test_what_ends_before_the_expected_start_is_let_in(
+    hold: str, seconds: int, starts: float | None
+) -> None:
+    given = [*busy("n1", 30, 90), pod("big", 2), estimated("small", seconds, "20s")]
+    played = play(given, config=actions(**AFTER, hold=hold), until=91)
+    assert played.times("small") == [starts]
+    assert played.times("big") == [90]
+
+
+@pytest.mark.parametrize(
+    "small",
+    [
+        pod("small", 1, at="20s"),  # does not say how long
+        pod("small", 1, at="20s", annotations={ESTIMATE: "soon"}),
+        pod("small", 2, at="20s", annotations={ESTIMATE: "5s"}),  # does not fit
+    ],
+)
+def test_what_does_not_say_or_does_not_fit_is_not(small: Raw) -> None:
+    played = play(busy("n1", 30, 90), pod("big", 2), small, config=actions(**AFTER), until=60)
+    assert played.times("small") == [None]
+
+
+def test_a_deadline_is_an_estimate() -> None:
+    small = pod("small", 1, at="20s", activeDeadlineSeconds=40)
+    played = play(busy("n1", 30, 90), pod("big", 2), small, config=actions(**AFTER), until=60)
+    assert played.times("small") == [30]
+
+
+def test_so_is_what_a_volcano_job_says() -> None:
+    job = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": "j"},
+        "spec": {"runningEstimate": "40s"},
+    }
+    small = pod("small", 1, at="20s", annotations={"volcano.sh/job-name": "j"})
+    played = play(job, busy("n1", 30, 90), pod("big", 2), small, config=actions(**AFTER), until=60)
+    assert played.times("small") == [30]
+
+
+def test_without_estimates_of_what_runs_nothing_is_let_in() -> None:
+    given = [*busy("n1", 30, 90, says=False), pod("big", 2), estimated("small", 5, "20s")]
+    assert play(given, config=actions(**AFTER), until=60).times("small") == [None]
+
+
+def test_only_if_it_is_switched_on() -> None:
+    given = [*busy("n1", 30, 90), pod("big", 2), estimated("small", 5, "20s")]
+    config = actions(starvingJobTimeThreshold=10)
+    assert play(given, config=config, until=60).times("small") == [None]
+
+
+def test_the_expected_start_is_shown_on_the_hold() -> None:
+    played = play(busy("n1", 30, 90), pod("big", 2), config=actions(**AFTER), until=15)
+    [hold] = played.all("Reservation")
+    assert hold["metadata"]["annotations"][START] == "2026-01-01T00:01:30Z"
+    unknown = play(busy("n1", 30, 90, says=False), pod("big", 2), config=actions(**AFTER), until=15)
+    [hold] = unknown.all("Reservation")
+    assert START not in hold["metadata"]["annotations"]
+
+
+def test_what_others_say_on_a_hold_stays() -> None:
+    given = [*busy("n1", 30, 90), pod("big", 2), estimated("small", 30, "20s", runs_for="40s")]
+    [made] = play(given, config=actions(**AFTER), until=15).all("Reservation")
+    note = {"metadata": {"annotations": {"note": ""}}}
+    name = made["metadata"]["name"]
+    written = step("16s", patch={"kind": "Reservation", "name": name, "merge": note})
+    [hold] = play(given, written, config=actions(**AFTER), until=75).all("Reservation")
+    annotations = hold["metadata"]["annotations"]
+    assert START in annotations
+    assert annotations["note"] == ""
+
+
+def test_the_room_of_a_gang_is_lent_until_all_of_it_is_free() -> None:
+    """n1 is free at 30s, n2 at 90s: until then n1 is of use to others."""
+    given = [*busy("n1", 30), *busy("n2", 90), group("g", 2), *gang("g", 2)]
+    smalls = [estimated("a", 20, "20s"), estimated("b", 30, "21s"), estimated("c", 20, "22s")]
+    config = actions(**AFTER, reservedNodePercent=100)
+    played = play(given, smalls, config=config, until=91)
+    assert played.times("a", "b", "c") == [30, 50, None]  # c would end after 90s
+    assert played.times("g-0", "g-1") == [90, 90]
+
+
+def test_a_gang_starts_no_later_than_expected_whatever_is_lent() -> None:
+    """n1 is free at 30s and n2 expected at 90s; that n3, where nothing is held, is free at 60s is luck,
+    which those who were let in until 80s may spoil. What was said is kept."""
+    given = [*busy("n1", 30), *busy("n2", 90), *busy("n3", 60), group("g", 2), *gang("g", 2)]
+    smalls = [estimated("fits", 50, "20s")]
+    config = actions(starvingJobTimeThreshold=10, reservedNodePercent=60, backfill=True)
+    played = play(given, smalls, config=config, until=200)
+    assert played.times("fits") == [30]
+    assert played.times("g-0", "g-1") == [80, 80]
+
+
+def test_where_one_pod_waits_other_nodes_do_not_matter() -> None:
+    """It goes to n2 at 60s, whoever is on n1."""
+    given = [*busy("n1", 30, 90), *busy("n2", 60, 60), pod("big", 2), estimated("small", 55, "20s")]
+    played = play(given, config=actions(**AFTER, reservedNodePercent=50), until=200)
+    assert played.bound()["small"] == (30, "n1")
+    assert played.bound()["big"] == (60, "n2")
+
+
+def test_a_gang_is_let_in_whole() -> None:
+    given = [*busy("n1", 30, 30, 90), pod("big", 3), group("g", 2)]
+    said = {ESTIMATE: "20s"}
+    members = gang("g", 2, at="20s", annotations=said, runs_for="20s")
+    played = play(given, members, config=actions(**AFTER), until=91)
+    assert played.times("g-0", "g-1") == [30, 30]
+    assert played.times("big") == [90]
+
+
+def test_a_job_that_does_not_fit_holds_up_no_smaller_one() -> None:
+    said = {ESTIMATE: "50s"}
+    large = [group("g", 2), *gang("g", 2, at="20s", annotations=said)]
+    small = pod("small", 1, at="25s", annotations=said)
+    played = play(busy("n1", 30, 90), pod("big", 2), large, small, config=actions(**AFTER), until=60)
+    assert played.times("g-0", "g-1", "small") == [None, None, 30]
+
+
+@pytest.mark.parametrize(
+    ("of", "starts"),
+    [
+        pytest.param(queue("q", state="Closed"), [None, None], id="closed"),
+        pytest.param(queue("q", capability={"cpu": "1"}), [30, None], id="full"),
+    ],
+)
+@pytest.mark.parametrize("together", [False, True])
+def test_queues_have_their_say(of: Raw, starts: list[float | None], together: bool) -> None:
+    said = {ESTIMATE: "50s", **in_queue("q")}
+    job = group("small", 1, queue="q")
+    smalls = gang("small", 2, at="20s", annotations=said)
+    if not together:
+        smalls = [pod(f"small-{i}", 1, at="20s", annotations=said) for i in range(2)]
+    played = play(
+        of, busy("n1", 30, 30, 90), pod("big", 3), job, smalls, config=actions(**AFTER), until=60
+    )
+    assert played.times("small-0", "small-1") == starts
+
+
+def test_who_runs_longer_than_he_said_is_not_believed_again() -> None:
+    """While it is not known when it will end, no one is let in; later, others are."""
+    owner = {"kind": "Job", "apiVersion": "batch/v1", "name": "j", "uid": "j", "controller": True}
+
+    def small(name: str, at: str, runs_for: str, owners: list[Raw]) -> Raw:
+        made = pod(name, 1, at=at, runs_for=runs_for, annotations={ESTIMATE: "5s"})
+        made["metadata"]["ownerReferences"] = owners
+        return made
+
+    given = [
+        *busy("n1", 30, 30, 300),
+        pod("big", 3),
+        small("late", "20s", "60s", [owner]),
+        small("meanwhile", "50s", "5s", []),
+        small("again", "100s", "5s", [owner]),
+        small("other", "100s", "5s", []),
+    ]
+    played = play(given, config=actions(**AFTER), until=120)
+    assert played.times("late", "meanwhile", "again", "other") == [30, 90, None, 100]
+    assert "Overrun" in played.told("late")
+
+
+def test_a_restart_in_between_changes_nothing() -> None:
+    given = [*busy("n1", 30, 90), pod("big", 2), estimated("small", 50, "20s")]
+    restarts = [step(f"{t}s", restart="scheduler") for t in (15, 25, 35)]
+    played = play(given, restarts, config=actions(**AFTER), until=95)
+    assert played.times("small", "big") == [30, 90]

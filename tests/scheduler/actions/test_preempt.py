@@ -1,0 +1,67 @@
+"""Pods preempt others only where `preempt` is among the actions."""
+
+from typing import Any
+
+import pytest
+
+from harness.builders import make_node, make_pod
+from harness.driver import Driver
+from holdfast.scheduler.cluster.decisions import Decision, Emit, Nominate, Preempt
+from holdfast.scheduler.cluster.events import WriteRefused
+from reference.setup import Setup
+
+CROWDED = "0/1 nodes are available: 1 Insufficient cpu."
+
+
+def full_cluster(**config: Any) -> Driver:
+    driver = Driver((Setup(preempts=True),), **config)
+    node = make_node("n1").allocatable(cpu="4", memory="8Gi").obj()
+    there = make_pod("there").cpu("4").on("n1").obj()
+    return driver.add(node, there, make_pod("urgent").cpu("4").priority(100).obj())
+
+
+@pytest.mark.parametrize(
+    "config",
+    [{}, {"actions": "allocate, preempt"}, {"actions": [{"name": "preempt"}, {"name": "allocate"}]}],
+)
+def test_with_preempt_among_the_actions_pods_make_room(config: dict[str, Any]) -> None:
+    decisions = full_cluster(**config).round()
+    assert [d.pod.name for d in decisions if isinstance(d, Preempt)] == ["there"]
+    assert [d.node for d in decisions if isinstance(d, Nominate)] == ["n1"]
+
+
+@pytest.mark.parametrize("actions", ["allocate", "allocate, backfill, reserve", "reclaim, allocate"])
+def test_without_it_they_stay_where_they_are(actions: str) -> None:
+    driver = full_cluster(actions=actions)
+    decisions = driver.round()
+    assert not [d for d in decisions if isinstance(d, Preempt | Nominate)]
+    assert driver.record(make_pod("urgent").obj()).condition_message == CROWDED
+
+
+def victims(decisions: list[Decision]) -> list[tuple[str, str]]:
+    return [(d.pod.name, d.preemptor.name) for d in decisions if isinstance(d, Preempt)]
+
+
+def test_a_victim_is_sent_away_once_though_two_need_its_room() -> None:
+    driver = Driver((Setup(preempts=True),))
+    driver.add(make_node("n1").allocatable(cpu="4", memory="8Gi").obj())
+    driver.add(*(make_pod(name).cpu("2").on("n1").obj() for name in ("a", "b")))
+    driver.add(*(make_pod(f"urgent-{i}").cpu("2").priority(100).obj() for i in (1, 2)))
+    decisions = driver.round()
+    assert victims(decisions) == [("b", "urgent-1"), ("a", "urgent-2")]
+    told = [d.about.name for d in decisions if isinstance(d, Emit) and d.reason == "Preempted"]
+    assert told == ["b", "a"]
+
+
+def test_when_a_victim_stays_all_who_counted_on_its_room_are_tried_again() -> None:
+    driver = Driver((Setup(preempts=True),))
+    driver.add(make_node("n1").allocatable(cpu="4", memory="8Gi").obj())
+    there = make_pod("there").cpu("4").on("n1").obj()
+    urgent = [make_pod(f"urgent-{i}").cpu("2").priority(100).obj() for i in (1, 2)]
+    driver.add(there, *urgent)
+    decisions = driver.round()
+    assert victims(decisions) == [("there", "urgent-1")]
+    refused = next(each for each in decisions if isinstance(each, Preempt))
+    driver.update(there).feed(WriteRefused(refused, "forbidden"))
+    assert victims(driver.round(20.0)) == [("there", "urgent-1")]
+    assert [driver.record(pod).attempts for pod in urgent] == [2, 2]

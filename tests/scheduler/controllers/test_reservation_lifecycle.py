@@ -1,0 +1,288 @@
+"""What becomes of a reservation: expiry, waiting for room, resizing, collection, nodes that go."""
+
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+
+from harness.world import LittleWorld, Raw, node, pod, reservation
+
+HOUR = 3600.0
+DAY = 24 * HOUR
+
+
+class TestExpiry:
+    @pytest.mark.parametrize(
+        ("lifetime", "after"),
+        [
+            pytest.param({}, DAY, id="default"),
+            pytest.param({"ttl": "2h"}, 2 * HOUR, id="ttl"),
+            pytest.param({"expires": "2026-01-01T00:30:00Z"}, HOUR / 2, id="expires"),
+            pytest.param({"expires": "2026-01-05T00:00:00Z"}, 4 * DAY, id="later than the default ttl"),
+        ],
+    )
+    @pytest.mark.parametrize("phase", ["Available", "Pending"])
+    def test_when(self, lifetime: dict[str, Any], after: float, phase: str) -> None:
+        cpu = "4" if phase == "Available" else "400"
+        world = LittleWorld(node("n1"), reservation("r", cpu=cpu, **lifetime))
+        world.wait(after - 1)
+        assert world.phase("r") == phase
+        world.wait(1)
+        assert world.phase("r") == "Failed"
+        ready = world.condition("r", "Ready")
+        assert (ready["status"], ready["reason"]) == ("False", "Expired")
+
+    def test_never(self) -> None:
+        world = LittleWorld(node("n1"), reservation("r", ttl="0"))
+        world.wait(1000 * DAY)
+        assert world.phase("r") == "Available"
+
+    def test_room_is_free_again_and_owners_go_on_running(self) -> None:
+        world = LittleWorld(
+            node("n1", cpu="8"), reservation("r", cpu="8", allocateOnce=False, ttl="1h")
+        )
+        world.put(pod("owner", "a", cpu="2"), pod("stranger", cpu="6"))
+        assert (world.reservation_of("owner"), world.node_of("stranger")) == ("r", "")
+        world.wait(HOUR)
+        assert world.phase("r") == "Failed"
+        assert (world.node_of("owner"), world.node_of("stranger")) == ("n1", "n1")
+        assert world.owners("r") == ["owner"]
+
+    def test_longer_ttl_in_time_keeps_it(self) -> None:
+        world = LittleWorld(node("n1"), reservation("r", ttl="1h"))
+        world.wait(HOUR / 2).edit("Reservation", "r", spec__ttl="3h").wait(HOUR)
+        assert world.phase("r") == "Available"
+
+
+def test_node_deleted() -> None:
+    world = LittleWorld(node("n1"), reservation("r"))
+    world.delete("Node", "n1")
+    assert world.phase("r") == "Failed"
+    assert world.condition("r", "Ready")["reason"] == "Expired"
+    world.put(node("n1"), pod("p", "a", cpu="16"))
+    assert world.node_of("p") == "n1"
+
+
+def replacement(name: str) -> Raw:
+    raw = node(name)
+    raw["metadata"]["uid"] = "another"
+    return raw
+
+
+def test_node_replaced_by_one_of_its_name() -> None:
+    world = LittleWorld(node("n1"), reservation("r"))
+    world.put(replacement("n1"))
+    assert (world.phase("r"), world.condition("r", "Ready")["reason"]) == ("Failed", "Expired")
+
+
+def test_node_deleted_while_no_scheduler_runs() -> None:
+    world = LittleWorld(node("n1"), reservation("r"))
+    del world.objects["Node", "n1"]
+    world.restart()
+    world.settle()
+    assert (world.phase("r"), world.condition("r", "Ready")["reason"]) == ("Failed", "Expired")
+
+
+def test_node_replaced_while_no_scheduler_runs_keeps_what_is_reserved_by_its_name() -> None:
+    """A reservation says the name of its node and nothing else of it."""
+    world = LittleWorld(node("n1"), reservation("r", cpu="16"))
+    world.objects["Node", "n1"] = replacement("n1")
+    world.restart()
+    world.settle()
+    assert world.phase("r") == "Available"
+    world.put(pod("stranger", "b", cpu="1"))
+    assert world.node_of("stranger") == ""
+    world.put(pod("owner", "a", cpu="1"))
+    assert world.reservation_of("owner") == "r"
+
+
+@pytest.mark.parametrize("how", ["used", "expired"])
+def test_finished_reservations_are_collected_a_day_later(how: str) -> None:
+    world = LittleWorld(node("n1"), reservation("r", ttl="1h"))
+    if how == "used":
+        world.put(pod("owner", "a"))
+    else:
+        world.wait(HOUR)
+    world.wait(DAY - 1)
+    assert ("Reservation", "r") in world.objects
+    world.wait(1)
+    assert ("Reservation", "r") not in world.objects
+
+
+def test_conditions_and_events() -> None:
+    world = LittleWorld(reservation("r"))
+    assert world.phase("r") == "Pending"
+    scheduled = world.condition("r", "Scheduled")
+    assert (scheduled["status"], scheduled["reason"]) == ("False", "Unschedulable")
+    assert scheduled["message"] == "no nodes available to schedule pods"
+    world.put(node("n1", cpu="1")).wait(11)
+    assert (
+        world.condition("r", "Scheduled")["message"] == "0/1 nodes are available: 1 Insufficient cpu."
+    )
+    world.put(node("n2")).wait(11)
+    assert world.condition("r", "Scheduled")["status"] == "True"
+    assert world.condition("r", "Ready")["reason"] == "Available"
+    told = [(e.reason, e.message) for e in world.events if e.about.name == "r"]
+    assert told == [
+        ("FailedScheduling", "no nodes available to schedule pods"),
+        ("FailedScheduling", "0/1 nodes are available: 1 Insufficient cpu."),
+        ("Scheduled", "Successfully assigned r to n2"),
+    ]
+
+
+def test_reservation_that_makes_no_sense_says_so_and_the_rest_goes_on() -> None:
+    world = LittleWorld(node("n1"))
+    world.put(reservation("bad", requests={"cpu": "four"}), reservation("good"))
+    assert world.phase("good") == "Available"
+    scheduled = world.condition("bad", "Scheduled")
+    assert scheduled["reason"] == "Invalid"
+    assert "four" in scheduled["message"]
+    told = [(e.type, e.reason, e.message) for e in world.events if e.about.name == "bad"]
+    assert told == [("Warning", "InvalidReservation", scheduled["message"])]
+    world.restart()
+    world.settle()
+    assert len([e for e in world.events if e.about.name == "bad"]) == 1, "it is not said again"
+    world.edit("Reservation", "bad", spec__template=reservation("x")["spec"]["template"])
+    assert world.phase("bad") == "Available"
+
+
+class TestWaiting:
+    def test_room_that_comes_free_is_for_the_one_that_waits(self) -> None:
+        world = LittleWorld(node("n1", cpu="8"), pod("old", cpu="6"))
+        world.put(reservation("r", cpu="7", preAllocation=True))
+        assert (world.phase("r"), world.status("r")["nodeName"]) == ("Waiting", "n1")
+        assert world.condition("r", "Ready")["reason"] == "Waiting"
+        world.put(pod("stranger", cpu="1"), pod("owner", "a", cpu="7"))
+        assert (world.node_of("stranger"), world.node_of("owner")) == ("", "")
+        world.delete("Pod", "old").wait(11)
+        assert world.reservation_of("owner") == "r"
+        assert world.phase("r") == "Succeeded"
+        assert world.node_of("stranger") == "n1"
+
+    def test_at_once_if_there_is_room(self) -> None:
+        world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="7", preAllocation=True))
+        assert world.phase("r") == "Available"
+
+    def test_running_pods_are_never_disturbed(self) -> None:
+        world = LittleWorld(node("n1", cpu="8"), pod("old", cpu="8"))
+        world.put(reservation("r", cpu="8", preAllocation=True)).wait(HOUR)
+        assert (world.node_of("old"), world.phase("r")) == ("n1", "Waiting")
+
+    def test_oldest_first(self) -> None:
+        world = LittleWorld(node("n1", cpu="8"), pod("a1", cpu="4"), pod("a2", cpu="4"))
+        world.put(reservation("first", cpu="4", preAllocation=True)).wait(1)
+        world.put(reservation("second", cpu="4", preAllocation=True))
+        assert (world.phase("first"), world.phase("second")) == ("Waiting", "Waiting")
+        world.delete("Pod", "a1")
+        assert (world.phase("first"), world.phase("second")) == ("Available", "Waiting")
+        world.delete("Pod", "a2")
+        assert world.phase("second") == "Available"
+
+    def test_other_promises_and_pods_that_never_end_are_not_counted_on(self) -> None:
+        daemon = [
+            {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
+        ]
+        world = LittleWorld(
+            node("n1", cpu="8"), pod("agent", cpu="2", meta={"ownerReferences": daemon})
+        )
+        world.put(reservation("other", "b", cpu="2"))
+        world.put(reservation("r", cpu="5", preAllocation=True))
+        assert (
+            world.condition("r", "Scheduled")["message"]
+            == "0/1 nodes are available: 1 Insufficient cpu."
+        )
+        world.put(reservation("fits", cpu="4", preAllocation=True))
+        assert world.phase("fits") == "Available"
+
+    def test_node_with_room_soonest(self) -> None:
+        world = LittleWorld(node("n1", cpu="8"), node("n2", cpu="8"))
+        world.put(pod("long", cpu="8", nodeName="n1"), pod("short", cpu="5", nodeName="n2"))
+        world.put(reservation("r", cpu="4", preAllocation=True))
+        assert world.status("r")["nodeName"] == "n2"
+
+
+class TestResize:
+    def test_up_and_down(self) -> None:
+        world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="4"))
+        for cpu in ("6", "2"):
+            template = reservation("r", cpu=cpu)["spec"]["template"]
+            world.edit("Reservation", "r", spec__template=template)
+            assert world.status("r")["allocatable"] == {"cpu": cpu}
+            assert world.condition("r", "Resized")["status"] == "True"
+            assert world.events[-1].reason == "Resized"
+        world.put(pod("stranger", cpu="6"))
+        assert world.node_of("stranger") == "n1"
+
+    def test_no_room(self) -> None:
+        world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="4"))
+        world.edit("Reservation", "r", spec__template=reservation("r", cpu="9")["spec"]["template"])
+        assert world.status("r")["allocatable"] == {"cpu": "4"}
+        resized = world.condition("r", "Resized")
+        assert (resized["status"], resized["reason"]) == ("False", "Unschedulable")
+        assert resized["message"] == "Insufficient cpu"
+        world.wait(60)
+        told = [(e.type, e.message) for e in world.events if e.reason == "ResizeFailed"]
+        assert told == [("Warning", "Insufficient cpu")]
+
+
+class TestRestart:
+    """A new scheduler knows nothing but the objects there are."""
+
+    def test_everything_is_as_before(self) -> None:
+        world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="6", allocateOnce=False))
+        world.put(pod("p1", "a", cpu="4"))
+        before = world.status("r")
+        world.restart()
+        world.settle()
+        assert world.status("r") == before
+        world.put(pod("stranger", cpu="4"))
+        assert world.node_of("stranger") == ""
+        world.put(pod("p2", "a", cpu="3"))
+        assert world.reservation_of("p2") == "r"
+
+    def test_between_bind_and_status(self) -> None:
+        world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="6"))
+        before = world.objects["Reservation", "r"]
+        world.put(pod("owner", "a", cpu="6"))
+        world.objects["Reservation", "r"] = before
+        world.restart()
+        world.settle()
+        assert (world.phase("r"), world.owners("r")) == ("Succeeded", ["owner"])
+
+    def test_waiting(self) -> None:
+        world = LittleWorld(node("n1", cpu="8"), pod("old", cpu="6"))
+        world.put(reservation("r", cpu="7", preAllocation=True))
+        world.restart()
+        world.settle()
+        assert world.phase("r") == "Waiting"
+        world.delete("Pod", "old")
+        assert world.phase("r") == "Available"
+
+
+def test_deleted_while_its_owners_run() -> None:
+    world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="6", allocateOnce=False))
+    world.put(pod("owner", "a", cpu="2"))
+    world.delete("Reservation", "r")
+    assert world.node_of("owner") == "n1"
+    world.put(pod("stranger", cpu="6"))
+    assert world.node_of("stranger") == "n1"
+
+
+def test_again_under_the_same_name() -> None:
+    world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="6"))
+    again = reservation("r", cpu="8")
+    again["metadata"]["uid"] = "another"
+    world.delete("Reservation", "r").put(again)
+    assert world.status("r")["allocatable"] == {"cpu": "8"}
+
+
+def test_node_that_shrinks_keeps_the_promise_and_sells_nothing_else() -> None:
+    world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="6", allocateOnce=False))
+    row = world.objects["Node", "n1"]
+    small = {**row, "status": {"allocatable": {"cpu": "4", "memory": "32G", "pods": "110"}}}
+    with patch.object(world, "check"):  # the node is oversold by its own doing, and the check says so
+        world.put(small, pod("stranger", cpu="1"), pod("owner", "a", cpu="5"))
+        assert world.phase("r") == "Available"
+        assert (world.node_of("stranger"), world.node_of("owner")) == ("", "")
+        world.put(pod("small", "a", cpu="4"))
+        assert world.reservation_of("small") == "r"

@@ -1,0 +1,586 @@
+"""Jobs of several pods: together or not at all."""
+
+from typing import Any
+
+import pytest
+
+from harness.builders import make_node, make_pod, make_pod_group
+from harness.driver import Driver
+from harness.job_scenarios import GROUP, SIGS, VOLCANO, gang, group, node, play, pod, step
+from holdfast.scheduler.cluster.decisions import Preempt
+from holdfast.scheduler.cluster.events import WriteRefused
+from holdfast.scheduler.cluster.pods import Phase
+from holdfast.scheduler.controllers.pod_groups import PodGroups
+from holdfast.scheduler.reservations.hold_objects import starvation_hold
+from reference.setup import Setup
+
+KOORD = "gang.scheduling.koordinator.sh/"
+HOSTNAME = "kubernetes.io/hostname"
+LIGHT = "pod-group.scheduling.sigs.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "least", "members", "placed"),
+    [
+        (4, 3, 3, 3),
+        (4, 4, 4, 4),
+        (4, 5, 5, 0),  # four would fit
+        (4, 3, 6, 4),  # more than it needs, as many as there is room for
+        (4, 0, 6, 4),
+        (4, 1, 2, 2),
+        (4, 3, 2, 0),  # one is missing
+        (0, 1, 1, 0),
+    ],
+)
+def test_a_gang_starts_whole_or_not_at_all(cpu: int, least: int, members: int, placed: int) -> None:
+    played = play(node("n1", cpu), group("g", least), gang("g", members))
+    assert len(played.bound()) == placed
+
+
+@pytest.mark.parametrize(
+    "naming",
+    [
+        {"annotations": {GROUP: "g"}},
+        {"annotations": {"scheduling.volcano.sh/group-name": "g"}},
+        {"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}},
+        {"labels": {GROUP: "g"}},
+    ],
+)
+@pytest.mark.parametrize("api", [VOLCANO, SIGS])
+def test_members_name_their_group_in_any_way(naming: dict[str, Any], api: str) -> None:
+    pods = [pod(f"p{i}", **naming) for i in range(2)]
+    late = pod("p2", **({"at": "10s"} | naming))
+    played = play(node("n1"), group("g", 3, api), pods, late)
+    assert played.times("p0", "p1", "p2") == [10, 10, 10]
+    assert played.find("PodGroup", "g")["status"]["phase"] == "Running"
+
+
+def test_a_gang_by_annotations_needs_no_group() -> None:
+    says = {KOORD + "name": "g", KOORD + "min-available": "2"}
+    played = play(
+        node("n1", 2),
+        pod("p0", 1, annotations=says),
+        pod("p1", 2, annotations=says),
+        pod("p2", 1, annotations=says, at="10s"),
+    )
+    assert played.times("p0", "p1", "p2") == [10, None, 10]
+    assert played.events("PodGroup/default/g") == [(10, "Ready")]
+
+
+def test_gangs_that_belong_together_start_together() -> None:
+    groups = '["default/a", "default/b"]'
+    a = {KOORD + "name": "a", KOORD + "min-available": "1", KOORD + "groups": groups}
+    b = {KOORD + "name": "b", KOORD + "min-available": "1", KOORD + "groups": groups}
+    fits = play(node("n1", 2), pod("a0", annotations=a), pod("b0", annotations=b, at="10s"))
+    assert fits.times("a0", "b0") == [10, 10]
+    not_both = play(node("n1", 2), pod("a0", annotations=a), pod("b0", 2, annotations=b))
+    assert not_both.bound() == {}
+
+
+def test_groups_that_belong_together_start_together() -> None:
+    bond = {KOORD + "groups": '["default/a", "default/b"]'}
+    groups = [group(name, 1, SIGS) for name in ("a", "b")]
+    for each in groups:
+        each["metadata"]["annotations"] |= bond
+    pods = [pod("a0", labels={LIGHT: "a"}), pod("b0", labels={LIGHT: "b"}, at="10s")]
+    assert play(node("n1", 2), groups, pods).times("a0", "b0") == [10, 10]
+    assert play(node("n1", 1), groups, pods).bound() == {}
+
+
+def test_a_gang_by_the_labels_of_lightweight_coscheduling() -> None:
+    light = {f"{LIGHT}/name": "a", f"{LIGHT}/min-available": "2"}
+    played = play(node("n1", 2), pod("a0", labels=light), pod("a1", labels=light, at="10s"))
+    assert played.times("a0", "a1") == [10, 10]
+
+
+@pytest.mark.parametrize(
+    ("policy", "ended", "placed"),
+    [
+        pytest.param("", "runs_for", True, id="work that is done counts"),
+        pytest.param("waiting-and-running", "runs_for", False, id="unless it must run"),
+        pytest.param("", "delete_at", False, id="those that are gone do not count"),
+        pytest.param("once-satisfied", "delete_at", True, id="unless once is enough"),
+    ],
+)
+def test_who_counts_for_one_that_comes_later(policy: str, ended: str, placed: bool) -> None:
+    own = {KOORD + "name": "a", KOORD + "min-available": "3", KOORD + "match-policy": policy}
+    end = {f"sim.holdfast.io/{ended.replace('_', '-')}": "10s"}
+    first = [pod("a0", annotations=own), *(pod(f"a{i}", annotations=own | end) for i in (1, 2))]
+    played = play(node("n1", 4), first, pod("late", annotations=own, at="30s"))
+    assert len(played.bound()) - ("late" in played.bound()) in (1, 3)
+    assert ("late" in played.bound()) is placed
+
+
+def test_the_group_may_come_after_its_pods_or_before() -> None:
+    late = play(node("n1"), gang("g", 2), group("g", 2, at="30s"))
+    assert late.times("g-0", "g-1") == [30, 30]
+    early = play(node("n1"), group("g", 2), gang("g", 2, at="30s"))
+    assert early.times("g-0", "g-1") == [30, 30]
+
+
+def test_without_their_group_pods_wait_and_say_so() -> None:
+    played = play(node("n1"), gang("g", 2))
+    assert played.why("g-0") == "PodGroup/default/g does not exist"
+
+
+def test_a_group_that_is_deleted_keeps_its_pods_waiting() -> None:
+    gone = step("5s", delete={"kind": "PodGroup", "name": "g", "apiVersion": VOLCANO})
+    room = step("10s", apply=node("n2", 8))
+    played = play(node("n1", 1), group("g", 2), gang("g", 2), gone, room)
+    assert played.bound() == {}
+    assert played.why("g-1") == "PodGroup/default/g does not exist"
+
+
+def test_a_member_deleted_half_way_keeps_the_others_waiting() -> None:
+    room = step("10s", apply=node("n2", 8))
+    members = [*gang("g", 2), pod("g-2", 1, "g", delete_at="5s")]
+    played = play(node("n1", 1), group("g", 3), members, room)
+    assert played.bound() == {}
+    assert played.why("g-0") == "PodGroup/default/g has fewer pods than it needs"
+
+
+def test_a_changed_minimum_counts_at_once() -> None:
+    less = step(
+        "10s",
+        patch={
+            "kind": "PodGroup",
+            "name": "g",
+            "apiVersion": VOLCANO,
+            "merge": {"spec": {"minMember": 2}},
+        },
+    )
+    played = play(node("n1", 2), group("g", 3), gang("g", 3), less)
+    assert sorted(played.bound()) == ["g-0", "g-1"]
+
+
+def test_tasks_have_minima_of_their_own() -> None:
+    def task(name: str, kind: str, cpu: int = 1) -> dict[str, object]:
+        return pod(name, cpu, annotations={GROUP: "g", "volcano.sh/task-spec": kind})
+
+    def tried(cpu: int) -> list[str]:
+        needs = group("g", 3, minTaskMember={"ps": 1, "worker": 2})
+        tasks = [task(f"w{i}", "worker") for i in range(3)] + [task("ps", "ps", 2)]
+        return sorted(play(node("n1", cpu), needs, *tasks).bound())
+
+    assert tried(3) == []
+    assert tried(5) == ["ps", "w0", "w1", "w2"]
+
+
+@pytest.mark.parametrize(("asked", "placed"), [("4", 2), ("5", 0), ("4000m", 2)])
+def test_there_must_be_room_for_what_the_group_asks_for_as_a_whole(asked: str, placed: int) -> None:
+    played = play(node("n1", 4), group("g", 2, minResources={"cpu": asked}), gang("g", 2))
+    assert len(played.bound()) == placed
+
+
+def test_pods_that_ask_for_nothing_are_counted() -> None:
+    members = [pod("g-0", 4, "g"), pod("g-1", 0, "g"), pod("g-2", 0, "g")]
+    assert len(play(node("n1", 4), group("g", 3), members).bound()) == 3
+
+
+def test_the_groups_priority_decides_who_is_first() -> None:
+    important = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "high"},
+        "value": 1000,
+    }
+    played = play(
+        important,
+        node("n1", 2),
+        group("a", 2),
+        gang("a", 2),
+        group("b", 2, priorityClassName="high"),
+        gang("b", 2),
+    )
+    assert sorted(played.bound()) == ["b-0", "b-1"]
+
+
+def test_a_gang_waits_without_being_in_anyones_way() -> None:
+    played = play(node("n1", 3), group("g", 4), gang("g", 4), pod("one", 3, at="1s"))
+    assert played.bound() == {"one": (1, "n1")}
+
+
+def test_two_gangs_never_block_each_other() -> None:
+    played = play(
+        node("n1", 3),
+        group("a", 2),
+        group("b", 2),
+        [x for pair in zip(gang("a", 2, runs_for="10s"), gang("b", 2), strict=True) for x in pair],
+    )
+    assert played.times("a-0", "a-1", "b-0", "b-1") == [0, 0, 10, 10]
+
+
+def test_a_member_that_failed_is_replaced_alone() -> None:
+    """The others run on, so the job is ready as soon as the new one has a place."""
+    short = pod("g-2", 1, "g", activeDeadlineSeconds=5)
+    new = pod("g-3", 1, "g", at="20s")
+    played = play(node("n1", 3), group("g", 3), gang("g", 2), short, new)
+    assert played.times("g-3") == [20]
+
+
+def test_those_that_did_their_work_count() -> None:
+    members = [pod("g-0", 1, "g", runs_for="5s"), pod("g-1", 1, "g", runs_for="50s")]
+    late = pod("g-2", 1, "g", at="20s")
+    played = play(node("n1", 4), group("g", 2), members, late)
+    assert played.times("g-2") == [20]
+
+
+def test_a_gang_started_anew_is_a_gang_again() -> None:
+    again = [pod("n-0", 1, "g", at="20s"), pod("n-1", 1, "g", at="30s")]
+    played = play(node("n1", 4), group("g", 2), gang("g", 2, delete_at="10s"), again)
+    assert played.times("n-0", "n-1") == [30, 30]
+
+
+def test_a_restart_in_between_changes_nothing() -> None:
+    restart = [step(f"{t}s", restart="scheduler") for t in (5, 15, 25)]
+    late = pod("g-2", 1, "g", at="10s")
+    room = step("20s", apply=node("n2", 8))
+    played = play(node("n1", 1), group("g", 3), gang("g", 2), late, room, restart)
+    assert played.times("g-0", "g-1", "g-2") == [20, 20, 20]
+
+
+def test_reservations_can_be_members() -> None:
+    def reserve(name: str, cpu: str) -> dict[str, object]:
+        return {
+            "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+            "kind": "Reservation",
+            "metadata": {
+                "name": name,
+                "annotations": {KOORD + "name": "g", KOORD + "min-available": "2"},
+            },
+            "spec": {
+                "owners": [{"labelSelector": {"matchLabels": {"app": name}}}],
+                "template": {
+                    "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}
+                },
+            },
+        }
+
+    def phases(cpu: int) -> list[str]:
+        played = play(node("n1", cpu), reserve("r1", "2"), reserve("r2", "2"))
+        return [raw["status"]["phase"] for raw in played.all("Reservation")]
+
+    assert phases(3) == ["Pending", "Pending"]
+    assert phases(4) == ["Available", "Available"]
+
+
+@pytest.mark.parametrize(
+    ("api", "cpu", "members", "phase", "reason"),
+    [
+        (VOLCANO, 4, 3, "Running", ""),
+        (VOLCANO, 2, 3, "Inqueue", "NotEnoughResources"),
+        (VOLCANO, 4, 2, "Pending", "NotEnoughTasks"),
+        (VOLCANO, 4, 0, "Inqueue", ""),
+        (SIGS, 4, 3, "Running", ""),
+        (SIGS, 2, 3, "Scheduling", ""),
+        (SIGS, 4, 2, "Pending", ""),
+    ],
+)
+def test_the_group_says_how_its_job_is_doing(
+    api: str, cpu: int, members: int, phase: str, reason: str
+) -> None:
+    played = play(node("n1", cpu), group("g", 3, api), gang("g", members))
+    status = played.find("PodGroup", "g")["status"]
+    assert status["phase"] == phase
+    said = {c["type"]: c["reason"] for c in status.get("conditions", []) if c["status"] == "True"}
+    assert said.get("Unschedulable", "") == reason
+    if phase == "Running" and api == VOLCANO:
+        assert "Scheduled" in said
+        assert status["running"] == 3
+
+
+@pytest.mark.parametrize(
+    ("ends", "phase", "counts"),
+    [
+        pytest.param([{}, {}], "Running", {"running": 2, "scheduled": 2}, id="both run"),
+        pytest.param(
+            [{"runs_for": "5s"}, {}],
+            "Running",
+            {"running": 1, "succeeded": 1, "scheduled": 2},
+            id="one did its work",
+        ),
+        pytest.param(
+            [{"runs_for": "5s"}, {"runs_for": "5s"}, {}],
+            "Finished",
+            {"running": 1, "succeeded": 2, "scheduled": 3},
+            id="enough did",
+        ),
+        pytest.param(
+            [{"activeDeadlineSeconds": 5}, {}],
+            "Failed",
+            {"running": 1, "failed": 1, "scheduled": 2},
+            id="one failed",
+        ),
+        pytest.param(
+            [{"delete_at": "5s"}, {}], "Scheduling", {"running": 1, "scheduled": 1}, id="one is gone"
+        ),
+        pytest.param([{"delete_at": "5s"}, {"delete_at": "5s"}], "Pending", {}, id="both are gone"),
+    ],
+)
+def test_a_group_of_the_other_api_says_how_its_members_end(
+    ends: list[dict[str, Any]], phase: str, counts: dict[str, int]
+) -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "work", "uid": "w", "controller": True}
+    mine: dict[str, Any] = {"labels": {LIGHT: "g"}, "metadata": {"ownerReferences": [owner]}}
+    pods = [pod(f"p{i}", **mine, **end) for i, end in enumerate(ends)]
+    status = play(node("n1"), group("g", 2, SIGS), pods, until=20).find("PodGroup", "g")["status"]
+    assert (status.pop("phase"), status.pop("occupiedBy")) == (phase, "default/work")
+    assert status == {"scheduleStartTime": "2026-01-01T00:00:00Z", **counts}
+
+
+def test_a_job_that_is_done_says_so() -> None:
+    played = play(node("n1"), group("g", 2), gang("g", 2, runs_for="10s"))
+    assert played.find("PodGroup", "g")["status"] | {"conditions": []} == {
+        "phase": "Completed",
+        "succeeded": 2,
+        "conditions": [],
+    }
+
+
+def test_members_that_attract_each_other_find_places() -> None:
+    """The first listed wants to be where the second is."""
+    near = {
+        "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [
+                {
+                    "labelSelector": {"matchLabels": {"app": "db"}},
+                    "topologyKey": "kubernetes.io/hostname",
+                }
+            ]
+        }
+    }
+    members = [pod("g-0", 1, "g", affinity=near), pod("g-1", 1, "g", labels={"app": "db"})]
+    played = play(node("n1"), node("n2"), group("g", 2), members)
+    assert played.bound()["g-0"][1] == played.bound()["g-1"][1]
+
+
+@pytest.mark.parametrize(("needs", "placed"), [("4", 2), ("5", 0)])
+def test_what_is_reserved_for_members_counts_as_free_for_the_job(needs: str, placed: int) -> None:
+    def reserve(name: str) -> dict[str, object]:
+        container = {"name": "c", "resources": {"requests": {"cpu": "2"}}}
+        return {
+            "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+            "kind": "Reservation",
+            "metadata": {"name": name},
+            "spec": {
+                "owners": [{"labelSelector": {"matchLabels": {"app": "g"}}}],
+                "template": {"spec": {"containers": [container]}},
+            },
+        }
+
+    late = [group("g", 2, at="5s", minResources={"cpu": needs})]
+    late += gang("g", 2, 2, at="5s", labels={"app": "g"})
+    played = play(node("n1", 2), node("n2", 2), reserve("r1"), reserve("r2"), late)
+    assert len(played.bound()) == placed
+
+
+def test_a_gang_is_tried_again_whatever_was_to_blame_before() -> None:
+    """It was told that the node is cordoned; now the node is full, until a pod there ends."""
+    running = pod("running", 4, nodeName="n1", runs_for="60s")
+    members = [*gang("g", 2), pod("g-2", 1, "g", at="10s")]
+    cordon = {"kind": "Node", "name": "n1", "merge": {"spec": {"unschedulable": True}}}
+    uncordon = {"kind": "Node", "name": "n1", "merge": {"spec": {"unschedulable": False}}}
+    steps = [step("5s", patch=cordon), step("30s", patch=uncordon)]
+    played = play(node("n1", 4), running, group("g", 3), members, steps, until=100)
+    assert played.times("g-0", "g-1", "g-2") == [60, 60, 60]
+
+
+# A start that was interrupted
+
+
+def half_started(
+    waiting_since: str, bound_at: str = "2026-01-01T00:01:00Z", plugins: tuple[str, ...] = ()
+) -> Driver:
+    """Two nodes, of which one is free; a gang of two, of which one is bound."""
+    driver = Driver((Setup(extra=("Coscheduling", *plugins)),))
+    driver.scheduler._controllers.append(PodGroups(driver.scheduler.cluster))
+    driver.add(*(make_node(name).allocatable(cpu="2", memory="8Gi").obj() for name in ("n1", "n2")))
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": bound_at}
+    bound = make_pod("g-0").cpu("2").group("g").on("n1").created("2026-01-01T00:00:30Z")
+    if bound_at:
+        bound.status(conditions=[condition])
+    driver.add(make_pod("g-1").cpu("2").group("g").created(waiting_since).obj(), bound.obj())
+    return driver.add(make_pod_group("g").min_member(2).obj())
+
+
+@pytest.mark.parametrize(
+    ("since", "bound_at", "first"),
+    [
+        ("2026-01-01T00:00:59Z", "2026-01-01T00:01:00Z", "g-1"),
+        ("2026-01-01T00:01:00Z", "2026-01-01T00:01:00Z", "g-1"),
+        ("2026-01-01T00:01:01Z", "2026-01-01T00:01:00Z", "high"),  # it replaces one that was lost
+        ("2026-01-01T00:00:30Z", "", "g-1"),  # not bound before it was created
+        ("2026-01-01T00:00:31Z", "", "high"),
+    ],
+)
+def test_who_leads_next_finishes_the_start_of_a_gang_first(
+    since: str, bound_at: str, first: str
+) -> None:
+    driver = half_started(since, bound_at).add(make_pod("high").cpu("2").priority(100).obj())
+    assert driver.binds() == {first: "n2"}
+
+
+@pytest.mark.parametrize(
+    ("phase", "bound_at", "first"),
+    [
+        ("Failed", "2026-01-01T00:01:00Z", "high"),
+        ("Succeeded", "2026-01-01T00:01:00Z", "high"),
+        ("Failed", "2026-01-01T00:00:20Z", "g-1"),  # of a start before this one
+        ("Failed", "", "g-1"),  # it never had a place
+    ],
+)
+def test_a_gang_that_had_all_it_needs_before_a_member_ended_was_not_interrupted(
+    phase: str, bound_at: str, first: str
+) -> None:
+    driver = half_started("2026-01-01T00:00:30Z")
+    ended = make_pod("g-2").cpu("2").group("g").created("2026-01-01T00:00:10Z")
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": bound_at}
+    ended.status(phase=phase, conditions=[condition] if bound_at else [])
+    if bound_at:
+        ended.on("n1")
+    driver.add(ended.obj()).add(make_pod("high").cpu("2").priority(100).obj())
+    assert driver.binds() == {first: "n2"}
+
+
+@pytest.mark.parametrize(("since", "first"), [("00", "g-1"), ("02", "high")])
+def test_nominated_nodes_do_not_keep_an_interrupted_start_from_its_place(
+    since: str, first: str
+) -> None:
+    """All of the gang was to make room for a pod, but the scheduler ended before it was marked."""
+    driver = half_started(f"2026-01-01T00:01:{since}Z")
+    driver.add(make_pod("high").cpu("2").priority(100).nominated("n2").obj())
+    assert driver.binds() == {first: "n2"}
+    pods = {pod.name: pod for pod in driver.scheduler.cluster.pods.values()}
+    assert not pods["high"].nominated
+
+
+def test_an_interrupted_start_takes_no_nominated_node_that_is_of_no_use_to_it() -> None:
+    driver = half_started("2026-01-01T00:01:00Z", plugins=("DefaultPreemption",))
+    why = {"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}
+    driver.add(make_pod("gone").cpu("2").on("n2").deleted().status(conditions=[why]).obj())
+    driver.add(make_pod("high").cpu("2").priority(100).nominated("n2").obj())
+    assert driver.binds() == {}
+    pods = {pod.name: pod for pod in driver.scheduler.cluster.pods.values()}
+    assert pods["high"].nominated == "n2"
+
+
+def test_a_pod_that_waits_longer_than_its_gang_runs_has_no_precedence_once_that_was_whole() -> None:
+    driver = half_started("2026-01-01T00:00:00Z")
+    driver.add(make_pod("g-2").cpu("2").group("g").created("2026-01-01T00:00:00Z").obj())
+    assert driver.binds() == {"g-1": "n2"}
+    driver.confirm(make_pod("g-1").obj()).delete(make_pod("g-1").obj())
+    driver.add(make_pod("high").cpu("2").priority(100).obj())
+    assert driver.binds() == {"high": "n2"}
+
+
+def test_a_bind_that_fails_is_tried_again_before_others_get_the_place() -> None:
+    driver = half_started("2026-01-01T00:00:00Z")
+    assert driver.binds(100.0) == {"g-1": "n2"}
+    driver.add(make_pod("high").cpu("2").priority(100).obj())
+    for second in range(3):
+        driver.refuse(make_pod("g-1").obj())
+        assert driver.record(make_pod("g-1").obj()).phase is Phase.ASSUMED  # nothing is free meanwhile
+        assert driver.binds(101.0 + second) == {"g-1": "n2"}
+    driver.refuse(make_pod("g-1").obj())
+    assert driver.binds(104.0) == {"high": "n2"}
+
+
+def test_a_bind_that_fails_is_tried_elsewhere_if_the_gang_can_do_without() -> None:
+    driver = Driver((Setup(extra=("Coscheduling",)),))
+    driver.add(make_node("n1").allocatable(cpu="2", memory="8Gi").obj())
+    driver.add(make_pod_group("g").min_member(1).obj())
+    driver.add(*(make_pod(f"g-{i}").cpu("1").group("g").obj() for i in range(2)))
+    assert driver.binds(1.0) == {"g-0": "n1", "g-1": "n1"}
+    driver.confirm(make_pod("g-0").obj()).refuse(make_pod("g-1").obj())
+    assert driver.record(make_pod("g-1").obj()).phase is Phase.PENDING
+
+
+@pytest.mark.parametrize("hold", ["amount", "node"])
+@pytest.mark.parametrize(
+    ("since", "binds"),
+    [("2026-01-01T00:00:59Z", {"g-1": "n2"}), ("2026-01-01T00:01:01Z", {})],
+)
+def test_a_hold_that_waits_does_not_keep_it_from_its_place(
+    hold: str, since: str, binds: dict[str, str]
+) -> None:
+    """Held is what two pods use that never end: one of them waits for the rest of its gang."""
+    reserve = {"name": "reserve", "arguments": {"hold": hold, "reservedNodePercent": 100}}
+    driver = Driver(
+        (Setup(extra=("Coscheduling", "Reservation")),),
+        actions=[{"name": "allocate"}, {"name": "backfill"}, reserve],
+    )
+    driver.scheduler._controllers.append(PodGroups(driver.scheduler.cluster))
+    driver.add(make_node("n2").allocatable(cpu="2", memory="8Gi").obj())
+    big = make_pod("big").cpu("2").created("2026-01-01T00:00:00Z").obj()
+    driver.add(big)
+    held = starvation_hold(driver.record(big), "n2", "held-for-big")
+    held.metadata.uid = "held"
+    held.status.phase, held.status.node_name = "Waiting", "n2"
+    condition = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastTransitionTime": "2026-01-01T00:01:00Z",
+    }
+    bound = make_pod("g-0").cpu("1").group("g").on("n2").status(conditions=[condition])
+    driver.add(held, make_pod("g-1").cpu("1").group("g").created(since).obj(), bound.obj())
+    driver.add(make_pod_group("g").min_member(2).obj())
+    assert driver.binds(120.0) == binds
+
+
+# Members that have to make room
+
+
+def preemptable_gang(assumed: bool = False) -> Driver:
+    """Three members on a node each, of which the gang needs two; the third may be bound only soon."""
+    driver = Driver((Setup(extra=("Coscheduling", "DefaultPreemption")),))
+    names = ("n0", "n1", "n2")
+    driver.add(*(make_node(name).allocatable(cpu="2", memory="8Gi").obj() for name in names))
+    driver.add(make_pod_group("g").min_member(2).obj())
+    driver.add(*(make_pod(f"g-{i}").cpu("2").group("g").on(f"n{i}").obj() for i in range(2)))
+    third = make_pod("g-2").cpu("2").group("g")
+    if not assumed:
+        return driver.add(third.on("n2").obj())
+    driver.add(third.obj())
+    assert driver.binds() == {"g-2": "n2"}
+    return driver
+
+
+def victims_for(driver: Driver, name: str, node_name: str) -> list[str]:
+    """Whom a pod preempts that is to go to that node."""
+    preemptor = make_pod(name).cpu("2").priority(100).node_selector({HOSTNAME: node_name})
+    decisions = driver.add(preemptor.obj()).round()
+    return sorted(d.pod.name for d in decisions if isinstance(d, Preempt))
+
+
+@pytest.mark.parametrize("assumed", [False, True])
+def test_a_victim_is_on_its_way_out_though_its_object_does_not_say_so_yet(assumed: bool) -> None:
+    """The kubelet, or the bind itself, updates the pod before the condition of a victim is written."""
+    driver = preemptable_gang(assumed)
+    assert victims_for(driver, "high-0", "n2") == ["g-2"]
+    third = make_pod("g-2").cpu("2").group("g").on("n2")
+    driver.update(third.phase("Running").obj())
+    assert victims_for(driver, "high-1", "n1") == ["g-0", "g-1"]
+
+
+def test_a_victim_whose_bind_is_refused_is_not_tried_again_unless_it_stays() -> None:
+    driver = preemptable_gang(assumed=True)
+    assert victims_for(driver, "high", "n2") == ["g-2"]
+    third = make_pod("g-2").cpu("2").group("g")
+    driver.refuse(third.obj()).add(make_node("n3").allocatable(cpu="2", memory="8Gi").obj())
+    assert driver.binds(100.0) == {"high": "n2"}
+    driver.update(third.label("seen", "again").obj())  # it does not say yet that it is deleted
+    assert driver.binds(200.0) == {}
+    decision = next(d for d in driver.decisions if isinstance(d, Preempt))
+    driver.feed(WriteRefused(decision, "no"))
+    assert driver.binds(300.0) == {"g-2": "n3"}
+
+
+def test_a_victim_that_is_deleted_though_its_eviction_is_refused_is_not_tried_again() -> None:
+    driver = preemptable_gang(assumed=True)
+    assert victims_for(driver, "high", "n2") == ["g-2"]
+    third = make_pod("g-2").cpu("2").group("g")
+    driver.refuse(third.obj()).update(third.deleted().obj())
+    decision = next(d for d in driver.decisions if isinstance(d, Preempt))
+    driver.feed(WriteRefused(decision, "no"))
+    driver.add(make_node("n3").allocatable(cpu="2", memory="8Gi").obj())
+    assert driver.binds(300.0) == {"high": "n2"}

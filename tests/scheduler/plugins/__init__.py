@@ -1,0 +1,1 @@
+"""Tests of `holdfast.scheduler.plugins`, one file for each plugin."""

@@ -1,0 +1,175 @@
+"""Ports, affinity, spread and volumes of reservations, for owners and for everyone else."""
+
+from typing import Any
+
+from harness.world import LittleWorld, node, pod, reservation
+
+Raw = dict[str, Any]
+HOST = "kubernetes.io/hostname"
+
+
+def anti_affinity(app: str) -> Raw:
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": HOST}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def affinity(app: str) -> Raw:
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": HOST}
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def spread(app: str) -> list[Raw]:
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": HOST,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": app}},
+        }
+    ]
+
+
+class TestPorts:
+    def test_owners_take_different_ports_of_one_reservation(self) -> None:
+        world = LittleWorld(node("n1"))
+        world.put(reservation("r", cpu="4", allocateOnce=False, pod={"ports": [7777, 8888, 9999]}))
+        world.put(pod("p1", "a", ports=[7777]), pod("p2", "a", ports=[8888]))
+        assert [world.reservation_of("p1"), world.reservation_of("p2")] == ["r", "r"]
+        world.put(pod("p3", "a", ports=[7777]))
+        assert world.node_of("p3") == ""
+
+    def test_owners_take_ports_of_two_reservations(self) -> None:
+        world = LittleWorld(node("n1"))
+        world.put(reservation("ra", cpu="1", pod={"ports": [7777]}))
+        world.put(reservation("rb", cpu="1", pod={"ports": [8888]}))
+        world.put(pod("p1", "a", cpu="1", ports=[7777]))
+        world.put(pod("p2", "a", cpu="1", ports=[8888]))
+        assert [world.node_of("p1"), world.node_of("p2")] == ["n1", "n1"]
+        assert {world.reservation_of("p1"), world.reservation_of("p2")} == {"ra", "rb"}
+
+    def test_reserved_ports_are_closed_to_others(self) -> None:
+        world = LittleWorld(node("n1"), reservation("r", pod={"ports": [7777, 8888, 9999]}))
+        world.put(pod("stranger", ports=[7777]))
+        assert "1 node(s) didn't have free ports for the requested pod ports" in world.message(
+            "stranger"
+        )
+        world.put(pod("owner", "a", ports=[6666]))
+        assert world.node_of("owner") == "n1"
+
+
+class TestInterPodAffinity:
+    def test_owner_with_the_same_anti_affinity(self) -> None:
+        world = LittleWorld(node("n1"), node("n2"))
+        rules: Raw = {"affinity": anti_affinity("a")}
+        world.put(reservation("r", cpu="4", pod=rules))
+        world.put(pod("owner", "a", cpu="4", **rules))
+        assert world.reservation_of("owner") == "r"
+
+    def test_several_owners_with_the_same_anti_affinity(self) -> None:
+        world = LittleWorld(node("n1"), node("n2"), node("n3"))
+        rules: Raw = {"affinity": anti_affinity("a")}
+        world.put(*(reservation(f"r{i}", cpu="4", pod=rules) for i in (1, 2)))
+        assert len({world.status(f"r{i}")["nodeName"] for i in (1, 2)}) == 2
+        world.put(*(pod(f"p{i}", "a", cpu="4", **rules) for i in (1, 2)))
+        assert {world.reservation_of("p1"), world.reservation_of("p2")} == {"r1", "r2"}
+
+    def test_others_see_the_reserve_pod_as_a_pod(self) -> None:
+        world = LittleWorld(node("n1"), reservation("r", cpu="4", pod={"affinity": anti_affinity("b")}))
+        world.put(pod("kept-off", "b"))
+        assert "1 node(s) didn't satisfy existing pods anti-affinity rules" in world.message("kept-off")
+        world.put(pod("away", "c", affinity=anti_affinity("a")))
+        assert "1 node(s) didn't match pod anti-affinity rules" in world.message("away")
+
+    def test_affinity(self) -> None:
+        world = LittleWorld(node("n1"), node("n2"), pod("base", "base", nodeName="n2"))
+        rules: Raw = {"affinity": affinity("base")}
+        world.put(reservation("r", cpu="8", allocateOnce=False, pod=rules))
+        assert world.status("r")["nodeName"] == "n2"
+        world.put(*(pod(f"p{i}", "a", cpu="4", **rules) for i in (1, 2)))
+        assert [world.reservation_of("p1"), world.reservation_of("p2")] == ["r", "r"]
+        world.put(pod("stranger", "c", cpu="9", **rules))
+        assert world.node_of("stranger") == ""
+
+    def test_affinity_to_itself_counts_the_reserve_pod_for_others_only(self) -> None:
+        world = LittleWorld(node("n1"), node("n2"))
+        rules: Raw = {"affinity": affinity("a")}
+        world.put(reservation("r", cpu="4", pod={**rules, "nodeName": "n2"}))
+        world.put(pod("stranger", "c", affinity=affinity("a")))
+        assert world.node_of("stranger") == "n2"
+        world.put(pod("owner", "a", cpu="4", **rules))
+        assert world.reservation_of("owner") == "r"
+
+
+def test_owners_spread_like_their_reservations() -> None:
+    world = LittleWorld(*(node(f"n{i}") for i in (1, 2, 3)))
+    rules: Raw = {"topologySpreadConstraints": spread("a")}
+    world.put(*(reservation(f"r{i}", cpu="4", pod=rules) for i in (1, 2, 3)))
+    assert len({world.status(f"r{i}")["nodeName"] for i in (1, 2, 3)}) == 3
+    world.put(*(pod(f"p{i}", "a", cpu="4", **rules) for i in (1, 2, 3)))
+    assert {world.reservation_of(f"p{i}") for i in (1, 2, 3)} == {"r1", "r2", "r3"}
+
+
+def claim(name: str, mode: str = "ReadWriteOncePod", volume: str = "") -> Raw:
+    bound: Raw = {"volumeName": volume} if volume else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"claim-{name}",
+            "annotations": {"pv.kubernetes.io/bind-completed": "yes"} if volume else {},
+        },
+        "spec": {"accessModes": [mode], "resources": {"requests": {"storage": "1Gi"}}, **bound},
+        "status": {"phase": "Bound" if volume else "Pending"},
+    }
+
+
+def volume(name: str, for_claim: str) -> Raw:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "uid": f"volume-{name}"},
+        "spec": {
+            "accessModes": ["ReadWriteOncePod"],
+            "capacity": {"storage": "1Gi"},
+            "claimRef": {"namespace": "default", "name": for_claim, "uid": f"claim-{for_claim}"},
+            "csi": {"driver": "disk.example.com", "volumeHandle": name},
+        },
+        "status": {"phase": "Bound"},
+    }
+
+
+def csi_node(name: str, count: int) -> Raw:
+    driver = {"name": "disk.example.com", "nodeID": name, "allocatable": {"count": count}}
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSINode",
+        "metadata": {"name": name, "uid": f"csinode-{name}"},
+        "spec": {"drivers": [driver]},
+    }
+
+
+def with_claim(name: str) -> Raw:
+    return {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]}
+
+
+class TestVolumes:
+    def test_claim_for_one_pod_is_kept_for_the_owner(self) -> None:
+        world = LittleWorld(node("n1"), volume("v", "data"), claim("data", volume="v"))
+        world.put(reservation("r", cpu="4", pod=with_claim("data")))
+        assert world.phase("r") == "Available"
+        world.put(pod("stranger", "b", **with_claim("data")))
+        assert "ReadWriteOncePod access mode already in-use by another pod" in world.message("stranger")
+        world.put(pod("owner", "a", cpu="4", **with_claim("data")))
+        assert world.reservation_of("owner") == "r"
+
+    def test_reserved_volumes_count_against_the_limit(self) -> None:
+        world = LittleWorld(node("n1"), csi_node("n1", 1))
+        world.put(volume("v", "data"), claim("data", volume="v"))
+        world.put(volume("w", "other"), claim("other", volume="w"))
+        world.put(reservation("r", cpu="4", pod=with_claim("data")))
+        world.put(pod("stranger", "b", **with_claim("other")))
+        assert "1 node(s) exceed max volume count" in world.message("stranger")
+        world.put(pod("owner", "a", cpu="4", **with_claim("data")))
+        assert world.reservation_of("owner") == "r"

@@ -1,0 +1,1 @@
+"""Tests of `holdfast.sim`: scenarios as users write them."""

@@ -1,0 +1,68 @@
+"""Expect documents: what holds passes in silence, what does not is named."""
+
+import pytest
+
+from harness.yaml_scenarios import NODE, joined, pod, simulate
+from holdfast.sim.errors import InvalidInput
+
+EXPECT = "{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, %s}"
+
+
+@pytest.mark.parametrize(
+    ("expected", "complaint"),
+    [
+        ("bound: {p: n1}", None),
+        ("bound: {default/p: [n2, n1]}", None),
+        ("bound: {p: n2}", "bound.p: expected on n2, is on n1"),
+        ("bound: {big: n1}", "bound.big: expected on n1, has no node: 0/1 nodes are available"),
+        ("bound: {q: n1}", "bound.q: there is no such pod"),
+        ("pending: {big: ''}", None),
+        (
+            "pending: {big: '0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are "
+            "available: 1 Preemption is not helpful for scheduling.'}",
+            None,
+        ),
+        ("pending: {big: 'no room'}", "pending.big: expected 'no room', got '0/1 nodes are"),
+        ("pending: {p: ''}", "pending.p: is on n1"),
+        ("phases: {p: Succeeded, big: Pending}", None),
+        ("phases: {p: Running}", "phases.p: expected Running, got Succeeded"),
+        ("at: 1s, phases: {p: Running}", None),
+        ("phases: {'1': Running}", "phases.1: there is no such pod"),
+        ("absent: [Pod/default/q]", None),
+        ("absent: [Pod/default/p]", "absent: Pod/default/p is there"),
+        ("timeline: [{event: Bound}, {t: 5s, event: Succeeded}]", None),
+        (
+            "timeline: [{event: Succeeded}, {object: Pod/default/p, event: Bound}]",
+            "timeline[1]: object Pod/default/p, event Bound did not happen at this place",
+        ),
+        ("timeline: [{event: Evicted}]", "timeline[0]: event Evicted did not happen"),
+        ("never: [{object: Pod/default/big, event: Bound}]", None),
+        ("never: [{event: Bound}]", "never[0]: event Bound happened at 0s"),
+    ],
+)
+def test_expectations(expected: str, complaint: str | None) -> None:
+    unmet = simulate(joined(NODE, pod("p", runs_for="5s"), pod("big", "8"), EXPECT % expected)).unmet
+    if complaint is None:
+        assert unmet == []
+    else:
+        assert len(unmet) == 1
+        assert unmet[0].startswith("s.yaml: document 4, line 7: Expect: ")
+        assert complaint in unmet[0]
+
+
+@pytest.mark.parametrize(
+    ("expected", "complaint"),
+    [
+        (
+            "absent: [{kind: Pod}]",
+            "absent[0]: expected an object such as Pod/default/web",
+        ),
+        ("bound: {p: 5}", "bound.p: expected a node's name, got 5"),
+        ("bound: [p]", "bound: expected a mapping of pods, got a list"),
+        ("timeline: [{t: soon}]", "timeline[0].t: not a duration: 'soon'"),
+    ],
+)
+def test_expectations_that_make_no_sense_are_refused(expected: str, complaint: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        simulate(joined(NODE, EXPECT % expected))
+    assert complaint in str(refused.value)

@@ -1,0 +1,95 @@
+"""What is wrong with a scenario is found before anything runs, all at once, with its place."""
+
+import pytest
+
+from harness.yaml_scenarios import NODE, documents, joined, pod, step
+from holdfast.sim.errors import InvalidInput
+from holdfast.sim.scenario import read_scenario
+
+EXPECT = "{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, %s}"
+
+
+def problems(*parts: str) -> list[str]:
+    with pytest.raises(InvalidInput) as refused:
+        read_scenario(documents(joined(*parts)))
+    return refused.value.problems
+
+
+@pytest.mark.parametrize(
+    ("document", "complaint"),
+    [
+        (pod("p", "one"), "Pod/default/p: spec.containers[0].resources.requests[cpu]: "),
+        (
+            pod("p", at="soon"),
+            "Pod/default/p: metadata.annotations[sim.holdfast.io/at]: not a dur",
+        ),
+        (
+            pod("p", at="-1s"),
+            "Pod/default/p: metadata.annotations[sim.holdfast.io/at]: must not",
+        ),
+        (pod("p", run_for="1s"), "unknown annotation; did you mean sim.holdfast.io/runs-for?"),
+        (pod("p", at="5s", delete_at="4s"), "is before the object is created"),
+        (pod("p", spec="priorityClassName: x"), "no PriorityClass with name x was found"),
+        ("{apiVersion: v1, kind: Pood}", "kind: unknown kind 'Pood'; did you mean Pod?"),
+        ("{apiVersion: v2, kind: Pod}", "apiVersion: no Pod in 'v2'; known: v1"),
+        ("[1]", "expected an object, got a list"),
+        (step("1s", "restart: kubelet"), "Step: restart: must be scheduler, got 'kubelet'"),
+        (step("60", "restart: scheduler"), "Step: at: not a duration: '60' (write it as 90s"),
+        (step("-1s", "restart: scheduler"), "Step: at: must not be negative"),
+        (
+            step("1s", "delete: {kind: Pod, name: p, namspace: x}"),
+            "Step: delete.namspace: unknown field; did you mean namespace?",
+        ),
+        (step("1s", "delete: {kind: Pod}"), "Step: delete.name: is required"),
+        (
+            step("1s", "delete: {kind: Nod, name: n}"),
+            "Step: delete.kind: unknown kind 'Nod'; did you mean",
+        ),
+        (step("1s", "patch: {kind: Pod, name: p}"), "Step: patch.merge: is required"),
+        (step("1s", "delte: {}"), "Step: delte: unknown field; did you mean delete?"),
+        (
+            step("1s", "restart: scheduler, delete: {kind: Pod, name: p}"),
+            "exactly one of apply, delete, patch, restart; there is delete and restart",
+        ),
+        (step("1s", "metadata: {}"), "exactly one of apply, delete, patch, restart; there is none"),
+        (
+            step("1s", f"apply: {pod('p', 'one')}"),
+            "Pod/default/p: apply.spec.containers[0].resources.requests[cpu]",
+        ),
+        (
+            step("1s", f"apply: {pod('p', at='2s')}"),
+            "apply.metadata.annotations[sim.holdfast.io/at]: has no place here",
+        ),
+        ("{kind: Step, at: 1s}", "Step: apiVersion: must be sim.holdfast.io/v1alpha1"),
+        ("{apiVersion: sim.holdfast.io/v1alpha1, kind: Stop}", "kind: no Stop in sim.holdfast.io"),
+        (EXPECT % "boundd: {}", "Expect: boundd: unknown field; did you mean bound?"),
+        (EXPECT % "bound: [p]", "Expect: bound: expected a mapping of pods, got a list"),
+        (EXPECT % "timeline: [{time: 1s}]", "Expect: timeline[0].time: unknown field"),
+        (EXPECT % "timeline: [{t: x}]", "Expect: timeline[0].t: not a duration"),
+    ],
+)
+def test_a_problem_is_told_with_file_document_and_field(document: str, complaint: str) -> None:
+    found = problems(NODE, document)
+    assert len(found) == 1
+    assert found[0].startswith("s.yaml: document 2, line 3: ")
+    assert complaint in found[0]
+
+
+def test_runs_for_is_for_pods_only() -> None:
+    node = "{apiVersion: v1, kind: Node, metadata: {name: n, annotations: {%s: 1s}}}"
+    found = problems(node % "sim.holdfast.io/runs-for")
+    assert "Node/n: metadata.annotations[sim.holdfast.io/runs-for]: only pods can have this" in found[0]
+
+
+def test_every_problem_of_every_document_is_listed() -> None:
+    found = problems(pod("a", "one"), NODE, step("x", "restart: y"), pod("b", "-1", at="z"))
+    assert [line.partition(",")[0] for line in found] == [
+        "s.yaml: document 1",
+        "s.yaml: document 3",
+        "s.yaml: document 3",
+        "s.yaml: document 4",
+    ]
+
+
+def test_nothing_at_all_is_a_problem_too() -> None:
+    assert problems("") == ["no documents were given"]

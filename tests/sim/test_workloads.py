@@ -1,0 +1,116 @@
+"""Deployments of a scenario have pods. Other owners are in `test_sim_dumps`."""
+
+import json
+from typing import Any
+
+import pytest
+
+from harness.yaml_scenarios import NODE, find, joined, pod, simulate, step
+from holdfast.sim.errors import InvalidInput
+from holdfast.sim.simulation import Result
+
+Raw = dict[str, Any]
+
+
+def _template(image: str = "a") -> Raw:
+    container = {"name": "c", "image": image, "resources": {"requests": {"cpu": "1"}}}
+    return {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+
+
+def _workload(kind: str = "Deployment", replicas: int = 2, **spec: Any) -> str:
+    raw = {
+        "apiVersion": "batch/v1" if kind == "Job" else "apps/v1",
+        "kind": kind,
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": _template(),
+            **spec,
+        },
+    }
+    return json.dumps(raw)
+
+
+def _patch(at: str, **spec: Any) -> str:
+    return step(at, f"patch: {{kind: Deployment, name: web, merge: {json.dumps({'spec': spec})}}}")
+
+
+def _pods(result: Result) -> list[Raw]:
+    return [raw for raw in result.objects if raw["kind"] == "Pod"]
+
+
+def _running(result: Result) -> int:
+    return sum(pod["status"]["phase"] == "Running" for pod in _pods(result))
+
+
+STORIES = {
+    "as given": ([], 2, {"a"}),
+    "scaled up": ([_patch("10s", replicas=4)], 4, {"a"}),
+    "scaled down": ([_patch("10s", replicas=1)], 1, {"a"}),
+    "updated": ([_patch("10s", template=_template("b"))], 2, {"b"}),
+    "deleted": ([step("10s", "delete: {kind: Deployment, name: web}")], 0, set()),
+}
+
+
+@pytest.mark.parametrize("case", STORIES)
+def test_a_deployment(case: str) -> None:
+    steps, running, images = STORIES[case]
+    result = simulate(joined(NODE, _workload(), *steps))
+    assert _running(result) == len(_pods(result)) == running
+    assert {pod["spec"]["containers"][0]["image"] for pod in _pods(result)} == images
+    assert result.end == (10.0 if steps else 0.0)
+
+
+def test_pods_that_do_not_fit_wait_and_prolong_nothing() -> None:
+    result = simulate(joined(NODE, _workload(replicas=6)))
+    assert (_running(result), len(_pods(result)), result.end) == (4, 6, 0.0)
+    status = find(result, "Deployment", "web")["status"]
+    assert (status["readyReplicas"], status["unavailableReplicas"]) == (4, 2)
+
+
+@pytest.mark.parametrize("runs_for", ["0s", "10s"])
+def test_pods_of_a_deployment_run_until_they_are_deleted(runs_for: str) -> None:
+    template = _template()
+    template["metadata"]["annotations"] = {"sim.holdfast.io/runs-for": runs_for}
+    template["spec"]["activeDeadlineSeconds"] = 5
+    result = simulate(joined(NODE, _workload(replicas=1, template=template)))
+    assert (_running(result), len(_pods(result)), result.end) == (1, 1, 0.0)
+
+
+def test_owners_that_are_not_there_count_as_present() -> None:
+    reference = "[{apiVersion: apps/v1, kind: ReplicaSet, name: gone, uid: u, controller: true}]"
+    owned = pod("owned").replace("annotations:", f"ownerReferences: {reference}, annotations:")
+    result = simulate(joined(NODE, _workload(), owned))
+    assert find(result, "Pod", "owned")["status"]["phase"] == "Running"
+
+
+def test_a_run_can_be_repeated() -> None:
+    text = joined(NODE, _workload(), _patch("10s", template=_template("b")))
+    first, second = simulate(text, seed=3), simulate(text, seed=3)
+    assert first.objects == second.objects
+    assert first.timeline == second.timeline
+
+
+@pytest.mark.parametrize(
+    ("spec", "complaint"),
+    [
+        ({"replicas": 2**40}, "spec.replicas: json: cannot unmarshal number 1099511627776"),
+        ({"template": {"spec": 5}}, "spec.template.spec: json: cannot unmarshal number into"),
+        ({"template": {"metadata": "x"}}, "spec.template.metadata: json: cannot unmarshal string into"),
+        ({"template": _template() | {"spec": {}}}, "spec.template.spec.containers: Required value"),
+        (
+            {"selector": {"matchLabels": {"app": "b"}}},
+            "spec.template.metadata.labels: Invalid value: "
+            '{"app":"web"}: `selector` does not match template `labels`',
+        ),
+        ({"strategy": {"rollingUpdate": {"maxSurge": []}}}, "spec.strategy.rollingUpdate.maxSurge:"),
+        ({"strategy": 5}, "spec.strategy: json: cannot unmarshal number into"),
+        ({"selector": None}, "spec.selector: Required value"),
+        ({"template": None}, "spec.template.spec.containers: Required value"),
+    ],
+)
+def test_a_deployment_that_makes_no_sense_is_refused(spec: Raw, complaint: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        simulate(joined(NODE, _workload(**spec)))
+    assert f"Deployment/default/web: {complaint}" in str(refused.value)
