@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from holdfast.api.raw_objects import Key, Raw
 from holdfast.machinery.schema import ResourceType
-from holdfast.machinery.schema.versions import key_of
+from holdfast.machinery.schema.types import key_of
 from holdfast.machinery.status import Resource
 
 _MOST_WARNINGS = 512

@@ -22,14 +22,14 @@ from holdfast.machinery.schema import (
     FieldError,
     ResourceType,
     apply_defaults,
-    check_values,
     read_object,
     suggestion,
 )
-from holdfast.machinery.schema.versions import shown, stored
+from holdfast.machinery.schema.types import shown, stored
 from holdfast.machinery.status import Resource, forbidden, invalid, not_found
 from holdfast.machinery.strategies.strategy import Strategy
 from holdfast.machinery.strategies.table import strategy_of
+from holdfast.machinery.validation import check_values
 from holdfast.machinery.validation import metadata as metadata_rules
 
 ORPHAN = "orphan"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from holdfast.machinery.schema.definitions import (
+from holdfast.machinery.schema.shapes import (
     INT_OR_STRING,
     META,
     QUANTITY,

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from harness.widgets import widget_crd
-from holdfast.machinery.schema import Catalogue, apply_defaults, check_values, read_object
+from holdfast.machinery.schema import Catalogue, apply_defaults, read_object
+from holdfast.machinery.validation import check_values
 
 CATALOGUE = Catalogue()
 ROOT = "spec.validation.openAPIV3Schema"

@@ -35,7 +35,7 @@ from holdfast.local.apiserver.workers import LARGE, MANY, Workers, Written
 from holdfast.local.store import Raw, memory_of
 from holdfast.machinery.object_request import WriteOptions
 from holdfast.machinery.schema import ResourceType
-from holdfast.machinery.schema.versions import key_of
+from holdfast.machinery.schema.types import key_of
 from holdfast.machinery.status import (
     StatusError,
     bad_request,

@@ -21,8 +21,7 @@ from multidict import CIMultiDict
 
 from holdfast.local.apiserver.tables.render import partial_metadata, table
 from holdfast.local.store import Raw, memory_of
-from holdfast.machinery.schema.types import ResourceType
-from holdfast.machinery.schema.versions import shown
+from holdfast.machinery.schema.types import ResourceType, shown
 from holdfast.machinery.status import StatusError
 from holdfast.serving.limits import ENCODED_BYTES
 

@@ -22,7 +22,7 @@ from holdfast.local.apiserver.responses import JSON, Form, in_form, ordered
 from holdfast.local.apiserver.selection import Selection, select
 from holdfast.local.store import Compacted, FutureRevision, Raw, StoreChange
 from holdfast.machinery.schema import ResourceType
-from holdfast.machinery.schema.versions import shown, storage_group
+from holdfast.machinery.schema.types import shown, storage_group
 from holdfast.machinery.status import StatusError, expired, revision_too_large, too_many_requests
 from holdfast.serving.limits import (
     CHUNK_BYTES,

@@ -4,8 +4,7 @@
     strategic                      strategic merge patch: lists are merged by their keys
     apply                          server-side apply; raises `ApplyConflict`
     managed_fields, fields         field managers (`metadata.managedFields`); sets of field paths
-    compare, created_fields        fields that a change touches; fields of a new object
-    list_order                     the order of merged lists
+    compare                        fields that a change touches; merging by shape
 
 Objects are plain dicts, never changed in place: every function returns a new one that shares the
 untouched parts with the old. May import `machinery.schema` and `api`.

@@ -17,8 +17,7 @@ from holdfast.machinery.patch.compare import (
     field_set,
     same,
 )
-from holdfast.machinery.patch.fields import PatchError, path_step
-from holdfast.machinery.patch.list_order import go_text, go_type
+from holdfast.machinery.patch.fields import PatchError, go_text, go_type, path_step
 from holdfast.machinery.patch.managed_fields import (
     APPLY,
     NEVER_OWNED,

@@ -1,14 +1,19 @@
-"""What changed between two versions of an object, field by field."""
+"""Objects compared and merged by their shapes: fields removed, changed and added; the fields of a new
+object; an applied configuration merged into an object.
+
+Items of a list are matched by keys or by values. An atomic part, which is replaced whole, is one field.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.machinery.patch.fields import LEAF, MEMBER, Fields, PatchError, union
-from holdfast.machinery.schema.shapes import UNTYPED, FieldShape
+from holdfast.machinery.patch.fields import LEAF, MEMBER, Fields, PatchError, encode, order, union
+from holdfast.machinery.schema.shapes import NOT_COMPILED, UNTYPED, FieldShape
 
 
 class Comparison(NamedTuple):
@@ -43,7 +48,8 @@ def compare(shape: FieldShape, before: Any, after: Any) -> Comparison:
 
 
 def _different_kinds(shape: FieldShape, before: Any, after: Any, kind: str, other: str) -> Comparison:
-    """A part that was one thing and is another: changed, and all that was or is in it comes or goes."""
+    """A part of another kind than before is modified; what was in it is removed, what is in it
+    added."""
     removed = added_fields(shape, before) if is_granular(shape, kind) else {}
     added = added_fields(shape, after) if is_granular(shape, other) else {}
     scalar = "scalar" in (kind, other) or not (removed and added)
@@ -125,12 +131,6 @@ def same(a: Any, b: Any) -> bool:
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(map(same, a, b))
     return bool(a == b)
-
-
-# Objects looked at with their shapes: which fields they have, and how two of them differ.
-#
-# This is where lists are taken apart by keys or by values, and where a part that is replaced whole (an
-# atomic one) counts as one field.
 
 
 ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__bool__": lambda self: False})()
@@ -268,7 +268,111 @@ def added_fields(shape: FieldShape, value: Any) -> Fields:
     return result
 
 
-# Laying an applied configuration over an object, and taking fields out of one.
+Written = dict[str, Any]
+Writer = Callable[[Any], Written]
+
+_LEAF: Written = {}
+
+
+def _writer(shape: FieldShape) -> Writer | None:
+    """The compiled function for the fields of a part that is added; None if the part is one field."""
+    if shape.writer is NOT_COMPILED:
+        shape.writer = _compile_writer(shape)
+    found: Writer | None = shape.writer
+    return found
+
+
+def _compile_writer(shape: FieldShape) -> Writer | None:
+    if shape.kind == "any":
+        return None if shape.atomic else lambda value: _any_fields(shape, value)
+    if shape.kind in ("struct", "map"):
+        return None if shape.atomic else _map_writer(shape)
+    if shape.kind == "list":
+        return None if shape.list_type == "atomic" else _list_writer(shape)
+    return None
+
+
+def _any_fields(shape: FieldShape, value: Any) -> Written:
+    written = encode({"x": added_fields(shape, value)})["x"]
+    return written or _LEAF
+
+
+def _map_writer(shape: FieldShape) -> Writer:
+    fields: dict[str, tuple[str, Writer | None]] = {}
+    shape_of, values = shape.fields, shape.values or UNTYPED
+
+    def write_map(value: Any) -> Written:
+        if not value:
+            return _LEAF
+        if value.__class__ is not dict:
+            raise NotComparable("expected map")
+        written: Written = {".": _LEAF}
+        for name in sorted(value) if len(value) > 1 else value:
+            known = fields.get(name)
+            if known is None:
+                part = shape_of.get(name)
+                known = (f"f:{name}", _writer(part if part is not None else values))
+                if part is not None:
+                    fields[name] = known
+            element, write = known
+            written[element] = _LEAF if write is None else write(value[name])
+        return written
+
+    return write_map
+
+
+def _list_writer(shape: FieldShape) -> Writer:
+    items = shape.items or UNTYPED
+
+    def write_list(value: Any) -> Written:
+        if not value:
+            return _LEAF
+        if value.__class__ is not list:
+            raise NotComparable("expected list")
+        write = _writer(items)
+        inner: Written = {}
+        for item in value:
+            element = element_of(shape, item)
+            inner[element] = _LEAF if write is None or element in inner else write(item)
+        if len(inner) > 1:
+            inner = {element: inner[element] for element in sorted(inner, key=order)}
+        return {".": _LEAF, **inner}
+
+    return write_list
+
+
+def created_fields(shape: FieldShape, empty: Written, raw: Written, skipped: dict[str, Any]) -> Written:
+    """The fields of a new object as FieldsV1: all that an empty object has not, except for `skipped`.
+
+    Most writes in a busy cluster create pods, and nobody else owns a field of a new object. So what a
+    comparison with an empty object would find is written in one walk, by functions compiled once per
+    type. `skipped` has the names of fields nobody owns: with None, or with those to skip inside.
+    """
+    written: Written = {}
+    for name in sorted(raw):
+        inside = skipped.get(name, _LEAF)
+        if inside is None:
+            continue
+        part = shape.fields.get(name) or shape.values or UNTYPED
+        old = empty.get(name, {} if inside else ABSENT)
+        if old is ABSENT:
+            write = _writer(part)
+            written[f"f:{name}"] = _LEAF if write is None else write(raw[name])
+        else:
+            found = _changed_fields(part, old, raw[name], inside)
+            if found is not None:
+                written[f"f:{name}"] = found
+    return written
+
+
+def _changed_fields(part: FieldShape, old: Any, value: Any, skipped: dict[str, Any]) -> Written | None:
+    if old.__class__ is dict and value.__class__ is dict and not part.atomic:
+        return created_fields(part, old, value, skipped) or None
+    if same(old, value):
+        return None
+    write = _writer(part)
+    found = _LEAF if write is None else write(value)
+    return {element: inner for element, inner in found.items() if element != "."}
 
 
 def merged(shape: FieldShape, live: Any, applied: Any) -> Any:

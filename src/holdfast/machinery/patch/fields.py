@@ -236,3 +236,25 @@ def path_step(element: str) -> str:
 
 def _shown(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+def go_text(value: Any) -> str:
+    """A value as Go prints it: `map[a:1 b:[x y]]`."""
+    if value is None:
+        return "<nil>"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{key}:{go_text(value[key])}" for key in sorted(value)) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(map(go_text, value)) + "]"
+    return str(value)
+
+
+def go_type(value: Any) -> str:
+    if isinstance(value, dict):
+        return "map[string]interface {}"
+    if isinstance(value, list):
+        return "[]interface {}"
+    names = {bool: "bool", int: "int64", float: "float64", str: "string"}
+    return names.get(type(value), "%!s(<nil>)")

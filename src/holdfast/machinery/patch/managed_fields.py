@@ -11,8 +11,15 @@ from typing import Any, NamedTuple
 from holdfast.api.errors import HoldfastError, TimeError
 from holdfast.api.times import parse_time
 from holdfast.machinery.patch import fields as f
-from holdfast.machinery.patch.compare import ABSENT, NotComparable, compare, field_set, merged, removed
-from holdfast.machinery.patch.created_fields import created_fields
+from holdfast.machinery.patch.compare import (
+    ABSENT,
+    NotComparable,
+    compare,
+    created_fields,
+    field_set,
+    merged,
+    removed,
+)
 from holdfast.machinery.patch.fields import LEAF, ApplyConflict, Cause, Fields
 from holdfast.machinery.schema.decoding import read
 from holdfast.machinery.schema.shapes import FieldShape

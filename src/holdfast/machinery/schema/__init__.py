@@ -4,25 +4,25 @@
     type = catalogue.resource("apps", "v1", "deployments")
     raw, problems = read_object(type, body)   # malformed: 400; unknown fields: 400 or a warning
     raw = apply_defaults(type, raw)
-    problems = check_values(type, raw)        # 422, one cause each
 
-    catalogue, types              all types; one type
-    definitions, crd              built-in types; types of CustomResourceDefinitions
-    versions                      an object in the versions of its kind
-    decoding, scalars, shapes     strict decoding; scalar values; lists and maps as merging sees them
-    defaults, custom              default values; custom objects by their schema
-    validation, field_errors      checks before and after defaulting; errors in Kubernetes' words
+    catalogue, types            all types; one type, and its objects in storage and in a version
+    shapes                      fields, lists and maps as merging and tracking need them
+    decoding, scalars           strict decoding; scalar values
+    defaults                    default values
+    custom                      objects of custom kinds: pruning, validation, CEL
+    field_errors                validation errors in Kubernetes' words
 
 May import `api`; knows nothing of HTTP.
 """
 
-from holdfast.machinery.schema.catalogue import Catalogue, holdfast_catalogue, open_type
-from holdfast.machinery.schema.crd import crd_warnings
+from typing import Any
+
+from holdfast.machinery.schema import custom, decoding
+from holdfast.machinery.schema.catalogue import Catalogue, crd_warnings, holdfast_catalogue, open_type
 from holdfast.machinery.schema.decoding import suggestion
 from holdfast.machinery.schema.defaults import apply_defaults
 from holdfast.machinery.schema.field_errors import MALFORMED, UNKNOWN, FieldError, strict_error
 from holdfast.machinery.schema.types import PrinterColumn, ResourceType, ScalePaths, Subresource
-from holdfast.machinery.schema.validation import check_values, read_object
 
 __all__ = [
     "MALFORMED",
@@ -34,7 +34,6 @@ __all__ = [
     "ScalePaths",
     "Subresource",
     "apply_defaults",
-    "check_values",
     "crd_warnings",
     "holdfast_catalogue",
     "open_type",
@@ -42,3 +41,10 @@ __all__ = [
     "strict_error",
     "suggestion",
 ]
+
+
+def read_object(type: ResourceType, raw: dict[str, Any]) -> tuple[dict[str, Any], list[FieldError]]:
+    """The decoded object, before defaults, and its malformed and unknown fields."""
+    if type.definition:
+        return decoding.read(type.definition, raw)
+    return custom.read(type, raw)

@@ -1,11 +1,13 @@
-"""All types the server knows: the built-in ones, and those users bring.
+"""All types that the API serves: the built-in ones and those of CustomResourceDefinitions.
 
-Looking one up is a dictionary access. `generation` grows with every change, so that discovery and
-OpenAPI documents are made anew only when they must be.
+The fields of a built-in type are in the OpenAPI definitions (`shapes.definitions`); its names, verbs
+and subresources are here. `Catalogue.generation` grows with every change: discovery and OpenAPI
+documents are valid for one generation.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -13,8 +15,8 @@ from typing import Any
 from holdfast.api.crds import definitions
 from holdfast.api.kinds import KindInfo
 from holdfast.machinery import openapi
-from holdfast.machinery.schema.crd import crd_types
-from holdfast.machinery.schema.types import VERBS, ResourceType, ScalePaths, Subresource
+from holdfast.machinery.schema.custom import cel as rules
+from holdfast.machinery.schema.types import VERBS, PrinterColumn, ResourceType, ScalePaths, Subresource
 
 
 class Catalogue:
@@ -35,15 +37,15 @@ class Catalogue:
         return self._types.get((group, version, plural))
 
     def kind(self, group: str, version: str, kind: str) -> ResourceType | None:
-        """The type whose objects say this apiVersion and kind."""
+        """The type of objects with this group, version and kind."""
         return self._kinds.get((group, version, kind))
 
     def versions(self, group: str, plural: str) -> list[ResourceType]:
-        """All served versions of one resource; objects are kept in the one whose `storage` is set."""
+        """All served versions of a resource; objects are stored in the one with `storage` set."""
         return [type for type in self._types.values() if (type.group, type.plural) == (group, plural)]
 
     def add_crd(self, raw: dict[str, Any]) -> tuple[ResourceType, ...]:
-        """Serve what a CustomResourceDefinition describes, in place of what it described before."""
+        """Serves the types of a CustomResourceDefinition, in place of those of its earlier version."""
         types = crd_types(raw)
         self._drop(raw["metadata"]["name"])
         for type in types:
@@ -81,7 +83,7 @@ class Catalogue:
 
 @cache
 def holdfast_catalogue() -> Catalogue:
-    """The built-in types and those of Holdfast's own definitions; shared, so left as it is."""
+    """The built-in types and those of Holdfast's own definitions; shared, so it must not be changed."""
     catalogue = Catalogue()
     for definition in definitions():
         catalogue.add_crd(definition)
@@ -99,12 +101,6 @@ def open_type(info: KindInfo) -> ResourceType:
         schema={"type": "object", "x-kubernetes-preserve-unknown-fields": True},
         crd=f"{info.plural}.{info.group}",
     )
-
-
-# The built-in kinds the server serves, one line each.
-#
-# What a kind's objects look like is in the definitions; here is how it is called and what can be done
-# with it.
 
 
 _POSTED = ("create",)
@@ -266,3 +262,102 @@ def builtin_types() -> tuple[ResourceType, ...]:
         _type(_STORAGE, "StorageClass", "storageclasses", "sc", namespaced=False),
         _type(_STORAGE, "VolumeAttachment", "volumeattachments", namespaced=False, status=True),
     )
+
+
+MAX_COLUMNS = 100
+"""Printer columns of a version; an older definition may have more, which are not shown."""
+_VERSION = re.compile(r"v([1-9][0-9]*)(?:(alpha|beta)([1-9][0-9]*))?")
+_STAGES = {"": 2, "beta": 1, "alpha": 0}
+
+
+def crd_types(raw: dict[str, Any]) -> tuple[ResourceType, ...]:
+    """One type per served version, the preferred version first. The CRD must have been validated."""
+    spec = raw["spec"]
+    served = [version for version in spec["versions"] if version.get("served")]
+    served.sort(key=lambda version: version_rank(version["name"]), reverse=True)
+    return tuple(_custom_type(raw["metadata"]["name"], spec, version) for version in served)
+
+
+def crd_warnings(raw: dict[str, Any]) -> list[str]:
+    """The warnings in the response to a write of the definition: rules that are not evaluated."""
+    found: list[str] = []
+    for i, version in enumerate((raw.get("spec") or {}).get("versions") or ()):
+        schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+        path = f"spec.versions[{i}].schema.openAPIV3Schema"
+        for where, rule in rules.unevaluated_rules(schema, path):
+            why = (
+                "" if rules.available() else " without CEL (pip install 'holdfast[cel]' to enforce it)"
+            )
+            found.append(f"{where}: this rule is not evaluated here{why}: {rule}")
+    return found
+
+
+def version_rank(name: str) -> tuple[int, int, int, int, tuple[int, ...]]:
+    """Sorts versions as Kubernetes does: v2, v1, v1beta2, v1alpha1, then other names from a to z."""
+    match = _VERSION.fullmatch(name)
+    if match is None:
+        return (0, 0, 0, 0, tuple(-ord(char) for char in name))
+    stage = match[2] or ""
+    return (1, _STAGES[stage], int(match[1]), int(match[3] or 0), ())
+
+
+def _custom_type(name: str, spec: dict[str, Any], version: dict[str, Any]) -> ResourceType:
+    names = spec["names"]
+    subresources = version.get("subresources") or {}
+    scale = subresources.get("scale")
+    found: list[Subresource] = []
+    if scale is not None:
+        found.append(Subresource("scale", "Scale", group="autoscaling", version="v1"))
+    if subresources.get("status") is not None:
+        found.append(Subresource("status", names["kind"]))
+    return ResourceType(
+        group=spec["group"],
+        version=version["name"],
+        kind=names["kind"],
+        plural=names["plural"],
+        singular=names.get("singular", ""),
+        list_kind=names.get("listKind", ""),
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        namespaced=spec["scope"] == "Namespaced",
+        subresources=tuple(found),
+        columns=tuple(
+            _column(column) for column in (version.get("additionalPrinterColumns") or ())[:MAX_COLUMNS]
+        ),
+        schema=(version.get("schema") or {}).get("openAPIV3Schema"),
+        crd=name,
+        scale=_scale(scale) if scale is not None else None,
+        deprecation=_deprecation(spec, version),
+        storage=bool(version.get("storage")),
+        selectable_fields=tuple(
+            field["jsonPath"].removeprefix(".") for field in version.get("selectableFields") or ()
+        ),
+    )
+
+
+def _column(raw: dict[str, Any]) -> PrinterColumn:
+    return PrinterColumn(
+        name=raw["name"],
+        type=raw["type"],
+        json_path=raw["jsonPath"],
+        format=raw.get("format", ""),
+        description=raw.get("description", ""),
+        priority=raw.get("priority", 0),
+    )
+
+
+def _scale(raw: dict[str, Any]) -> ScalePaths:
+    return ScalePaths(
+        replicas=raw["specReplicasPath"].lstrip("."),
+        status_replicas=raw["statusReplicasPath"].lstrip("."),
+        selector=raw.get("labelSelectorPath", "").lstrip("."),
+    )
+
+
+def _deprecation(spec: dict[str, Any], version: dict[str, Any]) -> str:
+    if not version.get("deprecated"):
+        return ""
+    said = version.get("deprecationWarning")
+    if said is not None:
+        return str(said)
+    return f"{spec['group']}/{version['name']} {spec['names']['kind']} is deprecated"

@@ -1,31 +1,76 @@
-"""What a part of an object looks like, as merging and field tracking need to know it.
+"""The shapes of objects: fields, lists and maps, and how each is merged and tracked.
 
-A shape is a struct (fields known by name), a map, a list, a scalar, or `any`. Lists and maps say how
-they are merged: an *atomic* one is replaced whole; a list of type `map` has items told apart by keys,
-one of type `set` by their values. Shapes of built-in kinds come from Kubernetes' definitions, those of
-custom kinds from their schemas; both are the same here.
+A shape is a struct (named fields), a map, a list, a scalar, or `any`. An atomic list or map is replaced
+whole; items of a list of type `map` are matched by keys, those of type `set` by their values. Shapes of
+built-in kinds come from Kubernetes' OpenAPI definitions, those of custom kinds from their schemas.
+
+`data/kubernetes.json.gz`, written by `tools/kubernetes_schemas.py`, has the definitions without their
+prose. `kubectl explain` shows that of the package `kubernetes-validate`, if it is installed (`pip
+install 'holdfast[explain]'`).
 """
 
 from __future__ import annotations
 
+import gzip
 from functools import cache
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from holdfast.machinery.schema.definitions import (
-    MICRO_TIME,
-    QUANTITY,
-    RAW_EXTENSION,
-    SUBRESOURCE_STATUS,
-    Definition,
-    definitions,
+import msgspec
+
+META = "io.k8s.apimachinery.pkg.apis.meta.v1."
+SUBRESOURCE_STATUS = (
+    "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresourceStatus"
 )
+QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+MICRO_TIME = META + "MicroTime"
+RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+
+Definition = dict[str, Any]
+
+
+@cache
+def _data() -> dict[str, Any]:
+    packed = files("holdfast.machinery.schema").joinpath("data/kubernetes.json.gz").read_bytes()
+    data: dict[str, Any] = msgspec.json.decode(gzip.decompress(packed))
+    return data
+
+
+def kubernetes_version() -> str:
+    """The minor version whose API this is: `1.35`."""
+    return str(_data()["version"])
+
+
+def definitions() -> dict[str, Definition]:
+    """Every type by its OpenAPI name, such as `io.k8s.api.core.v1.Pod`."""
+    found: dict[str, Definition] = _data()["definitions"]
+    return found
+
+
+@cache
+def described_definitions() -> dict[str, Definition]:
+    """The same types with the descriptions of `kubernetes-validate`; without any if it is absent."""
+    package = find_spec("kubernetes_validate")
+    if package is None or package.origin is None:
+        return {}
+    folder = Path(package.origin).parent / "kubernetes-json-schema" / f"v{kubernetes_version()}.0-local"
+    try:
+        whole = msgspec.json.decode((folder / "_definitions.json").read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return {}
+    described: dict[str, Definition] = whole.get("$defs", {})
+    return described
+
 
 NOT_COMPILED: Any = object()
 
 
 class FieldShape:
-    """One node. Built once per type and never changed after, but linked in cycles."""
+    """A node in the graph of shapes; built once per type, never changed, possibly in a cycle."""
 
     __slots__ = (
         "always",
@@ -53,12 +98,12 @@ class FieldShape:
         self.name = ""
         self.fields: dict[str, FieldShape] = {}
         self.values: FieldShape | None = None
-        """What a map holds, or a struct beside its named fields; None: nothing else is allowed."""
+        """The values of a map, or of other fields of a struct; None if no other field is allowed."""
         self.items: FieldShape | None = None
         self.list_type = "atomic"
         self.keys: tuple[str, ...] = ()
         self.defaults: dict[str, Any] = {}
-        """What a field counts as when it is a key and was not given."""
+        """Values of absent fields that are keys of a list."""
         self.atomic = False
         self.merge_key: str | None = None
         self.strategies: frozenset[str] = frozenset()
@@ -67,10 +112,10 @@ class FieldShape:
         self.always: tuple[str, ...] = ()
         self.zeroes: frozenset[str] = frozenset()
         self.writer: Any = NOT_COMPILED
-        """Kept here for `patch.creation`, so that it goes with the shape: kinds can be redefined."""
+        """The compiled `patch.compare.created_fields`; here, since a kind can be redefined."""
 
     def field(self, name: str) -> FieldShape | None:
-        """The shape of what a map or struct has under a name."""
+        """The shape of a field of a struct, or of a value of a map."""
         return self.fields.get(name) or self.values
 
     def copy(self) -> FieldShape:
@@ -155,7 +200,7 @@ class _Builder:
             return _SCHEMA_OR_OTHER
         definition = definitions()[name]
         if name == SUBRESOURCE_STATUS:
-            # That it is there is all it says, so it must not be taken for an empty map.
+            # Its presence is its meaning, so it must not be dropped as an empty map.
             shape = self.known[name] = FieldShape("struct")
             shape.name = name
             return shape
@@ -170,7 +215,7 @@ class _Builder:
         return shape
 
     def _merged_as_said(self, shape: FieldShape, schema: Definition) -> FieldShape:
-        """A field may say otherwise than its type how it is merged."""
+        """The shape with the merge rules of the field, which override those of its type."""
         granularity = schema.get("x-kubernetes-map-type")
         strategies = _strategies(schema)
         if granularity is None and not strategies:

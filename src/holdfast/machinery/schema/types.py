@@ -1,4 +1,8 @@
-"""A type of object the server knows, built in or brought by a CustomResourceDefinition."""
+"""A served type, built in or from a CustomResourceDefinition; its objects in storage and in a version.
+
+The versions of a custom kind differ in their name only (the only conversion is None). Events are stored
+as core/v1 and shown as events.k8s.io/v1 to requests for that version.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.raw_objects import Key, Raw
 from holdfast.machinery.schema.shapes import FieldShape, builtin_shape, schema_shape
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -24,18 +29,18 @@ class PrinterColumn(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Subresource(msgspec.Struct, frozen=True):
-    """`pods/status`: the name is what stands after the slash."""
+    """A subresource such as `pods/status`; `name` is the part after the slash."""
 
     name: str
     kind: str
     verbs: tuple[str, ...] = ("get", "patch", "update")
     group: str = ""
-    """Of the kind it takes, where that is not the parent's: Scale is of autoscaling/v1."""
+    """Group of its kind, if not the parent's: Scale is in autoscaling/v1."""
     version: str = ""
 
 
 class ScalePaths(msgspec.Struct, frozen=True):
-    """Where the scale subresource of a kind finds its numbers, without the leading dot."""
+    """The field paths of the scale subresource, without the leading dot."""
 
     replicas: str = "spec.replicas"
     status_replicas: str = "status.replicas"
@@ -88,12 +93,12 @@ class ResourceType:
         """The name of the CustomResourceDefinition it comes from."""
         self.scale = scale
         self.deprecation = deprecation
-        """What to warn users of this version with; "" when it is current."""
+        """The warning of a deprecated version; "" for a current one."""
         self.storage = storage
         self.selectable_fields = selectable_fields
-        """Those a custom type is selected by besides its name and namespace: `spec.colour`."""
+        """Field selectors of a custom type besides name and namespace: `spec.colour`."""
         self.made: dict[str, Any] = {}
-        """What others have made of the schema, kept for as long as the type is served."""
+        """Values that are compiled from the schema, kept as long as the type is served."""
 
     @property
     def api_version(self) -> str:
@@ -110,7 +115,7 @@ class ResourceType:
 
     @property
     def stored(self) -> bool:
-        """Whether objects of it are kept; reviews and bindings are only posted."""
+        """Whether its objects are stored; reviews and bindings are only posted."""
         return "get" in self.verbs
 
     def subresource(self, name: str) -> Subresource | None:
@@ -131,3 +136,53 @@ class ResourceType:
 
     def __repr__(self) -> str:
         return f"<ResourceType {self.resource}/{self.version}>"
+
+
+EVENTS_GROUP = "events.k8s.io"
+
+_EVENT_FIELDS = (
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("reportingComponent", "reportingController"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+)
+"""The names of the same field in core/v1 and in events.k8s.io/v1."""
+_LEFT_OUT_EMPTY = ("reportingController", "reportingInstance")
+_TO_EVENTS = dict(_EVENT_FIELDS)
+_TO_CORE = {theirs: ours for ours, theirs in _EVENT_FIELDS}
+
+
+def storage_group(type: ResourceType) -> str:
+    return "" if type.group == EVENTS_GROUP else type.group
+
+
+def key_of(type: ResourceType, namespace: str, name: str) -> Key:
+    return Key(storage_group(type), type.kind, namespace if type.namespaced else "", name)
+
+
+def shown(type: ResourceType, raw: Raw) -> Raw:
+    """The stored object as this version shows it."""
+    if raw.get("apiVersion") == type.api_version:
+        return raw
+    if type.group == EVENTS_GROUP:
+        return _renamed(raw, _TO_EVENTS, type.api_version)
+    return {**raw, "apiVersion": type.api_version}
+
+
+def stored(type: ResourceType, raw: Raw) -> Raw:
+    """An object of this version as it is stored."""
+    if type.group == EVENTS_GROUP:
+        return _renamed(raw, _TO_CORE, "v1")
+    return raw
+
+
+def _renamed(raw: Raw, names: dict[str, str], api_version: str) -> Raw:
+    renamed = {names.get(name, name): value for name, value in raw.items()}
+    if names is _TO_EVENTS:
+        for name in _LEFT_OUT_EMPTY:
+            if not renamed.get(name):
+                renamed.pop(name, None)
+    return {**renamed, "apiVersion": api_version}

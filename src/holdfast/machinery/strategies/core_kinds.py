@@ -15,7 +15,7 @@ from holdfast.api.reservation import DEFAULT_TTL
 from holdfast.machinery.object_request import WriteRequest
 from holdfast.machinery.schema import FieldError
 from holdfast.machinery.schema import field_errors as fields
-from holdfast.machinery.schema.versions import EVENTS_GROUP
+from holdfast.machinery.schema.types import EVENTS_GROUP
 from holdfast.machinery.strategies.strategy import (
     Strategy,
     all_but_status,

@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from holdfast.machinery.schema import custom
 from holdfast.machinery.schema.field_errors import FieldError
 from holdfast.machinery.schema.types import ResourceType
 from holdfast.machinery.validation import others, pods
 from holdfast.machinery.validation.crds import check_definition
+from holdfast.machinery.validation.own_kinds import check_own_kinds
 
 Check = Callable[[list[FieldError], dict[str, Any]], None]
 
@@ -50,10 +52,15 @@ CHECKS: dict[tuple[str, str], Check] = {
 }
 
 
-def check_builtin(type: ResourceType, raw: dict[str, Any]) -> list[FieldError]:
-    check = CHECKS.get((type.group, type.kind))
-    if check is None:
-        return []
+def check_values(
+    type: ResourceType, raw: dict[str, Any], old: dict[str, Any] | None = None
+) -> list[FieldError]:
+    """The validation errors of an object that is decoded and defaulted. `old` is the object that it
+    replaces, for transition rules of custom kinds."""
+    if not type.definition:
+        return custom.check(type, raw, old) or check_own_kinds(type, raw)
     found: list[FieldError] = []
-    check(found, raw)
+    check = CHECKS.get((type.group, type.kind))
+    if check is not None:
+        check(found, raw)
     return found

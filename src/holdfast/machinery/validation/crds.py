@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.machinery.schema.crd import MAX_COLUMNS
+from holdfast.machinery.schema.catalogue import MAX_COLUMNS
 from holdfast.machinery.schema.custom.cel import check_limits
 from holdfast.machinery.schema.custom.pruning import unknown_in
 from holdfast.machinery.schema.custom.regexp import BadPattern, compiled

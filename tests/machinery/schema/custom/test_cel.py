@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from harness.widgets import widget_crd
-from holdfast.machinery.schema import Catalogue, ResourceType, check_values, crd_warnings
+from holdfast.machinery.schema import Catalogue, ResourceType, crd_warnings
 from holdfast.machinery.schema.custom import cel as rules
+from holdfast.machinery.validation import check_values
 
 SPEC = {
     "type": "object",

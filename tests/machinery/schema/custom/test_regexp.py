@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.widgets import widget_crd
-from holdfast.machinery.schema import Catalogue, check_values
+from holdfast.machinery.schema import Catalogue
 from holdfast.machinery.schema.custom.regexp import BadPattern, TooCostly, compiled
+from holdfast.machinery.validation import check_values
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from holdfast.machinery.schema import (
     Catalogue,
     ResourceType,
     apply_defaults,
-    check_values,
     read_object,
     strict_error,
 )
+from holdfast.machinery.validation import check_values
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from holdfast.local.apiserver.request_bodies import read_json
 from holdfast.local.apiserver.request_info import ListOptions, parse_revision
 from holdfast.local.apiserver.selection import Selection, select
 from holdfast.local.store import Compacted, FutureRevision, Key, Raw, Snapshot
-from holdfast.machinery.schema.versions import shown, storage_group
+from holdfast.machinery.schema.types import shown, storage_group
 from holdfast.machinery.status import StatusError, bad_request, expired, not_found, revision_too_large
 
 _LIST_EXPIRED = "The resourceVersion for the provided list is too old."

@@ -36,7 +36,7 @@ from holdfast.machinery.patch import (
 )
 from holdfast.machinery.schema import apply_defaults
 from holdfast.machinery.schema import field_errors as fields
-from holdfast.machinery.schema.versions import shown, stored
+from holdfast.machinery.schema.types import shown, stored
 from holdfast.machinery.status import StatusError, bad_request, invalid
 from holdfast.machinery.validation.metadata import check as check_metadata
 

@@ -30,7 +30,7 @@ from holdfast.machinery.schema import (
     suggestion,
 )
 from holdfast.machinery.schema import field_errors as fields
-from holdfast.machinery.schema.versions import key_of, stored
+from holdfast.machinery.schema.types import key_of, stored
 from holdfast.machinery.status import (
     MODIFIED,
     Resource,

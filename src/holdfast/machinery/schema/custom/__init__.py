@@ -1,10 +1,9 @@
 """Custom objects, decoded, defaulted and validated by the schema of their definition.
 
-pruning         unknown fields and nulls removed; defaults
-validation      types, ranges, patterns, alternatives, lists that are sets or maps
-cel             validation rules in CEL
-regexp          Go's regular expressions, in linear time
-holdfast_rules  the CEL rules of Holdfast's own definitions in Python, for use without a CEL library
+pruning     unknown fields and nulls removed; defaults
+validation  types, ranges, patterns, alternatives, lists that are sets or maps
+cel         validation rules in CEL
+regexp      Go's regular expressions, in linear time
 """
 
 from holdfast.machinery.schema.custom.pruning import defaulted, read

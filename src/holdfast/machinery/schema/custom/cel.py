@@ -1,4 +1,16 @@
-"""What rules may call beside the language itself, and how they spell the names of fields."""
+"""`x-kubernetes-validations`: rules in CEL, the Common Expression Language.
+
+Rules are evaluated by the package `common-expression-language` (`pip install 'holdfast[cel]'`). Without
+it only the rules of Holdfast's own definitions are checked, by Python functions (`own_rule`). A rule
+that cannot be evaluated, also because it calls a function that the library lacks, is not checked, and
+the response to a write of its definition has a warning.
+
+The library parses and evaluates by recursion in native code: an expression that is too deep would end
+the process. So the text of a rule is scanned first, without recursion, for its depth and for the
+nesting of its macros, which bounds the cost of its evaluation. Limits and messages are those of cel-go
+and of the API server. A definition with a rule beyond the limits is refused; such a rule in a
+definition that is already stored is not evaluated.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +23,8 @@ from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from holdfast.api.crds import definitions
 from holdfast.api.errors import HoldfastError
-from holdfast.machinery.schema.custom.holdfast_rules import own_rule
 from holdfast.machinery.schema.field_errors import (
     FORBIDDEN,
     INVALID,
@@ -22,72 +34,6 @@ from holdfast.machinery.schema.field_errors import (
 )
 
 Schema = dict[str, Any]
-
-_RESERVED = frozenset(
-    """true false null in as break const continue else for function if import let loop package
-    namespace return var void while""".split()
-)
-_SIGNS = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
-
-
-def escaped(schema: Schema, value: Any) -> Any:
-    """A value as rules see it: fields whose names are no names in the language get others."""
-    if isinstance(value, dict):
-        fields, values = schema.get("properties") or {}, schema.get("additionalProperties")
-        return {
-            field_name(name) if name in fields else name: escaped(
-                fields.get(name) or (values if isinstance(values, dict) else {}), item
-            )
-            for name, item in value.items()
-        }
-    if isinstance(value, list):
-        items = schema.get("items")
-        return [escaped(items if isinstance(items, dict) else {}, item) for item in value]
-    return value
-
-
-def field_name(name: str) -> str:
-    if name in _RESERVED:
-        return f"__{name}__"
-    if name.isidentifier() and "__" not in name:
-        return name
-    for sign, word in _SIGNS.items():
-        name = name.replace(sign, word)
-    return name
-
-
-def _is_sorted(items: list[Any]) -> bool:
-    return all(a <= b for a, b in pairwise(items))
-
-
-def _substring(text: str, start: int, end: int | None = None) -> str:
-    return text[start:end]
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "indexOf": lambda text, part: text.find(part),
-    "isSorted": _is_sorted,
-    "join": lambda items, between="": between.join(items),
-    "lastIndexOf": lambda text, part: text.rfind(part),
-    "lowerAscii": lambda text: text.lower(),
-    "max": lambda *items: max(items[0] if len(items) == 1 else items),
-    "min": lambda *items: min(items[0] if len(items) == 1 else items),
-    "replace": lambda text, old, new: text.replace(old, new),
-    "split": lambda text, between: text.split(between),
-    "substring": _substring,
-    "sum": lambda items: sum(items),
-    "trim": lambda text: text.strip(),
-    "upperAscii": lambda text: text.upper(),
-}
-
-
-# `x-kubernetes-validations`: rules in the Common Expression Language.
-#
-# They are evaluated where the package `common-expression-language` is installed (`pip install
-# 'holdfast[cel]'`). Where it is not, only the rules of Holdfast's own definitions are (`own_rules`). A
-# rule that is not evaluated, also because it calls what the library does not know, is not checked, and
-# whoever creates the definition is warned. A rule beyond the limits (`rule_limits`) is refused when the
-# definition is created; one that is kept from before is not evaluated.
 
 
 Problems = list[FieldError]
@@ -294,14 +240,6 @@ def _compiled(text: str) -> Callable[[dict[str, Any]], Any] | None:
     return run
 
 
-# Limits on rules in the Common Expression Language, checked before the library sees a rule.
-#
-# The library parses and evaluates by recursion in native code: an expression that is too deep ends the
-# process rather than the request. So the text is scanned first, without recursion, for a bound on its
-# depth, and for how deep its macros over lists and maps are nested, which bounds what evaluating costs.
-# Limits and words are those of cel-go and of the API server, which have the same two.
-
-
 MAX_CODE_POINTS = 100_000
 MAX_DEPTH = 250
 MAX_LINKS = 1_000
@@ -466,3 +404,144 @@ def _extent(value: Any) -> tuple[int, int]:
             items = max(items, len(one))
             waiting.extend(one)
     return items, longest
+
+
+_RESERVED = frozenset(
+    """true false null in as break const continue else for function if import let loop package
+    namespace return var void while""".split()
+)
+_SIGNS = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+
+
+def escaped(schema: Schema, value: Any) -> Any:
+    """A value as rules see it: field names that are not CEL identifiers are escaped."""
+    if isinstance(value, dict):
+        fields, values = schema.get("properties") or {}, schema.get("additionalProperties")
+        return {
+            field_name(name) if name in fields else name: escaped(
+                fields.get(name) or (values if isinstance(values, dict) else {}), item
+            )
+            for name, item in value.items()
+        }
+    if isinstance(value, list):
+        items = schema.get("items")
+        return [escaped(items if isinstance(items, dict) else {}, item) for item in value]
+    return value
+
+
+def field_name(name: str) -> str:
+    if name in _RESERVED:
+        return f"__{name}__"
+    if name.isidentifier() and "__" not in name:
+        return name
+    for sign, word in _SIGNS.items():
+        name = name.replace(sign, word)
+    return name
+
+
+def _is_sorted(items: list[Any]) -> bool:
+    return all(a <= b for a, b in pairwise(items))
+
+
+def _substring(text: str, start: int, end: int | None = None) -> str:
+    return text[start:end]
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "indexOf": lambda text, part: text.find(part),
+    "isSorted": _is_sorted,
+    "join": lambda items, between="": between.join(items),
+    "lastIndexOf": lambda text, part: text.rfind(part),
+    "lowerAscii": lambda text: text.lower(),
+    "max": lambda *items: max(items[0] if len(items) == 1 else items),
+    "min": lambda *items: min(items[0] if len(items) == 1 else items),
+    "replace": lambda text, old, new: text.replace(old, new),
+    "split": lambda text, between: text.split(between),
+    "substring": _substring,
+    "sum": lambda items: sum(items),
+    "trim": lambda text: text.strip(),
+    "upperAscii": lambda text: text.upper(),
+}
+
+
+Variables = dict[str, Any]
+Rule = Callable[[Variables], bool]
+
+_FIXED = ("preAllocation", "preAllocationPolicy", "allocateOnce", "allocatePolicy")
+_FIXED_IN_TEMPLATE = (
+    "nodeName",
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+    "volumes",
+    "priority",
+    "schedulerName",
+)
+
+
+def own_rule(text: str) -> Rule | None:
+    """The Python function of a rule of Holdfast's own definitions. Rules are found by their message,
+    their text is that of the definition."""
+    return _by_text().get(text)
+
+
+@cache
+def _by_text() -> dict[str, Rule]:
+    return {
+        rule["rule"]: _BY_MESSAGE[rule["message"]]
+        for definition in definitions()
+        for version in definition["spec"]["versions"]
+        for rule in own_rules_in(version["schema"]["openAPIV3Schema"])
+        if rule.get("message") in _BY_MESSAGE
+    }
+
+
+def own_rules_in(schema: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(schema, dict):
+        yield from schema.get("x-kubernetes-validations") or ()
+        for part in schema.values():
+            yield from own_rules_in(part)
+
+
+def _one_end(variables: Variables) -> bool:
+    return not ("ttl" in variables["self"] and "expires" in variables["self"])
+
+
+def _has_containers(variables: Variables) -> bool:
+    return "resources" in variables["self"] or bool(variables["self"].get("containers"))
+
+
+def _keeps_policy(variables: Variables) -> bool:
+    return _unplaced(variables) or _same(_specs(variables), _FIXED)
+
+
+def _keeps_template(variables: Variables) -> bool:
+    templates = [(spec.get("template") or {}).get("spec") or {} for spec in _specs(variables)]
+    return _unplaced(variables) or _same(templates, _FIXED_IN_TEMPLATE)
+
+
+def _unplaced(variables: Variables) -> bool:
+    return not (variables["oldSelf"].get("status") or {}).get("nodeName")
+
+
+def _specs(variables: Variables) -> list[dict[str, Any]]:
+    return [variables[name].get("spec") or {} for name in ("oldSelf", "self")]
+
+
+def _same(parts: list[dict[str, Any]], fields: tuple[str, ...]) -> bool:
+    before, after = parts
+    return all(
+        (field in before) == (field in after) and before.get(field) == after.get(field)
+        for field in fields
+    )
+
+
+_FIXED_ONCE = "are fixed once the reservation has a node"
+_RESIZED = "only the resources of the template can be changed once the reservation has a node"
+_BY_MESSAGE: dict[str, Rule] = {
+    "expires cannot be given together with ttl; keep one of them": _one_end,
+    "is required: at least one container, or resources of the pod as a whole": _has_containers,
+    f"{', '.join(_FIXED[:-1])} and {_FIXED[-1]} {_FIXED_ONCE}": _keeps_policy,
+    _RESIZED: _keeps_template,
+}

@@ -1,87 +1,24 @@
-"""Defaults of a schema, outermost first: a part that comes in by default is itself filled in."""
+"""Custom objects read by their schema: pruning of unknown fields and nulls, then defaults."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from holdfast.machinery.schema import decoding
-from holdfast.machinery.schema.definitions import META
 from holdfast.machinery.schema.field_errors import MALFORMED, FieldError, shown, unknown_field
 from holdfast.machinery.schema.scalars import Mismatch
-from holdfast.machinery.schema.shapes import builtin_shape
+from holdfast.machinery.schema.shapes import META, builtin_shape
 from holdfast.machinery.schema.types import ResourceType
 
 Raw = dict[str, Any]
 Schema = dict[str, Any]
-
-
-def defaulted(type: ResourceType, raw: Raw) -> Raw:
-    """The object with the defaults of its schema; the same object when there are none to add."""
-    if type.schema is None:
-        return raw
-    filled: Raw = _filled(type.schema, raw)
-    return filled
-
-
-def _filled(schema: Schema, value: Any) -> Any:
-    if value.__class__ is dict:
-        return _filled_map(schema, value)
-    if value.__class__ is list:
-        items = schema.get("items")
-        if not isinstance(items, dict):
-            return value
-        filled = [_given(items, item) for item in value]
-        return value if all(map(_is, filled, value)) else filled
-    return value
-
-
-def _filled_map(schema: Schema, value: Raw) -> Raw:
-    result = value
-    fields = schema.get("properties") or {}
-    values = schema.get("additionalProperties")
-    for name, part in fields.items():
-        if name not in value:
-            if "default" not in part:
-                continue
-            new = _filled(part, part["default"])
-        else:
-            new = _given(part, value[name])
-            if new is value[name]:
-                continue
-        if result is value:
-            result = dict(value)
-        result[name] = new
-    if isinstance(values, dict):
-        for name, item in value.items():
-            if name not in fields:
-                new = _given(values, item)
-                if new is not item:
-                    if result is value:
-                        result = dict(value)
-                    result[name] = new
-    return result
-
-
-def _given(schema: Schema, item: Any) -> Any:
-    """A null where none is allowed counts as nothing said."""
-    if item is None and "default" in schema and not schema.get("nullable"):
-        item = schema["default"]
-    return _filled(schema, item)
-
-
-def _is(a: Any, b: Any) -> bool:
-    return a is b
-
-
-# Reading a custom object: pruning, nulls, and the metadata every object has.
-
 
 _OPEN: Schema = {"x-kubernetes-preserve-unknown-fields": True}
 _OBJECT = ("apiVersion", "kind", "metadata")
 
 
 def read(type: ResourceType, raw: Raw) -> tuple[Raw, list[FieldError]]:
-    """The object without what its schema does not know, and what was malformed or unknown."""
+    """The object without the fields that its schema lacks, and the malformed and unknown fields."""
     unknown: list[str] = []
     try:
         metadata, extra = _metadata(raw.get("metadata") or {}, "metadata")
@@ -172,3 +109,61 @@ def _takes_null(schema: Schema) -> bool:
     return bool(schema.get("nullable")) or (
         "type" not in schema and not schema.get("x-kubernetes-int-or-string")
     )
+
+
+def defaulted(type: ResourceType, raw: Raw) -> Raw:
+    """The object with the defaults of its schema; the same object when there are none to add."""
+    if type.schema is None:
+        return raw
+    filled: Raw = _filled(type.schema, raw)
+    return filled
+
+
+def _filled(schema: Schema, value: Any) -> Any:
+    if value.__class__ is dict:
+        return _filled_map(schema, value)
+    if value.__class__ is list:
+        items = schema.get("items")
+        if not isinstance(items, dict):
+            return value
+        filled = [_given(items, item) for item in value]
+        return value if all(map(_is, filled, value)) else filled
+    return value
+
+
+def _filled_map(schema: Schema, value: Raw) -> Raw:
+    result = value
+    fields = schema.get("properties") or {}
+    values = schema.get("additionalProperties")
+    for name, part in fields.items():
+        if name not in value:
+            if "default" not in part:
+                continue
+            new = _filled(part, part["default"])
+        else:
+            new = _given(part, value[name])
+            if new is value[name]:
+                continue
+        if result is value:
+            result = dict(value)
+        result[name] = new
+    if isinstance(values, dict):
+        for name, item in value.items():
+            if name not in fields:
+                new = _given(values, item)
+                if new is not item:
+                    if result is value:
+                        result = dict(value)
+                    result[name] = new
+    return result
+
+
+def _given(schema: Schema, item: Any) -> Any:
+    """A null that the schema does not allow counts as an absent value."""
+    if item is None and "default" in schema and not schema.get("nullable"):
+        item = schema["default"]
+    return _filled(schema, item)
+
+
+def _is(a: Any, b: Any) -> bool:
+    return a is b

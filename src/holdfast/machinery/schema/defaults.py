@@ -1,20 +1,218 @@
-"""Defaults of pods and their parts."""
+"""Default values, as an API server sets them before validation.
+
+A default belongs to a type wherever it occurs: a container in a Deployment's template gets the same
+defaults as one in a pod. Outer parts come first. `COMPUTED` has the defaults that depend on other
+fields, as functions that return the part or a changed copy; `PLAIN` has the constants, set after those.
+Types are compiled once into nested functions. Custom kinds have the defaults of their schema.
+"""
 
 from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 from holdfast.api.quantity import parse
 from holdfast.api.resources import is_hugepages, is_pod_level
+from holdfast.machinery.schema.custom import defaulted
 from holdfast.machinery.schema.scalars import canonical
+from holdfast.machinery.schema.shapes import FieldShape
+from holdfast.machinery.schema.types import ResourceType
+
+
+def apply_defaults(type: ResourceType, raw: dict[str, Any]) -> dict[str, Any]:
+    """The object with the defaults of its type; the same object if there is nothing to add."""
+    if not type.definition:
+        return defaulted(type, raw)
+    fill = defaulter(type.shape)
+    if fill is None:
+        return raw
+    filled: dict[str, Any] = fill(raw)
+    return filled
+
+
+Fill = Callable[[Any], Any]
+"""Returns a part of an object with defaults; the part itself if there is nothing to add."""
+
+_known: dict[int, Fill | None] = {}
+"""Compiled functions by the identity of their shape."""
+_unfinished: dict[int, Fill | None] = {}
+_compiling = Lock()
+
+
+def defaulter(shape: FieldShape) -> Fill | None:
+    """The compiled function for a shape; None if neither it nor a part of it has defaults."""
+    key = id(shape)
+    if key not in _known:
+        with _compiling:
+            _defaulter(shape)
+            _known.update(_unfinished)
+    return _known[key]
+
+
+def _defaulter(shape: FieldShape) -> Fill | None:
+    key = id(shape)
+    if key not in _unfinished:
+        _unfinished[key] = None
+        _unfinished[key] = _compile(shape)
+    return _unfinished[key]
+
+
+def _compile(shape: FieldShape) -> Fill | None:
+    if shape.kind == "list" and shape.items is not None:
+        item = _defaulter(shape.items)
+        return None if item is None else _each(item)
+    if shape.kind != "struct":
+        return None
+    name = shape.name.removeprefix("io.k8s.api.")
+    inner = [(field, fill) for field, part in shape.fields.items() if (fill := _defaulter(part))]
+    return _struct(PLAIN.get(name), COMPUTED.get(name), inner)
+
+
+def _each(fill: Fill) -> Fill:
+    def fill_each(items: list[Any]) -> list[Any]:
+        if items is None:
+            return items
+        filled = [fill(item) for item in items]
+        return items if all(map(_is, filled, items)) else filled
+
+    return fill_each
+
+
+def _is(a: Any, b: Any) -> bool:
+    return a is b
+
+
+def _struct(
+    plain: dict[str, Any] | None, computed: Fill | None, inner: list[tuple[str, Fill]]
+) -> Fill | None:
+    if plain is None and computed is None and not inner:
+        return None
+
+    def fill_struct(part: Any) -> Any:
+        if part.__class__ is not dict:
+            return part
+        filled = part
+        if computed is not None:
+            filled = computed(filled)
+        if plain is not None:
+            missing = {
+                name: value for name, value in plain.items() if filled.get(name, "") in ("", None)
+            }
+            if missing and any(filled.get(name) != value for name, value in missing.items()):
+                filled = {**filled, **missing}
+        for name, fill in inner:
+            old = filled.get(name)
+            if old is not None:
+                new = fill(old)
+                if new is not old:
+                    if filled is part:
+                        filled = dict(part)
+                    filled[name] = new
+        return filled
+
+    return fill_struct
+
+
+_PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
+_RBAC = "rbac.authorization.k8s.io"
+
+PLAIN: dict[str, dict[str, Any]] = {
+    "apps.v1.DaemonSetSpec": {"revisionHistoryLimit": 10},
+    "apps.v1.DeploymentSpec": {
+        "replicas": 1,
+        "revisionHistoryLimit": 10,
+        "progressDeadlineSeconds": 600,
+    },
+    "apps.v1.ReplicaSetSpec": {"replicas": 1},
+    "apps.v1.StatefulSetPersistentVolumeClaimRetentionPolicy": {
+        "whenDeleted": "Retain",
+        "whenScaled": "Retain",
+    },
+    "apps.v1.StatefulSetSpec": {
+        "podManagementPolicy": "OrderedReady",
+        "replicas": 1,
+        "revisionHistoryLimit": 10,
+        "persistentVolumeClaimRetentionPolicy": {},
+    },
+    "batch.v1.CronJobSpec": {
+        "concurrencyPolicy": "Allow",
+        "suspend": False,
+        "successfulJobsHistoryLimit": 3,
+        "failedJobsHistoryLimit": 1,
+    },
+    "batch.v1.PodFailurePolicyOnPodConditionsPattern": {"status": "True"},
+    "core.v1.AzureDiskVolumeSource": {
+        "cachingMode": "ReadWrite",
+        "fsType": "ext4",
+        "kind": "Shared",
+        "readOnly": False,
+    },
+    "core.v1.ConfigMapVolumeSource": {"defaultMode": 0o644},
+    "core.v1.ContainerPort": {"protocol": "TCP"},
+    "core.v1.DownwardAPIVolumeSource": {"defaultMode": 0o644},
+    "core.v1.EndpointPort": {"protocol": "TCP"},
+    "core.v1.FileKeySelector": {"optional": False},
+    "core.v1.GRPCAction": {"service": ""},
+    "core.v1.HTTPGetAction": {"path": "/", "scheme": "HTTP"},
+    "core.v1.HostPathVolumeSource": {"type": ""},
+    "core.v1.ISCSIPersistentVolumeSource": {"iscsiInterface": "default"},
+    "core.v1.ISCSIVolumeSource": {"iscsiInterface": "default"},
+    "core.v1.NamespaceStatus": {"phase": "Active"},
+    "core.v1.ObjectFieldSelector": {"apiVersion": "v1"},
+    "core.v1.PersistentVolumeClaimSpec": {"volumeMode": "Filesystem"},
+    "core.v1.PersistentVolumeClaimStatus": {"phase": "Pending"},
+    "core.v1.PersistentVolumeSpec": {
+        "persistentVolumeReclaimPolicy": "Retain",
+        "volumeMode": "Filesystem",
+    },
+    "core.v1.PersistentVolumeStatus": {"phase": "Pending"},
+    "core.v1.PodSpec": {
+        "dnsPolicy": "ClusterFirst",
+        "restartPolicy": "Always",
+        "securityContext": {},
+        "terminationGracePeriodSeconds": 30,
+        "schedulerName": "default-scheduler",
+    },
+    "core.v1.Probe": _PROBE,
+    "core.v1.ProjectedVolumeSource": {"defaultMode": 0o644},
+    "core.v1.RBDPersistentVolumeSource": {
+        "pool": "rbd",
+        "user": "admin",
+        "keyring": "/etc/ceph/keyring",
+    },
+    "core.v1.RBDVolumeSource": {"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"},
+    "core.v1.ReplicationControllerSpec": {"replicas": 1},
+    "core.v1.ScaleIOPersistentVolumeSource": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+    "core.v1.ScaleIOVolumeSource": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
+    "core.v1.Secret": {"type": "Opaque"},
+    "core.v1.SecretVolumeSource": {"defaultMode": 0o644},
+    "core.v1.ServiceAccountTokenProjection": {"expirationSeconds": 3600},
+    "core.v1.ServicePort": {"protocol": "TCP"},
+    "discovery.v1.EndpointPort": {"name": "", "protocol": "TCP"},
+    "networking.v1.IngressClassParametersReference": {"scope": "Cluster"},
+    "networking.v1.NetworkPolicyPort": {"protocol": "TCP"},
+    "rbac.v1.RoleRef": {"apiGroup": _RBAC},
+    "scheduling.v1.PriorityClass": {"preemptionPolicy": "PreemptLowerPriority"},
+    "storage.v1.CSIDriverSpec": {
+        "attachRequired": True,
+        "podInfoOnMount": False,
+        "storageCapacity": False,
+        "fsGroupPolicy": "ReadWriteOnceWithFSType",
+        "volumeLifecycleModes": ["Persistent"],
+        "requiresRepublish": False,
+        "seLinuxMount": False,
+    },
+    "storage.v1.StorageClass": {"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate"},
+}
+
 
 Part = dict[str, Any]
 
 
-def pod(pod: Part) -> Part:
-    """What a pod gets, but not a template of one: requests from limits, and host ports."""
+def _pod(pod: Part) -> Part:
+    """Defaults of a pod but not of a template: requests from limits, and host ports."""
     spec = pod.get("spec")
     if not isinstance(spec, dict):
         return pod
@@ -33,8 +231,8 @@ def pod(pod: Part) -> Part:
     return {**pod, "spec": {**spec, **changed}} if changed else pod
 
 
-def pod_spec(spec: Part) -> Part:
-    """The account has two names, the second one older."""
+def _pod_spec(spec: Part) -> Part:
+    """serviceAccount is the deprecated name of serviceAccountName."""
     name, old_name = spec.get("serviceAccountName"), spec.get("serviceAccount")
     if name == old_name:
         return spec
@@ -60,7 +258,8 @@ def _of_a_pod(container: Part, host_network: bool) -> Part:
 
 
 def _pod_level(spec: Part) -> Part:
-    """A pod that has limits as a whole has requests as a whole: its containers', else the limits."""
+    """Pod-level resources: requests default to the sum of the containers' requests, else to the
+    limits."""
     resources: Part = spec["resources"]
     limits = dict(resources.get("limits") or {})
     requests = dict(resources.get("requests") or {})
@@ -84,7 +283,7 @@ def _pod_level(spec: Part) -> Part:
 
 
 def _sum_of_containers(spec: Part, field: str) -> dict[str, str]:
-    """What the containers ask for together: the running ones' sum, or the largest that runs before."""
+    """The sum of the containers, or the largest init container if that is more."""
     running: dict[str, int] = {}
     largest: dict[str, int] = {}
     spelling: dict[str, str] = {}
@@ -115,7 +314,7 @@ def _spelt(nano: int, like: str) -> str:
     return canonical(f"{nano}n")
 
 
-def container(container: Part) -> Part:
+def _container(container: Part) -> Part:
     missing: Part = {}
     if "imagePullPolicy" not in container:
         missing["imagePullPolicy"] = _pull_policy(container.get("image", ""))
@@ -126,7 +325,7 @@ def container(container: Part) -> Part:
     return {**container, **missing} if missing else container
 
 
-def image_volume(source: Part) -> Part:
+def _image_volume(source: Part) -> Part:
     if "pullPolicy" in source:
         return source
     return {**source, "pullPolicy": _pull_policy(source.get("reference", ""))}
@@ -141,14 +340,14 @@ def _pull_policy(image: str) -> str:
     return "Always" if tag in ("", "latest") else "IfNotPresent"
 
 
-def volume(volume: Part) -> Part:
-    """A volume that says nothing of its source is an empty directory."""
+def _volume(volume: Part) -> Part:
+    """A volume without a source is an emptyDir."""
     if any(name != "name" for name in volume):
         return volume
     return {**volume, "emptyDir": {}}
 
 
-def requirements(resources: Part) -> Part:
+def _requirements(resources: Part) -> Part:
     """Amounts finer than a thousandth are rounded up to one."""
     for field in ("limits", "requests"):
         amounts = resources.get(field)
@@ -164,17 +363,11 @@ def _milli(quantity: str) -> str:
     return canonical(f"{-(-parse(quantity) // 10**6)}m")
 
 
-# Defaults that depend on other fields, by type.
-#
-# Each takes a part that was read and gives it back, or a changed copy. What such a part would get from
-# the table of plain values comes after.
-
-
 _CRD = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
 
 
 def _rolling(strategy: Part, values: Part) -> Part:
-    """A strategy is RollingUpdate unless it says otherwise, and then has numbers."""
+    """RollingUpdate is the default strategy; its numbers have defaults."""
     kind = strategy.get("type") or "RollingUpdate"
     if kind != "RollingUpdate":
         return strategy
@@ -197,7 +390,7 @@ def _stateful_set_strategy(strategy: Part) -> Part:
 
 
 def _job(job: Part) -> Part:
-    """A job has these; the template of one, as a CronJob has it, has not."""
+    """Defaults of a Job but not of the template of a CronJob."""
     spec: Part = job.get("spec") or {}
     defaults: Part = {
         "parallelism": 1,
@@ -232,7 +425,7 @@ def _stateful_set_spec(spec: Part) -> Part:
 
 
 def _secret(secret: Part) -> Part:
-    """`stringData` is a way to write `data`, and is not kept."""
+    """`stringData` is merged into `data` and not stored."""
     texts = secret.get("stringData")
     if texts is None:
         return secret
@@ -331,19 +524,19 @@ COMPUTED: dict[str, Callable[[Part], Part]] = {
     "apps.v1.StatefulSetSpec": _stateful_set_spec,
     "apps.v1.StatefulSetUpdateStrategy": _stateful_set_strategy,
     "batch.v1.Job": _job,
-    "core.v1.Container": container,
-    "core.v1.EphemeralContainer": container,
-    "core.v1.ImageVolumeSource": image_volume,
+    "core.v1.Container": _container,
+    "core.v1.EphemeralContainer": _container,
+    "core.v1.ImageVolumeSource": _image_volume,
     "core.v1.Namespace": _namespace,
     "core.v1.NodeStatus": _node_status,
-    "core.v1.Pod": pod,
-    "core.v1.PodSpec": pod_spec,
+    "core.v1.Pod": _pod,
+    "core.v1.PodSpec": _pod_spec,
     "core.v1.ReplicationController": _replication_controller,
-    "core.v1.ResourceRequirements": requirements,
+    "core.v1.ResourceRequirements": _requirements,
     "core.v1.Secret": _secret,
     "core.v1.ServicePort": _service_port,
     "core.v1.ServiceSpec": _service_spec,
-    "core.v1.Volume": volume,
+    "core.v1.Volume": _volume,
     "networking.v1.NetworkPolicySpec": _network_policy_spec,
     "rbac.v1.Subject": _subject,
     _CRD + "CustomResourceDefinition": _crd,
