@@ -2,7 +2,8 @@
 
 import pytest
 
-from holdfast.bench.drive import Drive
+from holdfast.api.pod import Pod
+from holdfast.bench.drive import Drive, PlanCluster
 from holdfast.bench.measure import measure
 from holdfast.bench.plan import (
     BenchPlan,
@@ -15,6 +16,16 @@ from holdfast.bench.plan import (
     plan_of,
 )
 from holdfast.bench.workload import rows, templates
+from holdfast.scheduler.cluster.decisions import (
+    AnnotatePod,
+    Bind,
+    Decision,
+    Nominate,
+    ObjectRef,
+    Preempt,
+    SetPodScheduled,
+)
+from holdfast.scheduler.cluster.events import BindConfirmed, Deleted, Updated
 
 
 def driven(plan: BenchPlan, batch: int = 10) -> Drive:
@@ -106,3 +117,46 @@ def test_a_row_has_its_figures() -> None:
     assert result.latency.p99 >= result.latency.p50 > 0
     assert result.peak_memory_mb > 1
     assert result.cpu_seconds_per_1000_pods > 0
+
+
+def test_a_pod_is_shown_once_with_all_that_was_written_in_a_round() -> None:
+    cluster, ref = known_pod()
+    why = SetPodScheduled(ref, "Unschedulable", 'because "no"')
+    (event,) = cluster.carry_out([why, Nominate(ref, "n1")], measured=True)
+    assert isinstance(event, Updated) and isinstance(event.object, Pod)
+    assert event.object.status.conditions[0].message == 'because "no"'
+    assert event.object.status.nominated_node_name == "n1"
+
+
+def test_a_bind_is_confirmed_before_the_pod_is_shown_on_its_node() -> None:
+    cluster, ref = known_pod()
+    annotated = AnnotatePod(ref, {"example.com/a": "1"})
+    decisions: list[Decision] = [annotated, Bind(ref, "n1", {"example.com/b": "2"})]
+    updated, confirmed = cluster.carry_out(decisions, measured=True)
+    assert isinstance(confirmed, BindConfirmed)
+    assert isinstance(updated, Updated) and isinstance(updated.object, Pod)
+    assert updated.object.spec.node_name == "n1"
+    assert updated.object.metadata.annotations == {"example.com/a": "1", "example.com/b": "2"}
+    assert cluster.placed == {"p-00000": "n1"}
+
+
+def test_a_victim_is_shown_with_its_condition_then_deleted() -> None:
+    cluster, ref = known_pod()
+    cluster.carry_out([Bind(ref, "n1")], measured=True)
+    preempt = Preempt(ref, ObjectRef("Pod", "default", "q", "q"), "n1", "make room")
+    deleted, updated = cluster.carry_out([preempt], measured=True)
+    assert isinstance(deleted, Deleted)
+    assert isinstance(updated, Updated) and isinstance(updated.object, Pod)
+    assert updated.object.spec.node_name == "n1"
+    assert [c.type for c in updated.object.status.conditions] == ["PodScheduled", "DisruptionTarget"]
+    assert updated.object.status.conditions[1].reason == "PreemptionByScheduler"
+    assert not cluster.placed
+
+
+def known_pod() -> tuple[PlanCluster, ObjectRef]:
+    maker = PodMaker("p", [templates()["pod"]])
+    pod = maker.pending(0)
+    cluster = PlanCluster()
+    cluster.know_maker(maker, measured=True)
+    cluster.know(pod)
+    return cluster, ObjectRef("Pod", "default", pod.metadata.name, pod.metadata.uid)

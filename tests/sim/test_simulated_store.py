@@ -168,7 +168,9 @@ def test_a_waiting_claim_gets_a_volume_that_its_pods_node_can_reach() -> None:
         joined(NODE, storage, *(volume % each for each in volumes), pod("p", at="3s", spec=uses))
     )
     assert find(result, "PersistentVolumeClaim", "data")["spec"]["volumeName"] == "fits"
-    assert find(result, "PersistentVolume", "fits")["spec"]["claimRef"]["name"] == "data"
+    bound = find(result, "PersistentVolume", "fits")
+    assert bound["spec"]["claimRef"]["name"] == "data"
+    assert bound["metadata"]["annotations"] == {"pv.kubernetes.io/bound-by-controller": "yes"}
     assert find(result, "PersistentVolume", "elsewhere")["status"]["phase"] == "Available"
 
 

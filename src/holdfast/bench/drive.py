@@ -13,12 +13,13 @@ reflector, so the figures include freeing its memory.
 import gc
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from time import perf_counter_ns, process_time_ns
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from holdfast.api.decode import decode_json, decode_pod_json
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
@@ -30,152 +31,165 @@ from holdfast.bench.plan import (
     PodMaker,
     Pods,
     make_object,
-    number_of,
-    seen,
     uid_of,
 )
+from holdfast.local.executor import DecisionExecutor, reservation_key
+from holdfast.local.store.objects import Key, Raw, pod_key
 from holdfast.scheduler.assembly import GARBAGE_AFTER, controllers
-from holdfast.scheduler.cluster.decisions import (
-    AnnotatePod,
-    Bind,
-    CreateReservation,
-    Decision,
-    DeleteReservation,
-    Nominate,
-    Preempt,
-    SetPodScheduled,
-    SetReservationStatus,
-)
-from holdfast.scheduler.cluster.events import Added, BindConfirmed, Deleted, Event, Updated
+from holdfast.scheduler.cluster.decisions import Bind, Decision, Emit
+from holdfast.scheduler.cluster.events import Added, Deleted, Event, Updated
 from holdfast.scheduler.framework.config import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND, load
 from holdfast.scheduler.plugins import registry
 from holdfast.scheduler.scheduler import Scheduler
 
-Report = tuple[Callable[[Any], Event], Any]
-"""An event still to be made, and what of."""
 
+class PlanCluster:
+    """The pods and reservations of a plan, without kubelets, for decisions to be carried out on.
 
-class BenchExecutor:
-    """Carries out decisions like an API server in a cluster without kubelets: a victim is deleted at
-    once.
+    A victim is deleted at once. Pods are not stored: a pod is made again from its template, its node
+    and its annotations, and only pods that have a condition or a nominated node, but no node, are kept.
     """
 
     def __init__(self) -> None:
+        self.objects = self
         self.decisions: Counter[str] = Counter()
         """How many there were of each kind while measured pods came."""
         self.placed: dict[str, str] = {}
         """Node names of measured pods, by the pod's name."""
         self.waiting: set[str] = set()
-        """The uids of pods a barrier waits for."""
+        """The names of pods a barrier waits for."""
         self._makers: dict[str, tuple[PodMaker, bool]] = {}
-        """Who can write a pod anew, and whether its pods are measured."""
-        self.reservations = BenchReservationExecutor()
-        self._said: dict[str, SetPodScheduled] = {}
-        self._nominated: dict[str, str] = {}
-        self._annotations: dict[str, dict[str, str]] = {}
+        """The maker of pods whose names begin so, and whether its pods are measured."""
+        self._bound: dict[Key, tuple[str, Mapping[str, str] | None]] = {}
+        """The node of each bound pod; its annotations, if its template has others."""
+        self._written: dict[Key, Raw] = {}
+        """Reservations, and pods without a node that were written."""
+        self._created = 0
+        self._reports: list[Event | _Shown | None] = []
+        self._updated: dict[Key, int] = {}
+        """The place in the reports where an object is shown as updated."""
+        self._executor = DecisionExecutor(self)
 
-    def know(self, maker: PodMaker, measured: bool) -> None:
-        self._makers[maker.key] = maker, measured
+    def know_maker(self, maker: PodMaker, measured: bool) -> None:
+        self._makers[maker.prefix] = maker, measured
 
-    def forget(self, uid: str) -> None:
-        self._said.pop(uid, None)
-        self._nominated.pop(uid, None)
-        self._annotations.pop(uid, None)
-        self.waiting.discard(uid)
+    def know(self, obj: Object) -> None:
+        """An object of the plan arrives."""
+        meta = obj.metadata
+        if isinstance(obj, Reservation):
+            self._written[reservation_key(meta.name)] = msgspec.to_builtins(obj)
+        elif isinstance(obj, Pod):
+            self.waiting.add(meta.name)
 
-    def carry_out(self, decisions: list[Decision], measured: bool) -> list[Report]:
-        """What the watch shows then, last first."""
+    def forget(self, pod: Pod) -> None:
+        """A pod of the plan is deleted."""
+        key = pod_key(pod.metadata.namespace, pod.metadata.name)
+        self._bound.pop(key, None)
+        self._written.pop(key, None)
+        self.waiting.discard(key.name)
+
+    def carry_out(self, decisions: list[Decision], measured: bool) -> list[Event]:
+        """The outcomes and what the watch shows then, last first. An object that is written several
+        times is shown once, as the writer to an API server combines writes to a pod's status."""
         if measured:
             self.decisions.update(type(decision).__name__ for decision in decisions)
-        reports: list[Report] = []
-        changed: dict[str, None] = {}
+        self._reports, self._updated = [], {}
         for decision in decisions:
-            match decision:
-                case Bind():
-                    changed.pop(decision.pod.uid, None)
-                    reports += self._bind(decision)
-                case SetPodScheduled():
-                    self._said[decision.pod.uid] = decision
-                    changed[decision.pod.uid] = None
-                case Nominate():
-                    self._nominated[decision.pod.uid] = decision.node
-                    changed[decision.pod.uid] = None
-                case Preempt():
-                    reports += self._preempt(decision)
-                case AnnotatePod():
-                    reports += self._annotate(decision)
-                case CreateReservation() | SetReservationStatus() | DeleteReservation():
-                    reports += self.reservations.carry_out(decision)
-        # A pod's condition and the node it is nominated for are written in one go.
-        for uid in changed:
-            maker, _ = self._makers[uid[:8]]
-            nominated = self._nominated.get(uid, "")
-            pod = maker.with_condition(number_of(uid), self._said.get(uid), nominated)
-            reports.append((Updated, pod))
+            self._executor.carry_out(decision)
+        reports = [self._event(report) for report in self._reports if report is not None]
+        for key in self._updated:
+            raw = self._written.get(key)
+            if key.kind == "Pod" and raw is not None and raw["spec"]["nodeName"]:
+                del self._written[key]
+        self._reports = []
         reports.reverse()
         return reports
 
-    def _bind(self, decision: Bind) -> list[Report]:
-        uid = decision.pod.uid
-        maker, measured = self._makers[uid[:8]]
-        annotations = {**self._annotations.get(uid, {}), **decision.annotations}
-        self.forget(uid)
-        if measured:
-            self.placed[decision.pod.name] = decision.node
-        pod = maker.bound(number_of(uid), decision.node, annotations)
-        return [(BindConfirmed, uid), (Updated, pod)]
+    def _event(self, report: "Event | _Shown") -> Event:
+        if not isinstance(report, _Shown):
+            return report
+        text = msgspec.json.encode(report.raw)
+        is_pod = report.key.kind == "Pod"
+        return report.event(decode_pod_json(text) if is_pod else decode_json(text, Reservation))
 
-    def _annotate(self, decision: AnnotatePod) -> list[Report]:
-        uid = decision.pod.uid
-        maker, _ = self._makers[uid[:8]]
-        given = {name: text for name, text in decision.annotations.items() if text is not None}
-        annotations = self._annotations.setdefault(uid, {})
-        annotations.update(given)
-        return [(Updated, maker.annotated(number_of(uid), annotations))]
+    # Its objects
 
-    def _preempt(self, decision: Preempt) -> list[Report]:
-        uid = decision.pod.uid
-        maker, measured = self._makers[uid[:8]]
-        if measured:
-            self.placed.pop(decision.pod.name, None)
-        pod = maker.preempted(number_of(uid), decision.node, decision.message)
-        return [(Updated, pod), (Deleted, pod)]
+    def get(self, key: Key) -> Raw | None:
+        known = self._written.get(key)
+        if known is not None or key.kind != "Pod":
+            return known
+        maker, _ = self._maker(key.name)
+        node, annotations = self._bound.get(key, ("", None))
+        return maker.raw(maker.number_of(key.name), node, annotations)
+
+    def update(self, key: Key, raw: Raw) -> None:
+        self._written[key] = raw
+        earlier = self._updated.get(key)
+        if earlier is not None:
+            self._reports[earlier] = None
+        self._updated[key] = len(self._reports)
+        self._reports.append(_Shown(Updated, key, raw))
+
+    def submit(self, raw: Raw) -> None:
+        key = reservation_key(raw["metadata"]["name"])
+        self._created += 1
+        made = {"uid": uid_of(key.name, self._created), "creationTimestamp": CREATED, "generation": 1}
+        raw = {**raw, "metadata": {**raw["metadata"], **made}}
+        self._written[key] = raw
+        self._reports.append(_Shown(Added, key, raw))
+
+    def end(self, key: Key) -> None:
+        self._reports.append(_Shown(Deleted, key, self._written.pop(key)))
+
+    def scan(self, group: str, kind: str) -> Iterable[Raw]:
+        return ()
+
+    def _maker(self, name: str) -> tuple[PodMaker, bool]:
+        return self._makers[name.rpartition("-")[0]]
+
+    # What decisions are carried out on; see `DecisionTarget`
+
+    def now(self) -> str:
+        return CREATED
+
+    def feed(self, event: Event) -> None:
+        self._reports.append(event)
+
+    def record(
+        self, key: Key, event: str, *, node: str = "", reservation: str = "", message: str = ""
+    ) -> None:
+        pass
+
+    def binding(self, key: Key, decision: Bind) -> None:
+        if self._maker(key.name)[1]:
+            self.placed[key.name] = decision.node
+        self.waiting.discard(key.name)
+
+    def started(self, pod: Raw, bound: Raw) -> Raw:
+        metadata = bound["metadata"]
+        key = pod_key(metadata["namespace"], metadata["name"])
+        maker, _ = self._maker(key.name)
+        has_others = metadata["annotations"] != maker.annotations(maker.number_of(key.name))
+        self._bound[key] = bound["spec"]["nodeName"], metadata["annotations"] if has_others else None
+        return bound
+
+    def delete_pod(self, key: Key, grace: int | None = None) -> None:
+        pod = self.get(key)
+        assert pod is not None
+        self._reports.append(_Shown(Deleted, key, pod))
+        self.placed.pop(key.name, None)
+        self._bound.pop(key, None)
+
+    def emit(self, decision: Emit) -> None:
+        pass
 
 
-class BenchReservationExecutor:
-    def __init__(self) -> None:
-        self._known: dict[str, Reservation] = {}
-        self._made = 0
+class _Shown(NamedTuple):
+    """An event of the watch, still to be decoded."""
 
-    def know(self, reservation: Reservation) -> None:
-        self._known[reservation.metadata.uid] = reservation
-
-    def carry_out(
-        self, decision: CreateReservation | SetReservationStatus | DeleteReservation
-    ) -> list[Report]:
-        if isinstance(decision, CreateReservation):
-            return [(Added, self._create(decision.reservation))]
-        uid = decision.reservation.uid
-        before = self._known.get(uid)
-        if before is None:
-            return []
-        if isinstance(decision, DeleteReservation):
-            return [(Deleted, self._known.pop(uid))]
-        after = self._known[uid] = seen(msgspec.structs.replace(before, status=decision.status))
-        confirmed: list[Report] = [(BindConfirmed, uid)] if decision.binds else []
-        return [*confirmed, (Updated, after)]
-
-    def _create(self, wanted: Reservation) -> Reservation:
-        self._made += 1
-        metadata = msgspec.structs.replace(
-            wanted.metadata,
-            uid=uid_of(wanted.metadata.name, self._made),
-            creation_timestamp=CREATED,
-            generation=1,
-        )
-        made = seen(msgspec.structs.replace(wanted, metadata=metadata))
-        self.know(made)
-        return made
+    event: type[Added] | type[Updated] | type[Deleted]
+    key: Key
+    raw: Raw
 
 
 Watch = Callable[[str], None]
@@ -238,9 +252,9 @@ class Drive:
         aliases = {"default-scheduler": DEFAULT_SCHEDULER_NAME}
         self.scheduler = Scheduler(configuration, registry(), aliases, controllers(configuration))
         self.meter = Meter()
-        self._executor = BenchExecutor()
-        self.decisions = self._executor.decisions
-        self.placed = self._executor.placed
+        self._cluster = PlanCluster()
+        self.decisions = self._cluster.decisions
+        self.placed = self._cluster.placed
         self._plan = plan
         self._batch = batch
         self._limit = limit
@@ -261,8 +275,7 @@ class Drive:
                 match step:
                     case PlannedObjects(objects):
                         for obj in objects:
-                            if isinstance(obj, Reservation):
-                                self._executor.reservations.know(obj)
+                            self._cluster.know(obj)
                             self.scheduler.feed(Added(obj), self._now)
                     case Pods():
                         self._arrive(step, ready.pop(id(step)))
@@ -286,9 +299,9 @@ class Drive:
             return event(make_object(template, prefix, number))
         maker = PodMaker(prefix, [template])
         pod = maker.pending(number)
-        self._executor.know(maker, measured=False)
+        self._cluster.know_maker(maker, measured=False)
         if delete:
-            self._executor.forget(pod.metadata.uid)
+            self._cluster.forget(pod)
         return event(pod)
 
     def _count(self, step: Pods) -> int:
@@ -302,7 +315,7 @@ class Drive:
 
     def _arrive(self, step: Pods, made: list[list[Object]]) -> None:
         self._measured = step.measured
-        self._executor.know(step.maker, step.measured)
+        self._cluster.know_maker(step.maker, step.measured)
         count = self._count(step)
         began = self._now
         for start in range(0, count, self._batch):
@@ -311,10 +324,8 @@ class Drive:
                 made = [step.maker.arriving(number) for number in reversed(numbers)]
             arriving = [obj for batch in made[-len(numbers) :] for obj in reversed(batch)]
             del made[-len(numbers) :]
-            self._executor.waiting.update(obj.metadata.uid for obj in arriving if isinstance(obj, Pod))
             for obj in arriving:
-                if isinstance(obj, Reservation):
-                    self._executor.reservations.know(obj)
+                self._cluster.know(obj)
             self._now = began + numbers.stop / self._plan.arrivals_per_second
             events = [
                 event
@@ -327,7 +338,7 @@ class Drive:
 
     def _settle(self) -> None:
         """Lets time pass until pods have their nodes; the time between timers costs nothing."""
-        waiting, idle, reported = self._executor.waiting, 0, False
+        waiting, idle, reported = self._cluster.waiting, 0, False
         while waiting and idle < 3:
             due = self.scheduler.next_timer()
             if due is None and not reported:
@@ -363,7 +374,7 @@ class Drive:
         cpu_decided = process_time_ns()
         if watch:
             watch("")
-        reports = self._executor.carry_out(decisions, self._measured)
+        reports = self._cluster.carry_out(decisions, self._measured)
         del decisions
         reported = bool(reports)
         if watch:
@@ -371,9 +382,7 @@ class Drive:
         cpu_resumed = process_time_ns()
         resumed = perf_counter_ns()
         while reports:
-            event, about = reports.pop()
-            feed(event(about), now)
-            del about
+            feed(reports.pop(), now)
         confirmed = perf_counter_ns()
         cpu_confirmed = process_time_ns()
         if watch:

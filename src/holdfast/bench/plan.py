@@ -9,11 +9,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api.decode import decode, decode_json, decode_pod_json
+from holdfast.api.decode import decode, decode_pod_json
 from holdfast.api.kinds import is_cluster_scoped
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
-from holdfast.api.reservation import Reservation
 from holdfast.api.times import parse_duration
 from holdfast.bench.errors import BenchError
 from holdfast.bench.workload import (
@@ -26,24 +25,21 @@ from holdfast.bench.workload import (
     WorkloadRow,
     templates,
 )
-from holdfast.scheduler.cluster.decisions import SetPodScheduled
 
 Raw = Mapping[str, Any]
 
 CREATED = "2026-01-01T00:00:00Z"
 
-_UID, _NODE, _CONDITIONS, _VERSION = "@uid@", "@node@", "@conditions@", "@version@"
-_POD, _NAMESPACE, _NOMINATED = "$pod", "$namespace", "@nominated@"
-_ANNOTATIONS = "@annotations@"
+_UID, _NODE, _CONDITIONS, _ANNOTATIONS = "@uid@", "@node@", "@conditions@", "@annotations@"
+_POD, _NAMESPACE = "$pod", "$namespace"
 _BOUND = '[{"type":"PodScheduled","status":"True","lastTransitionTime":"2026-01-01T00:00:01Z"}]'
 
 
 class PodMaker:
     """Makes pods of one or several shapes, numbered from 0.
 
-    A pod is decoded again whenever the API server would have changed it: when it is bound, gets a
-    condition or a nominated node, or becomes a victim. `order` gives each pod's shape, else in turn;
-    namespaces are assigned in turn. `along` are further objects that each pod has.
+    `order` gives each pod's shape, else in turn; namespaces are assigned in turn. `along` are further
+    objects that each pod has.
     """
 
     def __init__(
@@ -54,17 +50,14 @@ class PodMaker:
         order: Sequence[int] | None = None,
         along: Sequence[Raw] = (),
     ) -> None:
-        self._prefix = prefix
+        self.prefix = prefix
         self._texts = [_pod_text(shape) for shape in shapes]
-        self._annotations = [shape.get("metadata", {}).get("annotations", {}) for shape in shapes]
+        self._annotations: list[Mapping[str, str]] = [
+            shape.get("metadata", {}).get("annotations", {}) for shape in shapes
+        ]
         self.namespaces = namespaces
         self._order = order
         self._along = along
-
-    @property
-    def key(self) -> str:
-        """What the uids of its pods begin with."""
-        return uid_of(self._prefix, 0)[:8]
 
     def arriving(self, number: int) -> list[Object]:
         """What there is to be fed for a new pod, the pod last."""
@@ -73,69 +66,48 @@ class PodMaker:
         return [*along, self.pending(number)]
 
     def pending(self, number: int) -> Pod:
-        return self._written(number, "", "[]", "1")
+        return decode_pod_json(self._text(number, "", "[]", None).encode())
 
-    def bound(self, number: int, node: str, annotations: Mapping[str, str] | None = None) -> Pod:
-        return self._written(number, node, _BOUND, "2", annotations=annotations)
-
-    def annotated(self, number: int, annotations: Mapping[str, str]) -> Pod:
-        return self._written(number, "", "[]", "2", annotations=annotations)
-
-    def with_condition(self, number: int, why: SetPodScheduled | None, nominated: str = "") -> Pod:
-        """Without a node, and why; perhaps with one that is being cleared for it."""
-        conditions = []
-        if why is not None:
-            said = {"status": "False", "reason": why.reason, "message": why.message}
-            conditions.append({"type": "PodScheduled", **said})
-        return self._written(
-            number, "", msgspec.json.encode(conditions).decode(), "2", nominated=nominated
+    def raw(
+        self, number: int, node: str = "", annotations: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
+        """The pod as the API server stores it: pending, or bound to a node."""
+        made: dict[str, Any] = msgspec.json.decode(
+            self._text(number, node, _BOUND if node else "[]", annotations)
         )
+        return made
 
-    def preempted(self, number: int, node: str, message: str) -> Pod:
-        """On its node, but about to leave it for another pod."""
-        said = {"status": "True", "reason": "PreemptionByScheduler", "message": message}
-        condition = msgspec.json.encode({"type": "DisruptionTarget", **said}).decode()
-        return self._written(number, node, f"{_BOUND[:-1]},{condition}]", "3")
+    def number_of(self, name: str) -> int:
+        """The number of the pod with this name."""
+        return int(name[len(self.prefix) + 1 :])
+
+    def annotations(self, number: int) -> Mapping[str, str]:
+        """Those of the pod's template."""
+        return self._annotations[self._shape(number)]
+
+    def _shape(self, number: int) -> int:
+        return self._order[number] if self._order else number % len(self._texts)
 
     def _name(self, number: int) -> str:
-        return f"{self._prefix}-{number:05d}"
+        return f"{self.prefix}-{number:05d}"
 
     def _namespace(self, number: int) -> str:
         return self.namespaces[number % len(self.namespaces)]
 
-    def _written(
-        self,
-        number: int,
-        node: str,
-        conditions: str,
-        version: str,
-        nominated: str = "",
-        annotations: Mapping[str, str] | None = None,
-    ) -> Pod:
-        shape = self._order[number] if self._order else number % len(self._texts)
-        annotated = {**self._annotations[shape], **(annotations or {})}
-        text = (
-            self._texts[shape]
+    def _text(
+        self, number: int, node: str, conditions: str, annotations: Mapping[str, str] | None
+    ) -> str:
+        if annotations is None:
+            annotations = self.annotations(number)
+        return (
+            self._texts[self._shape(number)]
             .replace(_POD, self._name(number))
             .replace(_NAMESPACE, self._namespace(number))
-            .replace(_UID, uid_of(self._prefix, number))
+            .replace(_UID, uid_of(self.prefix, number))
             .replace(_NODE, node)
-            .replace(_NOMINATED, nominated)
             .replace(f'"{_CONDITIONS}"', conditions)
-            .replace(_VERSION, version)
-            .replace(f'"{_ANNOTATIONS}"', msgspec.json.encode(annotated).decode())
+            .replace(f'"{_ANNOTATIONS}"', msgspec.json.encode(annotations).decode())
         )
-        return decode_pod_json(text.encode())
-
-
-def seen(reservation: Reservation) -> Reservation:
-    """A reservation as it is read back."""
-    return decode_json(msgspec.json.encode(reservation), Reservation)
-
-
-def number_of(uid: str) -> int:
-    """The number of the pod with this uid."""
-    return int(uid[-12:], 16)
 
 
 def filled(template: Raw, words: Mapping[str, str]) -> Raw:
@@ -183,7 +155,7 @@ def _pod_text(shape: Raw) -> str:
         "name": _POD,
         "namespace": _NAMESPACE,
         "uid": _UID,
-        "resourceVersion": _VERSION,
+        "resourceVersion": "1",
         "creationTimestamp": CREATED,
         **shape.get("metadata", {}),
         "annotations": _ANNOTATIONS,
@@ -196,7 +168,7 @@ def _pod_text(shape: Raw) -> str:
         "schedulerName": "default-scheduler",
         "restartPolicy": "Always",
     }
-    status = {"phase": "Pending", "conditions": _CONDITIONS, "nominatedNodeName": _NOMINATED}
+    status = {"phase": "Pending", "conditions": _CONDITIONS}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
     return msgspec.json.encode(pod).decode()
 

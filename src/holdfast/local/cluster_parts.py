@@ -9,29 +9,28 @@ from holdfast.api.decode import decode
 from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.meta import Object, ObjectMeta
+from holdfast.api.names import HOLDFAST_SCHEDULER
 from holdfast.api.raw_objects import ObjectKind, RawObject, declared_infos, raw_object
 from holdfast.local.clock import LocalClock, TimerQueue
 from holdfast.local.component import (
-    COLLECTED,
     CREATED,
-    DELETED,
     RESERVATION,
     Component,
     ObjectWriter,
     Steps,
     TimelineRecorder,
+    deletion_event,
 )
 from holdfast.local.disruption import DisruptionController
 from holdfast.local.event_recorder import EventRecorder
 from holdfast.local.kubelet import Kubelets, Reports
 from holdfast.local.setup import SchedulerFactory
-from holdfast.local.store.objects import POD, Identity, Key, Raw, StoreChange
+from holdfast.local.store.objects import POD, Identity, Key, Raw, StoreChange, node_key, pod_key
 from holdfast.local.store.store import Store
 from holdfast.local.taint_eviction import TaintEviction
 from holdfast.local.volume_controller import VolumeController
-from holdfast.scheduler.cluster.decisions import Bind
+from holdfast.scheduler.cluster.decisions import Bind, Emit
 from holdfast.scheduler.cluster.events import Added, Deleted, Event, Malformed, Updated
-from holdfast.scheduler.reservations.reservation_info import FINISHED
 
 _DEFINITION = ("apiextensions.k8s.io", "CustomResourceDefinition")
 
@@ -117,8 +116,29 @@ class ClusterParts:
         for component in self.components:
             yield from component.settle()
 
+    # What decisions are carried out on; see `executor.DecisionTarget`
+
+    def now(self) -> str:
+        return self.clock.stamp()
+
     def binding(self, key: Key, decision: Bind) -> None:
         """Called just before a pod is bound."""
+
+    def started(self, pod: Raw, bound: Raw) -> Raw:
+        node = self.objects.get(node_key(bound["spec"]["nodeName"]))
+        self.volumes.pod_bound(pod, node)
+        return self.kubelets.running(bound) if node is not None else bound
+
+    def delete_pod(self, key: Key, grace: int | None = None) -> None:
+        self.kubelets.delete(key, grace=grace)
+
+    def emit(self, decision: Emit) -> None:
+        about = decision.about
+        pod = self.objects.get(pod_key(about.namespace, about.name)) if about.kind == "Pod" else None
+        component = pod["spec"]["schedulerName"] if pod is not None else HOLDFAST_SCHEDULER
+        self.recorder.emit(decision, component)
+
+    # Changes of objects
 
     def changed(self, change: StoreChange) -> None:
         _, key, before, after = change
@@ -171,12 +191,6 @@ class ClusterParts:
 
     def viewed(self, key: Key, view: Any) -> None:
         """Called with each object as the scheduler is about to be told of it."""
-
-
-def deletion_event(reservation: Raw) -> str:
-    """The name of a reservation's deletion in the timeline."""
-    ended = (reservation.get("status") or {}).get("phase") in FINISHED
-    return COLLECTED if ended else DELETED
 
 
 def _view(key: Key, raw: Raw) -> Object:

@@ -16,6 +16,7 @@ from holdfast.machinery.object_request import UNTRACKED, ObjectRequest
 from holdfast.machinery.objects import check_namespace_is_active, deleted_object, new_object
 from holdfast.machinery.schema import ResourceType, holdfast_catalogue, open_type, read_object
 from holdfast.machinery.schema.types import key_of as storage_key
+from holdfast.scheduler.reservations.reservation_info import FINISHED
 
 CREATED = "Created"
 BOUND = "Bound"
@@ -41,6 +42,12 @@ def no_timeline(
     key: Key, event: str, *, node: str = "", reservation: str = "", message: str = ""
 ) -> None:
     """A TimelineRecorder that records nothing."""
+
+
+def deletion_event(reservation: Raw) -> str:
+    """The timeline event of a reservation's deletion."""
+    ended = (reservation.get("status") or {}).get("phase") in FINISHED
+    return COLLECTED if ended else DELETED
 
 
 # Components

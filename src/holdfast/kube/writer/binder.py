@@ -25,7 +25,7 @@ import msgspec
 from holdfast.api import names
 from holdfast.api.decode import convert, decode_pod_json
 from holdfast.api.errors import HoldfastError, InvalidObject
-from holdfast.api.meta import ObjectMeta
+from holdfast.api.meta import Object, ObjectMeta
 from holdfast.api.pod import Pod
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
 from holdfast.api.times import format_time
@@ -41,7 +41,13 @@ from holdfast.kube.writer.write_queue import (
     may_be_carried_out,
     wait_after,
 )
-from holdfast.scheduler.cluster.decisions import Bind, BindVolume, SelectNode
+from holdfast.scheduler.cluster.decisions import (
+    Bind,
+    BindVolume,
+    SelectNode,
+    metadata_patch,
+    volume_patch,
+)
 from holdfast.scheduler.cluster.events import BindConfirmed, BindRefused, Deleted, Event, Updated
 
 _SERVER_ERRORS = 4
@@ -50,9 +56,6 @@ tried again later, perhaps elsewhere."""
 _CONFLICTS = 5
 
 Feed = Callable[[Event], None]
-
-
-BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
 
 
 async def write_volume(api: ApiWriter, decision: BindVolume | SelectNode) -> str:
@@ -71,22 +74,13 @@ async def _bind_volume(api: ApiWriter, decision: BindVolume) -> None:
     path = path_of(VOLUME, "", decision.volume.name)
     volume = convert(msgspec.json.decode(await api.read(path)), PersistentVolume)
     claim, ref = decision.claim, volume.spec.claim_ref
-    metadata: dict[str, Any] = {"resourceVersion": volume.metadata.resource_version}
     if ref is not None:
         if (ref.namespace, ref.name) != (claim.namespace, claim.name) or ref.uid not in ("", claim.uid):
             raise ClaimFailed(f'volume "{decision.volume.name}" is bound to another claim')
         if ref.uid == claim.uid:
             return
-    else:
-        metadata["annotations"] = {BOUND_BY_CONTROLLER: "yes"}
-    reference = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "namespace": claim.namespace,
-        "name": claim.name,
-        "uid": claim.uid,
-    }
-    await api.write("PATCH", path, {"metadata": metadata, "spec": {"claimRef": reference}}, MERGE)
+    patch = volume_patch(decision, is_referenced=ref is not None)
+    await api.write("PATCH", path, _at_version(patch, volume), MERGE)
 
 
 async def _select_node(api: ApiWriter, decision: SelectNode) -> str:
@@ -100,18 +94,18 @@ async def _select_node(api: ApiWriter, decision: SelectNode) -> str:
         return meta.resource_version
     if selected:
         raise ClaimFailed(f'persistentvolumeclaim "{meta.name}" is being provisioned for another node')
-    patch = {
-        "metadata": {
-            "resourceVersion": meta.resource_version,
-            "annotations": {names.SELECTED_NODE_ANNOTATION: decision.node},
-        }
-    }
-    answer = await api.write("PATCH", path, patch, MERGE)
+    patch = {"metadata": metadata_patch(decision)}
+    answer = await api.write("PATCH", path, _at_version(patch, claim), MERGE)
     return convert(msgspec.json.decode(answer), PersistentVolumeClaim).metadata.resource_version
 
 
+def _at_version(patch: dict[str, Any], read: Object) -> dict[str, Any]:
+    """The patch, to be refused if the object has changed since it was read."""
+    version = {"resourceVersion": read.metadata.resource_version}
+    return {**patch, "metadata": {**patch.get("metadata", {}), **version}}
+
+
 Key = tuple[str, str]
-BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 
 
 class ClaimFailed(HoldfastError):
@@ -139,7 +133,7 @@ class ClaimWaiter:
             return False
         if node is not None and meta.annotations.get(names.SELECTED_NODE_ANNOTATION) != node:
             raise ClaimFailed(f'provisioning failed for PVC "{key[1]}"')
-        return bool(claim.spec.volume_name) and BIND_COMPLETED in meta.annotations
+        return bool(claim.spec.volume_name) and names.BIND_COMPLETED_ANNOTATION in meta.annotations
 
     def next_change(self, key: Key) -> asyncio.Future[None]:
         """Done when the claim changes."""

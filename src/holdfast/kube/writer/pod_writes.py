@@ -46,6 +46,9 @@ from holdfast.scheduler.cluster.decisions import (
     ObjectRef,
     Preempt,
     SetPodScheduled,
+    disruption_condition,
+    metadata_patch,
+    pod_scheduled_condition,
 )
 from holdfast.scheduler.cluster.events import Event, Updated, WriteRefused
 
@@ -182,13 +185,8 @@ class EvictionJob:
         return None
 
     def _condition(self, now: float) -> tuple[str, str, dict[str, Any], str]:
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "PreemptionByScheduler",
-            "message": self._decision.message,
-            "lastTransitionTime": format_time(now),
-        }
+        since = {"lastTransitionTime": format_time(now)}
+        condition = disruption_condition(self._decision) | since
         body = {"metadata": {"uid": self._decision.pod.uid}, "status": {"conditions": [condition]}}
         return "PATCH", f"{self._path}/status", body, STRATEGIC
 
@@ -315,12 +313,7 @@ class Statuses:
         said = self._said.get(pod.uid) or _Said(None, "")
         status: dict[str, Any] = {}
         if wanted is not None and not _says(said.condition, wanted):
-            new = {
-                "type": POD_SCHEDULED,
-                "status": "False",
-                "reason": wanted.reason,
-                "message": wanted.message,
-            }
+            new = pod_scheduled_condition(wanted)
             if said.condition is None or said.condition.status != "False":
                 new["lastTransitionTime"] = format_time(self._wall())
             status["conditions"] = [new]
@@ -363,7 +356,7 @@ def annotation_job(api: ApiWriter, decision: AnnotatePod, feed: Callable[[Event]
     """Writes annotations of a pod: the reservation requested for it, and errors."""
     pod = decision.pod
     # The uid makes the server refuse if the pod was recreated.
-    patch = {"metadata": {"uid": pod.uid, "annotations": dict(decision.annotations)}}
+    patch = {"metadata": {"uid": pod.uid, **metadata_patch(decision)}}
     return persistent(
         api,
         lambda: api.write("PATCH", path_of(POD, pod.namespace, pod.name), patch, STRATEGIC),

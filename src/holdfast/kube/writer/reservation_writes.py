@@ -35,6 +35,7 @@ from holdfast.scheduler.cluster.decisions import (
     ObjectRef,
     PreemptReservation,
     SetReservationStatus,
+    metadata_patch,
 )
 from holdfast.scheduler.cluster.events import BindConfirmed, BindRefused, Deleted, Event, WriteRefused
 
@@ -172,19 +173,13 @@ class ReservationWriter:
 
     def preempt(self, decision: PreemptReservation) -> None:
         ref = decision.reservation
-        marks = {"labels": dict(decision.labels), "annotations": dict(decision.annotations)}
-        body = {"metadata": {"uid": ref.uid, **marks}}
+        body = {"metadata": {"uid": ref.uid, **metadata_patch(decision)}}
         job = self._persistent(decision, "PATCH", path_of(_INFO, "", ref.name), body, MERGE)
         self._queue.submit(Lane.STATUS, ref.uid, job)
 
     def annotate(self, decision: AnnotateReservation) -> None:
         ref = decision.reservation
-        patch = {
-            "metadata": {
-                "uid": ref.uid,
-                "annotations": {key: value or None for key, value in decision.annotations.items()},
-            }
-        }
+        patch = {"metadata": {"uid": ref.uid, **metadata_patch(decision)}}
 
         async def write() -> Outcome:
             with suppress(LeadershipLost, *TRANSIENT):  # what it says is for people to read
@@ -224,8 +219,7 @@ class ReservationWriter:
                     return releasing
             try:
                 if wanted.annotations:
-                    annotations = {key: value or None for key, value in wanted.annotations.items()}
-                    body = {"metadata": {"uid": ref.uid, "annotations": annotations}}
+                    body = {"metadata": {"uid": ref.uid, **metadata_patch(wanted)}}
                     await self._api.write("PATCH", path_of(_INFO, "", ref.name), body, MERGE)
                 await self._api.write(
                     "PATCH", path_of(_INFO, "", ref.name, "status"), _patch(wanted), JSON_PATCH

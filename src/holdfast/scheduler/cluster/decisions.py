@@ -13,7 +13,11 @@ from holdfast.api.jobs import PodGroupStatus, QueueStatus
 from holdfast.api.kinds import api_version_of
 from holdfast.api.meta import ObjectReference
 from holdfast.api.migration import PodMigrationJobStatus
-from holdfast.api.names import VOLCANO_API
+from holdfast.api.names import (
+    BOUND_BY_CONTROLLER_ANNOTATION,
+    SELECTED_NODE_ANNOTATION,
+    VOLCANO_API,
+)
 from holdfast.api.reservation import Reservation, ReservationStatus
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -249,8 +253,67 @@ def preemption(
     ]
 
 
+# What a decision writes. Every executor writes this, each in its own way: as a patch it sends or as a
+# new version of an object it stores.
+
+
+def pod_scheduled_condition(decision: SetPodScheduled) -> dict[str, Any]:
+    """The condition, without its times."""
+    return {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": decision.reason,
+        "message": decision.message,
+    }
+
+
+def disruption_condition(decision: Preempt) -> dict[str, Any]:
+    """The condition of the victim, without its times."""
+    return {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": decision.message,
+    }
+
+
+def volume_patch(decision: BindVolume, is_referenced: bool) -> dict[str, Any]:
+    """The merge patch of the volume. `is_referenced`: whether it already has a claimRef."""
+    claim = decision.claim
+    reference = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "namespace": claim.namespace,
+        "name": claim.name,
+        "uid": claim.uid,
+    }
+    patch: dict[str, Any] = {"spec": {"claimRef": reference}}
+    if not is_referenced:
+        patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER_ANNOTATION: "yes"}}
+    return patch
+
+
+def metadata_patch(
+    decision: SelectNode
+    | AnnotatePod
+    | AnnotateReservation
+    | SetReservationStatus
+    | PreemptReservation,
+) -> dict[str, Any]:
+    """The merge patch of the object's metadata: labels and annotations. None removes one."""
+    match decision:
+        case SelectNode():
+            return {"annotations": {SELECTED_NODE_ANNOTATION: decision.node}}
+        case AnnotatePod():
+            return {"annotations": dict(decision.annotations)}
+        case PreemptReservation():
+            return {"labels": dict(decision.labels), "annotations": dict(decision.annotations)}
+        case AnnotateReservation() | SetReservationStatus():
+            return {"annotations": {key: value or None for key, value in decision.annotations.items()}}
+
+
 def specification(decision: SpecifyMigration) -> dict[str, Any]:
-    """The merge patch of the job's spec, which is the same for every executor."""
+    """The merge patch of the job's spec."""
     changes: dict[str, Any] = {}
     if decision.pod is not None:
         changes["podRef"] = msgspec.to_builtins(decision.pod)
