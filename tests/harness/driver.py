@@ -133,11 +133,11 @@ def answer(scheduler: Scheduler, pod: PodRecord, profile_name: str = "default-sc
     if not nodes.count:
         return Answer("", {}, NO_NODES)
     profile = profile_of(scheduler, profile_name)
-    column = scheduler.cycle.column(profile, pod.cls)
-    row = scheduler.cycle.find_row(profile, pod, column)
+    column = scheduler.columns.column(profile, pod.cls)
+    row = scheduler.search.find_row(profile, pod, column)
     message = ""
     if row < 0:
-        message = scheduler.cycle.verdict(profile, pod, column).message(nodes.count, "")
+        message = scheduler.failures.verdict(profile, pod, column).message(nodes.count, "")
     return Answer(nodes.name(row) if row >= 0 else "", totals(scheduler, column), message)
 
 

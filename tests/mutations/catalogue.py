@@ -461,8 +461,8 @@ HOLDS = (
     Mutation(
         "statement-kept",
         "what was placed for a job that is not ready is given back",
-        "scheduler/framework/statement.py",
-        "            self._cycle.unassume(profile, pod)",
+        "scheduler/framework/scheduling_cycle.py",
+        "            self._cycle.binding.unreserve(profile, pod)",
         "            pass",
         ("scheduler/framework/test_gangs.py",),
     ),

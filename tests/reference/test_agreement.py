@@ -217,7 +217,7 @@ def assert_same_hope(driver: Driver, expected: Judgement, pod: Pod, profile: str
     if expected.totals or expected.nowhere or not expected.unfit:
         return
     scheduler = driver.scheduler
-    column = scheduler.cycle.column(profile_of(scheduler, profile), driver.record(pod).cls)
+    column = scheduler.columns.column(profile_of(scheduler, profile), driver.record(pod).cls)
     resolvable = column.diagnosis.resolvable()
     row = dict(scheduler.cluster.nodes.names())
     for name, (_, unfit) in expected.unfit.items():
@@ -283,7 +283,7 @@ def assert_agreement_through_changes(choose: Chooser, profile: str) -> None:
 def assert_column_equals_fresh_one(driver: Driver, pod: Pod, profile_name: str) -> None:
     scheduler = driver.scheduler
     profile, cls = profile_of(scheduler, profile_name), driver.record(pod).cls
-    kept = scheduler.cycle.column(profile, cls)
+    kept = scheduler.columns.column(profile, cls)
     fresh = ClassColumn(scheduler.cluster, profile, cls)
     fresh.refresh()
     assert kept.best() == fresh.best()

@@ -115,9 +115,9 @@ class Crowd:
         assert got.message == judgement.message
         expected = preempt(pod, self.world, SETUP.plugins(), judgement)
         profile, record = profile_of(scheduler, SETUP.name), self.driver.record(pod)
-        column = scheduler.cycle.column(profile, record.cls)
+        column = scheduler.columns.column(profile, record.cls)
         if self.world.nominated:
-            nomination = scheduler.cycle.post_filter(profile, record, column)
+            nomination = scheduler.preemption.post_filter(profile, record, column)
             victims = [d.pod.name for d in nomination.decisions if isinstance(d, Preempt)]
         else:
             nomination, victims = self._by_a_round(judgement.message)

@@ -58,8 +58,8 @@ class Neighbours(Crowd):
         """Nothing comes of it, so that others can be tried on the same cluster."""
         scheduler, record = self.driver.scheduler, self.driver.record(self.pod)
         profile = profile_of(scheduler, SETUP.name)
-        column = scheduler.cycle.column(profile, record.cls)
-        nomination = scheduler.cycle.post_filter(profile, record, column)
+        column = scheduler.columns.column(profile, record.cls)
+        nomination = scheduler.preemption.post_filter(profile, record, column)
         return nomination, [d.pod.name for d in nomination.decisions if isinstance(d, Preempt)]
 
     def follow(self) -> None:

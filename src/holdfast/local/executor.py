@@ -61,7 +61,7 @@ from holdfast.scheduler.cluster.decisions import (
     volume_patch,
 )
 from holdfast.scheduler.cluster.events import BindConfirmed, BindRefused, Event, WriteRefused
-from holdfast.scheduler.framework.gangs import READY
+from holdfast.scheduler.framework.gang_permit import READY
 
 _JOB_EVENTS = (STARVING, RESERVED, READY)
 

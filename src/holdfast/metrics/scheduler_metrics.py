@@ -162,7 +162,7 @@ class SchedulingMetrics:
                 self._scheduled[name] += 1
             elif isinstance(decision, Preempt):
                 victims[decision.preemptor.uid] += 1
-        for rejected in self._scheduler.cycle.rejected_victims:
+        for rejected in self._scheduler.preemption.rejected_victims:
             victims[rejected.preemptor.uid] += 1
         for count in victims.values():
             self.victims.observe(count)

@@ -14,9 +14,10 @@ Pure: no I/O, no clock, no asyncio, no logging, no randomness; the same events g
     assembly      a scheduler with the controllers of its configuration
 
 A pod's way: `Scheduler.feed` → `Cluster.feed` → `PodHandlers` → `Scheduler.pod_pending` → the
-`SchedulingQueue`; in a round, the action `Allocate` → `Cycle.schedule` → the class's column
-(`feasibility`) → `Cycle.assume_and_bind` (assume, reserve, permit, bind) → `ConvergenceGuard.admit` →
-decisions. `docs/glossary.md` explains the words; `docs/architecture.md` follows a pod file by file.
+`SchedulingQueue`; in a round, the action `Allocate` → `SchedulingCycle.schedule` → `NodeSearch` in the
+class's column (`feasibility`) → `SchedulingCycle.assume_and_bind` (assume, reserve) →
+`BindingCycle.bind` (permit, bind) → `ConvergenceGuard.admit` → decisions. `docs/glossary.md` explains
+the words; `docs/architecture.md` follows a pod file by file.
 
 May import `api` and `machinery`.
 """

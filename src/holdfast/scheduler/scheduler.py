@@ -24,16 +24,22 @@ from holdfast.scheduler.cluster.events import Change, Event
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.cluster.settings import ClusterSettings
+from holdfast.scheduler.framework.binding_cycle import BindingCycle
 from holdfast.scheduler.framework.checked_answers import checked_gate
 from holdfast.scheduler.framework.config import Configuration, CoschedulingArgs
+from holdfast.scheduler.framework.failure_handler import FailureHandler
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
+from holdfast.scheduler.framework.feasibility.node_search import ColumnStore, NodeSearch
+from holdfast.scheduler.framework.gang_failures import GangFailureHandler
+from holdfast.scheduler.framework.gang_permit import GangPermit
 from holdfast.scheduler.framework.gangs import Gangs
 from holdfast.scheduler.framework.hold_planner import HoldPlanner
 from holdfast.scheduler.framework.interface import Plugin
 from holdfast.scheduler.framework.plugin_names import COSCHEDULING
+from holdfast.scheduler.framework.preemption import Preemption
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.registry import Registry
-from holdfast.scheduler.framework.scheduling_cycle import Cycle
+from holdfast.scheduler.framework.scheduling_cycle import SchedulingCycle
 from holdfast.scheduler.framework.scheduling_queue import Group, Key, SchedulingQueue
 from holdfast.scheduler.jobs import Job
 
@@ -89,8 +95,51 @@ class Scheduler:
         self.queue = SchedulingQueue(
             profiles[0].sort_key, configuration.pod_initial_backoff, configuration.pod_max_backoff
         )
-        self.cycle = Cycle(self.cluster, self.queue, self._profiles)
-        self.gangs = Gangs(self.cluster, self.queue, self.cycle, self._profiles)
+        self.decisions: list[Decision] = []
+        """What the current round decided so far, except by controllers."""
+        self.failures = FailureHandler(self.cluster, self.queue, self.decisions)
+        self.columns = ColumnStore(self.cluster)
+        self.search = NodeSearch(self.cluster, self.columns, self.failures)
+        self.binding = BindingCycle(
+            self.cluster, self.queue, self._profiles, self.columns, self.failures, self.decisions
+        )
+        self.gang_failures = GangFailureHandler(
+            self.cluster, self.queue, self._profiles, self.columns, self.failures
+        )
+        self.gang_permit = GangPermit(
+            self.cluster, self._profiles, self.binding, self.gang_failures, self.decisions
+        )
+        self.preemption = Preemption(
+            self.cluster,
+            self._profiles,
+            self.columns,
+            self.search,
+            self.failures,
+            self.binding,
+            self.gang_permit,
+            self.decisions,
+        )
+        self.cycle = SchedulingCycle(
+            self.cluster,
+            self.queue,
+            self._profiles,
+            self.columns,
+            self.search,
+            self.failures,
+            self.binding,
+            self.gang_permit,
+            self.preemption,
+            self.decisions,
+        )
+        self.gangs = Gangs(
+            self.cluster,
+            self.queue,
+            self._profiles,
+            self.columns,
+            self.cycle,
+            self.preemption,
+            self.gang_failures,
+        )
         self.hold_planner = HoldPlanner(self.cluster, self.cycle, self._profiles)
         self.hold_reconciler = HoldReconciler(self.cluster, self.hold_planner)
         self.guard = ConvergenceGuard(
@@ -127,17 +176,17 @@ class Scheduler:
         Ends early, with `unfinished` set, after scheduling attempts for `limit` pods, or when `enough`,
         which is called after each attempt, returns True."""
         round_ = self._begin(now, limit, enough)
-        self.cycle.recheck_waiting(self._profiles, now)
-        self.gangs.recheck_waiting(now)
+        self.binding.recheck_waiting(now)
+        self.gang_permit.recheck_waiting(now)
         decisions = self._run_actions(round_)
-        self.cycle.report_failed_dry_runs(now)
+        self.failures.report_failed_dry_runs(now)
         self._not_admitted = round_.not_admitted if self.unfinished else []
         if not self.unfinished:
-            self.gangs.refused.clear()
+            self.gang_failures.refused.clear()
         for controller in self._controllers:
             decisions += controller.run(now)
-        decisions = self.cluster.take_reports() + decisions + self.cycle.decisions
-        self.cycle.decisions = []
+        decisions = self.cluster.take_reports() + decisions + self.decisions
+        self.decisions.clear()
         for pod, times in self.queue.set_aside:
             self.guard.tried_too_often(pod, times, now)
         self.queue.set_aside.clear()
@@ -152,17 +201,23 @@ class Scheduler:
         if not self.unfinished or now - self._begun > _ROUND_SECONDS:
             self._begun = now
             self.queue.new_round()
-            self.cycle.new_round()
+            self.failures.new_round()
         self.guard.begin(now)
-        self.cycle.rejected_victims.clear()
+        self.preemption.rejected_victims.clear()
         round_ = Round(
             self.cluster,
             self.queue,
+            self.columns,
+            self.search,
+            self.failures,
             self.cycle,
+            self.preemption,
             self.gangs,
+            self.gang_failures,
             self.hold_planner,
             self.hold_reconciler,
             self._profiles,
+            self.decisions,
             now,
             enough=enough,
             not_admitted=self._not_admitted,
@@ -174,7 +229,7 @@ class Scheduler:
     def _run_actions(self, round_: Round) -> list[Decision]:
         """Runs controllers and actions in passes, until a pass changes nothing, the round has to end
         early, or the convergence guard ends it. Returns the decisions of controllers; those of actions
-        are in `Cycle.decisions`."""
+        are in `Scheduler.decisions`."""
         now = round_.now
         decisions: list[Decision] = []
         passes, in_vain, before = 0, 0, (-1, -1)
@@ -190,11 +245,11 @@ class Scheduler:
                 action.run(round_)
             self.unfinished = round_.pods_left <= 0
             if not self.unfinished and not self.cluster.has_changes():
-                self.gangs.end_nominations()
+                self.preemption.end_nominations()
             if self.unfinished or not self.cluster.has_changes():
                 break
             passes += 1
-            progress = self.cluster.epoch.inputs, len(decisions) + len(self.cycle.decisions)
+            progress = self.cluster.epoch.inputs, len(decisions) + len(self.decisions)
             in_vain = in_vain + 1 if progress == before else 0
             before = progress
             if self.guard.ends(passes, in_vain, self._tried(), now):
@@ -217,7 +272,7 @@ class Scheduler:
 
     def next_timer(self) -> float | None:
         """When a round is due even without events."""
-        times = [self.queue.next_due(), self.cycle.next_deadline(), self.guard.next_timer()]
+        times = [self.queue.next_due(), self.binding.next_deadline(), self.guard.next_timer()]
         times += [action.next_timer() for action in self._actions]
         times += [due for due, _ in self._failed_gates.values()]
         times += [controller.next_timer() for controller in self._controllers]
@@ -233,7 +288,7 @@ class Scheduler:
                 self._retry_gates()
             self._to_wake.extend(g for g in self.queue.groups() if self._may_help(g, changes, touched))
             count = sum(len(g.pods) for g in self._to_wake) if self.unfinished else len(self._to_wake)
-            self.cycle.terse = count > _FEW_GROUPS
+            self.failures.terse = count > _FEW_GROUPS
         if self._to_wake:
             self._index_nominated()
         while self._to_wake:
@@ -285,7 +340,7 @@ class Scheduler:
     def _wake_group(self, group: Group, now: float) -> None:
         """Moves a group to the active queue if a node may be feasible now; otherwise updates the
         conditions of its pods."""
-        reports = not self.cycle.terse
+        reports = not self.failures.terse
         profile = self.profiles[group.key[0]]
         first = next(iter(group.pods.values()))
         if first.job is not None:
@@ -294,17 +349,17 @@ class Scheduler:
                 self.queue.wake(group, now)
             return
         cls = first.cls
-        if not self.cluster.nodes.count or self.cycle.can_preempt_for(profile, cls):
+        if not self.cluster.nodes.count or self.preemption.can_preempt_for(profile, cls):
             self.queue.wake(group, now)
             return
-        column = self.cycle.column(profile, cls)
+        column = self.columns.column(profile, cls)
         if not reports:
             # Other plugins may reject the pods now, and no diagnosis is made to find out which.
-            group.wakes_on |= self.cycle.may_wake(profile, column)
+            group.wakes_on |= column.wakes_on()
             group.watched = None
         if cls.pinned:
             for pod in list(group.pods.values()):
-                if self.cycle.find_row(profile, pod, column) >= 0:
+                if self.search.find_row(profile, pod, column) >= 0:
                     self.queue.wake_pod(pod, now)
                 elif reports:
                     self._report_again(group, [pod], profile, column, now)
@@ -349,20 +404,21 @@ class Scheduler:
         refusal = self.cluster.jobs.queues.admission_error(first)
         if refusal:
             for pod in pods:
-                self.cycle.set_unschedulable(pod, refusal, now, "Unschedulable")
+                self.failures.set_condition(pod, refusal, now, "Unschedulable")
             return refusal
-        why = self.cycle.verdict(profile, first, column)
+        why = self.failures.verdict(profile, first, column)
         if why.has_failed:
             for pod in list(pods):
-                self.cycle.fail_for_now(pod, why.reasons, why.plugins, now)
+                self.failures.handle_error(pod, why.reasons, why.plugins, now)
             return why.reasons
         group.wakes_on |= profile.wakes_on(why.plugins)
         group.watched = None
-        preemption_message = "" if why.error else self.cycle.post_filter(profile, first, column).message
-        message = why.message(self.cluster.nodes.count, preemption_message)
+        nomination = None if why.error else self.preemption.post_filter(profile, first, column)
+        post_filter = nomination.message if nomination is not None else ""
+        message = why.message(self.cluster.nodes.count, post_filter)
         if message != group.condition_message:
             for pod in pods:
-                self.cycle.set_unschedulable(pod, message, now, why.condition)
+                self.failures.set_condition(pod, message, now, why.condition)
         return message
 
     # PodWatcher
@@ -387,12 +443,12 @@ class Scheduler:
         # No plugin reserved anything for the reserve pod of a reservation that is yet to be created.
         is_virtual = pod.reservation is not None and pod.reservation.virtual
         if pod.phase is Phase.ASSUMED and not is_virtual:
-            self.cycle.unreserve(pod, pod.row, self._profiles[pod.scheduler].reserve)
+            self.binding.run_unreserve(pod, pod.row, self._profiles[pod.scheduler].reserve)
         self.queue.forget(pod)
         self._failed_gates.pop(pod.uid, None)
         if pod.job is not None:
             self.gangs.settled(pod)
-        self.cycle.waiting.pop(pod.uid, None)
+        self.binding.waiting.pop(pod.uid, None)
 
     def bind_confirmed(self, pod: PodRecord) -> None:
         """Emits the event Scheduled."""
@@ -403,7 +459,7 @@ class Scheduler:
         node = self.cluster.nodes.name(pod.row)
         what = pod.name if pod.reservation is not None else f"{pod.namespace}/{pod.name}"
         message = f"Successfully assigned {what} to {node}"
-        self.cycle.decisions.append(Emit(pod.ref, "Normal", "Scheduled", message, "Binding"))
+        self.decisions.append(Emit(pod.ref, "Normal", "Scheduled", message, "Binding"))
 
     def bind_again(self, pod: PodRecord) -> bool:
         """Decides a refused bind again if the pod's job is not ready without it: other members are or
@@ -421,7 +477,7 @@ class Scheduler:
         if not job.is_ready or job.can_do_without((pod.uid,)):
             return False
         pod.errors += 1
-        if not self.cycle.bind(self._profiles[pod.scheduler], pod, self.cluster.now):
+        if not self.binding.bind(self._profiles[pod.scheduler], pod, self.cluster.now):
             self._job_lost_place(job)  # a plugin rejects it now
         return True
 
@@ -432,12 +488,12 @@ class Scheduler:
 
     def bind_refused(self, pod: PodRecord, row: int, message: str) -> None:
         """Requeues a pod whose bind was refused, with back-off."""
-        self.cycle.unreserve(pod, row, self._profiles[pod.scheduler].reserve)
+        self.binding.run_unreserve(pod, row, self._profiles[pod.scheduler].reserve)
         if pod.deletion_pending:
             self.queue.forget(pod)
             return
         self.queue.retry_later(pod, self.cluster.now)
-        self.cycle.set_unschedulable(pod, message, self.cluster.now, "SchedulerError")
+        self.failures.set_condition(pod, message, self.cluster.now, "SchedulerError")
         if pod.job is not None:
             self._job_lost_place(pod.job)
 
@@ -448,14 +504,14 @@ class Scheduler:
             try:
                 reason = plugin.pre_enqueue(pod)
                 if plugin.name in profile.foreign and (reason := checked_gate(plugin, reason)):
-                    self.cycle.set_unschedulable(pod, reason, self.cluster.now, "SchedulingGated")
+                    self.failures.set_condition(pod, reason, self.cluster.now, "SchedulingGated")
                 if reason:
                     return True
             except RAISED as error:
                 message = self.cluster.plugin_errors.note(plugin.name, "PreEnqueue", error)
                 pod.errors += 1
                 self._failed_gates[pod.uid] = (self.cluster.now + self.queue.back_off(pod.errors), pod)
-                self.cycle.set_unschedulable(pod, message, self.cluster.now, "SchedulerError")
+                self.failures.set_condition(pod, message, self.cluster.now, "SchedulerError")
                 return True
         return False
 

@@ -39,7 +39,7 @@ def _differences(scheduler: Scheduler, store: Store, serves: Callable[[str], boo
                 yield f"{name}: is on {node}, but the scheduler does not know it"
             continue
         seen = cluster.nodes.name(pod.row) if pod.row >= 0 else ""
-        if seen != node and pod.uid not in scheduler.cycle.waiting:
+        if seen != node and pod.uid not in scheduler.binding.waiting:
             yield f"{name}: is on {node or 'no node'}, the scheduler has it on {seen or 'none'}"
         waits = pod.phase is Phase.PENDING and serves(pod.scheduler)
         if waits and queue.place(pod.uid) is None:

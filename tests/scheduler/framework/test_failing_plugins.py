@@ -576,7 +576,7 @@ def explained(stage: Stage) -> Act:
     stage.add(doomed(cpu=4), pod("other", cpu=1)).settle()
     stage.fail()
     (record,) = (each for each in stage.scheduler.cluster.pods.values() if each.name == "doomed")
-    stage.scheduler.cycle.new_round()
+    stage.scheduler.failures.new_round()
     found = place(stage.scheduler, record)
     rank(stage.scheduler, found)
     matching_reservations(stage.scheduler.cluster, found.column)
@@ -657,7 +657,7 @@ def check(stage: Stage, act: Act, point: str) -> None:
         assert BOOM in text and stage.plugin in text, (point, text)
         assert point in NO_NODE or not any(where[name] for name in act.doomed), (point, where)
     left = [each.name for each in cluster.pods.values() if each.phase is Phase.ASSUMED]
-    assert not left and not stage.scheduler.cycle.waiting, (point, left)
+    assert not left and not stage.scheduler.binding.waiting, (point, left)
     fault.is_on = False
     if point in REJECTING:
         stage.add(node("z"))  # where the plugin did not fail it rejected the pod, which only waits

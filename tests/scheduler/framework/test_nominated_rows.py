@@ -93,13 +93,13 @@ def test_what_is_kept_is_what_a_trial_of_every_row_finds(
     if port:
         wanting.host_port(port)
     driver.scheduler.feed(Added(wanting.obj()), 0.0)
-    cluster, cycle = driver.scheduler.cluster, driver.scheduler.cycle
+    cluster, scheduler = driver.scheduler.cluster, driver.scheduler
     pod = driver.record(wanting.obj())
     profile = profile_of(driver.scheduler, "default-scheduler")
     for turn in turns:
         for what in turn:
             move(driver, what)
-        column = cycle.column(profile, pod.cls)
+        column = scheduler.columns.column(profile, pod.cls)
         kept = column.diagnosis
         trial = DryRun(cluster, column, pod, pinned=False)
         rows = [row for row in range(cluster.nodes.size) if cluster.nodes.alive[row]]
@@ -112,7 +112,7 @@ def test_what_is_kept_is_what_a_trial_of_every_row_finds(
         del rejections[FITS]
         assert kept.histogram() == rejections
         # Trials leave traces in the log; what is kept must not mind them.
-        found = cycle.find_row(profile, pod, cycle.column(profile, pod.cls))
+        found = scheduler.search.find_row(profile, pod, scheduler.columns.column(profile, pod.cls))
         assert found < 0 or trial.fits(found)
         assert found >= 0 or not any(trial.fits(row) for row in rows)
 

@@ -207,7 +207,7 @@ def waiting(wait: float = 10.0) -> Driver:
     driver = with_plugins(Bookkeeper, SecondKeeper).add(make_node("n").allocatable(cpu="1").obj())
     driver.add(make_pod("p").cpu("1").priority(5).obj(), make_pod("other").cpu("1").obj())
     assert driver.binds(0.0) == {}
-    assert list(driver.scheduler.cycle.waiting) == ["uid-p"]
+    assert list(driver.scheduler.binding.waiting) == ["uid-p"]
     assert driver.scheduler.next_timer() == wait
     return driver
 
@@ -217,7 +217,7 @@ def test_a_pod_that_must_wait_holds_its_room_until_allowed() -> None:
     assert driver.binds(5.0) == {}
     Bookkeeper.permits = FINE
     assert driver.binds(6.0) == {"p": "n"}
-    assert not driver.scheduler.cycle.waiting
+    assert not driver.scheduler.binding.waiting
 
 
 def test_a_wait_that_is_too_long_is_over_and_the_room_is_free() -> None:
@@ -254,7 +254,7 @@ def test_a_pod_deleted_while_it_waits_leaves_nothing_behind() -> None:
     Bookkeeper.permits = FINE
     driver.delete(make_pod("p").obj())
     assert driver.binds(3.0) == {"other": "n"}
-    assert not driver.scheduler.cycle.waiting
+    assert not driver.scheduler.binding.waiting
     assert Bookkeeper.log.count("unreserve p") == 1
 
 
@@ -262,7 +262,7 @@ def test_a_pod_bound_by_another_while_it_waits_waits_no_more() -> None:
     driver = waiting()
     driver.update(make_pod("p").cpu("1").priority(5).on("n").obj())
     assert driver.binds(3.0) == {}
-    assert not driver.scheduler.cycle.waiting
+    assert not driver.scheduler.binding.waiting
 
 
 # PostFilter

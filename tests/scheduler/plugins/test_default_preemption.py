@@ -396,7 +396,7 @@ def test_asking_what_preemption_would_do_does_nothing() -> None:
     low = next(each for each in cluster.pods.values() if each.name == "low")
     before = cluster.changes
     proposed = [
-        scheduler.cycle.post_filter(profile, pod, scheduler.cycle.column(profile, pod.cls))
+        scheduler.preemption.post_filter(profile, pod, scheduler.columns.column(profile, pod.cls))
         for _ in range(2)
     ]
     assert proposed[0] == proposed[1]

@@ -185,7 +185,7 @@ def raw_scores(made: Pod, *nodes: NodeBuilder, pods: list[Pod]) -> dict[str, int
     driver = Driver((LIMIT_AWARE,)).add(*(each.obj() for each in nodes), *pods, made)
     scheduler = driver.scheduler
     profile = scheduler.profiles[0]
-    column = scheduler.cycle.column(profile, driver.record(made).cls)
+    column = scheduler.columns.column(profile, driver.record(made).cls)
     (normalized,) = column._normalized
     return {name: int(normalized.raw[row]) for name, row in scheduler.cluster.nodes.names()}
 
@@ -267,7 +267,7 @@ def test_only_limited_resources_are_scored(
     made = make_pod("p").requests({"cpu": "4", "memory": "4Gi"}).owned_by("DaemonSet", "d").obj()
     driver.add(made)
     scheduler = driver.scheduler
-    column = scheduler.cycle.column(scheduler.profiles[0], driver.record(made).cls)
+    column = scheduler.columns.column(scheduler.profiles[0], driver.record(made).cls)
     (normalized,) = column._normalized
     row = scheduler.cluster.nodes.row("n")
     assert row is not None

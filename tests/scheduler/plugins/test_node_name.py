@@ -28,7 +28,7 @@ def test_a_pod_that_names_its_node_goes_there_or_nowhere(
     driver = cluster_of(make_node("n1").obj(), make_node("n2").obj(), setup=only("NodeName"))
     scheduler = driver.scheduler
     cls = scheduler.cluster.classes.acquire(make_pod("p").obj(), Traits(wants_node=wants))
-    column: ClassColumn = scheduler.cycle.column(profile_of(scheduler, "default-scheduler"), cls)
+    column: ClassColumn = scheduler.columns.column(profile_of(scheduler, "default-scheduler"), cls)
     nodes = scheduler.cluster.nodes
     assert {nodes.name(row) for row in column.fits.nonzero()[0].tolist()} == fits
     if message:
@@ -49,6 +49,6 @@ def test_a_node_that_comes_later_is_the_one_named() -> None:
     scheduler = driver.scheduler
     cls = scheduler.cluster.classes.acquire(make_pod("p").obj(), Traits(wants_node="n2"))
     profile = profile_of(scheduler, "default-scheduler")
-    assert scheduler.cycle.column(profile, cls).best() == -1
+    assert scheduler.columns.column(profile, cls).best() == -1
     driver.add(make_node("n2").obj())
-    assert scheduler.cycle.column(profile, cls).best() == 1
+    assert scheduler.columns.column(profile, cls).best() == 1

@@ -133,7 +133,7 @@ def test_more_than_a_node_has_is_beyond_help(
     driver = Driver((only(FIT),)).add(node().obj(), *pods, wants)
     scheduler = driver.scheduler
     profile = profile_of(scheduler, "default-scheduler")
-    column = scheduler.cycle.column(profile, driver.record(wants).cls)
+    column = scheduler.columns.column(profile, driver.record(wants).cls)
     assert column.best() == -1
     assert column.diagnosis.resolvable().tolist() == [resolvable]
 

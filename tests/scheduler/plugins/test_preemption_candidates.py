@@ -105,7 +105,7 @@ class Walk:
 
     def asked(self, plugin: DefaultPreemption, pod: PodBuilder) -> tuple[Any, ...]:
         scheduler, record = self.driver.scheduler, self.driver.record(pod.obj())
-        column = scheduler.cycle.column(profile_of(scheduler, "default-scheduler"), record.cls)
+        column = scheduler.columns.column(profile_of(scheduler, "default-scheduler"), record.cls)
         trial = DryRun(scheduler.cluster, column, record, pinned=False)
         found: Nomination = plugin.post_filter(record, trial)
         victims = [d.pod.name for d in found.decisions if isinstance(d, Preempt)]

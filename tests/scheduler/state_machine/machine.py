@@ -46,7 +46,7 @@ class Life(Answers, StorageLife, NodeLife):
         scheduler = self.driver.scheduler
         self.waiting = {
             uid: scheduler.cluster.nodes.name(waiting.row)
-            for uid, waiting in scheduler.cycle.waiting.items()
+            for uid, waiting in scheduler.binding.waiting.items()
         }
         self._check_nothing_was_missed()
 

@@ -334,7 +334,7 @@ def _fitting(snapshot: ClusterSnapshot, waiting: list[PodRecord], report: Report
                     report.nodes = placing.reasons
                     report.help = help_for(snapshot, pod, placing)
                 continue
-            row = scheduler.cycle.find_row(placing.profile, pod, placing.column)
+            row = scheduler.search.find_row(placing.profile, pod, placing.column)
             pod.reservation_uid = placing.column.reservation_uid(row)
             ledger.place(pod, row)
             fitting.append(pod)

@@ -159,16 +159,16 @@ class NodeVerdicts(NamedTuple):
 
 def place(scheduler: Scheduler, pod: PodRecord) -> NodeVerdicts:
     """Filters the nodes for the pod. A bound pod must have been removed from its node before."""
-    cluster, cycle = scheduler.cluster, scheduler.cycle
+    cluster = scheduler.cluster
     profile = scheduler.profile_of(pod.scheduler) or scheduler.profiles[0]
-    column = cycle.column(profile, pod.cls)
-    rejections = cycle.rejections(profile, pod, column)
+    column = scheduler.columns.column(profile, pod.cls)
+    rejections = scheduler.search.rejections(profile, pod, column)
     if not cluster.nodes.count:
         return NodeVerdicts(profile, column, NO_NODES, rejections)
-    if cycle.find_row(profile, pod, column) >= 0:
+    if scheduler.search.find_row(profile, pod, column) >= 0:
         return NodeVerdicts(profile, column, "", rejections)
-    why = cycle.verdict(profile, pod, column)
-    more = "" if why.error else cycle.post_filter(profile, pod, column).message
+    why = scheduler.failures.verdict(profile, pod, column)
+    more = "" if why.error else scheduler.preemption.post_filter(profile, pod, column).message
     return NodeVerdicts(profile, column, why.message(cluster.nodes.count, more), rejections)
 
 

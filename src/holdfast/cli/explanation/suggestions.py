@@ -77,7 +77,7 @@ def _named_reservation(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[st
 
 
 def _preemption(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:
-    nomination = snapshot.scheduler.cycle.post_filter(placing.profile, pod, placing.column)
+    nomination = snapshot.scheduler.preemption.post_filter(placing.profile, pod, placing.column)
     victims = [each.pod for each in nomination.decisions if isinstance(each, Preempt)]
     if nomination.node and victims:
         names = ", ".join(str(victim) for victim in victims)
@@ -300,9 +300,9 @@ def eligible_on_changed_nodes(
 
 
 def _eligible(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> set[str]:
-    cycle = snapshot.scheduler.cycle
-    column = cycle.column(placing.profile, pod.cls)
-    rejections = cycle.rejections(placing.profile, pod, column)
+    scheduler = snapshot.scheduler
+    column = scheduler.columns.column(placing.profile, pod.cls)
+    rejections = scheduler.search.rejections(placing.profile, pod, column)
     return {name for name, rejection in rejections.items() if not rejection.texts}
 
 

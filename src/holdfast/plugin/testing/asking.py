@@ -11,7 +11,7 @@ from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.framework.checked_answers import checked_filter, checked_score, is_foreign
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
-from holdfast.scheduler.framework.feasibility.column_store import ColumnStore
+from holdfast.scheduler.framework.feasibility.node_search import ColumnStore
 from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE
 from holdfast.scheduler.framework.feasibility.topology_keys import TopologyKeys
 from holdfast.scheduler.framework.interface import MAX_SCORE, Filter, Plugin, Rejected, Scope, Score
@@ -49,13 +49,13 @@ class Asking:
         return self._table.name(row) if row >= 0 else None
 
     def row(self, pod: PodRecord) -> int:
-        profile, cycle = self.profile(pod), self._scheduler.cycle
-        return cycle.find_row(profile, pod, self._column(profile, pod.cls))
+        profile, search = self.profile(pod), self._scheduler.search
+        return search.find_row(profile, pod, self._column(profile, pod.cls))
 
     def why_not(self, pod: PodRecord) -> dict[str, list[str]]:
         """The reasons of each node that the pod cannot go to."""
-        profile, cycle = self.profile(pod), self._scheduler.cycle
-        rejections = cycle.rejections(profile, pod, self._column(profile, pod.cls))
+        profile, search = self.profile(pod), self._scheduler.search
+        rejections = search.rejections(profile, pod, self._column(profile, pod.cls))
         return {
             name: list(rejection.texts) for name, rejection in rejections.items() if rejection.texts
         }
@@ -143,7 +143,7 @@ class Asking:
     def _column(self, profile: Profile, cls: PodClass) -> ClassColumn:
         """What is known of the class. It was kept up to date where something changed, and must be what
         comes out when everything is computed anew."""
-        kept = self._scheduler.cycle.column(profile, cls)
+        kept = self._scheduler.columns.column(profile, cls)
         fresh = ColumnStore(self._cluster).column(profile, cls)
         before, after = (each.rejected and each.rejected.message for each in (kept, fresh))
         if before != after:

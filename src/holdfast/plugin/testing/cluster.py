@@ -202,7 +202,7 @@ class Cluster:
     def waiting(self) -> dict[str, str]:
         """The pods that have a node and wait for `permit`, with their nodes."""
         nodes = self._world.scheduler.cluster.nodes
-        waiting = self._world.scheduler.cycle.waiting.values()
+        waiting = self._world.scheduler.binding.waiting.values()
         return {_name(each.pod.namespace, each.pod.name): nodes.name(each.row) for each in waiting}
 
     def messages(self) -> dict[str, str]:

@@ -231,8 +231,8 @@ class _Life:
             if row < 0:
                 continue
             kept = _kept(profile.plugins, plugins, ignore)
-            if scheduler.cycle.assume(profile, pod, row) is None:
-                scheduler.cycle.unassume(profile, pod)
+            if scheduler.cycle.reserve(profile, pod, row) is None:
+                scheduler.binding.unreserve(profile, pod)
             where = f"{pod.ref}: reserved on {scheduler.cluster.nodes.name(row)} and unreserved"
             for (name, attribute), value in _kept(profile.plugins, plugins, ignore).items():
                 if (name, attribute) not in kept:
@@ -320,14 +320,14 @@ class _Life:
             return
         pod = self._random.choice(feasible)
         self.told.append(f"refuse the bind of {pod.name}")
-        profile, row, cycle = asking.profile(pod), asking.row(pod), scheduler.cycle
-        before = len(cycle.decisions)
-        if cycle.take(pod) and cycle.assume_and_bind(profile, pod, row, now):
-            if pod.uid in cycle.waiting:
-                cycle.withdraw(pod, "given up", now)
+        profile, row, binding = asking.profile(pod), asking.row(pod), scheduler.binding
+        before = len(scheduler.decisions)
+        if scheduler.queue.pop_pod(pod) and scheduler.cycle.assume_and_bind(profile, pod, row, now):
+            if pod.uid in binding.waiting:
+                binding.reject_waiting(pod, "given up", now)
             else:
                 scheduler.feed(BindRefused(pod.uid, "refused"), now)
-        del cycle.decisions[before:]
+        del scheduler.decisions[before:]
         for failed in scheduler.cluster.plugin_errors.take_reports():
             raise ContractBroken(f"{failed.message}\n{failed.trace}")
 
@@ -335,7 +335,7 @@ class _Life:
         """Pods that wait for permission are known to no other scheduler: with any of them there is
         nothing to compare."""
         scheduler, plugins = self.cluster.scheduler, self._plugins
-        if scheduler.cycle.waiting:
+        if scheduler.binding.waiting:
             return
         said = _said(scheduler, plugins)
         objects = self.cluster.objects()

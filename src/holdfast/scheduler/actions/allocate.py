@@ -41,9 +41,8 @@ def schedule_one(round_: Round, pod: PodRecord) -> None:
     profile = round_.profiles[pod.scheduler]
     refusal = round_.cluster.jobs.queues.admission_error(pod)
     if refusal:
-        round_.cycle.refuse(profile, pod, refusal, round_.now)
+        round_.failures.handle_not_admitted(profile, pod, refusal, round_.now)
         round_.not_admitted.append(pod)
-        round_.gangs.note_nominated(pod)
     else:
         round_.cycle.schedule(profile, pod, round_.now)
 

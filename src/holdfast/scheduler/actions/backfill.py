@@ -17,8 +17,8 @@ from holdfast.scheduler.actions.round import Action, Round
 from holdfast.scheduler.cluster.decisions import Emit
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.framework.hold_planner import node_score
+from holdfast.scheduler.framework.scheduling_cycle import Statement
 from holdfast.scheduler.framework.scheduling_queue import Key
-from holdfast.scheduler.framework.statement import Statement
 from holdfast.scheduler.jobs.estimates import overruns
 
 OVERRUN = "Overrun"
@@ -113,7 +113,7 @@ class Backfill(Action):
             in_time &= planner.idle(slot) >= amount
         if not in_time.any():
             return -1
-        column = round_.cycle.column(round_.profiles[pod.scheduler], pod.cls)
+        column = round_.columns.column(round_.profiles[pod.scheduler], pod.cls)
         rows = np.flatnonzero(in_time & planner.suitable(column, pod))
         if not len(rows) or column.owned:
             return -1
@@ -127,7 +127,7 @@ class Backfill(Action):
         """Places the rest of jobs whose start was interrupted on held capacity, without a time limit.
         Their members had places before; and a hold that waits for the bound members to end would wait
         for ever, since those wait for the others to start."""
-        leaders = [pod for pod in round_.gangs.refused.values() if pod.phase is Phase.PENDING]
+        leaders = [pod for pod in round_.gang_failures.refused.values() if pod.phase is Phase.PENDING]
         leaders = [pod for pod in leaders if pod.job is not None and pod.job.interrupted]
         until = np.full(round_.cluster.nodes.size, math.inf)
         for leader in sorted(leaders, key=round_.queue.sort_key):
@@ -140,26 +140,29 @@ class Backfill(Action):
         if row < 0:
             return False
         statement = Statement(round_.cycle)
-        if not statement.put(round_.profiles[pod.scheduler], pod, row):
+        if not statement.assume_on(round_.profiles[pod.scheduler], pod, row):
             return False
         return self._commit(round_, statement, [(pod, row)])
 
     def _backfill_job(self, round_: Round, leader: PodRecord, until: Floats) -> bool:
         """Places a whole job, some of its members on held capacity, or nothing of it."""
         assert leader.job is not None
-        jobs, members = round_.cluster.jobs.partners(leader.job), round_.gangs.waiting(leader)
+        jobs, members = (
+            round_.cluster.jobs.partners(leader.job),
+            round_.gangs.pending_members(leader),
+        )
         if round_.gangs.early_refusal(jobs, members) is not None:
             return False
         statement = Statement(round_.cycle)
         backfilled = []
         for pod in members:
             profile = round_.profiles[pod.scheduler]
-            if round_.cluster.jobs.queues.admission_error(pod) or statement.place(profile, pod):
+            if round_.cluster.jobs.queues.admission_error(pod) or statement.assume(profile, pod):
                 continue
             row = self._row_for(round_, pod, until)
-            if row >= 0 and statement.put(profile, pod, row):
+            if row >= 0 and statement.assume_on(profile, pod, row):
                 backfilled.append((pod, row))
-        if statement.placed and all(job.is_ready for job in jobs):
+        if statement.assumed and all(job.is_ready for job in jobs):
             return self._commit(round_, statement, backfilled)
         statement.discard()
         return False
@@ -168,11 +171,11 @@ class Backfill(Action):
         self, round_: Round, statement: Statement, backfilled: list[tuple[PodRecord, int]]
     ) -> bool:
         """Binds the placements; returns whether plugins permitted them."""
-        for _, pod in statement.placed:
+        for _, pod in statement.assumed:
             round_.queue.remove(pod)
         lost = statement.commit(round_.now, reports_ready=True)
         if lost is not None:
-            round_.gangs.refuse_unpermitted(lost, round_.now)
+            round_.gang_failures.refuse_unpermitted(lost, round_.now)
             return False
         cluster = round_.cluster
         for pod, row in backfilled:
@@ -220,7 +223,7 @@ class Backfill(Action):
             "exceeded its run-time estimate on a node with a starvation hold; "
             "its job will not be backfilled again"
         )
-        round_.cycle.decisions.append(Emit(pod.ref, "Warning", OVERRUN, text, "Scheduling"))
+        round_.decisions.append(Emit(pod.ref, "Warning", OVERRUN, text, "Scheduling"))
 
     def _key(self, pod: PodRecord) -> object:
         """What stays the same when a job's pods are recreated: the job, or the uid of the pod's

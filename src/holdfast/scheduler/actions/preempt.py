@@ -24,10 +24,10 @@ class PreemptAction(Action):
     name = "preempt"
 
     def run(self, round_: Round) -> None:
-        waiting = round_.gangs.refused or round_.not_admitted
+        waiting = round_.gang_failures.refused or round_.not_admitted
         if not waiting or round_.cluster.has_changes() or round_.pods_left <= 0:
             return
-        refused, round_.gangs.refused = round_.gangs.refused, {}
+        refused, round_.gang_failures.refused = round_.gang_failures.refused, {}
         not_admitted, round_.not_admitted = round_.not_admitted, []
         leaders = [pod for pod in refused.values() if pod.job is not None and not pod.job.is_ready]
         leaders += [
@@ -63,7 +63,7 @@ class PreemptAction(Action):
     def _preempt_for_job(self, round_: Round, leader: PodRecord, job: Job) -> Collection[PodRecord]:
         """Preempts for a job; returns the victims."""
         cluster, gangs = round_.cluster, round_.gangs
-        jobs, members = cluster.jobs.partners(job), gangs.waiting(leader)
+        jobs, members = cluster.jobs.partners(job), gangs.pending_members(leader)
         reserving = [pod for pod in members if pod.reservation is not None]
         if reserving:
             self._preempt_for_reservations(round_, reserving, jobs)
@@ -97,10 +97,8 @@ class PreemptAction(Action):
     ) -> None:
         """Preempts for the reserve pods of a job: a proposal for one of them covers all."""
         for pod in reserving:
-            if round_.cycle.preempt_for_reservations(round_.profiles[pod.scheduler], pod, round_.now):
-                for job in jobs:
-                    if job.is_ready:
-                        round_.gangs.became_ready(job, round_.now)
+            profile = round_.profiles[pod.scheduler]
+            if round_.cycle.preempt_for_reservations(profile, pod, jobs, round_.now):
                 return
 
     def _place(
@@ -112,17 +110,17 @@ class PreemptAction(Action):
     ) -> None:
         """Places the pod where it fits now, or where it fits without victims, which are removed; inside
         a transaction."""
-        cluster, cycle = round_.cluster, round_.cycle
+        cluster = round_.cluster
         profile = round_.profiles[pod.scheduler]
-        column = cycle.column(profile, pod.cls)
+        column = round_.columns.column(profile, pod.cls)
         if cluster.jobs.queues.admission_error(pod):
             self._preempt_in_queue(round_, pod, found, victims)
             return
-        row = cycle.find_row(profile, pod, column)
+        row = round_.search.find_row(profile, pod, column)
         if row >= 0:
             cluster.ledger.place(pod, row)
             return
-        nomination = cycle.propose(profile, pod, column)
+        nomination = round_.preemption.propose(profile, pod, column)
         at = cluster.nodes.row(nomination.node) if nomination.node else None
         if at is None:
             return
@@ -183,7 +181,7 @@ class PreemptAction(Action):
                 decisions.append(decision)
             if pod.nominated != node:
                 decisions.append(Nominate(pod.ref, node))
-        round_.cycle.apply(decisions)
+        round_.preemption.apply(decisions)
         for pod, node, _ in found:
             round_.cluster.chronicle.note(round_.now, pod.ref, "preempts", node)
 

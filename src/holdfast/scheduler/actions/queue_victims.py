@@ -45,7 +45,7 @@ class QueueVictimSelector:
         self._round, self._cluster, self._pod = round_, round_.cluster, pod
         self._may_evict, self._admitted, self._below = may_evict, admitted, below
         self._profile = round_.profiles[pod.scheduler]
-        self._column = round_.cycle.column(self._profile, pod.cls)
+        self._column = round_.columns.column(self._profile, pod.cls)
         self._dry_run = DryRun(self._cluster, self._column, pod, pod.pinned_node is not None)
 
     def on_one_node(self, rows: Iterable[int]) -> VictimPlan | None:
@@ -85,8 +85,8 @@ class QueueVictimSelector:
         return (queue.priority if queue is not None else 0, pod.cls.priority)
 
     def _find_row(self) -> int:
-        column = self._round.cycle.column(self._profile, self._pod.cls)
-        return self._round.cycle.find_row(self._profile, self._pod, column)
+        column = self._round.columns.column(self._profile, self._pod.cls)
+        return self._round.search.find_row(self._profile, self._pod, column)
 
     def _victims(self, pods: list[PodRecord], fits: Callable[[], bool]) -> list[PodRecord]:
         """The victims among the pods; empty if the pod does not fit even without all of them."""

@@ -160,7 +160,7 @@ class Reclaim(Action):
                     with cluster.ledger.transaction():
                         reclaimable.collect(expected)
                         decisions = self._reclaim(round_, waiting, reclaimable, expected)
-        round_.cycle.apply(decisions)  # after the transaction was undone
+        round_.preemption.apply(decisions)  # after the transaction was undone
         self._seen = (round_.queue.refusals, epoch.usage.end, epoch.queues)
 
     def _reclaim(
@@ -213,7 +213,7 @@ class _Reclaimer:
         """Whether capacity is reclaimed for the job, by this call or an earlier one."""
         cluster, job = self._cluster, self._leader.job
         jobs = [] if job is None else cluster.jobs.partners(job)
-        members = [self._leader] if job is None else self._round.gangs.waiting(self._leader)
+        members = [self._leader] if job is None else self._round.gangs.pending_members(self._leader)
         if any(pod.reservation is not None or self._is_under_way(pod) for pod in members):
             return True
         if jobs and any(each.is_ready for each in jobs):
@@ -244,7 +244,6 @@ class _Reclaimer:
         return row is not None and row in self._reclaimable.emptying
 
     def _place(self, pod: PodRecord) -> None:
-        cluster, cycle = self._cluster, self._round.cycle
         path = self._queues.path(self._queue)
         if self._queues.closed(pod) or not self._is_deserved(pod, path[:1]):
             return
@@ -255,11 +254,12 @@ class _Reclaimer:
 
         profile, row = self._round.profiles[pod.scheduler], -1
         if admitted():
-            row = cycle.find_row(profile, pod, cycle.column(profile, pod.cls))
+            column = self._round.columns.column(profile, pod.cls)
+            row = self._round.search.find_row(profile, pod, column)
         if row < 0 and pod.cls.pod.spec.preemption_policy != "Never":
             row = self._select_victims(pod, admitted)
         if row >= 0:
-            cluster.ledger.place(pod, row)
+            self._cluster.ledger.place(pod, row)
             self._places.append((pod, row))
 
     def _is_deserved(self, pod: PodRecord, path: list[QueueRecord]) -> bool:
@@ -273,7 +273,7 @@ class _Reclaimer:
 
     def _select_victims(self, pod: PodRecord, admitted: Callable[[], bool]) -> int:
         """Selects and removes victims for the pod; returns the row where it then fits, or -1."""
-        column = self._round.cycle.column(self._round.profiles[pod.scheduler], pod.cls)
+        column = self._round.columns.column(self._round.profiles[pod.scheduler], pod.cls)
         among = (
             DryRun(self._cluster, column, pod, pod.pinned_node is not None).resolvable() | column.fits
         )

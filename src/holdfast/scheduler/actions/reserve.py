@@ -13,9 +13,9 @@ from holdfast.api.times import format_duration
 from holdfast.scheduler.actions.round import Action, Round
 from holdfast.scheduler.cluster.decisions import Bind, CreateReservation, Emit, ObjectRef
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
-from holdfast.scheduler.framework.gangs import READY
+from holdfast.scheduler.framework.gang_permit import READY
 from holdfast.scheduler.framework.hold_planner import HoldPlan
-from holdfast.scheduler.framework.statement import Statement
+from holdfast.scheduler.framework.scheduling_cycle import Statement
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.reservations.hold_objects import starvation_hold, starvation_hold_name
 
@@ -217,14 +217,14 @@ class Reserve(Action):
         """Whether the pod, or the job it represents, can be scheduled now."""
         if pod.job is None:
             profile = round_.profiles[pod.scheduler]
-            column = round_.cycle.column(profile, pod.cls)
-            return round_.cycle.find_row(profile, pod, column) >= 0
-        jobs, members = round_.cluster.jobs.partners(pod.job), round_.gangs.waiting(pod)
+            column = round_.columns.column(profile, pod.cls)
+            return round_.search.find_row(profile, pod, column) >= 0
+        jobs, members = round_.cluster.jobs.partners(pod.job), round_.gangs.pending_members(pod)
         if round_.gangs.early_refusal(jobs, members) is not None:
             return False
         statement = Statement(round_.cycle)
-        round_.gangs.place_all(statement, members)
-        ready = bool(statement.placed) and all(job.is_ready for job in jobs)
+        round_.gangs.assume_all(statement, members)
+        ready = bool(statement.assumed) and all(job.is_ready for job in jobs)
         statement.discard()
         return ready
 
@@ -238,12 +238,12 @@ class Reserve(Action):
         self._reported[unit.key] = since
         waited, threshold = format_duration(round_.now - since), format_duration(self._threshold)
         text = f"pending for {waited}, over the starvation threshold of {threshold}"
-        round_.cycle.decisions.append(Emit(unit.ref, "Warning", STARVING, text, "Scheduling"))
+        round_.decisions.append(Emit(unit.ref, "Warning", STARVING, text, "Scheduling"))
         round_.cluster.chronicle.note(round_.now, unit.ref, "starving")
 
     def _emit_ready(self, round_: Round, pod: PodRecord) -> None:
         """Emits the Ready event of a pod that starved, before its binding."""
-        decisions = round_.cycle.decisions
+        decisions = round_.decisions
         text = f"has a place on {round_.cluster.nodes.name(pod.row)}"
         ready = Emit(pod.ref, "Normal", READY, text, "Scheduling")
         for place, decision in enumerate(decisions):
@@ -255,7 +255,7 @@ class Reserve(Action):
     def _reserve(self, round_: Round, unit: Unit) -> bool:
         """Places the job's pods or makes holds for them; whether that was possible."""
         jobs = [] if unit.job is None else round_.cluster.jobs.partners(unit.job)
-        tasks = [unit.pod] if unit.job is None else round_.gangs.waiting(unit.pod)
+        tasks = [unit.pod] if unit.job is None else round_.gangs.pending_members(unit.pod)
         tasks = [pod for pod in tasks if pod.reservation is None]
         tasks = self._admissible(round_, tasks)
         if not tasks or not all(job.would_be_ready(p for p in tasks if p.job is job) for job in jobs):
@@ -271,11 +271,11 @@ class Reserve(Action):
             return False
         self._refused.pop(unit.key, None)
         if plan.ready:
-            for _, pod in plan.statement.placed:
+            for _, pod in plan.statement.assumed:
                 round_.queue.remove(pod)
             lost = plan.statement.commit(round_.now, reports_ready=True)
             if lost is not None:
-                round_.gangs.refuse_unpermitted(lost, round_.now)
+                round_.gang_failures.refuse_unpermitted(lost, round_.now)
         else:
             self._hold(round_, unit, plan)
         # A job that got holds is not in need in the next part of the round; counting others too could
@@ -305,15 +305,15 @@ class Reserve(Action):
             round_.cluster.jobs,
             round_.cluster.reservations,
         )
-        places = [(pod, pod.row) for _, pod in plan.statement.placed] + plan.held
+        places = [(pod, pod.row) for _, pod in plan.statement.assumed] + plan.held
         plan.statement.discard()
         names = [nodes.name(row) for _, row in places]
         text = f"capacity is held for {len(places)} of its pods on {', '.join(sorted(set(names)))}"
-        round_.cycle.decisions.append(Emit(unit.ref, "Normal", RESERVED, text, "Reserving"))
+        round_.decisions.append(Emit(unit.ref, "Normal", RESERVED, text, "Reserving"))
         for (pod, _), node in zip(places, names, strict=True):
             name = starvation_hold_name(pod, lambda name: reservations.get(name) is not None)
             jobs.holds.want(name, pod, node)
-            round_.cycle.decisions.append(CreateReservation(starvation_hold(pod, node, name)))
+            round_.decisions.append(CreateReservation(starvation_hold(pod, node, name)))
         round_.cluster.chronicle.note(round_.now, unit.ref, "reserved", text)
 
     def _emit_cannot_reserve(self, round_: Round, unit: Unit, tasks: list[PodRecord]) -> None:
@@ -332,4 +332,4 @@ class Reserve(Action):
             text = f"{misfit.ref} does not fit any node even when empty; no capacity was reserved"
         if self._refused.get(unit.key) != text:
             self._refused[unit.key] = text
-            round_.cycle.decisions.append(Emit(unit.ref, "Warning", CANNOT, text, "Reserving"))
+            round_.decisions.append(Emit(unit.ref, "Warning", CANNOT, text, "Reserving"))

@@ -8,11 +8,16 @@ from typing import Any, ClassVar
 
 from holdfast.scheduler.actions.hold_reconciler import HoldReconciler
 from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.decisions import Decision
 from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.framework.failure_handler import FailureHandler
+from holdfast.scheduler.framework.feasibility.node_search import ColumnStore, NodeSearch
+from holdfast.scheduler.framework.gang_failures import GangFailureHandler
 from holdfast.scheduler.framework.gangs import Gangs
 from holdfast.scheduler.framework.hold_planner import HoldPlanner
+from holdfast.scheduler.framework.preemption import Preemption
 from holdfast.scheduler.framework.profile import Profile
-from holdfast.scheduler.framework.scheduling_cycle import Cycle
+from holdfast.scheduler.framework.scheduling_cycle import SchedulingCycle
 from holdfast.scheduler.framework.scheduling_queue import SchedulingQueue
 
 
@@ -22,12 +27,19 @@ class Round:
 
     cluster: Cluster
     queue: SchedulingQueue
-    cycle: Cycle
+    columns: ColumnStore
+    search: NodeSearch
+    failures: FailureHandler
+    cycle: SchedulingCycle
+    preemption: Preemption
     gangs: Gangs
+    gang_failures: GangFailureHandler
     hold_planner: HoldPlanner
     hold_reconciler: HoldReconciler
     profiles: Mapping[str, Profile]
     """By scheduler name."""
+    decisions: list[Decision]
+    """What actions decided so far."""
     now: float
     pods_left: float = math.inf
     """The number of pods that may still be tried before the round, or this part of it, ends."""
@@ -58,4 +70,4 @@ class Action(ABC):
 
     @abstractmethod
     def run(self, round_: Round) -> None:
-        """Runs the action; decisions go to `round_.cycle`."""
+        """Runs the action; decisions go to `round_.decisions`."""

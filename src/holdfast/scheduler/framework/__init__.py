@@ -9,12 +9,16 @@
     config                     KubeSchedulerConfiguration
     profile                    a scheduler name with its plugins
     scheduling_queue           active, back-off and unschedulable pods; queueing hints
-    scheduling_cycle           one pod from the queue to a decision
-    feasibility                feasible nodes and scores of each pod class, kept up to date
+    scheduling_cycle           one pod from the queue to its node: search, assume, reserve; several pods
+                               in one transaction (`Statement`)
+    feasibility                feasible nodes and scores of each pod class, kept up to date; node search
+    binding_cycle              an assumed pod to its bind: Permit, waiting pods, PreBind, Bind
+    failure_handler            an unschedulable pod: verdict, condition, event, queue
+    preemption                 PostFilter, applying what it proposes, nominations
     diagnosis                  why no node is feasible, in kube-scheduler's words
     reservation_diagnosis      why no reservation serves a pod, in Koordinator's words
-    gangs, gang_permit         jobs of several pods; Permit for all of a job's pods
-    statement                  a transaction over several placements
+    gangs                      jobs of several pods, from the queue to their nodes
+    gang_permit, gang_failures the binding cycle and the failure handler for all pods of a job
     dry_run                    whether a pod fits without its victims, and beside nominated pods
     hold_planner               nodes for the tasks of a starving job
     dynamic_provisioning       pods that bring a reservation template

@@ -21,6 +21,7 @@ from holdfast.scheduler.cluster.columns import distinct
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.view import All, One, Some, View
 from holdfast.scheduler.framework.interface import Filter
+from holdfast.scheduler.framework.plugin_names import NODE_AFFINITY
 
 NO_NODES = "no nodes available to schedule pods"
 
@@ -289,6 +290,10 @@ def first_rejection(filters: Iterable[tuple[str, Filter]], view: One) -> NodeRej
 
 def not_named_text(plugins: list[str]) -> str:
     return f"node(s) didn't satisfy plugin(s) [{' '.join(plugins)}]"
+
+
+NOT_PINNED = NodeRejection(NODE_AFFINITY, (not_named_text([NODE_AFFINITY]),), False)
+"""The rejection of every node but the one that a DaemonSet's pod is pinned to."""
 
 
 def verdict(rejections: Mapping[NodeRejection, int]) -> Verdict:

@@ -6,9 +6,8 @@ virtual reservation, and the pod waits there for the real one. When the real res
 replaces the virtual one without being scheduled itself.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Protocol
 
 import numpy as np
 
@@ -18,14 +17,15 @@ from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.cluster.slots import capped
+from holdfast.scheduler.framework.binding_cycle import BindingCycle
+from holdfast.scheduler.framework.failure_handler import FailureHandler
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
+from holdfast.scheduler.framework.feasibility.node_search import ColumnStore, NodeSearch
 from holdfast.scheduler.framework.profile import Profile
+from holdfast.scheduler.framework.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.provisioning_requests import ReservationRequest
 from holdfast.scheduler.reservations.virtual_reservations import Virtual
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.framework.feasibility.column import ClassColumn
-    from holdfast.scheduler.framework.scheduling_cycle import Cycle
 
 PLUGIN = "DynamicReservation"
 """The plugin that rejects reservations in messages."""
@@ -35,12 +35,41 @@ NOT_FOR_IT = "reservation {} was created, but not for this pod"
 Size = tuple[tuple[str, int], ...]
 
 
-class Provisioning:
+class PodCycle(Protocol):
+    """The scheduling cycle of one pod."""
+
+    def schedule(self, profile: Profile, pod: PodRecord, now: float) -> bool:
+        """Tries to schedule the pod; whether it has a node."""
+
+    def schedule_pod(self, profile: Profile, pod: PodRecord, now: float) -> bool:
+        """As `schedule`, on existing nodes and reservations."""
+
+    def assume_and_bind(self, profile: Profile, pod: PodRecord, row: int, now: float) -> bool:
+        """Assumes the pod on the row and starts its binding cycle; whether it has its node."""
+
+
+class DynamicProvisioning:
     """Schedules pods with a template and adopts the reservations created for them."""
 
-    def __init__(self, cycle: Cycle, cluster: Cluster) -> None:
-        self._cycle = cycle
+    def __init__(
+        self,
+        cluster: Cluster,
+        queue: SchedulingQueue,
+        profiles: Mapping[str, Profile],
+        columns: ColumnStore,
+        search: NodeSearch,
+        failures: FailureHandler,
+        binding: BindingCycle,
+        cycle: PodCycle,
+    ) -> None:
         self._cluster = cluster
+        self._queue = queue
+        self._profiles = profiles
+        self._columns = columns
+        self._search = search
+        self._failures = failures
+        self._binding = binding
+        self._cycle = cycle
         self._virtuals = cluster.virtuals
         self._requirements = cluster.virtuals.requirements
         self._sized: dict[int, dict[Size, PodClass]] = {}
@@ -67,12 +96,12 @@ class Provisioning:
         self._opened = None
         request = self._requirements.requests.get(pod.uid)
         if request is None or self._needs_none(pod):
-            return self._cycle.place(profile, pod, now)
+            return self._cycle.schedule_pod(profile, pod, now)
         found = self._existing_reservation(profile, pod, request)
         if found is None:
             found = self._fitting(profile, pod) or self._set_aside(profile, pod, request)
         if found is None:
-            return self._cycle.place(profile, pod, now)
+            return self._cycle.schedule_pod(profile, pod, now)
         pod.reservation_uid, row = found
         if self._cycle.assume_and_bind(profile, pod, row, now):
             return True
@@ -106,10 +135,10 @@ class Provisioning:
 
     def _fitting(self, profile: Profile, pod: PodRecord) -> tuple[str, int] | None:
         """A matched reservation that has enough left for the pod of every resource it reserves."""
-        column = self._cycle.column(profile, pod.cls)
+        column = self._columns.column(profile, pod.cls)
         if not column.owned:
             return None
-        row = self._cycle.find_row(profile, pod, column)
+        row = self._search.find_row(profile, pod, column)
         if row < 0:
             return None
         uid = column.reservation_uid(row)
@@ -144,7 +173,7 @@ class Provisioning:
                 before = self._cluster.changes
                 virtual = virtuals.open(request, dict(size), row)
                 self._opened = virtual, before
-                self._cycle.take(pod)  # a reservation that names it may have requeued it
+                self._queue.pop_pod(pod)  # a reservation that names it may have requeued it
                 return virtual.reservation.uid, row
         return None
 
@@ -152,7 +181,7 @@ class Provisioning:
         """The best row where both the size and the pod itself fit, -1 if there is none: a node that
         allocates whole cores may have four CPUs for a reservation, but not three of them for the
         pod."""
-        row = self._cycle.find_row(profile, pod, column)
+        row = self._search.find_row(profile, pod, column)
         if row < 0:
             return row
         bare = self._column(profile, pod.cls, self._bare(pod))
@@ -180,7 +209,7 @@ class Provisioning:
         if sized is None:
             slots = {self._cluster.nodes.pinned_slot(name): capped(value) for name, value in size}
             sized = known[size] = self._cluster.classes.at_size(cls, slots)
-        return self._cycle.column(profile, sized)
+        return self._columns.column(profile, sized)
 
     def _covers(self, uid: str, cls: PodClass) -> bool:
         hold = self._cluster.ledger.holds.get(uid) if uid else None
@@ -221,17 +250,17 @@ class Provisioning:
         if virtual is None:
             self._schedule_asker(id_of(reservation.object.metadata), now)
             virtual = self._virtuals.of(reservation)
-            self._cycle.take(pod)  # the virtual reservation woke it, but it is scheduled right now
+            self._queue.pop_pod(pod)  # the virtual reservation woke it, but it is scheduled right now
         if (
             virtual is None
             or virtual.reservation.node_gone
             or not self._cluster.nodes.alive[virtual.row]
         ):
-            return self._cycle.place(profile, pod, now)
+            return self._cycle.schedule_pod(profile, pod, now)
         why = self._virtuals.refusal(reservation, virtual)
         if why:
             self._virtuals.refuse(virtual, reservation, why)
-            self._cycle.fail(profile, pod, why, {PLUGIN}, now, next_scout=True)
+            self._failures.handle_unschedulable(profile, pod, why, {PLUGIN}, now, next_scout=True)
             return False
         return self._replace(profile, pod, reservation, virtual, now)
 
@@ -239,10 +268,10 @@ class Provisioning:
         """Schedules the pod a reservation was created for; the reservation then goes to its node."""
         for uid in list(self._requirements.by_id.get(id, {})):
             pod = self._cluster.pods.get(uid)
-            profile = self._cycle.profiles.get(pod.scheduler) if pod is not None else None
+            profile = self._profiles.get(pod.scheduler) if pod is not None else None
             if pod is None or profile is None or pod.job is not None:
                 continue
-            if self._cycle.take(pod):
+            if self._queue.pop_pod(pod):
                 self._cycle.schedule(profile, pod, now)
                 return
 
@@ -260,9 +289,9 @@ class Provisioning:
         successors = self._virtuals.successors(virtual, reservation)
         for each in self._cluster.reservations.allocated_pods(standin):
             if each not in successors:
-                self._cycle.withdraw(each, NOT_FOR_IT.format(reservation.name), now)
+                self._binding.reject_waiting(each, NOT_FOR_IT.format(reservation.name), now)
         if not self._virtuals.is_live(virtual):
-            return self._cycle.place(profile, pod, now)  # no pod uses it any more
+            return self._cycle.schedule_pod(profile, pod, now)  # no pod uses it any more
         row, allocated_pods = virtual.row, self._cluster.reservations.allocated_pods(standin)
         for each in allocated_pods:
             ledger.allocate_from(each, reservation.uid)

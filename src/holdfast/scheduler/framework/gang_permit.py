@@ -9,95 +9,45 @@ before every member it needs has passed `pre_bind`.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
 
-from holdfast.scheduler.cluster.decisions import Decision
+from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.decisions import Decision, Emit
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
-from holdfast.scheduler.framework.interface import Outcome, Plugin
+from holdfast.scheduler.framework.binding_cycle import BindingCycle, Stop, WaitingPod
+from holdfast.scheduler.framework.failure_handler import PREEMPTED
+from holdfast.scheduler.framework.gang_failures import GangFailureHandler, Stops, Unpermitted
+from holdfast.scheduler.framework.interface import Outcome
 from holdfast.scheduler.framework.plugin_names import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.jobs import Job
+from holdfast.scheduler.jobs.job import NOTHING
 
-PREEMPTED = "0/1 nodes are available: 1 preempted."
-"""The condition message of a victim that waited in Permit."""
+READY = "Ready"
+"""The reason of the event about a job that is ready."""
 
-NOT_ACTIVE = "reservation is not active"
-"""The condition message of a pod whose reservation ends before it is bound."""
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.framework.scheduling_cycle import Cycle
-
-
-class WaitingPod:
-    """An assumed pod that waits in Permit."""
-
-    __slots__ = ("deadline", "node_gone", "permitted", "plugin", "pod", "row")
-
-    def __init__(
-        self, pod: PodRecord, row: int, plugin: Plugin, deadline: float, permitted: bool = False
-    ) -> None:
-        self.pod = pod
-        self.row = row
-        self.plugin = plugin
-        self.deadline = deadline
-        self.permitted = permitted
-        """Whether every plugin permitted it, and it waits only for other members of its job."""
-        self.node_gone = False
-        """Whether its node was deleted, even if it was recreated since."""
-
-
-class Stop(NamedTuple):
-    """A plugin's outcome that makes a pod wait or keeps it from being bound."""
-
-    plugin: Plugin
-    outcome: Outcome
-    preempted: bool = False
-    """Whether the pod was preempted while it waited for the plugin, rather than refused by it."""
-
-    def text(self) -> str:
-        """The message, with the name of the plugin."""
-        if self.preempted:
-            return self.outcome.message
-        return with_name(self.plugin.name, self.outcome.message)
-
-
-def with_name(plugin: str, message: str) -> str:
-    return message if plugin in message else f"plugin {plugin} refuses: {message}"
-
-
-Stops = list[tuple[PodRecord, Stop]]
 _Together = dict[tuple[str, ...], tuple[list[Job], Stops]]
 """Partner jobs and the stops of their members, by the names of the jobs."""
-
-
-class Unpermitted(NamedTuple):
-    """Members that were unreserved because too few of their job can be bound."""
-
-    jobs: list[Job]
-    stops: Stops
-    """The members that plugins refused."""
-    members: list[PodRecord]
-    """All members that were unreserved."""
-    lacking: str
-    """How many members the job has without the refused ones, of how many it needs."""
-
-
-def nothing(about: Job | Unpermitted, now: float) -> None:
-    return None
 
 
 class GangPermit:
     """Takes the assumed members of jobs through Permit, PreBind and Bind."""
 
-    def __init__(self, cycle: "Cycle") -> None:
-        self._cycle = cycle
-        self._jobs = cycle.cluster.jobs
-        self.on_ready: Callable[[Job, float], None] = nothing
-        """Called for each job that has as many placed members as it needs."""
-        self.on_lost: Callable[[Unpermitted, float], None] = nothing
-        """Called with members that were unreserved because some of them were preempted."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        profiles: Mapping[str, Profile],
+        binding: BindingCycle,
+        failures: GangFailureHandler,
+        decisions: list[Decision],
+    ) -> None:
+        self._cluster = cluster
+        self._jobs = cluster.jobs
+        self._profiles = profiles
+        self._binding = binding
+        self._failures = failures
+        self._decisions = decisions
         self._unreserved = 0
         """The number of pods unreserved so far."""
 
@@ -110,54 +60,56 @@ class GangPermit:
     ) -> Unpermitted | None:
         """Binds the assumed members of one job, or of partner jobs. If too few of them can be bound, or
         with `whole` not all, every member is unreserved, and the reasons are returned."""
-        cycle = self._cycle
+        binding = self._binding
         granted: list[PodRecord] = []
         stops: Stops = []
         for profile, pod in placed:
-            stop = cycle.run_permit(pod, pod.row, profile.permit)
+            stop = binding.run_permit(pod, pod.row, profile.permit)
             if stop is None:
                 granted.append(pod)
             elif stop.outcome.message:
                 stops.append((pod, stop))
             else:
-                cycle.wait_on_permit(pod, stop.plugin, now + stop.outcome.wait, now)
+                binding.wait_on_permit(pod, stop.plugin, now + stop.outcome.wait, now)
         first = placed[0][1].job if placed else None
         jobs = self._jobs.partners(first) if first is not None else []
         return self._settle(jobs, granted, stops, now, reports_ready, whole)
 
-    def recheck(self, now: float) -> list[Unpermitted]:
+    def recheck_waiting(self, now: float) -> None:
         """Asks Permit plugins again about members that wait."""
-        cycle = self._cycle
+        binding = self._binding
         together: _Together = {}
-        for waiting in list(cycle.waiting.values()):
+        for waiting in list(binding.waiting.values()):
             pod = waiting.pod
             if pod.job is None:
                 continue
             if pod.phase is not Phase.ASSUMED:
-                del cycle.waiting[pod.uid]
+                del binding.waiting[pod.uid]
                 continue
             stops = self._stops_of(pod.job, together)
-            stop = cycle.lost_place(waiting) if waiting.permitted else self._recheck(waiting, now)
+            stop = binding.lost_place(waiting) if waiting.permitted else self._recheck(waiting, now)
             if stop is not None:
                 stops.append((pod, stop))
         given_back = self._unreserved
         found = [self._settle(jobs, [], stops, now) for jobs, stops in together.values()]
         if self._unreserved > given_back:
-            cycle.cluster.changed(Change.POD_LEFT)
-        return [each for each in found if each is not None]
+            self._cluster.changed(Change.POD_LEFT)
+        for lost in found:
+            if lost is not None:
+                self._failures.refuse_unpermitted(lost, now)
 
-    def reject(self, victims: Iterable[PodRecord], now: float) -> None:
+    def preempt(self, victims: Iterable[PodRecord], now: float) -> None:
         """Rejects victims that wait in Permit (kube-scheduler's `WaitingPod.Preempt`)."""
         together: _Together = {}
         for pod in victims:
             assert pod.job is not None
-            plugin = self._cycle.waiting[pod.uid].plugin
+            plugin = self._binding.waiting[pod.uid].plugin
             stop = Stop(plugin, Outcome(PREEMPTED), preempted=True)
             self._stops_of(pod.job, together).append((pod, stop))
         for jobs, stops in together.values():
             lost = self._settle(jobs, [], stops, now)
             if lost is not None:
-                self.on_lost(lost, now)
+                self._failures.refuse_unpermitted(lost, now)
 
     def _stops_of(self, job: Job, together: _Together) -> Stops:
         jobs = self._jobs.partners(job)
@@ -167,17 +119,17 @@ class GangPermit:
     def _recheck(self, waiting: WaitingPod, now: float) -> Stop | None:
         """Asks Permit plugins again about a pod that waits: the stop if it is refused now; otherwise it
         goes on waiting, or is permitted."""
-        cycle, pod, plugin = self._cycle, waiting.pod, waiting.plugin
-        outcome = cycle.permission(plugin, pod, waiting.row)
+        binding, pod, plugin = self._binding, waiting.pod, waiting.plugin
+        outcome = binding.permit_again(waiting)
         if outcome.message:
             return Stop(plugin, outcome)
-        if (lost := cycle.lost_place(waiting)) is not None:
+        if (lost := binding.lost_place(waiting)) is not None:
             return lost
         if outcome.wait:
             late = Outcome(f"timed out waiting for {plugin.name}")
             return None if now < waiting.deadline else Stop(plugin, late)
-        permits = cycle.profiles[pod.scheduler].permit
-        stop = cycle.run_permit(pod, waiting.row, permits[permits.index(plugin) + 1 :])
+        permits = self._profiles[pod.scheduler].permit
+        stop = binding.run_permit(pod, waiting.row, permits[permits.index(plugin) + 1 :])
         if stop is None:
             waiting.permitted, waiting.deadline = True, math.inf
         elif stop.outcome.message:
@@ -196,15 +148,17 @@ class GangPermit:
         whole: bool = False,
     ) -> Unpermitted | None:
         """Binds the permitted members if they are enough, with those that waited for them."""
-        cycle = self._cycle
-        if cycle.waiting and jobs:
-            held = [each for each in cycle.waiting.values() if any(each.pod.job is job for job in jobs)]
+        binding = self._binding
+        if binding.waiting and jobs:
+            held = [
+                each for each in binding.waiting.values() if any(each.pod.job is job for job in jobs)
+            ]
             refused = {pod.uid for pod, _ in stops}
             waits = {each.pod.uid for each in held if not each.permitted} - refused
             granted = [each.pod for each in held if each.permitted] + granted
         else:
             held, waits = [], set()
-        self._unassume(pod for pod, _ in stops)
+        self._unreserve(pod for pod, _ in stops)
         if (stops or held) and ((whole and stops) or not all(job.is_ready for job in jobs)):
             return self._unreserve_all(jobs, stops, [*(each.pod for each in held), *granted])
         is_enough, decisions = False, dict[str, list[Decision]]()
@@ -214,7 +168,7 @@ class GangPermit:
                 if not failed:
                     continue
                 stops = stops + failed
-                self._unassume(pod for pod, _ in failed)
+                self._unreserve(pod for pod, _ in failed)
                 if whole or not all(job.is_ready for job in jobs):
                     return self._unreserve_all(jobs, stops, [*(each.pod for each in held), *granted])
                 granted = [pod for pod in granted if pod.uid in decisions]
@@ -223,44 +177,55 @@ class GangPermit:
             else:
                 is_enough = True
         for job in jobs if reports_ready else ():
-            self.on_ready(job, now)
+            self.became_ready(job, now)
         if is_enough:
             self._bind(granted, decisions, now)
         else:
             self._wait_for_members(granted, now)
         for pod, stop in stops:
-            cycle.refuse_member(pod, stop, now)
+            self._failures.refuse_member(pod, stop, now)
         return None
+
+    def became_ready(self, job: Job, now: float) -> None:
+        """Records that the job is ready, and emits an event the first time."""
+        job.problem = NOTHING
+        self._jobs.touch(job)
+        if not job.seen_ready:
+            job.seen_ready = True
+            job.waited = max(0.0, now - job.pending_since)
+            text = f"{job.ready_members} of {job.min_member} needed pods have a place"
+            self._decisions.append(Emit(job.ref, "Normal", READY, text, "Scheduling"))
+            self._cluster.chronicle.note(now, job.name, "ready")
 
     def _wait_for_members(self, pods: list[PodRecord], now: float) -> None:
         """Has permitted members wait until enough of their job are permitted."""
-        cycle = self._cycle
+        binding = self._binding
         for pod in pods:
-            coscheduling = cycle.profiles[pod.scheduler].coscheduling
-            if pod.uid not in cycle.waiting and coscheduling is not None:
-                cycle.wait_on_permit(pod, coscheduling, math.inf, now, permitted=True)
+            coscheduling = self._profiles[pod.scheduler].coscheduling
+            if pod.uid not in binding.waiting and coscheduling is not None:
+                binding.wait_on_permit(pod, coscheduling, math.inf, now, permitted=True)
 
     def _pre_bind(self, pods: list[PodRecord], decisions: dict[str, list[Decision]]) -> Stops:
         """Collects the decisions of `pre_bind` for each pod and returns those that fail. A pod that
         waited also fails if it lost its place meanwhile."""
-        cycle = self._cycle
+        binding = self._binding
         failed: Stops = []
         for pod in pods:
-            profile = cycle.profiles[pod.scheduler]
-            waiting = cycle.waiting.get(pod.uid)
-            if waiting is not None and (lost := cycle.lost_place(waiting)) is not None:
+            profile = self._profiles[pod.scheduler]
+            waiting = binding.waiting.get(pod.uid)
+            if waiting is not None and (lost := binding.lost_place(waiting)) is not None:
                 failed.append((pod, lost))
                 continue
-            short = cycle.short_of(profile, pod, pod.row) if waiting is not None else ""
+            short = binding.short_of(profile, pod, pod.row) if waiting is not None else ""
             if short:
-                node = cycle.cluster.nodes.name(pod.row)
+                node = self._cluster.nodes.name(pod.row)
                 why = f"node {node}: {short} by the time the pod was permitted"
                 failed.append(
                     (pod, Stop(profile.plugins.get(NODE_RESOURCES_FIT, profile.bind[0]), Outcome(why)))
                 )
                 continue
             found: list[Decision] = []
-            stop = cycle.pre_bind(profile, pod, pod.row, found)
+            stop = binding.run_pre_bind(profile, pod, pod.row, found)
             if stop is not None:
                 failed.append((pod, stop))
             else:
@@ -269,32 +234,32 @@ class GangPermit:
 
     def _call_bind(self, pods: list[PodRecord], decisions: dict[str, list[Decision]]) -> Stops:
         """As `_pre_bind`, for `bind`."""
-        cycle = self._cycle
+        binding = self._binding
         failed: Stops = []
         for pod in pods:
-            profile = cycle.profiles[pod.scheduler]
-            stop = cycle.binding(profile, pod, pod.row, decisions[pod.uid])
+            profile = self._profiles[pod.scheduler]
+            stop = binding.run_bind(profile, pod, pod.row, decisions[pod.uid])
             if stop is not None:
                 del decisions[pod.uid]
                 failed.append((pod, stop))
         return failed
 
     def _bind(self, pods: list[PodRecord], decisions: dict[str, list[Decision]], now: float) -> None:
-        cycle = self._cycle
+        binding = self._binding
         for pod in pods:
-            cycle.waiting.pop(pod.uid, None)
-            cycle.decisions += decisions[pod.uid]
-            cycle.bound(cycle.profiles[pod.scheduler], pod, pod.row, now)
+            binding.waiting.pop(pod.uid, None)
+            self._decisions.extend(decisions[pod.uid])
+            binding.finish(self._profiles[pod.scheduler], pod, pod.row, now)
 
-    def _unassume(self, pods: Iterable[PodRecord]) -> None:
+    def _unreserve(self, pods: Iterable[PodRecord]) -> None:
         for pod in pods:
-            self._cycle.waiting.pop(pod.uid, None)
+            self._binding.waiting.pop(pod.uid, None)
             if pod.row >= 0:
                 self._unreserved += 1
-                self._cycle.unassume(self._cycle.profiles[pod.scheduler], pod)
+                self._binding.unreserve(self._profiles[pod.scheduler], pod)
 
     def _unreserve_all(self, jobs: list[Job], stops: Stops, others: list[PodRecord]) -> Unpermitted:
         lacking = next((text for job in jobs if (text := job.lacks(()))), "")
         members = {pod.uid: pod for pod in (*(pod for pod, _ in stops), *others)}
-        self._unassume(reversed(members.values()))
+        self._unreserve(reversed(members.values()))
         return Unpermitted(jobs, stops, list(members.values()), lacking)

@@ -21,12 +21,12 @@ from holdfast.scheduler.cluster.reservation_table import Amounts
 from holdfast.scheduler.cluster.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS
 from holdfast.scheduler.cluster.view import All, One
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
+from holdfast.scheduler.framework.feasibility.node_search import ColumnStore
 from holdfast.scheduler.framework.interface import Offer, Plugin
 from holdfast.scheduler.framework.plugin_names import NODE_RESOURCES_FIT, STARVATION_FILTER
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.registry import PluginError
-from holdfast.scheduler.framework.scheduling_cycle import Cycle
-from holdfast.scheduler.framework.statement import Statement
+from holdfast.scheduler.framework.scheduling_cycle import SchedulingCycle, Statement
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.hold_objects import starvation_hold
@@ -50,13 +50,15 @@ class HoldPlan(NamedTuple):
 class HoldPlanner:
     """Finds nodes to hold for the tasks of starving jobs."""
 
-    def __init__(self, cluster: Cluster, cycle: Cycle, profiles: Mapping[str, Profile]) -> None:
+    def __init__(
+        self, cluster: Cluster, cycle: SchedulingCycle, profiles: Mapping[str, Profile]
+    ) -> None:
         self._cluster = cluster
         self._nodes = cluster.nodes
         self._holds = cluster.jobs.holds
         self._cycle = cycle
         self._profiles = profiles
-        self.feasibility = HoldFeasibility(cluster, cycle, profiles)
+        self.feasibility = HoldFeasibility(cluster, cycle.columns, profiles)
         self._named_at: tuple[int, int] = (-1, -1)
         self._named = np.empty(0, dtype=np.object_), np.empty(0, dtype=np.intp)
 
@@ -147,7 +149,7 @@ class HoldPlanner:
                 search.hold(pod, row)
             else:
                 search.assumed(row)
-        placed, held = [pod for _, pod in statement.placed], search.held
+        placed, held = [pod for _, pod in statement.assumed], search.held
         waiting = [pod for pod, _ in held]
         if not jobs:
             ready, on_condition = bool(placed), bool(waiting)
@@ -178,11 +180,11 @@ class HoldPlanner:
 
     def _assume(self, statement: Statement, profile: Profile, pod: PodRecord, row: int) -> bool:
         """Assumes the pod on the row if it fits there now."""
-        column = self._cycle.column(profile, pod.cls)
+        column = self._cycle.columns.column(profile, pod.cls)
         if not column.fits_row(row) or self._cluster.jobs.queues.admission_error(pod):
             return False
-        self._cycle.nominate_reservation(profile, pod, column, row)
-        return statement.put(profile, pod, row)
+        self._cycle.search.nominate_reservation(profile, pod, column, row)
+        return statement.assume_on(profile, pod, row)
 
     def never_fits(self, tasks: list[PodRecord]) -> PodRecord | None:
         """The first task that fits no node even when all pods that end by themselves are gone."""
@@ -365,10 +367,10 @@ class HoldFeasibility:
     as if the hold and those made after it were not there. So a hold that was just made stays feasible
     until something changes."""
 
-    def __init__(self, cluster: Cluster, cycle: Cycle, profiles: Mapping[str, Profile]) -> None:
+    def __init__(self, cluster: Cluster, columns: ColumnStore, profiles: Mapping[str, Profile]) -> None:
         self._cluster = cluster
         self._nodes = cluster.nodes
-        self._cycle = cycle
+        self._columns = columns
         self._profiles = profiles
         self._no_owners: OwnerSpec | None = None
         self._classes: dict[int, PodClass] = {}
@@ -451,7 +453,7 @@ class HoldFeasibility:
         )
 
     def _column(self, pod: PodRecord) -> ClassColumn:
-        return self._cycle.column(self._profiles[pod.scheduler], self._class(pod))
+        return self._columns.column(self._profiles[pod.scheduler], self._class(pod))
 
     def _class(self, pod: PodRecord) -> PodClass:
         """The class of the reserve pod of a hold for the pod, without a node name."""

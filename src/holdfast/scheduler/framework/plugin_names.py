@@ -16,6 +16,8 @@ NAMED_AT = {
 }
 """Points at which a file may name a plugin, though its methods do nothing there."""
 
+NODE_AFFINITY = "NodeAffinity"
+"""The plugin of node selectors and node affinity, which pins a DaemonSet's pod to one node."""
 NODE_RESOURCES_FIT = "NodeResourcesFit"
 """The plugin that compares requests with free capacity."""
 STARVATION_FILTER = "reserve"

@@ -16,6 +16,7 @@ from holdfast.scheduler.framework.interface import Plugin, extension_points, ove
 from holdfast.scheduler.framework.plugin_names import (
     COSCHEDULING,
     DYNAMIC_RESERVATION,
+    NODE_AFFINITY,
     NODE_RESOURCES_FIT,
     PREEMPTION,
     RESERVATION,
@@ -109,6 +110,10 @@ class Profile:
         self.reservation_weight = weights.get(self.reservation_plugin, 0)
         self.volume_filters = [plugin for plugin in self.filters if plugin.reads_volumes]
         self.scores_volumes = any(plugin.reads_volumes for plugin, _ in self.scorers)
+
+    def pins(self, pod: PodRecord) -> bool:
+        """Whether the pod, of a DaemonSet, is pinned to one node."""
+        return pod.pinned_node is not None and NODE_AFFINITY in self.filter_names
 
     def wakes_on(self, plugins: Collection[str]) -> int:
         """The changes that can help a pod rejected by these plugins; all changes if there are none."""

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.view import One
 from holdfast.scheduler.framework.feasibility.reservation_column import ReservationColumn
+from holdfast.scheduler.framework.plugin_names import NODE_AFFINITY
 from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.reservation_affinity import (
     AFFINITY,
@@ -30,8 +31,6 @@ _NAMED = "exactly matches the requested reservation name"
 _TOTAL = "matched owner total"
 _FOR_NODE = "for node reason that "
 _FIRST = (_NAMED, OTHER_NAME, AFFINITY, UNSCHEDULABLE, NOT_EXACT)
-_NODE_AFFINITY = "NodeAffinity"
-"""The plugin of a pod's node selector and affinity; reservations on nodes it rejects do not count."""
 
 _START = re.compile(r"0/[0-9]+ nodes are available: ")
 _COUNT = re.compile(r"([0-9]+) Reservation\(s\) (.*)")
@@ -76,13 +75,14 @@ def count_reservations(cluster: Cluster, column: ReservationColumn) -> str:
 
 
 def _matches_node(cluster: Cluster, column: ReservationColumn, reservation: ReservationInfo) -> bool:
-    """Whether the reservation's node matches the node selector and affinity of the class."""
+    """Whether the reservation's node matches the node selector and affinity of the class: reservations
+    on other nodes do not count."""
     assert reservation.pod is not None
     row = reservation.pod.row
     if not cluster.nodes.alive[row]:
         return False
     view = One(cluster.nodes, row)
-    return all(test.passes(view) for name, test in column.guarded_filters if name == _NODE_AFFINITY)
+    return all(test.passes(view) for name, test in column.guarded_filters if name == NODE_AFFINITY)
 
 
 def _against_node(

@@ -278,6 +278,14 @@ class SchedulingQueue:
         """The uids of pods tried in this round since a pod was placed, the most often tried first."""
         return sorted(self._tries, key=lambda uid: -self._tries[uid])
 
+    def pop_pod(self, pod: PodRecord) -> bool:
+        """As `pop`, for this pod. False if it is not active, in back-off or unschedulable: then it
+        stays where it is."""
+        if self.place(pod.uid) not in ("active", "backoff", "unschedulable"):
+            return False
+        self.take(pod)
+        return True
+
     def take(self, pod: PodRecord) -> None:
         """Removes the pod so that the caller can try it now, as if it had been popped."""
         self._scout_done(pod, next_scout=True)

@@ -15,8 +15,8 @@ from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.cluster.view import Cells, View
+from holdfast.scheduler.framework.binding_cycle import NOT_ACTIVE
 from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
-from holdfast.scheduler.framework.gang_permit import NOT_ACTIVE
 from holdfast.scheduler.framework.interface import (
     FINE,
     Filter,

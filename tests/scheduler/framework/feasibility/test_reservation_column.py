@@ -43,7 +43,7 @@ def an_owner(name: str, cpu: str = "1") -> Raw:
 def kept_column(world: LittleWorld, name: str) -> ReservationColumn:
     scheduler = world.scheduler
     cls = scheduler.cluster.pods[f"pod-{name}"].cls
-    column = scheduler.cycle.column(scheduler.profiles[0], cls)
+    column = scheduler.columns.column(scheduler.profiles[0], cls)
     assert isinstance(column, ReservationColumn)
     return column
 

@@ -50,7 +50,7 @@ def test_rows_with_limits_fare_as_if_looked_at_for_the_first_time(
         driver.add(a_node(f"n{i}", rng))
     driver.add(make_pod("first").requests({"cpu": "1"}).limits({"cpu": "3"}).obj())
     cls = driver.cluster.pods["uid-first"].cls
-    column = driver.scheduler.cycle.column(driver.scheduler.profiles[0], cls)
+    column = driver.scheduler.columns.column(driver.scheduler.profiles[0], cls)
     assert column._memo is not None
     for number in range(40):
         if rng.random() < 0.85:

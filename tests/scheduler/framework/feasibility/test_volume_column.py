@@ -45,7 +45,7 @@ def test_the_same_scores_as_from_scratch(seed: int) -> None:
             pod.prefers_node(5, "disk", values=["x"])
         driver.add(pod.obj())
         cls = driver.cluster.pods[f"uid-p{i}"].cls
-        column = driver.scheduler.cycle.column(profile, cls)
+        column = driver.scheduler.columns.column(profile, cls)
         assert isinstance(column, VolumeColumn)
         for again in range(2):
             whole = ClassColumn(driver.cluster, profile, cls)
@@ -106,7 +106,7 @@ def test_an_error_that_no_formula_owns_is_raised_as_it_is() -> None:
         make_volume("v").csi("d", "h").claimed_by("c").obj(), make_claim("c").bound_to("v").obj()
     )
     driver.add(make_pod("p").namespace("default").cpu("1").claim("c").obj())
-    column = driver.scheduler.cycle.column(
+    column = driver.scheduler.columns.column(
         driver.scheduler.profiles[0], driver.cluster.pods["uid-p"].cls
     )
     assert isinstance(column, VolumeColumn)
@@ -132,7 +132,7 @@ def test_the_best_of_some_rows_is_the_one_from_scratch(seed: int) -> None:
         chosen.prefers_node(weight, "disk", values=[disk])
     driver.add(chosen.obj())
     profile, cls = driver.scheduler.profiles[0], driver.cluster.pods["uid-p"].cls
-    column = driver.scheduler.cycle.column(profile, cls)
+    column = driver.scheduler.columns.column(profile, cls)
     assert isinstance(column, VolumeColumn)
     whole = ClassColumn(driver.cluster, profile, cls)
     whole.refresh()

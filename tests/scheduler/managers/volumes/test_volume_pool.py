@@ -123,7 +123,7 @@ def test_the_same_volumes_as_node_by_node(seed: int) -> None:
         pod = builder.obj()
         driver.add(pod)
         record = driver.cluster.pods[pod.metadata.uid]
-        column = driver.scheduler.cycle.column(driver.scheduler.profiles[0], record.cls)
+        column = driver.scheduler.columns.column(driver.scheduler.profiles[0], record.cls)
         volumes = list(known.values())
         nodes = driver.cluster.nodes
         expected = {}

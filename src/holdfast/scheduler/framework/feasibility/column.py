@@ -94,6 +94,15 @@ class ClassColumn(ClassRows):
         """Whether the profile lets pods allocate from reservations."""
         return bool(self._profile.reservation_plugin)
 
+    def wakes_on(self) -> int:
+        """The changes that can help pods of the class, whichever of its filters rejects nodes."""
+        if self.rejected is not None:
+            return self._profile.wakes_on((self.rejected_by,))
+        plugins = {name for name, _ in self.filters}
+        if self.owned:
+            plugins.add(self._profile.reservation_plugin)
+        return self._profile.wakes_on(plugins)
+
     def verdict(self) -> Verdict:
         """Why no node is feasible."""
         found = self.diagnosis.verdict() if self.rejected is None else None
