@@ -6,8 +6,7 @@
 It never blocks, reads no clock and does no I/O; its drivers (`kube`, `local`, `sim`) do.
 """
 
-from collections import deque
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from holdfast.scheduler.actions.allocate import Allocate
@@ -28,24 +27,20 @@ from holdfast.scheduler.framework.binding_cycle import BindingCycle
 from holdfast.scheduler.framework.checked_answers import checked_gate
 from holdfast.scheduler.framework.config import Configuration, CoschedulingArgs
 from holdfast.scheduler.framework.failure_handler import FailureHandler
-from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore, NodeSearch
 from holdfast.scheduler.framework.gang_failures import GangFailureHandler
 from holdfast.scheduler.framework.gang_permit import GangPermit
 from holdfast.scheduler.framework.gangs import Gangs
 from holdfast.scheduler.framework.hold_planner import HoldPlanner
-from holdfast.scheduler.framework.interface import Plugin
 from holdfast.scheduler.framework.plugin_names import COSCHEDULING
 from holdfast.scheduler.framework.preemption import Preemption
 from holdfast.scheduler.framework.profile import Profile
+from holdfast.scheduler.framework.queueing_hints import QueueingHints
 from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.framework.scheduling_cycle import SchedulingCycle
-from holdfast.scheduler.framework.scheduling_queue import Group, Key, SchedulingQueue
+from holdfast.scheduler.framework.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.jobs import Job
 
-_FEW_GROUPS = 100
-"""If changes may help more groups than this, conditions of pods that stay unschedulable are not
-updated."""
 _MAX_BIND_RETRIES = 3
 """How many times in a row a refused bind of a job's member is decided again on the same node."""
 _ROUND_SECONDS = 1.0
@@ -140,6 +135,16 @@ class Scheduler:
             self.preemption,
             self.gang_failures,
         )
+        self._hints = QueueingHints(
+            self.cluster,
+            self.queue,
+            profiles,
+            self.columns,
+            self.search,
+            self.failures,
+            self.preemption,
+            self.gangs,
+        )
         self.hold_planner = HoldPlanner(self.cluster, self.cycle, self._profiles)
         self.hold_reconciler = HoldReconciler(self.cluster, self.hold_planner)
         self.guard = ConvergenceGuard(
@@ -150,14 +155,10 @@ class Scheduler:
         """Whether the last round ended early, so that another part of it should follow at once."""
         self._begun = 0.0
         """When the unfinished round began."""
-        self._to_wake: deque[Group] = deque()
-        """The groups that changes may help and that are not woken up yet."""
         self._not_admitted: list[PodRecord] = []
         """`Round.not_admitted` of the previous parts of an unfinished round."""
         self._failed_gates: dict[str, tuple[float, PodRecord]] = {}
         """Pods that are gated because a PreEnqueue plugin failed, and when it is called again."""
-        self._nominated: dict[Key, dict[str, PodRecord]] = {}
-        """Nominated pods, or the leaders of their jobs, by the key of their group in the queue."""
         self.profiles = profiles
         self._actions = [
             ACTIONS[action.name](action.arguments)
@@ -282,22 +283,12 @@ class Scheduler:
         """Wakes up the groups that changes may help. False if that ended early; the next part of the
         round continues with it before anything else, because the group woken up last may be first in
         the queue. Changes made meanwhile are left for the next call, or pods might never be tried."""
-        if not self._to_wake:
+        if not self._hints.to_wake:
             changes, touched = self.cluster.take_changes(), self.cluster.volumes.take_touched()
             if changes & Change.OBJECTS:
                 self._retry_gates()
-            self._to_wake.extend(g for g in self.queue.groups() if self._may_help(g, changes, touched))
-            count = sum(len(g.pods) for g in self._to_wake) if self.unfinished else len(self._to_wake)
-            self.failures.terse = count > _FEW_GROUPS
-        if self._to_wake:
-            self._index_nominated()
-        while self._to_wake:
-            group = self._to_wake.popleft()
-            if self.queue.has(group):
-                self._wake_group(group, now)
-                if enough is not None and self._to_wake and enough():
-                    return False
-        return True
+            self._hints.collect(changes, touched, count_pods=self.unfinished)
+        return self._hints.wake(now, enough)
 
     def _retry_gates(self) -> None:
         """Calls PreEnqueue plugins again for gated pods, if a plugin reads objects, which changed."""
@@ -306,120 +297,6 @@ class Scheduler:
             reads = any(plugin.reads_objects for plugin in profile.pre_enqueue)
             if reads and not self._is_gated(profile, pod):
                 self.pod_pending(pod)
-
-    def _may_help(self, group: Group, changes: int, touched: set[Hashable]) -> bool:
-        """Whether changes of these kinds, and of these storage objects, may make the group's pods
-        schedulable (kube-scheduler: queueing hints)."""
-        kinds = group.wakes_on & changes
-        if not kinds or kinds & ~Change.ABOUT_STORAGE or group.key[1] < 0:
-            return bool(kinds)
-        if group.watched is None:
-            group.watched = self._watched(group)
-        if group.watched is not None and group.watched.isdisjoint(touched):
-            return False
-        group.watched = None  # the claims may depend on other objects now
-        return True
-
-    def _watched(self, group: Group) -> frozenset[Hashable] | None:
-        """The storage objects watched by the plugins that may have rejected the group, by its
-        `wakes_on`; None if one of them does not implement `watches`, or fails."""
-        cls = next(iter(group.pods.values())).cls
-        profile = self.profiles[group.key[0]]
-        rejected_by = [p for p in profile.volume_filters if not p.wakes_on & ~group.wakes_on]
-        watched: set[Hashable] = set()
-        for plugin in rejected_by:
-            if type(plugin).watches is Plugin.watches:
-                return None
-            try:
-                watched.update(plugin.watches(cls))
-            except RAISED as error:
-                self.cluster.plugin_errors.note(plugin.name, "QueueingHint", error)
-                return None
-        return frozenset(watched)
-
-    def _wake_group(self, group: Group, now: float) -> None:
-        """Moves a group to the active queue if a node may be feasible now; otherwise updates the
-        conditions of its pods."""
-        reports = not self.failures.terse
-        profile = self.profiles[group.key[0]]
-        first = next(iter(group.pods.values()))
-        if first.job is not None:
-            self._wake_preemptors(group, now)
-            if group.pods and (reports or self.gangs.may_fit(first)):
-                self.queue.wake(group, now)
-            return
-        cls = first.cls
-        if not self.cluster.nodes.count or self.preemption.can_preempt_for(profile, cls):
-            self.queue.wake(group, now)
-            return
-        column = self.columns.column(profile, cls)
-        if not reports:
-            # Other plugins may reject the pods now, and no diagnosis is made to find out which.
-            group.wakes_on |= column.wakes_on()
-            group.watched = None
-        if cls.pinned:
-            for pod in list(group.pods.values()):
-                if self.search.find_row(profile, pod, column) >= 0:
-                    self.queue.wake_pod(pod, now)
-                elif reports:
-                    self._report_again(group, [pod], profile, column, now)
-        elif column.best() >= 0:
-            self.queue.wake(group, now)
-        elif self._wake_preemptors(group, now) and not group.pods:
-            return
-        elif reports:
-            pods = group.pods.values()
-            group.condition_message = self._report_again(group, pods, profile, column, now)
-
-    def _wake_preemptors(self, group: Group, now: float) -> bool:
-        """Wakes up the group's nominated pods, or the leaders of their jobs, which may be schedulable
-        when others of their class or shape are not. Whether there are any."""
-        nominated = self._nominated.get(group.key, {})
-        for pod in nominated.values():
-            if pod.uid in group.pods:
-                self.queue.wake_pod(pod, now)
-        return bool(nominated)
-
-    def _index_nominated(self) -> None:
-        """Writes `_nominated`."""
-        self._nominated = {}
-        for there in self.cluster.nominator.values():
-            for pod in there.values():
-                queued = pod if pod.job is None else pod.job.leader
-                key = self.queue.kind(queued) if queued is not None else None
-                if queued is not None and key is not None:
-                    self._nominated.setdefault(key, {})[queued.uid] = queued
-
-    def _report_again(
-        self,
-        group: Group,
-        pods: Collection[PodRecord],
-        profile: Profile,
-        column: ClassColumn,
-        now: float,
-    ) -> str:
-        """Updates the condition of pods that are still unschedulable, perhaps for other reasons than
-        before; returns the message."""
-        first = next(iter(pods))
-        refusal = self.cluster.jobs.queues.admission_error(first)
-        if refusal:
-            for pod in pods:
-                self.failures.set_condition(pod, refusal, now, "Unschedulable")
-            return refusal
-        why = self.failures.verdict(profile, first, column)
-        if why.has_failed:
-            for pod in list(pods):
-                self.failures.handle_error(pod, why.reasons, why.plugins, now)
-            return why.reasons
-        group.wakes_on |= profile.wakes_on(why.plugins)
-        group.watched = None
-        nomination = None if why.error else self.preemption.post_filter(profile, first, column)
-        post_filter = nomination.message if nomination is not None else ""
-        message = why.message(self.cluster.nodes.count, post_filter)
-        if message != group.condition_message:
-            for pod in pods:
-                self.failures.set_condition(pod, message, now, why.condition)
-        return message
 
     # PodWatcher
 

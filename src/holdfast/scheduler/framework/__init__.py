@@ -8,7 +8,8 @@
     registry, plugin_names     plugins by name, in-tree and from entry points
     config                     KubeSchedulerConfiguration
     profile                    a scheduler name with its plugins
-    scheduling_queue           active, back-off and unschedulable pods; queueing hints
+    scheduling_queue           active, back-off and unschedulable pods
+    queueing_hints             unschedulable pods that a change may help
     scheduling_cycle           one pod from the queue to its node: search, assume, reserve; several pods
                                in one transaction (`Statement`)
     feasibility                feasible nodes and scores of each pod class, kept up to date; node search
