@@ -99,7 +99,7 @@ def test_the_list_names_every_workload() -> None:
         (["SchedulingBasik"], "did you mean SchedulingBasic?"),
         (["openb"], "--trace DIR"),
         (["openb", "--trace", "/nonexistent"], "openb_node_list_all_node.csv"),
-        (["SchedulingBasic", "--plot", "/no/such/plot.svg"], "there is no folder /no/such"),
+        (["SchedulingBasic", "--plot", "/no/such/plot.svg"], "no directory /no/such"),
         (["SchedulingBasic", "--mode", "embedded"], "it takes no workload"),
         (["--mode", "kube", "--profile"], "--profile is for --mode core"),
         (["SchedulingBasic", "--kubeconfig", "f"], "are for --mode kube"),

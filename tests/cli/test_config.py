@@ -47,8 +47,9 @@ def test_no_command_starts_with_extenders(
     assert isinstance(failure, Failure)
     assert failure.status == 1
     assert failure.lines == [
-        "config.yaml: extenders: HTTP extenders are not supported: Holdfast makes no requests while it "
-        "decides. Write a plugin in Python instead (docs/plugins.md) and remove this field"
+        "config.yaml: extenders: HTTP extenders are not supported: Holdfast makes no network "
+        "requests while scheduling. Write a plugin in Python instead (docs/plugins.md) and remove "
+        "this field"
     ]
 
 
@@ -93,7 +94,7 @@ def test_what_plugins_must_be_allowed_is_printed() -> None:
 def test_nothing_more_must_be_allowed_where_no_enabled_plugin_reads_objects() -> None:
     result = CliRunner().invoke(app, ["config", "rbac"])
     assert (result.exit_code, result.stdout) == (0, "")
-    assert result.stderr == "no enabled plugin reads further kinds of objects\n"
+    assert result.stderr == "no enabled plugin declares reads_objects; no ClusterRole is needed\n"
     failure = CliRunner().invoke(app, ["config", "rbac", "--service-account", "holdfast"]).exception
     assert isinstance(failure, Failure)
     assert failure.lines == ["--service-account: expected NAMESPACE/NAME, got 'holdfast'"]

@@ -59,7 +59,7 @@ def test_nodes_are_listed_by_what_stands_against_them(cluster: Clustered) -> Non
     ("name", "text"),
     [
         ("big", "closest: node-1, short of 3 cpu"),
-        ("big", "reservations for others hold that much there: gold, peak"),
+        ("big", "reservations for other owners hold that much there: gold, peak"),
         ("big", "nodes that are cordoned (kubectl uncordon): node-3"),
         ("big", "tolerating dedicated=db:NoSchedule would make node-2 eligible"),
         ("giant", "no node is large enough: it requests 100 cpu, the most a node has is 8"),
@@ -108,7 +108,7 @@ def test_a_reservation_says_what_is_left_and_who_owns_it(cluster: Clustered) -> 
     assert found["summary"] == "It reserves capacity on node-1; remaining: 4 cpu, 7Gi memory."
     assert found["owners"] == [
         "Pod/default/web-0 uses it",
-        "Pod/default/greedy waits, and may use it",
+        "Pod/default/greedy is pending and may use it",
     ]
 
 
@@ -126,7 +126,7 @@ def test_a_reservation_that_waits_says_for_what(cluster: Clustered) -> None:
     found = explained(cluster, "rsv", "ahead")
     assert found["phase"] == "Waiting"
     assert found["summary"].startswith("It waits on node-2 until 7 cpu")
-    assert "short there of: cpu" in found["help"]
+    assert "short of: cpu" in found["help"]
     assert any("Pod/default/running" in each for each in found["help"])
 
 
@@ -163,7 +163,7 @@ def test_a_group_says_who_fits_and_who_does_not(cluster: Clustered) -> None:
     )
     assert found["members"][:2] == [
         "Pod/default/train-0 is on node-3",
-        "Pod/default/train-1 waits: Scheduling is blocked due to non-empty scheduling gates",
+        "Pod/default/train-1 is pending: Scheduling is blocked due to non-empty scheduling gates",
     ]
     assert found["wouldSay"].startswith("0/3 nodes are available: 1 Insufficient cpu")
 
@@ -188,8 +188,8 @@ def test_members_are_found_however_they_name_their_group(cluster: Clustered) -> 
         group("light", minMember=3), pod("light-0", "1", metadata=light("light", 3))
     ).settle()
     found = explained(cluster, "podgroup", "light")
-    assert found["summary"] == "0 of 1 members have a node, 3 are needed. There are too few pods."
-    assert found["members"][0].startswith("Pod/default/light-0 waits: ")
+    assert found["summary"] == "0 of 1 members have a node, 3 are needed. It has too few pods."
+    assert found["members"][0].startswith("Pod/default/light-0 is pending: ")
     found = explained(cluster, "pod", "light-0")
     assert found["summary"] == (
         "It is placed only together with the rest of its job: "
@@ -226,7 +226,7 @@ def test_text_is_for_people(cluster: Clustered) -> None:
     [
         (["pod", "none"], 'Error from server (NotFound): pods "none" not found\n'),
         (["pod"], "error: NAME: which pod? Give KIND NAME or KIND/NAME\n"),
-        (["cat", "tom"], "error: KIND: cannot explain 'cat'; there are pod, reservation, podgroup\n"),
+        (["cat", "tom"], "error: KIND: cannot explain 'cat'; known: pod, reservation, podgroup\n"),
     ],
 )
 def test_what_is_said_when_something_is_wrong(

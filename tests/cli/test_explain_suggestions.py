@@ -128,7 +128,7 @@ SITUATIONS: dict[str, tuple[Raw, list[str], list[str]]] = {
     "queue too small": (
         pod("p", "4", metadata=_annotated(QUEUE, "small")),
         [
-            "queue small uses 0 of the 2 cpu of its capability, and 4 cpu are asked for: it can never "
+            "queue small uses 0 of the 2 cpu of its capability, and 4 cpu are requested: it can never "
             "start"
         ],
         [],
@@ -211,8 +211,8 @@ def test_an_owners_own_waiting_reservation_is_not_counted_against_it(small: Clus
     small.create(pod("owner", "4", "own"), pod("stranger", "1")).settle()
     assert "closest: node-1, short of 3 cpu" in explained(small, "pod", "owner")["help"]
     found = explained(small, "pod", "stranger")["help"]
-    assert "reservations for others hold that much on node-1: ahead" in found or (
-        "reservations for others hold that much there: ahead" in found
+    assert "reservations for other owners hold that much on node-1: ahead" in found or (
+        "reservations for other owners hold that much there: ahead" in found
     )
 
 
@@ -248,7 +248,7 @@ def test_nodes_held_for_a_starving_job_are_named_with_it(small: Clustered) -> No
     )
     small.create(held, pod("small", "1")).settle()
     found = explained(small, "pod", "small")
-    assert "nodes held for Pod/default/big, which is starving: node-1" in found["help"]
+    assert "nodes with a starvation hold for Pod/default/big: node-1" in found["help"]
     assert "closest: node-1, short of 6 cpu" in explained(small, "pod", "big")["help"]
 
 
@@ -287,7 +287,7 @@ def test_a_gang_its_queue_can_never_admit(small: Clustered) -> None:
     ).settle()
     assert explained(small, "podgroup", "train")["summary"] == (
         "0 of 4 members have a node, 4 are needed. It can never start: queue small uses 0 of the 2 cpu "
-        "of its capability, and 4 cpu are asked for."
+        "of its capability, and 4 cpu are requested."
     )
 
 
@@ -312,7 +312,7 @@ def test_a_gang_that_waits_for_others_of_its_queue(small: Clustered) -> None:
     ).settle()
     assert explained(small, "podgroup", "train")["summary"].endswith(
         "It waits for its queue: queue small uses 2 of the 4 cpu of its capability, and 3 cpu are "
-        "asked for."
+        "requested."
     )
 
 
@@ -338,4 +338,4 @@ def test_a_pod_that_fits_here_and_not_by_its_condition_may_need_the_configuratio
     small.merge(path, {"status": {"conditions": [condition]}})
     found = explained(small, "pod", "p")
     assert found["summary"].startswith("It fits now")
-    assert [each for each in found["help"] if "name it by --config" in each]
+    assert [each for each in found["help"] if "pass it with --config" in each]

@@ -91,7 +91,9 @@ def test_a_configuration_is_not_valid_if_a_plugin_refuses_its_arguments(
         file.write_text(CONFIG.replace("Parsing", "Choosy") + args.replace("MOST", most))
         result = CliRunner().invoke(app, ["config", "validate", str(file)])
         assert result.exit_code == expected, result.output
-        assert ("plugin Choosy cannot be made: ValueError" in str(result.exception)) == bool(expected)
+        assert ("plugin Choosy cannot be created: ValueError" in str(result.exception)) == bool(
+            expected
+        )
 
 
 def test_a_plugin_that_exits_when_it_is_imported_is_named(
@@ -163,7 +165,7 @@ def test_wrong_arguments_are_reported_with_file_and_field(
         result = CliRunner().invoke(app, arguments)
         field = f"{config}: profiles[0].pluginConfig[1].args: "
         assert result.exit_code == 1
-        assert f"{field}plugin Strict cannot be made: ValueError: unknown arguments" in str(
+        assert f"{field}plugin Strict cannot be created: ValueError: unknown arguments" in str(
             result.exception
         )
 

@@ -138,7 +138,7 @@ def test_the_queue_is_in_the_order_things_are_tried(cluster: Clustered) -> None:
     assert cluster("get", "queue", "huge", "-o", "name").out == "pod/huge\n"
     assert cluster("get", "queue", "-n", "elsewhere").err == "No resources found\n"
     missing = cluster("get", "queue", "web-0")
-    assert (missing.status, missing.err) == (1, '"web-0" does not wait for a node\n')
+    assert (missing.status, missing.err) == (1, '"web-0" is not pending\n')
 
 
 def test_holds_are_the_reservations_with_the_label(cluster: Clustered) -> None:
@@ -180,8 +180,7 @@ RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
         (
             ["get", "cats"],
             1,
-            'error: unknown resource type "cats"; there are reservations, holds, nodes, queue, queues'
-            "\n",
+            'error: unknown resource type "cats"; known: reservations, holds, nodes, queue, queues\n',
         ),
         (
             ["get", "rsv", "-l", "a==b==c"],
@@ -191,10 +190,10 @@ RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
         (
             ["get", "rsv/peak", "small"],
             1,
-            "error: there is no need to give a name after TYPE/NAME: 'small'\n",
+            "error: a name cannot follow TYPE/NAME: 'small'\n",
         ),
         (["get", "rsv/"], 1, "error: expected TYPE/NAME, got 'rsv/'\n"),
-        (["get", "nodes", "-w"], 1, "error: --watch: of one type only, and not of nodes or queue\n"),
+        (["get", "nodes", "-w"], 1, "error: --watch: expected one type other than nodes or queue\n"),
         (["describe", "rsv", "nothing"], 1, None),
     ],
 )
@@ -265,7 +264,7 @@ def test_describe_reservation_tells_everything(cluster: Clustered) -> None:
         "Allocate Once:   false",
         "TTL:             2h",
         "Requests:        cpu=4,memory=8Gi",
-        "Wants Node:      node-1",
+        "Requested Node:  node-1",
         "  cpu        4          2           2",
         "  memory     8Gi        1Gi         7Gi",
         "Current Owners:  default/web-0",

@@ -109,10 +109,10 @@ def test_every_flag_has_its_field(arguments: list[str], path: str, value: Any) -
         ([*PLAIN, "--node-selector", "ssd"], "--node-selector: expected KEY=VALUE, got 'ssd'"),
         ([*PLAIN, "--owner", ""], "--owner: expected labels"),
         ([*PLAIN, "--owner", "a=b=c"], "--owner: found '='"),
-        ([*PLAIN, "--owner", "size>3"], "--owner: size: labels of pods cannot be compared by size"),
+        ([*PLAIN, "--owner", "size>3"], "--owner: size: pod labels do not support > and <"),
         (["deploy"], "SOURCE: expected deployment/NAME, got 'deploy'"),
         (["deploymnt/web"], "SOURCE: cannot reserve for 'deploymnt'; did you mean deployment?"),
-        (["cats/tom"], "SOURCE: cannot reserve for 'cats'; there are deployment, job"),
+        (["cats/tom"], "SOURCE: cannot reserve for 'cats'; known: deployment, job"),
         (["deployment/web", "-f", "x.yaml"], "--filename: cannot be given together with a SOURCE"),
         (["-f", "nothing.yaml"], "nothing.yaml: No such file or directory"),
         ([*PLAIN, "--policy", "Greedy"], "'Greedy' is not one of"),
@@ -223,7 +223,7 @@ def test_what_the_server_refuses_is_said_in_its_words(cluster: Clustered) -> Non
     text = 'reservations.scheduling.koordinator.sh "twice" already exists'
     assert (again.status, again.err) == (1, f"Error from server (AlreadyExists): {text}\n")
     assert cluster("reserve", *PLAIN).status == 0
-    assert "--name gives another name" in cluster("reserve", *PLAIN).err
+    assert "--name sets another name" in cluster("reserve", *PLAIN).err
     missing = cluster("reserve", "deployment/none")
     assert missing.err == 'Error from server (NotFound): deployments.apps "none" not found\n'
     elsewhere = cluster("reserve", "deployment/web", "-n", "kube-system")

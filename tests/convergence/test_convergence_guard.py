@@ -205,5 +205,7 @@ def test_simulate_names_the_objects_of_a_livelock() -> None:
     scheduler._controllers.append(Flips(scheduler.cluster))
     with pytest.raises(InvariantBroken) as broken:
         simulation.run()
-    assert broken.value.problems[0].startswith("livelock: Pod/default/p: AnnotatePod was decided again")
+    assert broken.value.problems[0].startswith(
+        "livelock: Pod/default/p: AnnotatePod was decided repeatedly"
+    )
     assert any("story of Pod/default/p" in line for line in broken.value.stories)

@@ -146,7 +146,7 @@ class FakeApi:
                     await asyncio.sleep(request.timeout)
                     if fault.cut == "after":
                         self._answer(request)
-                    raise Unreachable("no answer in time")
+                    raise Unreachable("no response in time")
                 await asyncio.sleep(fault.delay)
             if fault.cut == "before":
                 raise NoConnection("refused")
@@ -289,7 +289,7 @@ class FakeApi:
                         while self.silent:
                             await asyncio.sleep(idle)
                 except TimeoutError:
-                    raise Unreachable("no answer in time") from None
+                    raise Unreachable("no response in time") from None
                 if item is None:
                     return
                 if isinstance(item, Exception):

@@ -2,6 +2,8 @@
 
 source            the modules of `src/holdfast` and the names they define
 test_names        one definition of a public class name; the words of the vocabulary in names
+texts             the texts that users can read
+test_texts        the words of the vocabulary in those texts
 test_docstrings   every module has a docstring; package docstrings list modules that exist
 test_documents    paths and names in `docs/` and CONTRIBUTING.md exist
 markdown          the fenced blocks of documents, and the commands in them

@@ -65,8 +65,8 @@ def others(api: FakeApi) -> None:
             lambda api: said(api, "kept", phase="Failed", nodeName="m"),
             {
                 "misjudged_reservations": [
-                    "Reservation/kept: node n here, m there",
-                    "Reservation/kept: phase Available here, Failed there",
+                    "Reservation/kept: node n in the cache, m on the server",
+                    "Reservation/kept: phase Available in the cache, Failed on the server",
                 ]
             },
         ),
@@ -74,8 +74,8 @@ def others(api: FakeApi) -> None:
             lambda api: said(api, "kept", allocated={}, currentOwners=[]),
             {
                 "misjudged_reservations": [
-                    "Reservation/kept: in use cpu=500m here, none there",
-                    "Reservation/kept: owners UID here, none there",
+                    "Reservation/kept: allocated cpu=500m in the cache, none on the server",
+                    "Reservation/kept: owners UID in the cache, none on the server",
                 ]
             },
         ),

@@ -304,7 +304,7 @@ def test_a_watch_gives_bytes_as_they_come_and_ends_when_quiet() -> None:
                     got.append(chunk)
                     more.set()
             assert b"".join(got) == b"one\ntwo\n"
-            with pytest.raises(Unreachable, match="no answer in time"):
+            with pytest.raises(Unreachable, match="no response in time"):
                 async with client.watch("/quiet", idle=0.2) as chunks:
                     async for _ in chunks:
                         pass

@@ -21,7 +21,7 @@ def test_who_waits_for_a_server_hears_when_it_is_back() -> None:
         said: list[tuple[str, str]] = []
         reach = Reach(lambda what, detail: said.append((what, detail)))
         loop = asyncio.get_running_loop()
-        reach.failed(Unreachable("the connection was cut"))
+        reach.failed(Unreachable("the connection was interrupted"))
         assert not await reach.wait(10), "a connection that is cut is not yet a server that is away"
         reach.failed(NoConnection("connection refused"))
         reach.failed(NoConnection("no route to host"))
@@ -46,10 +46,13 @@ REFUSED = OSError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 6443)")
         (not_connected(REFUSED), "connection refused"),
         (not_connected(TimeoutError()), "no connection in time"),
         (not_connected(socket.gaierror(-2, "Name or service not known")), "name or service not known"),
-        (unreachable(TimeoutError()), "no answer in time"),
-        (unreachable(aiohttp.ClientPayloadError("not completed")), "the connection was cut"),
-        (unreachable(aiohttp.ServerDisconnectedError()), "the connection was cut"),
-        (unreachable(ConnectionResetError(104, "Connection reset by peer")), "the connection was cut"),
+        (unreachable(TimeoutError()), "no response in time"),
+        (unreachable(aiohttp.ClientPayloadError("not completed")), "the connection was interrupted"),
+        (unreachable(aiohttp.ServerDisconnectedError()), "the connection was interrupted"),
+        (
+            unreachable(ConnectionResetError(104, "Connection reset by peer")),
+            "the connection was interrupted",
+        ),
         (unreachable(ValueError()), "ValueError"),
     ],
 )

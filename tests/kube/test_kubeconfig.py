@@ -359,10 +359,10 @@ def test_a_plugin_may_give_a_certificate(tmp_path: Path) -> None:
     ("body", "complaint"),
     [
         ("sys.exit('no such profile')", "exit status 1: no such profile"),
-        ("print('hello')", "its answer is not JSON"),
+        ("print('hello')", "its output is not JSON"),
         ("print('{}')", "expected an ExecCredential"),
         (ANSWER.format(status={}), "neither a token nor a certificate"),
-        (ANSWER.format(status={"clientCertificateData": "C"}), "must come together|neither"),
+        (ANSWER.format(status={"clientCertificateData": "C"}), "must be given together|neither"),
         (ANSWER.format(status={"token": 3}), "expected a string"),
         (ANSWER.format(status={"token": "t", "expirationTimestamp": "soon"}), "expirationTimestamp"),
     ],
@@ -386,7 +386,7 @@ def test_a_plugin_that_needs_a_terminal_says_so(
     plugin(tmp_path, ANSWER.format(status={"token": "t"}))
     user = exec_user()
     user["exec"]["interactiveMode"] = "Always"
-    with pytest.raises(CredentialsError, match="wants a terminal"):
+    with pytest.raises(CredentialsError, match="requires a terminal"):
         ask(given(tmp_path, user=user))
 
 

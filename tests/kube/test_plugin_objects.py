@@ -84,7 +84,10 @@ def test_a_kind_the_server_does_not_have_counts_as_empty_and_is_looked_for_again
             asked = api.count("GET", PATH)
             assert 8 <= asked <= 20
             [line] = log.of("reflector absent")
-            assert "plugin TeamQuotas reads it, and there are no objects for now" in line["detail"]
+            assert (
+                "plugin TeamQuotas reads it, and sees no objects until the server has it"
+                in line["detail"]
+            )
             assert cluster.scheduler.cluster.reservations.are_kept
             # Its definition is installed.
             api.served.add(PATH)

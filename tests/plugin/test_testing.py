@@ -94,9 +94,9 @@ def test_a_pod_that_waits_is_asked_about_by_name() -> None:
     cluster = Cluster(HalfFull).add(node("n"), pod("p", namespace="prod"), pod("q"))
     assert cluster.where("prod/p") == cluster.where("q") == "n"
     assert cluster.schedule() == {"prod/p": "n", "q": "n"}
-    with pytest.raises(ValueError, match="Pod/default/q waits for no node: it has n"):
+    with pytest.raises(ValueError, match="Pod/default/q is not pending: it has n"):
         cluster.where("q")
-    with pytest.raises(ValueError, match="Pod/default/r is not there"):
+    with pytest.raises(ValueError, match="Pod/default/r does not exist"):
         cluster.where("r")
 
 
@@ -169,9 +169,9 @@ def test_update_is_apply_and_needs_the_object() -> None:
     (raw,) = (each for each in cluster.objects() if each["kind"] == "Node")
     assert raw["metadata"]["labels"] == {"kubernetes.io/hostname": "n", "c": "d"}
     assert cluster.where(pod("p")) is None
-    with pytest.raises(ValueError, match="Node/m is not there"):
+    with pytest.raises(ValueError, match="Node/m does not exist"):
         cluster.update(node("m"))
-    with pytest.raises(ValueError, match="Node/m is not there"):
+    with pytest.raises(ValueError, match="Node/m does not exist"):
         cluster.delete("Node/m")
 
 
@@ -184,7 +184,7 @@ def test_update_is_apply_and_needs_the_object() -> None:
         ({"kind": "Pod"}, InvalidObject, "apiVersion"),
         ("just words", ValueError, "expected an object"),
         ("a: [", ValueError, "line 2"),
-        ("", ValueError, "holds no object"),
+        ("", ValueError, "has no object"),
     ],
 )
 def test_what_is_no_object_is_refused(given: Any, error: type[Exception], message: str) -> None:
@@ -303,12 +303,12 @@ def scoring(score: Any, normalize: Any = None, scope: Scope = Scope.USAGE) -> An
     [
         pytest.param(
             {"filter": filtering(lambda view: view.full(len(view) == 1))},
-            "plugin Broken: filter: node n: computed on one row it is True, on all rows False",
+            "plugin Broken: filter: node n: computed on one row it is True, on all rows it is False",
             id="one row otherwise than all",
         ),
         pytest.param(
             {"filter": filtering(lambda view: view.free(CPU) == np.max(view.free(CPU)))},
-            "node m: computed on one row it is True, on all rows False",
+            "node m: computed on one row it is True, on all rows it is False",
             id="a filter that compares rows",
         ),
         pytest.param(
@@ -328,7 +328,7 @@ def scoring(score: Any, normalize: Any = None, scope: Scope = Scope.USAGE) -> An
         ),
         pytest.param(
             {"score": scoring(lambda view: 5 if len(view) == 1 else view.free(CPU) // 100)},
-            "score: node n: computed on one row it is 5, on all rows 20",
+            "score: node n: computed on one row it is 5, on all rows it is 20",
             id="one score otherwise than all",
         ),
         pytest.param(
@@ -425,14 +425,16 @@ def test_a_scope_that_is_too_narrow() -> None:
     cluster = Cluster(broken(filter=passes)).add(node("n"), node("m"), pod("p", cpu=1))
     cluster.schedule()
     taken[0] = 1
-    with pytest.raises(ContractBroken, match=r"kept is 'feasible.*Broken's filter says Scope.NODE"):
+    with pytest.raises(
+        ContractBroken, match=r"cached result is 'feasible.*Broken's filter has Scope.NODE"
+    ):
         cluster.add(pod("q", cpu=1))
 
 
 def test_a_scope_under_which_pods_cannot_be_read() -> None:
     passes = filtering(lambda view: view.claimed(CPU) < 500, scope=Scope.NODE)
     cluster = Cluster(broken(filter=passes)).add(node("n"), node("m"))
-    with pytest.raises(ContractBroken, match="must say Scope"):
+    with pytest.raises(ContractBroken, match="must have Scope"):
         cluster.add(pod("p", cpu=1))
         cluster.schedule()
 
@@ -446,7 +448,7 @@ def test_a_rejection_that_comes_and_goes_without_a_version() -> None:
     cluster = Cluster(broken(filter=switched)).add(node("n"), pod("p"))
     cluster.schedule()
     allowed[0] = True
-    with pytest.raises(ContractBroken, match="rejected with 'not now', asked anew it is with None"):
+    with pytest.raises(ContractBroken, match="rejected with 'not now', computed again with None"):
         cluster.where("p")
 
 
@@ -455,7 +457,9 @@ def test_a_pod_that_nothing_wakes() -> None:
     cluster.add(pod("p", cpu=1), pod("q", cpu=1, **HALF))
     cluster.schedule()
     cluster.delete("Pod/p")
-    message = "Pod/default/q waits though node n is feasible now.*Broken wakes on Change.NODE_ADDED"
+    message = (
+        "Pod/default/q is pending though node n is feasible now.*Broken wakes on Change.NODE_ADDED"
+    )
     with pytest.raises(ContractBroken, match=message):
         cluster.advance(60)
 
@@ -551,7 +555,7 @@ class Columned(Plugin):
 def test_of_a_column_only_the_row_that_differs_is_shown() -> None:
     with pytest.raises(ContractBroken, match=r"unreserved: _column\[\d\] was 0, is 7\n"):
         check_plugin(Columned, seeds=range(4), node=small_node, pod=random_half)
-    with pytest.raises(ContractBroken, match=r"unreserved: _seen\['p\d+'\] was not there, is \d\n"):
+    with pytest.raises(ContractBroken, match=r"unreserved: _seen\['p\d+'\] did not exist, is \d\n"):
         check_plugin(Columned, seeds=range(4), node=small_node, pod=random_half, ignore={"_column"})
 
 

@@ -51,13 +51,13 @@ def some_pod(random: Random, name: str) -> dict[str, Any]:
 def test_a_kind_of_change_that_was_forgotten(forgotten: str) -> None:
     wakes_on = Sparing.wakes_on & ~getattr(Change, forgotten)
     narrow = type("Sparing", (Sparing,), {"wakes_on": wakes_on})
-    with pytest.raises(ContractBroken, match="nothing has woken it: Sparing wakes on"):
+    with pytest.raises(ContractBroken, match="no event requeued it: Sparing wakes on"):
         check_plugin(narrow, seeds=range(10), node=some_node, pod=some_pod)
 
 
 def test_no_kind_that_could_help() -> None:
     narrow = type("Sparing", (Sparing,), {"wakes_on": Change.OTHER})
-    with pytest.raises(ContractBroken, match="nothing has woken it"):
+    with pytest.raises(ContractBroken, match="no event requeued it"):
         check_plugin(narrow, seeds=range(3), node=some_node, pod=some_pod)
 
 

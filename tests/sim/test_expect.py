@@ -29,11 +29,11 @@ EXPECT = "{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, %s}"
         ("at: 1s, phases: {p: Running}", None),
         ("phases: {'1': Running}", "phases.1: there is no such pod"),
         ("absent: [Pod/default/q]", None),
-        ("absent: [Pod/default/p]", "absent: Pod/default/p is there"),
+        ("absent: [Pod/default/p]", "absent: Pod/default/p exists"),
         ("timeline: [{event: Bound}, {t: 5s, event: Succeeded}]", None),
         (
             "timeline: [{event: Succeeded}, {object: Pod/default/p, event: Bound}]",
-            "timeline[1]: object Pod/default/p, event Bound did not happen at this place",
+            "timeline[1]: object Pod/default/p, event Bound did not happen in this order",
         ),
         ("timeline: [{event: Evicted}]", "timeline[0]: event Evicted did not happen"),
         ("never: [{object: Pod/default/big, event: Bound}]", None),

@@ -95,5 +95,5 @@ def test_a_scheduler_that_does_not_settle_is_stopped(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(simulation, "_ROUNDS_AT_ONCE", 50)
     emit = Emit(ObjectRef("Node", "", "n1", ""), "Normal", "Again", "and again")
     monkeypatch.setattr("holdfast.scheduler.scheduler.Scheduler.round", lambda self, now: [emit])
-    with pytest.raises(InvariantBroken, match="no end of decisions at 0s"):
+    with pytest.raises(InvariantBroken, match="the scheduler does not settle at 0s"):
         simulate(NODE)

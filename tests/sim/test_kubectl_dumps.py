@@ -232,7 +232,7 @@ def test_what_makes_no_pods_is_said() -> None:
     volcano = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "metadata": {"name": "v"}}
     scenario = read_scenario(documents(_list(_node(), controller, bare, volcano)))
     assert scenario.notes == (
-        "no pods are made for: 1 Job.batch.volcano.sh, 1 ReplicationController, 1 StatefulSet",
+        "no pods are created for: 1 Job.batch.volcano.sh, 1 ReplicationController, 1 StatefulSet",
     )
 
 
@@ -462,7 +462,8 @@ def test_templates_whose_priority_class_is_not_in_the_dump_are_named() -> None:
     owner["spec"]["template"]["spec"] = {"containers": CONTAINERS, "priorityClassName": "high"}
     scenario = read_scenario(documents(_list(_node(), owner)))
     assert scenario.notes == (
-        "no pods can be made with PriorityClasses that are not here: high (of Deployment/default/web)",
+        "no pods can be created with PriorityClasses that do not exist: high (of "
+        "Deployment/default/web)",
     )
     classes = {
         "apiVersion": "scheduling.k8s.io/v1",

@@ -92,7 +92,7 @@ def test_aliases_cannot_make_a_small_file_huge(tmp_path: Path) -> None:
     [
         ('{"a": 1, "a": 2}', "key 'a' is given twice"),
         ('{"a": 1,}', "not JSON"),
-        ('{"a": NaN}', "not JSON: NaN is no number"),
+        ('{"a": NaN}', "not JSON: NaN is not a number"),
         (r'{"a": "\ud83d"}', "not Unicode text"),
         ("[" * 100_000, "nested deeper"),
         ("[" * 70 + "]" * 70, "nested deeper"),

@@ -49,16 +49,16 @@ def problems(*parts: str) -> list[str]:
         (step("1s", "delte: {}"), "Step: delte: unknown field; did you mean delete?"),
         (
             step("1s", "restart: scheduler, delete: {kind: Pod, name: p}"),
-            "exactly one of apply, delete, patch, restart; there is delete and restart",
+            "exactly one of apply, delete, patch, restart; got delete and restart",
         ),
-        (step("1s", "metadata: {}"), "exactly one of apply, delete, patch, restart; there is none"),
+        (step("1s", "metadata: {}"), "exactly one of apply, delete, patch, restart; got none"),
         (
             step("1s", f"apply: {pod('p', 'one')}"),
             "Pod/default/p: apply.spec.containers[0].resources.requests[cpu]",
         ),
         (
             step("1s", f"apply: {pod('p', at='2s')}"),
-            "apply.metadata.annotations[sim.holdfast.io/at]: has no place here",
+            "apply.metadata.annotations[sim.holdfast.io/at]: is not allowed in a Step",
         ),
         ("{kind: Step, at: 1s}", "Step: apiVersion: must be sim.holdfast.io/v1alpha1"),
         ("{apiVersion: sim.holdfast.io/v1alpha1, kind: Stop}", "kind: no Stop in sim.holdfast.io"),

@@ -236,9 +236,9 @@ class _Reader:
         kinds = {"int": int, "float": int | float, "bool": bool, "null": type(None)}
         kind = kinds.get(tag.removeprefix(_TAG))
         if kind is None:
-            raise self._bad(line, f"tag {tag.replace(_TAG, '!!')} is not read")
+            raise self._bad(line, f"tag {tag.replace(_TAG, '!!')} is not supported")
         if not isinstance(value, kind):
-            raise self._bad(line, f"{text!r} is not what its tag {tag.replace(_TAG, '!!')} says")
+            raise self._bad(line, f"{text!r} does not match its tag {tag.replace(_TAG, '!!')}")
         return value
 
     def _bad(self, line: int, message: str) -> BadFileError:

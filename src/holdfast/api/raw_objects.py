@@ -42,15 +42,15 @@ _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _DOMAIN = re.compile(rf"{_LABEL.pattern}(\.{_LABEL.pattern})*")
 _KIND = re.compile(r"[A-Z][A-Za-z0-9]{0,62}")
 _REFUSED = {
-    ("", "Secret"): "secrets are not given to plugins",
+    ("", "Secret"): "plugins cannot read Secrets",
     (
         "",
         "Pod",
-    ): "pods are read by handle.pods and handle.count_pods, assumed ones included",
-    ("", "Node"): "nodes are read by handle.nodes",
-    ("", "Event"): "events are no state of the cluster",
-    ("events.k8s.io", "Event"): "events are no state of the cluster",
-    ("coordination.k8s.io", "Lease"): "leases are renewed every few seconds",
+    ): "use handle.pods and handle.count_pods, which include assumed pods",
+    ("", "Node"): "use handle.nodes",
+    ("", "Event"): "Events are not cluster state",
+    ("events.k8s.io", "Event"): "Events are not cluster state",
+    ("coordination.k8s.io", "Lease"): "Leases change every few seconds",
 }
 
 

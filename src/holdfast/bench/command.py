@@ -47,7 +47,7 @@ class Options(msgspec.Struct, frozen=True):
             return plan_of(rows()[name], self.nodes)
         if self.trace is None:
             raise BenchError(
-                f"{TRACE} needs --trace DIR, a folder with the trace published at {PUBLISHED}"
+                f"{TRACE} needs --trace DIR, a directory with the trace published at {PUBLISHED}"
             )
         return plan_of_trace(self.trace, self.trace_nodes, self.trace_pods)
 
@@ -65,64 +65,72 @@ class Options(msgspec.Struct, frozen=True):
 def bench(
     workload: Annotated[
         list[str] | None,
-        typer.Argument(help="Which to run; without any, all that need no trace.", show_default=False),
+        typer.Argument(help="Workloads to run (default: all that need no trace).", show_default=False),
     ] = None,
     mode: Annotated[
         Mode,
         typer.Option(
-            help="core: the scheduler alone, no API server. embedded: a cluster in one process. "
-            "kube: on the server of a kubeconfig."
+            help="core: only the scheduler, no API server. embedded: a local cluster in one process. "
+            "kube: the cluster of a kubeconfig."
         ),
     ] = Mode.CORE,
     kubeconfig: Annotated[
         str | None,
-        typer.Option(metavar="F", help="kube: a server to fill and empty; not one in use."),
+        typer.Option(
+            metavar="F",
+            help="kube: the cluster. Its nodes and pods are created and deleted: use an empty one.",
+        ),
     ] = None,
     kube_scheduler: Annotated[
         str | None,
-        typer.Option(metavar="PATH", help="kube: a kube-scheduler to measure beside Holdfast."),
+        typer.Option(metavar="PATH", help="kube: a kube-scheduler binary to compare with."),
     ] = None,
     nodes: Annotated[
         int | None,
-        typer.Option(min=1, help="Size of the cluster; pods shrink with it.", show_default=False),
+        typer.Option(
+            min=1, help="Number of nodes; the number of pods is scaled with it.", show_default=False
+        ),
     ] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Pods that arrive before each round.")] = 100,
+    batch: Annotated[
+        int, typer.Option(min=1, help="Pods that arrive before each scheduling round.")
+    ] = 100,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each workload.")] = 3,
     trace: Annotated[
-        Path | None, typer.Option(help="Folder of the openb trace.", show_default=False)
+        Path | None, typer.Option(help="Directory of the openb trace.", show_default=False)
     ] = None,
     trace_nodes: Annotated[str, typer.Option(help="openb_node_list_NAME.csv")] = "all_node",
     trace_pods: Annotated[str, typer.Option(help="openb_pod_list_NAME.csv")] = "default",
     seeds: Annotated[
-        int, typer.Option(min=0, help="openb: runs of each way to pack GPUs; 0 leaves that out.")
+        int, typer.Option(min=0, help="openb: runs of each GPU packing strategy; 0 skips them.")
     ] = 10,
     plot: Annotated[
-        Path | None, typer.Option(help="openb: where to draw how full GPUs get (SVG).")
+        Path | None, typer.Option(help="openb: file for a plot of allocated GPUs (SVG).")
     ] = None,
     output: Annotated[
-        BenchOutput, typer.Option("--output", "-o", help="Form of the figures.")
+        BenchOutput, typer.Option("--output", "-o", help="Output format.")
     ] = BenchOutput.TABLE,
     in_process: Annotated[
-        bool, typer.Option("--in-process", help="Not each row in a process of its own.")
+        bool,
+        typer.Option("--in-process", help="Run all workloads in this process, not each in a new one."),
     ] = False,
     profile: Annotated[
-        bool, typer.Option("--profile", help="Show where the microseconds go instead.")
+        bool, typer.Option("--profile", help="Print the CPU time of each part instead.")
     ] = False,
-    list_: Annotated[bool, typer.Option("--list", help="Show the workloads there are.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="List the workloads.")] = False,
 ) -> None:
-    """Measure how fast the scheduler decides.
+    """Run scheduling benchmarks.
 
-    Workloads are scheduler_perf's, by its names ("Scheduling" at the start may be left out): Basic,
+    Workloads of scheduler_perf, by its names (the prefix "Scheduling" may be omitted): Basic,
     NodeAffinity, Daemonset, WithMixedChurn, Unschedulable; PodAffinity, PodAntiAffinity,
     PodMatchingAntiAffinity, PreferredPodAffinity, PreferredPodAntiAffinity and the same four
     with a namespace selector; TopologySpreading, PreferredTopologySpreading,
     DefaultTopologySpreading; MixedSchedulingBasePod; PreemptionBasic and PreemptionAsync;
-    InTreePVs and CSIPVs. And our own: Mixed160, Memory50000Pods, openb; ReservationOwners
+    InTreePVs and CSIPVs. Workloads of Holdfast: Mixed160, Memory50000Pods, openb; ReservationOwners
     (Aligned, Restricted, Once), ReservationOthers, ReservationPreemption, DynamicReservations,
     LimitAware, PreemptionSpread, GangsOfThree, GangsOfThousand, Queues, QueuesPending. --list
     describes them.
 
-    Progress goes to stderr, one line for each finished row.
+    Progress is printed to stderr, one line for each finished workload.
     """
     console = Console(highlight=False)
     if list_:
@@ -144,7 +152,7 @@ def bench(
         if TRACE in names:
             options.plan(TRACE)
         if plot is not None and not plot.parent.is_dir():
-            raise BenchError(f"--plot {plot}: there is no folder {plot.parent}")
+            raise BenchError(f"--plot {plot}: no directory {plot.parent}")
         if profile:
             _profile(console, names, options, output)
         else:
@@ -161,7 +169,7 @@ def bench(
 def _check_mode(mode: Mode, workload: list[str] | None, profile: bool, server: str | None) -> None:
     """Rejects options that the mode does not use. Raises BenchError."""
     if mode is Mode.EMBEDDED and workload:
-        raise BenchError("--mode embedded has rows of its own; it takes no workload")
+        raise BenchError("--mode embedded runs fixed workloads; it takes no workload names")
     if mode is not Mode.CORE and profile:
         raise BenchError("--profile is for --mode core")
     if mode is not Mode.KUBE and server:
@@ -178,7 +186,10 @@ def _on_a_server(
     from holdfast.bench import kube_measure as kube
 
     if kubeconfig is None:
-        raise BenchError("--mode kube needs --kubeconfig F, of a server that may be filled and emptied")
+        raise BenchError(
+            "--mode kube needs --kubeconfig F, of a cluster in which it may create and delete "
+            "nodes and pods"
+        )
     sized = msgspec.structs.replace(options, nodes=options.nodes or kube.DEFAULT_NODES)
     plans = [sized.plan(find(name)) for name in names or kube.DEFAULT_ROWS]
     kube.run(plans, kubeconfig, kube_scheduler, options.repeat, output is BenchOutput.JSON)
@@ -223,7 +234,7 @@ def _here(name: str, options: Options) -> BenchResult:
 
 
 def _apart(name: str, options: Options) -> BenchResult:
-    """Measures in a process of its own, so that rows do not add to each other's memory."""
+    """Measures in a new process, so that workloads do not add to each other's memory."""
     command = [sys.executable, "-m", "holdfast.bench", name, "--in-process", "-o", "json"]
     command += ["--seeds", "0"]
     done = subprocess.run(

@@ -57,7 +57,9 @@ def content_of(plan: BenchPlan) -> Content:
             pods = list(_pods(step, plan.name))
             (content.measured if step.measured else content.before).extend(pods)
         elif isinstance(step, Churning):
-            raise BenchError(f"{plan.name} changes things while it runs; that is not for --mode kube")
+            raise BenchError(
+                f"{plan.name} changes objects while it runs; --mode kube does not support that"
+            )
     for number, pod in enumerate(content.before):
         node = content.nodes[number % len(content.nodes)]
         pod["spec"]["nodeName"] = node["metadata"]["name"]
@@ -66,7 +68,7 @@ def content_of(plan: BenchPlan) -> Content:
 
 def _sort_in(content: Content, obj: Object, plan: str) -> None:
     if obj.kind not in _KINDS:
-        raise BenchError(f"{plan} needs a {obj.kind}; that is not for --mode kube")
+        raise BenchError(f"{plan} needs a {obj.kind}; --mode kube does not support that")
     if obj.kind == "Node":
         content.nodes.append(raw(obj))
     elif obj.metadata.name not in content.namespaces:
@@ -77,7 +79,7 @@ def _pods(step: Pods, plan: str) -> Iterator[Raw]:
     for number in range(step.count):
         *along, pod = step.maker.arriving(number)
         if along:
-            raise BenchError(f"{plan} needs a {along[0].kind}; that is not for --mode kube")
+            raise BenchError(f"{plan} needs a {along[0].kind}; --mode kube does not support that")
         made = raw(pod)
         made["spec"].pop("priority", None)
         made.pop("status", None)
@@ -311,7 +313,7 @@ def holdfast(kubeconfig: str) -> SchedulerCandidate:
 
 def kube_scheduler(binary: str, kubeconfig: str) -> SchedulerCandidate:
     if not os.access(binary, os.X_OK):
-        raise BenchError(f"--kube-scheduler: {binary} is not a program")
+        raise BenchError(f"--kube-scheduler: {binary} is not an executable file")
     return SchedulerCandidate("kube-scheduler", "default-scheduler", kubeconfig, binary)
 
 

@@ -164,7 +164,7 @@ async def _until_bound(watching: "asyncio.Task[None]", running: RunningScheduler
                 await asyncio.wait([watching], timeout=_LOOK_EVERY)
             watching.result()
     except TimeoutError:
-        raise BenchError(f"not every pod had its node after {_PATIENCE:.0f} s") from None
+        raise BenchError(f"not every pod was bound after {_PATIENCE:.0f} s") from None
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
@@ -226,7 +226,7 @@ def print_results(console: Console, machine: Machine, results: list[KubeResult])
     console.print(table)
     console.print(
         "pods/s: from the first bind to the last, the best run. CPU s: of the scheduler's process, per "
-        "1,000 pods. MB: its peak. x: Holdfast's figure by kube-scheduler's.",
+        "1,000 pods. MB: its peak. x: Holdfast's figure divided by kube-scheduler's.",
         highlight=False,
     )
     console.print(str(machine), highlight=False)

@@ -167,7 +167,7 @@ async def _measure_over_http(nodes: int, pods: int, folder: Path, kept: bool) ->
             if line.startswith(b"Try:"):
                 break
         else:
-            raise BenchError("holdfast up did not come up")
+            raise BenchError("holdfast up did not start")
         seconds = await _bound_after(kubeconfig, pods)
     finally:
         if process.returncode is None:

@@ -104,7 +104,7 @@ def read_trace(folder: Path, nodes: str, pods: str) -> Trace:
         shape_of.append(numbers[key])
     wants = [int(r["num_gpu"]) * int(r["gpu_milli"]) / 1000 for r in records]
     if not any(wants):
-        raise NoGpusError(f"{folder}: no pod of {pods} asks for a GPU")
+        raise NoGpusError(f"{folder}: no pod of {pods} requests a GPU")
     pods_of = Counter(shape_of)
     kinds = [(_kind(record), pods_of[shape]) for shape, record in enumerate(records)]
     objects = [made for number, record in enumerate(machines) for made in _with_device(record, number)]
@@ -361,9 +361,9 @@ def show(console: Console, all_figures: list[PackingFigures]) -> None:
     console.print(table(all_figures))
     seeds = all_figures[0].seeds if all_figures else 0
     console.print(
-        "allocated: percent of all GPUs, once pods that ask for so many percent have come; mean over "
-        f"{seeds} seeds, ± of the first. fragments: percent of all GPUs that are free but of no use to "
-        "pods of the trace, at the same moment.",
+        "allocated: percent of all GPUs that is allocated when pods that request this percentage have "
+        f"arrived; mean over {seeds} seeds, ± for the first. fragments: percent of all GPUs that is "
+        "free but that no pod of the trace can use, at the same time.",
         highlight=False,
     )
 
@@ -378,7 +378,7 @@ def plot(all_figures: list[PackingFigures]) -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" '
         'font-family="sans-serif" font-size="13" role="img" '
-        'aria-label="GPUs allocated by strategy, against GPUs asked for">',
+        'aria-label="GPUs allocated by strategy, against GPUs requested">',
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="white"/>',
     ]
     parts += [
@@ -393,7 +393,7 @@ def plot(all_figures: list[PackingFigures]) -> str:
             f'<text x="{_x(x)}" y="{bottom + 20}" text-anchor="middle">{x} %</text>'
         )
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
-    parts.append(f'<text x="{middle}" y="{_HEIGHT - 8}" text-anchor="middle">GPUs asked for</text>')
+    parts.append(f'<text x="{middle}" y="{_HEIGHT - 8}" text-anchor="middle">GPUs requested</text>')
     parts.append(f'<text x="{_LEFT}" y="{_TOP - 8}">GPUs allocated</text>')
     labels: list[float] = []
     for place, each in enumerate(all_figures):

@@ -53,17 +53,17 @@ def print_results(console: Console, machine: Machine, results: list[BenchResult]
     for result in results:
         if result.bound < result.measured_pods:
             short = result.measured_pods - result.bound
-            console.print(f"{result.workload}: {short} pods found no node.", highlight=False)
+            console.print(f"{result.workload}: {short} pods were not bound.", highlight=False)
     busy = max(result.wall_to_cpu for result in results)
     if busy > _BUSY:
         console.print(
-            f"The machine had other work meanwhile: up to {busy:.1f} s passed for each CPU second.",
+            f"The machine was busy: up to {busy:.1f} s elapsed for each CPU second.",
             highlight=False,
         )
     batch = results[0].batch
     console.print(
-        f"pods/s: best and mean of runs with {batch} pods per round. p50, p99: µs from one pod to "
-        "its decision, one pod per round. CPU s: per 1,000 pods. MB: peak of the process.\n"
+        f"pods/s: best and mean of runs with {batch} pods per round. p50, p99: µs per decision, "
+        "with one pod per round. CPU s: per 1,000 pods. MB: peak memory of the process.\n"
         f"{machine}",
         highlight=False,
         soft_wrap=False,
@@ -83,9 +83,9 @@ def print_profile(console: Console, profile: SampleProfile) -> None:
                 f"{section.microseconds:.2f}",
                 f"{section.microseconds / total:.0%}",
             )
-    table.add_row("[bold]together", f"{total:.2f}", "")
+    table.add_row("[bold]total", f"{total:.2f}", "")
     console.print(table)
-    functions = new_table("functions that take the most", "µs per pod")
+    functions = new_table("functions with the most CPU time", "µs per pod")
     for function in profile.functions:
         functions.add_row(function.name, f"{function.microseconds:.2f}")
     console.print(functions)
@@ -93,7 +93,7 @@ def print_profile(console: Console, profile: SampleProfile) -> None:
 
 def print_list(console: Console) -> None:
     table = new_table("workload", "nodes", "pods")
-    table.add_column("what it is")
+    table.add_column("description")
     for name, row in rows().items():
         table.add_row(
             name,

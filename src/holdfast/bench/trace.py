@@ -86,7 +86,7 @@ def _checked_records(file: Path, columns: tuple[str, ...]) -> Iterator[Record]:
         absent = set(columns).difference(reader.fieldnames or ())
         if not absent.isdisjoint(_REQUIRED):
             missing = ", ".join(column for column in columns if column in absent)
-            raise BenchError(f"{file}: there is no column {missing}")
+            raise BenchError(f"{file}: no column {missing}")
         for record in reader:
             for column in columns:
                 value = record.get(column) or ""

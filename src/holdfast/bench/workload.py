@@ -136,7 +136,7 @@ class WorkloadRow(_Struct, frozen=True):
         if what == "nodes":
             return nodes
         if what not in self.variant.counts:
-            raise BenchError(f"workload {self.name}: no count is called {what!r}")
+            raise BenchError(f"workload {self.name}: unknown count {what!r}")
         full = self.variant.counts[what]
         return max(1, full * nodes // self.workload.nodes) if nodes < self.workload.nodes else full
 
@@ -177,5 +177,5 @@ def find(name: str) -> str:
     if found is None:
         near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
         hint = f"did you mean {known[near[0]]}?" if near else "`holdfast bench --list` shows all"
-        raise BenchError(f"no workload is called {name!r}; {hint}")
+        raise BenchError(f"unknown workload {name!r}; {hint}")
     return found

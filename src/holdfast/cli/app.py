@@ -20,16 +20,16 @@ from holdfast.cli.options import Failure
 COMMANDS = {
     "up": (
         "holdfast.cli.up:up",
-        "Run a cluster in this process: API server, scheduler, simulated nodes.",
+        "Run a local cluster: API server, scheduler, simulated nodes.",
     ),
-    "run": ("holdfast.cli.run:run", "Schedule the pods of a Kubernetes cluster that ask for it."),
+    "run": ("holdfast.cli.run:run", "Run the scheduler on a Kubernetes cluster."),
     "provisioner": (
         "holdfast.cli.provisioner:provisioner",
-        "Create the reservations pods ask for by a template.",
+        "Create the reservations that pods request by template.",
     ),
     "simulate": (
         "holdfast.cli.simulate:simulate",
-        "Run a scenario on a simulated cluster in virtual time.",
+        "Run a scenario on a simulated cluster, in virtual time.",
     ),
     "get": ("holdfast.cli.get:get", "Show reservations, holds, nodes, and pending pods."),
     "describe": (
@@ -38,14 +38,14 @@ COMMANDS = {
     ),
     "explain": (
         "holdfast.cli.explain:explain",
-        "Explain why a pod, reservation or pod group is pending, or why it is where it is.",
+        "Explain why a pod, reservation or pod group is pending or placed.",
     ),
     "reserve": ("holdfast.cli.reserve:reserve", "Reserve capacity for pods that do not exist yet."),
-    "bench": ("holdfast.bench.command:bench", "Measure how fast the scheduler decides."),
-    "config": ("holdfast.cli.config:app", "Show and check configuration files."),
+    "bench": ("holdfast.bench.command:bench", "Run scheduling benchmarks."),
+    "config": ("holdfast.cli.config:app", "Print and validate scheduler configurations."),
     "crds": (
         "holdfast.cli.config:crds",
-        "Print the CustomResourceDefinitions as one YAML stream.",
+        "Print the CustomResourceDefinitions as YAML.",
     ),
     "version": ("holdfast.cli.config:version", "Print the version."),
 }

@@ -18,12 +18,12 @@ def crds(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Which: a kind, plural, short name or full name; all if none is given.",
+            help="Kinds, plurals, short names or full names (default: all).",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Print the CustomResourceDefinitions as one YAML stream."""
+    """Print the CustomResourceDefinitions as YAML."""
     from holdfast.api.crds import as_yaml, definitions
 
     typer.echo(as_yaml(definitions(*names or ())), nl=False)
@@ -36,7 +36,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
-    help="Show and check configuration files.",
+    help="Print and validate scheduler configurations.",
 )
 
 
@@ -54,9 +54,14 @@ def default() -> None:
 
 @app.command("validate")
 def validate(
-    file: Annotated[str, typer.Argument(help="A KubeSchedulerConfiguration.", show_default=False)],
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="Scheduler configuration file (KubeSchedulerConfiguration).", show_default=False
+        ),
+    ],
 ) -> None:
-    """Report errors in a configuration file."""
+    """Validate a scheduler configuration and report its errors."""
     from holdfast.cli.options import load_setup, warn_of_plugins
     from holdfast.scheduler.assembly import declared_kinds
 
@@ -74,7 +79,10 @@ def validate(
 @app.command("rbac")
 def rbac(
     file: Annotated[
-        str | None, typer.Argument(help="A KubeSchedulerConfiguration.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="Scheduler configuration file (KubeSchedulerConfiguration).", show_default=False
+        ),
     ] = None,
     account: Annotated[
         str,
@@ -83,9 +91,9 @@ def rbac(
         ),
     ] = "holdfast-system/holdfast",
 ) -> None:
-    """Print the ClusterRole for what the enabled plugins read, and its binding.
+    """Print a ClusterRole for the objects that enabled plugins read, and its binding.
 
-    Holdfast's own ClusterRole allows what Holdfast reads itself.
+    It adds to Holdfast's own ClusterRole, which allows what Holdfast itself reads.
     """
     import yaml
 
@@ -98,7 +106,7 @@ def rbac(
     setup = load_setup(file)
     kinds = declared_kinds(setup.configuration, setup.registry)
     if not kinds:
-        typer.echo("no enabled plugin reads further kinds of objects", err=True)
+        typer.echo("no enabled plugin declares reads_objects; no ClusterRole is needed", err=True)
         return
     typer.echo(yaml.safe_dump_all(plugin_rbac(kinds, namespace, name), sort_keys=False), nl=False)
 

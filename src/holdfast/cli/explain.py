@@ -28,7 +28,9 @@ def explain(
             show_default=False,
         ),
     ],
-    name: Annotated[str | None, typer.Argument(metavar="NAME", show_default=False)] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="Name of the object.", show_default=False)
+    ] = None,
     output: Annotated[
         OutputReport, typer.Option("-o", "--output", help="Output format.")
     ] = OutputReport.TEXT,
@@ -37,9 +39,9 @@ def explain(
     context: Context = None,
     namespace: Namespace = None,
 ) -> None:
-    """Explain why a pod, reservation or pod group is pending, or why it is where it is.
+    """Explain why a pod, reservation or pod group is pending or placed.
 
-    Reads what the scheduler reads and queries a scheduler with the same plugins; nothing is written.
+    Reads the same objects as the scheduler and evaluates the same plugins on them. Writes nothing.
     """
     from holdfast.cli.client import Server, ask
     from holdfast.cli.explanation.pods import explain_group, explain_pod
@@ -54,7 +56,7 @@ def explain(
         raise Failure(1, [f"NAME: which {kind}? Give KIND NAME or KIND/NAME"])
     wanted = next((each for each, aliases in _EXPLAINED.items() if kind.lower() in aliases), None)
     if wanted is None:
-        raise Failure(1, [f"KIND: cannot explain {kind!r}; there are {', '.join(_EXPLAINED)}"])
+        raise Failure(1, [f"KIND: cannot explain {kind!r}; known: {', '.join(_EXPLAINED)}"])
     explain_one = {
         "pod": explain_pod,
         "reservation": explain_reservation,

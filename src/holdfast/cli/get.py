@@ -26,36 +26,42 @@ Type = Annotated[
     str,
     typer.Argument(
         metavar="TYPE",
-        help=f"One of {TYPES}; several with commas, or TYPE/NAME.",
+        help=f"One of {TYPES}; several separated by commas, or TYPE/NAME.",
         autocompletion=_complete_type,
         show_default=False,
     ),
 ]
 Names = Annotated[
-    list[str] | None, typer.Argument(metavar="[NAME]...", help="Which; else all.", show_default=False)
+    list[str] | None,
+    typer.Argument(
+        metavar="[NAME]...", help="Names of the objects (default: all).", show_default=False
+    ),
 ]
 Selector = Annotated[
-    str, typer.Option("-l", "--selector", metavar="SELECTOR", help="By labels: app=web,tier in (a,b).")
+    str,
+    typer.Option(
+        "-l", "--selector", metavar="SELECTOR", help="Label selector, such as app=web,tier in (a,b)."
+    ),
 ]
 
 
 def get(
     type: Type,
     names: Names = None,
-    output: Annotated[Output, typer.Option("-o", "--output", help="How to show them.")] = Output.TABLE,
+    output: Annotated[Output, typer.Option("-o", "--output", help="Output format.")] = Output.TABLE,
     selector: Selector = "",
     watch: Annotated[
-        bool, typer.Option("-w", "--watch", help="Then show every change, until interrupted.")
+        bool, typer.Option("-w", "--watch", help="After listing, watch for changes until interrupted.")
     ] = False,
-    no_headers: Annotated[bool, typer.Option("--no-headers", help="Rows without a heading.")] = False,
+    no_headers: Annotated[bool, typer.Option("--no-headers", help="Print no header row.")] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: NarrowingNamespace = None,
 ) -> None:
     """Show reservations, holds, nodes, and pending pods.
 
-    `nodes` are shown as the scheduler counts them: requested, held by reservations, free. `queue` has
-    the pending pods and reservations in scheduling order; `queues` are the Queue objects.
+    `nodes` shows what is requested, reserved and free on each node, as the scheduler counts it. `queue`
+    lists pending pods and reservations in scheduling order. `queues` lists the Queue objects.
     """
     from holdfast.cli.client import Server, ask
     from holdfast.cli.kinds.kind import Query
@@ -92,7 +98,7 @@ def read_types(type: str, names: Sequence[str]) -> "list[tuple[OutputKind, tuple
     for each in (type, *names):
         kind, slash, name = each.partition("/")
         if not slash:
-            raise Failure(1, [f"there is no need to give a name after TYPE/NAME: {each!r}"])
+            raise Failure(1, [f"a name cannot follow TYPE/NAME: {each!r}"])
         if not name:
             raise Failure(1, [f"expected TYPE/NAME, got {each!r}"])
         found.setdefault(kind, []).append(name)
@@ -105,7 +111,7 @@ def _watchable(wanted: "Sequence[tuple[OutputKind, tuple[str, ...]]]") -> "Plain
 
     kind = wanted[0][0] if len(wanted) == 1 else None
     if not isinstance(kind, PlainKind):
-        raise Failure(1, ["--watch: of one type only, and not of nodes or queue"])
+        raise Failure(1, ["--watch: expected one type other than nodes or queue"])
     return kind
 
 

@@ -52,7 +52,7 @@ def load_setup(path: str | None) -> "SchedulerFactory":
 
 
 def warn_of_plugins(setups: "Iterable[SchedulerFactory]") -> None:
-    """Says which installed plugins cannot be used, each once."""
+    """Prints a warning for each installed plugin that cannot be used."""
     for warning in dict.fromkeys(each for setup in setups for each in setup.registry.warnings):
         typer.echo(f"warning: {warning}", err=True)
 
@@ -100,11 +100,17 @@ def optional(*flags: str, metavar: str, help: str) -> Any:
 Kubeconfig = Annotated[
     str | None,
     optional(
-        "--kubeconfig", metavar="F", help="Else KUBECONFIG, the pod's service account, ~/.kube/config."
+        "--kubeconfig",
+        metavar="F",
+        help="Kubeconfig of the cluster (default: KUBECONFIG, the pod's service account, "
+        "~/.kube/config).",
     ),
 ]
 Context = Annotated[
-    str | None, optional("--context", metavar="NAME", help="The kubeconfig's context, if not its own.")
+    str | None,
+    optional(
+        "--context", metavar="NAME", help="Context to use (default: the kubeconfig's current one)."
+    ),
 ]
 Namespace = Annotated[
     str | None,
@@ -118,7 +124,7 @@ NarrowingNamespace = Annotated[
         "-n",
         "--namespace",
         metavar="NS",
-        help="Of the queue, only what is in this namespace (default: all namespaces).",
+        help="Namespace of the pods that `queue` shows (default: all namespaces).",
     ),
 ]
 OwnersNamespace = Annotated[
@@ -127,15 +133,13 @@ OwnersNamespace = Annotated[
         "-n",
         "--namespace",
         metavar="NS",
-        help="Of the workload (default: the context's, else default); with --owner, owners in this "
-        "namespace only (default: all namespaces).",
+        help="Namespace of SOURCE (default: the context's, else default). With --owner: the "
+        "namespace that owners must be in (default: any).",
     ),
 ]
 Config = Annotated[
     str | None,
-    optional(
-        "--config", metavar="F", help="The configuration the scheduler there runs with, if it has one."
-    ),
+    optional("--config", metavar="F", help="The configuration that the cluster's scheduler runs with."),
 ]
 
 
@@ -174,7 +178,8 @@ HealthAddress = Annotated[
     typer.Option(
         "--health-address",
         metavar="HOST:PORT",
-        help="Where /healthz, /readyz, /metrics and the rest are served; empty for nowhere.",
+        help="Address that serves /healthz, /livez, /readyz, /metrics and /configz; empty to "
+        "serve none.",
     ),
 ]
 
@@ -184,8 +189,9 @@ OpenPaths = Annotated[
     typer.Option(
         "--authorization-always-allow-paths",
         metavar="PATHS",
-        help="Paths served to everyone, separated by commas; a `*` may stand at the end. Others, such"
-        " as /metrics and /configz, are for those with credentials or, without any, on this machine.",
+        help="Comma-separated paths that need no authorization; a path may end in `*`. Other "
+        "paths, such as /metrics and /configz, need credentials or, without any, a client on this "
+        "machine.",
     ),
 ]
 DEFAULT_OPEN_PATHS = "/healthz,/livez,/readyz,/version"
@@ -197,7 +203,9 @@ def read_open_paths(text: str) -> tuple[str, ...]:
 
     paths = tuple(path.strip() for path in text.split(",") if path.strip())
     for path in closed_paths(paths):
-        raise Failure(1, [f"--authorization-always-allow-paths: {path!r} cannot be open to everyone"])
+        raise Failure(
+            1, [f"--authorization-always-allow-paths: {path!r} cannot be served without authorization"]
+        )
     return paths
 
 

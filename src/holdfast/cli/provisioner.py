@@ -23,17 +23,21 @@ def provisioner(
     kubeconfig: Kubeconfig = None,
     leader_elect: Annotated[
         bool,
-        typer.Option("--leader-elect/--no-leader-elect", help="Work only while holding the lease."),
+        typer.Option(
+            "--leader-elect/--no-leader-elect",
+            help="Create reservations only while holding the leader election lease.",
+        ),
     ] = True,
     lease_namespace: Annotated[
-        str, typer.Option("--lease-namespace", metavar="NS", help="Where the lease is.")
+        str, typer.Option("--lease-namespace", metavar="NS", help="Namespace of the lease.")
     ] = "kube-system",
     health_address: HealthAddress = _DEFAULT_HEALTH,
     open_paths: OpenPaths = DEFAULT_OPEN_PATHS,
 ) -> None:
-    """Create the reservations pods ask for by a template.
+    """Create the reservations that pods request by template.
 
-    For where the scheduler does not do that itself: dynamicReservation.provisioner is external.
+    Needed only if dynamicReservation.provisioner of the scheduler's configuration is external;
+    otherwise the scheduler creates them itself.
     """
     from holdfast.kube.kubeconfig import find_access
     from holdfast.kube.provisioner import ProvisionerSettings

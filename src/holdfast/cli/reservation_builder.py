@@ -89,7 +89,7 @@ def label_selector(requirements: Sequence[Requirement]) -> Raw:
             labels[each.key] = each.values[0]
             continue
         if each.operator in ("Gt", "Lt"):
-            raise Failure(1, [f"--owner: {each.key}: labels of pods cannot be compared by size"])
+            raise Failure(1, [f"--owner: {each.key}: pod labels do not support > and <"])
         expression: Raw = {"key": each.key, "operator": each.operator}
         if each.values:
             expression["values"] = sorted(each.values)
@@ -180,7 +180,7 @@ def find_workload(text: str) -> tuple[KindInfo, str]:
     if info is None:
         close = get_close_matches(kind.lower(), known, n=1)
         titles = ", ".join(each.info.singular for each in _WORKLOADS)
-        hint = f"did you mean {known[close[0]].singular}?" if close else f"there are {titles}"
+        hint = f"did you mean {known[close[0]].singular}?" if close else f"known: {titles}"
         raise Failure(1, [f"SOURCE: cannot reserve for {kind!r}; {hint}"])
     if not slash or not name:
         raise Failure(1, [f"SOURCE: expected {info.singular}/NAME, got {text!r}"])
@@ -197,13 +197,13 @@ def source_of(raw: Raw, namespace: str) -> Source:
             break
     else:
         titles = ", ".join(each.info.kind for each in _WORKLOADS)
-        raise Failure(1, [f"{kind}/{name}: cannot be reserved for; there are {titles}"])
+        raise Failure(1, [f"{kind}/{name}: cannot reserve for this kind; known: {titles}"])
     if not spec.get("template"):
         raise Failure(1, [f"{kind}/{name}: spec.template: is required: the pod to reserve for"])
     namespace = str(metadata.get("namespace") or namespace)
     if workload.by_labels:
         if not spec.get("selector"):
-            raise Failure(1, [f"{kind}/{name}: spec.selector: is required: its pods are known by it"])
+            raise Failure(1, [f"{kind}/{name}: spec.selector: is required: it selects the owners"])
         owner: Raw = {"object": {"namespace": namespace}, "labelSelector": deepcopy(spec["selector"])}
     else:
         controller = {"apiVersion": api_version, "kind": kind, "name": name, "namespace": namespace}

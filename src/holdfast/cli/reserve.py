@@ -34,75 +34,84 @@ def reserve(
         str | None,
         typer.Argument(
             metavar="SOURCE",
-            help="What to reserve for: deployment/NAME, job/NAME, statefulset/NAME or replicaset/NAME.",
+            help="Workload to reserve for: deployment/NAME, job/NAME, statefulset/NAME, "
+            "replicaset/NAME.",
             autocompletion=_complete_source,
             show_default=False,
         ),
     ] = None,
     file: Annotated[
         str | None,
-        optional("-f", "--filename", metavar="F", help="Or a file with such an object; - is stdin."),
+        optional("-f", "--filename", metavar="F", help="File with the workload object; - is stdin."),
     ] = None,
-    cpu: Annotated[str | None, optional("--cpu", metavar="Q", help="How much CPU each.")] = None,
+    cpu: Annotated[str | None, optional("--cpu", metavar="Q", help="CPU of each reservation.")] = None,
     memory: Annotated[
-        str | None, optional("--memory", metavar="Q", help="How much memory each.")
+        str | None, optional("--memory", metavar="Q", help="Memory of each reservation.")
     ] = None,
     gpu: Annotated[
-        str | None, optional("--gpu", metavar="N", help="How many nvidia.com/gpu each.")
+        str | None, optional("--gpu", metavar="N", help="nvidia.com/gpu of each reservation.")
     ] = None,
     resource: Annotated[
-        list[str] | None, optional("--resource", metavar="NAME=Q", help="How much of anything else.")
+        list[str] | None, optional("--resource", metavar="NAME=Q", help="Any other resource.")
     ] = None,
     replicas: Annotated[
         int | None,
-        optional("--replicas", metavar="N", help="How many; else as many as the source has, or 1."),
+        optional("--replicas", metavar="N", help="Number of reservations (default: SOURCE's, else 1)."),
     ] = None,
     owner: Annotated[
         list[str] | None,
         optional(
             "--owner",
             metavar="LABELS",
-            help="Pods with these labels may use it: app=web,tier in (a,b). Again for alternatives.",
+            help="Labels of the pods that may use it: app=web,tier in (a,b). Repeat for alternatives.",
         ),
     ] = None,
     ttl: Annotated[
         str | None,
         typer.Option(
-            "--ttl", metavar="D", help="How long it lasts, such as 2h; 0 for ever.", show_default="24h"
+            "--ttl", metavar="D", help="Lifetime, such as 2h; 0 never expires.", show_default="24h"
         ),
     ] = None,
     expires: Annotated[
-        str | None, optional("--expires", metavar="TIME", help="Or until when: 2026-01-01T00:00:00Z.")
+        str | None,
+        optional("--expires", metavar="TIME", help="Time of expiry, such as 2026-01-01T00:00:00Z."),
     ] = None,
     name: Annotated[
         str | None,
         optional(
-            "--name", metavar="NAME", help="Else the source's, or the owner's; numbered if several."
+            "--name",
+            metavar="NAME",
+            help="Name (default: from SOURCE or --owner); numbered if there are several.",
         ),
     ] = None,
-    node: Annotated[str | None, optional("--node", metavar="NAME", help="On this node.")] = None,
+    node: Annotated[
+        str | None, optional("--node", metavar="NAME", help="Reserve on this node.")
+    ] = None,
     node_selector: Annotated[
-        list[str] | None, optional("--node-selector", metavar="KEY=VALUE", help="On such nodes.")
+        list[str] | None,
+        optional("--node-selector", metavar="KEY=VALUE", help="Reserve on nodes with this label."),
     ] = None,
     label: Annotated[
         list[str] | None,
-        optional("--label", metavar="KEY=VALUE", help="Labels of the reservation itself."),
+        optional("--label", metavar="KEY=VALUE", help="Label of the reservation."),
     ] = None,
     allocate_once: Annotated[
         bool | None,
         typer.Option(
             "--allocate-once/--no-allocate-once",
-            help="Whether the first pod that uses it ends it.",
+            help="Whether the reservation ends with the first pod that uses it.",
             show_default="--allocate-once",
         ),
     ] = None,
     policy: Annotated[
-        Policy, typer.Option("--policy", help="Whether owners may take more than is reserved.")
+        Policy, typer.Option("--policy", help="Whether owners may use more than is reserved.")
     ] = Policy.DEFAULT,
     pre_allocation: Annotated[
-        bool, typer.Option("--pre-allocation", help="Even where running pods must end first.")
+        bool, typer.Option("--pre-allocation", help="Reserve also where running pods must end first.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the YAML, create nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the reservations, create nothing.")
+    ] = False,
     output: Annotated[
         Made | None, typer.Option("-o", "--output", help="Output format.", show_default=False)
     ] = None,
@@ -112,9 +121,8 @@ def reserve(
 ) -> None:
     """Reserve capacity for pods that do not exist yet.
 
-    From a workload (`holdfast reserve deployment/web --replicas 3`), whose pods may then use it, or by
-    hand: `holdfast reserve --cpu 4 --memory 8Gi --replicas 3 --owner app=web --ttl 2h`. With
-    --namespace only owners in that namespace are meant.
+    Either for the pods of a workload: `holdfast reserve deployment/web --replicas 3`; or by amounts and
+    owners: `holdfast reserve --cpu 4 --memory 8Gi --replicas 3 --owner app=web --ttl 2h`.
     """
     from holdfast.cli.client import Server, ask
     from holdfast.cli.reservation_builder import (
@@ -174,7 +182,10 @@ def _made(options: "ReserveOptions", source: "Source | None") -> "list[Raw]":
 
     made = make_reservations(options, source)
     if holds_nothing(made[0]):
-        typer.echo("warning: its pods ask for no resources, so only their places are held", err=True)
+        typer.echo(
+            "warning: its pods request no resources; each reservation reserves one pod slot only",
+            err=True,
+        )
     return made
 
 
@@ -207,7 +218,7 @@ async def _create(server: "Server", made: "list[Raw]", output: Made | None, name
             if error.status == 404:
                 lines = ['the server doesn\'t have a resource type "reservations" (see holdfast crds)']
             elif error.status == 409 and not named:
-                lines.append("--name gives another name than that of the source or owner")
+                lines.append("--name sets another name than the default")
             raise Failure(1, lines, as_it_is=error.status != 404) from None
     return created
 

@@ -21,33 +21,38 @@ _DEFAULT_HEALTH = "0.0.0.0:10259"
 
 def run(
     config: Annotated[
-        str | None, optional("--config", metavar="F", help="A KubeSchedulerConfiguration.")
+        str | None,
+        optional(
+            "--config", metavar="F", help="Scheduler configuration file (KubeSchedulerConfiguration)."
+        ),
     ] = None,
     kubeconfig: Annotated[
         str | None,
         optional(
             "--kubeconfig",
             metavar="F",
-            help="Else the configuration's, KUBECONFIG, the pod's service account, ~/.kube/config.",
+            help="Kubeconfig of the cluster (default: the configuration's, KUBECONFIG, the pod's "
+            "service account, ~/.kube/config).",
         ),
     ] = None,
     install_crds: Annotated[
-        bool, typer.Option("--install-crds", help="Put the CustomResourceDefinitions there first.")
+        bool, typer.Option("--install-crds", help="Install the CustomResourceDefinitions first.")
     ] = False,
     leader_elect: Annotated[
         bool | None,
         typer.Option(
             "--leader-elect/--no-leader-elect",
-            help="Schedule only while holding the lease; else as the configuration says.",
+            help="Schedule only while holding the leader election lease (default: the "
+            "configuration's).",
             show_default=False,
         ),
     ] = None,
     health_address: HealthAddress = _DEFAULT_HEALTH,
     open_paths: OpenPaths = DEFAULT_OPEN_PATHS,
 ) -> None:
-    """Schedule the pods of a Kubernetes cluster that ask for it.
+    """Run the scheduler on a Kubernetes cluster.
 
-    Those whose spec.schedulerName is that of a profile; by default holdfast-scheduler.
+    Schedules the pods whose spec.schedulerName is that of a profile; by default holdfast-scheduler.
     """
     from holdfast.cli.options import load_setup
     from holdfast.kube.kubeconfig import find_access

@@ -39,46 +39,53 @@ def simulate(
         list[str],
         typer.Argument(
             metavar="F...",
-            help="Files of objects, Steps and Expects; a folder is the files in it, - is stdin.",
+            help="Files of objects, Steps and Expects; a directory stands for the files in it, - "
+            "for stdin.",
             show_default=False,
         ),
     ],
     config: Annotated[
         list[str] | None,
-        typer.Option("--config", metavar="F", help="Scheduler configuration; several are compared."),
+        typer.Option(
+            "--config", metavar="F", help="Scheduler configuration; repeat it to compare several."
+        ),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option("--until", metavar="D", help="When to stop, such as 90s; else when all is done."),
+        typer.Option(
+            "--until",
+            metavar="D",
+            help="Virtual time to stop at, such as 90s (default: after the scenario's last action).",
+        ),
     ] = None,
     start: Annotated[
         str | None,
         typer.Option(
             "--start",
             metavar="TIME",
-            help="When virtual time starts, such as 2026-01-01T00:00:00Z, which is the default; of "
-            "objects read from a cluster, the newest time they carry.",
+            help="Start of virtual time (default: 2026-01-01T00:00:00Z; for objects read from a "
+            "cluster, the newest timestamp in them).",
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", metavar="N", help="What uids are made from.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of the generated UIDs.")] = 0,
     output: Annotated[
         SimulateOutput, typer.Option("-o", "--output", help="Output format.")
     ] = SimulateOutput.TABLE,
     report: Annotated[
         Path | None,
-        typer.Option("--report", metavar="DIR", help="Write the run to this folder as well."),
+        typer.Option("--report", metavar="DIR", help="Also write the result to this directory."),
     ] = None,
     audit: Annotated[
         bool,
         typer.Option(
             "--audit",
             envvar="HOLDFAST_AUDIT",
-            help="Check every write of the scheduler by an independent count of capacity.",
+            help="Check every write of the scheduler against an independent count of capacity.",
         ),
     ] = False,
 ) -> None:
-    """Run a scenario on a simulated cluster in virtual time."""
+    """Run a scenario on a simulated cluster, in virtual time."""
     from holdfast.cli.options import load_setup, warn_of_plugins
     from holdfast.sim.errors import InvalidInput, InvariantBroken
     from holdfast.sim.manifests import load_files
@@ -179,7 +186,7 @@ def _progress(path: str | None) -> "Progress | None":
 
     def show(t: float, steps: int, waiting: int) -> None:
         if steps % _PROGRESS_EVERY == 0:
-            sys.stderr.write(f"\r{name}{t:g}s, {steps} steps, {waiting} pods wait\x1b[K")
+            sys.stderr.write(f"\r{name}{t:g}s, {steps} steps, {waiting} pods pending\x1b[K")
             sys.stderr.flush()
 
     return show
@@ -339,17 +346,17 @@ def _figures(result: Result) -> dict[str, str]:
         "pods created": str(pods["created"]),
         "pods bound": str(pods["bound"]),
         "pods pending": str(pods["pending"]),
-        "of these unschedulable": str(pods["unschedulable"]),
+        "  unschedulable": str(pods["unschedulable"]),
         "mean wait": _time(wait["mean"]),
         "longest wait": _time(wait["max"]),
-        "nodes in use (most at once)": f"{nodes['used']} of {nodes['total']} ({nodes['peak']})",
+        "nodes in use (peak)": f"{nodes['used']} of {nodes['total']} ({nodes['peak']})",
     }
     for name, shares in summary["utilisation"].items():
         figures[f"{name} requested (at the end)"] = (
             f"{_percent(shares['mean'])} ({_percent(shares['end'])})"
         )
     for reason, count in summary["unschedulable"].items():
-        figures[f"kept waiting by: {reason}"] = str(count)
+        figures[f"pending because of: {reason}"] = str(count)
     return figures
 
 

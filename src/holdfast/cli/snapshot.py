@@ -117,7 +117,7 @@ class NodeAmounts(NamedTuple):
 
 
 def node_amounts(cluster: Cluster, node: str) -> dict[str, NodeAmounts]:
-    """By resource name; resources that the node lacks and nobody requests are left out."""
+    """By resource name; resources that the node lacks and no pod requests are left out."""
     table = cluster.nodes
     row = table.row(node)
     if row is None:

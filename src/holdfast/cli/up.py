@@ -27,7 +27,11 @@ KUBECONFIG = "holdfast.kubeconfig"
 def up(
     config: Annotated[
         str | None,
-        typer.Option(metavar="F", help="A KubeSchedulerConfiguration.", show_default=False),
+        typer.Option(
+            metavar="F",
+            help="Scheduler configuration file (KubeSchedulerConfiguration).",
+            show_default=False,
+        ),
     ] = None,
     nodes: Annotated[
         int,
@@ -38,25 +42,34 @@ def up(
     apply: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="F", help="Manifests to apply at the start; again for more.", show_default=False
+            metavar="F",
+            help="A file of manifests to apply at the start; may be repeated.",
+            show_default=False,
         ),
     ] = None,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, metavar="PORT", help="0 takes a free one.")
+        int,
+        typer.Option(
+            min=0, max=65535, metavar="PORT", help="Port to listen on; 0 chooses a free port."
+        ),
     ] = 0,
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            metavar="D", help="Keep the cluster in this folder, over restarts.", show_default=False
+            metavar="D",
+            help="Directory that keeps the cluster's state across restarts.",
+            show_default=False,
         ),
     ] = None,
-    in_memory: Annotated[bool, typer.Option("--in-memory", help="Keep nothing (the default).")] = False,
+    in_memory: Annotated[
+        bool, typer.Option("--in-memory", help="Keep the state in memory only (default).")
+    ] = False,
     kubeconfig_out: Annotated[
         Path | None,
         typer.Option(
             metavar="F",
-            help=f"Where to write the kubeconfig: {KUBECONFIG} here, or kubeconfig in the data folder.",
+            help=f"Where to write the kubeconfig (default: {KUBECONFIG}, or kubeconfig in --data-dir).",
             show_default=False,
         ),
     ] = None,
@@ -66,25 +79,29 @@ def up(
             min=0,
             max=65535,
             metavar="PORT",
-            help="Where to serve the dashboard. This version has none, and says so.",
+            help="Port of the dashboard. This version has no dashboard; the option prints a warning.",
             show_default=False,
         ),
     ] = None,
     no_dashboard: Annotated[
-        bool, typer.Option("--no-dashboard", help="Serve no dashboard, as this version does anyway.")
+        bool,
+        typer.Option(
+            "--no-dashboard", help="Serve no dashboard. No effect in this version, which has none."
+        ),
     ] = False,
     open_paths: OpenPaths = DEFAULT_OPEN_PATHS,
 ) -> None:
-    """Run a cluster in this process: API server, scheduler, simulated nodes.
+    """Run a local cluster: API server, scheduler, simulated nodes.
 
-    It is ready when the kubeconfig is written, and stops on Ctrl-C or SIGTERM.
+    All parts run in this process. The cluster is ready when the kubeconfig is written, and stops on
+    Ctrl-C or SIGTERM.
     """
     if in_memory and data_dir is not None:
-        raise Failure(1, ["--data-dir and --in-memory contradict each other"])
+        raise Failure(1, ["--data-dir and --in-memory cannot be given together"])
     if no_dashboard and dashboard_port is not None:
-        raise Failure(1, ["--dashboard-port and --no-dashboard contradict each other"])
+        raise Failure(1, ["--dashboard-port and --no-dashboard cannot be given together"])
     if dashboard_port is not None:
-        typer.echo("--dashboard-port: this version has no dashboard", err=True)
+        typer.echo("warning: --dashboard-port: this version has no dashboard", err=True)
     log_to_stderr()
     setup = load_setup(config)
     warn_of_plugins([setup])
@@ -105,7 +122,7 @@ def up(
             data_dir,
             read_open_paths(open_paths),
         )
-        asyncio.run(serve(settings, lambda running: _say(running, settings)))
+        asyncio.run(serve(settings, lambda running: _print_addresses(running, settings)))
     except (InvalidInput, NotApplied) as error:
         raise Failure(1, error.problems) from None
     except OSError as error:
@@ -114,9 +131,9 @@ def up(
         raise Failure(1, str(error).splitlines()) from None
 
 
-def _say(running: Up, settings: UpSettings) -> None:
+def _print_addresses(running: Up, settings: UpSettings) -> None:
     count = running.store.count("", "Node")
-    kept = f"kept in {settings.folder}" if settings.folder else "in memory"
+    kept = f"state in {settings.folder}" if settings.folder else "state in memory"
     typer.echo(f"Holdfast is up: {count} node{'' if count == 1 else 's'}, {kept}")
     typer.echo(f"  API server  {running.address}")
     typer.echo(f"  kubeconfig  {settings.kubeconfig}")

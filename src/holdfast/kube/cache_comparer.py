@@ -60,7 +60,9 @@ async def compare(client: Client, scheduler: Scheduler) -> Difference:
         record, node = known[uid], on_server[uid].spec.node_name
         believed = cluster.nodes.name(record.row) if record.phase is Phase.ASSIGNED else ""
         if record.phase is not Phase.ASSUMED and believed != node:
-            misplaced.append(f"{record.ref}: {believed or 'no node'} here, {node or 'no node'} there")
+            misplaced.append(
+                f"{record.ref}: {believed or 'no node'} in the cache, {node or 'no node'} on the server"
+            )
     reservations = {each.metadata.uid: each for each in await _reservations(client)}
     reservation_cache = {
         uid: each for uid, each in cluster.reservations.known.items() if not each.virtual
@@ -107,7 +109,10 @@ def _misjudged(cluster: Cluster, reservation: ReservationInfo, there: Reservatio
     theirs = _facts(there.status)
     for fact, believed in ours.items():
         if believed != theirs[fact]:
-            yield f"{reservation.ref}: {fact} {believed or 'none'} here, {theirs[fact] or 'none'} there"
+            yield (
+                f"{reservation.ref}: {fact} {believed or 'none'} in the cache, "
+                f"{theirs[fact] or 'none'} on the server"
+            )
 
 
 def _facts(status: ReservationStatus) -> dict[str, str]:
@@ -115,7 +120,7 @@ def _facts(status: ReservationStatus) -> dict[str, str]:
     return {
         "phase": status.phase or ReservationPhase.PENDING,
         "node": status.node_name,
-        "in use": used,
+        "allocated": used,
         "owners": ", ".join(sorted(owner.uid for owner in status.current_owners)),
     }
 

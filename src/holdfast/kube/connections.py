@@ -247,7 +247,7 @@ class _Connection(asyncio.Protocol):
         self._size += len(body)
         if self._size > _LARGEST:
             self.close()
-            self._fail(f"an answer of more than {_LARGEST} bytes")
+            self._fail(f"a response of more than {_LARGEST} bytes")
         else:
             self._body.append(body)
 

@@ -231,7 +231,7 @@ class ExecCredentials(Credentials):
             process.kill()
             await process.wait()
             raise CredentialsError(
-                f"exec plugin {plugin.command!r}: no answer in {_PATIENCE:g} s"
+                f"exec plugin {plugin.command!r}: no output within {_PATIENCE:g} s"
             ) from None
         if process.returncode:
             last = complaints.decode(errors="replace").strip().splitlines()[-1:] or [""]
@@ -245,9 +245,9 @@ class ExecCredentials(Credentials):
         try:
             answer = convert(msgspec.json.decode(out), ExecCredential)
         except msgspec.DecodeError:
-            raise CredentialsError(f"{name}: its answer is not JSON") from None
+            raise CredentialsError(f"{name}: its output is not JSON") from None
         except InvalidObject as error:
-            raise CredentialsError(f"{name}: its answer's {error}") from None
+            raise CredentialsError(f"{name}: its output's {error}") from None
         if answer.kind != "ExecCredential" or answer.api_version != self._plugin.api_version:
             raise CredentialsError(
                 f"{name}: expected an ExecCredential of {self._plugin.api_version}, "
@@ -255,9 +255,9 @@ class ExecCredentials(Credentials):
             )
         status = answer.status
         if status is None or not (status.token or status.client_certificate_data):
-            raise CredentialsError(f"{name}: its answer has neither a token nor a certificate")
+            raise CredentialsError(f"{name}: its output has neither a token nor a certificate")
         if bool(status.client_certificate_data) != bool(status.client_key_data):
-            raise CredentialsError(f"{name}: a certificate and its key must come together")
+            raise CredentialsError(f"{name}: a certificate and its key must be given together")
         return status
 
     def _expiry(self, status: ExecStatus) -> float | None:
@@ -275,8 +275,8 @@ class ExecCredentials(Credentials):
         terminal = sys.stdin is not None and not sys.stdin.closed and sys.stdin.isatty()
         if mode == "Always" and not terminal:
             raise CredentialsError(
-                f"exec plugin {self._plugin.command!r} wants a terminal (interactiveMode: Always), "
-                "and there is none"
+                f"exec plugin {self._plugin.command!r} requires a terminal (interactiveMode: Always), "
+                "but there is no terminal"
             )
         return terminal and mode != "Never"
 

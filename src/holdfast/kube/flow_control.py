@@ -56,8 +56,8 @@ class RateLimit:
         return max((1.0 - self._left) / self._qps, 0.001)
 
 
-CUT = "the connection was cut"
-LATE = "no answer in time"
+CUT = "the connection was interrupted"
+LATE = "no response in time"
 
 Report = Callable[[str, str], None]
 """Told `unreachable` or `back`, and the particulars."""

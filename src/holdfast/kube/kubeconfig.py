@@ -306,7 +306,7 @@ def _pair(user: UserEntry, origin: Origin) -> tuple[bytes | None, bytes | None]:
     key = _bytes(origin, "client-key", user.client_key, user.client_key_data)
     if (certificate is None) != (key is None):
         missing = "client-key" if key is None else "client-certificate"
-        raise origin.fault(missing, "is not set: a certificate and its key must come together")
+        raise origin.fault(missing, "is not set: a certificate and its key must be given together")
     return certificate, key
 
 
@@ -350,7 +350,7 @@ def _cluster_info(cluster: ClusterEntry, tls: Tls) -> dict[str, Any]:
 def _acting_as(user: UserEntry, origin: Origin) -> tuple[tuple[str, str], ...]:
     if not user.as_:
         if user.as_groups or user.as_uid or user.as_user_extra:
-            raise origin.fault("as", "is not set: groups, uid and extra need a user to act as")
+            raise origin.fault("as", "is not set: groups, uid and extra need a user to impersonate")
         return ()
     headers = [("Impersonate-User", user.as_)]
     if user.as_uid:
@@ -434,5 +434,7 @@ def find_access(path: str | None = None, context: str = "") -> Access:
         return access_in_cluster()
     usual = Path.home() / ".kube" / "config"
     if not usual.exists():
-        raise KubeconfigError("", "", f"no cluster: give --kubeconfig, set KUBECONFIG, or make {usual}")
+        raise KubeconfigError(
+            "", "", f"no cluster: give --kubeconfig, set KUBECONFIG, or create {usual}"
+        )
     return access_from(read_kubeconfig([usual], must_exist=True), context)

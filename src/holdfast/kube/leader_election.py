@@ -172,7 +172,7 @@ class Election:
             else:
                 self._report("released", self.identity)
                 return
-        self._report("not released", problem or "the lease ran out")
+        self._report("not released", problem or "the lease expired")
 
     async def _let_go(self, lease: Lease) -> None:
         if lease.spec.holder_identity != self.identity:
@@ -324,7 +324,7 @@ class Election:
         holder = lease.spec.holder_identity or ""
         if holder != self.leader:
             self.leader = holder
-            self._report("leader", holder or "nobody")
+            self._report("leader", holder or "none")
 
     def _stamp(self) -> str:
         return format_micro_time(self._clock.wall())

@@ -247,7 +247,7 @@ class Reflector:
             except ApiError as error:
                 await self._refused(error)
             except Unreachable as error:
-                await self._wait(str(error), report="cut off")
+                await self._wait(str(error), report="interrupted")
             except CredentialsError as error:
                 await self._wait(str(error))
             except msgspec.DecodeError as error:
@@ -325,7 +325,7 @@ class Reflector:
             if loop.time() - start >= HEALTHY:
                 self._backoff.reset()
         if self._version is None:
-            raise Unreachable("the watch ended before everything was sent")
+            raise Unreachable("the watch ended before the initial list was complete")
         if came or loop.time() - start >= HEALTHY:
             self._empty = 0
             return
@@ -333,7 +333,7 @@ class Reflector:
         if self._empty >= _EMPTY_WATCHES:
             self._empty = 0
             self._version = None
-        await self._wait("the watch ended at once")
+        await self._wait("the watch ended immediately")
 
     def _take(self, frame: Frame) -> None:
         found = frame.object
@@ -367,7 +367,7 @@ class Reflector:
         if starting and self._stream and error.status not in (401, 404, 429):
             # Servers without streamed lists refuse them in several ways.
             self._stream = False
-            self._report("listing", f"streamed lists are refused: {error}")
+            self._report("listing", f"the server refused a streamed list: {error}")
             return
         if error.status == 404 and self.watched.optional:
             await self._missing(error)
@@ -389,7 +389,7 @@ class Reflector:
         if not self.absent:
             self.absent = True
             readers = self.watched.readers
-            about = f"; {readers}, and there are no objects for now" if readers else ""
+            about = f"; {readers}, and sees no objects until the server has it" if readers else ""
             self._report("absent", f"{error.message}{about}")
         self._is_fresh.set()
         self._in_step()
@@ -399,7 +399,7 @@ class Reflector:
         wait = self._backoff.next(at_least)
         if problem != self.problem:
             self.problem = problem
-            self._report(report, f"{problem}; trying again in {wait:.1f} s")
+            self._report(report, f"{problem}; retrying in {wait:.1f} s")
         if await self._client.reach.wait(wait):
             self._backoff.reset()
             await asyncio.sleep(self._rng.random())  # not all at once

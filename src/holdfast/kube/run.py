@@ -139,7 +139,7 @@ class Running:
         self._log(f"server {what}", level=level, server=self._settings.access.server, **particulars)
 
     async def _compare(self) -> Difference:
-        assert self.runner is not None, "served only once there is one"
+        assert self.runner is not None, "the cluster is compared only while there is a runner"
         return await compare(self.client, self.runner.scheduler)
 
     async def _log_difference(self) -> None:

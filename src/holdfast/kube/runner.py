@@ -40,7 +40,7 @@ _SWEEP_EVERY = 60.0
 _CLAIMING = ("Node", "Pod", "Reservation", "PodGroup", "PersistentVolume", "PersistentVolumeClaim")
 """The kinds in which claims on capacity are written, and where there is any."""
 
-_LEVELS = {"listed": "debug", "listing": "debug", "cut off": "debug", "failed": "warning"}
+_LEVELS = {"listed": "debug", "listing": "debug", "interrupted": "debug", "failed": "warning"}
 """The client logs once for all reflectors that the server is unreachable."""
 
 Log = Callable[..., None]

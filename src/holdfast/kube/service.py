@@ -133,7 +133,7 @@ class LeasedService:
             if stopping in done:
                 self._log("stopping")
                 if not await runner.stop(_LAST_WRITES):
-                    self._log("some writes were not finished", level="warning")
+                    self._log("some writes did not finish", level="warning")
                 finished = await runner.finish(_LAST_WRITES)
             for task in done:
                 task.result()
@@ -147,7 +147,7 @@ class LeasedService:
                 await self._election.release()
             elif self._elect and self._stop.is_set():
                 # Sent writes may still arrive: the next leader must not start before that.
-                self._log("lease not released: writes are unanswered", level="warning")
+                self._log("lease not released: writes are still in flight", level="warning")
 
     async def _lead(self, runner: ServiceRunner) -> None:
         """Returns when leadership is lost."""

@@ -49,7 +49,7 @@ def _apply(cluster: ApiState, raw: object) -> Iterator[str]:
         return
     metadata = raw.get("metadata")
     if raw.get("apiVersion") == names.SIM_API:
-        yield f"{raw.get('kind')}: is for `holdfast simulate`; a cluster that is up has no use for it"
+        yield f"{raw.get('kind')}: is for `holdfast simulate` only"
         return
     group, _, version = str(raw.get("apiVersion") or "").rpartition("/")
     type = cluster.catalogue.kind(group, version, str(raw.get("kind") or ""))

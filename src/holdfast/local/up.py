@@ -204,7 +204,7 @@ def take_away_kubeconfig(path: Path) -> str | None:
     """
     if not path.exists():
         if not path.parent.is_dir():
-            raise UpError(f"{path}: there is no folder {path.parent}")
+            raise UpError(f"{path}: no directory {path.parent}")
         return None
     text = ""
     try:
@@ -213,7 +213,7 @@ def take_away_kubeconfig(path: Path) -> str | None:
     except (OSError, ValueError, TypeError, KeyError, yaml.YAMLError):
         contexts = []
     if contexts != ["holdfast"]:
-        raise UpError(f"{path}: is not a kubeconfig of Holdfast's, so it is not overwritten")
+        raise UpError(f"{path}: was not written by Holdfast, so it is not overwritten")
     with suppress(OSError):
         path.unlink()
     return text

@@ -29,14 +29,15 @@ class JobFigures:
         self._cluster = scheduler.cluster
         self._events = Counter(
             "holdfast_job_events_total",
-            "What happened to jobs: starving, room held or released, ready, running too long, late.",
+            "Number of job events: starving, capacity held or released, ready, over its estimate, "
+            "timed out.",
             ("event",),
         )
         for event in _COUNTED_EVENTS:
             self._events.add((event,), 0)
         self._waits = Histogram(
             "holdfast_job_wait_seconds",
-            "From when a job of several pods is there, or lost its place, to when it is ready.",
+            "Time from the creation of a job, or the loss of its placement, until it is ready.",
             exponential(1, 4, 12),
         )
 
@@ -56,13 +57,13 @@ class JobFigures:
         yield from self._holds()
         yield from self._queues()
         backfilled = GaugeMetricFamily(
-            "holdfast_backfilled_pods", "Pods let into held room since the start."
+            "holdfast_backfilled_pods", "Number of pods backfilled onto nodes with starvation holds."
         )
         backfilled.add_metric([], self._scheduler.backfilled)
         yield backfilled
 
     def _jobs(self) -> Metric:
-        family = GaugeMetricFamily("holdfast_jobs", "Jobs of several pods by state.", labels=["state"])
+        family = GaugeMetricFamily("holdfast_jobs", "Number of jobs by state.", labels=["state"])
         counts = Count(_state(job) for job in self._cluster.jobs.known.values())
         for state in ("waiting", "ready", "done"):
             family.add_metric([state], counts[state])
@@ -70,7 +71,9 @@ class JobFigures:
 
     def _holds(self) -> Iterator[Metric]:
         holds, slots = self._cluster.jobs.holds, self._cluster.nodes.slots
-        count = GaugeMetricFamily("holdfast_holds", "What is held for starving jobs.", labels=["state"])
+        count = GaugeMetricFamily(
+            "holdfast_holds", "Number of starvation holds by state.", labels=["state"]
+        )
         states = Count("waiting" if hold.waiting else "free" for hold in holds)
         for state in ("waiting", "free"):
             count.add_metric([state], states[state])
@@ -85,7 +88,7 @@ class JobFigures:
                 }
             )
         amounts = GaugeMetricFamily(
-            "holdfast_held_capacity", "How much is held for starving jobs.", labels=["resource"]
+            "holdfast_held_capacity", "Capacity in starvation holds.", labels=["resource"]
         )
         for name, amount in sorted(held.items()):
             amounts.add_metric([name], amount / 1000 if name == CPU else amount)
@@ -94,10 +97,12 @@ class JobFigures:
     def _queues(self) -> Iterator[Metric]:
         slots = self._cluster.nodes.slots
         has = GaugeMetricFamily(
-            "holdfast_queue_allocated", "What pods of a queue have.", labels=["queue", "resource"]
+            "holdfast_queue_allocated",
+            "Resources allocated to pods of a queue.",
+            labels=["queue", "resource"],
         )
         share = GaugeMetricFamily(
-            "holdfast_queue_share", "How much of what it deserves a queue has.", labels=["queue"]
+            "holdfast_queue_share", "Allocated share of what the queue deserves.", labels=["queue"]
         )
         queues = self._cluster.jobs.queues
         for record in queues:
@@ -122,7 +127,7 @@ def _state(job: Job) -> str:
 def limit_ratios(cluster: Cluster) -> Metric:
     gauge = GaugeMetricFamily(
         "holdfast_node_limit_to_allocatable_ratio",
-        "The limits of the pods and reservations on a node, as a part of what it has.",
+        "Limits of the pods and reservations on a node, as a ratio of its allocatable.",
         labels=["node", "resource"],
     )
     for node, ratios in cluster.limits.ratios().items():
@@ -138,12 +143,12 @@ class ProvisioningFigures:
         self._figures = figures
         self._latency = Histogram(
             "scheduler_reservation_creation_duration_seconds",
-            "From asking for a reservation on behalf of a pod until there was one.",
+            "Time from requesting a reservation for a pod until it was created.",
             exponential(0.01, 2, 18),
         )
         self._pending = Histogram(
             "scheduler_reservation_pending_duration_seconds",
-            "From a reservation made on demand being there until it was available.",
+            "Time from the creation of a requested reservation until it was available.",
             exponential(0.01, 2, 18),
         )
 
@@ -152,17 +157,17 @@ class ProvisioningFigures:
         for name, about, total in (
             (
                 "scheduler_reservation_requests_total",
-                "Number of pods on whose behalf a new reservation was asked for.",
+                "Number of reservations requested for pods.",
                 figures.requests,
             ),
             (
                 "scheduler_reservation_created_total",
-                "Number of reservations that were created and taken over.",
+                "Number of requested reservations that were created and accepted.",
                 figures.created,
             ),
             (
                 "scheduler_reservation_creation_failures_total",
-                "Number of times a reservation was not created, not in time, or would not do.",
+                "Number of requested reservations that were not created, late, or rejected.",
                 figures.failures,
             ),
         ):
@@ -189,15 +194,16 @@ class ReservationFigures:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._scheduled = Counter(
-            "holdfast_reservations_scheduled_total", "Reservations that were given a node."
+            "holdfast_reservations_scheduled_total", "Number of reservations that were scheduled."
         )
         self._finished = Counter(
             "holdfast_reservations_finished_total",
-            "Reservations that ended, by how: Succeeded (used up) or Expired (time or node gone).",
+            "Number of reservations that ended: Succeeded (allocated once) or Expired (time, or "
+            "node deleted).",
             ("reason",),
         )
         self._allocations = Counter(
-            "holdfast_reservation_draws_total", "Pods bound through a reservation of theirs."
+            "holdfast_reservation_draws_total", "Number of pods bound through a reservation."
         )
         for reason in (SUCCEEDED, EXPIRED):
             self._finished.add((reason,), 0)
@@ -221,7 +227,9 @@ class ReservationFigures:
         known = [reservation.object for reservation in reservations if not reservation.virtual]
         yield _phases(known)
         yield _resources(known)
-        total = GaugeMetricFamily("holdfast_reservations", "Reservations by phase.", labels=["phase"])
+        total = GaugeMetricFamily(
+            "holdfast_reservations", "Number of reservations by phase.", labels=["phase"]
+        )
         counts = Count(_phase(each) for each in known)
         for phase in ReservationPhase:
             total.add_metric([phase], counts[phase])
@@ -252,8 +260,8 @@ def _phases(known: list[Reservation]) -> Metric:
 def _resources(known: list[Reservation]) -> Metric:
     gauge = GaugeMetricFamily(
         "scheduler_reservation_resource",
-        "What each reservation has (allocatable), how much of it its owners took (allocated), and the "
-        "share of the two (utilization).",
+        "Resources of each reservation: reserved (allocatable), used by its owners (allocated), "
+        "and the ratio of the two (utilization).",
         labels=["type", "name", "resource", "unit"],
     )
     for reservation in known:

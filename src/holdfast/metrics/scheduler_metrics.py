@@ -64,7 +64,7 @@ class SchedulingMetrics:
         )
         self.sli_seconds = Histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
-            "From when a pod is first seen waiting to when it is bound, in seconds.",
+            "Time from when a pod is first seen pending until it is bound, in seconds.",
             exponential(0.01, 2, 20),
             ("attempts",),
         )
@@ -92,11 +92,13 @@ class SchedulingMetrics:
         )
         self.plugin_calls = Counter(
             "scheduler_plugin_evaluation_total",
-            "Number of times each plugin was asked, by extension point.",
+            "Number of calls of each plugin, by extension point.",
             ("plugin", "extension_point", "profile"),
         )
         self.round_seconds = Histogram(
-            "holdfast_round_duration_seconds", "How long a round takes.", exponential(0.0001, 2, 16)
+            "holdfast_round_duration_seconds",
+            "Duration of a scheduling round.",
+            exponential(0.0001, 2, 16),
         )
         self._scheduled: Count[str] = Count()
         self._failed_before: dict[tuple[str, str], int] = {}
@@ -209,12 +211,13 @@ class SchedulingMetrics:
         yield limit_ratios(self._scheduler.cluster)
         yield self._not_converging()
         yield self._plugin_errors()
-        yield InfoMetricFamily("holdfast_build", "The version that runs.", {"version": __version__})
+        yield InfoMetricFamily("holdfast_build", "The running version.", {"version": __version__})
 
     def _not_converging(self) -> Metric:
         counter = Counter(
             "holdfast_not_converging_total",
-            "How often the same was decided again and again about an object, which was then set aside.",
+            "Number of times an object was put in back-off because the same decision was repeated "
+            "for it.",
             ("kind",),
         )
         for kind in ("Pod", "Reservation"):
@@ -226,7 +229,7 @@ class SchedulingMetrics:
     def _plugin_errors(self) -> Metric:
         counter = Counter(
             "holdfast_plugin_errors_total",
-            "How often a plugin raised an exception, or answered with what is no answer.",
+            "Number of times a plugin raised an exception or returned an invalid result.",
             ("plugin", "extension_point"),
         )
         for labels, times in self._scheduler.cluster.plugin_errors.counts.items():

@@ -102,7 +102,7 @@ class Health:
     async def alone(self, request: web.BaseRequest, open_paths: Collection[str]) -> web.Response:
         """As `answer`, where nothing else is served. What is not open is for this machine alone."""
         if not is_open(request.path, open_paths) and not _is_local(request.remote):
-            return web.Response(status=403, text="only from this machine\n")
+            return web.Response(status=403, text="only served to clients on this machine\n")
         answer = await self.answer(request)
         if answer is not None:
             return answer
@@ -113,7 +113,7 @@ class Health:
             return web.Response(status=404, text="404 page not found\n")
         # These name objects of all namespaces, and there is no telling who asks.
         if not _is_local(request.remote):
-            return web.Response(status=403, text="only from this machine\n")
+            return web.Response(status=403, text="only served to clients on this machine\n")
         try:
             return _json(await more())
         except HoldfastError as error:

@@ -121,7 +121,7 @@ class Connection(web.RequestHandler):
         if not isinstance(exc, HttpProcessingError):
             self.log_exception("request failed", exc_info=exc)
         if request.writer.output_size > 0:
-            raise ConnectionError("an answer was begun already")
+            raise ConnectionError("a response was already started")
         code, said = _TOO_LONG if isinstance(exc, LineTooLong) else _MALFORMED
         if status >= 500:
             code, said = 500, "500 Internal Server Error"

@@ -174,7 +174,7 @@ class ActionRunner:
             raise InvalidObject(str(target), field, "there is no such object at this time")
         if len(present) > 1:
             groups = " and ".join(key.group for key, _ in present)
-            message = f"is needed: there is one in {groups}"
+            message = f"is required: the object exists in {groups}"
             raise InvalidObject(str(target), f"{field}.apiVersion", message)
         return present[0]
 

@@ -74,7 +74,7 @@ def timing(raw: Raw, found: list[InvalidObject], step_at: float | None = None) -
         elif key in _POD_ONLY and raw["kind"] != "Pod":
             found.append(InvalidObject(name, field, "only pods can have this"))
         elif key == names.SIM_AT and step_at is not None:
-            message = "has no place here: the Step says when"
+            message = "is not allowed in a Step, which has its own time"
             found.append(InvalidObject(name, field, message))
         else:
             times[key] = seconds(text, name, field, found)

@@ -142,7 +142,7 @@ def _check_phases(expected: Expectation, objects: ObjectWriter) -> Iterator[str]
 
 def _check_absent(expected: Expectation, objects: ObjectWriter) -> Iterator[str]:
     present = {str(key) for key in objects.every_key()} if expected.absent else set()
-    yield from (f"absent: {name} is there" for name in expected.absent if name in present)
+    yield from (f"absent: {name} exists" for name in expected.absent if name in present)
 
 
 def _check_lines(expected: Expectation, timeline: Sequence[TimelineEntry]) -> Iterator[str]:
@@ -151,7 +151,7 @@ def _check_lines(expected: Expectation, timeline: Sequence[TimelineEntry]) -> It
         matches = _matcher(line)
         found = next((j for j in range(position, len(timeline)) if matches(timeline[j])), None)
         if found is None:
-            late = " at this place" if any(map(matches, timeline)) else ""
+            late = " in this order" if any(map(matches, timeline)) else ""
             yield f"timeline[{i}]: {_shown_entry(line)} did not happen{late}"
         else:
             position = found + 1

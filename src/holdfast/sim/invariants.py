@@ -45,7 +45,7 @@ def _differences(scheduler: Scheduler, store: Store, serves: Callable[[str], boo
         if waits and queue.place(pod.uid) is None:
             yield f"{name}: waits for a node, but is in no queue"
     for pod in known.values():
-        yield f"{pod.ref}: the scheduler knows it, but it is gone"
+        yield f"{pod.ref}: the scheduler has it, but it no longer exists"
 
 
 def _held_in_vain(cluster: Cluster, store: Store) -> Iterable[str]:
@@ -60,11 +60,11 @@ def _held_in_vain(cluster: Cluster, store: Store) -> Iterable[str]:
         name = f"Reservation/{metadata['name']}"
         pod = cluster.pods.get(raw["spec"]["owners"][0]["object"]["uid"])
         if pod is None:
-            yield f"{name}: what it holds is for a pod that is gone"
+            yield f"{name}: its capacity is for a pod that no longer exists"
         elif pod.row >= 0:
-            yield f"{name}: what it holds is for {pod.ref}, which has a place"
+            yield f"{name}: its capacity is for {pod.ref}, which is placed"
         elif pod.job is not None and not pod.job.is_known:
-            yield f"{name}: what it holds is for {pod.job.name}, which does not exist"
+            yield f"{name}: its capacity is for {pod.job.name}, which does not exist"
 
 
 def stories(cluster: Cluster, clock: VirtualClock, problems: Iterable[str]) -> list[str]:

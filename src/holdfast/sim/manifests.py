@@ -65,7 +65,7 @@ def _texts(paths: Sequence[str], problems: list[str]) -> Iterator[tuple[str, str
         if given != "-" and path.is_dir():
             names = sorted(str(each) for each in path.iterdir() if each.suffix in SUFFIXES)
             if not names:
-                problems.append(f"{given}: no {', '.join(SUFFIXES)} file in this folder")
+                problems.append(f"{given}: no {', '.join(SUFFIXES)} file in this directory")
         for name in names:
             try:
                 with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
@@ -118,7 +118,7 @@ def _json(text: str, name: str) -> list[Document]:
         return mapping
 
     def no_number(constant: str) -> None:
-        raise BadFileError(1, 1, f"not JSON: {constant} is no number")
+        raise BadFileError(1, 1, f"not JSON: {constant} is not a number")
 
     try:
         data = json.loads(

@@ -174,7 +174,7 @@ def _templates_without_class(actions: Sequence[ScenarioAction]) -> Iterator[str]
                 found.setdefault(name, []).append(object_name(raw))
     if found:
         texts = (f"{name} (of {', '.join(owners)})" for name, owners in sorted(found.items()))
-        yield f"no pods can be made with PriorityClasses that are not here: {', '.join(texts)}"
+        yield f"no pods can be created with PriorityClasses that do not exist: {', '.join(texts)}"
 
 
 def _objects(actions: Sequence[ScenarioAction]) -> list[tuple[ScenarioAction, Raw]]:
@@ -221,7 +221,7 @@ def owners_without_pods(actions: Sequence[ScenarioAction], declared: Kinds = NO_
             if key[:2] in _OWNERS and not makes_pods(key.group, raw) and key not in referred:
                 found[key[:2]] += 1
     if found:
-        yield f"no pods are made for: {counted(found)}"
+        yield f"no pods are created for: {counted(found)}"
 
 
 def _references(planned: ScenarioAction) -> Iterator[tuple[Key, dict[str, Any]]]:

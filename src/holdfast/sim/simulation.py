@@ -150,7 +150,7 @@ class Simulation:
             if until is not None and due > until:
                 return False
             if timer <= clock.epoch():
-                raise self.world.broken([f"the scheduler's timer of {due:g}s does not run out"])
+                raise self.world.broken([f"the scheduler's timer at {due:g}s never fires"])
             clock.advance_to_timer(timer)
             return True
         assert stated is not None
@@ -189,7 +189,7 @@ class Simulation:
             rounds += 1
             if rounds > _ROUNDS_AT_ONCE + _ROUNDS_PER_OBJECT * len(world.views):
                 last = ", ".join(dict.fromkeys(type(each).__name__ for each in decisions))
-                raise world.broken([f"no end of decisions at {world.clock.t:g}s: {last}"])
+                raise world.broken([f"the scheduler does not settle at {world.clock.t:g}s: {last}"])
 
     def _carry_out(self, decision: Decision) -> None:
         audit = self.world.audit

@@ -27,7 +27,7 @@ def read_step(
     misspelt = len(found) > before
     at = 0.0
     if "at" not in data:
-        found.append(InvalidObject(STEP, "at", "is required: when the step is taken, such as 60s"))
+        found.append(InvalidObject(STEP, "at", "is required: the time of the step, such as 60s"))
     else:
         at = seconds(data["at"], STEP, "at", found)
     verbs = [verb for verb in _VERBS if data.get(verb) is not None]
@@ -35,7 +35,7 @@ def read_step(
         return None
     if len(verbs) != 1:
         said = " and ".join(verbs) or "none"
-        found.append(InvalidObject(STEP, "", f"exactly one of {', '.join(_VERBS)}; there is {said}"))
+        found.append(InvalidObject(STEP, "", f"exactly one of {', '.join(_VERBS)}; got {said}"))
         return None
     verb = verbs[0]
     action = _read_action(verb, data[verb], found, declared)
@@ -60,7 +60,7 @@ def _read_action(verb: str, given: Any, found: list[InvalidObject], declared: Ki
         found.extend(each.within(each.object or STEP, "apply") for each in read.errors)
         metadata = raw.get("metadata")
         if isinstance(metadata, dict) and not metadata.get("name") and metadata.get("generateName"):
-            message = "is required: apply must know whether the object is there"
+            message = "is required: apply needs the name of the object"
             found.append(InvalidObject(object_name(raw), "apply.metadata.name", message))
         return Apply(raw)
     fields = ("apiVersion", "kind", "name", "namespace")

@@ -191,7 +191,7 @@ def test_what_a_failed_reservation_held_is_given_away_once_that_is_written(fault
 @pytest.mark.parametrize(
     "end",
     [
-        lambda r: status(r, "Failed", "n"),  # it cannot be written
+        lambda r: status(r, "Failed", "n"),  # it cannot be encoded
         lambda r: DeleteReservation(ref(r), "finished"),
         lambda r: status(r, "Available", "n", binds=True),
     ],

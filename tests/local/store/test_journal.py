@@ -227,13 +227,13 @@ def _without_state(path: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "says"),
     [
-        (_newer, "was written by a newer Holdfast .format 99; this one knows 1"),
-        (_someone_elses, "is a database, but not one of Holdfast's"),
+        (_newer, "was written by a newer Holdfast .format 99; this version reads up to 1"),
+        (_someone_elses, "is a database, but not Holdfast's"),
         (_text, "is damaged: file is not a database"),
         (_cut, "is damaged"),
         (_scribbled, "is damaged"),
         (_flipped, r"is damaged: the checksum of revision \d+ \(Pod/x/\d+\) is wrong"),
-        (_without_state, "is damaged: it does not say what was compacted"),
+        (_without_state, "is damaged: the compacted revision is missing"),
     ],
 )
 def test_a_file_that_cannot_be_trusted_is_refused_and_left_alone(

@@ -163,9 +163,9 @@ def test_a_declaration_that_is_none_is_refused_by_name() -> None:
 @pytest.mark.parametrize(
     ("declared", "message"),
     [
-        (("", "v1", "Secret", "secrets"), "Secret cannot be declared: secrets are not given"),
-        (("", "v1", "Pod", "pods"), "Pod cannot be declared: pods are read by handle.pods"),
-        (("", "v1", "Node", "nodes", False), "Node cannot be declared: nodes are read by"),
+        (("", "v1", "Secret", "secrets"), "Secret cannot be declared: plugins cannot read Secrets"),
+        (("", "v1", "Pod", "pods"), "Pod cannot be declared: use handle.pods"),
+        (("", "v1", "Node", "nodes", False), "Node cannot be declared: use handle.nodes"),
         (("events.k8s.io", "v1", "Event", "events"), "Event cannot be declared"),
         (("coordination.k8s.io", "v1", "Lease", "leases"), "Lease cannot be declared"),
         (("Example.com", "v1", "Widget", "widgets"), "invalid group 'Example.com'"),

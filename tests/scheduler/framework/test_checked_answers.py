@@ -149,7 +149,7 @@ def outcome(*parts: Any, **more: Any) -> Outcome:
 )
 def test_an_outcome_that_is_none(point: str, answer: Any) -> None:
     message = told(odd_plugin(**{point: answer}))
-    assert f'running {point.title()} plugin "Odd": answered with ' in message
+    assert f'running {point.title()} plugin "Odd": returned ' in message
 
 
 def test_a_wait_of_any_number_type() -> None:
@@ -175,7 +175,7 @@ def test_a_wait_of_any_number_type() -> None:
     ],
 )
 def test_an_answer_to_filter_that_is_none(answer: Any) -> None:
-    assert 'running PreFilter plugin "Odd": answered with ' in told(odd_plugin(filter=answer))
+    assert 'running PreFilter plugin "Odd": returned ' in told(odd_plugin(filter=answer))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_an_answer_to_filter_that_is_none(answer: Any) -> None:
     ],
 )
 def test_reasons_that_are_none(answer: Any) -> None:
-    assert 'running "Odd" filter plugin: answered with ' in told(odd_plugin(filter=answer))
+    assert 'running "Odd" filter plugin: returned ' in told(odd_plugin(filter=answer))
 
 
 def test_a_set_of_names_will_do() -> None:
@@ -202,8 +202,8 @@ def test_a_set_of_names_will_do() -> None:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (Nomination(None, outcome(5).message), "the message of a Nomination is a text"),
-        (Nomination(HALF), "the node of a Nomination has characters that cannot be written"),
+        (Nomination(None, outcome(5).message), "the message of a Nomination is a string"),
+        (Nomination(HALF), "the node of a Nomination has characters that cannot be encoded"),
         (Nomination(None, HALF), "the message of a Nomination has characters"),
     ],
     ids=["message", "node", "text"],
@@ -217,9 +217,9 @@ def test_a_nomination_that_is_none(answer: Any, message: str) -> None:
 @pytest.mark.parametrize("junk", [5, (5,)])
 def test_parts_of_a_nomination_that_are_none(part: str, junk: Any) -> None:
     answer = Nomination()._replace(**{part: junk})
-    assert "answered with int 5" in told(
+    assert "returned int 5" in told(
         odd_plugin(filter=filtering(), post_filter=answer)
-    ) or "answered with tuple (5,)" in told(odd_plugin(filter=filtering(), post_filter=answer))
+    ) or "returned tuple (5,)" in told(odd_plugin(filter=filtering(), post_filter=answer))
 
 
 def test_a_warning_about_nothing() -> None:
@@ -238,8 +238,8 @@ def test_a_warning_about_nothing() -> None:
     ],
 )
 def test_decisions_that_cannot_be_written(decide: Any) -> None:
-    assert "it cannot be written" in told(odd_plugin(pre_bind=decide))
-    assert "it cannot be written" in told(odd_plugin(post_bind=decide), may_be_bound=True)
+    assert "it cannot be encoded" in told(odd_plugin(pre_bind=decide))
+    assert "it cannot be encoded" in told(odd_plugin(post_bind=decide), may_be_bound=True)
 
 
 def test_decisions_that_can_be_written() -> None:
@@ -280,7 +280,7 @@ def test_an_interrupt_is_no_error_of_the_plugin() -> None:
 @pytest.mark.parametrize("answer", [True, 5, ["no"], HALF], ids=repr)
 def test_a_gate_that_says_no_text(answer: Any) -> None:
     message = told(odd_plugin(pre_enqueue=answer))
-    assert 'running PreEnqueue plugin "Odd": answered with ' in message
+    assert 'running PreEnqueue plugin "Odd": returned ' in message
 
 
 def test_a_gate_says_why_on_the_pod() -> None:
@@ -339,7 +339,7 @@ def test_all_but_one_kind_of_change_may_wake() -> None:
     ("make", "message"),
     [
         (lambda self, handle, args: None, r"must call super\(\).__init__\(handle, args\)"),
-        (lambda self, handle, args: handle.now, "handle.now cannot be asked for in __init__"),
+        (lambda self, handle, args: handle.now, "handle.now is not available in __init__"),
         (lambda self, handle, args: sys.exit("no"), "SystemExit: no"),
         (raising(Speechless()), "Speechless: its text cannot be shown"),
     ],
@@ -347,7 +347,7 @@ def test_all_but_one_kind_of_change_may_wake() -> None:
 )
 def test_a_plugin_that_cannot_be_made_says_why(make: Any, message: str) -> None:
     plugin: type[Plugin] = type("Odd", (odd_plugin(filter=None),), {"__init__": make})
-    with pytest.raises(PluginError, match=f"plugin Odd cannot be made: .*{message}"):
+    with pytest.raises(PluginError, match=f"plugin Odd cannot be created: .*{message}"):
         Cluster(plugin)
 
 

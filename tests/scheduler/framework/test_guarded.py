@@ -314,7 +314,7 @@ class NeverMade(Plugin):
 
 
 def test_a_plugin_that_cannot_be_made_is_refused_at_the_start_by_name() -> None:
-    with pytest.raises(PluginError, match="plugin NeverMade cannot be made: RuntimeError: boom"):
+    with pytest.raises(PluginError, match="plugin NeverMade cannot be created: RuntimeError: boom"):
         driven("", NeverMade)
 
 
@@ -355,17 +355,21 @@ def no_reasons(view: View) -> list[Reason]:
 @pytest.mark.parametrize(
     ("method", "answer", "said"),
     [
-        ("filter", True, "answered with bool True; filter returns None, a Filter or a Rejected"),
+        ("filter", True, "returned bool True; filter returns None, a Filter or a Rejected"),
         ("filter", Filter(everywhere, no_reasons, ANYTHING), "a scope is Scope.NODE or Scope.USAGE"),
-        ("filter", Filter(everywhere, no_reasons, Scope.TOPOLOGY), "facets are of Holdfast's own"),
-        ("score", Score(lambda v: 0, Scope.TOPOLOGY), "facets are of Holdfast's own"),
+        (
+            "filter",
+            Filter(everywhere, no_reasons, Scope.TOPOLOGY),
+            "facets are reserved for Holdfast's own",
+        ),
+        ("score", Score(lambda v: 0, Scope.TOPOLOGY), "facets are reserved for Holdfast's own"),
         ("filter", Filter(lambda v: np.ones(7, bool), no_reasons, Scope.NODE), "7 values for 3 rows"),
         (
             "filter",
             Filter(lambda v: v.rows, no_reasons, Scope.NODE),
-            "must be True or False of each",
+            "must be True or False for each",
         ),
-        ("score", 7, "answered with int 7; score returns None or a Score"),
+        ("score", 7, "returned int 7; score returns None or a Score"),
         ("score", Score(lambda v: "x", Scope.NODE), "a score is a number for each row"),
         (
             "score",
@@ -375,8 +379,8 @@ def no_reasons(view: View) -> list[Reason]:
         ("score", Score(lambda v: -1, Scope.USAGE), "invalid score -1, it should in the range of"),
         ("score", Score.same(101), "invalid score 101"),
         ("score", Score(lambda v: v.free(0) / 0, Scope.USAGE), "invalid score NaN"),
-        ("reserve", None, "answered with NoneType None; it must be an Outcome"),
-        ("permit", True, "answered with bool True; it must be an Outcome"),
+        ("reserve", None, "returned NoneType None; it must be an Outcome"),
+        ("permit", True, "returned bool True; it must be an Outcome"),
         ("pre_bind", 7, "it must be a list of decisions"),
         ("pre_bind", ["x"], "it must be a decision"),
     ],

@@ -194,7 +194,7 @@ def test_an_answer_that_is_none_is_an_error_that_names_the_plugin(wrong: Any) ->
         driver = driven(*formulas)
         driver.add(make_pod("p").cpu("1").obj())
         (told,) = (each for each in driver.round() if isinstance(each, SetPodScheduled))
-        assert told.reason == "SchedulerError" and "answered" in told.message
+        assert told.reason == "SchedulerError" and "returned" in told.message
         assert "Contracted" in told.message
 
 
@@ -248,7 +248,7 @@ def test_an_answer_about_pods_cannot_be_given_as_one_about_nodes(how: str) -> No
         if scope is Scope.USAGE:
             assert sorted(bound) == ["n0", "n1"]
         else:
-            assert not bound and "it must say Scope.USAGE" in told.pop()
+            assert not bound and "it must have Scope.USAGE" in told.pop()
 
 
 class Reading(Plugin):

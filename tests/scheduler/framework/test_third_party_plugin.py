@@ -324,7 +324,7 @@ def test_two_plugins_of_one_name_are_refused() -> None:
     class Impostor(Plugin):
         name = "EvenRows"
 
-    with pytest.raises(PluginError, match="two plugins are called EvenRows"):
+    with pytest.raises(PluginError, match="two plugins are named EvenRows"):
         Registry([EvenRows, Impostor])
     assert Registry([EvenRows, EvenRows])["EvenRows"] is EvenRows
 
@@ -340,7 +340,7 @@ def test_an_installed_plugin_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == {"EvenRows": frozenset({"preFilter", "filter", "preScore", "score"})}
 
 
-OTHER_NAME = "the name of the class is 'EvenRows', and not that of its entry point"
+OTHER_NAME = "loads a plugin named 'EvenRows'; the names must match"
 
 
 @pytest.mark.parametrize(
@@ -393,7 +393,7 @@ def test_of_two_installed_plugins_with_one_name_neither_is_used(
     found = in_tree_and_installed()
     assert "EvenRows" not in found.implements() and found["NodeName"] is not OwnName
     assert len(found.warnings) == 2
-    with pytest.raises(ConfigError, match="two plugins are called EvenRows"):
+    with pytest.raises(ConfigError, match="two plugins are named EvenRows"):
         load(enabling("EvenRows"), found.implements())
     load(enabling(), found.implements())
 

@@ -348,7 +348,7 @@ def test_a_cpu_that_is_given_twice_is_noticed() -> None:
     manager = made.scheduler.cluster.managers.cpus
     assert validate_state(made.scheduler.cluster) == []
     manager.settled["pod-b"] = manager.settled["pod-a"]
-    assert "Node/n1: CPU 0 is given to Pod/default/a and to Pod/default/b" in "; ".join(
+    assert "Node/n1: CPU 0 is allocated to Pod/default/a and to Pod/default/b" in "; ".join(
         validate_state(made.scheduler.cluster)
     )
 
@@ -359,7 +359,7 @@ def test_a_gpu_that_is_given_twice_is_noticed() -> None:
     assert validate_state(made.scheduler.cluster) == []
     manager.settled["pod-b"] = manager.settled["pod-a"]
     problems = "; ".join(validate_state(made.scheduler.cluster))
-    assert "Node/n1: 200 % of gpu 0 are given" in problems
+    assert "Node/n1: 200 % of gpu 0 are allocated" in problems
 
 
 def test_what_others_wrote_is_theirs_to_answer_for() -> None:

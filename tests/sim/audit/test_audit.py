@@ -262,7 +262,7 @@ RULES = {
     "what a Waiting reservation is owed": (
         [node(), pod("b", "n1", "1"), reservation("r", "Waiting", "3"), pod("a")],
         [pod("a", "n1")],
-        "a pod takes what a Waiting reservation is owed",
+        "a pod takes capacity owed to a Waiting reservation",
     ),
     "pods": (
         [node(cpu="4", pods="1"), pod("a", "n1"), pod("b")],
@@ -292,7 +292,7 @@ RULES = {
     "devices": (
         [node(), devices(True), pod("a", "n1", annotations=gpu(0, 60)), pod("b")],
         [pod("b", "n1", annotations=gpu(0, 50))],
-        "a device is given out beyond what it has: Node/n1: gpu 0 koordinator.sh/gpu-core: pods 110",
+        "a device is allocated beyond its capacity: Node/n1: gpu 0 koordinator.sh/gpu-core: pods 110",
     ),
     "reserved devices": (
         [node(), devices(True), reservation("r", "Available", annotations=gpu(0)), pod("b")],
@@ -302,27 +302,27 @@ RULES = {
     "unhealthy devices": (
         [node(), devices(True, False), pod("b")],
         [pod("b", "n1", annotations=gpu(1))],
-        "unhealthy device given",
+        "unhealthy device allocated",
     ),
     "GPUs that are no partition": (
         [node(), partitioned(), pod("b")],
         [pod("b", "n1", annotations=gpus(1, 2))],
-        "GPUs given that are no partition: Pod/default/b on Node/n1: 1, 2",
+        "allocated GPUs that are not a partition: Pod/default/b on Node/n1: 1, 2",
     ),
     "GPUs that are no partition for a pod that wants one": (
         [node(), partitioned("Prefer"), pod("b")],
         [pod("b", "n1", annotations={**gpus(1, 2), KOORD + "gpu-partition-spec": "{}"})],
-        "GPUs given that are no partition: Pod/default/b on Node/n1: 1, 2",
+        "allocated GPUs that are not a partition: Pod/default/b on Node/n1: 1, 2",
     ),
     "virtual functions": (
         [node(), devices(True, True), pod("a", "n1", annotations=gpu(0, 10, 3)), pod("b")],
         [pod("b", "n1", annotations=gpu(0, 10, 3))],
-        "a virtual function is given twice",
+        "a virtual function is allocated twice",
     ),
     "exclusive CPUs": (
         [node(), topology(), pod("a", "n1", annotations=cpus("0-1")), pod("b")],
         [pod("b", "n1", annotations=cpus("1"))],
-        "an exclusive CPU is given twice: Node/n1: cpu 1",
+        "an exclusive CPU is allocated twice: Node/n1: cpu 1",
     ),
     "reserved CPUs": (
         [node(), topology(), reservation("r", "Available", annotations=cpus("0-1")), pod("b")],
@@ -342,12 +342,12 @@ RULES = {
     "CPUs the node does not have": (
         [node(), topology(), pod("b")],
         [pod("b", "n1", annotations=cpus("9"))],
-        "a CPU that the node does not have is given",
+        "a CPU that the node does not have is allocated",
     ),
     "NUMA nodes": (
         [node(), topology(), pod("a", "n1", annotations=cpus("", n0=2)), pod("b")],
         [pod("b", "n1", annotations=cpus("", n0=1))],
-        "a NUMA node is given out beyond what it has",
+        "a NUMA node is allocated beyond its capacity",
     ),
     "limits": (
         [node(annotations=LIMITED), pod("a")],
@@ -362,7 +362,7 @@ RULES = {
     "volume limits": (
         [node(), csi_node(1), volume("v"), volume("w"), claim("c", "v"), claim("d", "w"), pod("a")],
         [pod("a", "n1", volumes=using("c", "d"))],
-        "more volumes than the node's driver takes",
+        "more volumes than the node's driver allows",
     ),
     "volume limits with a reservation": (
         [
@@ -376,7 +376,7 @@ RULES = {
             pod("a"),
         ],
         [pod("a", "n1", volumes=using("d"))],
-        "volumes of pods and reservations exceed what the node's driver takes",
+        "volumes of pods and reservations exceed what the node's driver allows",
     ),
     "a reserved claim for one pod": (
         [
@@ -386,7 +386,7 @@ RULES = {
             pod("a"),
         ],
         [pod("a", "n1", volumes=using("c"))],
-        "claim for one pod is reserved: PersistentVolumeClaim/default/c: Pod/default/a is no owner",
+        "claim for one pod is reserved: PersistentVolumeClaim/default/c: Pod/default/a is not an owner",
     ),
     "volume out of reach": (
         [node(), volume("v", "n2"), claim("c", "v"), pod("a")],
@@ -513,7 +513,7 @@ RULES = {
     "a gang in part": (
         [node(), group(2), pod("a", annotations=IN_GROUP), pod("b", annotations=IN_GROUP)],
         [pod("a", "n1", annotations=IN_GROUP)],
-        "gang in part: PodGroup/default/g: 1 placed, 2 needed",
+        "gang placed in part: PodGroup/default/g: 1 placed, 2 needed",
     ),
 }
 
@@ -527,7 +527,7 @@ def test_a_wrong_write_is_noticed(rule: str) -> None:
 def test_an_expired_reservation_is_noticed() -> None:
     held = reservation("r", "Available", ttl="1m")
     found = played([node(), reservation("r", ttl="1m")], [held], START + 120)
-    assert found == ["reservation outlives its time: Reservation/r: Available"]
+    assert found == ["reservation is past its expiry: Reservation/r: Available"]
 
 
 def test_writes_without_end_are_noticed() -> None:
@@ -676,7 +676,7 @@ def rested(*state: Raw, quiet: float = 60.0) -> list[str]:
 )
 def test_what_waits_though_it_fits_is_noticed(what: str, state: list[Raw]) -> None:
     [said] = rested(*state)
-    assert said.startswith(f"waits though it fits: {what}: Node/n1 has")
+    assert said.startswith(f"pending though it fits: {what}: Node/n1 has")
     assert rested(*state, quiet=10.0) == []
 
 

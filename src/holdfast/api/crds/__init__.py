@@ -65,7 +65,7 @@ def _matching(wanted: str) -> list[str]:
     if not found:
         plurals = {name.partition(".")[0]: name for name in NAMES}
         close = get_close_matches(wanted.lower(), (*plurals, *NAMES), n=1)
-        hint = f"; did you mean {close[0]}?" if close else f"; there are {', '.join(plurals)}"
+        hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join(plurals)}"
         raise UnknownDefinition(f"no definition of {wanted!r}{hint}")
     return found
 

@@ -101,8 +101,8 @@ def _waiting(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report: Report
         report.summary = f"It fits now{best}. It is queued, or the scheduler is not running."
         if report.told.startswith("0/"):
             report.help.append(
-                "its condition gives reasons that do not hold here: if they still hold, the scheduler "
-                "runs with another configuration; name it by --config"
+                "its condition has reasons that this configuration does not give; if they persist, the "
+                "scheduler runs with another configuration: pass it with --config"
             )
 
 
@@ -134,7 +134,7 @@ def _asked_for(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
     if ask.error:
         return f"The reservation requested for it, {ask.id}, was not created: {ask.error}"
     if ask.id in requirements.made:
-        return f"The reservation requested for it, {ask.id}, exists; it is bound next."
+        return f"The reservation requested for it, {ask.id}, exists; the pod is bound next."
     amounts = ", ".join(f"{name}: {amount}" for name, amount in ask.requirement.resources.items())
     return f"It waits until the reservation {ask.id} is created for it ({amounts})."
 
@@ -256,7 +256,7 @@ def over_capability(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> tuple[s
             name = slots.name(slot)
             text = (
                 f"queue {record.name} uses {shown(name, used)} of the {shown(name, limit)} {name} of "
-                f"its capability, and {shown(name, asked[slot])} {name} are asked for"
+                f"its capability, and {shown(name, asked[slot])} {name} are requested"
             )
             never = asked[slot] > limit
             if found is None or (never and not found[1]):
@@ -291,9 +291,9 @@ def _standing(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
     full = over_capability(snapshot, waiting[: max(1, job.still_needs - job.ready_members)])
     fitting = _fitting(snapshot, waiting, report)
     if job.is_ready:
-        return "It runs."
+        return "It is running."
     if job.lacks(waiting) or not waiting:
-        return "There are too few pods."
+        return "It has too few pods."
     if full is not None:
         text, never = full
         return f"It can never start: {text}." if never else f"It waits for its queue: {text}."
@@ -351,4 +351,4 @@ def _member(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
     else:
         raw, condition = snapshot.find(RESERVATION, pod.name), "Scheduled"
     said = condition_message(raw, condition) if raw is not None else ""
-    return f"{pod.ref} waits: {said}" if said else f"{pod.ref} waits"
+    return f"{pod.ref} is pending: {said}" if said else f"{pod.ref} is pending"

@@ -58,10 +58,10 @@ def _holding(cluster: Cluster, reservation: ReservationInfo, report: Report) -> 
         for pod in cluster.ledger.pods.get(hold.row, {}).values()
         if pod.reservation_uid != reservation.uid and any(slot in slots for slot, _ in pod.cls.requests)
     ]
-    report.help.append(f"short there of: {', '.join(lacking)}")
+    report.help.append(f"short of: {', '.join(lacking)}")
     if pods:
         names = ", ".join(sorted(str(pod.ref) for pod in pods))
-        report.help.append(f"pods of which some or all would have to end: {names}")
+        report.help.append(f"some or all of these pods must end first: {names}")
 
 
 def _waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Report) -> None:
@@ -93,7 +93,9 @@ def _owners(cluster: Cluster, reservation: ReservationInfo) -> list[str]:
         and reservation.spec is not None
         and reservation.spec.id in cluster.reservations.matching(pod.cls)
     )
-    return [f"{name} uses it" for name in using] + [f"{name} waits, and may use it" for name in waiting]
+    return [f"{name} uses it" for name in using] + [
+        f"{name} is pending and may use it" for name in waiting
+    ]
 
 
 def _amounts(cluster: Cluster, reserved: dict[int, int], amounts: dict[int, int]) -> str:

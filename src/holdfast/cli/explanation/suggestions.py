@@ -54,7 +54,7 @@ def stopping_on(snapshot: ClusterSnapshot, node: str) -> list[str]:
     cluster = snapshot.cluster
     row = cluster.nodes.row(node)
     if row is None:
-        return [f"node {node} does not exist any more"]
+        return [f"node {node} no longer exists"]
     pods = sorted(
         str(each.ref) for each in cluster.ledger.pods.get(row, {}).values() if each.cls.terminating
     )
@@ -118,11 +118,11 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) 
     )
     yield f"closest: {nearest}, short of {texts}"
     if holders := _holders(snapshot, pod, nearest, missing[nearest]):
-        yield f"reservations for others hold that much there: {holders}"
+        yield f"reservations for other owners hold that much there: {holders}"
         return
     for _, name in ranked[1:]:
         if holders := _holders(snapshot, pod, name, missing[name]):
-            yield f"reservations for others hold that much on {name}: {holders}"
+            yield f"reservations for other owners hold that much on {name}: {holders}"
             return
 
 
@@ -197,7 +197,7 @@ def _barred(snapshot: ClusterSnapshot, placing: NodeVerdicts) -> Iterator[str]:
                 if holds.knows(hold.reservation):
                     found.setdefault(_held_for(snapshot, hold), []).append(name)
     for whom, nodes in sorted(found.items()):
-        yield f"nodes held for {whom}, which is starving: {few(sorted(set(nodes)), _MOST)}"
+        yield f"nodes with a starvation hold for {whom}: {few(sorted(set(nodes)), _MOST)}"
 
 
 def _held_for(snapshot: ClusterSnapshot, hold: ReservationRow) -> str:

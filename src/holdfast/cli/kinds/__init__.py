@@ -35,7 +35,7 @@ def find_kind(name: str) -> OutputKind:
     title = known.get(wanted)
     if title is None:
         close = get_close_matches(wanted, known, n=1)
-        hint = f"did you mean {known[close[0]]}?" if close else f"there are {', '.join(_KINDS)}"
+        hint = f"did you mean {known[close[0]]}?" if close else f"known: {', '.join(_KINDS)}"
         raise Failure(1, [f'unknown resource type "{name}"; {hint}'])
     module, class_name, _ = _KINDS[title]
     kind: OutputKind = getattr(import_module(f"{__name__}.{module}"), class_name)()

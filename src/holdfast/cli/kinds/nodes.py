@@ -55,7 +55,7 @@ class NodeKind(OutputKind):
         headers = ("Resource", "Allocatable", "Requested", "Held", "Free", "Limits")
         limits = cluster.limits.ratios(amounts).get(name, {})
         lines = [[*_line(each, of), _percent(limits.get(each))] for each, of in sorted(amounts.items())]
-        text.table("Accounts", headers, lines)
+        text.table("Capacity", headers, lines)
         holds = [
             [
                 hold.pod.name,

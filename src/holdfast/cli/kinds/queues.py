@@ -57,9 +57,7 @@ class PendingObject(OutputKind):
         rows = [OutputRow(place.raw, _cells(place, snapshot)) for place in places]
         found = {name for place in places for name in _called(place)}
         missing = [name for name in query.names if name not in found]
-        return Found(
-            rows, self.columns, missing=tuple(f'"{name}" does not wait for a node' for name in missing)
-        )
+        return Found(rows, self.columns, missing=tuple(f'"{name}" is not pending' for name in missing))
 
     async def describe(self, server: Server, raw: Raw) -> str:
         now = time.time()

@@ -68,7 +68,7 @@ class ReservationKind(PlainKind):
         text.field("Requests", pairs(requests(spec.get("template"))))
         pod = (spec.get("template") or {}).get("spec") or {}
         if pod.get("nodeName"):
-            text.field("Wants Node", pod["nodeName"])
+            text.field("Requested Node", pod["nodeName"])
         if pod.get("nodeSelector"):
             text.field("Node-Selectors", pairs(pod["nodeSelector"]))
         text.table("Resources", ("Resource", "Reserved", "Allocated", "Left"), _resources(status))

@@ -106,7 +106,7 @@ def _kept(directory: Path | None, name: str, make: Callable[[], bytes]) -> bytes
 
 def _invalid(directory: Path | None, name: str, why: str, remedy: str) -> InvalidCredentials:
     path = (directory or Path()) / name
-    return InvalidCredentials(f"{path}: {why}. Bring it back from a backup, or {remedy}")
+    return InvalidCredentials(f"{path}: {why}. Restore it from a backup, or {remedy}")
 
 
 def _token(directory: Path | None) -> str:

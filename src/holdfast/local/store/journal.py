@@ -73,11 +73,11 @@ class Database:
         (tables,) = run("SELECT count(*) FROM sqlite_master").fetchone()
         new = not (application or version or tables)
         if not new and application != APPLICATION_ID:
-            raise StoreFailed(f"{self.path}: is a database, but not one of Holdfast's")
+            raise StoreFailed(f"{self.path}: is a database, but not Holdfast's")
         if version > SCHEMA_VERSION:
             raise StoreFailed(
-                f"{self.path}: was written by a newer Holdfast (format {version}; this one knows "
-                f"{SCHEMA_VERSION}): use that one, or another --data-dir"
+                f"{self.path}: was written by a newer Holdfast (format {version}; this version "
+                f"reads up to {SCHEMA_VERSION}): use a newer version, or another --data-dir"
             )
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
@@ -96,7 +96,7 @@ class Database:
     def compacted(self) -> int:
         rows = self._connection.execute("SELECT compacted FROM state").fetchall()
         if len(rows) != 1:
-            raise self._damaged("it does not say what was compacted")
+            raise self._damaged("the compacted revision is missing")
         return int(rows[0][0])
 
     def rows(self) -> Iterator[tuple[int, Key, Raw | None, int]]:
@@ -163,7 +163,7 @@ class Database:
 
     def _damaged(self, how: str) -> StoreFailed:
         return StoreFailed(
-            f"{self.path}: is damaged: {how}. Bring it back from a backup, or use another --data-dir"
+            f"{self.path}: is damaged: {how}. Restore it from a backup, or use another --data-dir"
         )
 
 

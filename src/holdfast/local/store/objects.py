@@ -107,7 +107,7 @@ class Compacted(StoreError):
 class FutureRevision(StoreError):
     def __init__(self, revision: int, current: int) -> None:
         self.revision, self.current = revision, current
-        super().__init__(f"resource version {revision} is still to come; it is {current} now")
+        super().__init__(f"resource version {revision} is in the future; the current one is {current}")
 
 
 class NotEncodable(_AboutObject):

@@ -142,14 +142,14 @@ class Asking:
 
     def _column(self, profile: Profile, cls: PodClass) -> ClassColumn:
         """What is known of the class. It was kept up to date where something changed, and must be what
-        comes out when everything is computed anew."""
+        comes out when everything is computed again."""
         kept = self._scheduler.columns.column(profile, cls)
         fresh = ColumnStore(self._cluster).column(profile, cls)
         before, after = (each.rejected and each.rejected.message for each in (kept, fresh))
         if before != after:
             raise ContractBroken(
-                f"{self._tested(profile)}: the class was rejected with {before!r}, asked anew it is "
-                f"with {after!r}: what the answer depends on is not reflected in its version"
+                f"{self._tested(profile)}: the class was rejected with {before!r}, computed again "
+                f"with {after!r}: the version does not reflect what the result depends on"
             )
         if kept.rejected is None:
             self._compare(profile, cls, kept, fresh)
@@ -166,10 +166,10 @@ class Asking:
             )
             if before != after:
                 raise ContractBroken(
-                    f"{self._tested(profile)}: node {name}: the answer that was kept is {before!r}, "
-                    f"computed anew it is {after!r}. A Filter or Score depends on something that its "
+                    f"{self._tested(profile)}: node {name}: the cached result is {before!r}, "
+                    f"computed again it is {after!r}. A Filter or Score depends on something that its "
                     f"scope does not cover and its version does not reflect: "
-                    f"{', '.join(self._scopes(profile, cls)) or 'none of those tested'}"
+                    f"{', '.join(self._scopes(profile, cls)) or 'no tested plugin'}"
                 )
 
     def _scopes(self, profile: Profile, cls: PodClass) -> Iterable[str]:
@@ -179,7 +179,7 @@ class Asking:
                 answer = ask(cls)
                 if isinstance(answer, Filter | Score):
                     version = "" if answer.version is None else " with a version"
-                    yield f"{name}'s {what} says Scope.{answer.scope.name}{version}"
+                    yield f"{name}'s {what} has Scope.{answer.scope.name}{version}"
 
     def _tested(self, profile: Profile) -> str:
         names = [name for name in self._plugins if name in profile.plugins]

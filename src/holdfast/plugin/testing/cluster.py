@@ -65,7 +65,7 @@ class Cluster:
         whole configuration as `config`, a mapping or YAML text, which enables them itself. What a
         plugin raises while pods are scheduled is raised, unless `keep_errors`: see `errors`."""
         if not plugins:
-            raise ValueError("give the plugin class that is tested: Cluster(MyPlugin)")
+            raise ValueError("pass the plugin class under test: Cluster(MyPlugin)")
         registry = Registry([*IN_TREE, *plugins])
         for plugin in plugins:
             if not extension_points(plugin):
@@ -98,7 +98,7 @@ class Cluster:
         """Brings objects that are there up to date, as `kubectl apply` would."""
         for raw in self._read(objects):
             if self._world.objects.get(self._world.objects.key_of(raw)) is None:
-                raise ValueError(f"{object_name(raw)} is not there; create it with add()")
+                raise ValueError(f"{object_name(raw)} does not exist; create it with add()")
             self._take(Apply(raw))
         return self
 
@@ -111,7 +111,7 @@ class Cluster:
         ]
         for key in keys:
             if self._world.objects.get(key) is None:
-                raise ValueError(f"{key} is not there")
+                raise ValueError(f"{key} does not exist")
             self._take(Delete(Target(key.kind, key.namespace, key.name, (key.group,))))
         return self
 
@@ -132,7 +132,7 @@ class Cluster:
         """Lets time pass. The scheduler decides now and whenever it is due: the pods that were bound,
         with their nodes."""
         if seconds < 0:
-            raise ValueError(f"time does not go back: {seconds}")
+            raise ValueError(f"time cannot go back: {seconds}")
         before = len(self._world.timeline.entries)
         self._simulation.settle()
         self._simulation.play(self._world.clock.t + seconds)
@@ -277,11 +277,11 @@ class Cluster:
             record = scheduler.cluster.pods.get(known["metadata"]["uid"])
             if record is None or record.phase is not Phase.PENDING:
                 node = known["spec"].get("nodeName") or "a node and waits for permission"
-                raise ValueError(f"{key} waits for no node: it has {node}")
+                raise ValueError(f"{key} is not pending: it has {node}")
             yield asking, record
             return
         if raw is None:
-            raise ValueError(f"{key} is not there; add it first, or ask with the object itself")
+            raise ValueError(f"{key} does not exist; add it first, or pass the object itself")
         asked = {**raw, "metadata": {**raw["metadata"], "uid": f"asked-{key.name}"}}
         objects = self._world.objects
         _, complete = objects.prepared(asked, objects.type_of(asked), restores=True)
@@ -328,8 +328,8 @@ class Cluster:
             f"{name} wakes on {_changes(profile.plugins[name].wakes_on)}" for name in rejected_by
         )
         raise ContractBroken(
-            f"{pod.ref} waits though node {node} is feasible now, and nothing has woken it: {said}. "
-            f"Name in wakes_on every kind of change that can help"
+            f"{pod.ref} is pending though node {node} is feasible now, and no event requeued it: "
+            f"{said}. List in wakes_on every kind of change that can make a node feasible"
         )
 
 
@@ -368,7 +368,7 @@ def documents_of(given: Given) -> list[Raw]:
         if not isinstance(data, dict):
             raise ValueError(f"expected an object or YAML of one, got {given!r}")
     if not found:
-        raise ValueError("the text holds no object")
+        raise ValueError("the text has no object")
     return found
 
 

@@ -121,7 +121,7 @@ class Paths:
             raise PluginRaised(text) from error
 
     def _differs(self, what: str, row: int, one: str, said: Any, other: str, too: Any) -> None:
-        self._broken(what, row, f"computed on {one} it is {said!r}, on {other} {too!r}")
+        self._broken(what, row, f"computed on {one} it is {said!r}, on {other} it is {too!r}")
 
     def _broken(self, what: str, row: int, text: str) -> None:
         name = self._table.name(row)

@@ -236,7 +236,7 @@ class _Life:
             where = f"{pod.ref}: reserved on {scheduler.cluster.nodes.name(row)} and unreserved"
             for (name, attribute), value in _kept(profile.plugins, plugins, ignore).items():
                 if (name, attribute) not in kept:
-                    changed = f"{attribute} was not there, is {value!r}"
+                    changed = f"{attribute} did not exist, is {value!r}"
                 else:
                     changed = _difference(attribute, kept[name, attribute], value)
                 if changed:
@@ -428,9 +428,9 @@ def _difference(what: str, one: Any, other: Any) -> str:
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         for key in (*one, *(key for key in other if key not in one)):
             if key not in one:
-                return f"{what}[{key!r}] was not there, is {other[key]!r}"
+                return f"{what}[{key!r}] did not exist, is {other[key]!r}"
             if key not in other:
-                return f"{what}[{key!r}] was {one[key]!r}, is gone"
+                return f"{what}[{key!r}] was {one[key]!r}, no longer exists"
             if found := _difference(f"{what}[{key!r}]", one[key], other[key]):
                 return found
         return ""

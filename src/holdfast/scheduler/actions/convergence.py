@@ -200,7 +200,7 @@ class ConvergenceGuard:
             ref = getattr(decision, _ABOUT[type(decision)])
         until = now + self._backoff(ref, now)
         self._aside[name] = _Aside(until, [decision])
-        what = f"{type(decision).__name__} was decided again and again"
+        what = f"{type(decision).__name__} was decided repeatedly"
         what += f" for {name[2]}" if ref.name != name[2] else ""
         self._report(ref, what, until, now)
 
@@ -225,7 +225,7 @@ class ConvergenceGuard:
         return float(min(self._initial * 2.0 ** min(times - 1, 30), self._most))
 
     def _report(self, about: ObjectRef, what: str, until: float | None, now: float) -> None:
-        message = f"{what}, though nothing it depends on has changed; it is set aside"
+        message = f"{what}, though nothing it depends on has changed; it is in back-off"
         if until is not None:
             message += f" for {format_duration(until - now)}"
         self.found[about.kind] += 1

@@ -193,5 +193,5 @@ class HoldReconciler:
 def _job_needs_none(job: Job) -> str:
     """Why the job needs no holds; empty if it needs some."""
     if not job.is_known or job.lacks(job.waiting()):
-        return "its job cannot be ready"
+        return "its job cannot become ready"
     return "its job is ready" if job.is_ready else ""

@@ -312,7 +312,7 @@ class _Reclaimer:
         decisions = self._decisions
         for victim in self._victims.values():
             self._reclaimable.evicted(victim)
-            text = f"queue {self._queue} reclaims what it deserves for {about}"
+            text = f"queue {self._queue} reclaims its deserved share for {about}"
             decisions.append(Evict(victim.ref, text))
             decisions.append(Emit(victim.ref, "Normal", RECLAIMED, text, "Reclaiming"))
         for pod, row in self._places:

@@ -244,7 +244,7 @@ class Reserve(Action):
     def _emit_ready(self, round_: Round, pod: PodRecord) -> None:
         """Emits the Ready event of a pod that starved, before its binding."""
         decisions = round_.decisions
-        text = f"has a place on {round_.cluster.nodes.name(pod.row)}"
+        text = f"placed on {round_.cluster.nodes.name(pod.row)}"
         ready = Emit(pod.ref, "Normal", READY, text, "Scheduling")
         for place, decision in enumerate(decisions):
             if isinstance(decision, Bind) and decision.pod == pod.ref:

@@ -232,7 +232,7 @@ def _reservations(cluster: Cluster) -> list[str]:
             left = {slot: hold.left(slot) for slot in hold.amounts}
             kept = {slot: int(cluster.ledger.holds.left[slot, hold.index]) for slot in hold.amounts}
             if left != kept:
-                problems.append(f"{reservation!r} has {left} left, the table says {kept}")
+                problems.append(f"{reservation!r} has {left} left, the table has {kept}")
     problems.extend(
         f"{uid} is forgotten but holds capacity on row {hold.row}" for uid, hold in holds.items()
     )

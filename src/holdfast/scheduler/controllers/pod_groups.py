@@ -186,7 +186,7 @@ class PodGroups:
             member.being_preempted = True
             node = self._cluster.nodes.name(member.row)
             condition = f"{member.scheduler}: preempting to accommodate a higher priority pod"
-            text = f"{job.name} was preempted and has lost members: the rest of it is evicted too"
+            text = f"{job.name} was preempted and has lost members: its remaining pods are evicted"
             decisions.append(
                 Preempt(member.ref, member.ref, node, condition, str(job.name), member.reservation_uid)
             )

@@ -86,7 +86,7 @@ class ReservationEvictions:
             pod.being_preempted = True  # until the watch delivers its deletion, or the write is refused
             node = self._cluster.nodes.name(pod.row)
             text = f"Preempted by reservation {preemptor.uid} on node {node}"
-            why = f"{pod.scheduler}: its reservation is preempted by one of higher priority"
+            why = f"{pod.scheduler}: its reservation is preempted by a reservation of higher priority"
             decisions.append(
                 Preempt(pod.ref, preemptor.ref, node, why, pod.job_name, pod.reservation_uid)
             )
@@ -102,7 +102,7 @@ class ReservationEvictions:
                 continue
             allocated_pods = self._reservations.allocated_pods(victim)
             if not allocated_pods:
-                decisions += self._reservations.delete(victim, "evicted softly")
+                decisions += self._reservations.delete(victim, "soft eviction")
             for pod in allocated_pods:
                 if pod.phase is not Phase.ASSIGNED or pod.cls.terminating:
                     continue
@@ -116,4 +116,4 @@ class ReservationEvictions:
 
 
 def _evict(pod: ObjectRef, victim: ReservationInfo) -> Evict:
-    return Evict(pod, f"{victim.ref} is evicted softly")
+    return Evict(pod, f"soft eviction of {victim.ref}")

@@ -106,7 +106,9 @@ class ReservationLifecycle:
             if self._reservations.replace_devices(reservation):
                 self._renewed.add(reservation.uid)
                 self._emit(
-                    reservation, "DevicesReplaced", f"{reservation.name} has other devices of {node}"
+                    reservation,
+                    "DevicesReplaced",
+                    f"{reservation.name} was allocated other devices of {node}",
                 )
             if reservation.victims:
                 reservation.message = self._reservations.victims_message(reservation)

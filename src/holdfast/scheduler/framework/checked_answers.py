@@ -49,7 +49,7 @@ from holdfast.scheduler.framework.registry import PluginError
 _OWN = "holdfast."
 _MOST_TIMES = 1000
 """The highest `Reason.times`."""
-_SCOPES = "a scope is Scope.NODE or Scope.USAGE; facets are of Holdfast's own plugins alone"
+_SCOPES = "a scope is Scope.NODE or Scope.USAGE; facets are reserved for Holdfast's own plugins"
 _LONGEST_WAIT = 2.0**31
 _NOT_A_NUMBER = -(2**40)
 """The score of a row where the plugin's result is not a number."""
@@ -278,7 +278,7 @@ class NodeView:
         return getattr(self._view, name)
 
     def claimed(self, slot: Pick) -> Cells:
-        why = "reads under Scope.NODE what changes with pods: it must say Scope.USAGE"
+        why = "reads under Scope.NODE what changes with pods: it must have Scope.USAGE"
         raise PluginError(f"plugin {self._plugin} {why}")
 
     free = claimed
@@ -311,7 +311,7 @@ def checked_gate(plugin: Plugin, answer: Any) -> str:
     """Raises PluginError if the answer to `pre_enqueue` is invalid."""
     if answer is None:
         return ""
-    return _text(plugin, answer, "what pre_enqueue says, empty if the pod may be queued,")
+    return _text(plugin, answer, "the result of pre_enqueue, empty if the pod may be queued,")
 
 
 def check_nomination(plugin: Plugin, answer: Any) -> None:
@@ -357,7 +357,7 @@ def decisions_of(plugin: Plugin, answer: Any) -> Sequence[Decision]:
         try:
             msgspec.json.decode(msgspec.json.encode(each, enc_hook=_plain), type=type(each))
         except (msgspec.ValidationError, UnicodeEncodeError, TypeError) as error:
-            raise _wrong(plugin, each, f"it cannot be written: {error}") from error
+            raise _wrong(plugin, each, f"it cannot be encoded: {error}") from error
     return answer
 
 
@@ -365,24 +365,24 @@ def check_binds(plugin: Plugin, decisions: Sequence[Decision], pod: ObjectRef, n
     """Raises PluginError if a decision binds another pod, or the pod to another node."""
     for each in decisions:
         if isinstance(each, Bind) and (each.pod, each.node) != (pod, node):
-            expected = "bind must bind the pod it was asked about to the node it was asked about"
+            expected = "bind must bind the pod it is called for to the node it is called for"
             raise _wrong(plugin, each, expected)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return dict(value)
-    raise TypeError(f"{type(value).__name__} is nothing an object may have")
+    raise TypeError(f"{type(value).__name__} cannot be part of an object")
 
 
 def _text(plugin: Plugin, text: Any, what: str) -> str:
     """Raises PluginError if this is not a string, or has characters that an object may not contain."""
     if not isinstance(text, str):
-        raise _wrong(plugin, text, f"{what} is a text")
+        raise _wrong(plugin, text, f"{what} is a string")
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise _wrong(plugin, text, f"{what} has characters that cannot be written") from error
+        raise _wrong(plugin, text, f"{what} has characters that cannot be encoded") from error
     return text
 
 
@@ -485,7 +485,7 @@ def _of_one(reason: Reason) -> Reason:
 def _mask(plugin: Plugin, view: View, cells: Cells) -> Cells:
     found = np.asarray(cells)
     if found.dtype != np.bool_:
-        raise _wrong(plugin, cells, "it must be True or False of each row")
+        raise _wrong(plugin, cells, "it must be True or False for each row")
     return _of_rows(plugin, found, len(view))
 
 
@@ -521,10 +521,10 @@ def _of_rows(plugin: Plugin, found: Any, rows: int) -> Any:
         return np.full(rows, found)
     if found.shape != (rows,):
         what = " by ".join(map(str, found.shape))
-        raise PluginError(f"plugin {plugin.name} answered with {what} values for {rows} rows")
+        raise PluginError(f"plugin {plugin.name} returned {what} values for {rows} rows")
     return found
 
 
 def _wrong(plugin: Plugin, cells: Any, expected: str) -> PluginError:
     kind = cells.dtype if isinstance(cells, np.ndarray) else type(cells).__name__
-    return PluginError(f"plugin {plugin.name} answered with {kind} {cells!r}; {expected}")
+    return PluginError(f"plugin {plugin.name} returned {kind} {cells!r}; {expected}")

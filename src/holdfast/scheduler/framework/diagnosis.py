@@ -201,7 +201,7 @@ class Diagnosis:
 
     def _guarded_filters(self) -> list[tuple[str, Filter]]:
         column = self._column()
-        assert column is not None, "a diagnosis is asked for by its column"
+        assert column is not None, "a diagnosis needs its column"
         return column.guarded_filters
 
     def _reject_all(self) -> NDArray[np.intp]:

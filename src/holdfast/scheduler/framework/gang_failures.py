@@ -123,7 +123,7 @@ class GangFailureHandler:
             messages[pod.uid], conditions[pod.uid], pod.rejected_by = reported[kind]
         lacking = next((text for job in jobs if (text := job.lacks(()))), "")
         names = ", ".join(str(job.name) for job in jobs)
-        summary = f"{names} has a place for {lacking}" if lacking else ""
+        summary = f"{names} has nodes for {lacking}" if lacking else ""
         reasons = Counter(messages.values()).most_common(1)
         detail = f": {reasons[0][0]}" if reasons else ""
         problem = JobProblem(NOT_ENOUGH_RESOURCES, f"{summary or names}{detail}")
@@ -134,7 +134,7 @@ class GangFailureHandler:
     def unpermitted(self, lost: Unpermitted, stops: Stops) -> GangRefusal:
         """The refusal for jobs that are not bound because plugins refused some of their members."""
         names = ", ".join(str(job.name) for job in lost.jobs)
-        text = f"{names} may bind {lost.lacking}"
+        text = f"{names} is permitted to bind {lost.lacking}"
         if stops:
             pod, stop = stops[0]
             text += f": {pod.namespace}/{pod.name}: {stop.text()}"

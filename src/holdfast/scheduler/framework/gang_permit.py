@@ -193,7 +193,7 @@ class GangPermit:
         if not job.seen_ready:
             job.seen_ready = True
             job.waited = max(0.0, now - job.pending_since)
-            text = f"{job.ready_members} of {job.min_member} needed pods have a place"
+            text = f"{job.ready_members} of {job.min_member} needed pods are placed"
             self._decisions.append(Emit(job.ref, "Normal", READY, text, "Scheduling"))
             self._cluster.chronicle.note(now, job.name, "ready")
 

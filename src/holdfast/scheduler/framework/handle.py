@@ -222,7 +222,7 @@ class Handle:
         """The scheduler's time in seconds since 1970; simulated time in a simulation. Raises while the
         plugin is being created."""
         if not self._has_time:
-            raise LookupError("handle.now cannot be asked for in __init__: there is no time yet")
+            raise LookupError("handle.now is not available in __init__")
         return self._cluster.now
 
     def slot(self, resource: str) -> int:

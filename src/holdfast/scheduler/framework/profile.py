@@ -54,11 +54,11 @@ class Profile:
                         raise
                     except RAISED as error:
                         where = given_at.get(ref.name, "")
-                        why = f"plugin {ref.name} cannot be made: {text_of(error)}"
+                        why = f"plugin {ref.name} cannot be created: {text_of(error)}"
                         raise PluginError(f"{where}: {why}" if where else why) from error
                     if getattr(made[ref.name], "handle", None) is None:
                         why = "its __init__ must call super().__init__(handle, args)"
-                        raise PluginError(f"plugin {ref.name} cannot be made: {why}")
+                        raise PluginError(f"plugin {ref.name} cannot be created: {why}")
                     check_wakes_on(ref.name, made[ref.name].wakes_on)
                     if is_foreign(made[ref.name]):
                         call_with_read_only(made[ref.name], overridden(plugin))

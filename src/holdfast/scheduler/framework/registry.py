@@ -47,7 +47,7 @@ class Registry:
             raise PluginError(f"plugin {plugin.name}: reads_objects must be a tuple of ObjectKind")
         known = self._plugins.setdefault(plugin.name, plugin)
         if known is not plugin:
-            raise PluginError(f"two plugins are called {plugin.name}: {known} and {plugin}")
+            raise PluginError(f"two plugins are named {plugin.name}: {known} and {plugin}")
 
     def add_installed(self) -> "Registry":
         """Adds the plugins of installed packages. One that cannot be used is an error only for a
@@ -99,7 +99,9 @@ def _loaded(entry: EntryPoint) -> type[Plugin]:
         raise PluginError("it is not a Plugin class")
     name = getattr(plugin, "name", None)
     if name != entry.name:
-        raise PluginError(f"the name of the class is {name!r}, and not that of its entry point")
+        raise PluginError(
+            f"entry point {entry.name!r} loads a plugin named {name!r}; the names must match"
+        )
     return plugin
 
 

@@ -17,7 +17,7 @@ from holdfast.scheduler.framework.plugin_names import DYNAMIC_RESERVATION
 from holdfast.scheduler.reservations.virtual_reservations import Virtual
 
 NODE_GONE = "the node of its reservation is gone"
-NOT_AN_OWNER = "the pod does not match the owners of its reservation any more"
+NOT_AN_OWNER = "the pod no longer matches the owners of its reservation"
 LEAVING = "the pod is being deleted"
 
 _PATIENCE = 600.0

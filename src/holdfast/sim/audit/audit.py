@@ -322,7 +322,7 @@ class Audit:
             for each in cluster.reservations.values():
                 if each.phase == "Available" and claim in each.usage.claims and not owns(pod, each):
                     named = f"PersistentVolumeClaim/{claim[0]}/{claim[1]}"
-                    yield f"claim for one pod is reserved: {named}: {pod} is no owner of {each}"
+                    yield f"claim for one pod is reserved: {named}: {pod} is not an owner of {each}"
 
     def _unhealthy(self, pod: PodFacts) -> Iterator[str]:
         devices = self._cluster.node(pod.node).devices
@@ -331,7 +331,9 @@ class Audit:
         for share in pod.usage.devices:
             key = (share.type, share.minor)
             if key in devices.unhealthy or key not in devices.totals:
-                yield f"unhealthy device given: {pod} on Node/{pod.node}: {share.type} {share.minor}"
+                yield (
+                    f"unhealthy device allocated: {pod} on Node/{pod.node}: {share.type} {share.minor}"
+                )
 
     def _no_partition(self, pod: PodFacts) -> Iterator[str]:
         """Whole GPUs are given in the sets that a node keeps to, or the pod."""
@@ -345,7 +347,7 @@ class Audit:
         minors = frozenset(each.minor for each in gpus)
         if minors not in devices.partitions:
             given = ", ".join(map(str, sorted(minors)))
-            yield f"GPUs given that are no partition: {pod} on Node/{pod.node}: {given}"
+            yield f"allocated GPUs that are not a partition: {pod} on Node/{pod.node}: {given}"
 
     def _judge_gang(self, gang: Gang) -> Iterator[str]:
         if gang in self._satisfied:
@@ -357,7 +359,7 @@ class Audit:
         if placed >= needs:
             self._satisfied.add(gang)
         elif placed:
-            yield f"gang in part: PodGroup/{gang[0]}/{gang[1]}: {placed} placed, {needs} needed"
+            yield f"gang placed in part: PodGroup/{gang[0]}/{gang[1]}: {placed} placed, {needs} needed"
 
 
 def _put(into: dict[Any, Raw], key: Any, raw: Raw | None) -> None:

@@ -104,7 +104,7 @@ def status_at_rest(cluster: ClusterState, reservation: ReservationFacts, now: fl
     if phase in ("Succeeded", "Failed"):
         return
     if reservation.expires is not None and reservation.expires + _GRACE <= now:
-        yield f"reservation outlives its time: {reservation}: {phase}"
+        yield f"reservation is past its expiry: {reservation}: {phase}"
     if not reservation.is_live:
         return
     if cluster.node(reservation.node).raw is None:
@@ -196,7 +196,7 @@ _ONLY_AMOUNTS = frozenset(
 """Fields of a pod that leave every node open to it."""
 _SIMULATION = "sim.holdfast.io/"
 _GANG = "gang.scheduling.koordinator.sh/name"
-WAITS = "waits though it fits"
+WAITS = "pending though it fits"
 
 _PLUGINS = frozenset(
     "SchedulingGates DefaultBinder NodeUnschedulable NodeName TaintToleration NodeAffinity "

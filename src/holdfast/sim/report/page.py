@@ -64,7 +64,7 @@ def _reasons(summary: dict[str, Any]) -> str:
         f"<tr><td>{escape(reason)}</td><td class=t>{count}</td></tr>"
         for reason, count in summary["unschedulable"].items()
     )
-    return f"<h2>What keeps pods waiting at the end</h2><table><tbody>{rows}</tbody></table>"
+    return f"<h2>Reasons of pending pods at the end</h2><table><tbody>{rows}</tbody></table>"
 
 
 def _row(entry: TimelineEntry) -> str:

@@ -97,10 +97,10 @@ def test_threshold_is_a_number_of_seconds_or_a_duration(threshold: Any, seconds:
         ({"actions": ["allocate"]}, 'actions[0]: expected a mapping, got "allocate"'),
         (
             {"actions": 7},
-            "actions: expected a list of actions or names with commas between, got 7",
+            "actions: expected a list of actions or comma-separated names, got 7",
         ),
-        ({"actions": []}, f"actions: at least one is needed of {KNOWN}"),
-        ({"actions": "enqueue"}, f"actions: at least one is needed of {KNOWN}"),
+        ({"actions": []}, f"actions: expected at least one of {KNOWN}"),
+        ({"actions": "enqueue"}, f"actions: expected at least one of {KNOWN}"),
         ({"actions": "allocate, allocate"}, 'actions: action "allocate" is already given'),
         (
             {"actions": [{"name": "allocate"}, {"name": "allocate"}]},
@@ -176,7 +176,7 @@ def test_volcanos_other_actions_and_their_arguments_are_ignored_with_a_warning()
 def test_arguments_of_an_action_that_does_not_run_are_warned_of() -> None:
     configuration = loaded(actions="allocate", configurations=[{"name": "reserve"}])
     assert configuration.warnings == (
-        'configurations[0].arguments: has no effect, since "reserve" is not among the actions',
+        'configurations[0].arguments: has no effect, since "reserve" is not listed in actions',
     )
 
 
@@ -191,11 +191,14 @@ def test_volcanos_own_file_is_read_as_it_is() -> None:
     )
     assert [action.name for action in configuration.actions] == ["allocate", "reserve"]
     assert configuration.actions[1].arguments["reservedNodePercent"] == 30
-    assert "tiers: of Volcano has no counterpart here and is ignored" in configuration.warnings
+    assert (
+        "tiers: is a field of Volcano without a counterpart here; it is ignored"
+        in configuration.warnings
+    )
 
 
 @pytest.mark.parametrize("actions", ["allocate, reserve", [{"name": "allocate"}, {"name": "reserve"}]])
 def test_actions_without_preempt_are_cautioned_against(actions: Any) -> None:
-    said = 'actions: "preempt" is not among them: no pod preempts another'
+    said = 'actions: "preempt" is not listed: no pod preempts another'
     assert loaded(actions=actions).cautions == (said,)
     assert loaded(actions="allocate, preempt").cautions == loaded().cautions == ()

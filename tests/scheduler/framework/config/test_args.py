@@ -325,7 +325,7 @@ def _ratio(*points: tuple[int, int]) -> dict[str, Any]:
             },
             [
                 ".scoringResourceWeights[cpu]: is 3, but "
-                "profiles[0].pluginConfig[0].args.resources says 2",
+                "profiles[0].pluginConfig[0].args.resources has 2",
                 ".defaultLimitToAllocatableRatio[cpu]: expected a percentage such as "
                 '"125%" or 125, got "1.25"',
                 ".defaultLimitToAllocatableRatio[memory]: expected a percentage such as "

@@ -30,7 +30,7 @@ V1 = '"kubescheduler.config.k8s.io/v1"'
         ),
         (
             {"apiVersion": "kubescheduler.config.k8s.io/v1beta3", "kind": KIND, "nonsense": 1},
-            [f"apiVersion: version v1beta3 is not read; bring the file up to {V1}"],
+            [f"apiVersion: version v1beta3 is not supported; convert the file to {V1}"],
         ),
         (
             {"apiVersion": "v1", "kind": "ConfigMap"},
@@ -275,7 +275,7 @@ def test_dynamic_reservation_faults(section: dict[str, Any], expected: str) -> N
 
 
 REFUSED_EXTENDERS = (
-    "extenders: HTTP extenders are not supported: Holdfast makes no requests while it decides. "
+    "extenders: HTTP extenders are not supported: Holdfast makes no network requests while scheduling. "
     "Write a plugin in Python instead (docs/plugins.md) and remove this field"
 )
 

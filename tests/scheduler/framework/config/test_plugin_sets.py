@@ -198,7 +198,7 @@ def test_weight_of_the_point_wins_over_multi_points(
         (
             {"filter": on("EBSLimits")},
             'filter.enabled[0].name: plugin "EBSLimits" was removed from kube-scheduler; '
-            "NodeVolumeLimits does its work",
+            "use NodeVolumeLimits",
         ),
         (
             {"filter": on("ImageLocality")},
@@ -227,7 +227,7 @@ def test_weight_of_the_point_wins_over_multi_points(
         ({"bind": off("*")}, "bind: at least one plugin must bind pods, got none"),
         (
             {"bind": off("DefaultBinder")},
-            "bind: at least one plugin must bind pods, got Reservation, which binds reservations alone",
+            "bind: at least one plugin must bind pods, got Reservation, which binds only reservations",
         ),
     ],
 )

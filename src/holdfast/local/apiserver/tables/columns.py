@@ -40,7 +40,9 @@ class Printer(NamedTuple):
     cells: Cells
 
 
-NAME = TableColumn("Name", format="name", description="The object's name, unique among its kind there.")
+NAME = TableColumn(
+    "Name", format="name", description="The object's name, unique within its kind and namespace."
+)
 AGE = TableColumn("Age", description="How long ago the object was created.")
 
 

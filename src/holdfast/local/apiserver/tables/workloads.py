@@ -150,7 +150,7 @@ PODS = Printer(
         AGE,
         wide("IP", description="The pod's address."),
         wide("Node", description="The node the pod is bound to."),
-        wide("Nominated Node", description="The node room is being made on by preemption."),
+        wide("Nominated Node", description="The node nominated for the pod by preemption."),
         wide("Readiness Gates", description="Readiness gates that are true, of all."),
     ),
     _cells,

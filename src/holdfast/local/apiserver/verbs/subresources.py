@@ -211,7 +211,7 @@ def _selector(selector: Any) -> str:
 
 USER = "holdfast-admin"
 GROUPS = ["system:masters", "system:authenticated"]
-_WHY = "whoever has the token may do everything: there is no finer authorization here"
+_WHY = "the token allows everything; there is no finer authorization"
 
 
 def review(call: ApiRequest, body: Body) -> Raw:

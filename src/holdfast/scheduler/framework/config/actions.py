@@ -96,16 +96,16 @@ def read_actions(
             result[name] = _complete(name, complete)
     for name, (path, arguments) in given.items():
         read(_ARGUMENTS[name], arguments, path, problems)
-        problems.warn(path, f'has no effect, since "{name}" is not among the actions')
+        problems.warn(path, f'has no effect, since "{name}" is not listed in actions')
     if not first and not problems.under("actions"):
-        problems.add("actions", f"at least one is needed of {', '.join(_ARGUMENTS)}")
+        problems.add("actions", f"expected at least one of {', '.join(_ARGUMENTS)}")
     return tuple(result.values())
 
 
 def actions_left_out(actions: Iterable[ActionConfig]) -> Iterator[str]:
     """Warnings about actions that are not listed, and so do not run."""
     if all(action.name != "preempt" for action in actions):
-        yield 'actions: "preempt" is not among them: no pod preempts another'
+        yield 'actions: "preempt" is not listed: no pod preempts another'
 
 
 def _listed(actions: object, problems: Problems) -> list[tuple[str, str, dict[str, Any]]]:
@@ -118,7 +118,7 @@ def _listed(actions: object, problems: Problems) -> list[tuple[str, str, dict[st
     if not isinstance(actions, list | tuple):
         problems.add(
             "actions",
-            f"expected a list of actions or names with commas between, got {described(actions)}",
+            f"expected a list of actions or comma-separated names, got {described(actions)}",
         )
         return []
     return _entries(actions, "actions", problems)

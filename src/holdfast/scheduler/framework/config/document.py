@@ -141,7 +141,7 @@ def in_our_terms(mapping: Mapping[str, Any], problems: Problems) -> Mapping[str,
         return mapping
     for name in _OF_VOLCANO:
         if name in mapping:
-            problems.warn(name, "of Volcano has no counterpart here and is ignored")
+            problems.warn(name, "is a field of Volcano without a counterpart here; it is ignored")
     rest = {name: value for name, value in mapping.items() if name not in _OF_VOLCANO}
     return {"apiVersion": API_VERSION, "kind": KIND, **rest}
 
@@ -155,7 +155,7 @@ def check_type(api_version: object, kind: object, problems: Problems) -> None:
         elif group == GROUP:
             problems.add(
                 "apiVersion",
-                f'version {version or "(none)"} is not read; bring the file up to "{API_VERSION}"',
+                f'version {version or "(none)"} is not supported; convert the file to "{API_VERSION}"',
             )
         else:
             problems.add("apiVersion", f'must be "{API_VERSION}", got {described(api_version)}')
@@ -171,6 +171,6 @@ def refuse_extenders(document: ConfigurationDocument, problems: Problems) -> Non
     if document.extenders:
         problems.add(
             "extenders",
-            "HTTP extenders are not supported: Holdfast makes no requests while it decides. Write a "
-            "plugin in Python instead (docs/plugins.md) and remove this field",
+            "HTTP extenders are not supported: Holdfast makes no network requests while "
+            "scheduling. Write a plugin in Python instead (docs/plugins.md) and remove this field",
         )

@@ -149,7 +149,7 @@ def unknown_plugin(name: str, implements: Implements) -> str | None:
     if why := unusable_plugin(name, implements):
         return f'plugin "{name}" cannot be used: {why}'
     if name in _REMOVED:
-        return f'plugin "{name}" was removed from kube-scheduler; NodeVolumeLimits does its work'
+        return f'plugin "{name}" was removed from kube-scheduler; use NodeVolumeLimits'
     if name in _EXPECTED:
         return f'plugin "{name}" is not available here'
     return f'unknown plugin "{name}"' + hint(name, sorted(implements))

@@ -171,7 +171,7 @@ def _check_needed(
         problems.add(child(path, "queueSort"), f"exactly one plugin must sort the queue, got {found}")
     binding = [ref.name for ref in points["bind"]]
     if not set(binding) - {RESERVATION} and "bind" in served:
-        found = f"{RESERVATION}, which binds reservations alone" if binding else "none"
+        found = f"{RESERVATION}, which binds only reservations" if binding else "none"
         problems.add(child(path, "bind"), f"at least one plugin must bind pods, got {found}")
 
 

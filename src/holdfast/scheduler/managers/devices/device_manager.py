@@ -380,7 +380,7 @@ class DeviceManager(ResourceManager[Allocation]):
                     given.update({(kind, part.minor): part.amounts[-1] for part in parts})
             node = self._cluster.nodes.name(row)
             problems += [
-                f"Node/{node}: {percent} % of {kind} {minor} are given"
+                f"Node/{node}: {percent} % of {kind} {minor} are allocated"
                 for (kind, minor), percent in sorted(given.items())
                 if percent > max(FULL, self.tables[kind].most(row, minor))
             ]

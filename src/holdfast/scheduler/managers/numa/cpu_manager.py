@@ -503,7 +503,7 @@ class CPUManager(ResourceManager[Holding]):
             given: dict[int, PodRecord] = {}
             for pod, has in self._given(row):
                 problems += [
-                    f"Node/{node}: CPU {cpu} is given to {given[cpu].ref} and to {pod.ref}"
+                    f"Node/{node}: CPU {cpu} is allocated to {given[cpu].ref} and to {pod.ref}"
                     for cpu in sorted(has.cpus & given.keys())
                 ]
                 given |= dict.fromkeys(has.cpus, pod)

@@ -335,7 +335,7 @@ def checked_limit_aware(given: GivenLimitAwareArgs, path: str, problems: Problem
         if weights.setdefault(name, weight) != weight:
             problems.add(
                 item(child(path, "scoringResourceWeights"), name),
-                f"is {weight}, but {child(path, 'resources')} says {weights[name]}",
+                f"is {weight}, but {child(path, 'resources')} has {weights[name]}",
             )
     ratios = {}
     for name, ratio in given.default_limit_to_allocatable_ratio.items():
