@@ -1,25 +1,24 @@
-"""The clock of a local cluster, and the timer queue of its components."""
+"""The clock of a local cluster, and the timers of its components."""
 
-import heapq
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from holdfast.api.times import format_time
 from holdfast.local.store.objects import Key
+from holdfast.scheduler.cluster.timer_queue import TimerQueue
 
 
 class LocalClock(Protocol):
     @property
     def t(self) -> float:
-        """As agendas count, in seconds."""
+        """The time of timers, in seconds."""
 
     def epoch(self) -> float:
-        """As the core counts: seconds since 1970."""
+        """The time of the scheduler: seconds since 1970."""
 
     def stamp(self, after: float = 0.0) -> str:
-        """Now, or some seconds later, as objects say it."""
+        """Now, or some seconds later, as objects state it."""
 
 
 class RealClock:
@@ -52,88 +51,81 @@ class RealClock:
 
 Order = tuple[int, int]
 ENDS, STATED_FIRST, STATED, FOLLOWING = range(4)
-"""The first part of an order; the second is the place of the document."""
-_FEW = 1000
+"""The first part of an order; the second is the position of the scenario document."""
+
+Timer = tuple[Order, int]
+"""An order, and the number of timers set before."""
 
 
-@dataclass(slots=True, eq=False)
-class TimerEntry:
-    what: Callable[[], None] | None
-    """None once it is called off."""
-    owner: Key | None = None
-
-
-class TimerQueue:
-    """Due work, ordered by time, then by declaration.
+class ComponentTimers:
+    """The timers of a cluster's components, ordered by time, then by order, then as they were set.
 
     At one moment, ends and deletions of existing objects come first, then what the documents state,
-    then its direct consequences.
+    then its direct consequences. A timer with an owner is cancelled when the owner is deleted.
     """
 
     def __init__(self, clock: LocalClock) -> None:
         self._clock = clock
         self.place = 0
-        """The document being dealt with."""
+        """The position of the document whose objects are being created; 0 if there is none."""
         self._places: dict[Key, int] = {}
-        self._heap: list[tuple[float, Order, int, TimerEntry]] = []
-        self._entered = 0
-        self._tidy_at = _FEW
-        self._owned: dict[Key, list[TimerEntry]] = {}
+        self._queue: TimerQueue[Timer] = TimerQueue()
+        self._actions: dict[Timer, tuple[Callable[[], None], Key | None]] = {}
+        """What a timer does, and its owner."""
+        self._owned: dict[Key, dict[Timer, None]] = {}
+        self._count = 0
 
     def __len__(self) -> int:
-        """Entries, with those that were called off."""
-        return len(self._heap)
+        """The number of entries in the queue, including outdated ones."""
+        return len(self._queue)
 
     def created(self, key: Key) -> None:
-        """An object has come to be, by the document being dealt with."""
+        """An object was created from the current document."""
         if self.place:
             self._places[key] = self.place
 
-    def when_due(self, key: Key, t: float, what: Callable[[], None]) -> TimerEntry:
-        """Plans something for an object, which does not happen if the object is gone by then."""
+    def when_due(self, key: Key, t: float, action: Callable[[], None]) -> Timer:
+        """Sets a timer that is cancelled if the object is deleted before it is due."""
         now = self._clock.t
         rank = ENDS if t > now else FOLLOWING
-        return self.add(max(t, now), what, (rank, self._places.get(key, 0)), owner=key)
+        return self.add(max(t, now), action, (rank, self._places.get(key, 0)), owner=key)
 
     def add(
-        self, t: float, what: Callable[[], None], order: Order = (STATED, 0), owner: Key | None = None
-    ) -> TimerEntry:
-        """What an owner is given for is called off with `forget`."""
-        self._entered += 1
-        entry = TimerEntry(what, owner)
-        heapq.heappush(self._heap, (t, order, self._entered, entry))
+        self, t: float, action: Callable[[], None], order: Order = (STATED, 0), owner: Key | None = None
+    ) -> Timer:
+        self._count += 1
+        timer = (order, self._count)
+        self._queue.set(timer, t)
+        self._actions[timer] = action, owner
         if owner is not None:
-            self._owned.setdefault(owner, []).append(entry)
-        if len(self._heap) > self._tidy_at:
-            self._tidy()
-        return entry
+            self._owned.setdefault(owner, {})[timer] = None
+        return timer
 
-    def _tidy(self) -> None:
-        """What was called off may be due in years, and what an owner had may be long done."""
-        self._heap = [each for each in self._heap if each[3].what is not None]
-        heapq.heapify(self._heap)
-        self._owned = {}
-        for *_, entry in self._heap:
-            if entry.owner is not None:
-                self._owned.setdefault(entry.owner, []).append(entry)
-        self._tidy_at = max(_FEW, 2 * len(self._heap))
+    def cancel(self, timer: Timer) -> None:
+        """Does nothing if the timer is over."""
+        if timer in self._actions:
+            self._queue.set(timer, None)
+            self._end(timer)
 
     def forget(self, owner: Key) -> None:
+        """Cancels the timers of an owner."""
         self._places.pop(owner, None)
-        for entry in self._owned.pop(owner, ()):
-            entry.what = None
+        for timer in list(self._owned.get(owner, ())):
+            self.cancel(timer)
 
     def next_time(self) -> float | None:
-        heap = self._heap
-        while heap and heap[0][3].what is None:
-            heapq.heappop(heap)
-        return heap[0][0] if heap else None
+        return self._queue.next_time()
 
     def take(self, t: float) -> Callable[[], None] | None:
-        """The next thing due by then."""
-        due = self.next_time()
-        if due is None or due > t:
-            return None
-        entry = heapq.heappop(self._heap)[3]
-        what, entry.what = entry.what, None
-        return what
+        """The action of the first timer that is due by then."""
+        timer = self._queue.pop(t)
+        return self._end(timer) if timer is not None else None
+
+    def _end(self, timer: Timer) -> Callable[[], None]:
+        action, owner = self._actions.pop(timer)
+        if owner is not None:
+            timers = self._owned[owner]
+            del timers[timer]
+            if not timers:
+                del self._owned[owner]
+        return action

@@ -11,7 +11,7 @@ from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.meta import Object, ObjectMeta
 from holdfast.api.names import HOLDFAST_SCHEDULER
 from holdfast.api.raw_objects import ObjectKind, RawObject, declared_infos, raw_object
-from holdfast.local.clock import LocalClock, TimerQueue
+from holdfast.local.clock import ComponentTimers, LocalClock
 from holdfast.local.component import (
     CREATED,
     RESERVATION,
@@ -66,7 +66,7 @@ class ClusterParts:
         self.setup = setup
         self.clock = clock
         self.record = record
-        self.timers = TimerQueue(clock)
+        self.timers = ComponentTimers(clock)
         self.store = store
         read_by_plugins = setup.object_kinds()
         self.objects = ObjectWriter(store, identity, clock, declared_infos((*read_by_plugins, *kinds)))

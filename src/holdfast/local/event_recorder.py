@@ -4,7 +4,7 @@ expires them.
 
 from holdfast.api import names
 from holdfast.api.events import last_said
-from holdfast.local.clock import LocalClock, TimerQueue
+from holdfast.local.clock import ComponentTimers, LocalClock
 from holdfast.local.component import ObjectWriter, Steps
 from holdfast.local.store.objects import Key, Raw, StoreChange
 from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
@@ -93,7 +93,7 @@ class EventExpiry:
     number.
     """
 
-    def __init__(self, objects: ObjectWriter, clock: LocalClock, timers: TimerQueue) -> None:
+    def __init__(self, objects: ObjectWriter, clock: LocalClock, timers: ComponentTimers) -> None:
         self._objects = objects
         self._clock = clock
         self._timers = timers

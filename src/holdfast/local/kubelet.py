@@ -9,7 +9,7 @@ from typing import Protocol
 from holdfast.api import names
 from holdfast.api.errors import DurationError, TimeError
 from holdfast.api.times import parse_duration, parse_time
-from holdfast.local.clock import LocalClock, TimerEntry, TimerQueue
+from holdfast.local.clock import ComponentTimers, LocalClock, Timer
 from holdfast.local.component import (
     DELETED,
     ENDED,
@@ -168,7 +168,7 @@ class Kubelets:
         self,
         objects: ObjectWriter,
         clock: LocalClock,
-        timers: TimerQueue,
+        timers: ComponentTimers,
         reports: Reports,
         record: TimelineRecorder,
     ) -> None:
@@ -181,8 +181,8 @@ class Kubelets:
         self._started: dict[str, float] = {}
         self._ran_before: dict[str, float] = {}
         """How long pods have run when they are first seen, by their own account."""
-        self._end_at: dict[str, tuple[tuple[float, str], TimerEntry]] = {}
-        self._stopping: dict[str, tuple[float, TimerEntry]] = {}
+        self._end_at: dict[str, tuple[tuple[float, str], Timer]] = {}
+        self._stopping: dict[str, tuple[float, Timer]] = {}
         """When they will have stopped."""
         self._stopped: set[str] = set()
         """Pods that only their finalizers keep."""
@@ -280,7 +280,7 @@ class Kubelets:
         if planned is not None:
             if planned[0] <= due:
                 return
-            planned[1].what = None  # it was given less time than before
+            self._timers.cancel(planned[1])  # it was given less time than before
         self._stopping[uid] = due, self._timers.when_due(key, due, lambda: self._remove(key))
 
     def _time_to_stop(self, pod: Raw, grace: float) -> float:
@@ -311,7 +311,7 @@ class Kubelets:
     def _call_off_end(self, uid: str) -> None:
         planned = self._end_at.pop(uid, None)
         if planned is not None:
-            planned[1].what = None
+            self._timers.cancel(planned[1])
 
     def _ended(self, key: Key, pod: Raw) -> None:
         """The pod came to its end, by itself or because someone wrote so."""

@@ -11,7 +11,7 @@ from typing import Any
 from holdfast import __version__
 from holdfast.api import names
 from holdfast.api.times import format_micro_time
-from holdfast.local.clock import LocalClock, TimerQueue
+from holdfast.local.clock import ComponentTimers, LocalClock
 from holdfast.local.component import ObjectWriter, Steps
 from holdfast.local.store.objects import NODE, Key, Raw, StoreChange, node_key
 
@@ -39,7 +39,7 @@ _CONDITIONS = (
 
 class NodeRegistration:
     def __init__(
-        self, objects: ObjectWriter, clock: LocalClock, timers: TimerQueue, heartbeats: bool = True
+        self, objects: ObjectWriter, clock: LocalClock, timers: ComponentTimers, heartbeats: bool = True
     ) -> None:
         self._objects = objects
         self._clock = clock

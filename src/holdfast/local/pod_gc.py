@@ -1,6 +1,6 @@
 """Pod GC: deletes pods of deleted nodes at once, and pods of nodes that never existed after a delay."""
 
-from holdfast.local.clock import LocalClock, TimerQueue
+from holdfast.local.clock import ComponentTimers, LocalClock
 from holdfast.local.component import ObjectWriter, Steps
 from holdfast.local.kubelet import Kubelets
 from holdfast.local.store.objects import NODE, POD, Key, StoreChange, node_key
@@ -11,7 +11,7 @@ PATIENCE = 40.0
 
 class PodGC:
     def __init__(
-        self, objects: ObjectWriter, clock: LocalClock, timers: TimerQueue, kubelets: Kubelets
+        self, objects: ObjectWriter, clock: LocalClock, timers: ComponentTimers, kubelets: Kubelets
     ) -> None:
         self._objects = objects
         self._clock = clock

@@ -8,7 +8,7 @@ from holdfast.api.decode import convert
 from holdfast.api.errors import InvalidObject
 from holdfast.api.names import NO_EXECUTE
 from holdfast.api.selectors import tolerates
-from holdfast.local.clock import LocalClock, TimerEntry, TimerQueue
+from holdfast.local.clock import ComponentTimers, LocalClock, Timer
 from holdfast.local.component import ObjectWriter, Steps, with_condition
 from holdfast.local.event_recorder import EventRecorder
 from holdfast.local.kubelet import Kubelets
@@ -24,7 +24,7 @@ class TaintEviction:
         self,
         objects: ObjectWriter,
         clock: LocalClock,
-        timers: TimerQueue,
+        timers: ComponentTimers,
         kubelets: Kubelets,
         recorder: EventRecorder,
     ) -> None:
@@ -37,7 +37,7 @@ class TaintEviction:
         """By node, its NoExecute taints, if there are any."""
         self._stale_nodes: dict[str, None] = {}
         self._stale_pods: dict[Key, None] = {}
-        self._planned: dict[Key, TimerEntry] = {}
+        self._planned: dict[Key, Timer] = {}
         """Of pods that are tolerated for some time yet."""
 
     def changed(self, change: StoreChange) -> None:
@@ -76,7 +76,7 @@ class TaintEviction:
         if planned is not None:
             if seconds is not None and seconds > 0:
                 return  # a further taint does not make its time longer or shorter
-            planned.what = None
+            self._timers.cancel(planned)
             del self._planned[key]
         if seconds is None:
             return

@@ -5,7 +5,7 @@ from typing import Any
 
 from holdfast.api import names
 from holdfast.api.errors import InvalidObject
-from holdfast.local.clock import TimerEntry
+from holdfast.local.clock import Timer
 from holdfast.local.component import DELETED, RESERVATION
 from holdfast.local.node_registration import registered_node
 from holdfast.local.store.objects import NODE, POD, Key, Raw
@@ -33,7 +33,7 @@ class ActionRunner:
         self._world = world
         self._objects = world.objects
         self._last_applied: dict[Key, Raw] = {}
-        self._to_delete: dict[Key, TimerEntry] = {}
+        self._to_delete: dict[Key, Timer] = {}
         self._take: dict[type, Callable[[Any], None]] = {
             Create: self._create,
             Apply: self._apply,
@@ -68,7 +68,7 @@ class ActionRunner:
             return
         planned = self._to_delete.pop(key, None)
         if planned is not None:
-            planned.what = None
+            self._world.timers.cancel(planned)
         if at is not None:
             self._to_delete[key] = self._world.timers.when_due(
                 key, at, lambda: self._delete_object(key)

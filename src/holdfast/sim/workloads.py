@@ -10,7 +10,7 @@ are deleted, whatever end they state; those of Jobs end.
 from collections.abc import Iterator
 
 from holdfast.api import names
-from holdfast.local.clock import LocalClock, TimerQueue
+from holdfast.local.clock import ComponentTimers, LocalClock
 from holdfast.local.component import ENDED, ObjectWriter, Steps
 from holdfast.local.event_recorder import EventRecorder
 from holdfast.local.kubelet import Kubelets
@@ -44,7 +44,7 @@ class ScenarioWorkloads(WorkloadControllers):
         self,
         objects: ObjectWriter,
         clock: LocalClock,
-        timers: TimerQueue,
+        timers: ComponentTimers,
         kubelets: Kubelets,
         recorder: EventRecorder,
     ) -> None:

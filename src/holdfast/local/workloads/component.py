@@ -2,7 +2,7 @@
 actions.
 """
 
-from holdfast.local.clock import LocalClock, TimerEntry, TimerQueue
+from holdfast.local.clock import ComponentTimers, LocalClock, Timer
 from holdfast.local.component import ObjectWriter, Steps
 from holdfast.local.event_recorder import EventRecorder
 from holdfast.local.kubelet import Kubelets
@@ -37,7 +37,7 @@ class WorkloadControllers:
         self,
         objects: ObjectWriter,
         clock: LocalClock,
-        timers: TimerQueue,
+        timers: ComponentTimers,
         kubelets: Kubelets,
         recorder: EventRecorder,
     ) -> None:
@@ -47,7 +47,7 @@ class WorkloadControllers:
         self._kubelets = kubelets
         self._recorder = recorder
         self._workloads = Workloads(objects.store)
-        self._planned: TimerEntry | None = None
+        self._planned: Timer | None = None
         self._planned_for: float | None = None
 
     def changed(self, change: StoreChange) -> None:
@@ -85,7 +85,7 @@ class WorkloadControllers:
         if due == self._planned_for:
             return
         if self._planned is not None:
-            self._planned.what = None
+            self._timers.cancel(self._planned)
         self._planned, self._planned_for = None, due
         if due is not None:
             wait = max(0.0, due - self._clock.epoch())

@@ -24,10 +24,14 @@ computed for one row and for many, kept and recomputed, and a difference raises 
     properties  random lives of a cluster, and the properties that hold in all of them
 """
 
-from holdfast.plugin.testing.cluster import Cluster, Event
+from holdfast.plugin.testing.cluster import PluginTestCluster, RecordedEvent
 from holdfast.plugin.testing.objects import node, pod, reservation
 from holdfast.plugin.testing.paths import ContractBroken, PluginRaised
 from holdfast.plugin.testing.properties import check_plugin
+
+Cluster = PluginTestCluster
+Event = RecordedEvent
+"""The stable names of the two; their own names are unique in the source."""
 
 __all__ = [
     "Cluster",

@@ -37,7 +37,7 @@ _OF_NODES = ("NodeColumn",)
 """Points at which a plugin may raise: what a column cannot take from a node counts as missing there."""
 
 
-class Event(NamedTuple):
+class RecordedEvent(NamedTuple):
     """A Kubernetes event, as `kubectl get events` shows it."""
 
     object: str
@@ -47,7 +47,7 @@ class Event(NamedTuple):
     message: str
 
 
-class Cluster:
+class PluginTestCluster:
     """Pods are called by their names, or `namespace/name` outside the namespace `default`.
 
     After every step the scheduler's own books are recounted, and everything the tested plugins say of
@@ -214,10 +214,10 @@ class Cluster:
                     found[short_name(raw)] = condition.get("message", "")
         return found
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[RecordedEvent]:
         """All Kubernetes events, in the order they were first emitted."""
         return [
-            Event(_about(raw["involvedObject"]), raw["type"], raw["reason"], raw["message"])
+            RecordedEvent(_about(raw["involvedObject"]), raw["type"], raw["reason"], raw["message"])
             for raw in self._world.objects.scan("", "Event")
         ]
 

@@ -1,7 +1,7 @@
 """Random lives of a small cluster, and what must hold of a plugin in all of them.
 
 * Every formula gives the same for one row, some rows and all rows, and what was kept is what comes out
-  when it is computed again (`Cluster` sees to that after every step).
+  when it is computed again (`PluginTestCluster` sees to that after every step).
 * A pod the plugin rejected is woken by what makes a node feasible for it, whatever kind of change that
   is: each kind is brought about alone.
 * Answers do not depend on the order in which objects were seen: a scheduler that is restarted on the
@@ -22,7 +22,7 @@ from holdfast.api.kinds import Kinds
 from holdfast.api.meta import Object
 from holdfast.api.raw_objects import declared_infos, raw_object
 from holdfast.plugin.testing.asking import Answers, Asking
-from holdfast.plugin.testing.cluster import Cluster, Given, Raw, documents_of, short_name
+from holdfast.plugin.testing.cluster import Given, PluginTestCluster, Raw, documents_of, short_name
 from holdfast.plugin.testing.objects import node as make_node
 from holdfast.plugin.testing.objects import pod as make_pod
 from holdfast.plugin.testing.paths import ContractBroken
@@ -82,7 +82,7 @@ def check_plugin(
     given = tuple(objects)
     for seed in seeds:
         for waking in (True, False):
-            cluster = Cluster(*plugins, args=args, config=config)
+            cluster = PluginTestCluster(*plugins, args=args, config=config)
             life = _Life(Random(seed), cluster, [each.name for each in plugins], node, pod, ignore)
             _live(life, seed, given, None if waking else steps)
 
@@ -109,7 +109,7 @@ class _Life:
     def __init__(
         self,
         random: Random,
-        cluster: Cluster,
+        cluster: PluginTestCluster,
         plugins: list[str],
         node: MakeObject,
         pod: MakeObject,
