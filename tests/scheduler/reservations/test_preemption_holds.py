@@ -335,3 +335,15 @@ def test_of_several_reservations_owners_leave_alone_what_the_preemptor_waits_for
     made.put(pod("late", "a", cpu="2", priority=0))
     gone(made, "low-owner").wait(15)
     assert (made.reservation_of("high"), made.node_of("late")) == ("second", "")
+
+
+def test_a_hold_that_is_being_deleted_is_closed_to_its_preemptor() -> None:
+    made = full_node().put(pod("high", cpu="4", priority=10))
+    cache = made.scheduler.cluster.reservations
+    (hold,) = [each for each in cache.known.values() if each.preemptor]
+    assert cache.delete(hold, "its preemptor no longer needs it")  # not carried out yet
+    gone(made, "low-1", "low-2").wait(15)
+    assert made.node_of("high") == ""
+    made.delete("Reservation", hold.name)
+    made.wait(15)
+    assert (made.node_of("high"), made.reservation_of("high")) == ("n1", "")

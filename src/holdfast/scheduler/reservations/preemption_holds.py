@@ -43,9 +43,10 @@ class PreemptionHolds(dict[str, dict[str, "ReservationInfo"]]):
             del self[reservation.preemptor]
 
     def of(self, pod: PodRecord, row: int) -> ReservationInfo | None:
-        """The hold of the pod on this row."""
+        """The hold of the pod on this row; None too while it is being deleted, since it is closed to
+        its owner then."""
         there = self.get(pod.uid)
         for reservation in there.values() if there else ():
-            if reservation.pod is not None and reservation.pod.row == row:
+            if reservation.pod is not None and reservation.pod.row == row and not reservation.ending:
                 return reservation
         return None
