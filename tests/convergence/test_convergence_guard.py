@@ -14,8 +14,7 @@ from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import AnnotatePod, Decision, Emit, Nominate, ObjectRef
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
-from holdfast.scheduler.framework.interface import FINE, Nomination, Outcome, Trial
+from holdfast.scheduler.framework.interface import FINE, ClusterPlugin, Nomination, Outcome, Trial
 from holdfast.sim.errors import InvariantBroken
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Simulation

@@ -16,9 +16,8 @@ from holdfast.local.setup import SchedulerFactory
 from holdfast.scheduler.actions.convergence import NOT_CONVERGING
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
 from holdfast.scheduler.framework.config import API_VERSION, KIND, load
-from holdfast.scheduler.framework.interface import Nomination, Trial
+from holdfast.scheduler.framework.interface import ClusterPlugin, Nomination, Trial
 from holdfast.scheduler.plugins import registry
 
 EVENT = "not converging"

@@ -26,13 +26,13 @@ from holdfast.scheduler.cluster.settings import ClusterSettings
 from holdfast.scheduler.framework.binding_cycle import BindingCycle
 from holdfast.scheduler.framework.checked_answers import checked_gate
 from holdfast.scheduler.framework.config import Configuration, CoschedulingArgs
+from holdfast.scheduler.framework.config.plugin_sets import COSCHEDULING
 from holdfast.scheduler.framework.failure_handler import FailureHandler
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore, NodeSearch
 from holdfast.scheduler.framework.gang_failures import GangFailureHandler
 from holdfast.scheduler.framework.gang_permit import GangPermit
 from holdfast.scheduler.framework.gangs import Gangs
 from holdfast.scheduler.framework.hold_planner import HoldPlanner
-from holdfast.scheduler.framework.plugin_names import COSCHEDULING
 from holdfast.scheduler.framework.preemption import Preemption
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.queueing_hints import QueueingHints

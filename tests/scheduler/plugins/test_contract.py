@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.plugin import Plugin
 from holdfast.plugin.testing import Cluster, check_plugin, node, pod, reservation
-from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
+from holdfast.scheduler.framework.interface import ClusterPlugin
 from holdfast.scheduler.plugins import IN_TREE
 from holdfast.scheduler.plugins.image_locality import ImageLocality
 from holdfast.scheduler.plugins.node_affinity import NodeAffinityPlugin
@@ -36,7 +36,7 @@ REACH_MORE = {
     "VolumeRestrictions",
     "VolumeZone",
 }
-"""They keep a part of the core's state; see `cluster_plugin`. The others read by their handle alone."""
+"""They keep a part of the core's state; see `ClusterPlugin`. The others read by their handle alone."""
 
 
 def test_the_plugins_that_reach_more_than_their_handle() -> None:

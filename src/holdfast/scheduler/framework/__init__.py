@@ -2,10 +2,9 @@
 
     interface                  the plugin contract, and its manual
     handle, node_columns       what a plugin may read of the cluster; values per node, host ports
-    cluster_plugin             in-tree plugins that read more
     read_only_records          pods and classes as plugins from outside see them
     checked_answers            answers of plugins from outside, checked
-    registry, plugin_names     plugins by name, in-tree and from entry points
+    registry                   plugins by name, in-tree and from entry points
     config                     KubeSchedulerConfiguration
     profile                    a scheduler name with its plugins
     scheduling_queue           active, back-off and unschedulable pods

@@ -18,10 +18,10 @@ from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.framework.checked_answers import check_binds, checked_outcome, decisions_of
+from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT, RESERVATION
 from holdfast.scheduler.framework.failure_handler import FailureHandler, with_name
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore
 from holdfast.scheduler.framework.interface import FINE, Outcome, Plugin
-from holdfast.scheduler.framework.plugin_names import NODE_RESOURCES_FIT, RESERVATION
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.scheduling_queue import SchedulingQueue
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from holdfast.scheduler.cluster.columns import distinct
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.view import All, One, Some, View
+from holdfast.scheduler.framework.config.plugin_sets import NODE_AFFINITY
 from holdfast.scheduler.framework.interface import Filter
-from holdfast.scheduler.framework.plugin_names import NODE_AFFINITY
 
 NO_NODES = "no nodes available to schedule pods"
 

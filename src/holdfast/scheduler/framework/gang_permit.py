@@ -16,10 +16,10 @@ from holdfast.scheduler.cluster.decisions import Decision, Emit
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.framework.binding_cycle import BindingCycle, Stop, WaitingPod
+from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.failure_handler import PREEMPTED
 from holdfast.scheduler.framework.gang_failures import GangFailureHandler, Stops, Unpermitted
 from holdfast.scheduler.framework.interface import Outcome
-from holdfast.scheduler.framework.plugin_names import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.jobs.job import NOTHING

@@ -20,10 +20,10 @@ from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.cluster.reservation_table import Amounts
 from holdfast.scheduler.cluster.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS
 from holdfast.scheduler.cluster.view import All, One
+from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT, STARVATION_FILTER
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore
 from holdfast.scheduler.framework.interface import Offer, Plugin
-from holdfast.scheduler.framework.plugin_names import NODE_RESOURCES_FIT, STARVATION_FILTER
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.registry import PluginError
 from holdfast.scheduler.framework.scheduling_cycle import SchedulingCycle, Statement

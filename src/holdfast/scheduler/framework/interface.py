@@ -108,7 +108,7 @@ from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.cluster.view import Cells, Facet, View
-from holdfast.scheduler.framework.handle import Handle
+from holdfast.scheduler.framework.handle import Handle, cluster_of
 
 API_VERSION = "v1"
 """Within a version names and meanings are only ever added."""
@@ -499,3 +499,16 @@ def overridden(plugin: type[Plugin]) -> list[str]:
     """The methods that a plugin overrides."""
     methods = (*_POINTS, "watches", "can_preempt_for")
     return [name for name in methods if getattr(plugin, name) is not getattr(Plugin, name)]
+
+
+class ClusterPlugin(Plugin):
+    """The base of in-tree plugins that read the cluster itself, and not only what their handle offers.
+
+    They follow the contract in every other respect. Most of them maintain a part of the cluster's
+    state: volumes, devices, counts by topology domain, reservations. NodeResourcesFit and
+    NodeResourcesBalancedAllocation only read: which resources some nodes lack, and what pods claim that
+    stay as long as their node."""
+
+    def __init__(self, handle: Handle, args: Any) -> None:
+        super().__init__(handle, args)
+        self.cluster = cluster_of(handle)

@@ -11,9 +11,7 @@ from holdfast.scheduler.cluster.plugin_errors import RAISED, PluginErrors, text_
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.framework.checked_answers import is_foreign
 from holdfast.scheduler.framework.config import GivenArgs, ReservationArgs, ResolvedProfile
-from holdfast.scheduler.framework.handle import Handle, plugin_made
-from holdfast.scheduler.framework.interface import Plugin, extension_points, overridden
-from holdfast.scheduler.framework.plugin_names import (
+from holdfast.scheduler.framework.config.plugin_sets import (
     COSCHEDULING,
     DYNAMIC_RESERVATION,
     NODE_AFFINITY,
@@ -22,6 +20,8 @@ from holdfast.scheduler.framework.plugin_names import (
     RESERVATION,
     STARVATION_FILTER,
 )
+from holdfast.scheduler.framework.handle import Handle, plugin_made
+from holdfast.scheduler.framework.interface import Plugin, extension_points, overridden
 from holdfast.scheduler.framework.read_only_records import call_with_read_only
 from holdfast.scheduler.framework.registry import PluginError, Registry, check_wakes_on
 

@@ -11,9 +11,8 @@ from holdfast.api.errors import HoldfastError
 from holdfast.api.raw_objects import ObjectKind
 from holdfast.scheduler.cluster.class_key import UnknownField, field_reader
 from holdfast.scheduler.cluster.plugin_errors import RAISED, text_of
-from holdfast.scheduler.framework.config.plugin_sets import InstalledPlugins
+from holdfast.scheduler.framework.config.plugin_sets import NAMED_AT, InstalledPlugins
 from holdfast.scheduler.framework.interface import API_VERSION, Plugin, extension_points
-from holdfast.scheduler.framework.plugin_names import NAMED_AT
 
 GROUP = "holdfast.scheduler.plugins"
 

@@ -17,8 +17,8 @@ from collections.abc import Sequence
 
 from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.view import One
+from holdfast.scheduler.framework.config.plugin_sets import NODE_AFFINITY
 from holdfast.scheduler.framework.feasibility.reservation_column import ReservationColumn
-from holdfast.scheduler.framework.plugin_names import NODE_AFFINITY
 from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.reservation_affinity import (
     AFFINITY,

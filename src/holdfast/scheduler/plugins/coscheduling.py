@@ -6,7 +6,7 @@ of a job together.
 """
 
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.framework.plugin_names import COSCHEDULING
+from holdfast.scheduler.framework.config.plugin_sets import COSCHEDULING
 from holdfast.scheduler.plugins.priority_sort import PrioritySort
 
 

@@ -19,12 +19,11 @@ from holdfast.scheduler.cluster.decisions import CreateReservation, Decision, No
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
 from holdfast.scheduler.framework.config import DefaultPreemptionArgs
+from holdfast.scheduler.framework.config.plugin_sets import PREEMPTION
 from holdfast.scheduler.framework.diagnosis import NodeRejection, verdict
 from holdfast.scheduler.framework.handle import Handle
-from holdfast.scheduler.framework.interface import Nomination, Trial
-from holdfast.scheduler.framework.plugin_names import PREEMPTION
+from holdfast.scheduler.framework.interface import ClusterPlugin, Nomination, Trial
 from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.plugins.preemption_candidates import Found, Texts, Tried, candidate, importance
 from holdfast.scheduler.reservations.hold_objects import hold_template, preemption_hold

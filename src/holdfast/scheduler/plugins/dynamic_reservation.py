@@ -11,9 +11,8 @@ from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.framework.binding_cycle import NOT_ACTIVE
-from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
-from holdfast.scheduler.framework.interface import FINE, Filter, Outcome, Rejected
-from holdfast.scheduler.framework.plugin_names import DYNAMIC_RESERVATION
+from holdfast.scheduler.framework.config.plugin_sets import DYNAMIC_RESERVATION
+from holdfast.scheduler.framework.interface import FINE, ClusterPlugin, Filter, Outcome, Rejected
 from holdfast.scheduler.reservations.virtual_reservations import Virtual
 
 NODE_GONE = "the node of its reservation is gone"

@@ -22,11 +22,11 @@ from holdfast.scheduler.cluster.domain_facets import DomainSum, Tally, domain_su
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.view import Cells, View
-from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
 from holdfast.scheduler.framework.config import InterPodAffinityArgs
 from holdfast.scheduler.framework.handle import Handle
 from holdfast.scheduler.framework.interface import (
     MAX_SCORE,
+    ClusterPlugin,
     Filter,
     Reason,
     Rejected,

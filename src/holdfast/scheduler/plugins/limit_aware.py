@@ -24,12 +24,12 @@ from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pod_limits import CountedLimit
 from holdfast.scheduler.cluster.slots import MOST
 from holdfast.scheduler.cluster.view import Cells, One, View
-from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
 from holdfast.scheduler.framework.config import LimitAwareArgs
 from holdfast.scheduler.framework.handle import Handle
 from holdfast.scheduler.framework.interface import (
     MAX_SCORE,
     ByRange,
+    ClusterPlugin,
     Filter,
     Reason,
     Scope,

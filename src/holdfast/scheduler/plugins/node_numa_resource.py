@@ -14,11 +14,11 @@ from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.cluster.slots import CPU
 from holdfast.scheduler.cluster.view import Cells, View
-from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
 from holdfast.scheduler.framework.config import NodeNUMAResourceArgs
 from holdfast.scheduler.framework.handle import Handle
 from holdfast.scheduler.framework.interface import (
     FINE,
+    ClusterPlugin,
     Filter,
     Outcome,
     Reason,

@@ -9,10 +9,9 @@ from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.view import Cells, View, several, upright
-from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
 from holdfast.scheduler.framework.config import NodeResourcesBalancedAllocationArgs
 from holdfast.scheduler.framework.handle import Handle
-from holdfast.scheduler.framework.interface import MAX_SCORE, Scope, Score
+from holdfast.scheduler.framework.interface import MAX_SCORE, ClusterPlugin, Scope, Score
 from holdfast.scheduler.plugins.resource_allocation import counted
 
 # As arrays: converting a plain number costs numpy more than a hundred additions.

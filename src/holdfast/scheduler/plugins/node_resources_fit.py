@@ -11,10 +11,9 @@ from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.cluster.view import Cells, View, upright
-from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
 from holdfast.scheduler.framework.config import NodeResourcesFitArgs
 from holdfast.scheduler.framework.handle import Handle
-from holdfast.scheduler.framework.interface import Filter, Need, Reason, Scope, Score
+from holdfast.scheduler.framework.interface import ClusterPlugin, Filter, Need, Reason, Scope, Score
 from holdfast.scheduler.plugins.resource_allocation import allocation_score
 
 TOO_MANY_PODS = "Too many pods"

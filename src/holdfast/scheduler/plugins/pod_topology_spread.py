@@ -32,10 +32,17 @@ from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.node_selectors import compile_labels, compile_terms
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.view import All, Cells, View
-from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
 from holdfast.scheduler.framework.config import PodTopologySpreadArgs
 from holdfast.scheduler.framework.handle import Handle
-from holdfast.scheduler.framework.interface import MAX_SCORE, Filter, Reason, Scope, Score, Settled
+from holdfast.scheduler.framework.interface import (
+    MAX_SCORE,
+    ClusterPlugin,
+    Filter,
+    Reason,
+    Scope,
+    Score,
+    Settled,
+)
 
 _KINDS = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet")
 _CONTROLLERS = {

@@ -16,9 +16,10 @@ from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.cluster.view import Cells, View
 from holdfast.scheduler.framework.binding_cycle import NOT_ACTIVE
-from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
+from holdfast.scheduler.framework.config.plugin_sets import RESERVATION
 from holdfast.scheduler.framework.interface import (
     FINE,
+    ClusterPlugin,
     Filter,
     Nomination,
     Outcome,
@@ -29,7 +30,6 @@ from holdfast.scheduler.framework.interface import (
     Settled,
     Trial,
 )
-from holdfast.scheduler.framework.plugin_names import RESERVATION
 from holdfast.scheduler.jobs.estimates import expected_fit
 from holdfast.scheduler.reservations.reservation_status import status_of
 from holdfast.scheduler.reservations.reservation_victims import written

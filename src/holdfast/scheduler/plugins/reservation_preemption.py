@@ -19,7 +19,6 @@ from holdfast.scheduler.cluster.decisions import Decision, Emit
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
-from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
 from holdfast.scheduler.framework.config import ReservationPreemptionArgs
 from holdfast.scheduler.framework.diagnosis import NodeRejection, verdict
 from holdfast.scheduler.framework.dry_run import release_reservation
@@ -27,6 +26,7 @@ from holdfast.scheduler.framework.handle import Handle
 from holdfast.scheduler.framework.interface import (
     FINE,
     Claim,
+    ClusterPlugin,
     Nomination,
     ObjectWarning,
     Outcome,

@@ -19,9 +19,9 @@ from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.cluster.view import Cells, One, View
-from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
 from holdfast.scheduler.framework.interface import (
     FINE,
+    ClusterPlugin,
     Filter,
     Outcome,
     Reason,

@@ -6,8 +6,7 @@ from collections.abc import Hashable
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.view import Cells, View
-from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
-from holdfast.scheduler.framework.interface import Filter, Reason, Rejected, Scope
+from holdfast.scheduler.framework.interface import ClusterPlugin, Filter, Reason, Rejected, Scope
 from holdfast.scheduler.managers.volumes import queueing_hints as stamps
 from holdfast.scheduler.managers.volumes.assume_cache import Marks
 from holdfast.scheduler.managers.volumes.volume_objects import ONE_POD, ClaimKey, DiskUse, WantedVolume

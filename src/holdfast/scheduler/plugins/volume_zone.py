@@ -10,8 +10,7 @@ from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.node_selectors import Mask, Verdicts
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.view import Cells, View
-from holdfast.scheduler.framework.cluster_plugin import ClusterPlugin
-from holdfast.scheduler.framework.interface import Filter, Reason, Rejected, Scope
+from holdfast.scheduler.framework.interface import ClusterPlugin, Filter, Reason, Rejected, Scope
 from holdfast.scheduler.managers.volumes import queueing_hints as stamps
 from holdfast.scheduler.managers.volumes.volume_objects import WAIT_FOR_POD, claim_class
 from holdfast.scheduler.plugins.volume_binding import not_found

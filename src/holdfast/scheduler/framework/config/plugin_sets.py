@@ -9,6 +9,9 @@ set takes precedence:
     2. the other plugins of multiPoint, without those that the point disables
        (Coscheduling sorts the queue only if no other plugin does, or if it is named there)
     3. plugins named at the point alone
+
+The framework itself refers to some plugins by name: some features are more than a plugin, and a plugin
+of this name switches them on for its profile.
 """
 
 from collections.abc import Mapping
@@ -38,9 +41,28 @@ class InstalledPlugins(dict[str, frozenset[str]]):
         """Why, by the plugin's name."""
 
 
+RESERVATION = "Reservation"
+"""With it pods allocate from reservations."""
+DYNAMIC_RESERVATION = "DynamicReservation"
+"""With it pods that bring a template get a reservation of their own."""
+COSCHEDULING = "Coscheduling"
+"""With it, at `permit`, the pods of a job are placed together or not at all."""
+PREEMPTION = "DefaultPreemption"
+"""Its `post_filter` is part of the action `preempt`."""
+NAMED_AT = {
+    COSCHEDULING: frozenset(("preEnqueue", "preFilter", "postFilter", "reserve", "permit", "postBind")),
+}
+"""Points at which a file may name a plugin, though its methods do nothing there."""
+
+NODE_AFFINITY = "NodeAffinity"
+"""The plugin of node selectors and node affinity, which pins a DaemonSet's pod to one node."""
+NODE_RESOURCES_FIT = "NodeResourcesFit"
+"""The plugin that compares requests with free capacity."""
+STARVATION_FILTER = "reserve"
+"""The filter of the reserve action, which keeps other pods off nodes with starvation holds."""
+
 ALL = "*"
 MULTI_POINT = "multiPoint"
-_JOBS = "Coscheduling"
 
 
 class PluginRef(Section, frozen=True):
@@ -103,7 +125,7 @@ DEFAULT_PLUGINS: tuple[PluginRef, ...] = (
     PluginRef("Reservation", 5000),
     PluginRef("LimitAware", 1),
     PluginRef("DynamicReservation"),
-    PluginRef(_JOBS),
+    PluginRef(COSCHEDULING),
     PluginRef("NodeNUMAResource"),
     PluginRef("DeviceShare"),
     PluginRef("ReservationPreemption"),
@@ -196,8 +218,8 @@ def _at_point(
         if point in implements[ref.name] and ref.name not in disabled
     }
     named = {ref.name for ref in at.enabled}
-    if point == "queueSort" and not named | offered.keys() <= {_JOBS}:
-        offered = {name: ref for name, ref in offered.items() if name != _JOBS or name in named}
+    if point == "queueSort" and not named | offered.keys() <= {COSCHEDULING}:
+        offered = {name: ref for name, ref in offered.items() if name != COSCHEDULING or name in named}
     order = (
         *(ref for ref in at.enabled if ref.name in offered),
         *(ref for name, ref in offered.items() if name not in named),

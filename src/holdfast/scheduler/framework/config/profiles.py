@@ -8,6 +8,7 @@ import msgspec
 from holdfast.scheduler.framework.config.args import HAVE_ARGS, default_args, read_args
 from holdfast.scheduler.framework.config.document import PluginConfig, ProfileDocument
 from holdfast.scheduler.framework.config.plugin_sets import (
+    RESERVATION,
     Implements,
     PluginRef,
     PluginSet,
@@ -18,7 +19,6 @@ from holdfast.scheduler.framework.config.plugin_sets import (
     unusable_plugin,
 )
 from holdfast.scheduler.framework.config.structs import Problems, child, item, read
-from holdfast.scheduler.framework.plugin_names import RESERVATION
 
 DEFAULT_SCHEDULER_NAME = "holdfast-scheduler"
 

@@ -19,6 +19,7 @@ from holdfast.scheduler.framework.checked_answers import (
     checked_answer,
     checked_score,
 )
+from holdfast.scheduler.framework.config.plugin_sets import STARVATION_FILTER
 from holdfast.scheduler.framework.feasibility.normalized_scores import Normalized
 from holdfast.scheduler.framework.guarded import guarded_answer, guarded_filters, guarded_score
 from holdfast.scheduler.framework.interface import (
@@ -32,7 +33,6 @@ from holdfast.scheduler.framework.interface import (
     Version,
     everywhere,
 )
-from holdfast.scheduler.framework.plugin_names import STARVATION_FILTER
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.jobs.starvation_holds import is_hold
 

@@ -20,6 +20,7 @@ from holdfast.scheduler.cluster.columns import distinct
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.reservation_table import ReservationRow
 from holdfast.scheduler.cluster.view import Cells, One, View
+from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.reservation_scores import (
     AllocatingOne,
@@ -35,7 +36,6 @@ from holdfast.scheduler.framework.feasibility.rows import (
     capacity_vector,
 )
 from holdfast.scheduler.framework.interface import Filter, Need, Reason, Scope
-from holdfast.scheduler.framework.plugin_names import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.reservations import ReservationInfo
 

@@ -1,13 +1,19 @@
-"""The arguments of plugins, with their defaults and validation."""
+"""Arguments of plugins (`pluginConfig[].args`): their types, defaults and validation, and a table of
+which plugin has which.
 
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Any, Literal
+`read_args` decodes a plugin's arguments; `default_args` are those of a plugin that the file does not
+mention. A third-party plugin gets its mapping unchanged.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
 from holdfast.api import names
 from holdfast.api.name_rules import label_key
 from holdfast.api.workloads import percentage
+from holdfast.scheduler.framework.config.document import API_VERSION
 from holdfast.scheduler.framework.config.structs import (
     Count,
     Name,
@@ -20,6 +26,8 @@ from holdfast.scheduler.framework.config.structs import (
     described,
     hint,
     item,
+    read,
+    write,
 )
 
 
@@ -414,3 +422,74 @@ def _name_fault(name: str) -> str:
     """Why the text is not a valid name of a label or resource; empty if it is."""
     said = label_key(name)
     return f'Invalid value: "{name}": {"; ".join(said)}' if said else ""
+
+
+# The table: a plugin with typed arguments is one line here.
+
+
+class _Typed(NamedTuple):
+    given: type[Section]
+    checked: Callable[[Any, str, Problems], Section]
+
+
+def _as_is(args: Section, _path: str, _problems: Problems) -> Section:
+    return args
+
+
+_TYPED: Mapping[str, _Typed] = {
+    "Coscheduling": _Typed(CoschedulingArgs, _as_is),
+    "DefaultPreemption": _Typed(DefaultPreemptionArgs, checked_preemption),
+    "DeviceShare": _Typed(DeviceShareArgs, checked_device_share),
+    "InterPodAffinity": _Typed(InterPodAffinityArgs, _as_is),
+    "LimitAware": _Typed(GivenLimitAwareArgs, checked_limit_aware),
+    "NodeAffinity": _Typed(NodeAffinityArgs, checked_node_affinity),
+    "NodeNUMAResource": _Typed(NodeNUMAResourceArgs, checked_numa),
+    "NodeResourcesBalancedAllocation": _Typed(NodeResourcesBalancedAllocationArgs, checked_balance),
+    "NodeResourcesFit": _Typed(NodeResourcesFitArgs, checked_fit),
+    "PodTopologySpread": _Typed(PodTopologySpreadArgs, checked_spread),
+    "Reservation": _Typed(ReservationArgs, checked_reservation),
+    "ReservationPreemption": _Typed(ReservationPreemptionArgs, _as_is),
+    "VolumeBinding": _Typed(VolumeBindingArgs, checked_volume_binding),
+}
+
+# These plugins decode parts of their arguments themselves.
+_RAW = frozenset({"DynamicReservation"})
+
+HAVE_ARGS = frozenset(_TYPED) | _RAW
+
+
+def default_args(plugin: str) -> Any:
+    """The arguments of a plugin that the file gives none; None if it has no typed arguments."""
+    return read_args(plugin, {}, "", Problems()) if plugin in HAVE_ARGS else None
+
+
+def read_args(plugin: str, raw: object, path: str, problems: Problems) -> Any:
+    """The plugin's arguments as a struct, or as the unchanged mapping if they are not typed."""
+    if not isinstance(raw, Mapping):
+        problems.add(path, f"expected a mapping, got {described(raw)}")
+        return None
+    if plugin not in HAVE_ARGS:
+        return raw
+    for name, expected in _type_meta(plugin).items():
+        if raw.get(name) not in (None, expected):
+            problems.add(child(path, name), f'must be "{expected}", got {described(raw[name])}')
+    rest = {key: value for key, value in raw.items() if key not in ("apiVersion", "kind")}
+    if plugin in _RAW:
+        return rest
+    typed = _TYPED[plugin]
+    before = len(problems)
+    given = read(typed.given, rest, path, problems)
+    if given is None or len(problems) > before:
+        return None
+    return typed.checked(given, path, problems)
+
+
+def write_args(plugin: str, args: Any) -> dict[str, Any]:
+    """The mapping that `read_args` turns into these arguments."""
+    if isinstance(args, msgspec.Struct):
+        return _type_meta(plugin) | write(args)
+    return _type_meta(plugin) | dict(args) if plugin in _RAW else dict(args)
+
+
+def _type_meta(plugin: str) -> dict[str, str]:
+    return {"apiVersion": API_VERSION, "kind": f"{plugin}Args"}
