@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from harness.world import LittleWorld, Raw, node
+from harness.objects import Raw, node
+from harness.world import World
 
 ALLOCATED = "scheduling.koordinator.sh/device-allocated"
 CORE, MEMORY, RATIO = (
@@ -44,18 +45,18 @@ def device(name: str, *devices: Raw, **meta: Any) -> Raw:
     }
 
 
-def with_gpus(count: int, name: str = "n1", **more: Any) -> LittleWorld:
+def with_gpus(count: int, name: str = "n1", **more: Any) -> World:
     """A node whose GPUs are on two switches of two NUMA nodes, as they are on most."""
     gpus = [gpu(minor, numa=minor * 2 // max(count, 2)) for minor in range(count)]
-    return LittleWorld(node(name, **more), device(name, *gpus))
+    return World(node(name, **more), device(name, *gpus))
 
 
-def allocated(world: LittleWorld, name: str, kind: str = "Pod") -> dict[str, list[Raw]]:
+def allocated(world: World, name: str, kind: str = "Pod") -> dict[str, list[Raw]]:
     """What is written on a pod, or reservation."""
     text = (world.objects[kind, name]["metadata"].get("annotations") or {}).get(ALLOCATED)
     found: dict[str, list[Raw]] = msgspec.json.decode(text) if text else {}
     return found
 
 
-def minors(world: LittleWorld, name: str, kind: str = "Pod", of: str = "gpu") -> list[int]:
+def minors(world: World, name: str, kind: str = "Pod", of: str = "gpu") -> list[int]:
     return [each["minor"] for each in allocated(world, name, kind).get(of, ())]

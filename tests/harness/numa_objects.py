@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from harness.world import LittleWorld, Raw, node, pod, reservation
+from harness.objects import Raw, node, pod, reservation
+from harness.world import World
 
 STATUS = "scheduling.koordinator.sh/resource-status"
 SPEC = "scheduling.koordinator.sh/resource-spec"
@@ -55,10 +56,10 @@ def topology(
     }
 
 
-def world(labels: dict[str, str] | None = None, **more: Any) -> LittleWorld:
+def world(labels: dict[str, str] | None = None, **more: Any) -> World:
     it = node("n1", cpu=str(more.get("cpus", 16)), memory="64Gi", labels=labels or {})
     it["metadata"]["annotations"] = more.pop("node_annotations", {})
-    return LittleWorld(it, topology(**more))
+    return World(it, topology(**more))
 
 
 def lsr(name: str, cpus: str, app: str = "", spec: str = "", numa: str = "", **more: Any) -> Raw:
@@ -71,7 +72,7 @@ def lsr(name: str, cpus: str, app: str = "", spec: str = "", numa: str = "", **m
     memory = more.pop("memory", "1Gi")
     return pod(
         name,
-        meta={"labels": labels, "annotations": annotations},
+        metadata={"labels": labels, "annotations": annotations},
         requests={"cpu": cpus, "memory": memory},
         **more,
     )
@@ -79,7 +80,9 @@ def lsr(name: str, cpus: str, app: str = "", spec: str = "", numa: str = "", **m
 
 def plain(name: str, cpu: str, memory: str = "1Gi", numa: str = "", **more: Any) -> Raw:
     annotations = {NUMA_SPEC: numa} if numa else {}
-    return pod(name, meta={"annotations": annotations}, requests={"cpu": cpu, "memory": memory}, **more)
+    return pod(
+        name, metadata={"annotations": annotations}, requests={"cpu": cpu, "memory": memory}, **more
+    )
 
 
 def reserved(name: str, cpus: str, app: str = "own", **more: Any) -> Raw:
@@ -87,16 +90,16 @@ def reserved(name: str, cpus: str, app: str = "own", **more: Any) -> Raw:
         "metadata": {"labels": {QOS: "LSR"}, "annotations": more.pop("annotations", {})},
         "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpus}}}]},
     }
-    return reservation(name, app, template=template, **more)
+    return reservation(name, app=app, template=template, **more)
 
 
-def status(it: LittleWorld, name: str, kind: str = "Pod") -> Raw:
+def status(it: World, name: str, kind: str = "Pod") -> Raw:
     text = (it.objects[kind, name]["metadata"].get("annotations") or {}).get(STATUS)
     found: Raw = msgspec.json.decode(text) if text else {}
     return found
 
 
-def cpus(it: LittleWorld, name: str, kind: str = "Pod") -> set[int]:
+def cpus(it: World, name: str, kind: str = "Pod") -> set[int]:
     found: set[int] = set()
     for part in filter(None, str(status(it, name, kind).get("cpuset", "")).split(",")):
         first, _, last = part.partition("-")
@@ -104,7 +107,7 @@ def cpus(it: LittleWorld, name: str, kind: str = "Pod") -> set[int]:
     return found
 
 
-def zones(it: LittleWorld, name: str, kind: str = "Pod") -> dict[int, dict[str, str]]:
+def zones(it: World, name: str, kind: str = "Pod") -> dict[int, dict[str, str]]:
     return {
         each["node"]: each["resources"] for each in status(it, name, kind).get("numaNodeResources", ())
     }

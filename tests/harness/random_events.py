@@ -1,11 +1,12 @@
 """What random lives of little worlds have in common."""
 
 from harness.choices import Chooser
-from harness.world import LittleWorld, node
+from harness.objects import node
+from harness.world import World
 
 
 class RandomLife:
-    world: LittleWorld
+    world: World
 
     def __init__(self, choose: Chooser) -> None:
         self.choose = choose

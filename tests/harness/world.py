@@ -1,17 +1,29 @@
-"""A cluster of raw objects around a scheduler, where every decision is carried out at once.
+"""A scheduler on virtual time, and the API server, kubelets and users around it.
 
-Time stands still unless `wait` moves it. After every event the state is checked against a recount, and
-no node may have more claimed than it offers, but by reservations that wait.
+    world = World(node("n1", cpu="4"), reservation("r", cpu="2"))
+    world.put(pod("p", app="a")).wait(30)
+    assert world.reservation_of("p") == "r"
+
+Objects are raw, and known by kind and name. Every decision is carried out at once, unless the world was
+told to refuse it. Time stands still unless `wait` moves it. After every event and every write the state
+is compared with a recount, and no node may have more claimed than it offers, except by Waiting
+reservations.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
 from typing import Any, Self
 
 import msgspec
 
+from harness.objects import ID, READY, REQUIREMENT, Raw
 from holdfast.api.decode import decode
 from holdfast.api.times import format_time, parse_time
 from holdfast.scheduler.assembly import controllers
 from holdfast.scheduler.cluster.decisions import (
+    AnnotatePod,
     Bind,
     CreateReservation,
     DeleteReservation,
@@ -20,8 +32,10 @@ from holdfast.scheduler.cluster.decisions import (
     Nominate,
     Preempt,
     PreemptReservation,
+    SetMigrationStatus,
     SetPodScheduled,
     SetReservationStatus,
+    SpecifyMigration,
 )
 from holdfast.scheduler.cluster.events import (
     Added,
@@ -33,130 +47,136 @@ from holdfast.scheduler.cluster.events import (
     WriteRefused,
 )
 from holdfast.scheduler.cluster.recount import validate_state
-from holdfast.scheduler.framework.config import API_VERSION, KIND, load
-from holdfast.scheduler.plugins import registry as installed
+from holdfast.scheduler.controllers.provisioner import Provisioner
+from holdfast.scheduler.framework.config import API_VERSION, KIND, Configuration, load
+from holdfast.scheduler.framework.interface import Plugin
+from holdfast.scheduler.framework.registry import Registry
+from holdfast.scheduler.plugins import IN_TREE
+from holdfast.scheduler.reservations.provisioning_requests import Requirements
 from holdfast.scheduler.scheduler import Scheduler
 
 START = parse_time("2026-01-01T00:00:00Z")
 ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
+BUDGET = "Cannot evict pod as it would violate the pod's disruption budget."
 
-Raw = dict[str, Any]
+_UIDS = {"Pod": "pod", "Node": "node", "Reservation": "rsv", "PodMigrationJob": "job"}
 
-_REGISTRY = installed()
-_CONFIGURATION = load({"apiVersion": API_VERSION, "kind": KIND}, _REGISTRY.implements())
-
-
-def node(name: str, cpu: str = "16", memory: str = "32G", **more: Any) -> Raw:
-    labels = {"kubernetes.io/hostname": name, **more.get("labels", {})}
-    allocatable = {"cpu": cpu, "memory": memory, "pods": "110", **more.get("allocatable", {})}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "uid": f"node-{name}", "labels": labels},
-        "spec": more.get("spec", {}),
-        "status": {"allocatable": allocatable},
-    }
+_loaded: dict[str, tuple[Configuration, Registry]] = {}
 
 
-def pod_spec(requests: dict[str, str], **more: Any) -> Raw:
-    container: Raw = {"name": "main", "image": "app", "resources": {"requests": requests}}
-    if "ports" in more:
-        container["ports"] = [{"containerPort": p, "hostPort": p} for p in more.pop("ports")]
-    return {"containers": [container], **more}
+def _configured(plugins: tuple[type[Plugin], ...], preemption: Raw | None, dynamic: Raw) -> Any:
+    profile: Raw = {"schedulerName": "holdfast-scheduler"}
+    if plugins:
+        enabled = [{"name": plugin.name} for plugin in plugins]
+        profile["plugins"] = {"multiPoint": {"enabled": enabled}}
+    if preemption is not None:
+        profile["pluginConfig"] = [{"name": "ReservationPreemption", "args": preemption}]
+    mapping: Raw = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}
+    mapping["dynamicReservation"] = dynamic
+    key = repr((plugins, mapping))
+    if key not in _loaded:
+        registry = Registry([*IN_TREE, *plugins])
+        _loaded[key] = load(mapping, registry.implements()), registry
+    return _loaded[key]
 
 
-def pod(name: str, app: str = "", uid: str = "", meta: Raw | None = None, **spec: Any) -> Raw:
-    requests = spec.pop("requests", {"cpu": spec.pop("cpu", "1")})
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": "default",
-            "uid": uid or f"pod-{name}",
-            "labels": {"app": app} if app else {},
-            **(meta or {}),
-        },
-        "spec": {"schedulerName": "default-scheduler", **pod_spec(requests, **spec)},
-        "status": {"phase": "Pending"},
-    }
+class World:
+    def __init__(
+        self,
+        *objects: Raw,
+        plugins: tuple[type[Plugin], ...] = (),
+        preemption: Raw | None = None,
+        provisioner: str = "builtin",
+        **dynamic: Any,
+    ) -> None:
+        """`plugins` run beside those in tree; `preemption` are ReservationPreemption's arguments.
 
-
-def reservation(name: str, app: str = "a", template: Raw | None = None, **spec: Any) -> Raw:
-    requests = spec.pop("requests", {"cpu": spec.pop("cpu", "4")})
-    labels = spec.pop("labels", {})
-    annotations = spec.pop("annotations", {})
-    body = template or {
-        "metadata": {"labels": {"app": app}},
-        "spec": pod_spec(requests, **spec.pop("pod", {})),
-    }
-    return {
-        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
-        "kind": "Reservation",
-        "metadata": {"name": name, "uid": f"rsv-{name}", "labels": labels, "annotations": annotations},
-        "spec": {
-            "template": body,
-            "owners": spec.pop("owners", [{"labelSelector": {"matchLabels": {"app": app}}}]),
-            **spec,
-        },
-    }
-
-
-class LittleWorld:
-    def __init__(self, *objects: Raw, preemption: Raw | None = None) -> None:
-        """`preemption`: the arguments of ReservationPreemption, where they are not the usual ones."""
-        self.configuration = _CONFIGURATION
-        if preemption is not None:
-            plugin = {"name": "ReservationPreemption", "args": preemption}
-            profile = {"schedulerName": "holdfast-scheduler", "pluginConfig": [plugin]}
-            self.configuration = load(
-                {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}, _REGISTRY.implements()
-            )
-        self.evictions: list[str] = []
-        """The pods that were asked to go, as often as they were."""
-        self.preempted: list[tuple[str, str]] = []
-        """Which reservation had to go for which: preemptor and victim, by uid."""
-        self.guarded: set[str] = set()
-        """The pods a disruption budget does not let go."""
+        With `provisioner="builtin"` the scheduler's own creates the reservations that pods ask for,
+        with "apart" one that can be restarted by itself, with "external" only the test. `dynamic` is
+        the rest of that section of the configuration.
+        """
+        self._apart = provisioner == "apart"
+        section = {"provisioner": "builtin" if provisioner == "builtin" else "external", **dynamic}
+        self.configuration, self._registry = _configured(plugins, preemption, section)
         self.now = START
         self.objects: dict[tuple[str, str], Raw] = {}
         self.events: list[Emit] = []
+        self.eviction_requests: list[str] = []
+        """The pods whose eviction was requested, as often as it was."""
+        self.evicted: list[str] = []
+        self.preempted: list[tuple[str, str]] = []
+        """Which reservation was preempted for which: preemptor and victim, by uid."""
+
         self.graceful = False
-        """Whether pods that have to make room take their time."""
-        self.knows_reservations = True
-        """Whether one can be created."""
-        self.made = 0
-        self.refuse: set[str] = set()
-        """The uids of which the next bind is refused."""
+        """Whether evicted and preempted pods take their time to end."""
+        self.pods_become_ready = True
+        """Whether pods are ready as soon as they run."""
         self.shrinking = False
-        """Whether nodes come to offer less than is in use, which nobody here can help."""
+        """Whether nodes come to offer less than is in use, which the scheduler cannot help."""
+
+        self.refuse: set[str] = set()
+        """The uids of which the next bind, or write of status or annotations, is refused."""
+        self.eviction_refusal = ""
+        """Why no pod can be evicted now, if none can."""
+        self.protected: set[str] = set()
+        """The pods a disruption budget protects."""
+        self.creation_refusal = ""
+        """Why no reservation can be created now, if none can."""
+        self.refuses_migration_status = False
+        self.refused_migration_statuses = 0
+
+        self.writes = 0
+        self.restart_after = -1
+        """After so many writes the scheduler restarts, once; the rest of what it decided is lost."""
+        self.after_each: Callable[[], None] = lambda: None
+        """Called after each decision is carried out."""
+        self._numbers = 0
         self.start()
         self.put(*objects)
 
     def start(self) -> None:
-        """A new scheduler, which knows what objects there are and nothing else."""
+        """A new scheduler, which knows the objects there are and nothing else."""
         self.scheduler = Scheduler(
             self.configuration,
-            _REGISTRY,
+            self._registry,
             {"default-scheduler": "holdfast-scheduler"},
             controllers(self.configuration),
         )
         for raw in self.objects.values():
-            self._feed(Added(decode(raw)))
+            self.scheduler.feed(Added(decode(raw)), self.now)
+            self.check()
+        if self._apart and not hasattr(self, "provisioner"):
+            self.restart_provisioner()
 
     restart = start
+
+    def restart_provisioner(self) -> None:
+        self.provisioner = Provisioner(Requirements())
+        for raw in self.objects.values():
+            self.provisioner.feed(Added(decode(raw)))
+
+    def number(self) -> int:
+        """One that was not given before, for names and uids."""
+        self._numbers += 1
+        return self._numbers
 
     # What happens
 
     def put(self, *objects: Raw) -> Self:
+        """Creates or replaces objects; what an API server fills in is filled in."""
         for raw in objects:
-            raw["metadata"].setdefault("creationTimestamp", format_time(self.now))
+            kind, metadata = raw["kind"], raw["metadata"]
+            metadata.setdefault("uid", f"{_UIDS.get(kind, kind.lower())}-{metadata['name']}")
+            metadata.setdefault("creationTimestamp", format_time(self.now))
+            if kind == "Pod":
+                metadata.setdefault("namespace", "default")
+                raw["spec"].setdefault("schedulerName", "default-scheduler")
+                raw.setdefault("status", {"phase": "Pending"})
             self._store(raw)
         return self.settle()
 
     def delete(self, kind: str, name: str) -> Self:
-        raw = self.objects.pop((kind, name))
-        self._feed(Deleted(decode(raw)))
+        self._remove(kind, name)
         return self.settle()
 
     def edit(self, kind: str, name: str, **changes: Any) -> Self:
@@ -180,21 +200,30 @@ class LittleWorld:
         return self.settle()
 
     def settle(self) -> Self:
+        """Rounds of the scheduler, and of a provisioner apart from it, until nothing is decided."""
+        while True:
+            self._settle_scheduler()
+            decisions = self.provisioner.run(self.now) if self._apart else []
+            if not decisions:
+                return self
+            with ExitStack() as stack:  # all are carried out, whatever becomes of the scheduler
+                for decision in reversed(decisions):
+                    stack.callback(self._carry_out, decision)
+
+    def _settle_scheduler(self) -> None:
         for _ in range(200):
             decisions = self.scheduler.round(self.now)
             self.check()
             if not decisions:
-                return self
+                return
             for decision in decisions:
                 self._carry_out(decision)
                 self.check()
-                if self._is_interrupted():
+                self.writes += 1
+                if self.writes == self.restart_after:
+                    self.restart()
                     break
         raise AssertionError("no end of decisions")
-
-    def _is_interrupted(self) -> bool:
-        """Whether the scheduler is lost after this write, and with it the rest of what it decided."""
-        return False
 
     def check(self) -> None:
         cluster = self.scheduler.cluster
@@ -215,15 +244,45 @@ class LittleWorld:
                 gone = self.shrinking or not table.alive[row]
                 assert claimed <= offered or gone, f"{name}: {resource} is oversold"
 
-    # What is asked
+    # Questions about pods
 
     def node_of(self, name: str) -> str:
         return str(self.objects["Pod", name]["spec"].get("nodeName", ""))
 
+    def annotation(self, name: str, key: str) -> str:
+        return str((self.objects["Pod", name]["metadata"].get("annotations") or {}).get(key, ""))
+
     def reservation_of(self, name: str) -> str:
         """The reservation a pod was bound through."""
-        text = (self.objects["Pod", name]["metadata"].get("annotations") or {}).get(ALLOCATED)
+        text = self.annotation(name, ALLOCATED)
         return str(msgspec.json.decode(text)["name"]) if text else ""
+
+    def message(self, name: str) -> str:
+        """Of the PodScheduled condition."""
+        for condition in self.objects["Pod", name]["status"].get("conditions", ()):
+            if condition["type"] == "PodScheduled":
+                return str(condition["message"])
+        return ""
+
+    def requirement(self, name: str) -> dict[str, str]:
+        """The resources of the reservation that is requested on a pod's behalf."""
+        text = self.annotation(name, REQUIREMENT)
+        return dict(msgspec.json.decode(text)["resources"]) if text else {}
+
+    def requirement_id(self, name: str) -> str:
+        return str(msgspec.json.decode(self.annotation(name, REQUIREMENT))["labels"][ID])
+
+    def provisioning_events(self, name: str) -> list[str]:
+        """The reasons of events about provisioning for a pod."""
+        return [e.reason for e in self.events if e.about.name == name and e.action == "Provisioning"]
+
+    # Questions about reservations
+
+    def reservations(self) -> list[Raw]:
+        return [raw for (kind, _), raw in self.objects.items() if kind == "Reservation"]
+
+    def reservation_names(self) -> list[str]:
+        return [name for kind, name in self.objects if kind == "Reservation"]
 
     def status(self, name: str) -> Raw:
         return dict(self.objects["Reservation", name].get("status") or {})
@@ -235,14 +294,33 @@ class LittleWorld:
         found = [c for c in self.status(name).get("conditions", ()) if c["type"] == type]
         return found[0] if found else {}
 
-    def message(self, name: str) -> str:
-        conditions = self.objects["Pod", name]["status"].get("conditions", [])
-        return str(conditions[0]["message"]) if conditions else ""
-
     def owners(self, name: str) -> list[str]:
         return [owner["name"] for owner in self.status(name).get("currentOwners", ())]
 
-    # Carrying out
+    def reserved(self, node: str) -> int:
+        """Milli-CPUs of a node that live and virtual reservations have."""
+        cluster = self.scheduler.cluster
+        row = cluster.nodes.row(node)
+        return int(cluster.nodes.held[0, row]) if row is not None else 0
+
+    # Questions about migrations
+
+    def migration(self, name: str = "move") -> Raw:
+        return self.objects["PodMigrationJob", name]
+
+    def outcome(self, name: str = "move") -> tuple[str, str, str]:
+        status = self.migration(name).get("status", {})
+        return status.get("phase", ""), status.get("reason", ""), status.get("message", "")
+
+    def steps(self, name: str = "move") -> list[tuple[str, str, str]]:
+        """The conditions, in the order they were added."""
+        conditions = self.migration(name).get("status", {}).get("conditions", [])
+        return [(each["type"], each["status"], each.get("reason", "")) for each in conditions]
+
+    def events_about(self, kind: str = "PodMigrationJob") -> list[tuple[str, str, str]]:
+        return [(e.type, e.reason, e.message) for e in self.events if e.about.kind == kind]
+
+    # Writes
 
     def _store(self, raw: Raw) -> None:
         key = (raw["kind"], raw["metadata"]["name"])
@@ -250,69 +328,36 @@ class LittleWorld:
         self.objects[key] = raw
         self._feed((Updated if known else Added)(decode(raw)))
 
+    def _remove(self, kind: str, name: str) -> None:
+        self._feed(Deleted(decode(self.objects.pop((kind, name)))))
+
     def _feed(self, event: Event) -> None:
         self.scheduler.feed(event, self.now)
         self.check()
+        if self._apart and hasattr(self, "provisioner"):
+            self.provisioner.feed(event)
+
+    def _change(self, kind: str, name: str, changes: Raw) -> None:
+        """Merges changes of metadata, spec and status into an object, if it is there."""
+        raw = self.objects.get((kind, name))
+        if raw is None:
+            return
+        merged = dict(raw)
+        for part, values in changes.items():
+            inner = dict(merged.get(part) or {})
+            for key, value in values.items():
+                before = inner.get(key)
+                inner[key] = {**before, **value} if isinstance(before, dict) else value
+            merged[part] = inner
+        self._store(merged)
 
     def _carry_out(self, decision: Any) -> None:
-        if isinstance(decision, Bind):
-            self._bind(decision)
-        elif isinstance(decision, SetReservationStatus):
-            self._set_status(decision)
-        elif isinstance(decision, CreateReservation):
-            self._create(msgspec.to_builtins(decision.reservation))
-        elif isinstance(decision, DeleteReservation):
-            if ("Reservation", decision.reservation.name) in self.objects:
-                self.delete("Reservation", decision.reservation.name)
-        elif isinstance(decision, PreemptReservation):
-            self.preempted.append((decision.preemptor.uid, decision.reservation.uid))
-            if ("Reservation", decision.reservation.name) in self.objects:
-                marks = {"labels": decision.labels, "annotations": decision.annotations}
-                self._change("Reservation", decision.reservation.name, {"metadata": marks})
-        elif isinstance(decision, Evict):
-            self.evictions.append(decision.pod.name)
-            if decision.pod.name not in self.guarded and ("Pod", decision.pod.name) in self.objects:
-                self._preempt(decision.pod.name)
-        elif isinstance(decision, SetPodScheduled):
-            if ("Pod", decision.pod.name) in self.objects:
-                condition = {
-                    "type": "PodScheduled",
-                    "status": "False",
-                    "reason": decision.reason,
-                    "message": decision.message,
-                }
-                self._change("Pod", decision.pod.name, {"status": {"conditions": [condition]}})
-        elif isinstance(decision, Preempt):
-            if ("Pod", decision.pod.name) in self.objects:
-                self._preempt(decision.pod.name)
-        elif isinstance(decision, Nominate):
-            if ("Pod", decision.pod.name) in self.objects:
-                self._change("Pod", decision.pod.name, {"status": {"nominatedNodeName": decision.node}})
-        elif isinstance(decision, Emit):
-            self.events.append(decision)
+        carry_out = _CARRIED_OUT.get(type(decision))
+        if carry_out is not None:
+            getattr(self, carry_out)(decision)
+        self.after_each()
 
-    def _create(self, raw: Raw) -> None:
-        key = ("Reservation", raw["metadata"]["name"])
-        if key in self.objects or not self.knows_reservations:
-            return
-        self.made += 1
-        raw["metadata"]["uid"] = f"made-{self.made}"
-        raw["metadata"]["creationTimestamp"] = format_time(self.now)
-        self._store(raw)
-
-    def _preempt(self, name: str) -> None:
-        if not self.graceful:
-            raw = self.objects.pop(("Pod", name))
-            self._feed(Deleted(decode(raw)))
-            return
-        condition = {
-            "type": "DisruptionTarget",
-            "status": "True",
-            "reason": "PreemptionByScheduler",
-            "message": "",
-        }
-        leaving = {"deletionTimestamp": format_time(self.now)}
-        self._change("Pod", name, {"metadata": leaving, "status": {"conditions": [condition]}})
+    # Decisions about pods
 
     def _bind(self, decision: Bind) -> None:
         uid, raw = decision.pod.uid, self.objects.get(("Pod", decision.pod.name))
@@ -324,11 +369,78 @@ class LittleWorld:
         changes: Raw = {
             "spec": {"nodeName": decision.node},
             "metadata": {"annotations": dict(decision.annotations)},
-            "status": {"phase": "Running"},
+            "status": {"phase": "Running", **({"conditions": READY} if self.pods_become_ready else {})},
         }
         self._change("Pod", decision.pod.name, changes)
 
-    def _set_status(self, decision: SetReservationStatus) -> None:
+    def _set_pod_scheduled(self, decision: SetPodScheduled) -> None:
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": decision.reason,
+            "message": decision.message,
+        }
+        self._change("Pod", decision.pod.name, {"status": {"conditions": [condition]}})
+
+    def _nominate(self, decision: Nominate) -> None:
+        self._change("Pod", decision.pod.name, {"status": {"nominatedNodeName": decision.node}})
+
+    def _annotate(self, decision: AnnotatePod) -> None:
+        raw = self.objects.get(("Pod", decision.pod.name))
+        if raw is None or decision.pod.uid in self.refuse:
+            self.refuse.discard(decision.pod.uid)
+            self._feed(WriteRefused(decision, "no"))
+            return
+        annotations = {**(raw["metadata"].get("annotations") or {}), **decision.annotations}
+        kept = {key: value for key, value in annotations.items() if value is not None}
+        self._store({**raw, "metadata": {**raw["metadata"], "annotations": kept}})
+
+    def _preempt(self, decision: Preempt) -> None:
+        if ("Pod", decision.pod.name) in self.objects:
+            self._end(decision.pod.name, "PreemptionByScheduler")
+
+    def _evict(self, decision: Evict) -> None:
+        ref = decision.pod
+        raw = self.objects.get(("Pod", ref.name))
+        if raw is None or raw["metadata"]["uid"] != ref.uid:
+            return
+        self.eviction_requests.append(ref.name)
+        refusal = self.eviction_refusal or (BUDGET if ref.name in self.protected else "")
+        if refusal:
+            self._feed(WriteRefused(decision, refusal))
+            return
+        self.evicted.append(ref.name)
+        self._end(ref.name, "EvictionByEvictionAPI")
+
+    def _end(self, name: str, reason: str) -> None:
+        if not self.graceful:
+            self._remove("Pod", name)
+            return
+        condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": ""}
+        deletion = {"deletionTimestamp": format_time(self.now + 30)}
+        self._change("Pod", name, {"metadata": deletion, "status": {"conditions": [condition]}})
+
+    # Decisions about reservations
+
+    def _create_reservation(self, decision: CreateReservation) -> None:
+        raw = msgspec.to_builtins(decision.reservation)
+        if self.creation_refusal:
+            self._feed(WriteRefused(decision, self.creation_refusal))
+        elif ("Reservation", raw["metadata"]["name"]) not in self.objects:
+            raw["metadata"]["uid"] = f"created-{self.number()}"
+            raw["metadata"]["creationTimestamp"] = format_time(self.now)
+            self._store(raw)
+
+    def _delete_reservation(self, decision: DeleteReservation) -> None:
+        if ("Reservation", decision.reservation.name) in self.objects:
+            self._remove("Reservation", decision.reservation.name)
+
+    def _preempt_reservation(self, decision: PreemptReservation) -> None:
+        self.preempted.append((decision.preemptor.uid, decision.reservation.uid))
+        marks = {"labels": decision.labels, "annotations": decision.annotations}
+        self._change("Reservation", decision.reservation.name, {"metadata": marks})
+
+    def _set_reservation_status(self, decision: SetReservationStatus) -> None:
         ref = decision.reservation
         raw = self.objects.get(("Reservation", ref.name))
         if raw is None or raw["metadata"]["uid"] != ref.uid or ref.uid in self.refuse:
@@ -344,13 +456,45 @@ class LittleWorld:
         annotations = {key: value for key, value in annotations.items() if value}
         self._store({**raw, "metadata": {**metadata, "annotations": annotations}, "status": status})
 
-    def _change(self, kind: str, name: str, changes: Raw) -> None:
-        raw = self.objects[kind, name]
-        merged = dict(raw)
-        for part, values in changes.items():
-            inner = dict(merged.get(part) or {})
-            for key, value in values.items():
-                before = inner.get(key)
-                inner[key] = {**before, **value} if isinstance(before, dict) else value
-            merged[part] = inner
-        self._store(merged)
+    # Decisions about migrations
+
+    def _set_migration_status(self, decision: SetMigrationStatus) -> None:
+        raw = self.objects.get(("PodMigrationJob", decision.job.name))
+        if self.refuses_migration_status:
+            self.refused_migration_statuses += 1
+            self._feed(WriteRefused(decision, "no"))
+        elif raw is not None:
+            self._store({**raw, "status": msgspec.to_builtins(decision.status)})
+
+    def _specify_migration(self, decision: SpecifyMigration) -> None:
+        raw = self.objects.get(("PodMigrationJob", decision.job.name))
+        if raw is None:
+            return
+        spec = dict(raw["spec"])
+        if decision.pod is not None:
+            spec["podRef"] = msgspec.to_builtins(decision.pod)
+        if decision.reservation is not None:
+            reference = msgspec.to_builtins(decision.reservation)
+            options = spec.get("reservationOptions") or {}
+            spec["reservationOptions"] = {**options, "reservationRef": reference}
+        self._store({**raw, "spec": spec})
+
+    def _record(self, decision: Emit) -> None:
+        self.events.append(decision)
+
+
+_CARRIED_OUT: dict[type, str] = {
+    Bind: "_bind",
+    SetPodScheduled: "_set_pod_scheduled",
+    Nominate: "_nominate",
+    AnnotatePod: "_annotate",
+    Preempt: "_preempt",
+    Evict: "_evict",
+    CreateReservation: "_create_reservation",
+    DeleteReservation: "_delete_reservation",
+    PreemptReservation: "_preempt_reservation",
+    SetReservationStatus: "_set_reservation_status",
+    SetMigrationStatus: "_set_migration_status",
+    SpecifyMigration: "_specify_migration",
+    Emit: "_record",
+}

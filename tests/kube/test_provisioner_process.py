@@ -12,8 +12,7 @@ import yaml
 from aiohttp import ClientSession
 from aiohttp.test_utils import RawTestServer
 
-from harness.provisioning_world import ERROR, ID, asking, required
-from harness.world import Raw, node
+from harness.objects import ERROR, ID, Raw, node, requesting, required
 from holdfast.api.crds import definitions
 from holdfast.local.apiserver.api_state import ApiState
 from holdfast.local.apiserver.crd_registry import DefinitionKeeper
@@ -109,7 +108,7 @@ def test_a_provisioner_makes_what_pods_ask_for(which: str, tmp_path: Path) -> No
         command = commands(tmp_path, f"http://127.0.0.1:{served.server.port}")[which]
         environment = {key: v for key, v in os.environ.items() if not key.lower().endswith("_proxy")}
         await served.put(node("n1"))
-        await served.put(asking("before", recommendedSize={"cpu": "4"}))
+        await served.put(requesting("before", recommendedSize={"cpu": "4"}))
         served.log = tmp_path / "log"
         log = served.log.open("wb")
         process = await asyncio.create_subprocess_exec(
@@ -117,9 +116,9 @@ def test_a_provisioner_makes_what_pods_ask_for(which: str, tmp_path: Path) -> No
         )
         try:
             await served.until(lambda: served.pod("before")["spec"].get("nodeName"))
-            await served.put(asking("after", "c"))
+            await served.put(requesting("after", app="c"))
             # No label can be like that, so the server refuses the reservation.
-            await served.put(asking("wrong", "b", requirement=required("not a label", cpu="1")))
+            await served.put(requesting("wrong", app="b", requirement=required("not a label", cpu="1")))
             await served.until(lambda: served.pod("after")["spec"].get("nodeName"))
             await served.until(lambda: len(_said(served.pod("wrong"))) > 0)
         finally:

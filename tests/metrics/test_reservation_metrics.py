@@ -2,12 +2,13 @@
 
 import re
 
-from harness.world import LittleWorld, node, pod, reservation
+from harness.objects import node, pod, reservation
+from harness.world import World
 from holdfast.metrics import SchedulingMetrics
 from holdfast.scheduler.cluster.decisions import Bind
 
 
-class Measured(LittleWorld):
+class Measured(World):
     """Its rounds and binds are measured, as by a backend."""
 
     def start(self) -> None:
@@ -57,7 +58,7 @@ def test_resources_have_koordinators_labels_and_units() -> None:
     requests = {"cpu": "500m", "memory": "8Gi", "nvidia.com/gpu": "2"}
     world = Measured(node("n1", allocatable={"nvidia.com/gpu": "4"}))
     world.put(reservation("r", requests=requests, allocateOnce=False))
-    world.put(pod("p", "a", requests={"cpu": "100m", "memory": "2Gi", "nvidia.com/gpu": "1"}))
+    world.put(pod("p", app="a", requests={"cpu": "100m", "memory": "2Gi", "nvidia.com/gpu": "1"}))
     assert world.figures("scheduler_reservation_resource") == {
         'name="r",resource="cpu",type="allocatable",unit="core"': 0.5,
         'name="r",resource="cpu",type="allocated",unit="core"': 0.1,
@@ -74,7 +75,7 @@ def test_resources_have_koordinators_labels_and_units() -> None:
 def test_what_happens_to_reservations_is_counted() -> None:
     world = Measured(node("n1"))
     world.put(reservation("once", cpu="1"), reservation("brief", app="b", cpu="1", ttl="1m"))
-    world.put(pod("p", "a"), pod("other", "nobody")).wait(61)
+    world.put(pod("p", app="a"), pod("other", app="nobody")).wait(61)
     assert (world.phase("once"), world.phase("brief")) == ("Succeeded", "Failed")
     assert world.figures("holdfast_reservations_scheduled_total") == {"": 2}
     assert world.figures("holdfast_reservations_finished_total") == {
@@ -94,5 +95,5 @@ def test_a_deleted_reservation_has_no_figures() -> None:
 def test_counting_reservations_is_no_attempt_to_preempt() -> None:
     world = Measured(node("n1"))
     affinity = {"scheduling.koordinator.sh/reservation-affinity": "{}"}
-    world.put(pod("p", "a", meta={"annotations": affinity}))
+    world.put(pod("p", app="a", metadata={"annotations": affinity}))
     assert world.figures("scheduler_preemption_attempts_total") == {"": 1}

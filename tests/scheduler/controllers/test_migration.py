@@ -1,25 +1,26 @@
 """Moving pods: the room first, then the eviction, then the replacement."""
 
-from harness.migration_world import BUDGET, NODES, ROOM, MovingWorld, job, replica, running, world
-from harness.world import node, pod, reservation
+from harness.objects import migration, node, pod, replica, reservation, running
+from harness.world import BUDGET, World
 from holdfast.scheduler.controllers.migration.migration_job import RETRY_MOST
+from scheduler.controllers.migrations import NODES, RESERVATION, world
 
 
 def test_a_pod_is_moved() -> None:
     """Proposal, Usage in Descheduling: once the room is Available the pod is moved into it; then the
     reservation is Succeeded and holds nothing."""
     it = world()
-    it.put(job())
-    assert (it.phase(ROOM), it.status(ROOM)["nodeName"]) == ("Available", "n2")
+    it.put(migration())
+    assert (it.phase(RESERVATION), it.status(RESERVATION)["nodeName"]) == ("Available", "n2")
     assert it.evicted == ["web"]
-    assert it.job()["status"]["status"] == "PodBoundReservation"
+    assert it.migration()["status"]["status"] == "PodBoundReservation"
     assert it.outcome() == ("Running", "WaitForPodBindReservation", "")
     it.put(replica("web-2", cpu="3"))
-    assert (it.node_of("web-2"), it.reservation_of("web-2")) == ("n2", ROOM)
-    assert it.phase(ROOM) == "Succeeded"
-    message = f'Bind Pod "default/web-2" in Reservation "{ROOM}"'
+    assert (it.node_of("web-2"), it.reservation_of("web-2")) == ("n2", RESERVATION)
+    assert it.phase(RESERVATION) == "Succeeded"
+    message = f'Bind Pod "default/web-2" in Reservation "{RESERVATION}"'
     assert it.outcome() == ("Succeeded", "", message)
-    status = it.job()["status"]
+    status = it.migration()["status"]
     assert (status["status"], status["nodeName"]) == ("Complete", "n2")
     assert status["podRef"] == {"namespace": "default", "name": "web-2", "uid": "pod-web-2"}
     assert it.steps() == [
@@ -30,9 +31,9 @@ def test_a_pod_is_moved() -> None:
         ("ReservationBound", "True", ""),
         ("BoundPodReady", "True", ""),
     ]
-    assert it.said() == [
-        ("Normal", "ReservationCreated", f'Successfully create Reservation "{ROOM}"'),
-        ("Normal", "ReservationScheduled", f'Assigned Reservation "{ROOM}" to node "n2"'),
+    assert it.events_about() == [
+        ("Normal", "ReservationCreated", f'Successfully create Reservation "{RESERVATION}"'),
+        ("Normal", "ReservationScheduled", f'Assigned Reservation "{RESERVATION}" to node "n2"'),
         ("Normal", "Evicting", 'Pod "default/web" evicted from node "n1" by the reason "NotSet"'),
         ("Normal", "EvictComplete", 'Pod "default/web" has been evicted'),
         ("Normal", "WaitForPodBindReservation", "Waiting for Pod bind Reservation"),
@@ -41,19 +42,19 @@ def test_a_pod_is_moved() -> None:
         ("Normal", "Complete", message),
     ]
     told = ("Normal", "Descheduled", 'Pod evicted from node "n1" by the reason "NotSet"')
-    assert told in it.said("Pod")
+    assert told in it.events_about("Pod")
 
 
 def test_the_job_says_what_it_is_about() -> None:
     it = world()
-    it.put(job())
-    spec = it.job()["spec"]
+    it.put(migration())
+    spec = it.migration()["spec"]
     assert spec["podRef"]["uid"] == "pod-web"
     reference = spec["reservationOptions"]["reservationRef"]
     assert (reference["kind"], reference["name"], reference["uid"]) == (
         "Reservation",
-        ROOM,
-        f"rsv-{ROOM}",
+        RESERVATION,
+        "created-1",
     )
 
 
@@ -67,8 +68,8 @@ def test_its_reservation_is_for_the_replacement_and_for_another_node() -> None:
     """Proposal, Usage in Descheduling: the reservation has the candidate's template and owners, and
     allocateOnce."""
     it = world()
-    it.put(job(ttl="90s"))
-    raw = it.objects["Reservation", ROOM]
+    it.put(migration(ttl="90s"))
+    raw = it.objects["Reservation", RESERVATION]
     spec, labels = raw["spec"], raw["metadata"]["labels"]
     assert labels["app.kubernetes.io/created-by"] == "holdfast-scheduler"
     assert labels["holdfast.io/migration-job"] == "move"
@@ -103,8 +104,8 @@ def test_every_alternative_of_the_pods_own_node_affinity_leaves_the_old_node_out
     given = [{"matchExpressions": [one]}, {"matchFields": [two]}, {"matchExpressions": []}]
     affinity = {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": given}}}
     it = world(affinity=affinity)
-    it.put(job())
-    spec = it.objects["Reservation", ROOM]["spec"]["template"]["spec"]
+    it.put(migration())
+    spec = it.objects["Reservation", RESERVATION]["spec"]["template"]["spec"]
     terms = spec["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
     assert terms[0] == {"matchExpressions": [one], "matchFields": [NOT_THERE]}
     assert terms[1] == {"matchFields": [two, NOT_THERE]}
@@ -112,14 +113,18 @@ def test_every_alternative_of_the_pods_own_node_affinity_leaves_the_old_node_out
 
 
 def test_a_pod_that_is_nobodys_is_replaced_by_one_of_its_name() -> None:
-    it = MovingWorld(*NODES, running(pod("web", cpu="3"), "n1"), job())
-    [owner] = it.objects["Reservation", ROOM]["spec"]["owners"]
+    it = World(*NODES, running(pod("web", cpu="3"), "n1"), migration())
+    [owner] = it.objects["Reservation", RESERVATION]["spec"]["owners"]
     assert owner == {"object": {"kind": "Pod", "namespace": "default", "name": "web"}}
     assert it.evicted == ["web"]
     it.put(pod("other", cpu="3", uid="other"), pod("web", cpu="3", uid="again"))
-    assert (it.node_of("web"), it.reservation_of("web"), it.reservation_of("other")) == ("n2", ROOM, "")
+    assert (it.node_of("web"), it.reservation_of("web"), it.reservation_of("other")) == (
+        "n2",
+        RESERVATION,
+        "",
+    )
     assert it.outcome()[0] == "Succeeded"
-    assert it.job()["status"]["podRef"]["uid"] == "again"
+    assert it.migration()["status"]["podRef"]["uid"] == "again"
 
 
 def test_what_the_template_says_comes_before_what_the_pod_does() -> None:
@@ -130,7 +135,7 @@ def test_what_the_template_says_comes_before_what_the_pod_does() -> None:
     }
     template["spec"]["template"]["spec"]["nodeName"] = "n1"
     it = world()
-    it.put(job(reservationOptions={"template": template}))
+    it.put(migration(reservationOptions={"template": template}))
     raw = it.objects["Reservation", "mine"]
     assert raw["metadata"]["labels"]["team"] == "a"
     assert (raw["spec"]["ttl"], raw["spec"]["allocateOnce"]) == ("1h", True)
@@ -154,9 +159,9 @@ def test_a_claim_for_one_pod_only_does_not_stand_in_the_way() -> None:
         "status": {"phase": "Bound"},
     }
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
-    it = MovingWorld(claim, volume, *NODES, running(replica("web", cpu="3", volumes=volumes), "n1"))
-    it.put(job())
-    assert it.phase(ROOM) == "Available"
+    it = World(claim, volume, *NODES, running(replica("web", cpu="3", volumes=volumes), "n1"))
+    it.put(migration())
+    assert it.phase(RESERVATION) == "Available"
 
 
 # Not before there is room
@@ -170,13 +175,13 @@ def test_no_pod_is_evicted_before_its_room_is_available() -> None:
     """Proposal, Usage in Descheduling: so no pod is stopped that cannot run again.
     Motivation 2: there is room for certain before a pod is rescheduled."""
     it = world(running(pod("full", cpu="2"), "n2"))
-    it.put(job())
+    it.put(migration())
     assert it.evicted == []
     phase, reason, message = it.outcome()
     assert (phase, reason) == ("Running", "Unschedulable")
     assert message.startswith(FULL)
     assert ("ReservationScheduled", "False", "Unschedulable") in it.steps()
-    assert ("Warning", "Unschedulable", message) in it.said()
+    assert ("Warning", "Unschedulable", message) in it.events_about()
     it.delete("Pod", "full")
     assert it.evicted == ["web"]
     assert ("ReservationScheduled", "True", "") in it.steps()
@@ -186,7 +191,7 @@ def test_a_reservation_that_waits_for_others_to_leave_is_waited_for() -> None:
     """Proposal, Usage in Descheduling: with preAllocation resources are passed from pod to pod."""
     it = world(running(pod("short", cpu="2", activeDeadlineSeconds=60), "n2"))
     template = {"metadata": {"name": "mine"}, "spec": {"preAllocation": True}}
-    it.put(job(reservationOptions={"template": template}))
+    it.put(migration(reservationOptions={"template": template}))
     assert it.phase("mine") == "Waiting"
     assert it.evicted == []
     it.delete("Pod", "short")
@@ -195,24 +200,24 @@ def test_a_reservation_that_waits_for_others_to_leave_is_waited_for() -> None:
 
 
 def test_a_reservation_that_is_there_can_be_used() -> None:
-    mine = reservation("mine", "web", cpu="3", pod={"nodeName": "n2"})
+    mine = reservation("mine", app="web", cpu="3", pod={"nodeName": "n2"})
     it = world(mine)
-    it.put(job(reservationOptions={"reservationRef": {"name": "mine"}}))
+    it.put(migration(reservationOptions={"reservationRef": {"name": "mine"}}))
     assert it.evicted == ["web"]
     it.put(replica("web-2", cpu="3"))
     assert it.outcome() == ("Succeeded", "", 'Bind Pod "default/web-2" in Reservation "mine"')
-    assert it.reservations() == ["mine"]
+    assert it.reservation_names() == ["mine"]
 
 
 def test_who_used_a_shared_reservation_before_is_not_the_replacement() -> None:
-    mine = reservation("mine", "web", cpu="4", allocateOnce=False, pod={"nodeName": "n2"})
+    mine = reservation("mine", app="web", cpu="4", allocateOnce=False, pod={"nodeName": "n2"})
     it = world(mine)
     it.put(replica("web-0", cpu="1"))
     assert it.reservation_of("web-0") == "mine"
-    it.put(job(reservationOptions={"reservationRef": {"name": "mine"}}))
+    it.put(migration(reservationOptions={"reservationRef": {"name": "mine"}}))
     assert (it.evicted, it.outcome()[0]) == (["web"], "Running")
     it.put(replica("web-2", cpu="3"))
-    assert it.job()["status"]["podRef"]["name"] == "web-2"
+    assert it.migration()["status"]["podRef"]["name"] == "web-2"
 
 
 # The eviction
@@ -220,16 +225,16 @@ def test_who_used_a_shared_reservation_before_is_not_the_replacement() -> None:
 
 def test_an_eviction_that_is_refused_is_reported_and_tried_again() -> None:
     it = world()
-    it.refusal = BUDGET
-    it.put(job())
+    it.eviction_refusal = BUDGET
+    it.put(migration())
     text = f'Failed evict Pod "default/web" caused by {BUDGET}'
     assert it.outcome() == ("Running", "FailedEvict", text)
     assert ("Eviction", "False", "FailedEvict") in it.steps()
-    assert it.phase(ROOM) == "Available", "the room is kept"
+    assert it.phase(RESERVATION) == "Available", "the room is kept"
     it.wait(2 * RETRY_MOST)
-    tries = it.said().count(("Warning", "Evicting", text))
+    tries = it.events_about().count(("Warning", "Evicting", text))
     assert 4 <= tries <= 8, "after a second, then less often"
-    it.refusal = ""
+    it.eviction_refusal = ""
     it.wait(RETRY_MOST)
     assert it.evicted == ["web"]
     assert it.outcome()[1] == "WaitForPodBindReservation"
@@ -237,9 +242,9 @@ def test_an_eviction_that_is_refused_is_reported_and_tried_again() -> None:
 
 def test_a_refused_eviction_is_tried_again_when_budgets_change() -> None:
     it = world()
-    it.refusal = BUDGET
-    it.put(job())
-    it.refusal = ""
+    it.eviction_refusal = BUDGET
+    it.put(migration())
+    it.eviction_refusal = ""
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -252,8 +257,8 @@ def test_a_refused_eviction_is_tried_again_when_budgets_change() -> None:
 
 def test_a_pod_may_take_its_time_to_stop() -> None:
     it = world()
-    it.graceless = False
-    it.put(job())
+    it.graceful = True
+    it.put(migration())
     assert it.outcome()[:2] == ("Running", "Evicting")
     it.delete("Pod", "web")
     assert it.outcome()[1] == "WaitForPodBindReservation"
@@ -262,19 +267,25 @@ def test_a_pod_may_take_its_time_to_stop() -> None:
 
 def test_evict_directly_reserves_nothing() -> None:
     it = world()
-    it.put(job(mode="EvictDirectly", meta={"annotations": {"koordinator.sh/evict-reason": "drain"}}))
+    it.put(
+        migration(
+            mode="EvictDirectly", metadata={"annotations": {"koordinator.sh/evict-reason": "drain"}}
+        )
+    )
     assert it.outcome() == ("Succeeded", "", 'Pod "default/web" has been evicted')
     assert it.steps() == [("Eviction", "True", "EvictComplete")]
-    assert it.reservations() == []
-    assert ("Normal", "Descheduled", 'Pod evicted from node "n1" by the reason "drain"') in it.said(
-        "Pod"
-    )
+    assert it.reservation_names() == []
+    assert (
+        "Normal",
+        "Descheduled",
+        'Pod evicted from node "n1" by the reason "drain"',
+    ) in it.events_about("Pod")
 
 
 def test_a_pod_without_a_node_is_its_own_replacement() -> None:
-    it = MovingWorld(node("n1", cpu="2"), replica("web", cpu="3"))
-    it.put(job())
-    [owner] = it.objects["Reservation", ROOM]["spec"]["owners"]
+    it = World(node("n1", cpu="2"), replica("web", cpu="3"))
+    it.put(migration())
+    [owner] = it.objects["Reservation", RESERVATION]["spec"]["owners"]
     assert owner["object"]["uid"] == "pod-web"
     it.put(node("n2", cpu="4"))
     assert it.evicted == []
@@ -287,8 +298,8 @@ def test_a_pod_without_a_node_is_its_own_replacement() -> None:
 
 def test_a_replacement_that_is_not_ready_is_waited_for() -> None:
     it = world()
-    it.starts_well = False
-    it.put(job())
+    it.pods_become_ready = False
+    it.put(migration())
     it.put(replica("web-2", cpu="3"))
     assert it.outcome()[:2] == ("Running", "WaitForBoundPodReady")
     assert ("BoundPodReady", "False", "WaitForBoundPodReady") in it.steps()

@@ -2,16 +2,17 @@
 
 import pytest
 
-from harness.migration_world import BUDGET, NODES, ROOM, MovingWorld, job, replica, running, world
-from harness.world import Raw, pod, reservation
+from harness.objects import Raw, migration, pod, replica, reservation, running
+from harness.world import BUDGET, World
 from holdfast.scheduler.controllers.migration.migration_job import RETRY_MOST
+from scheduler.controllers.migrations import NODES, RESERVATION, world
 
 
 def test_a_paused_job_does_nothing_and_is_not_given_up() -> None:
     it = world()
-    it.put(job(paused=True))
+    it.put(migration(paused=True))
     it.wait(3600)
-    assert (it.outcome()[0], it.evicted, it.reservations()) == ("", [], [])
+    assert (it.outcome()[0], it.evicted, it.reservation_names()) == ("", [], [])
     it.edit("PodMigrationJob", "move", spec__paused=False, spec__ttl="2h")
     assert it.evicted == ["web"]
 
@@ -28,86 +29,88 @@ def test_a_job_gives_up_and_takes_its_reservation_along(
     spec: Raw, gives_up_after: float | None
 ) -> None:
     it = world()
-    it.refusal = BUDGET
-    it.put(job(**spec))
+    it.eviction_refusal = BUDGET
+    it.put(migration(**spec))
     if gives_up_after is None:
         it.wait(3600)
         assert it.outcome()[0] == "Running"
         return
     it.wait(gives_up_after - 1)
-    assert (it.outcome()[0], it.reservations()) == ("Running", [ROOM])
+    assert (it.outcome()[0], it.reservation_names()) == ("Running", [RESERVATION])
     it.wait(1)
     assert it.outcome() == ("Failed", "Timeout", "Abort job caused by timeout")
-    assert (it.reservations(), it.node_of("web")) == ([], "n1")
+    assert (it.reservation_names(), it.node_of("web")) == ([], "n1")
 
 
-def fails(it: MovingWorld, reason: str, message: str) -> None:
+def fails(it: World, reason: str, message: str) -> None:
     assert it.outcome() == ("Failed", reason, message)
-    assert ("Warning", reason, message) in it.said()
-    assert [name for name in it.reservations() if name != "mine"] == []
+    assert ("Warning", reason, message) in it.events_about()
+    assert [name for name in it.reservation_names() if name != "mine"] == []
 
 
 MISSING = 'Abort job caused by missing Pod "default/web"'
 
 
 def test_there_is_no_such_pod() -> None:
-    fails(MovingWorld(*NODES, job()), "MissingPod", MISSING)
+    fails(World(*NODES, migration()), "MissingPod", MISSING)
 
 
 def test_no_pod_is_named() -> None:
-    it = world(job(podRef={"namespace": "default"}))
+    it = world(migration(podRef={"namespace": "default"}))
     fails(it, "InvalidPodRef", "Abort job caused by invalid PodRef")
 
 
 def test_the_pod_of_that_name_is_another_one() -> None:
-    it = world(job(podRef={"namespace": "default", "name": "web", "uid": "before"}))
+    it = world(migration(podRef={"namespace": "default", "name": "web", "uid": "before"}))
     fails(it, "MissingPod", MISSING)
 
 
 def test_the_pod_goes_by_itself() -> None:
-    it = world(running(pod("full", cpu="2"), "n2"), job())
-    assert it.reservations() == [ROOM]
+    it = world(running(pod("full", cpu="2"), "n2"), migration())
+    assert it.reservation_names() == [RESERVATION]
     it.delete("Pod", "web")
     it.delete("Pod", "full")
     fails(it, "MissingPod", MISSING)
 
 
 def test_the_reservation_is_deleted() -> None:
-    it = world(running(pod("full", cpu="2"), "n2"), job())
-    it.delete("Reservation", ROOM)
-    fails(it, "MissingReservation", f'Abort job caused by missing Reservation "/{ROOM}"')
+    it = world(running(pod("full", cpu="2"), "n2"), migration())
+    it.delete("Reservation", RESERVATION)
+    fails(it, "MissingReservation", f'Abort job caused by missing Reservation "/{RESERVATION}"')
 
 
 def test_the_reservation_named_is_not_there() -> None:
-    it = world(job(reservationOptions={"reservationRef": {"name": "mine"}}))
+    it = world(migration(reservationOptions={"reservationRef": {"name": "mine"}}))
     fails(it, "MissingReservation", 'Abort job caused by missing Reservation "/mine"')
 
 
 def test_the_reservation_expires() -> None:
     template = {"spec": {"ttl": "60s"}}
-    it = world(running(pod("full", cpu="2"), "n2"), job(reservationOptions={"template": template}))
+    it = world(
+        running(pod("full", cpu="2"), "n2"), migration(reservationOptions={"template": template})
+    )
     it.wait(60)
     fails(it, "ReservationExpired", "Reservation expired")
 
 
 def test_the_node_of_the_reservation_goes_before_the_replacement_comes() -> None:
-    it = world(job())
+    it = world(migration())
     it.delete("Node", "n2")
     fails(it, "ReservationExpired", "Reservation expired")
 
 
 def test_the_reservation_named_is_where_the_pod_is() -> None:
-    mine = reservation("mine", "web", cpu="1", pod={"nodeName": "n1"})
-    it = world(mine, job(reservationOptions={"reservationRef": {"name": "mine"}}))
+    mine = reservation("mine", app="web", cpu="1", pod={"nodeName": "n1"})
+    it = world(mine, migration(reservationOptions={"reservationRef": {"name": "mine"}}))
     text = 'Scheduler assignes the Reservation "mine" on the same node as the Pod'
     fails(it, "ForbiddenMigratePod", text)
-    assert it.reservations() == ["mine"], "what the job has not made is not the job's to delete"
+    assert it.reservation_names() == ["mine"], "what the job has not made is not the job's to delete"
 
 
 def test_another_pod_of_the_workload_takes_the_room_first() -> None:
     it = world()
-    it.refusal = BUDGET
-    it.put(job())
+    it.eviction_refusal = BUDGET
+    it.put(migration())
     it.put(replica("web-3", cpu="3"))
     it.wait(RETRY_MOST)
     fails(it, "ForbiddenMigratePod", "Reservation is already bound by another Pod")
@@ -129,34 +132,34 @@ DAEMON = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d",
     ],
 )
 def test_some_pods_are_not_moved(meta: Raw) -> None:
-    it = MovingWorld(*NODES, running(pod("web", meta=meta), "n1"), job())
+    it = World(*NODES, running(pod("web", metadata=meta), "n1"), migration())
     text = 'Pod "default/web" is forbidden to migrate because it does not meet the requirements'
     fails(it, "ForbiddenMigratePod", text)
 
 
 def test_a_pod_of_another_scheduler_would_not_use_the_room() -> None:
-    it = MovingWorld(*NODES, running(pod("web", schedulerName="other"), "n1"), job())
+    it = World(*NODES, running(pod("web", schedulerName="other"), "n1"), migration())
     assert it.outcome()[1] == "ForbiddenMigratePod"
     assert it.evicted == []
 
 
 def test_a_pod_is_moved_by_one_job_only() -> None:
     it = world()
-    it.refusal = BUDGET
-    it.put(job())
-    it.put(job("second"))
+    it.eviction_refusal = BUDGET
+    it.put(migration())
+    it.put(migration("second"))
     text = 'Pod "default/web" is already being migrated by PodMigrationJob "move"'
     assert it.outcome("second") == ("Failed", "ForbiddenMigratePod", text)
-    assert it.reservations() == [ROOM]
+    assert it.reservation_names() == [RESERVATION]
 
 
 def test_a_reservation_that_cannot_be_made_is_reported_and_tried_again() -> None:
     it = world()
-    it.no_room = "admission webhook says no"
-    it.put(job())
+    it.creation_refusal = "admission webhook says no"
+    it.put(migration())
     text = "Failed to create Reservation caused by admission webhook says no"
     assert it.outcome() == ("Running", "FailedCreateReservation", text)
-    it.no_room = ""
+    it.creation_refusal = ""
     it.wait(RETRY_MOST)
     assert it.evicted == ["web"]
 
@@ -164,50 +167,50 @@ def test_a_reservation_that_cannot_be_made_is_reported_and_tried_again() -> None
 @pytest.mark.parametrize("evicted", [False, True])
 def test_a_deleted_job_takes_its_reservation_along(evicted: bool) -> None:
     it = world()
-    it.refusal = "" if evicted else BUDGET
-    it.put(job())
+    it.eviction_refusal = "" if evicted else BUDGET
+    it.put(migration())
     it.delete("PodMigrationJob", "move")
-    assert it.reservations() == []
+    assert it.reservation_names() == []
 
 
 def test_a_job_deleted_while_nobody_looked_leaves_no_reservation() -> None:
     it = world()
-    it.refusal = BUDGET
-    it.put(job())
+    it.eviction_refusal = BUDGET
+    it.put(migration())
     del it.objects["PodMigrationJob", "move"]
     it.restart()
     it.settle()
-    assert it.reservations() == []
+    assert it.reservation_names() == []
 
 
 def test_a_job_can_be_aborted_by_hand() -> None:
     it = world()
-    it.refusal = BUDGET
-    it.put(job())
+    it.eviction_refusal = BUDGET
+    it.put(migration())
     it.edit("PodMigrationJob", "move", status__phase="Aborted")
-    assert it.reservations() == []
-    it.refusal = ""
+    assert it.reservation_names() == []
+    it.eviction_refusal = ""
     it.wait(3600)
     assert (it.evicted, it.outcome()[0]) == ([], "Aborted")
 
 
 def test_a_job_that_is_deleted_but_kept_by_a_finalizer_is_aborted() -> None:
     it = world()
-    it.refusal = BUDGET
-    it.put(job(meta={"finalizers": ["example.com/keep"]}))
+    it.eviction_refusal = BUDGET
+    it.put(migration(metadata={"finalizers": ["example.com/keep"]}))
     it.edit("PodMigrationJob", "move", metadata__deletionTimestamp="2026-01-01T00:00:00Z")
     assert it.outcome() == ("Aborted", "Deleted", "Abort job caused by its deletion")
-    assert it.reservations() == []
+    assert it.reservation_names() == []
 
 
 def test_a_status_that_cannot_be_written_is_tried_again_but_not_without_end() -> None:
     it = world()
-    it.mute = True
-    it.put(job())
+    it.refuses_migration_status = True
+    it.put(migration())
     it.wait(2 * RETRY_MOST)
-    assert 4 <= it.unwritten <= 8
+    assert 4 <= it.refused_migration_statuses <= 8
     assert it.evicted == [], "nothing is evicted that is not on record"
-    it.mute = False
+    it.refuses_migration_status = False
     it.wait(RETRY_MOST)
     assert it.evicted == ["web"]
 
@@ -215,12 +218,12 @@ def test_a_status_that_cannot_be_written_is_tried_again_but_not_without_end() ->
 # Restarts
 
 
-def story(restart_after: int, bare: bool) -> MovingWorld:
+def story(restart_after: int, bare: bool) -> World:
     """A move from its beginning to its end; the scheduler is lost after so many writes."""
     web = pod("web", cpu="3") if bare else replica("web", cpu="3")
-    it = MovingWorld(*NODES, running(web, "n1"))
+    it = World(*NODES, running(web, "n1"))
     it.writes, it.restart_after = 0, restart_after
-    it.put(job())
+    it.put(migration())
     again = pod("web", cpu="3", uid="again") if bare else replica("web-2", cpu="3")
     it.put(again)
     return it
@@ -235,19 +238,19 @@ def test_a_restart_between_any_two_writes_changes_nothing(bare: bool) -> None:
         assert it.outcome() == whole.outcome(), f"restarted after {writes} writes"
         assert it.steps() == whole.steps(), f"restarted after {writes} writes"
         assert it.evicted == ["web"], f"restarted after {writes} writes"
-        assert it.reservations() == [ROOM], f"restarted after {writes} writes"
+        assert it.reservation_names() == [RESERVATION], f"restarted after {writes} writes"
 
 
 def test_a_restart_between_any_two_writes_of_a_failure_leaves_nothing_behind() -> None:
-    def failing(restart_after: int) -> MovingWorld:
+    def failing(restart_after: int) -> World:
         it = world()
-        it.refusal = BUDGET
+        it.eviction_refusal = BUDGET
         it.writes, it.restart_after = 0, restart_after
-        it.put(job(ttl="1s"))
+        it.put(migration(ttl="1s"))
         it.wait(5)
         return it
 
     for writes in range(1, failing(-1).writes + 1):
         it = failing(writes)
         assert it.outcome() == ("Failed", "Timeout", "Abort job caused by timeout"), writes
-        assert it.reservations() == [], writes
+        assert it.reservation_names() == [], writes

@@ -4,44 +4,46 @@ from typing import Any
 
 import pytest
 
-from harness.provisioning_world import ERROR, ID, AskingWorld, asking, required
-from harness.world import Raw, node, pod, reservation
+from harness.objects import ERROR, ID, Raw, node, pod, requesting, required, reservation
+from harness.world import World
 from holdfast.metrics import SchedulingMetrics
 
 MINUTE = 60.0
 
 
-def made_for(world: AskingWorld, name: str, cpu: str = "4", **more: Any) -> Raw:
+def made_for(world: World, name: str, cpu: str = "4", **more: Any) -> Raw:
     """A reservation as another provisioner would make it for a pod."""
-    return reservation("r", cpu=cpu, labels={ID: world.id(name)}, allocateOnce=False, **more)
+    return reservation(
+        "r", cpu=cpu, labels={ID: world.requirement_id(name)}, allocateOnce=False, **more
+    )
 
 
-def external(*objects: Raw, **settings: str) -> AskingWorld:
-    return AskingWorld(*objects, provisioner="external", **settings)
+def external(*objects: Raw, **settings: Any) -> World:
+    return World(*objects, provisioner="external", **settings)
 
 
 def four(name: str, **more: Any) -> Raw:
-    return asking(name, recommendedSize={"cpu": "4"}, **more)
+    return requesting(name, recommendedSize={"cpu": "4"}, **more)
 
 
 class TestWaiting:
     def test_room_is_set_aside_and_the_pod_waits(self) -> None:
         world = external(node("n1", cpu="5"), four("p"), pod("stranger", cpu="2"))
-        assert (world.node_of("p"), world.asked("p")) == ("", {"cpu": "4"})
+        assert (world.node_of("p"), world.requirement("p")) == ("", {"cpu": "4"})
         assert world.node_of("stranger") == ""
-        assert world.reasons("p") == ["ReservationCreationAttempt"]
+        assert world.provisioning_events("p") == ["ReservationCreationAttempt"]
         world.wait(9 * MINUTE).put(made_for(world, "p"))
         assert (world.reservation_of("p"), world.phase("r")) == ("r", "Available")
         assert world.status("r")["nodeName"] == "n1"
         assert world.status("r")["allocated"] == {"cpu": "1"}
-        assert world.reasons("p")[1:] == ["ReservationCreationSuccess"]
+        assert world.provisioning_events("p")[1:] == ["ReservationCreationSuccess"]
         assert world.node_of("stranger") == ""
 
     def test_siblings_share_the_room_and_are_bound_together(self) -> None:
         world = external(node("n1", cpu="5"), four("p", cpu="2"))
-        world.put(four("q", cpu="2")).put(pod("full", "a", cpu="1")).put(pod("stranger"))
+        world.put(four("q", cpu="2")).put(pod("full", app="a", cpu="1")).put(pod("stranger"))
         assert [world.node_of(name) for name in ("p", "q", "full")] == ["", "", "n1"]
-        assert (world.reservation_of("full"), world.asked("q"), world.node_of("stranger")) == (
+        assert (world.reservation_of("full"), world.requirement("q"), world.node_of("stranger")) == (
             "",
             {},
             "",
@@ -51,14 +53,14 @@ class TestWaiting:
         assert world.status("r")["allocated"] == {"cpu": "4"}
 
     def test_a_sibling_without_a_template_waits_too(self) -> None:
-        world = external(node("n1"), four("p"), pod("q", "a"))
+        world = external(node("n1"), four("p"), pod("q", app="a"))
         assert world.node_of("q") == ""
         world.put(made_for(world, "p"))
         assert world.reservation_of("q") == "r"
 
     def test_the_id_may_be_an_annotation(self) -> None:
         world = external(node("n1"), four("p"))
-        world.put(reservation("r", annotations={ID: world.id("p")}, allocateOnce=False))
+        world.put(reservation("r", annotations={ID: world.requirement_id("p")}, allocateOnce=False))
         assert world.reservation_of("p") == "r"
 
     def test_one_that_comes_with_its_node_is_used_where_it_is(self) -> None:
@@ -69,7 +71,7 @@ class TestWaiting:
             raw["status"] = {"phase": "Available", "nodeName": where, "allocatable": {"cpu": "4"}}
             world.put(raw).wait(MINUTE)
             assert (world.reservation_of("p"), world.node_of("p")) == ("r", where)
-            assert world.held("n1") + world.held("n2") == 3000
+            assert world.reserved("n1") + world.reserved("n2") == 3000
 
 
 class TestTooLate:
@@ -77,10 +79,10 @@ class TestTooLate:
         world = external(node("n1", cpu="5"), four("p"))
         world.put(pod("stranger", cpu="2")).wait(10 * MINUTE)
         assert "was not created within 600s" in world.message("p")
-        assert world.reasons("p") == ["ReservationCreationAttempt", "ReservationTimeout"]
-        id = world.id("p")
+        assert world.provisioning_events("p") == ["ReservationCreationAttempt", "ReservationTimeout"]
+        id = world.requirement_id("p")
         world.wait(9 * MINUTE)
-        assert (world.node_of("stranger"), world.id("p")) == ("", id)
+        assert (world.node_of("stranger"), world.requirement_id("p")) == ("", id)
         world.put(made_for(world, "p"))
         assert world.reservation_of("p") == "r"
 
@@ -102,12 +104,12 @@ class TestTooLate:
 
     def test_bind_anyway(self) -> None:
         world = external(node("n1", cpu="5"), four("p"), onFailure="Bind", provisionTimeout="1m")
-        world.put(pod("q", "a")).wait(59)
+        world.put(pod("q", app="a")).wait(59)
         assert (world.node_of("p"), world.node_of("q")) == ("", "")
         world.wait(1)
         assert (world.node_of("p"), world.node_of("q")) == ("n1", "n1")
-        assert (world.reservation_of("p"), world.held("n1")) == ("", 0)
-        late = reservation("late", cpu="2", labels={ID: world.id("p")}, allocateOnce=False)
+        assert (world.reservation_of("p"), world.reserved("n1")) == ("", 0)
+        late = reservation("late", cpu="2", labels={ID: world.requirement_id("p")}, allocateOnce=False)
         world.put(late)
         assert (world.phase("late"), world.owners("late")) == ("Available", [])
 
@@ -124,7 +126,10 @@ class TestErrors:
             },
         )
         assert "quota exceeded" in world.message("p")
-        assert world.reasons("p") == ["ReservationCreationAttempt", "ReservationCreationFailure"]
+        assert world.provisioning_events("p") == [
+            "ReservationCreationAttempt",
+            "ReservationCreationFailure",
+        ]
         world.wait(5)
         assert world.annotation("p", ERROR) == ""
         world.put(made_for(world, "p"))
@@ -132,29 +137,29 @@ class TestErrors:
 
     @pytest.mark.parametrize("who", ["builtin", "apart"])
     def test_a_provisioner_says_what_went_wrong_and_tries_again(self, who: str) -> None:
-        world = AskingWorld(node("n1"), provisioner=who)
-        world.cannot_create = "quota exceeded"
+        world = World(node("n1"), provisioner=who)
+        world.creation_refusal = "quota exceeded"
         world.put(four("p"))
         assert "quota exceeded" in world.message("p")
-        world.cannot_create = ""
+        world.creation_refusal = ""
         world.wait(MINUTE)
         assert world.reservation_of("p") != ""
         assert len(world.reservations()) == 1
 
     def test_it_is_tried_again_though_no_room_is_kept(self) -> None:
-        world = AskingWorld(node("n1"), virtualRetention="0s")
-        world.cannot_create = "quota exceeded"
+        world = World(node("n1"), virtualRetention="0s")
+        world.creation_refusal = "quota exceeded"
         world.put(four("p"))
-        assert world.held("n1") == 0
-        world.cannot_create = ""
+        assert world.reserved("n1") == 0
+        world.creation_refusal = ""
         world.wait(MINUTE)
         assert world.reservation_of("p") != ""
 
     def test_bind_anyway(self) -> None:
-        world = AskingWorld(node("n1"), onFailure="Bind")
-        world.cannot_create = "quota exceeded"
+        world = World(node("n1"), onFailure="Bind")
+        world.creation_refusal = "quota exceeded"
         world.put(four("p"))
-        assert (world.node_of("p"), world.reservation_of("p"), world.held("n1")) == ("n1", "", 0)
+        assert (world.node_of("p"), world.reservation_of("p"), world.reserved("n1")) == ("n1", "", 0)
         assert world.reservations() == []
 
     def test_a_pod_that_cannot_be_told(self) -> None:
@@ -163,7 +168,7 @@ class TestErrors:
         world.put(four("p"))
         assert "cannot request reservation" in world.message("p")
         world.wait(5)
-        assert world.asked("p") == {"cpu": "4"}
+        assert world.requirement("p") == {"cpu": "4"}
         world.put(made_for(world, "p"))
         assert world.reservation_of("p") == "r"
 
@@ -174,15 +179,15 @@ class TestWhatWillNotDo:
         world.put(made_for(world, "p", cpu="3"))
         assert (world.node_of("p"), world.phase("r")) == ("", "Pending")
         message = world.condition("r", "Scheduled")["message"]
-        assert message == f"it reserves 3 of cpu, {world.id('p')} requires 4"
-        assert world.reasons("r") == ["ReservationCreationFailure"]
+        assert message == f"it reserves 3 of cpu, {world.requirement_id('p')} requires 4"
+        assert world.provisioning_events("r") == ["ReservationCreationFailure"]
         world.edit("Reservation", "r", spec__template={"spec": world_spec("4")})
         assert (world.reservation_of("p"), world.phase("r")) == ("r", "Available")
 
     def test_larger_is_fine_where_it_fits(self) -> None:
         world = external(node("n1", cpu="8"), four("p"))
         world.put(made_for(world, "p", cpu="8"))
-        assert (world.reservation_of("p"), world.held("n1")) == ("r", 7000)
+        assert (world.reservation_of("p"), world.reserved("n1")) == ("r", 7000)
 
     def test_larger_than_fits(self) -> None:
         world = external(node("n1", cpu="8"), four("p"), pod("other", cpu="2"))
@@ -190,7 +195,7 @@ class TestWhatWillNotDo:
         assert world.node_of("p") == ""
         assert "does not fit n1: Insufficient cpu" in world.condition("r", "Scheduled")["message"]
         world.delete("Pod", "other")
-        assert (world.reservation_of("p"), world.held("n1")) == ("r", 7000)
+        assert (world.reservation_of("p"), world.reserved("n1")) == ("r", 7000)
 
     def test_for_another_node(self) -> None:
         world = external(node("n1"), four("p"))
@@ -201,9 +206,9 @@ class TestWhatWillNotDo:
     def test_a_second_one_for_the_same_id_is_an_ordinary_one(self) -> None:
         world = external(node("n1"), four("p"))
         second = {**made_for(world, "p"), "metadata": {"name": "s", "uid": "s"}}
-        second["metadata"]["labels"] = {ID: world.id("p")}
+        second["metadata"]["labels"] = {ID: world.requirement_id("p")}
         world.put(made_for(world, "p"), second).put(node("n2"))
-        assert (world.reservation_of("p"), world.phase("s"), world.held("n2")) == (
+        assert (world.reservation_of("p"), world.phase("s"), world.reserved("n2")) == (
             "r",
             "Available",
             4000,
@@ -219,41 +224,41 @@ class TestThingsThatGo:
         world = external(node("n1", cpu="4"), four("p"), pod("stranger", cpu="4"))
         late = made_for(world, "p")
         world.delete("Pod", "p")
-        assert (world.node_of("stranger"), world.held("n1")) == ("n1", 0)
+        assert (world.node_of("stranger"), world.reserved("n1")) == ("n1", 0)
         world.put(late, node("n2"))
         assert world.phase("r") == "Available"
 
     def test_the_pod_while_it_is_being_deleted(self) -> None:
         world = external(node("n1", cpu="4"), four("p"), pod("stranger", cpu="4"))
         world.edit("Pod", "p", metadata__deletionTimestamp="2026-01-01T00:00:00Z")
-        assert (world.node_of("stranger"), world.held("n1")) == ("n1", 0)
+        assert (world.node_of("stranger"), world.reserved("n1")) == ("n1", 0)
 
     def test_the_pod_that_asked_but_not_its_sibling(self) -> None:
         world = external(node("n1", cpu="4"), four("p", cpu="2"), four("q", cpu="2"))
-        id = world.id("p")
-        assert world.asked("q") == {}
+        id = world.requirement_id("p")
+        assert world.requirement("q") == {}
         world.delete("Pod", "p")
-        assert (world.id("q"), world.asked("q")) == (id, {"cpu": "4"})
+        assert (world.requirement_id("q"), world.requirement("q")) == (id, {"cpu": "4"})
         world.put(made_for(world, "q"))
         assert world.reservation_of("q") == "r"
 
     def test_the_pod_that_asked_but_not_a_sibling_without_a_template(self) -> None:
-        world = external(node("n1", cpu="4"), four("p"), pod("q", "a"))
+        world = external(node("n1", cpu="4"), four("p"), pod("q", app="a"))
         world.delete("Pod", "p").wait(MINUTE)
-        assert (world.node_of("q"), world.held("n1")) == ("n1", 0)
+        assert (world.node_of("q"), world.reserved("n1")) == ("n1", 0)
 
     def test_the_pod_after_a_failure(self) -> None:
         world = external(node("n1", cpu="4"), four("p"), provisionTimeout="1m")
         world.wait(60.5).delete("Pod", "p")
-        assert world.held("n1") == 0
+        assert world.reserved("n1") == 0
 
     def test_the_node(self) -> None:
         world = external(node("n1", cpu="4"), four("p"))
-        id = world.id("p")
+        id = world.requirement_id("p")
         world.delete("Node", "n1")
         assert world.node_of("p") == ""
         world.put(node("n2", cpu="8")).wait(MINUTE)
-        assert world.id("p") == id
+        assert world.requirement_id("p") == id
         world.put(made_for(world, "p"))
         assert (world.reservation_of("p"), world.node_of("p")) == ("r", "n2")
 
@@ -264,13 +269,13 @@ class TestThingsThatGo:
         assert world.reservation_of("p") == "r"
 
     def test_the_bind_of_the_pod(self) -> None:
-        world = AskingWorld(node("n1", cpu="4"))
-        world.put(asking("p", requirement=required("abc", cpu="2")))
+        world = World(node("n1", cpu="4"))
+        world.put(requesting("p", requirement=required("abc", cpu="2")))
         assert world.reservation_of("p")
         world = external(node("n1", cpu="4"), four("p"))
         world.refuse.add("pod-p")
         world.put(made_for(world, "p")).wait(MINUTE)
-        assert (world.reservation_of("p"), world.held("n1")) == ("r", 3000)
+        assert (world.reservation_of("p"), world.reserved("n1")) == ("r", 3000)
 
 
 def test_what_is_set_aside_is_no_reservation_yet() -> None:

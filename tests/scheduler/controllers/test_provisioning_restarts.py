@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from harness.provisioning_world import ID, AskingWorld, asking, required
-from harness.world import Raw, node, pod
+from harness.objects import ID, Raw, node, pod, requesting, required
+from harness.world import World
 
 
 class RestartedError(Exception):
@@ -18,20 +18,20 @@ def objects() -> list[Raw]:
     return [
         node("n1", cpu="8"),
         node("n2", cpu="8"),
-        asking("p", cpu="1", **size),
-        asking("q", cpu="2", **size),
-        asking("alone", "b", cpu="3", **size),
+        requesting("p", cpu="1", **size),
+        requesting("q", cpu="2", **size),
+        requesting("alone", app="b", cpu="3", **size),
     ]
 
 
-def check(world: AskingWorld) -> None:
+def check(world: World) -> None:
     ids = [made["metadata"]["labels"][ID] for made in world.reservations()]
     assert len(ids) == len(set(ids)) == 2
     assert world.reservation_of("p") == world.reservation_of("q") != ""
     assert world.reservation_of("alone") not in ("", world.reservation_of("p"))
     cluster = world.scheduler.cluster
     assert not cluster.virtuals.by_id and not cluster.virtuals.waits
-    assert world.held("n1") + world.held("n2") == 8000 - 6000
+    assert world.reserved("n1") + world.reserved("n2") == 8000 - 6000
     for made in world.reservations():
         assert made["status"]["phase"] == "Available"
     # What is left is left for everyone, and to be used to the last.
@@ -39,9 +39,9 @@ def check(world: AskingWorld) -> None:
     assert {world.node_of("big1"), world.node_of("big2")} == {"n1", "n2"}
 
 
-def play(provisioner: str, at: int, restart: Callable[[AskingWorld], None]) -> int:
+def play(provisioner: str, at: int, restart: Callable[[World], None]) -> int:
     """Restarts when so many things were written; answers how many there were before that."""
-    world = AskingWorld(provisioner=provisioner)
+    world = World(provisioner=provisioner)
     written = 0
 
     def count() -> None:
@@ -66,15 +66,15 @@ def play(provisioner: str, at: int, restart: Callable[[AskingWorld], None]) -> i
     return written
 
 
-def _both(world: AskingWorld) -> None:
+def _both(world: World) -> None:
     world.restart()
     if hasattr(world, "provisioner"):
         world.restart_provisioner()
 
 
-RESTARTS: dict[str, tuple[str, Callable[[AskingWorld], None]]] = {
-    "scheduler with its provisioner": ("builtin", AskingWorld.restart),
-    "scheduler, not the provisioner": ("apart", AskingWorld.restart),
+RESTARTS: dict[str, tuple[str, Callable[[World], None]]] = {
+    "scheduler with its provisioner": ("builtin", World.restart),
+    "scheduler, not the provisioner": ("apart", World.restart),
     "both": ("apart", _both),
 }
 
@@ -92,7 +92,7 @@ def test_restart_of_the_provisioner_at_every_step() -> None:
     """The scheduler goes on, and what it decided is carried out."""
 
     def run(at: int) -> int:
-        world = AskingWorld(provisioner="apart")
+        world = World(provisioner="apart")
         written = 0
 
         def count() -> None:
@@ -115,9 +115,9 @@ def test_restart_of_the_provisioner_at_every_step() -> None:
 @pytest.mark.parametrize("gone", ["n1", "n2"])
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_node_that_goes_with_the_reservation(gone: str, restart: bool) -> None:
-    world = AskingWorld(node("n1"), provisioner="external")
-    world.put(asking("p", recommendedSize={"cpu": "4"}))
-    id = world.id("p")
+    world = World(node("n1"), provisioner="external")
+    world.put(requesting("p", recommendedSize={"cpu": "4"}))
+    id = world.requirement_id("p")
     world.put(node("n2"))
     if restart:
         world.restart()
@@ -155,7 +155,7 @@ def test_a_reservation_that_was_lost_with_its_node_while_nobody_led_is_asked_for
         },
         "status": {"phase": "Available", "nodeName": "gone", "allocatable": {"cpu": "1"}},
     }
-    world = AskingWorld(node("n1"), lost, asking("p", cpu="1", requirement=required("x", cpu="1")))
+    world = World(node("n1"), lost, requesting("p", cpu="1", requirement=required("x", cpu="1")))
     world.settle()
     assert world.phase("drp-x") == "Failed"
     assert world.node_of("p") == "n1"

@@ -10,17 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.choices import Chooser, choosing, seeded
-from harness.migration_world import MovingWorld, job, replica
+from harness.objects import Raw, migration, node, pod, replica
 from harness.random_events import RandomLife
 from harness.strategies import examples
-from harness.world import Raw, node, pod
+from harness.world import World
 from holdfast.scheduler.cluster.decisions import Evict
 
 ENDED = ("Succeeded", "Failed", "Aborted")
 PODS = ("web-0", "web-1", "bare-0", "bare-1")
 
 
-class CarefulWorld(MovingWorld):
+class CarefulWorld(World):
     """Sees to it that pods are evicted only when they may be."""
 
     def _evict(self, decision: Evict) -> None:
@@ -85,7 +85,7 @@ class Life(RandomLife):
         if self.choose((True, False, False)):
             template = {"spec": {"ttl": "30s", "preAllocation": self.choose((True, False))}}
             spec["reservationOptions"] = {"template": template}
-        self.world.put(job(f"j{self.made}", self.choose(PODS), **spec))
+        self.world.put(migration(f"j{self.made}", self.choose(PODS), **spec))
 
     def job_goes(self) -> None:
         name = self.some("PodMigrationJob")
@@ -104,10 +104,10 @@ class Life(RandomLife):
 
     def mood_changes(self) -> None:
         world = self.world
-        world.refusal = self.choose(("", "", "a budget"))
-        world.no_room = self.choose(("", "", "a webhook"))
-        world.graceless = self.choose((True, False))
-        world.starts_well = self.choose((True, True, False))
+        world.eviction_refusal = self.choose(("", "", "a budget"))
+        world.creation_refusal = self.choose(("", "", "a webhook"))
+        world.graceful = self.choose((False, True))
+        world.pods_become_ready = self.choose((True, True, False))
 
     def restart(self) -> None:
         """Now, or in the middle of what comes next."""
@@ -125,7 +125,7 @@ class Life(RandomLife):
 
     def come_to_rest(self) -> None:
         world = self.world
-        world.refusal = world.no_room = ""
+        world.eviction_refusal = world.creation_refusal = ""
         for kind, name in list(world.objects):
             if kind == "PodMigrationJob" and name not in self.ended:
                 world.edit(kind, name, spec__paused=False, spec__ttl="1m")
@@ -141,7 +141,7 @@ class Life(RandomLife):
             if kind == "PodMigrationJob"
         }
         assert set(phases.values()) <= set(ENDED), phases
-        left = {name: world.phase(name) for name in world.reservations()}
+        left = {name: world.phase(name) for name in world.reservation_names()}
         assert set(left.values()) <= {"Succeeded", "Failed"}, left
 
 

@@ -4,8 +4,8 @@ nothing is oversold, no id has two reservations, and in the end nothing is set a
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.provisioning_world import ID, AskingWorld, asking
-from harness.world import Raw, node, pod, reservation
+from harness.objects import ID, Raw, node, pod, requesting, reservation
+from harness.world import World
 
 NODES = ("n0", "n1")
 PODS = tuple(f"p{i}" for i in range(4))
@@ -42,7 +42,7 @@ _steps = st.one_of(
 def test_nothing_is_oversold_or_left_behind(
     steps: list[tuple[object, ...]], provisioner: str, on_failure: str
 ) -> None:
-    world = AskingWorld(
+    world = World(
         node("n0", cpu="4"),
         provisioner=provisioner,
         onFailure=on_failure,
@@ -62,17 +62,17 @@ def test_nothing_is_oversold_or_left_behind(
     assert not virtuals.by_id and not virtuals.waits
     for name in [name for kind, name in world.objects if kind == "Reservation"]:
         world.delete("Reservation", name)
-    assert world.held("n0") == world.held("n1") == 0
+    assert world.reserved("n0") == world.reserved("n1") == 0
 
 
-def play(world: AskingWorld, step: tuple[object, ...]) -> None:
+def play(world: World, step: tuple[object, ...]) -> None:
     match step:
         case ("ask", str(name), str(app), str(cpu), dict(sizes)):
             if ("Pod", name) not in world.objects:
-                world.put(asking(name, app, cpu=cpu, uid=_uid(world, name), **sizes))
+                world.put(requesting(name, app=app, cpu=cpu, uid=_uid(world, name), **sizes))
         case ("pod", str(name), str(app), str(cpu)):
             if ("Pod", name) not in world.objects:
-                world.put(pod(name, app, cpu=cpu, uid=_uid(world, name)))
+                world.put(pod(name, app=app, cpu=cpu, uid=_uid(world, name)))
         case ("delete", str(name)):
             if ("Pod", name) in world.objects:
                 world.delete("Pod", name)
@@ -90,7 +90,7 @@ def play(world: AskingWorld, step: tuple[object, ...]) -> None:
             world.restart()
             world.settle()
         case ("fail", bool(cannot)):
-            world.cannot_create = "no" if cannot else ""
+            world.creation_refusal = "no" if cannot else ""
         case ("refuse", str(name)):
             if ("Pod", name) in world.objects:
                 world.refuse.add(world.objects["Pod", name]["metadata"]["uid"])
@@ -98,12 +98,11 @@ def play(world: AskingWorld, step: tuple[object, ...]) -> None:
             world.wait(seconds)
 
 
-def _uid(world: AskingWorld, name: str) -> str:
-    world.serial += 1
-    return f"{name}-{world.serial}"
+def _uid(world: World, name: str) -> str:
+    return f"{name}-{world.number()}"
 
 
-def _remove_node(world: AskingWorld, name: str) -> None:
+def _remove_node(world: World, name: str) -> None:
     if ("Node", name) not in world.objects:
         return
     there = [n for k, n in world.objects if k == "Pod" and world.node_of(n) == name]
@@ -112,17 +111,18 @@ def _remove_node(world: AskingWorld, name: str) -> None:
         world.delete("Pod", each)
 
 
-def _make(world: AskingWorld, name: str, cpu: str) -> None:
+def _make(world: World, name: str, cpu: str) -> None:
     """A reservation by somebody else for what a pod asks for."""
-    if ("Pod", name) not in world.objects or not world.asked(name):
+    if ("Pod", name) not in world.objects or not world.requirement(name):
         return
-    world.serial += 1
     raw: Raw = reservation(
-        f"r{world.serial}",
+        f"r{world.number()}",
         cpu=cpu,
-        labels={ID: world.id(name)},
+        labels={ID: world.requirement_id(name)},
         allocateOnce=False,
         allocatePolicy="Aligned",
     )
-    if not any(m["metadata"]["labels"].get(ID) == world.id(name) for m in world.reservations()):
+    if not any(
+        m["metadata"]["labels"].get(ID) == world.requirement_id(name) for m in world.reservations()
+    ):
         world.put(raw)

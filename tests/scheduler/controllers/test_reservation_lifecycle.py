@@ -5,7 +5,8 @@ from unittest.mock import patch
 
 import pytest
 
-from harness.world import LittleWorld, Raw, node, pod, reservation
+from harness.objects import Raw, node, pod, reservation
+from harness.world import World
 
 HOUR = 3600.0
 DAY = 24 * HOUR
@@ -24,7 +25,7 @@ class TestExpiry:
     @pytest.mark.parametrize("phase", ["Available", "Pending"])
     def test_when(self, lifetime: dict[str, Any], after: float, phase: str) -> None:
         cpu = "4" if phase == "Available" else "400"
-        world = LittleWorld(node("n1"), reservation("r", cpu=cpu, **lifetime))
+        world = World(node("n1"), reservation("r", cpu=cpu, **lifetime))
         world.wait(after - 1)
         assert world.phase("r") == phase
         world.wait(1)
@@ -33,15 +34,13 @@ class TestExpiry:
         assert (ready["status"], ready["reason"]) == ("False", "Expired")
 
     def test_never(self) -> None:
-        world = LittleWorld(node("n1"), reservation("r", ttl="0"))
+        world = World(node("n1"), reservation("r", ttl="0"))
         world.wait(1000 * DAY)
         assert world.phase("r") == "Available"
 
     def test_room_is_free_again_and_owners_go_on_running(self) -> None:
-        world = LittleWorld(
-            node("n1", cpu="8"), reservation("r", cpu="8", allocateOnce=False, ttl="1h")
-        )
-        world.put(pod("owner", "a", cpu="2"), pod("stranger", cpu="6"))
+        world = World(node("n1", cpu="8"), reservation("r", cpu="8", allocateOnce=False, ttl="1h"))
+        world.put(pod("owner", app="a", cpu="2"), pod("stranger", cpu="6"))
         assert (world.reservation_of("owner"), world.node_of("stranger")) == ("r", "")
         world.wait(HOUR)
         assert world.phase("r") == "Failed"
@@ -49,17 +48,17 @@ class TestExpiry:
         assert world.owners("r") == ["owner"]
 
     def test_longer_ttl_in_time_keeps_it(self) -> None:
-        world = LittleWorld(node("n1"), reservation("r", ttl="1h"))
+        world = World(node("n1"), reservation("r", ttl="1h"))
         world.wait(HOUR / 2).edit("Reservation", "r", spec__ttl="3h").wait(HOUR)
         assert world.phase("r") == "Available"
 
 
 def test_node_deleted() -> None:
-    world = LittleWorld(node("n1"), reservation("r"))
+    world = World(node("n1"), reservation("r"))
     world.delete("Node", "n1")
     assert world.phase("r") == "Failed"
     assert world.condition("r", "Ready")["reason"] == "Expired"
-    world.put(node("n1"), pod("p", "a", cpu="16"))
+    world.put(node("n1"), pod("p", app="a", cpu="16"))
     assert world.node_of("p") == "n1"
 
 
@@ -70,13 +69,13 @@ def replacement(name: str) -> Raw:
 
 
 def test_node_replaced_by_one_of_its_name() -> None:
-    world = LittleWorld(node("n1"), reservation("r"))
+    world = World(node("n1"), reservation("r"))
     world.put(replacement("n1"))
     assert (world.phase("r"), world.condition("r", "Ready")["reason"]) == ("Failed", "Expired")
 
 
 def test_node_deleted_while_no_scheduler_runs() -> None:
-    world = LittleWorld(node("n1"), reservation("r"))
+    world = World(node("n1"), reservation("r"))
     del world.objects["Node", "n1"]
     world.restart()
     world.settle()
@@ -85,22 +84,22 @@ def test_node_deleted_while_no_scheduler_runs() -> None:
 
 def test_node_replaced_while_no_scheduler_runs_keeps_what_is_reserved_by_its_name() -> None:
     """A reservation says the name of its node and nothing else of it."""
-    world = LittleWorld(node("n1"), reservation("r", cpu="16"))
+    world = World(node("n1"), reservation("r", cpu="16"))
     world.objects["Node", "n1"] = replacement("n1")
     world.restart()
     world.settle()
     assert world.phase("r") == "Available"
-    world.put(pod("stranger", "b", cpu="1"))
+    world.put(pod("stranger", app="b", cpu="1"))
     assert world.node_of("stranger") == ""
-    world.put(pod("owner", "a", cpu="1"))
+    world.put(pod("owner", app="a", cpu="1"))
     assert world.reservation_of("owner") == "r"
 
 
 @pytest.mark.parametrize("how", ["used", "expired"])
 def test_finished_reservations_are_collected_a_day_later(how: str) -> None:
-    world = LittleWorld(node("n1"), reservation("r", ttl="1h"))
+    world = World(node("n1"), reservation("r", ttl="1h"))
     if how == "used":
-        world.put(pod("owner", "a"))
+        world.put(pod("owner", app="a"))
     else:
         world.wait(HOUR)
     world.wait(DAY - 1)
@@ -110,7 +109,7 @@ def test_finished_reservations_are_collected_a_day_later(how: str) -> None:
 
 
 def test_conditions_and_events() -> None:
-    world = LittleWorld(reservation("r"))
+    world = World(reservation("r"))
     assert world.phase("r") == "Pending"
     scheduled = world.condition("r", "Scheduled")
     assert (scheduled["status"], scheduled["reason"]) == ("False", "Unschedulable")
@@ -131,7 +130,7 @@ def test_conditions_and_events() -> None:
 
 
 def test_reservation_that_makes_no_sense_says_so_and_the_rest_goes_on() -> None:
-    world = LittleWorld(node("n1"))
+    world = World(node("n1"))
     world.put(reservation("bad", requests={"cpu": "four"}), reservation("good"))
     assert world.phase("good") == "Available"
     scheduled = world.condition("bad", "Scheduled")
@@ -148,11 +147,11 @@ def test_reservation_that_makes_no_sense_says_so_and_the_rest_goes_on() -> None:
 
 class TestWaiting:
     def test_room_that_comes_free_is_for_the_one_that_waits(self) -> None:
-        world = LittleWorld(node("n1", cpu="8"), pod("old", cpu="6"))
+        world = World(node("n1", cpu="8"), pod("old", cpu="6"))
         world.put(reservation("r", cpu="7", preAllocation=True))
         assert (world.phase("r"), world.status("r")["nodeName"]) == ("Waiting", "n1")
         assert world.condition("r", "Ready")["reason"] == "Waiting"
-        world.put(pod("stranger", cpu="1"), pod("owner", "a", cpu="7"))
+        world.put(pod("stranger", cpu="1"), pod("owner", app="a", cpu="7"))
         assert (world.node_of("stranger"), world.node_of("owner")) == ("", "")
         world.delete("Pod", "old").wait(11)
         assert world.reservation_of("owner") == "r"
@@ -160,16 +159,16 @@ class TestWaiting:
         assert world.node_of("stranger") == "n1"
 
     def test_at_once_if_there_is_room(self) -> None:
-        world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="7", preAllocation=True))
+        world = World(node("n1", cpu="8"), reservation("r", cpu="7", preAllocation=True))
         assert world.phase("r") == "Available"
 
     def test_running_pods_are_never_disturbed(self) -> None:
-        world = LittleWorld(node("n1", cpu="8"), pod("old", cpu="8"))
+        world = World(node("n1", cpu="8"), pod("old", cpu="8"))
         world.put(reservation("r", cpu="8", preAllocation=True)).wait(HOUR)
         assert (world.node_of("old"), world.phase("r")) == ("n1", "Waiting")
 
     def test_oldest_first(self) -> None:
-        world = LittleWorld(node("n1", cpu="8"), pod("a1", cpu="4"), pod("a2", cpu="4"))
+        world = World(node("n1", cpu="8"), pod("a1", cpu="4"), pod("a2", cpu="4"))
         world.put(reservation("first", cpu="4", preAllocation=True)).wait(1)
         world.put(reservation("second", cpu="4", preAllocation=True))
         assert (world.phase("first"), world.phase("second")) == ("Waiting", "Waiting")
@@ -182,10 +181,8 @@ class TestWaiting:
         daemon = [
             {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
         ]
-        world = LittleWorld(
-            node("n1", cpu="8"), pod("agent", cpu="2", meta={"ownerReferences": daemon})
-        )
-        world.put(reservation("other", "b", cpu="2"))
+        world = World(node("n1", cpu="8"), pod("agent", cpu="2", metadata={"ownerReferences": daemon}))
+        world.put(reservation("other", app="b", cpu="2"))
         world.put(reservation("r", cpu="5", preAllocation=True))
         assert (
             world.condition("r", "Scheduled")["message"]
@@ -195,7 +192,7 @@ class TestWaiting:
         assert world.phase("fits") == "Available"
 
     def test_node_with_room_soonest(self) -> None:
-        world = LittleWorld(node("n1", cpu="8"), node("n2", cpu="8"))
+        world = World(node("n1", cpu="8"), node("n2", cpu="8"))
         world.put(pod("long", cpu="8", nodeName="n1"), pod("short", cpu="5", nodeName="n2"))
         world.put(reservation("r", cpu="4", preAllocation=True))
         assert world.status("r")["nodeName"] == "n2"
@@ -203,7 +200,7 @@ class TestWaiting:
 
 class TestResize:
     def test_up_and_down(self) -> None:
-        world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="4"))
+        world = World(node("n1", cpu="8"), reservation("r", cpu="4"))
         for cpu in ("6", "2"):
             template = reservation("r", cpu=cpu)["spec"]["template"]
             world.edit("Reservation", "r", spec__template=template)
@@ -214,7 +211,7 @@ class TestResize:
         assert world.node_of("stranger") == "n1"
 
     def test_no_room(self) -> None:
-        world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="4"))
+        world = World(node("n1", cpu="8"), reservation("r", cpu="4"))
         world.edit("Reservation", "r", spec__template=reservation("r", cpu="9")["spec"]["template"])
         assert world.status("r")["allocatable"] == {"cpu": "4"}
         resized = world.condition("r", "Resized")
@@ -229,28 +226,28 @@ class TestRestart:
     """A new scheduler knows nothing but the objects there are."""
 
     def test_everything_is_as_before(self) -> None:
-        world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="6", allocateOnce=False))
-        world.put(pod("p1", "a", cpu="4"))
+        world = World(node("n1", cpu="8"), reservation("r", cpu="6", allocateOnce=False))
+        world.put(pod("p1", app="a", cpu="4"))
         before = world.status("r")
         world.restart()
         world.settle()
         assert world.status("r") == before
         world.put(pod("stranger", cpu="4"))
         assert world.node_of("stranger") == ""
-        world.put(pod("p2", "a", cpu="3"))
+        world.put(pod("p2", app="a", cpu="3"))
         assert world.reservation_of("p2") == "r"
 
     def test_between_bind_and_status(self) -> None:
-        world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="6"))
+        world = World(node("n1", cpu="8"), reservation("r", cpu="6"))
         before = world.objects["Reservation", "r"]
-        world.put(pod("owner", "a", cpu="6"))
+        world.put(pod("owner", app="a", cpu="6"))
         world.objects["Reservation", "r"] = before
         world.restart()
         world.settle()
         assert (world.phase("r"), world.owners("r")) == ("Succeeded", ["owner"])
 
     def test_waiting(self) -> None:
-        world = LittleWorld(node("n1", cpu="8"), pod("old", cpu="6"))
+        world = World(node("n1", cpu="8"), pod("old", cpu="6"))
         world.put(reservation("r", cpu="7", preAllocation=True))
         world.restart()
         world.settle()
@@ -260,8 +257,8 @@ class TestRestart:
 
 
 def test_deleted_while_its_owners_run() -> None:
-    world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="6", allocateOnce=False))
-    world.put(pod("owner", "a", cpu="2"))
+    world = World(node("n1", cpu="8"), reservation("r", cpu="6", allocateOnce=False))
+    world.put(pod("owner", app="a", cpu="2"))
     world.delete("Reservation", "r")
     assert world.node_of("owner") == "n1"
     world.put(pod("stranger", cpu="6"))
@@ -269,7 +266,7 @@ def test_deleted_while_its_owners_run() -> None:
 
 
 def test_again_under_the_same_name() -> None:
-    world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="6"))
+    world = World(node("n1", cpu="8"), reservation("r", cpu="6"))
     again = reservation("r", cpu="8")
     again["metadata"]["uid"] = "another"
     world.delete("Reservation", "r").put(again)
@@ -277,12 +274,12 @@ def test_again_under_the_same_name() -> None:
 
 
 def test_node_that_shrinks_keeps_the_promise_and_sells_nothing_else() -> None:
-    world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="6", allocateOnce=False))
+    world = World(node("n1", cpu="8"), reservation("r", cpu="6", allocateOnce=False))
     row = world.objects["Node", "n1"]
     small = {**row, "status": {"allocatable": {"cpu": "4", "memory": "32G", "pods": "110"}}}
     with patch.object(world, "check"):  # the node is oversold by its own doing, and the check says so
-        world.put(small, pod("stranger", cpu="1"), pod("owner", "a", cpu="5"))
+        world.put(small, pod("stranger", cpu="1"), pod("owner", app="a", cpu="5"))
         assert world.phase("r") == "Available"
         assert (world.node_of("stranger"), world.node_of("owner")) == ("", "")
-        world.put(pod("small", "a", cpu="4"))
+        world.put(pod("small", app="a", cpu="4"))
         assert world.reservation_of("small") == "r"

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from harness import world as little_world
 from harness.builders import make_node, make_pod
 from harness.driver import Driver
-from harness.world import LittleWorld, node, reservation
+from harness.objects import node, reservation
+from harness.world import World
 from holdfast.api.decode import convert
 from holdfast.api.storage import Volume
 from holdfast.plugin import (
@@ -32,10 +32,7 @@ from holdfast.plugin import (
     View,
 )
 from holdfast.scheduler.cluster.decisions import Bind, Emit, SetPodScheduled
-from holdfast.scheduler.framework.config import API_VERSION as API
-from holdfast.scheduler.framework.config import KIND, load
-from holdfast.scheduler.framework.registry import PluginError, Registry
-from holdfast.scheduler.plugins import IN_TREE
+from holdfast.scheduler.framework.registry import PluginError
 from reference.setup import Setup, document
 
 BOOM = "boom"
@@ -190,7 +187,7 @@ def test_the_pod_is_rejected_by_name_and_others_are_not(at: str) -> None:
     assert errors.counts["Failing", COUNTED.get(at, at)] >= 1
     (report,) = errors.take_reports()
     assert (report.plugin, report.message) == ("Failing", SAID[at])
-    assert "test_plugin_errors.py" in report.trace and "RuntimeError: boom" in report.trace
+    assert __file__ in report.trace and "RuntimeError: boom" in report.trace
     assert ("doomed", "Before") not in {
         (d.about.name, d.reason) for d in decisions if isinstance(d, Emit)
     }
@@ -464,15 +461,9 @@ class Parsing(Plugin):
 
 
 @pytest.mark.parametrize("at", ["PreFilter", "Filter", "Score", "Reserve", "Permit", "PreBind"])
-def test_a_reservation_fails_and_recovers_like_a_pod(at: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = Registry([*IN_TREE, Failing])
-    plugins = {"multiPoint": {"enabled": [{"name": "Failing"}]}}
-    mapping = {"apiVersion": API, "kind": KIND, "profiles": [{"plugins": plugins}]}
-    config = load(mapping, registry.implements())
-    monkeypatch.setattr(little_world, "_REGISTRY", registry)
-    monkeypatch.setattr(little_world, "_CONFIGURATION", config)
+def test_a_reservation_fails_and_recovers_like_a_pod(at: str) -> None:
     Failing.at = at
-    world = LittleWorld(node("n1"), node("n2"))
+    world = World(node("n1"), node("n2"), plugins=(Failing,))
     world.put(reservation("r", cpu="2", labels={"doomed": "yes"}))
     assert world.phase("r") == "Pending"
     assert SAID[at] in str(world.condition("r", "Scheduled"))

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from harness import world as little_world
-from harness.world import LittleWorld, node, pod, reservation
+from harness.objects import node, pod, reservation
+from harness.world import World
 from holdfast.plugin import (
     FINE,
     Cells,
@@ -21,9 +21,6 @@ from holdfast.plugin import (
     Scope,
     View,
 )
-from holdfast.scheduler.framework.config import API_VERSION, KIND, load
-from holdfast.scheduler.framework.registry import Registry
-from holdfast.scheduler.plugins import IN_TREE
 
 
 class Watching(Plugin):
@@ -59,41 +56,36 @@ class Watching(Plugin):
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> LittleWorld:
+def world() -> World:
     Watching.log, Watching.with_reserve_pods = [], False
-    return made(monkeypatch)
+    return made()
 
 
-def made(monkeypatch: pytest.MonkeyPatch) -> LittleWorld:
-    registry = Registry([*IN_TREE, Watching])
-    profile = {"plugins": {"multiPoint": {"enabled": [{"name": "Watching"}]}}}
-    mapping = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}
-    monkeypatch.setattr(little_world, "_REGISTRY", registry)
-    monkeypatch.setattr(little_world, "_CONFIGURATION", load(mapping, registry.implements()))
-    return LittleWorld(node("n1", cpu="2"))
+def made() -> World:
+    return World(node("n1", cpu="2"), plugins=(Watching,))
 
 
-def test_reserve_pods_are_asked_about_as_pods_are(world: LittleWorld) -> None:
-    world.put(reservation("r", "o", cpu="1", labels={"kind": "a"}))
+def test_reserve_pods_are_asked_about_as_pods_are(world: World) -> None:
+    world.put(reservation("r", app="o", cpu="1", labels={"kind": "a"}))
     assert world.phase("r") == "Available"
     assert [line.split()[0] for line in Watching.log] == ["reserve", "permit"]
     world.put(pod("stranger", cpu="500m"))
-    world.put(pod("late", cpu="500m", meta={"labels": {"kind": "a"}}))
+    world.put(pod("late", cpu="500m", metadata={"labels": {"kind": "a"}}))
     assert world.node_of("late") == ""
 
 
-def test_an_owner_sees_what_is_reserved_for_it_as_free(world: LittleWorld) -> None:
-    world.put(reservation("r", "o", cpu="2", labels={"app": "x"}))
-    world.put(pod("stranger", cpu="1", meta={"labels": {"kind": "a"}}))
+def test_an_owner_sees_what_is_reserved_for_it_as_free(world: World) -> None:
+    world.put(reservation("r", app="o", cpu="2", labels={"app": "x"}))
+    world.put(pod("stranger", cpu="1", metadata={"labels": {"kind": "a"}}))
     assert world.node_of("stranger") == ""
-    world.put(pod("o", cpu="1", meta={"labels": {"app": "o", "kind": "a"}}))
+    world.put(pod("o", cpu="1", metadata={"labels": {"app": "o", "kind": "a"}}))
     assert world.node_of("o") == "n1"
 
 
 @pytest.mark.parametrize("counted", [False, True])
-def test_reserve_pods_are_counted_if_asked_for(monkeypatch: pytest.MonkeyPatch, counted: bool) -> None:
+def test_reserve_pods_are_counted_if_asked_for(counted: bool) -> None:
     Watching.with_reserve_pods = counted
-    world = made(monkeypatch)
-    world.put(reservation("r", "nobody", cpu="500m", labels={"kind": "a"}))
-    world.put(pod("p", cpu="500m", meta={"labels": {"kind": "a"}}))
+    world = made()
+    world.put(reservation("r", app="nobody", cpu="500m", labels={"kind": "a"}))
+    world.put(pod("p", cpu="500m", metadata={"labels": {"kind": "a"}}))
     assert world.node_of("p") == ("" if counted else "n1")

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from harness.world import LittleWorld, Raw, node, pod, reservation
+from harness.objects import Raw, node, pod, reservation
+from harness.world import World
 from holdfast.scheduler.framework import diagnosis
 from holdfast.scheduler.framework.reservation_diagnosis import about_reservations
 
@@ -15,10 +16,10 @@ TAINT = {"key": "pool", "value": "test", "effect": "NoSchedule"}
 
 def needy(name: str = "p", affinity: Raw | None = None, **spec: Any) -> Raw:
     annotations = {AFFINITY: json.dumps(affinity or {})}
-    return pod(name, "a", meta={"annotations": annotations}, **spec)
+    return pod(name, app="a", metadata={"annotations": annotations}, **spec)
 
 
-def counted(world: LittleWorld, name: str = "p") -> str:
+def counted(world: World, name: str = "p") -> str:
     """What stands between the reasons of nodes and what preemption says."""
     return world.message(name).partition(". ")[2].partition(", preemption: ")[0]
 
@@ -69,14 +70,14 @@ def counted(world: LittleWorld, name: str = "p") -> str:
 def test_reservations_are_counted_by_what_stands_against_them(
     reservations: list[Raw], affinity: Raw, expected: str
 ) -> None:
-    world = LittleWorld(node("n1"))
+    world = World(node("n1"))
     world.put(*reservations)
     world.put(needy(affinity=affinity, cpu="2"))
     assert counted(world) == expected
 
 
 def test_nodes_are_to_blame_where_reservations_are_not() -> None:
-    world = LittleWorld(node("n1"), reservation("r", cpu="15"))
+    world = World(node("n1"), reservation("r", cpu="15"))
     world.put(needy(cpu="17"))
     assert counted(world) == (
         "1 Reservation(s) for node reason that Insufficient cpu by node, "
@@ -85,20 +86,20 @@ def test_nodes_are_to_blame_where_reservations_are_not() -> None:
 
 
 def test_a_taint_of_the_node_is_a_reason_of_the_node() -> None:
-    world = LittleWorld(node("n1"), reservation("r", cpu="4"))
+    world = World(node("n1"), reservation("r", cpu="4"))
     world.edit("Node", "n1", spec__taints=[TAINT]).put(needy(cpu="2"))
     assert "1 Reservation(s) for node reason that node(s) had untolerated taint" in counted(world)
 
 
 def test_reservations_on_nodes_the_pod_does_not_mean_are_not_counted() -> None:
-    world = LittleWorld(node("n1"), node("n2", labels={"disk": "ssd"}))
+    world = World(node("n1"), node("n2", labels={"disk": "ssd"}))
     world.put(reservation("r", pod={"nodeName": "n1"}))
     world.put(needy(nodeSelector={"disk": "ssd"}))
     assert counted(world) == "0 Reservation(s) matched owner total"
 
 
 def test_used_up_reservations_are_not_counted() -> None:
-    world = LittleWorld(node("n1"), reservation("r", cpu="4"), pod("first", "a"))
+    world = World(node("n1"), reservation("r", cpu="4"), pod("first", app="a"))
     assert world.reservation_of("first") == "r"
     world.put(needy())
     assert counted(world) == "0 Reservation(s) matched owner total"
@@ -106,7 +107,7 @@ def test_used_up_reservations_are_not_counted() -> None:
 
 def test_the_event_of_its_own_is_about_reservations_alone() -> None:
     small: Raw = {"cpu": "1", "allocatePolicy": "Restricted"}
-    world = LittleWorld(node("n1"), reservation("r", **small), reservation("s", unschedulable=True))
+    world = World(node("n1"), reservation("r", **small), reservation("s", unschedulable=True))
     world.put(needy(cpu="2"))
     told = [(e.reason, e.message) for e in world.events if e.about.name == "p"]
     assert told[1] == (
@@ -142,9 +143,9 @@ def test_the_event_of_its_own_is_about_reservations_alone() -> None:
 def test_a_pod_that_may_go_without_is_told_of_those_meant_for_it(
     reservations: list[Raw], expected: str
 ) -> None:
-    world = LittleWorld(node("n1"))
+    world = World(node("n1"))
     world.put(*reservations)
-    world.put(pod("p", "a", cpu="17"))
+    world.put(pod("p", app="a", cpu="17"))
     told = world.message("p").partition(". ")[2].partition("preemption: ")[0]
     assert told.removesuffix(", ") == expected
     assert all(event.reason != "FailedScheduling-Reservation" for event in world.events)
@@ -186,9 +187,9 @@ def test_reservations_are_drawn_on_one_at_a_time(
     reservations: list[tuple[str, str, Raw]], asked: str, expected: str, others: int
 ) -> None:
     """Nodes apart, on which the pod has nothing reserved, change nothing."""
-    world = LittleWorld(node("n1", cpu="8"), *(node(f"m{i:02}", cpu="1") for i in range(others)))
+    world = World(node("n1", cpu="8"), *(node(f"m{i:02}", cpu="1") for i in range(others)))
     world.put(*(reservation(name, cpu=cpu, **how) for name, cpu, how in reservations))
-    world.put(pod("p", "a", cpu=asked))
+    world.put(pod("p", app="a", cpu=asked))
     told = world.message("p").partition(": ")[2].partition(". ")[0]
     more = f"{others} Insufficient cpu" if others else ""
     if expected == "1 Insufficient cpu":
@@ -202,19 +203,19 @@ def test_nodes_with_different_numbers_of_reservations_are_told_apart(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(diagnosis, "_MOST_BITS", most)
-    world = LittleWorld(*(node(f"n{i}") for i in range(1, 5)))
+    world = World(*(node(f"n{i}") for i in range(1, 5)))
     for i in range(1, 5):
         held = (
             reservation(f"r{i}-{j}", pod={"nodeName": f"n{i}"}, cpu="1", **STRICT) for j in range(i)
         )
         world.put(*held)
-    world.put(pod("p", "a", cpu="2"))
+    world.put(pod("p", app="a", cpu="2"))
     assert ": 10 Reservation(s) Insufficient cpu. 10 Reservation(s) matched" in world.message("p")
 
 
 def test_who_names_a_reservation_is_told_of_those_on_its_node() -> None:
     small: Raw = {"cpu": "1", "allocatePolicy": "Restricted"}
-    world = LittleWorld(node("n1"), node("n2"))
+    world = World(node("n1"), node("n2"))
     world.put(
         reservation("r", pod={"nodeName": "n1"}, **small), reservation("s", pod={"nodeName": "n2"})
     )
@@ -227,7 +228,7 @@ def test_who_names_a_reservation_is_told_of_those_on_its_node() -> None:
 
 def test_members_of_a_gang_are_told_too() -> None:
     gang = "gang.scheduling.koordinator.sh/"
-    world = LittleWorld(node("n1"), reservation("r", cpu="4", **STRICT))
+    world = World(node("n1"), reservation("r", cpu="4", **STRICT))
     members = [needy(name, cpu="3") for name in ("p", "q")]
     for each in members:
         each["metadata"]["annotations"] |= {f"{gang}name": "both", f"{gang}min-available": "2"}
@@ -245,12 +246,12 @@ def test_members_of_a_gang_are_told_too() -> None:
 def test_what_a_named_reservation_lacks_is_told_in_figures() -> None:
     withheld = {"node.koordinator.sh/reservation": '{"resources": {"cpu": "1"}}'}
     strict: Raw = {"allocatePolicy": "Restricted", "allocateOnce": False, "annotations": withheld}
-    world = LittleWorld(node("n1"), reservation("r", requests={"cpu": "7", "pods": "2"}, **strict))
-    world.put(pod("first", "a", cpu="1"), needy("more", {"name": "r"}, cpu="6"))
+    world = World(node("n1"), reservation("r", requests={"cpu": "7", "pods": "2"}, **strict))
+    world.put(pod("first", app="a", cpu="1"), needy("more", {"name": "r"}, cpu="6"))
     assert "1 Reservation(s) Insufficient cpu, requested: 6000, used: 1000, capacity: 6000." in (
         world.message("more")
     )
-    world.put(pod("second", "a", cpu="1"))
+    world.put(pod("second", app="a", cpu="1"))
     world.put(needy("third", {"name": "r"}, cpu="1"), needy("fourth", cpu="1"))
     figures = "requested: 1, used: 2, capacity: 2"
     assert f"1 Reservation(s) Too many pods, {figures}. " in world.message("third")

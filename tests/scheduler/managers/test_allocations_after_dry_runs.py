@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from harness.choices import Chooser, choosing, seeded
 from harness.device_objects import device, gpu
 from harness.numa_objects import QOS, topology
+from harness.objects import Raw, node, pod, reservation
 from harness.strategies import examples
-from harness.world import LittleWorld, Raw, node, pod, reservation
+from harness.world import World
 from holdfast.scheduler.cluster.pods import PodRecord
 
 GPU = "koordinator.sh/gpu"
@@ -27,9 +28,8 @@ def gpus(name: str, sick: int = -1) -> Raw:
     return device(name, *(gpu(i, health=i != sick, numa=i // 2) for i in range(4)))
 
 
-def cluster() -> LittleWorld:
-    it = LittleWorld()
-    it.knows_reservations = False  # so that virtual reservations stay virtual
+def cluster() -> World:
+    it = World(provisioner="external")  # so that virtual reservations stay virtual
     it.shrinking = True
     for name in NODES:
         it.put(node(name, memory="64Gi"), gpus(name), topology(name))
@@ -43,10 +43,10 @@ def asking(name: str, requests: dict[str, str], size: dict[str, str], **more: An
         "recommendedSize": {**requests, **size},
     }
     meta = {"labels": {QOS: "LSR", "app": name}, "annotations": {TEMPLATE: json.dumps(template)}}
-    return pod(name, requests=requests, meta=meta, **more)
+    return pod(name, requests=requests, metadata=meta, **more)
 
 
-def choices(it: LittleWorld) -> dict[str, Any]:
+def choices(it: World) -> dict[str, Any]:
     """What everybody has, and what of it is free and left."""
     managers = it.scheduler.cluster.managers
     found: dict[str, Any] = {}
@@ -65,7 +65,7 @@ def choices(it: LittleWorld) -> dict[str, Any]:
 class Tries:
     """Takes pods and reservations off their nodes and puts them, and others, there again."""
 
-    def __init__(self, it: LittleWorld, choose: Chooser) -> None:
+    def __init__(self, it: World, choose: Chooser) -> None:
         self.cluster, self.choose = it.scheduler.cluster, choose
         self.gone: dict[str, tuple[PodRecord, int, Any]] = {}
 
@@ -124,7 +124,7 @@ class Tries:
             self.cluster.ledger.place(self.cluster.pods[self.choose(pending)], row)
 
 
-def random_cluster(choose: Chooser) -> LittleWorld:
+def random_cluster(choose: Chooser) -> World:
     it = cluster()
     for number in range(choose((4, 8, 12))):
         share = choose(("20", "40", "50", "70", "100", "200"))
@@ -132,10 +132,12 @@ def random_cluster(choose: Chooser) -> LittleWorld:
         match choose(("bound", "bound", "scheduled", "asking", "reserved")):
             case "bound":
                 labels = {QOS: "LSR"} if choose((False, True)) else {}
-                bound = pod(name, requests=requests, nodeName=choose(NODES), meta={"labels": labels})
+                bound = pod(
+                    name, requests=requests, nodeName=choose(NODES), metadata={"labels": labels}
+                )
                 it.put(bound)
             case "scheduled":
-                it.put(pod(name, "a", requests=requests))
+                it.put(pod(name, app="a", requests=requests))
             case "asking":
                 it.put(asking(name, requests, {"cpu": "4"}))
             case _:
@@ -195,7 +197,7 @@ def test_a_pod_that_is_relabelled_has_the_same() -> None:
 ON_N0 = {"kubernetes.io/hostname": "n0"}
 
 
-def virtual_devices(it: LittleWorld) -> list[int]:
+def virtual_devices(it: World) -> list[int]:
     (virtual,) = it.scheduler.cluster.virtuals.by_id.values()
     has = it.scheduler.cluster.managers.devices.has(virtual.reservation.uid)
     return [part.minor for part in has["gpu"]]

@@ -6,7 +6,8 @@ import msgspec
 
 from harness.device_objects import ALLOCATED, CORE, GIB, MEMORY, RATIO, minors, with_gpus
 from harness.numa_objects import cpus, lsr, world
-from harness.world import LittleWorld, Raw, pod, reservation
+from harness.objects import Raw, pod, reservation
+from harness.world import World
 
 GPU = "koordinator.sh/gpu"
 SINGLE = '{"numaTopologyPolicy": "SingleNUMANode"}'
@@ -21,13 +22,13 @@ def running(name: str, minor: int, percent: int, **more: Any) -> Raw:
     part = {"minor": minor, "resources": amounts}
     text = msgspec.json.encode({"gpu": [part]}).decode()
     meta = {"annotations": {ALLOCATED: text}}
-    return share(name, percent, nodeName="n1", meta=meta, **more)
+    return share(name, percent, nodeName="n1", metadata=meta, **more)
 
 
-def preempting() -> LittleWorld:
+def preempting() -> World:
     """Of two GPUs one has a pod that is on its way out for one that needs most of it."""
     it = with_gpus(2)
-    it.knows_reservations = False
+    it.creation_refusal = "no such kind"
     it.graceful = True
     it.put(running("low", 0, 30), running("other", 1, 30, priority=10))
     it.put(share("high", 80, priority=10))
@@ -56,7 +57,7 @@ def test_a_more_important_pod_takes_it() -> None:
 
 def test_a_reservation_gets_a_device_that_the_nominated_pod_does_not_need() -> None:
     it = preempting()
-    it.knows_reservations = True
+    it.creation_refusal = ""
     it.put(reservation("r", requests={GPU: "30"}, labels={"koordinator.sh/priority": "5"}))
     assert minors(it, "r", "Reservation") == [1]
     it.delete("Pod", "low")
@@ -75,7 +76,7 @@ def test_a_restart_changes_nothing_about_it() -> None:
 
 def test_a_pod_gets_cpus_of_another_numa_node_than_the_nominated_pod_needs() -> None:
     it = world()
-    it.knows_reservations = False
+    it.creation_refusal = "no such kind"
     it.graceful = True
     it.put(lsr("low", "2")).put(lsr("other", "2", numa=SINGLE, priority=10))
     assert (cpus(it, "low"), cpus(it, "other")) == ({0, 1}, {8, 9})

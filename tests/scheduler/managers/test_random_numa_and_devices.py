@@ -12,9 +12,10 @@ import msgspec
 from harness.choices import Chooser, seeded
 from harness.device_objects import ALLOCATED, CORE, GIB, MEMORY, RATIO, card, device, gpu
 from harness.numa_objects import NUMA_SPEC, QOS, SPEC, cpus, topology, zones
+from harness.objects import Raw, node, pod, pod_spec, reservation
 from harness.strategies import examples
-from harness.world import ALLOCATED as DRAWN
-from harness.world import LittleWorld, Raw, node, pod, pod_spec, reservation
+from harness.world import ALLOCATED as RESERVATION_ALLOCATED
+from harness.world import World
 from holdfast.api.quantity import amount
 
 RDMA = "koordinator.sh/rdma"
@@ -52,7 +53,7 @@ class MixedLife:
     def __init__(self, choose: Chooser) -> None:
         self.choose = choose
         self.made = 0
-        self.world = LittleWorld(node("n0", cpu="8"), node("n1", cpu="8"))
+        self.world = World(node("n0", cpu="8"), node("n1", cpu="8"))
         self.world.shrinking = True
         for name in ("n0", "n1"):
             self.world.put(self.devices(name), topology(name, cpus=8, memory=8))
@@ -98,7 +99,7 @@ class MixedLife:
         if self.choose((True, False, False, False)):
             self.world.refuse.add(uid)
         self.world.put(
-            pod(name, uid=uid, requests=requests, meta=meta, priority=self.choose((0, 9100)))
+            pod(name, uid=uid, requests=requests, metadata=meta, priority=self.choose((0, 9100)))
         )
 
     def new_reservation(self) -> None:
@@ -109,7 +110,7 @@ class MixedLife:
         requests, meta = self.wish("")
         it = reservation(
             name,
-            self.choose(("a", "b")),
+            app=self.choose(("a", "b")),
             template={"metadata": meta, "spec": pod_spec(requests)},
             allocateOnce=self.choose((True, False)),
             allocatePolicy=self.choose(("", "Aligned", "Restricted")),
@@ -161,7 +162,7 @@ class MixedLife:
             if kind == "Pod" and raw["spec"].get("nodeName"):
                 has = self.has(kind, name)
                 given[raw["spec"]["nodeName"]].update(has)
-                text = (raw["metadata"].get("annotations") or {}).get(DRAWN)
+                text = (raw["metadata"].get("annotations") or {}).get(RESERVATION_ALLOCATED)
                 if text:
                     taken.setdefault(msgspec.json.decode(text)["uid"], Counter()).update(has)
         for (kind, name), raw in self.world.objects.items():

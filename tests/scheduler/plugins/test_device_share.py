@@ -16,19 +16,23 @@ from harness.device_objects import (
     minors,
     with_gpus,
 )
-from harness.world import LittleWorld, Raw, node, pod, reservation
+from harness.objects import Raw, node, pod, reservation
+from harness.world import World
 
 GPU = "koordinator.sh/gpu"
 
 
 def asks(name: str, app: str = "", meta: Raw | None = None, **requests: Any) -> Raw:
     return pod(
-        name, app, meta=meta, requests={key.replace("__", "/"): v for key, v in requests.items()}
+        name,
+        app=app,
+        metadata=meta,
+        requests={key.replace("__", "/"): v for key, v in requests.items()},
     )
 
 
 def wants(name: str, percent: int, app: str = "", **meta: Any) -> Raw:
-    return pod(name, app, meta=meta, requests={GPU: str(percent)})
+    return pod(name, app=app, metadata=meta, requests={GPU: str(percent)})
 
 
 # What is written
@@ -104,13 +108,13 @@ def test_a_partial_request_stays_on_one_gpu() -> None:
 )
 def test_why_there_are_no_gpus(devices: list[Raw], message: str) -> None:
     offered = {"nvidia.com/gpu": "8"}
-    world = LittleWorld(node("n1", allocatable=offered), device("n1", *devices))
+    world = World(node("n1", allocatable=offered), device("n1", *devices))
     world.put(pod("p", requests={"nvidia.com/gpu": "2"}))
     assert world.message("p").startswith(f"0/1 nodes are available: 1 {message}.")
 
 
 def test_a_node_without_a_device_object_is_left_to_its_kubelet() -> None:
-    world = LittleWorld(node("n1", allocatable={"nvidia.com/gpu": "2"}))
+    world = World(node("n1", allocatable={"nvidia.com/gpu": "2"}))
     world.put(pod("p", requests={"nvidia.com/gpu": "1"}))
     assert world.node_of("p") == "n1"
     assert allocated(world, "p") == {}
@@ -151,7 +155,7 @@ def test_a_switch_in_use_comes_before_an_untouched_one() -> None:
 @pytest.mark.parametrize(("scope", "node_found"), [("PCIe", ""), ("NUMANode", "n1"), ("Node", "n1")])
 def test_gpus_may_be_required_to_be_together(scope: str, node_found: str) -> None:
     gpus = [gpu(i, numa=i // 2, pcie=f"s{i}") for i in range(4)]
-    world = LittleWorld(node("n1"), device("n1", *gpus))
+    world = World(node("n1"), device("n1", *gpus))
     hint = f'{{"gpu": {{"requiredTopologyScope": "{scope}"}}}}'
     annotations = {"scheduling.koordinator.sh/device-allocate-hint": hint}
     world.put(wants("p", 200, annotations=annotations))
@@ -161,7 +165,7 @@ def test_gpus_may_be_required_to_be_together(scope: str, node_found: str) -> Non
 
 
 def test_devices_are_selected_by_their_labels() -> None:
-    world = LittleWorld(node("n1"), device("n1", gpu(0), gpu(1, labels={"kind": "fast"})))
+    world = World(node("n1"), device("n1", gpu(0), gpu(1, labels={"kind": "fast"})))
     hint = '{"gpu": {"selector": {"matchLabels": {"kind": "fast"}}}}'
     annotations = {"scheduling.koordinator.sh/device-allocate-hint": hint}
     world.put(wants("p", 100, annotations=annotations), wants("q", 100, annotations=annotations))
@@ -178,24 +182,24 @@ def test_a_hint_that_makes_no_sense_is_refused() -> None:
 def test_gpus_and_cards_may_belong_together() -> None:
     devices = [gpu(0, pcie="s0"), gpu(1, numa=0, pcie="s1")]
     devices += [card("rdma", 0, pcie="s1"), card("rdma", 1, pcie="s2")]
-    world = LittleWorld(node("n1"), device("n1", *devices))
+    world = World(node("n1"), device("n1", *devices))
     joint = '{"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}'
     annotations = {"scheduling.koordinator.sh/device-joint-allocate": joint}
     requests = {GPU: "100", "koordinator.sh/rdma": "50"}
-    world.put(pod("p", meta={"annotations": annotations}, requests=requests))
+    world.put(pod("p", metadata={"annotations": annotations}, requests=requests))
     assert (minors(world, "p"), minors(world, "p", of="rdma")) == ([1], [0])
-    world.put(pod("q", meta={"annotations": annotations}, requests=requests))
+    world.put(pod("q", metadata={"annotations": annotations}, requests=requests))
     assert "1 node(s) Device Joint-Allocate rules violation" in world.message("q")
 
 
 def test_cards_may_be_asked_for_by_number_or_all_at_once() -> None:
     cards = [card("rdma", i) for i in range(3)]
-    world = LittleWorld(node("n1"), device("n1", *cards))
+    world = World(node("n1"), device("n1", *cards))
     key = "scheduling.koordinator.sh/device-allocate-hint"
     count = {key: '{"rdma": {"allocateStrategy": "RequestsAsCount"}}'}
-    world.put(pod("two", meta={"annotations": count}, requests={"koordinator.sh/rdma": "2"}))
+    world.put(pod("two", metadata={"annotations": count}, requests={"koordinator.sh/rdma": "2"}))
     every = {key: '{"rdma": {"allocateStrategy": "ApplyForAll"}}'}
-    world.put(pod("all", meta={"annotations": every}, requests={"koordinator.sh/rdma": "10"}))
+    world.put(pod("all", metadata={"annotations": every}, requests={"koordinator.sh/rdma": "10"}))
     assert len(minors(world, "two", of="rdma")) == 2
     assert minors(world, "all", of="rdma") == [0, 1, 2]
 
@@ -217,7 +221,7 @@ def test_an_unhealthy_gpu_is_given_to_nobody_and_its_users_keep_it() -> None:
 def test_a_device_object_may_come_after_its_pods() -> None:
     world = with_gpus(2).put(wants("a", 100), wants("b", 60))
     pods = {key: raw for key, raw in world.objects.items() if key[0] == "Pod"}
-    later = LittleWorld()
+    later = World()
     later.shrinking = True
     later.put(node("n1"), *pods.values())
     later.put(wants("c", 50))
@@ -229,7 +233,7 @@ def test_a_device_object_may_come_after_its_pods() -> None:
 
 
 def test_pods_that_do_not_say_what_they_have_still_have_something() -> None:
-    old = LittleWorld(node("n1", allocatable={"nvidia.com/gpu": "2"}))
+    old = World(node("n1", allocatable={"nvidia.com/gpu": "2"}))
     old.put(pod("old", requests={"nvidia.com/gpu": "1"}))
     old.put(device("n1", gpu(0), gpu(1))).put(wants("a", 100)).put(wants("b", 10))
     assert (old.node_of("a"), old.node_of("b")) == ("n1", "")
@@ -277,7 +281,7 @@ def test_a_refused_bind_gives_the_devices_back() -> None:
 
 
 def test_owners_get_the_reserved_gpu_and_strangers_do_not() -> None:
-    world = with_gpus(2).put(reservation("r", "own", requests={GPU: "100"}))
+    world = with_gpus(2).put(reservation("r", app="own", requests={GPU: "100"}))
     reserved = minors(world, "r", "Reservation")
     world.put(wants("stranger", 100)).put(wants("late", 10))
     assert minors(world, "stranger") != reserved
@@ -294,7 +298,7 @@ def test_what_a_reservation_cannot_serve_comes_from_the_node_if_the_policy_allow
     policy: str, second: str, drawn: str
 ) -> None:
     world = with_gpus(2).put(
-        reservation("r", "own", requests={GPU: "100"}, allocateOnce=False, allocatePolicy=policy)
+        reservation("r", app="own", requests={GPU: "100"}, allocateOnce=False, allocatePolicy=policy)
     )
     world.put(wants("sixty", 60, "own")).put(wants("fifty", 50, "own"))
     assert (world.node_of("sixty"), world.reservation_of("sixty")) == ("n1", "r")
@@ -307,7 +311,7 @@ def test_owners_of_a_restricted_reservation_get_no_other_gpu_though_enough_is_le
 ) -> None:
     """40 % are left of each of two reserved GPUs: together as much as is asked for, on neither."""
     world = with_gpus(3).put(
-        reservation("r", "own", requests={GPU: "200"}, allocateOnce=False, allocatePolicy=policy)
+        reservation("r", app="own", requests={GPU: "200"}, allocateOnce=False, allocatePolicy=policy)
     )
     world.put(wants("a", 60, "own")).put(wants("b", 60, "own"))
     assert [world.reservation_of("a"), world.reservation_of("b")] == ["r", "r"]
@@ -317,7 +321,7 @@ def test_owners_of_a_restricted_reservation_get_no_other_gpu_though_enough_is_le
 
 
 def test_a_share_may_be_part_reserved_and_part_free() -> None:
-    world = with_gpus(1).put(reservation("r", "own", requests={GPU: "50"}, allocateOnce=False))
+    world = with_gpus(1).put(reservation("r", app="own", requests={GPU: "50"}, allocateOnce=False))
     world.put(wants("stranger", 60))
     assert world.node_of("stranger") == ""
     world.put(wants("owner", 80, "own"))
@@ -325,7 +329,7 @@ def test_a_share_may_be_part_reserved_and_part_free() -> None:
 
 
 def test_more_gpus_than_are_reserved_are_those_and_others() -> None:
-    world = with_gpus(4).put(reservation("r", "own", requests={GPU: "100"}))
+    world = with_gpus(4).put(reservation("r", app="own", requests={GPU: "100"}))
     reserved = minors(world, "r", "Reservation")
     world.put(wants("owner", 300, "own"))
     assert world.reservation_of("owner") == "r"
@@ -334,7 +338,7 @@ def test_more_gpus_than_are_reserved_are_those_and_others() -> None:
 
 
 def test_reserved_gpus_survive_a_restart_to_the_last_share() -> None:
-    world = with_gpus(2).put(reservation("r", "own", requests={GPU: "100"}, allocateOnce=False))
+    world = with_gpus(2).put(reservation("r", app="own", requests={GPU: "100"}, allocateOnce=False))
     world.put(wants("a", 30, "own"))
     world.restart()
     world.settle()
@@ -346,7 +350,7 @@ def test_reserved_gpus_survive_a_restart_to_the_last_share() -> None:
 
 def test_a_reservation_made_ahead_waits_for_its_gpu() -> None:
     world = with_gpus(1).put(wants("a", 60))
-    world.put(reservation("r", "own", requests={GPU: "100"}, preAllocation=True))
+    world.put(reservation("r", app="own", requests={GPU: "100"}, preAllocation=True))
     assert world.phase("r") == "Waiting"
     world.put(wants("b", 10))
     assert world.node_of("b") == ""
@@ -356,7 +360,9 @@ def test_a_reservation_made_ahead_waits_for_its_gpu() -> None:
 
 
 def test_a_reservation_that_ends_gives_its_gpu_back() -> None:
-    world = with_gpus(1).put(reservation("r", "own", requests={GPU: "100"}, ttl="10s"), wants("a", 50))
+    world = with_gpus(1).put(
+        reservation("r", app="own", requests={GPU: "100"}, ttl="10s"), wants("a", 50)
+    )
     assert world.node_of("a") == ""
     world.wait(11)
     assert world.node_of("a") == "n1"
@@ -374,11 +380,11 @@ def test_a_reservation_that_ends_gives_its_gpu_back() -> None:
 )
 def test_a_reservation_of_another_size_holds_other_gpus(size: str, owners: int, resized: str) -> None:
     """Not while an owner has some of them."""
-    it = reservation("r", "own", requests={GPU: "50"}, allocateOnce=False)
+    it = reservation("r", app="own", requests={GPU: "50"}, allocateOnce=False)
     world = with_gpus(2).put(it)
     if owners:
         world.put(wants("owner", 20, "own"))
-    template = reservation("r", "own", requests={GPU: size, "cpu": "1"})["spec"]["template"]
+    template = reservation("r", app="own", requests={GPU: size, "cpu": "1"})["spec"]["template"]
     world.edit("Reservation", "r", spec__template=template)
     assert world.condition("r", "Resized")["status"] == resized
     held = sum(int(each["resources"][RATIO]) for each in allocated(world, "r", "Reservation")["gpu"])
@@ -391,7 +397,9 @@ def test_a_reservation_of_another_size_holds_other_gpus(size: str, owners: int, 
 
 def test_a_pod_that_must_use_a_reservation_is_told_what_it_lacks() -> None:
     """Half of each of two GPUs is left to it, which is not one GPU."""
-    it = reservation("r", "own", requests={GPU: "200"}, allocateOnce=False, allocatePolicy="Restricted")
+    it = reservation(
+        "r", app="own", requests={GPU: "200"}, allocateOnce=False, allocatePolicy="Restricted"
+    )
     world = with_gpus(2).put(it).put(wants("a", 50, "own")).put(wants("b", 60, "own"))
     affinity = {"scheduling.koordinator.sh/reservation-affinity": "{}"}
     world.put(wants("c", 60, "own", annotations=affinity))

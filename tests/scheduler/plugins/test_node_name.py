@@ -4,7 +4,8 @@ import pytest
 
 from harness.builders import make_node, make_pod
 from harness.driver import cluster_of, only, profile_of
-from harness.world import LittleWorld, node, reservation
+from harness.objects import node, reservation
+from harness.world import World
 from holdfast.scheduler.cluster.pod_classes import Traits
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 
@@ -38,7 +39,7 @@ def test_a_pod_that_names_its_node_goes_there_or_nowhere(
 def test_a_reservation_that_names_its_node_is_told_so() -> None:
     names_n3 = reservation("r")
     names_n3["spec"]["template"]["spec"]["nodeName"] = "n3"
-    world = LittleWorld(node("n1"), names_n3)
+    world = World(node("n1"), names_n3)
     assert world.condition("r", "Scheduled")["message"].startswith(
         "0/1 nodes are available: 1 node(s) didn't match the nodeName specified by reservation."
     )

@@ -3,7 +3,8 @@
 import pytest
 
 from harness.numa_objects import SPEC, cpus, lsr, plain, reserved, status, topology, world, zones
-from harness.world import LittleWorld, node, pod
+from harness.objects import node, pod
+from harness.world import World
 
 FULL = '{"preferredCPUBindPolicy": "FullPCPUs"}'
 SPREAD = '{"preferredCPUBindPolicy": "SpreadByPCPUs"}'
@@ -72,7 +73,7 @@ def test_parts_of_cpus_are_nobodys_own() -> None:
 
 
 def test_without_a_topology_there_are_no_cpus_of_ones_own() -> None:
-    it = LittleWorld(node("n1")).put(lsr("p", "2"), pod("ordinary"))
+    it = World(node("n1")).put(lsr("p", "2"), pod("ordinary"))
     assert it.message("p").startswith("0/1 nodes are available: 1 node(s) invalid CPU Topology.")
     assert it.node_of("ordinary") == "n1"
     it.put(topology())
@@ -154,7 +155,7 @@ def test_where_cpus_are_amplified_those_of_ones_own_count_for_more() -> None:
 def test_a_topology_that_contradicts_its_node_sells_nothing_twice(
     told: int, offered: str, asked: str, said: str
 ) -> None:
-    it = LittleWorld(node("n1", cpu=offered), topology(cpus=told)).put(lsr("p", asked))
+    it = World(node("n1", cpu=offered), topology(cpus=told)).put(lsr("p", asked))
     assert said in it.message("p")
     it.put(lsr("q", "4"))
     assert len(cpus(it, "q")) == 4

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from harness.world import LittleWorld, Raw, node, pod, reservation
+from harness.objects import Raw, node, pod, reservation
+from harness.world import World
 from scheduler.reservations.preempting_reservations import (
     CAN_PREEMPT,
     PRIORITY,
@@ -54,19 +55,19 @@ SPARED = {"scheduling.koordinator.sh/disable-preemptible": "true"}
 def test_only_who_says_so_preempts_and_only_the_less_important(
     victim: Raw, preemptor: Raw, preempts: bool
 ) -> None:
-    world = LittleWorld(node("n0", cpu="6"), victim).put(preemptor)
+    world = World(node("n0", cpu="6"), victim).put(preemptor)
     assert names(world) == (["high"] if preempts else ["high", "low"])
     assert world.phase("high") == ("Available" if preempts else "Pending")
 
 
 def test_priority_of_the_template_comes_before_the_label() -> None:
     victim = low(priority=1, pod={"priority": 100})
-    world = LittleWorld(node("n0", cpu="6"), victim, high())
+    world = World(node("n0", cpu="6"), victim, high())
     assert (names(world), world.phase("high")) == (["high", "low"], "Pending")
 
 
 def test_pods_are_nobodys_victims_but_their_reservations() -> None:
-    world = LittleWorld(node("n0", cpu="6"), pod("plain", cpu="4", priority=-100)).put(high())
+    world = World(node("n0", cpu="6"), pod("plain", cpu="4", priority=-100)).put(high())
     assert (names(world, "Pod"), world.phase("high")) == (["plain"], "Pending")
     assert world.condition("high", "Scheduled")["message"] == (
         "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: "
@@ -76,18 +77,18 @@ def test_pods_are_nobodys_victims_but_their_reservations() -> None:
 
 @pytest.mark.parametrize("spared", [False, True])
 def test_who_is_nobodys_victim_keeps_its_reservation(spared: bool) -> None:
-    owner = pod("owner", cpu="1", meta={"labels": {"app": "low"} | (SPARED if spared else {})})
-    world = LittleWorld(node("n0", cpu="6"), low()).put(owner).put(high())
+    owner = pod("owner", cpu="1", metadata={"labels": {"app": "low"} | (SPARED if spared else {})})
+    world = World(node("n0", cpu="6"), low()).put(owner).put(high())
     assert names(world) == (["high", "low"] if spared else ["high"])
 
 
 def test_pods_preempt_no_reservation() -> None:
-    world = LittleWorld(node("n0", cpu="6"), low()).put(pod("big", cpu="4", priority=1000))
+    world = World(node("n0", cpu="6"), low()).put(pod("big", cpu="4", priority=1000))
     assert (names(world), world.node_of("big")) == (["low"], "")
 
 
 def test_room_preempted_for_a_pod_is_not_taken_by_a_reservation() -> None:
-    world = LittleWorld(node("n0", cpu="4"), pod("weak", cpu="4", priority=1))
+    world = World(node("n0", cpu="4"), pod("weak", cpu="4", priority=1))
     world.graceful = True
     world.put(pod("strong", cpu="4", priority=5))
     room = next(name for name in names(world) if name.startswith("preempted-for"))
@@ -96,7 +97,7 @@ def test_room_preempted_for_a_pod_is_not_taken_by_a_reservation() -> None:
 
 
 def test_who_says_nothing_is_told_nothing_of_preemption() -> None:
-    world = LittleWorld(node("n0", cpu="6"), low()).put(high(can=""))
+    world = World(node("n0", cpu="6"), low()).put(high(can=""))
     assert world.condition("high", "Scheduled")["message"] == (
         "0/1 nodes are available: 1 Insufficient cpu."
     )
@@ -107,7 +108,7 @@ def test_who_says_nothing_is_told_nothing_of_preemption() -> None:
 
 def test_as_many_as_possible_are_spared_the_most_important_first() -> None:
     lows = [low(f"low{i}", priority=i, cpu="2") for i in (1, 2, 3)]
-    world = LittleWorld(node("n0", cpu="6"), *lows).put(high(cpu="2"))
+    world = World(node("n0", cpu="6"), *lows).put(high(cpu="2"))
     assert names(world) == ["high", "low2", "low3"]
     world.put(high("higher", priority=11, cpu="3"))
     assert names(world) == ["high", "higher"]
@@ -127,7 +128,7 @@ def test_as_many_as_possible_are_spared_the_most_important_first() -> None:
 def test_the_node_is_chosen_where_victims_are_missed_least(
     there: dict[str, list[int]], gone: list[str]
 ) -> None:
-    world = LittleWorld(*(node(name, cpu="4") for name in there))
+    world = World(*(node(name, cpu="4") for name in there))
     for name, priorities in there.items():
         for i, priority in enumerate(priorities):
             cpu = "2" if len(priorities) > 1 else "4"
@@ -138,7 +139,7 @@ def test_the_node_is_chosen_where_victims_are_missed_least(
 
 
 def test_of_equals_the_youngest_go() -> None:
-    world = LittleWorld(node("n0", cpu="4"), node("n1", cpu="4"))
+    world = World(node("n0", cpu="4"), node("n1", cpu="4"))
     for age, name in ((100, "n0"), (10, "n1")):
         made = low(name, pod={"nodeName": name})
         made["metadata"]["creationTimestamp"] = f"2025-12-31T23:{59 - age // 60:02}:00Z"
@@ -148,10 +149,10 @@ def test_of_equals_the_youngest_go() -> None:
 
 
 def test_disruption_budgets_are_minded_where_that_is_possible_and_else_told() -> None:
-    world = LittleWorld(node("n0", cpu="4"), node("n1", cpu="4"), budget(0, "n0"))
+    world = World(node("n0", cpu="4"), node("n1", cpu="4"), budget(0, "n0"))
     for name in ("n0", "n1"):
         world.put(low(name, 1 if name == "n0" else 2, pod={"nodeName": name}))
-        world.put(pod(f"in-{name}", name, cpu="2"))
+        world.put(pod(f"in-{name}", app=name, cpu="2"))
     world.put(high())
     assert (names(world), names(world, "Pod")) == (["high", "n0"], ["in-n0"])
     world.put(high("too"))
@@ -164,7 +165,7 @@ def test_disruption_budgets_are_minded_where_that_is_possible_and_else_told() ->
 
 
 def test_pods_go_first_then_the_reservation_and_the_room_is_kept() -> None:
-    world = LittleWorld(node("n0", cpu="4"), low(cpu="3"), pod("owner", "low", cpu="2"))
+    world = World(node("n0", cpu="4"), low(cpu="3"), pod("owner", app="low", cpu="2"))
     world.graceful = True
     world.put(high(cpu="4"))
     assert names(world) == ["high", "low"]
@@ -174,7 +175,7 @@ def test_pods_go_first_then_the_reservation_and_the_room_is_kept() -> None:
         == "waiting for preempted reservations to be gone: low"
     )
     assert "deletionTimestamp" in world.objects["Pod", "owner"]["metadata"]
-    world.put(pod("owner2", "low", cpu="1"), pod("other", cpu="1", priority=10**9))
+    world.put(pod("owner2", app="low", cpu="1"), pod("other", cpu="1", priority=10**9))
     assert (world.node_of("owner2"), world.node_of("other")) == ("", "")
     world.delete("Pod", "owner")
     assert (names(world), world.phase("high")) == (["high"], "Available")
@@ -183,15 +184,13 @@ def test_pods_go_first_then_the_reservation_and_the_room_is_kept() -> None:
 
 @pytest.mark.parametrize("mode", [None, SOFT_MODE])
 def test_a_restart_in_the_middle_changes_nothing(mode: Raw | None) -> None:
-    world = LittleWorld(
-        node("n0", cpu="4"), low(cpu="3"), pod("owner", "low", cpu="2"), preemption=mode
-    )
+    world = World(node("n0", cpu="4"), low(cpu="3"), pod("owner", app="low", cpu="2"), preemption=mode)
     world.graceful = True
     world.put(high(cpu="4"))
     world.restart()
     world.settle()
     assert world.phase("high") == "Waiting"
-    world.put(pod("owner2", "low", cpu="1"))
+    world.put(pod("owner2", app="low", cpu="1"))
     assert world.node_of("owner2") == ""
     world.delete("Pod", "owner")
     if mode is not None:
@@ -206,7 +205,7 @@ def test_a_preemptor_that_fits_beside_its_victims_waits_for_them_no_more(
 ) -> None:
     """The victim lives; softly evicted, it is still said on it that it has to go."""
     other = pod("other", cpu="4") if kind == "Pod" else reservation("other", cpu="4")
-    world = LittleWorld(node("n0", cpu="8"), low(), pod("owner", "low", cpu="2"), preemption=mode)
+    world = World(node("n0", cpu="8"), low(), pod("owner", app="low", cpu="2"), preemption=mode)
     world.graceful = True
     world.put(other).put(high(cpu="4"))
     assert world.phase("high") == "Waiting"
@@ -214,12 +213,12 @@ def test_a_preemptor_that_fits_beside_its_victims_waits_for_them_no_more(
     assert (world.phase("high"), world.phase("low")) == ("Available", "Available")
     if mode is None:
         world.delete("Pod", "owner")
-        world.put(pod("owner2", "low", cpu="4"))
+        world.put(pod("owner2", app="low", cpu="4"))
         assert world.reservation_of("owner2") == "low"
 
 
 def test_both_sides_are_told() -> None:
-    world = LittleWorld(node("n0", cpu="4"), low(), pod("owner", "low", cpu="1")).put(high())
+    world = World(node("n0", cpu="4"), low(), pod("owner", app="low", cpu="1")).put(high())
     told = {(str(e.about), e.reason): e.message for e in world.events}
     assert told["Reservation/high", "Preempting"] == "Preempting low on node n0"
     why = "Preempted by reservation rsv-high on node n0"
@@ -228,16 +227,16 @@ def test_both_sides_are_told() -> None:
 
 
 def test_a_preemptor_that_is_deleted_lets_its_victims_live() -> None:
-    world = LittleWorld(node("n0", cpu="4"), low(cpu="3"), pod("owner", "low", cpu="2"))
+    world = World(node("n0", cpu="4"), low(cpu="3"), pod("owner", app="low", cpu="2"))
     world.graceful = True
     world.put(high(cpu="4")).delete("Reservation", "high").delete("Pod", "owner")
     assert names(world) == ["low"]
-    world.put(pod("owner2", "low", cpu="3"))
+    world.put(pod("owner2", app="low", cpu="3"))
     assert world.reservation_of("owner2") == "low"
 
 
 def test_ports_are_free_only_once_the_victim_is_gone() -> None:
-    world = LittleWorld(node("n0"), low(cpu="1", pod={"ports": [80]}), pod("owner", "low", cpu="1"))
+    world = World(node("n0"), low(cpu="1", pod={"ports": [80]}), pod("owner", app="low", cpu="1"))
     world.graceful = True
     world.put(high(cpu="1", pod={"ports": [80]}))
     assert (world.phase("high"), names(world)) == ("Waiting", ["high", "low"])
@@ -246,7 +245,7 @@ def test_ports_are_free_only_once_the_victim_is_gone() -> None:
 
 
 def test_more_important_ones_come_before_those_that_wait() -> None:
-    world = LittleWorld(node("n0", cpu="4"), low(cpu="3"), pod("owner", "low", cpu="2"))
+    world = World(node("n0", cpu="4"), low(cpu="3"), pod("owner", app="low", cpu="2"))
     world.graceful = True
     world.put(high(cpu="4")).put(high("highest", priority=99, cpu="4"))
     assert world.phase("highest") == "Waiting" and "high" not in names(world)
@@ -255,7 +254,7 @@ def test_more_important_ones_come_before_those_that_wait() -> None:
 
 
 def test_two_that_could_preempt_do_not_take_turns() -> None:
-    world = LittleWorld(node("n0", cpu="4"), high("a", priority=9990)).put(high("b", priority=9999))
+    world = World(node("n0", cpu="4"), high("a", priority=9990)).put(high("b", priority=9999))
     for _ in range(3):
         world.put(high("a", priority=9990)).wait(60)
         assert (world.phase("a"), world.phase("b")) == ("Pending", "Available")
@@ -263,7 +262,7 @@ def test_two_that_could_preempt_do_not_take_turns() -> None:
 
 
 def test_several_preemptors_take_several_victims() -> None:
-    world = LittleWorld(*(node(f"n{i}", cpu="4") for i in range(4)))
+    world = World(*(node(f"n{i}", cpu="4") for i in range(4)))
     world.put(*(low(f"low{i}") for i in range(4))).put(*(high(f"high{i}") for i in range(3)))
     assert [n for n in names(world) if n.startswith("high")] == ["high0", "high1", "high2"]
     assert all(world.phase(f"high{i}") == "Available" for i in range(3))
@@ -274,8 +273,8 @@ def test_several_preemptors_take_several_victims() -> None:
 
 
 def test_soft_eviction_is_written_on_the_reservation_and_the_rest_left_to_others() -> None:
-    world = LittleWorld(
-        node("n0", cpu="4"), low(), pod("owner", "low", cpu="1"), preemption=SOFT_MODE
+    world = World(
+        node("n0", cpu="4"), low(), pod("owner", app="low", cpu="1"), preemption=SOFT_MODE
     ).put(high())
     metadata = world.objects["Reservation", "low"]["metadata"]
     assert metadata["labels"][SOFT] == "true"
@@ -285,8 +284,8 @@ def test_soft_eviction_is_written_on_the_reservation_and_the_rest_left_to_others
         "reason": "Preempted by reservation rsv-high on node n0",
     }
     assert (names(world, "Pod"), world.phase("high")) == (["owner"], "Waiting")
-    world.put(pod("owner2", "low", cpu="1")).wait(600)
-    assert (world.node_of("owner2"), world.evictions) == ("", [])
+    world.put(pod("owner2", app="low", cpu="1")).wait(600)
+    assert (world.node_of("owner2"), world.eviction_requests) == ("", [])
     world.delete("Pod", "owner").wait(60)
     assert world.phase("high") == "Waiting"
     world.delete("Reservation", "low")
@@ -294,8 +293,8 @@ def test_soft_eviction_is_written_on_the_reservation_and_the_rest_left_to_others
 
 
 def test_what_one_evicted_softly_leaves_goes_to_the_next_where_the_first_is_gone() -> None:
-    world = LittleWorld(
-        node("n0", cpu="4"), low(), pod("owner", "low", cpu="1"), preemption=SOFT_MODE
+    world = World(
+        node("n0", cpu="4"), low(), pod("owner", app="low", cpu="1"), preemption=SOFT_MODE
     ).put(high())
     world.delete("Reservation", "high").put(high("next"))
     assert world.phase("next") == "Waiting"
@@ -304,32 +303,28 @@ def test_what_one_evicted_softly_leaves_goes_to_the_next_where_the_first_is_gone
 
 
 def test_soft_evictor_evicts_pods_and_then_deletes() -> None:
-    world = LittleWorld(
-        node("n0", cpu="4"), low(), pod("owner", "low", cpu="1"), preemption=SOFT_EVICTOR
-    )
+    world = World(node("n0", cpu="4"), low(), pod("owner", app="low", cpu="1"), preemption=SOFT_EVICTOR)
     world.graceful = True
     world.put(high())
-    assert (world.evictions, names(world)) == (["owner"], ["high", "low"])
+    assert (world.eviction_requests, names(world)) == (["owner"], ["high", "low"])
     world.delete("Pod", "owner")
     assert (names(world), world.phase("high")) == (["high"], "Available")
 
 
 def test_soft_evictor_asks_again_while_a_budget_forbids() -> None:
-    world = LittleWorld(
-        node("n0", cpu="4"), low(), pod("owner", "low", cpu="1"), preemption=SOFT_EVICTOR
-    )
-    world.guarded.add("owner")
+    world = World(node("n0", cpu="4"), low(), pod("owner", app="low", cpu="1"), preemption=SOFT_EVICTOR)
+    world.protected.add("owner")
     world.put(high()).wait(12)
-    assert (world.evictions, names(world)) == (["owner"] * 3, ["high", "low"])
-    world.guarded.clear()
+    assert (world.eviction_requests, names(world)) == (["owner"] * 3, ["high", "low"])
+    world.protected.clear()
     world.wait(5)
     assert (names(world), world.phase("high")) == (["high"], "Available")
 
 
 def test_soft_evictor_minds_whoever_set_the_label() -> None:
     made = low(labels={SOFT: "true"})
-    assert names(LittleWorld(node("n0"), made, preemption=SOFT_EVICTOR)) == []
-    world = LittleWorld(node("n0"), made).put(pod("owner", "low"))
+    assert names(World(node("n0"), made, preemption=SOFT_EVICTOR)) == []
+    world = World(node("n0"), made).put(pod("owner", app="low"))
     assert (names(world), world.reservation_of("owner")) == (["low"], "")
 
 
@@ -370,8 +365,8 @@ def test_soft_evictor_minds_whoever_set_the_label() -> None:
     ],
 )
 def test_what_makes_no_sense_is_told_on_the_object_once(made: Raw, reason: str, message: str) -> None:
-    world = LittleWorld(node("n0"), made)
-    world.edit("Reservation", "r", metadata__annotations={**made["metadata"]["annotations"], "x": "y"})
+    world = World(node("n0"), made)
+    world.edit("Reservation", "r", metadata__annotations__x="y")
     world.wait(30)
     told = [(e.type, e.message) for e in world.events if e.reason == reason]
     assert told == [("Warning", message)]

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from harness.world import LittleWorld, Raw, reservation
+from harness.objects import Raw, reservation
+from harness.world import World
 
 PRIORITY = "koordinator.sh/priority"
 CAN_PREEMPT = "scheduling.koordinator.sh/can-preempt"
@@ -22,7 +23,7 @@ def rsv(name: str, priority: int | str | None, cpu: str = "4", can: str = "", **
     once = more.pop("allocateOnce", False)
     app = more.pop("app", name)
     return reservation(
-        name, app, cpu=cpu, labels=labels, allocateOnce=once, allocatePolicy="Aligned", **more
+        name, app=app, cpu=cpu, labels=labels, allocateOnce=once, allocatePolicy="Aligned", **more
     )
 
 
@@ -38,7 +39,7 @@ def member(name: str, gang: Raw, **more: Any) -> Raw:
     return high(name, annotations={f"{GANG}{key}": str(value) for key, value in gang.items()}, **more)
 
 
-def names(world: LittleWorld, kind: str = "Reservation") -> list[str]:
+def names(world: World, kind: str = "Reservation") -> list[str]:
     return sorted(name for each, name in world.objects if each == kind)
 
 

@@ -2,13 +2,14 @@
 
 import pytest
 
-from harness.world import LittleWorld, node, pod, reservation
+from harness.objects import node, pod, reservation
+from harness.world import World
 
 RESERVED = {"cpu": "4", "memory": "4Gi"}
 GI = 1024**3
 
 
-def free(world: LittleWorld, name: str = "n1") -> dict[str, int]:
+def free(world: World, name: str = "n1") -> dict[str, int]:
     """What anyone can still have of a node."""
     cluster = world.scheduler.cluster
     row = cluster.nodes.row(name)
@@ -32,9 +33,9 @@ def free(world: LittleWorld, name: str = "n1") -> dict[str, int]:
 def test_an_owner_takes_what_is_reserved_and_the_rest_from_the_node(
     reserved: dict[str, str], asked: dict[str, str], cpu_left: int, memory_left: int
 ) -> None:
-    world = LittleWorld(node("n1"), reservation("r", requests=reserved))
+    world = World(node("n1"), reservation("r", requests=reserved))
     assert world.phase("r") == "Available"
-    world.put(pod("owner", "a", requests=asked))
+    world.put(pod("owner", app="a", requests=asked))
     assert (world.node_of("owner"), world.reservation_of("owner")) == ("n1", "r")
     assert world.phase("r") == "Succeeded"
     assert world.owners("r") == ["owner"]
@@ -42,8 +43,8 @@ def test_an_owner_takes_what_is_reserved_and_the_rest_from_the_node(
 
 
 def test_two_owners_share_a_reusable_reservation() -> None:
-    world = LittleWorld(node("n1"), reservation("r", cpu="8", allocateOnce=False))
-    world.put(pod("p1", "a", cpu="4"), pod("p2", "a", cpu="4"))
+    world = World(node("n1"), reservation("r", cpu="8", allocateOnce=False))
+    world.put(pod("p1", app="a", cpu="4"), pod("p2", app="a", cpu="4"))
     assert [world.reservation_of(name) for name in ("p1", "p2")] == ["r", "r"]
     assert world.status("r")["allocated"] == {"cpu": "8"}
     assert world.owners("r") == ["p1", "p2"]
@@ -51,15 +52,15 @@ def test_two_owners_share_a_reusable_reservation() -> None:
 
 
 def test_what_two_owners_ask_beyond_the_reservation_comes_from_the_node() -> None:
-    world = LittleWorld(node("n1"), reservation("r", cpu="6", allocateOnce=False))
-    world.put(pod("p1", "a", cpu="4"), pod("p2", "a", cpu="4"))
+    world = World(node("n1"), reservation("r", cpu="6", allocateOnce=False))
+    world.put(pod("p1", app="a", cpu="4"), pod("p2", app="a", cpu="4"))
     assert [world.reservation_of(name) for name in ("p1", "p2")] == ["r", "r"]
     assert world.status("r")["allocated"] == {"cpu": "8"}
     assert free(world)["cpu"] == 8000
 
 
 def test_non_owner_cannot_take_reserved_room() -> None:
-    world = LittleWorld(node("n1"), reservation("r", cpu="4"), pod("stranger", cpu="13"))
+    world = World(node("n1"), reservation("r", cpu="4"), pod("stranger", cpu="13"))
     assert world.node_of("stranger") == ""
     assert world.message("stranger").startswith("0/1 nodes are available: 1 Insufficient cpu.")
     world.put(pod("modest", cpu="4"))
@@ -68,8 +69,8 @@ def test_non_owner_cannot_take_reserved_room() -> None:
 
 
 def test_what_an_owner_leaves_of_a_reservation_used_once_is_for_everyone() -> None:
-    world = LittleWorld(node("n1"), reservation("r", cpu="4"), pod("big", cpu="11"))
-    world.put(pod("owner", "a", cpu="2"))
+    world = World(node("n1"), reservation("r", cpu="4"), pod("big", cpu="11"))
+    world.put(pod("owner", app="a", cpu="2"))
     assert (world.reservation_of("owner"), world.phase("r")) == ("r", "Succeeded")
     world.put(pod("stranger", cpu="2"))
     assert world.node_of("stranger") == "n1"
@@ -77,17 +78,17 @@ def test_what_an_owner_leaves_of_a_reservation_used_once_is_for_everyone() -> No
 
 
 def test_reservation_used_once_stays_used_when_its_owner_goes() -> None:
-    world = LittleWorld(node("n1"), reservation("r", cpu="4"), pod("owner", "a", cpu="4"))
+    world = World(node("n1"), reservation("r", cpu="4"), pod("owner", app="a", cpu="4"))
     world.delete("Pod", "owner")
     assert (world.phase("r"), world.owners("r")) == ("Succeeded", ["owner"])
     assert free(world)["cpu"] == 16000
-    world.put(pod("owner", "a", uid="another", cpu="4"))
+    world.put(pod("owner", app="a", uid="another", cpu="4"))
     assert (world.node_of("owner"), world.reservation_of("owner")) == ("n1", "")
 
 
 def test_reusable_reservation_gets_back_what_an_owner_leaves() -> None:
-    world = LittleWorld(node("n1"), reservation("r", cpu="8", allocateOnce=False))
-    world.put(pod("p1", "a", cpu="4"))
+    world = World(node("n1"), reservation("r", cpu="8", allocateOnce=False))
+    world.put(pod("p1", app="a", cpu="4"))
     assert world.status("r")["allocated"] == {"cpu": "4"}
     world.delete("Pod", "p1")
     assert (world.phase("r"), world.owners("r")) == ("Available", [])
@@ -97,41 +98,39 @@ def test_reusable_reservation_gets_back_what_an_owner_leaves() -> None:
 
 @pytest.mark.parametrize("policy", ["", "Aligned"])
 def test_owner_that_finds_nothing_left_is_an_ordinary_pod(policy: str) -> None:
-    world = LittleWorld(
-        node("n1"), reservation("r", cpu="4", allocateOnce=False, allocatePolicy=policy)
-    )
-    world.put(pod("p1", "a", cpu="4"), pod("p2", "a", cpu="4"))
+    world = World(node("n1"), reservation("r", cpu="4", allocateOnce=False, allocatePolicy=policy))
+    world.put(pod("p1", app="a", cpu="4"), pod("p2", app="a", cpu="4"))
     assert [world.reservation_of("p1"), world.reservation_of("p2")] == ["r", ""]
     assert world.node_of("p2") == "n1"
 
 
 def test_only_one_of_two_owners_gets_a_reservation_used_once() -> None:
-    world = LittleWorld(node("n1", cpu="4"), reservation("r", cpu="4"))
-    world.put(pod("p1", "a", cpu="4"), pod("p2", "a", cpu="4"))
+    world = World(node("n1", cpu="4"), reservation("r", cpu="4"))
+    world.put(pod("p1", app="a", cpu="4"), pod("p2", app="a", cpu="4"))
     assert sorted(filter(None, (world.reservation_of("p1"), world.reservation_of("p2")))) == ["r"]
 
 
 @pytest.mark.parametrize("others", [0, 1], ids=["alone on the node", "beside another"])
 def test_a_second_owner_of_the_same_round_gets_nothing_of_a_reservation_used_once(others: int) -> None:
-    more = [reservation(f"o{i}", "nobody", cpu="1") for i in range(others)]
-    world = LittleWorld(node("n1", cpu="6"), reservation("r", cpu="4"), *more)
-    world.put(pod("p1", "a", cpu="1"), pod("p2", "a", cpu="1"))
+    more = [reservation(f"o{i}", app="nobody", cpu="1") for i in range(others)]
+    world = World(node("n1", cpu="6"), reservation("r", cpu="4"), *more)
+    world.put(pod("p1", app="a", cpu="1"), pod("p2", app="a", cpu="1"))
     assert sorted((world.reservation_of("p1"), world.reservation_of("p2"))) == ["", "r"]
     assert (world.node_of("p1"), world.node_of("p2")) == ("n1", "n1")
 
 
 def test_a_refused_bind_gives_the_reservation_back() -> None:
-    world = LittleWorld(node("n1", cpu="4"), reservation("r", cpu="4"))
+    world = World(node("n1", cpu="4"), reservation("r", cpu="4"))
     world.refuse.add("pod-p1")
-    world.put(pod("p1", "a", cpu="4"))
+    world.put(pod("p1", app="a", cpu="4"))
     assert (world.phase("r"), world.node_of("p1")) == ("Available", "")
     world.wait(11)
     assert (world.phase("r"), world.reservation_of("p1")) == ("Succeeded", "r")
 
 
 def test_allocated_lists_what_owners_ask_for() -> None:
-    world = LittleWorld(node("n1"), reservation("r", requests=RESERVED, allocateOnce=False))
-    world.put(pod("p", "a", cpu="1"))
+    world = World(node("n1"), reservation("r", requests=RESERVED, allocateOnce=False))
+    world.put(pod("p", app="a", cpu="1"))
     assert world.status("r")["allocated"] == {"cpu": "1"}
-    world.put(pod("q", "a", requests={"memory": "1Gi", "example.com/fpga": "0"}))
+    world.put(pod("q", app="a", requests={"memory": "1Gi", "example.com/fpga": "0"}))
     assert world.status("r")["allocated"] == {"cpu": "1", "memory": "1Gi"}

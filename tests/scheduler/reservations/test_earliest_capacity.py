@@ -2,7 +2,8 @@
 
 import pytest
 
-from harness.world import LittleWorld, Raw, node, pod, reservation
+from harness.objects import Raw, node, pod, reservation
+from harness.world import World
 
 ESTIMATE = "holdfast.io/run-estimate"
 
@@ -19,7 +20,7 @@ def running(name: str, on: str, deadline: int = 0, estimate: str = "", cpu: str 
 
 
 def where(*pods: Raw, nodes: int = 3, cpu: str = "8") -> str:
-    made = LittleWorld(*(node(f"n{i}", cpu="8") for i in range(nodes)))
+    made = World(*(node(f"n{i}", cpu="8") for i in range(nodes)))
     made.put(*pods).put(reservation("ahead", cpu=cpu, preAllocation=True))
     return str(made.status("ahead")["nodeName"])
 

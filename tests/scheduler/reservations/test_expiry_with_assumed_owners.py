@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from harness.migration_world import ROOM, MovingWorld, job, replica, running
+from harness.objects import Raw, migration, node, pod, replica, reservation, running
 from harness.permit_gate import Gate
-from harness.world import LittleWorld, Raw, node, pod, reservation
+from harness.world import World
 from holdfast.plugin.testing import Cluster
 from holdfast.plugin.testing import node as a_node
 from holdfast.plugin.testing import pod as a_pod
 from holdfast.scheduler.cluster.decisions import Bind
 from holdfast.scheduler.cluster.events import BindRefused
+from scheduler.controllers.migrations import RESERVATION
 
 NOT_ACTIVE = "reservation is not active"
 
@@ -29,11 +30,11 @@ class SlowBinds:
         self.held.append(decision)
 
 
-class SlowWorld(SlowBinds, LittleWorld):
+class SlowWorld(SlowBinds, World):
     def carry_on(self) -> "SlowWorld":
         held, self.held = self.held, []
         for decision in held:
-            LittleWorld._bind(self, decision)
+            World._bind(self, decision)
         self.settle()
         return self
 
@@ -45,11 +46,11 @@ class SlowWorld(SlowBinds, LittleWorld):
         return self
 
 
-class SlowMovingWorld(SlowBinds, MovingWorld):
+class SlowMovingWorld(SlowBinds, World):
     def carry_on(self) -> "SlowMovingWorld":
         held, self.held = self.held, []
         for decision in held:
-            MovingWorld._bind(self, decision)
+            World._bind(self, decision)
         self.settle()
         return self
 
@@ -57,7 +58,7 @@ class SlowMovingWorld(SlowBinds, MovingWorld):
 def slow_world(**spec: Any) -> SlowWorld:
     """A pod is being bound through a reservation for six that ends after a minute."""
     it = SlowWorld(node("n1", cpu="8"), reservation("r", cpu="6", ttl="60s", **spec))
-    it.put(pod("owner", "a", cpu="2"))
+    it.put(pod("owner", app="a", cpu="2"))
     assert [decision.pod.name for decision in it.held] == ["owner"]
     return it
 
@@ -90,7 +91,7 @@ def test_it_expires_once_the_pod_being_bound_is_deleted() -> None:
 
 def test_after_its_time_it_takes_no_more_owners() -> None:
     it = slow_world(allocateOnce=False)
-    it.wait(90).put(pod("late", "a", cpu="4"))
+    it.wait(90).put(pod("late", app="a", cpu="4"))
     it.carry_on()
     assert (it.reservation_of("owner"), it.phase("r")) == ("r", "Failed")
     it.wait(20).carry_on()
@@ -100,31 +101,31 @@ def test_after_its_time_it_takes_no_more_owners() -> None:
 def test_the_reservation_of_a_move_that_fails_is_deleted_once_the_bind_under_way_is_done() -> None:
     nodes = [node("n1", cpu="4"), node("n2", cpu="4")]
     it = SlowMovingWorld(*nodes, running(replica("web", cpu="3"), "n1"))
-    it.refusal = "not yet"
-    it.put(job(ttl="60s"))
+    it.eviction_refusal = "not yet"
+    it.put(migration(ttl="60s"))
     it.put(replica("another", cpu="3"))
     assert [decision.pod.name for decision in it.held] == ["another"]
     it.wait(60)
     assert it.outcome() == ("Failed", "Timeout", "Abort job caused by timeout")
-    assert it.reservations() == [ROOM]
+    assert it.reservation_names() == [RESERVATION]
     it.carry_on()
-    assert (it.node_of("another"), it.reservation_of("another")) == ("n2", ROOM)
-    assert it.reservations() == []
+    assert (it.node_of("another"), it.reservation_of("another")) == ("n2", RESERVATION)
+    assert it.reservation_names() == []
 
 
 def test_a_move_fails_as_soon_as_its_pod_is_gone() -> None:
     """Another pod of its name, by another uid, is not the one to move."""
     nodes = [node("n1", cpu="4"), node("n2", cpu="4")]
-    it = MovingWorld(*nodes, running(pod("web", cpu="3"), "n1"), running(pod("full", cpu="2"), "n2"))
-    it.put(job())
-    assert it.reservations() == [ROOM]
+    it = World(*nodes, running(pod("web", cpu="3"), "n1"), running(pod("full", cpu="2"), "n2"))
+    it.put(migration())
+    assert it.reservation_names() == [RESERVATION]
     it.delete("Pod", "web")
     assert it.outcome() == (
         "Failed",
         "MissingPod",
         'Abort job caused by missing Pod "default/web"',
     )
-    assert it.reservations() == []
+    assert it.reservation_names() == []
     it.put(running(pod("other", cpu="2"), "n1"), pod("web", uid="another", cpu="3"))
     it.delete("Pod", "full")
     assert (it.node_of("web"), it.reservation_of("web")) == ("n2", "")
@@ -140,9 +141,7 @@ def waiting(**spec: Any) -> Cluster:
 
 
 def free_reservation(name: str, **spec: Any) -> Raw:
-    raw = reservation(name, cpu="2", allocateOnce=False, **spec)
-    del raw["metadata"]["uid"]
-    return raw
+    return reservation(name, cpu="2", allocateOnce=False, **spec)
 
 
 def delete(cluster: Cluster) -> None:
@@ -192,8 +191,7 @@ def test_a_pod_that_waits_in_permit_is_not_evicted_to_be_moved() -> None:
     cluster = Cluster(Gate).add(a_node("a", cpu=4), a_node("b", cpu=4), a_pod("web", cpu=2))
     cluster.schedule()
     assert list(cluster.waiting()) == ["web"]
-    move = job(pod="web", reservationOptions={"template": {"metadata": {"name": "free-room"}}})
-    del move["metadata"]["uid"]
+    move = migration(pod="web", reservationOptions={"template": {"metadata": {"name": "free-room"}}})
     cluster.add(move).advance(5)
     assert list(cluster.waiting()) == ["web"]
     cluster.plugin().is_open = True

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.choices import Chooser, choosing, seeded
+from harness.objects import Raw, node, pod, reservation
 from harness.strategies import examples
-from harness.world import LittleWorld, Raw, node, pod, reservation
+from harness.world import World
 
 ANNOTATION = "node.koordinator.sh/limit-to-allocatable"
 LACKING = "0/1 nodes are available: 1 Insufficient cpu limit."
@@ -32,7 +33,7 @@ def held(limit: str = "6", cpu: str = "2", **spec: Any) -> Raw:
     return wanting(reservation("r", allocateOnce=False, **spec), cpu, limit)
 
 
-def sum_of_limits(world: LittleWorld, name: str = "n0") -> int:
+def sum_of_limits(world: World, name: str = "n0") -> int:
     cluster = world.scheduler.cluster
     row = cluster.nodes.row(name)
     assert row is not None
@@ -53,9 +54,9 @@ def sum_of_limits(world: LittleWorld, name: str = "n0") -> int:
     ],
 )
 def test_owners_take_limits_over(owners: list[str], others: list[str], total: int) -> None:
-    world = LittleWorld(limited(), held())
+    world = World(limited(), held())
     for i, limit in enumerate(owners):
-        world.put(wanting(pod(f"o{i}", "a"), "500m", limit))
+        world.put(wanting(pod(f"o{i}", app="a"), "500m", limit))
         assert world.reservation_of(f"o{i}") == "r"
     for i, limit in enumerate(others):
         world.put(wanting(pod(f"x{i}"), "500m", limit))
@@ -65,16 +66,16 @@ def test_owners_take_limits_over(owners: list[str], others: list[str], total: in
 
 @pytest.mark.parametrize("app", ["a", "x"])
 def test_beyond_the_ceiling_nobody_gets_in(app: str) -> None:
-    world = LittleWorld(limited(), held())
-    world.put(wanting(pod("o", "a"), "500m", "6"), wanting(pod("x", "b"), "500m", "2"))
-    world.put(wanting(pod("p", app), "500m", "1"))
+    world = World(limited(), held())
+    world.put(wanting(pod("o", app="a"), "500m", "6"), wanting(pod("x", app="b"), "500m", "2"))
+    world.put(wanting(pod("p", app=app), "500m", "1"))
     assert world.node_of("p") == ""
     assert world.message("p").startswith(LACKING)
 
 
 def test_limits_come_back_with_owners_that_go_and_are_free_with_the_reservation() -> None:
-    world = LittleWorld(limited(), held())
-    world.put(wanting(pod("o", "a"), "500m", "6")).delete("Pod", "o")
+    world = World(limited(), held())
+    world.put(wanting(pod("o", app="a"), "500m", "6")).delete("Pod", "o")
     assert sum_of_limits(world) == 6000
     world.put(wanting(pod("x"), "500m", "3"))
     assert world.node_of("x") == ""
@@ -83,7 +84,7 @@ def test_limits_come_back_with_owners_that_go_and_are_free_with_the_reservation(
 
 
 def test_reservation_itself_needs_the_limits() -> None:
-    world = LittleWorld(limited(), wanting(pod("x"), "1", "4")).put(held())
+    world = World(limited(), wanting(pod("x"), "1", "4")).put(held())
     assert world.phase("r") == "Pending"
     assert world.condition("r", "Scheduled")["message"].startswith(LACKING)
     world.delete("Pod", "x")
@@ -91,13 +92,13 @@ def test_reservation_itself_needs_the_limits() -> None:
 
 
 def test_used_up_reservation_leaves_the_limits_of_its_owner() -> None:
-    world = LittleWorld(limited(), wanting(reservation("r"), "2", "6"))
-    world.put(wanting(pod("o", "a"), "1", "3"))
+    world = World(limited(), wanting(reservation("r"), "2", "6"))
+    world.put(wanting(pod("o", app="a"), "1", "3"))
     assert (world.phase("r"), sum_of_limits(world)) == ("Succeeded", 3000)
 
 
 def test_made_ahead_of_time_it_waits_for_limits_too() -> None:
-    world = LittleWorld(limited(), wanting(pod("x"), "1", "4"))
+    world = World(limited(), wanting(pod("x"), "1", "4"))
     world.put(held(preAllocation=True))
     assert world.phase("r") == "Waiting"
     world.put(wanting(pod("late"), "1", "2"))
@@ -107,18 +108,18 @@ def test_made_ahead_of_time_it_waits_for_limits_too() -> None:
 
 
 def test_annotation_that_comes_later_counts_what_reservations_hold() -> None:
-    world = LittleWorld(node("n0", cpu="8"), held())
-    world.put(wanting(pod("o", "a"), "500m", "1"))
+    world = World(node("n0", cpu="8"), held())
+    world.put(wanting(pod("o", app="a"), "500m", "1"))
     world.put(limited())
     assert sum_of_limits(world) == 6000
     world.put(wanting(pod("x"), "500m", "3"))
     assert world.node_of("x") == ""
-    world.put(wanting(pod("o2", "a"), "500m", "5"))
+    world.put(wanting(pod("o2", app="a"), "500m", "5"))
     assert (world.reservation_of("o2"), sum_of_limits(world)) == ("r", 6000)
 
 
 def test_resize_needs_the_limits() -> None:
-    world = LittleWorld(limited(), held(limit="2")).put(wanting(pod("x"), "1", "4"))
+    world = World(limited(), held(limit="2")).put(wanting(pod("x"), "1", "4"))
     bigger = wanting(reservation("r"), "3", "5")["spec"]["template"]
     world.edit("Reservation", "r", spec__template=bigger)
     assert world.condition("r", "Resized")["message"] == "Insufficient cpu limit"
@@ -134,7 +135,7 @@ class Life:
     def __init__(self, choose: Chooser) -> None:
         self.choose = choose
         self.made = 0
-        self.world = LittleWorld(node("n0", cpu="8"), limited("n1", '{"cpu": 150}', "6"))
+        self.world = World(node("n0", cpu="8"), limited("n1", '{"cpu": 150}', "6"))
 
     def live(self, steps: int) -> None:
         for _ in range(steps):
@@ -148,7 +149,7 @@ class Life:
     def come(self) -> None:
         name = self._name("p")
         limit = self.choose(("1", "2", "4", "7"))
-        self.world.put(wanting(pod(name, self.choose(("a", "b"))), "1", limit))
+        self.world.put(wanting(pod(name, app=self.choose(("a", "b"))), "1", limit))
 
     def reserve(self) -> None:
         once = self.choose((True, False))

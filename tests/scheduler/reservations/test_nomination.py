@@ -2,31 +2,32 @@
 
 import pytest
 
-from harness.world import LittleWorld, Raw, node, pod, reservation
+from harness.objects import Raw, node, pod, reservation
+from harness.world import World
 
 ZONES = [node(f"n{i}", labels={"zone": f"z{i}"}) for i in (1, 2, 3)]
 
 
 def test_owner_goes_where_its_reservation_is() -> None:
-    world = LittleWorld(node("n1", cpu="64"), node("n2"), pod("filler", cpu="40"))
+    world = World(node("n1", cpu="64"), node("n2"), pod("filler", cpu="40"))
     world.put(reservation("r", cpu="4", pod={"nodeName": "n2"}))
     assert world.status("r")["nodeName"] == "n2"
-    world.put(pod("owner", "a", cpu="4"))
+    world.put(pod("owner", app="a", cpu="4"))
     assert (world.node_of("owner"), world.reservation_of("owner")) == ("n2", "r")
 
 
 def test_reservation_that_ends_up_fullest_is_used() -> None:
-    world = LittleWorld(node("n1", cpu="64"))
+    world = World(node("n1", cpu="64"))
     world.put(reservation("big", cpu="16"), reservation("small", cpu="5"))
-    world.put(pod("owner", "a", cpu="4"))
+    world.put(pod("owner", app="a", cpu="4"))
     assert world.reservation_of("owner") == "small"
 
 
 def test_reservation_that_serves_more_of_the_request_is_used() -> None:
-    world = LittleWorld(node("n1"), node("n2"))
+    world = World(node("n1"), node("n2"))
     world.put(reservation("part", cpu="2", pod={"nodeName": "n1"}))
     world.put(reservation("whole", cpu="4", pod={"nodeName": "n2"}))
-    world.put(pod("owner", "a", cpu="4"))
+    world.put(pod("owner", app="a", cpu="4"))
     assert (world.node_of("owner"), world.reservation_of("owner")) == ("n2", "whole")
 
 
@@ -39,17 +40,17 @@ def test_reservation_that_serves_more_of_the_request_is_used() -> None:
     ],
 )
 def test_what_exceeds_a_reservation_does_not_count_as_filling_it(asked: str, drawn: str) -> None:
-    world = LittleWorld(node("n1"), reservation("small", cpu="4"), reservation("large", cpu="8"))
-    world.put(pod("p", "a", cpu=asked))
+    world = World(node("n1"), reservation("small", cpu="4"), reservation("large", cpu="8"))
+    world.put(pod("p", app="a", cpu=asked))
     assert world.reservation_of("p") == drawn
 
 
 def test_order_comes_before_everything() -> None:
-    world = LittleWorld(node("n1"), node("n2"))
+    world = World(node("n1"), node("n2"))
     order = "scheduling.koordinator.sh/reservation-order"
     world.put(reservation("fits", cpu="4", pod={"nodeName": "n1"}, labels={order: "7"}))
     world.put(reservation("first", cpu="1", pod={"nodeName": "n2"}, labels={order: "3"}))
-    world.put(pod("owner", "a", cpu="4"))
+    world.put(pod("owner", app="a", cpu="4"))
     assert world.reservation_of("owner") == "first"
 
 
@@ -66,15 +67,15 @@ def test_order_comes_before_everything() -> None:
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "one after the other"])
 def test_orders_of_any_size_are_told_apart(first: int, second: int, late: bool) -> None:
     label = "scheduling.koordinator.sh/reservation-order"
-    world = LittleWorld(*ZONES)
+    world = World(*ZONES)
     rooms = [
         reservation("second", cpu="2", labels={label: str(second)}, pod={"nodeName": "n1"}),
         reservation("first", cpu="8", labels={label: str(first)}, pod={"nodeName": "n2"}),
         reservation("unordered", cpu="2", pod={"nodeName": "n3"}),
     ]
-    owners = [pod(f"p{i}", "a", cpu="2") for i in range(3)]
+    owners = [pod(f"p{i}", app="a", cpu="2") for i in range(3)]
     if late:
-        world.put(pod("early", "a", cpu="1"))
+        world.put(pod("early", app="a", cpu="1"))
     for room in rooms:
         world.put(room)
     for owner in owners:
@@ -83,15 +84,15 @@ def test_orders_of_any_size_are_told_apart(first: int, second: int, late: bool) 
 
 
 def test_oldest_of_reusable_reservations_on_a_node_is_used() -> None:
-    world = LittleWorld(node("n1"), reservation("old", cpu="8", allocateOnce=False)).wait(1)
+    world = World(node("n1"), reservation("old", cpu="8", allocateOnce=False)).wait(1)
     owners = [{"labelSelector": {"matchLabels": {"app": "a"}}}, {"object": {"name": "nobody"}}]
     world.put(reservation("young", cpu="4", allocateOnce=False, owners=owners))
-    world.put(pod("p1", "a", cpu="4"))
+    world.put(pod("p1", app="a", cpu="4"))
     assert world.reservation_of("p1") == "old"
 
 
 def test_same_reusable_reservation_does_not_go_to_the_same_node_twice() -> None:
-    world = LittleWorld(node("n1"), reservation("r1", cpu="1", allocateOnce=False))
+    world = World(node("n1"), reservation("r1", cpu="1", allocateOnce=False))
     world.put(reservation("r2", cpu="1", allocateOnce=False))
     assert world.phase("r2") == "Pending"
     assert world.condition("r2", "Scheduled")["message"] == (
@@ -118,7 +119,7 @@ def test_owners_that_mean_the_same_are_the_same(one: list[str], other: list[str]
         return [{"labelSelector": _selector(text)} for text in texts]
 
     first = reservation("r1", cpu="1", allocateOnce=False, owners=owners(one))
-    world = LittleWorld(node("n1"), first)
+    world = World(node("n1"), first)
     world.put(reservation("r2", cpu="1", allocateOnce=False, owners=owners(other)))
     assert world.phase("r2") == ("Pending" if same else "Available")
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from harness.world import LittleWorld, Raw, node, pod, reservation
+from harness.objects import Raw, node, pod, reservation
+from harness.world import World
 
 GANG = {
     "gang.scheduling.koordinator.sh/name": "",
@@ -16,14 +17,14 @@ def _pod(name: str) -> Raw:
 
 def _member(name: str) -> Raw:
     annotations = {**GANG, "gang.scheduling.koordinator.sh/name": f"gang-{name}"}
-    return pod(name, cpu="4", meta={"annotations": annotations})
+    return pod(name, cpu="4", metadata={"annotations": annotations})
 
 
 def _reservation(name: str) -> Raw:
-    return reservation(name, name, cpu="4")
+    return reservation(name, app=name, cpu="4")
 
 
-def _has_a_node(world: LittleWorld, raw: Raw) -> bool:
+def _has_a_node(world: World, raw: Raw) -> bool:
     name = raw["metadata"]["name"]
     return bool(world.node_of(name) if raw["kind"] == "Pod" else world.status(name).get("nodeName"))
 
@@ -33,7 +34,7 @@ def _has_a_node(world: LittleWorld, raw: Raw) -> bool:
 def test_what_came_first_is_first(make: object, restarts: bool) -> None:
     assert callable(make)
     early, late = make("z-early"), make("a-late")
-    world = LittleWorld(node("n", cpu="4")).put(pod("full", cpu="4"))
+    world = World(node("n", cpu="4")).put(pod("full", cpu="4"))
     world.put(early).wait(60).put(late).wait(60)
     if restarts:
         world.restart()
@@ -43,6 +44,6 @@ def test_what_came_first_is_first(make: object, restarts: bool) -> None:
 
 
 def test_pods_that_come_at_once_are_taken_by_name() -> None:
-    world = LittleWorld(node("n", cpu="4")).put(pod("full", cpu="4"))
+    world = World(node("n", cpu="4")).put(pod("full", cpu="4"))
     world.put(_pod("b"), _pod("a")).delete("Pod", "full").wait(30)
     assert [world.node_of("a"), world.node_of("b")] == ["n", ""]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from harness.world import LittleWorld, node, pod, reservation
+from harness.objects import node, pod, reservation
+from harness.world import World
 
 ZONES = [node(f"n{i}", labels={"zone": f"z{i}"}) for i in (1, 2, 3)]
 AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
@@ -50,8 +51,8 @@ def test_owner_selectors(owner: dict[str, object], matches: bool, pod_first: boo
             "controller": True,
         }
     ]
-    it = pod("p", "a", meta={"ownerReferences": references})
-    world = LittleWorld()
+    it = pod("p", app="a", metadata={"ownerReferences": references})
+    world = World()
     if pod_first:
         world.put(it)
     world.put(reservation("r", owners=[{"object": {"name": "nobody"}}, owner]))
@@ -62,8 +63,8 @@ def test_owner_selectors(owner: dict[str, object], matches: bool, pod_first: boo
 
 
 def test_pod_with_an_affinity_must_use_a_reservation() -> None:
-    world = LittleWorld(node("n1"))
-    world.put(pod("p", "a", meta={"annotations": {AFFINITY: "{}"}}))
+    world = World(node("n1"))
+    world.put(pod("p", app="a", metadata={"annotations": {AFFINITY: "{}"}}))
     assert world.message("p").startswith(
         "0/1 nodes are available: 1 node(s) no reservations match reservation affinity."
     )
@@ -90,22 +91,22 @@ def test_pod_with_an_affinity_must_use_a_reservation() -> None:
     ],
 )
 def test_the_affinity_says_which_one(affinity: str, drawn: str) -> None:
-    world = LittleWorld(*ZONES)
+    world = World(*ZONES)
     world.put(reservation("one", cpu="2", labels={"tier": "tin"}, pod={"nodeName": "n1"}))
     world.put(reservation("two", cpu="2", labels={"tier": "gold"}, pod={"nodeName": "n2"}))
-    world.put(pod("p", "a", meta={"annotations": {AFFINITY: affinity}}))
+    world.put(pod("p", app="a", metadata={"annotations": {AFFINITY: affinity}}))
     assert world.reservation_of("p") == drawn
 
 
 def test_an_affinity_that_makes_no_sense_is_told() -> None:
-    world = LittleWorld(node("n1"), reservation("r"))
-    world.put(pod("p", "a", meta={"annotations": {AFFINITY: "{"}}))
+    world = World(node("n1"), reservation("r"))
+    world.put(pod("p", app="a", metadata={"annotations": {AFFINITY: "{"}}))
     assert AFFINITY in world.message("p")
 
 
 @pytest.mark.parametrize("text", ["", "null", "{}", '{"unknown": 1, "tolerations": null}'])
 def test_an_affinity_that_says_nothing_wants_some_reservation(text: str) -> None:
-    world = LittleWorld(node("n1"), pod("must", "a", meta={"annotations": {AFFINITY: text}}))
+    world = World(node("n1"), pod("must", app="a", metadata={"annotations": {AFFINITY: text}}))
     assert "node(s) no reservations match reservation affinity" in world.message("must")
     world.put(reservation("r"))
     assert world.reservation_of("must") == "r"
@@ -116,11 +117,13 @@ def test_an_affinity_that_says_nothing_wants_some_reservation(text: str) -> None
 def test_who_must_use_a_reservation_may_ask_for_nothing_of_it(
     requests: dict[str, str], policy: str
 ) -> None:
-    world = LittleWorld(node("n1"), node("n2"))
+    world = World(node("n1"), node("n2"))
     world.put(
         reservation("r", cpu="4", allocateOnce=False, allocatePolicy=policy, pod={"nodeName": "n2"})
     )
-    world.put(pod("must", "a", meta=MUST, requests=requests), pod("may", "a", requests=requests))
+    world.put(
+        pod("must", app="a", metadata=MUST, requests=requests), pod("may", app="a", requests=requests)
+    )
     assert (world.node_of("must"), world.reservation_of("must")) == ("n2", "r")
     assert world.reservation_of("may") == ""
     assert world.owners("r") == ["must"]
@@ -128,39 +131,39 @@ def test_who_must_use_a_reservation_may_ask_for_nothing_of_it(
 
 
 def test_pod_that_ignores_reservations_sees_only_free_room() -> None:
-    world = LittleWorld(node("n1", cpu="4"), reservation("r", cpu="4"))
+    world = World(node("n1", cpu="4"), reservation("r", cpu="4"))
     ignoring = {"labels": {"app": "a", "scheduling.koordinator.sh/reservation-ignored": "true"}}
-    world.put(pod("p", meta=ignoring, cpu="1"))
+    world.put(pod("p", metadata=ignoring, cpu="1"))
     assert world.node_of("p") == ""
 
 
 @pytest.mark.parametrize(("asked", "drawn"), [("4", "r"), ("3", "")])
 def test_exact_match(asked: str, drawn: str) -> None:
-    world = LittleWorld(node("n1"), reservation("r", cpu="4"))
+    world = World(node("n1"), reservation("r", cpu="4"))
     exact = {"scheduling.koordinator.sh/exact-match-reservation": '{"resourceNames": ["cpu"]}'}
-    world.put(pod("p", "a", cpu=asked, meta={"annotations": exact}))
+    world.put(pod("p", app="a", cpu=asked, metadata={"annotations": exact}))
     assert (world.node_of("p"), world.reservation_of("p")) == ("n1", drawn)
 
 
 @pytest.mark.parametrize("text", ["", "null", "{}", '{"resourceNames": []}'])
 def test_an_exact_match_that_says_nothing_asks_for_nothing(text: str) -> None:
     exact = {"annotations": {"scheduling.koordinator.sh/exact-match-reservation": text}}
-    world = LittleWorld(node("n1"), reservation("r", cpu="4")).put(pod("p", "a", meta=exact, cpu="1"))
+    world = World(node("n1"), reservation("r", cpu="4")).put(pod("p", app="a", metadata=exact, cpu="1"))
     assert world.reservation_of("p") == "r"
 
 
 def test_taints_of_a_reservation_keep_pods_out_unless_tolerated() -> None:
     taint = {"key": "team", "value": "x", "effect": "NoSchedule"}
-    world = LittleWorld(node("n1", cpu="4"), reservation("r", cpu="4", taints=[taint]))
-    world.put(pod("p", "a", cpu="1"))
+    world = World(node("n1", cpu="4"), reservation("r", cpu="4", taints=[taint]))
+    world.put(pod("p", app="a", cpu="1"))
     assert world.node_of("p") == ""
-    world.put(pod("q", "a", cpu="1", tolerations=[{"key": "team", "operator": "Exists"}]))
+    world.put(pod("q", app="a", cpu="1", tolerations=[{"key": "team", "operator": "Exists"}]))
     assert world.reservation_of("q") == "r"
 
 
 def test_reservation_closed_by_its_user_takes_no_owners() -> None:
-    world = LittleWorld(node("n1", cpu="4"), reservation("r", cpu="4", unschedulable=True))
-    world.put(pod("p", "a", cpu="1"))
+    world = World(node("n1", cpu="4"), reservation("r", cpu="4", unschedulable=True))
+    world.put(pod("p", app="a", cpu="1"))
     assert world.node_of("p") == ""
     world.edit("Reservation", "r", spec__unschedulable=False).wait(11)
     assert world.reservation_of("p") == "r"

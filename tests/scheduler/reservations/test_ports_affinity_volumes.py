@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from harness.world import LittleWorld, node, pod, reservation
+from harness.objects import node, pod, reservation
+from harness.world import World
 
 Raw = dict[str, Any]
 HOST = "kubernetes.io/hostname"
@@ -31,81 +32,81 @@ def spread(app: str) -> list[Raw]:
 
 class TestPorts:
     def test_owners_take_different_ports_of_one_reservation(self) -> None:
-        world = LittleWorld(node("n1"))
+        world = World(node("n1"))
         world.put(reservation("r", cpu="4", allocateOnce=False, pod={"ports": [7777, 8888, 9999]}))
-        world.put(pod("p1", "a", ports=[7777]), pod("p2", "a", ports=[8888]))
+        world.put(pod("p1", app="a", ports=[7777]), pod("p2", app="a", ports=[8888]))
         assert [world.reservation_of("p1"), world.reservation_of("p2")] == ["r", "r"]
-        world.put(pod("p3", "a", ports=[7777]))
+        world.put(pod("p3", app="a", ports=[7777]))
         assert world.node_of("p3") == ""
 
     def test_owners_take_ports_of_two_reservations(self) -> None:
-        world = LittleWorld(node("n1"))
+        world = World(node("n1"))
         world.put(reservation("ra", cpu="1", pod={"ports": [7777]}))
         world.put(reservation("rb", cpu="1", pod={"ports": [8888]}))
-        world.put(pod("p1", "a", cpu="1", ports=[7777]))
-        world.put(pod("p2", "a", cpu="1", ports=[8888]))
+        world.put(pod("p1", app="a", cpu="1", ports=[7777]))
+        world.put(pod("p2", app="a", cpu="1", ports=[8888]))
         assert [world.node_of("p1"), world.node_of("p2")] == ["n1", "n1"]
         assert {world.reservation_of("p1"), world.reservation_of("p2")} == {"ra", "rb"}
 
     def test_reserved_ports_are_closed_to_others(self) -> None:
-        world = LittleWorld(node("n1"), reservation("r", pod={"ports": [7777, 8888, 9999]}))
+        world = World(node("n1"), reservation("r", pod={"ports": [7777, 8888, 9999]}))
         world.put(pod("stranger", ports=[7777]))
         assert "1 node(s) didn't have free ports for the requested pod ports" in world.message(
             "stranger"
         )
-        world.put(pod("owner", "a", ports=[6666]))
+        world.put(pod("owner", app="a", ports=[6666]))
         assert world.node_of("owner") == "n1"
 
 
 class TestInterPodAffinity:
     def test_owner_with_the_same_anti_affinity(self) -> None:
-        world = LittleWorld(node("n1"), node("n2"))
+        world = World(node("n1"), node("n2"))
         rules: Raw = {"affinity": anti_affinity("a")}
         world.put(reservation("r", cpu="4", pod=rules))
-        world.put(pod("owner", "a", cpu="4", **rules))
+        world.put(pod("owner", app="a", cpu="4", **rules))
         assert world.reservation_of("owner") == "r"
 
     def test_several_owners_with_the_same_anti_affinity(self) -> None:
-        world = LittleWorld(node("n1"), node("n2"), node("n3"))
+        world = World(node("n1"), node("n2"), node("n3"))
         rules: Raw = {"affinity": anti_affinity("a")}
         world.put(*(reservation(f"r{i}", cpu="4", pod=rules) for i in (1, 2)))
         assert len({world.status(f"r{i}")["nodeName"] for i in (1, 2)}) == 2
-        world.put(*(pod(f"p{i}", "a", cpu="4", **rules) for i in (1, 2)))
+        world.put(*(pod(f"p{i}", app="a", cpu="4", **rules) for i in (1, 2)))
         assert {world.reservation_of("p1"), world.reservation_of("p2")} == {"r1", "r2"}
 
     def test_others_see_the_reserve_pod_as_a_pod(self) -> None:
-        world = LittleWorld(node("n1"), reservation("r", cpu="4", pod={"affinity": anti_affinity("b")}))
-        world.put(pod("kept-off", "b"))
+        world = World(node("n1"), reservation("r", cpu="4", pod={"affinity": anti_affinity("b")}))
+        world.put(pod("kept-off", app="b"))
         assert "1 node(s) didn't satisfy existing pods anti-affinity rules" in world.message("kept-off")
-        world.put(pod("away", "c", affinity=anti_affinity("a")))
+        world.put(pod("away", app="c", affinity=anti_affinity("a")))
         assert "1 node(s) didn't match pod anti-affinity rules" in world.message("away")
 
     def test_affinity(self) -> None:
-        world = LittleWorld(node("n1"), node("n2"), pod("base", "base", nodeName="n2"))
+        world = World(node("n1"), node("n2"), pod("base", app="base", nodeName="n2"))
         rules: Raw = {"affinity": affinity("base")}
         world.put(reservation("r", cpu="8", allocateOnce=False, pod=rules))
         assert world.status("r")["nodeName"] == "n2"
-        world.put(*(pod(f"p{i}", "a", cpu="4", **rules) for i in (1, 2)))
+        world.put(*(pod(f"p{i}", app="a", cpu="4", **rules) for i in (1, 2)))
         assert [world.reservation_of("p1"), world.reservation_of("p2")] == ["r", "r"]
-        world.put(pod("stranger", "c", cpu="9", **rules))
+        world.put(pod("stranger", app="c", cpu="9", **rules))
         assert world.node_of("stranger") == ""
 
     def test_affinity_to_itself_counts_the_reserve_pod_for_others_only(self) -> None:
-        world = LittleWorld(node("n1"), node("n2"))
+        world = World(node("n1"), node("n2"))
         rules: Raw = {"affinity": affinity("a")}
         world.put(reservation("r", cpu="4", pod={**rules, "nodeName": "n2"}))
-        world.put(pod("stranger", "c", affinity=affinity("a")))
+        world.put(pod("stranger", app="c", affinity=affinity("a")))
         assert world.node_of("stranger") == "n2"
-        world.put(pod("owner", "a", cpu="4", **rules))
+        world.put(pod("owner", app="a", cpu="4", **rules))
         assert world.reservation_of("owner") == "r"
 
 
 def test_owners_spread_like_their_reservations() -> None:
-    world = LittleWorld(*(node(f"n{i}") for i in (1, 2, 3)))
+    world = World(*(node(f"n{i}") for i in (1, 2, 3)))
     rules: Raw = {"topologySpreadConstraints": spread("a")}
     world.put(*(reservation(f"r{i}", cpu="4", pod=rules) for i in (1, 2, 3)))
     assert len({world.status(f"r{i}")["nodeName"] for i in (1, 2, 3)}) == 3
-    world.put(*(pod(f"p{i}", "a", cpu="4", **rules) for i in (1, 2, 3)))
+    world.put(*(pod(f"p{i}", app="a", cpu="4", **rules) for i in (1, 2, 3)))
     assert {world.reservation_of(f"p{i}") for i in (1, 2, 3)} == {"r1", "r2", "r3"}
 
 
@@ -156,20 +157,20 @@ def with_claim(name: str) -> Raw:
 
 class TestVolumes:
     def test_claim_for_one_pod_is_kept_for_the_owner(self) -> None:
-        world = LittleWorld(node("n1"), volume("v", "data"), claim("data", volume="v"))
+        world = World(node("n1"), volume("v", "data"), claim("data", volume="v"))
         world.put(reservation("r", cpu="4", pod=with_claim("data")))
         assert world.phase("r") == "Available"
-        world.put(pod("stranger", "b", **with_claim("data")))
+        world.put(pod("stranger", app="b", **with_claim("data")))
         assert "ReadWriteOncePod access mode already in-use by another pod" in world.message("stranger")
-        world.put(pod("owner", "a", cpu="4", **with_claim("data")))
+        world.put(pod("owner", app="a", cpu="4", **with_claim("data")))
         assert world.reservation_of("owner") == "r"
 
     def test_reserved_volumes_count_against_the_limit(self) -> None:
-        world = LittleWorld(node("n1"), csi_node("n1", 1))
+        world = World(node("n1"), csi_node("n1", 1))
         world.put(volume("v", "data"), claim("data", volume="v"))
         world.put(volume("w", "other"), claim("other", volume="w"))
         world.put(reservation("r", cpu="4", pod=with_claim("data")))
-        world.put(pod("stranger", "b", **with_claim("other")))
+        world.put(pod("stranger", app="b", **with_claim("other")))
         assert "1 node(s) exceed max volume count" in world.message("stranger")
-        world.put(pod("owner", "a", cpu="4", **with_claim("data")))
+        world.put(pod("owner", app="a", cpu="4", **with_claim("data")))
         assert world.reservation_of("owner") == "r"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from harness.world import LittleWorld, node
+from harness.objects import node
+from harness.world import World
 from scheduler.reservations.preempting_reservations import TRIO, high, low, member, names
 
 
@@ -11,7 +12,7 @@ from scheduler.reservations.preempting_reservations import TRIO, high, low, memb
     [(3, 3, True), (2, 3, False), (3, 2, False), (4, 3, True), (3, 1, False)],
 )
 def test_a_gang_makes_room_for_all_or_none(lows: int, members: int, preempts: bool) -> None:
-    world = LittleWorld(*(node(f"n{i}", cpu="4") for i in range(lows)))
+    world = World(*(node(f"n{i}", cpu="4") for i in range(lows)))
     world.put(*(low(f"low{i}") for i in range(lows)))
     world.put(*(member(f"m{i}", TRIO) for i in range(members)))
     left = [name for name in names(world) if name.startswith("low")]
@@ -28,7 +29,7 @@ def test_a_gang_by_pod_group() -> None:
         "spec": {"minMember": 2},
     }
     label = {"pod-group.scheduling.sigs.k8s.io": "pair"}
-    world = LittleWorld(node("n0", cpu="4"), node("n1", cpu="4"), group, low("low0"), low("low1"))
+    world = World(node("n0", cpu="4"), node("n1", cpu="4"), group, low("low0"), low("low1"))
     world.put(high("m0", labels=label))
     assert world.phase("m0") == "Pending"
     world.put(high("m1", labels=label))
@@ -36,13 +37,13 @@ def test_a_gang_by_pod_group() -> None:
 
 
 def test_a_gang_uses_what_is_free_first() -> None:
-    world = LittleWorld(*(node(f"n{i}", cpu="4") for i in range(3)), low("low0"), low("low1"))
+    world = World(*(node(f"n{i}", cpu="4") for i in range(3)), low("low0"), low("low1"))
     world.put(*(member(f"m{i}", TRIO) for i in range(3)))
     assert names(world) == ["m0", "m1", "m2"]
 
 
 def test_members_that_may_not_preempt_need_room_of_their_own() -> None:
-    world = LittleWorld(node("n0", cpu="4"), node("n1", cpu="4"), low("low0"), low("low1"))
+    world = World(node("n0", cpu="4"), node("n1", cpu="4"), low("low0"), low("low1"))
     pair = {"name": "pair", "min-available": 2}
     world.put(member("m0", pair), member("m1", pair, can=""))
     assert world.phase("m0") == "Pending" and len(names(world)) == 4

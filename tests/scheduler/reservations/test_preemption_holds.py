@@ -4,25 +4,26 @@ from typing import Any
 
 import pytest
 
-from harness.world import LittleWorld, Raw, node, pod, reservation
+from harness.objects import Raw, node, pod, reservation
+from harness.world import World
 from holdfast.sim.scenario_objects import ScenarioObject
 
 UID = "holdfast.io/preemptor-uid"
 
 
-def world(*objects: Raw, graceful: bool = True) -> LittleWorld:
-    made = LittleWorld(*objects)
+def world(*objects: Raw, graceful: bool = True) -> World:
+    made = World(*objects)
     made.graceful = graceful
     return made
 
 
-def full_node(graceful: bool = True) -> LittleWorld:
+def full_node(graceful: bool = True) -> World:
     """One node of 4 cores, taken by two pods of no importance."""
     made = world(node("n1", cpu="4"), graceful=graceful)
     return made.put(pod("low-1", cpu="2", priority=0), pod("low-2", cpu="2", priority=0))
 
 
-def rooms(made: LittleWorld) -> dict[str, Raw]:
+def rooms(made: World) -> dict[str, Raw]:
     """The reservations made for preemptors, by the name of the pod."""
     return {
         raw["spec"]["owners"][0]["object"]["name"]: raw
@@ -31,11 +32,11 @@ def rooms(made: LittleWorld) -> dict[str, Raw]:
     }
 
 
-def phase_of_room(made: LittleWorld, name: str) -> str:
+def phase_of_room(made: World, name: str) -> str:
     return str(rooms(made)[name].get("status", {}).get("phase"))
 
 
-def gone(made: LittleWorld, *names: str) -> LittleWorld:
+def gone(made: World, *names: str) -> World:
     for name in names:
         made.delete("Pod", name)
     return made
@@ -234,7 +235,7 @@ def test_a_bind_that_is_refused_loses_nothing() -> None:
 
 def test_without_reservations_the_nomination_is_all_there_is() -> None:
     made = full_node()
-    made.knows_reservations = False
+    made.creation_refusal = "no such kind"
     made.put(pod("high", cpu="4", priority=10), pod("low-3", cpu="1", priority=0))
     gone(made, "low-1", "low-2").wait(30)
     assert (made.node_of("high"), made.reservation_of("high")) == ("n1", "")
@@ -255,23 +256,23 @@ def test_an_edited_one_is_like_any_other_reservation() -> None:
     owners: list[Any] = [{"labelSelector": {"matchLabels": {"app": "a"}}}]
     made.edit("Reservation", name, spec__owners=owners)
     gone(made, "low-1", "low-2").wait(30)
-    made.put(pod("owner", "a", cpu="4"))
+    made.put(pod("owner", app="a", cpu="4"))
     assert made.reservation_of("owner") == name
 
 
 # Victims inside a reservation
 
 
-def inside(graceful: bool = True) -> LittleWorld:
+def inside(graceful: bool = True) -> World:
     """Four of eight cores are reserved, and in use by an unimportant owner; so are the others."""
     made = world(node("n1", cpu="8"), graceful=graceful)
     made.put(reservation("r", cpu="4", allocateOnce=False))
-    made.put(pod("low-owner", "a", cpu="4", priority=0))
+    made.put(pod("low-owner", app="a", cpu="4", priority=0))
     return made.put(pod("fill", cpu="4", priority=50))
 
 
 def test_a_victim_inside_a_reservation_makes_room_inside_it() -> None:
-    made = inside().put(pod("high", "a", cpu="4", priority=10))
+    made = inside().put(pod("high", app="a", cpu="4", priority=10))
     assert rooms(made) == {}
     assert made.objects["Pod", "high"]["status"]["nominatedNodeName"] == "n1"
     gone(made, "low-owner").wait(15)
@@ -286,15 +287,15 @@ def test_a_victim_inside_a_reservation_is_of_no_use_to_others() -> None:
 
 @pytest.mark.parametrize("priority", [0, 10])
 def test_owners_no_more_important_wait_for_the_preemptor(priority: int) -> None:
-    made = inside().put(pod("high", "a", cpu="4", priority=10))
-    made.put(pod("late", "a", cpu="4", priority=priority))
+    made = inside().put(pod("high", app="a", cpu="4", priority=10))
+    made.put(pod("late", app="a", cpu="4", priority=priority))
     gone(made, "low-owner").wait(30)
     assert (made.node_of("high"), made.node_of("late")) == ("n1", "")
 
 
 def test_a_more_important_owner_does_not_wait() -> None:
-    made = inside().put(pod("high", "a", cpu="4", priority=10))
-    made.put(pod("urgent", "a", cpu="4", priority=40))
+    made = inside().put(pod("high", app="a", cpu="4", priority=10))
+    made.put(pod("urgent", app="a", cpu="4", priority=40))
     gone(made, "low-owner").wait(30)
     assert (made.node_of("high"), made.node_of("urgent")) == ("", "n1")
 
@@ -303,9 +304,9 @@ def test_who_is_to_go_inside_takes_nothing_of_what_is_free() -> None:
     """The preemptor, whose bind was refused, will use what is reserved: the rest is open to anyone."""
     made = world(node("n1", cpu="8"))
     made.put(reservation("r", cpu="4", allocateOnce=False))
-    made.put(pod("low-owner", "a", cpu="4", priority=0), pod("fill", cpu="3", priority=50))
+    made.put(pod("low-owner", app="a", cpu="4", priority=0), pod("fill", cpu="3", priority=50))
     made.refuse.add("pod-high")
-    made.put(pod("high", "a", cpu="4", priority=10))
+    made.put(pod("high", app="a", cpu="4", priority=10))
     gone(made, "low-owner").put(pod("small", cpu="1", priority=0))
     assert (made.node_of("high"), made.node_of("small")) == ("", "n1")
     assert made.wait(15).reservation_of("high") == "r"
@@ -324,15 +325,15 @@ def test_of_several_reservations_owners_leave_alone_what_the_preemptor_waits_for
     made = world(node("n1", cpu="8"))
     made.put(reservation("first", allocateOnce=False, **first))
     if first["cpu"] == "4":
-        made.put(pod("kept", "a", cpu="4", priority=50))
+        made.put(pod("kept", app="a", cpu="4", priority=50))
     made.put(reservation("second", cpu="4", allocateOnce=False, allocatePolicy="Aligned"))
-    made.put(pod("low-owner", "a", cpu="4", priority=0))
+    made.put(pod("low-owner", app="a", cpu="4", priority=0))
     assert made.reservation_of("low-owner") == "second"
-    made.put(pod("high", "a", cpu="4", priority=10))
+    made.put(pod("high", app="a", cpu="4", priority=10))
     if restarts:
         made.restart()
         made.settle()
-    made.put(pod("late", "a", cpu="2", priority=0))
+    made.put(pod("late", app="a", cpu="2", priority=0))
     gone(made, "low-owner").wait(15)
     assert (made.reservation_of("high"), made.node_of("late")) == ("second", "")
 

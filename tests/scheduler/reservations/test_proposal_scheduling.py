@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.world import ALLOCATED, LittleWorld, Raw, node, pod, reservation
+from harness.objects import Raw, node, pod, reservation
+from harness.world import ALLOCATED, World
 from holdfast.local.setup import SchedulerFactory
 from holdfast.scheduler.framework.config import API_VERSION, KIND
 from holdfast.sim.manifests import load_text
@@ -44,7 +45,7 @@ def on_zone(zone: str) -> Raw:
     return {"affinity": {"nodeAffinity": {REQUIRED: terms}}}
 
 
-TAINT = {"taints": [{"key": "team", "value": "x", "effect": "NoSchedule"}]}
+TAINT: Raw = {"taints": [{"key": "team", "value": "x", "effect": "NoSchedule"}]}
 
 
 class TestScheduleReservations:
@@ -72,13 +73,13 @@ class TestScheduleReservations:
         ],
     )
     def test_it_is_processed_like_a_pod_by_every_plugin(self, wishes: Raw, goes_to: str) -> None:
-        world = LittleWorld(
+        world = World(
             node("small", cpu="8"),
             node("roomy"),
             node("zoned", cpu="8", labels={"zone": "z"}),
             node("based", cpu="8"),
-            node("tainted", cpu="8", spec=TAINT),
-            pod("base", "base", nodeName="based"),
+            node("tainted", cpu="8", **TAINT),
+            pod("base", app="base", nodeName="based"),
         )
         world.put(reservation("r", **wishes))
         assert world.status("r").get("nodeName", "") == goes_to
@@ -92,19 +93,19 @@ class TestScheduleReservations:
         ],
     )
     def test_the_same_constraints_on_the_reservation_do_not_keep_its_owner_out(self, rule: Raw) -> None:
-        world = LittleWorld(node("n1"), node("n2"), reservation("r", cpu="4", pod=rule))
-        world.put(pod("owner", "a", cpu="4", **rule))
+        world = World(node("n1"), node("n2"), reservation("r", cpu="4", pod=rule))
+        world.put(pod("owner", app="a", cpu="4", **rule))
         assert world.reservation_of("owner") == "r"
 
     def test_pre_allocation_skips_the_filter_of_resources_and_waits(self) -> None:
-        world = LittleWorld(node("n1", cpu="4"), pod("busy", cpu="3"))
+        world = World(node("n1", cpu="4"), pod("busy", cpu="3"))
         world.put(reservation("r", cpu="4", preAllocation=True))
         assert (world.phase("r"), world.status("r")["nodeName"]) == ("Waiting", "n1")
         world.delete("Pod", "busy")
         assert world.phase("r") == "Available"
 
     def test_where_no_node_will_do_it_stays_pending_and_says_why(self) -> None:
-        world = LittleWorld(node("n1", cpu="1"), node("n2", cpu="8", spec=TAINT), reservation("r"))
+        world = World(node("n1", cpu="1"), node("n2", cpu="8", **TAINT), reservation("r"))
         assert world.phase("r") == "Pending"
         assert world.condition("r", "Scheduled")["message"] == (
             "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."
@@ -114,7 +115,7 @@ class TestScheduleReservations:
 
     def test_nobody_else_sees_the_reserve_pod(self) -> None:
         """Nothing runs for it, and what runs goes on."""
-        world = LittleWorld(node("n1", cpu="8"), pod("runs", cpu="4"), reservation("r", cpu="4"))
+        world = World(node("n1", cpu="8"), pod("runs", cpu="4"), reservation("r", cpu="4"))
         assert [key for key in world.objects if key[0] == "Pod"] == [("Pod", "runs")]
         assert world.node_of("runs") == "n1"
 
@@ -127,13 +128,13 @@ class TestScheduleReservations:
     )
     def test_a_node_it_names_is_checked_all_the_same(self, wishes: Raw, why: str) -> None:
         more: Raw = {"nodeName": "n1", **wishes.pop("pod", {})}
-        world = LittleWorld(node("n1", cpu="8"), node("n2"), reservation("r", pod=more, **wishes))
+        world = World(node("n1", cpu="8"), node("n2"), reservation("r", pod=more, **wishes))
         assert world.phase("r") == "Pending"
         assert why in world.condition("r", "Scheduled")["message"]
 
     def test_only_one_of_the_same_reusable_reservations_goes_to_a_node(self) -> None:
         rooms = [reservation(name, cpu="2", allocateOnce=False) for name in ("r1", "r2")]
-        world = LittleWorld(node("n1"), *rooms)
+        world = World(node("n1"), *rooms)
         assert sorted(world.phase(name) for name in ("r1", "r2")) == ["Available", "Pending"]
         waits = next(name for name in ("r1", "r2") if world.phase(name) == "Pending")
         why = "node(s) only one same reusable reservation can be scheduled on a same node"
@@ -145,9 +146,9 @@ class TestScheduleReservations:
 class TestAllocateReservedResources:
     def test_only_an_available_reservation_is_matched(self) -> None:
         """And only by a pod that matches its owners."""
-        world = LittleWorld(node("n1", cpu="8"), pod("busy", cpu="6"))
+        world = World(node("n1", cpu="8"), pod("busy", cpu="6"))
         world.put(reservation("r", cpu="4", preAllocation=True))
-        world.put(pod("owner", "a", cpu="2"), pod("other", "b", cpu="2"))
+        world.put(pod("owner", app="a", cpu="2"), pod("other", app="b", cpu="2"))
         assert (world.phase("r"), world.reservation_of("owner"), world.reservation_of("other")) == (
             "Waiting",
             "",
@@ -159,8 +160,8 @@ class TestAllocateReservedResources:
 
     @pytest.mark.parametrize("asked", ["2", "4", "6"])
     def test_what_is_reserved_first_and_the_rest_from_the_node(self, asked: str) -> None:
-        world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="4", allocateOnce=False))
-        world.put(pod("owner", "a", cpu=asked))
+        world = World(node("n1", cpu="8"), reservation("r", cpu="4", allocateOnce=False))
+        world.put(pod("owner", app="a", cpu=asked))
         assert (world.reservation_of("owner"), world.status("r")["allocated"]) == ("r", {"cpu": asked})
         left = 8 - max(4, int(asked))
         world.put(pod("fits", cpu=str(left)), pod("too-much", cpu="100m"))
@@ -168,13 +169,13 @@ class TestAllocateReservedResources:
 
     def test_what_remains_may_be_less_than_is_asked_for(self) -> None:
         """So that no fragment of a reservation is of no use."""
-        world = LittleWorld(node("n1", cpu="8"), reservation("r", cpu="4", allocateOnce=False))
-        world.put(pod("p1", "a", cpu="3")).put(pod("p2", "a", cpu="3"))
+        world = World(node("n1", cpu="8"), reservation("r", cpu="4", allocateOnce=False))
+        world.put(pod("p1", app="a", cpu="3")).put(pod("p2", app="a", cpu="3"))
         assert [world.reservation_of(name) for name in ("p1", "p2")] == ["r", "r"]
 
     def test_one_kind_of_resource_can_be_reserved_alone(self) -> None:
-        world = LittleWorld(node("n1", cpu="8", memory="8Gi"), reservation("r", cpu="4"))
-        world.put(pod("owner", "a", requests={"cpu": "4000m", "memory": "4Gi"}))
+        world = World(node("n1", cpu="8", memory="8Gi"), reservation("r", cpu="4"))
+        world.put(pod("owner", app="a", requests={"cpu": "4000m", "memory": "4Gi"}))
         assert world.reservation_of("owner") == "r"
         world.put(pod("other", requests={"cpu": "4", "memory": "4Gi"}))
         assert world.node_of("other") == "n1"
@@ -183,68 +184,68 @@ class TestAllocateReservedResources:
         self,
     ) -> None:
         rooms = [reservation(f"r{port}", cpu="1", pod={"ports": [port]}) for port in (7777, 8888)]
-        world = LittleWorld(node("n1"), *rooms)
-        world.put(pod("other", ports=[7777]), pod("owner", "a", ports=[7777, 8888, 9999]))
+        world = World(node("n1"), *rooms)
+        world.put(pod("other", ports=[7777]), pod("owner", app="a", ports=[7777, 8888, 9999]))
         assert (world.node_of("other"), world.node_of("owner")) == ("", "n1")
 
     def test_owners_prefer_the_node_with_more_reserved_for_them(self) -> None:
-        world = LittleWorld(node("n1"), node("n2"))
+        world = World(node("n1"), node("n2"))
         world.put(reservation("less", cpu="1", pod={"nodeName": "n1"}))
         world.put(reservation("more", cpu="4", pod={"nodeName": "n2"}))
-        world.put(pod("owner", "a", cpu="4"))
+        world.put(pod("owner", app="a", cpu="4"))
         assert (world.node_of("owner"), world.reservation_of("owner")) == ("n2", "more")
 
     def test_of_several_the_one_that_ends_up_most_allocated_is_picked(self) -> None:
-        world = LittleWorld(node("n1"))
+        world = World(node("n1"))
         world.put(*(reservation(f"r{cpu}", cpu=cpu) for cpu in ("8", "2", "4")))
-        world.put(pod("owner", "a", cpu="2"))
+        world.put(pod("owner", app="a", cpu="2"))
         assert world.reservation_of("owner") == "r2"
 
     def test_the_pod_says_which_reservation_it_has(self) -> None:
-        world = LittleWorld(node("n1"), reservation("r"), pod("owner", "a", cpu="4"))
+        world = World(node("n1"), reservation("r"), pod("owner", app="a", cpu="4"))
         annotations = world.objects["Pod", "owner"]["metadata"]["annotations"]
         assert annotations[ALLOCATED] == '{"name":"r","uid":"rsv-r"}'
 
     def test_allocate_once_is_succeeded_and_unavailable_to_others(self) -> None:
-        world = LittleWorld(node("n1"), reservation("r", cpu="8")).put(pod("p1", "a", cpu="2"))
+        world = World(node("n1"), reservation("r", cpu="8")).put(pod("p1", app="a", cpu="2"))
         assert (world.phase("r"), world.reservation_of("p1")) == ("Succeeded", "r")
-        world.put(pod("p2", "a", cpu="2"))
+        world.put(pod("p2", app="a", cpu="2"))
         assert (world.node_of("p2"), world.reservation_of("p2")) == ("n1", "")
 
     def test_of_several_reusable_ones_the_earliest_created_is_used(self) -> None:
-        world = LittleWorld(node("n1"))
+        world = World(node("n1"))
         for name, owners in (("first", ["a", "x"]), ("second", ["a", "y"])):
             selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": owners}]}
             room = reservation(name, cpu="4", allocateOnce=False, owners=[{"labelSelector": selector}])
             world.put(room).wait(1)
-        world.put(pod("p1", "a", cpu="3")).put(pod("p2", "a", cpu="1"))
+        world.put(pod("p1", app="a", cpu="3")).put(pod("p2", app="a", cpu="1"))
         assert [world.reservation_of(name) for name in ("p1", "p2")] == ["first", "first"]
 
     def test_a_pod_has_its_resources_of_one_reservation_never_of_two(self) -> None:
-        world = LittleWorld(node("n1", cpu="8"))
+        world = World(node("n1", cpu="8"))
         world.put(*(reservation(f"r{i}", cpu="4", allocatePolicy="Aligned") for i in (1, 2)))
-        world.put(pod("owner", "a", cpu="5"))
+        world.put(pod("owner", app="a", cpu="5"))
         assert world.node_of("owner") == "", "4 of the one, and none of the other, which is reserved"
 
 
 class TestSyncReservationStatus:
     def test_owners_and_amounts_follow_pods(self) -> None:
-        world = LittleWorld(node("n1"), reservation("r", cpu="8", allocateOnce=False))
-        world.put(pod("p1", "a", cpu="2"), pod("p2", "a", cpu="3"))
+        world = World(node("n1"), reservation("r", cpu="8", allocateOnce=False))
+        world.put(pod("p1", app="a", cpu="2"), pod("p2", app="a", cpu="3"))
         assert (world.owners("r"), world.status("r")["allocated"]) == (["p1", "p2"], {"cpu": "5"})
         world.delete("Pod", "p1")
         assert (world.owners("r"), world.status("r")["allocated"]) == (["p2"], {"cpu": "3"})
 
     def test_one_that_was_used_once_stays_so_when_the_pod_is_deleted(self) -> None:
-        world = LittleWorld(node("n1"), reservation("r"), pod("p1", "a", cpu="4"))
-        world.delete("Pod", "p1").put(pod("p2", "a", cpu="4"))
+        world = World(node("n1"), reservation("r"), pod("p1", app="a", cpu="4"))
+        world.delete("Pod", "p1").put(pod("p2", app="a", cpu="4"))
         assert (world.phase("r"), world.reservation_of("p2")) == ("Succeeded", "")
 
 
 class TestExpirationAndCleanup:
     @pytest.mark.parametrize("lifetime", [{"ttl": "1h"}, {"expires": "2026-01-01T01:00:00Z"}])
     def test_past_its_time_it_is_expired_and_later_collected(self, lifetime: dict[str, Any]) -> None:
-        world = LittleWorld(node("n1", cpu="4"), reservation("r", cpu="4", **lifetime))
+        world = World(node("n1", cpu="4"), reservation("r", cpu="4", **lifetime))
         world.wait(3600)
         assert world.condition("r", "Ready")["reason"] == "Expired"
         world.put(pod("anyone", cpu="4"))
@@ -254,7 +255,7 @@ class TestExpirationAndCleanup:
 
     @pytest.mark.parametrize("phase", ["Available", "Waiting"])
     def test_when_its_node_is_deleted_it_is_expired(self, phase: str) -> None:
-        world = LittleWorld(node("n1", cpu="4"), pod("busy", cpu="1"))
+        world = World(node("n1", cpu="4"), pod("busy", cpu="1"))
         cpu = "4" if phase == "Waiting" else "3"
         world.put(reservation("r", cpu=cpu, preAllocation=True))
         assert world.phase("r") == phase
@@ -273,11 +274,9 @@ class TestExpirationAndCleanup:
 def test_expired_reservations_are_cleaned_up_after_a_custom_period(
     args: Raw, collected_at: float | None
 ) -> None:
-    room = reservation("r", ttl="1m")
-    del room["metadata"]["uid"]
     profile = {"pluginConfig": [{"name": "Reservation", "args": args}]}
     config = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}
-    scenario = read_scenario(load_text(json.dumps(room), "r.yaml"))
+    scenario = read_scenario(load_text(json.dumps(reservation("r", ttl="1m")), "r.yaml"))
     result = Simulation(scenario, SchedulerFactory.of(config)).run(3 * DAY)
     ends = [entry.t for entry in result.timeline if entry.event == "Collected"]
     assert ends == ([collected_at] if collected_at is not None else [])
@@ -300,7 +299,7 @@ def test_unsolved_problems_a_reservation_makes_no_volume() -> None:
         "status": {"phase": "Pending"},
     }
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
-    world = LittleWorld(node("n1"), cls, claim, reservation("r", pod={"volumes": volumes}))
+    world = World(node("n1"), cls, claim, reservation("r", pod={"volumes": volumes}))
     assert world.phase("r") == "Available"
     selected = "volume.kubernetes.io/selected-node"
     assert selected not in world.objects["PersistentVolumeClaim", "data"]["metadata"].get(

@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.choices import Chooser, choosing, seeded
+from harness.objects import Raw, node, pod
 from harness.strategies import examples
-from harness.world import LittleWorld, Raw, node, pod
+from harness.world import World
 from scheduler.reservations.preempting_reservations import GANG, SOFT_EVICTOR, SOFT_MODE, names, rsv
 
 
@@ -13,7 +14,7 @@ class Life:
     def __init__(self, choose: Chooser) -> None:
         self.choose = choose
         mode = (None, SOFT_MODE, SOFT_EVICTOR)[choose((0, 1, 2))]
-        self.world = LittleWorld(node("n0", cpu="8"), node("n1", cpu="6"), preemption=mode)
+        self.world = World(node("n0", cpu="8"), node("n1", cpu="6"), preemption=mode)
         self.world.graceful = choose((True, False))
         self.soft = mode == SOFT_MODE
         self.priority: dict[str, int] = {}
@@ -45,12 +46,14 @@ class Life:
             **more,
         )
         if self.choose((True, False, False, False)):
-            self.world.refuse.add(made["metadata"]["uid"])
+            self.world.refuse.add(f"rsv-r{self.made}")
         self.world.put(made)
 
     def own(self) -> None:
         self.made += 1
-        self.world.put(pod(f"p{self.made}", self.choose(("a", "b", "")), cpu=self.choose(("1", "3"))))
+        self.world.put(
+            pod(f"p{self.made}", app=self.choose(("a", "b", "")), cpu=self.choose(("1", "3")))
+        )
 
     def end(self) -> None:
         """Pods that are on their way out are gone."""

@@ -4,23 +4,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.choices import Chooser, choosing, seeded
+from harness.objects import node, pod, reservation
 from harness.strategies import examples
-from harness.world import LittleWorld, node, pod, reservation
+from harness.world import World
 
 UID = "holdfast.io/preemptor-uid"
-
-
-class World(LittleWorld):
-    """In which the scheduler may be lost after any of its writes."""
-
-    lost_after = -1
-
-    def _is_interrupted(self) -> bool:
-        self.lost_after -= 1
-        if self.lost_after:
-            return False
-        self.restart()
-        return True
 
 
 class Life:
@@ -33,7 +21,8 @@ class Life:
         actions = (self.come, self.come, self.come, self.go, self.end, self.reservation, self.edit)
         for _ in range(steps):
             self.world.graceful = self.choose((True, False))
-            self.world.lost_after = self.choose((-1, -1, 1, 2, 3, 5))
+            writes = self.choose((-1, -1, 1, 2, 3, 5))
+            self.world.restart_after = self.world.writes + writes if writes > 0 else -1
             self.choose(actions)()
             self.world.wait(self.choose((0, 0, 3, 20)))
 
@@ -41,13 +30,13 @@ class Life:
         self.made += 1
         made = pod(
             f"p{self.made}",
-            self.choose(("", "", "", "a")),
+            app=self.choose(("", "", "", "a")),
             cpu=self.choose(("1", "2", "4")),
             priority=self.choose((0, 0, 5, 10, 100)),
             ports=self.choose(((), (), (), (80,))),
         )
         if self.choose((True, False, False)):
-            self.world.refuse.add(made["metadata"]["uid"])
+            self.world.refuse.add(f"pod-p{self.made}")
         self.world.put(made)
 
     def go(self) -> None:
@@ -87,7 +76,7 @@ class Life:
 
     def rest(self) -> None:
         """In the end only a pod that still waits has room held for it, on the node it is to go to."""
-        self.world.lost_after = -1
+        self.world.restart_after = -1
         for name in ("n0", "n1", "n2"):
             self.world.edit("Node", name, spec__unschedulable=False)
         for _ in range(6):

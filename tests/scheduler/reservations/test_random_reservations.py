@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.choices import Chooser, choosing, seeded
+from harness.objects import Raw, node, pod, reservation
 from harness.random_events import RandomLife
 from harness.strategies import examples
-from harness.world import ALLOCATED, LittleWorld, node, pod, reservation
+from harness.world import ALLOCATED, World
 
 APPS = ("a", "b", "")
 CPUS = ("1", "2", "3", "5")
@@ -27,7 +28,7 @@ DAEMON = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d"
 class Life(RandomLife):
     def __init__(self, choose: Chooser) -> None:
         super().__init__(choose)
-        self.world = LittleWorld(node("n0", cpu="8"), node("n1", cpu="6"))
+        self.world = World(node("n0", cpu="8"), node("n1", cpu="6"))
         self.world.graceful = choose((True, False))
 
     def live(self, steps: int) -> None:
@@ -58,7 +59,7 @@ class Life(RandomLife):
         requests = {"cpu": self.choose(CPUS)} if self.choose((True, True, True, False)) else {}
         if self.choose((True, False)):
             requests["memory"] = self.choose(("1Gi", "4Gi"))
-        spec: dict[str, object] = {"requests": requests, "priority": self.choose((0, 0, 5, 10))}
+        spec: Raw = {"requests": requests, "priority": self.choose((0, 0, 5, 10))}
         if self.choose((True, False, False, False)):
             spec["ports"] = [self.choose((80, 81))]
         meta: dict[str, object] = {}
@@ -66,7 +67,9 @@ class Life(RandomLife):
             meta["ownerReferences"] = DAEMON
         if self.choose((True, False, False, False)):
             meta["annotations"] = {AFFINITY: self.choose(("{}", '{"name": "r1"}'))}
-        it = pod(f"p{self.made % 7}", self.choose(APPS), uid=f"uid-{self.made}", meta=meta, **spec)
+        it = pod(
+            f"p{self.made % 7}", app=self.choose(APPS), uid=f"uid-{self.made}", metadata=meta, **spec
+        )
         if self.choose((True, False, False, False, False)):
             self.world.refuse.add(f"uid-{self.made}")
         if ("Pod", it["metadata"]["name"]) not in self.world.objects:

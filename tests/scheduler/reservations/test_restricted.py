@@ -3,7 +3,8 @@
 import pytest
 
 from harness.job_scenarios import play
-from harness.world import LittleWorld, Raw, node, pod, reservation
+from harness.objects import Raw, node, pod, reservation
+from harness.world import World
 from holdfast.scheduler.framework.config import API_VERSION, KIND
 
 RESERVED = {"cpu": "4", "memory": "4Gi"}
@@ -12,39 +13,39 @@ MUST = {"annotations": {AFFINITY: "{}"}}
 
 
 def test_reserved_resources_come_only_from_the_reservation() -> None:
-    world = LittleWorld(node("n1"), reservation("r", cpu="4", allocatePolicy="Restricted"))
-    world.put(pod("owner", "a", cpu="6"))
+    world = World(node("n1"), reservation("r", cpu="4", allocatePolicy="Restricted"))
+    world.put(pod("owner", app="a", cpu="6"))
     assert world.node_of("owner") == ""
     assert "1 Reservation(s) Insufficient cpu" in world.message("owner")
 
 
 def test_other_resources_come_from_the_node() -> None:
-    world = LittleWorld(node("n1"), reservation("r", cpu="4", allocatePolicy="Restricted"))
-    world.put(pod("owner", "a", requests={"cpu": "4", "memory": "1Gi"}))
+    world = World(node("n1"), reservation("r", cpu="4", allocatePolicy="Restricted"))
+    world.put(pod("owner", app="a", requests={"cpu": "4", "memory": "1Gi"}))
     assert world.reservation_of("owner") == "r"
 
 
 def test_other_nodes_stay_open() -> None:
-    world = LittleWorld(node("n1"), reservation("r", cpu="4", allocatePolicy="Restricted"), node("n2"))
-    world.put(pod("owner", "a", cpu="6"))
+    world = World(node("n1"), reservation("r", cpu="4", allocatePolicy="Restricted"), node("n2"))
+    world.put(pod("owner", app="a", cpu="6"))
     assert (world.node_of("owner"), world.reservation_of("owner")) == ("n2", "")
 
 
 def test_when_it_is_used_up_owners_stay_out() -> None:
-    world = LittleWorld(
+    world = World(
         node("n1"), reservation("r", cpu="4", allocatePolicy="Restricted", allocateOnce=False)
     )
-    world.put(pod("p1", "a", cpu="4"), pod("p2", "a", cpu="4"))
+    world.put(pod("p1", app="a", cpu="4"), pod("p2", app="a", cpu="4"))
     assert [world.node_of("p1"), world.node_of("p2")] == ["n1", ""]
     world.delete("Pod", "p1").wait(11)
     assert world.reservation_of("p2") == "r"
 
 
 def test_a_reserved_number_of_pods_is_kept_even_if_it_is_one() -> None:
-    world = LittleWorld(node("n1"))
+    world = World(node("n1"))
     strict: Raw = {"allocateOnce": False, "allocatePolicy": "Restricted"}
     world.put(reservation("r", requests={"cpu": "4", "pods": "1"}, **strict))
-    world.put(pod("p", "a"), pod("q", "a", meta=MUST))
+    world.put(pod("p", app="a"), pod("q", app="a", metadata=MUST))
     assert world.reservation_of("p") == "r"
     assert "1 Reservation(s) Too many pods" in world.message("q")
     assert world.status("r")["allocatable"] == {"cpu": "4", "pods": "1"}
@@ -65,10 +66,10 @@ def test_a_reserved_number_of_pods_is_kept_even_if_it_is_one() -> None:
 )
 def test_restricted_may_be_about_some_resources(listed: str, drawn: str) -> None:
     options = {"scheduling.koordinator.sh/reservation-restricted-options": f'{{"resources": {listed}}}'}
-    world = LittleWorld(node("n1"))
+    world = World(node("n1"))
     world.put(
         reservation("r", requests=RESERVED, allocatePolicy="Restricted", annotations=options),
-        pod("p", "a", requests={"cpu": "1", "memory": "5Gi"}),
+        pod("p", app="a", requests={"cpu": "1", "memory": "5Gi"}),
     )
     assert world.reservation_of("p") == drawn
 
@@ -92,7 +93,7 @@ def test_restricted_leaves_out_what_the_arguments_say(arguments: Raw, drawn: boo
     played = play(
         node("n1", allocatable={card: "10"}),
         reservation("r", requests={"cpu": "4", card: "2"}, allocatePolicy="Restricted"),
-        pod("p", "a", requests={"cpu": "1", card: "3"}),
+        pod("p", app="a", requests={"cpu": "1", card: "3"}),
         config=config,
     )
     assert ("p" in played.bound()) is drawn

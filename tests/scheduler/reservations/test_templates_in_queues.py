@@ -1,7 +1,7 @@
 """Templates where pods wait in queues, and in gangs."""
 
-from harness.provisioning_world import ID, AskingWorld, asking, required
-from harness.world import Raw, node, pod, reservation
+from harness.objects import ID, Raw, node, pod, requesting, required, reservation
+from harness.world import World
 
 QUEUE = "scheduling.volcano.sh/queue-name"
 
@@ -21,8 +21,8 @@ def queued(raw: Raw, name: str) -> Raw:
 
 
 def test_pods_in_queues_get_their_reservations() -> None:
-    world = AskingWorld(node("n1"), queue("q1"), queue("q2"))
-    pods = [queued(asking(f"p{i}", app=f"a{i % 2}", cpu="2"), f"q{i % 2 + 1}") for i in range(4)]
+    world = World(node("n1"), queue("q1"), queue("q2"))
+    pods = [queued(requesting(f"p{i}", app=f"a{i % 2}", cpu="2"), f"q{i % 2 + 1}") for i in range(4)]
     world.put(*pods, queued(pod("plain", cpu="1"), "q1"))
     assert all(world.reservation_of(f"p{i}") for i in range(4))
     assert len(world.reservations()) == 4
@@ -31,8 +31,8 @@ def test_pods_in_queues_get_their_reservations() -> None:
 
 def test_the_reservation_of_a_pod_in_a_queue_is_taken_up_after_a_restart() -> None:
     made = reservation("r", cpu="4", labels={ID: "abc"}, allocateOnce=False, allocatePolicy="Aligned")
-    asked = queued(asking("p", requirement=required("abc", cpu="4")), "q1")
-    world = AskingWorld(node("n1", cpu="4"), queue("q1"))
+    asked = queued(requesting("p", requirement=required("abc", cpu="4")), "q1")
+    world = World(node("n1", cpu="4"), queue("q1"))
     world.put(made, asked)
     assert world.reservation_of("p") == "r"
     assert world.phase("r") == "Available"
@@ -43,9 +43,9 @@ def test_members_of_a_gang_are_placed_with_what_there_is() -> None:
         "gang.scheduling.koordinator.sh/name": "g",
         "gang.scheduling.koordinator.sh/min-available": "2",
     }
-    members = [asking(f"m{i}") for i in range(2)]
+    members = [requesting(f"m{i}") for i in range(2)]
     for raw in members:
         raw["metadata"]["annotations"].update(gang)
-    world = AskingWorld(node("n1"), *members)
+    world = World(node("n1"), *members)
     assert [world.node_of(f"m{i}") for i in range(2)] == ["n1", "n1"]
     assert world.reservations() == []

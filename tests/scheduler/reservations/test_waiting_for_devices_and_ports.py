@@ -7,7 +7,8 @@ import pytest
 from harness.device_objects import device, gpu, minors, with_gpus
 from harness.numa_objects import NUMA_SPEC, cpus, lsr, plain, reserved, topology, zones
 from harness.numa_objects import world as with_cpus
-from harness.world import LittleWorld, Raw, node, pod, reservation
+from harness.objects import Raw, node, pod, reservation
+from harness.world import World
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.cluster.recount import validate_state
 from holdfast.scheduler.framework.handle import Handle
@@ -22,17 +23,17 @@ LOW = {PRIORITY: "1"}
 SINGLE = '{"numaTopologyPolicy": "SingleNUMANode"}'
 
 
-def graceful(made: LittleWorld) -> LittleWorld:
+def graceful(made: World) -> World:
     made.graceful = True
     return made
 
 
 def on_gpu(name: str, percent: int = 100, app: str = "", **more: Any) -> Raw:
-    return pod(name, app, requests={GPU: str(percent)}, **more)
+    return pod(name, app=app, requests={GPU: str(percent)}, **more)
 
 
 def of_gpu(name: str, percent: int = 100, app: str = "own", **more: Any) -> Raw:
-    return reservation(name, app, requests={GPU: str(percent)}, **more)
+    return reservation(name, app=app, requests={GPU: str(percent)}, **more)
 
 
 def one_numa_node(name: str, labels: dict[str, str], cpu: str = "8", **more: Any) -> Raw:
@@ -40,10 +41,10 @@ def one_numa_node(name: str, labels: dict[str, str], cpu: str = "8", **more: Any
         "metadata": {"annotations": {NUMA_SPEC: SINGLE}},
         "spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]},
     }
-    return reservation(name, name, template=template, labels=labels, **more)
+    return reservation(name, app=name, template=template, labels=labels, **more)
 
 
-def disjoint(made: LittleWorld, *pods: str) -> bool:
+def disjoint(made: World, *pods: str) -> bool:
     """Whether no CPU is written on two of them."""
     sets = [cpus(made, name) for name in pods]
     return all(sets) and sum(map(len, sets)) == len(set().union(*sets))
@@ -116,7 +117,7 @@ def test_a_preemptor_gets_the_gpu_its_victim_leaves(restarts: bool) -> None:
     assert not set(minors(made, "c")) & set(minors(made, stays))
 
 
-class Watched(LittleWorld):
+class Watched(World):
     """Takes note of the phases of each reservation as they are written."""
 
     phases: dict[str, list[str]]
@@ -142,7 +143,7 @@ def test_a_hold_is_available_before_it_has_succeeded() -> None:
 
 
 def test_a_hold_waits_for_the_port_its_victim_has() -> None:
-    made = graceful(LittleWorld(node("n1", cpu="8"))).put(pod("low", ports=[7777], priority=0))
+    made = graceful(World(node("n1", cpu="8"))).put(pod("low", ports=[7777], priority=0))
     made.put(pod("high", ports=[7777], priority=10))
     assert phase_of_room(made, "high") == "Waiting"
     made.delete("Pod", "low").wait(15)
@@ -167,7 +168,7 @@ def test_a_reservation_of_particular_things_preempts(
         if kind == "cpus":
             low, high = reserved("low", "8", labels=LOW), reserved("high", "8", labels=HIGH)
     high["spec"]["preAllocation"] = pre_allocation
-    made = LittleWorld(*objects, preemption={"eviction": eviction} if eviction else None)
+    made = World(*objects, preemption={"eviction": eviction} if eviction else None)
     made.put(low).put(high)
     if eviction:
         assert made.phase("high") == "Waiting"
@@ -182,7 +183,7 @@ def test_a_reservation_of_particular_things_preempts(
 
 
 def test_a_gang_of_reservations_of_gpus_preempts() -> None:
-    made = LittleWorld(*(node(n) for n in ("n1", "n2")), *(device(n, gpu(0)) for n in ("n1", "n2")))
+    made = World(*(node(n) for n in ("n1", "n2")), *(device(n, gpu(0)) for n in ("n1", "n2")))
     made.put(of_gpu("l1", labels=LOW, app="x")).put(of_gpu("l2", labels=LOW, app="y"))
     gang = {f"{GANG}name": "g", f"{GANG}min-available": "2", f"{GANG}total-number": "2"}
     members = [of_gpu(name, labels=dict(HIGH), annotations=dict(gang)) for name in ("g1", "g2")]
@@ -202,9 +203,9 @@ def test_victims_in_use_are_waited_for_on_the_node() -> None:
 
 
 def test_a_pre_allocating_preemptor_waits_on_its_node_at_once() -> None:
-    made = LittleWorld(node("n1", cpu="4")).put(pod("busy", cpu="2"))
+    made = World(node("n1", cpu="4")).put(pod("busy", cpu="2"))
     made.put(reservation("low", cpu="2", labels=LOW))
-    made.put(reservation("high", "h", cpu="4", labels=HIGH, preAllocation=True))
+    made.put(reservation("high", app="h", cpu="4", labels=HIGH, preAllocation=True))
     assert (names(made), made.phase("high")) == (["high"], "Waiting")
     assert made.condition("high", "Ready").get("message", "") == ""
     made.put(pod("stranger", cpu="1")).wait(100)
@@ -241,7 +242,7 @@ class Refusing(Plugin):
 def test_a_refused_preemptor_is_not_tried_again_until_something_changes(
     gang: bool, permits: bool
 ) -> None:
-    made = LittleWorld(node("n1", cpu="4")).put(reservation("low", cpu="4", labels=LOW))
+    made = World(node("n1", cpu="4")).put(reservation("low", cpu="4", labels=LOW))
     refusing = Refusing(Handle(made.scheduler.cluster, "Refusing", ""), {})
     refusing.permits = permits
     profile = made.scheduler.profiles[0]
@@ -250,7 +251,7 @@ def test_a_refused_preemptor_is_not_tried_again_until_something_changes(
     profile.permit.append(refusing)
     terms = {f"{GANG}name": "g", f"{GANG}min-available": "2", f"{GANG}total-number": "2"}
     for name in ("high-1", "high-2") if gang else ("high",):
-        it = reservation(name, "h", cpu="2", labels=HIGH, annotations=dict(terms) if gang else {})
+        it = reservation(name, app="h", cpu="2", labels=HIGH, annotations=dict(terms) if gang else {})
         made.put(it)
     asked = refusing.asked
     assert 0 < asked <= 4
@@ -321,7 +322,7 @@ def test_who_waits_for_a_numa_node_is_in_the_way_of_no_owner() -> None:
 
 
 def test_a_gpu_that_becomes_well_ends_the_waiting() -> None:
-    made = LittleWorld(node("n1"), device("n1", gpu(0), gpu(1))).put(on_gpu("a"))
+    made = World(node("n1"), device("n1", gpu(0), gpu(1))).put(on_gpu("a"))
     made.put(on_gpu("b", 50)).put(of_gpu("r", preAllocation=True))
     assert made.phase("r") == "Waiting"
     made.put(device("n1", gpu(0), gpu(1), gpu(2)))

@@ -8,16 +8,13 @@ from typing import Any
 
 import pytest
 
-from harness import world as little_world
-from harness.world import LittleWorld, Raw, node, pod, reservation
+from harness.objects import Raw, node, pod, reservation
+from harness.world import World
 from holdfast.plugin import Cells, Filter, Handle, Plugin, PodClass, Reason, Scope, View
 from holdfast.scheduler.cluster.reservation_table import ReservationRow
-from holdfast.scheduler.framework.config import API_VERSION, KIND, load
 from holdfast.scheduler.framework.feasibility import rows
 from holdfast.scheduler.framework.feasibility.reservation_column import ReservationColumn
 from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE
-from holdfast.scheduler.framework.registry import Registry
-from holdfast.scheduler.plugins import IN_TREE
 
 _ORDER = "scheduling.koordinator.sh/reservation-order"
 
@@ -37,10 +34,10 @@ def a_reservation(name: str, rng: random.Random, alike: bool) -> Raw:
 
 
 def an_owner(name: str, cpu: str = "1") -> Raw:
-    return pod(name, "a", requests={"cpu": cpu, "memory": "1G"})
+    return pod(name, app="a", requests={"cpu": cpu, "memory": "1G"})
 
 
-def kept_column(world: LittleWorld, name: str) -> ReservationColumn:
+def kept_column(world: World, name: str) -> ReservationColumn:
     scheduler = world.scheduler
     cls = scheduler.cluster.pods[f"pod-{name}"].cls
     column = scheduler.columns.column(scheduler.profiles[0], cls)
@@ -48,7 +45,7 @@ def kept_column(world: LittleWorld, name: str) -> ReservationColumn:
     return column
 
 
-def check(world: LittleWorld, column: ReservationColumn) -> None:
+def check(world: World, column: ReservationColumn) -> None:
     """What is kept of every row against a column that never saw a row before."""
     column.refresh()
     fresh = ReservationColumn(world.scheduler.cluster, world.scheduler.profiles[0], column.cls)
@@ -62,7 +59,7 @@ def check(world: LittleWorld, column: ReservationColumn) -> None:
             assert column.reservation_uid(row) == fresh.reservation_uid(row)
 
 
-def live(world: LittleWorld, rng: random.Random, steps: int) -> ReservationColumn:
+def live(world: World, rng: random.Random, steps: int) -> ReservationColumn:
     """Owners of two sizes and strangers come and go, reservations too, and nodes change."""
     world.put(an_owner("first"))
     column = kept_column(world, "first")
@@ -89,7 +86,7 @@ def live(world: LittleWorld, rng: random.Random, steps: int) -> ReservationColum
 def test_rows_fare_as_if_looked_at_for_the_first_time(seed: int, alike: bool) -> None:
     rng = random.Random(seed)
     nodes = [node(f"n{i}", cpu="16" if alike else rng.choice(("8", "16"))) for i in range(6)]
-    world = LittleWorld(*nodes, *(a_reservation(f"r{i}", rng, alike) for i in range(6)))
+    world = World(*nodes, *(a_reservation(f"r{i}", rng, alike) for i in range(6)))
     world.shrinking = True
     live(world, rng, 30)
 
@@ -100,7 +97,7 @@ def test_it_makes_no_difference_when_the_memory_is_full(
 ) -> None:
     monkeypatch.setattr(rows, "_MEMO_ENTRIES", 3)
     rng = random.Random(seed)
-    world = LittleWorld(
+    world = World(
         *(node(f"n{i}") for i in range(6)),
         *(a_reservation(f"r{i}", rng, alike=False) for i in range(6)),
     )
@@ -111,7 +108,7 @@ def test_it_makes_no_difference_when_the_memory_is_full(
 def test_rows_that_are_alike_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight nodes with a reservation for four: the ninth owner finds a row in a state known already,
     and so do all that follow."""
-    world = LittleWorld(
+    world = World(
         *(node(f"n{i}") for i in range(8)),
         *(
             reservation(f"r{i}", requests={"cpu": "4", "memory": "4G"}, allocateOnce=False)
@@ -140,7 +137,7 @@ def test_a_state_known_from_elsewhere_is_not_mistaken_where_more_than_amounts_ma
     """What is kept back inside a restricted reservation is no part of what is remembered."""
     kept_back = '{"resources": {"cpu": "3"}}'
     alike: Raw = {"requests": {"cpu": "4"}, "allocateOnce": False, "allocatePolicy": "Restricted"}
-    world = LittleWorld(
+    world = World(
         node("n0"),
         node("n1"),
         reservation("free", **alike),
@@ -151,7 +148,7 @@ def test_a_state_known_from_elsewhere_is_not_mistaken_where_more_than_amounts_ma
         ),
     )
     for number in range(6):
-        world.put(pod(f"p{number}", "a"))
+        world.put(pod(f"p{number}", app="a"))
         check(world, kept_column(world, "p0"))
     drawn = [world.reservation_of(f"p{number}") for number in range(6)]
     assert (drawn.count("free"), drawn.count("tight")) == (4, 1)
@@ -177,21 +174,14 @@ class FreeAfter(Plugin):
         return Filter(passes, reasons, Scope.USAGE, kind=lambda row: int(self._kept.cells[row]))
 
 
-def test_rows_with_equal_amounts_and_another_kind_are_evaluated_apart(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    registry = Registry([*IN_TREE, FreeAfter])
-    profile = {"plugins": {"multiPoint": {"enabled": [{"name": "FreeAfter"}]}}}
-    mapping = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}
-    monkeypatch.setattr(little_world, "_REGISTRY", registry)
-    monkeypatch.setattr(little_world, "_CONFIGURATION", load(mapping, registry.implements()))
+def test_rows_with_equal_amounts_and_another_kind_are_evaluated_apart() -> None:
     kept = {"n0": "0", "n1": "20000", "n2": "0", "n3": "20000"}
 
     def offering(name: str, cpu: str) -> Raw:
         raw = node(name, cpu=cpu)
         return {**raw, "metadata": {**raw["metadata"], "annotations": {"kept": kept[name]}}}
 
-    world = LittleWorld(*(offering(name, "16") for name in kept))
+    world = World(*(offering(name, "16") for name in kept), plugins=(FreeAfter,))
     world.put(reservation("r", requests={"cpu": "1"}, allocateOnce=False))
     world.put(an_owner("first"))
     column = kept_column(world, "first")

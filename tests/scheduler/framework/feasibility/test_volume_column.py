@@ -11,8 +11,8 @@ import pytest
 from harness.builders import make_pod
 from harness.builders.storage import make_claim, make_csi_node, make_volume
 from harness.claims import AFFINITY, nodes_say, pod, zones
+from harness.objects import reservation
 from harness.storage_driver import Driver, big_node
-from harness.world import reservation
 from holdfast.api.decode import decode
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE

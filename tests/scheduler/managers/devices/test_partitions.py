@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from harness.device_objects import device, gpu, minors
-from harness.world import LittleWorld, Raw, node, pod, reservation
+from harness.objects import Raw, node, pod, reservation
+from harness.world import World
 
 GPU = "koordinator.sh/gpu"
 TABLE: dict[str, list[Raw]] = {
@@ -18,18 +19,18 @@ TABLE: dict[str, list[Raw]] = {
 }
 
 
-def world(honoured: bool = True, table: dict[str, list[Raw]] | None = None) -> LittleWorld:
+def world(honoured: bool = True, table: dict[str, list[Raw]] | None = None) -> World:
     text = msgspec.json.encode(TABLE if table is None else table).decode()
     labels = {"node.koordinator.sh/gpu-partition-policy": "Honor"} if honoured else {}
     annotations = {"scheduling.koordinator.sh/gpu-partitions": text}
     it = device("n1", *(gpu(minor) for minor in range(4)), labels=labels, annotations=annotations)
-    return LittleWorld(node("n1"), it)
+    return World(node("n1"), it)
 
 
 def wants(name: str, percent: str, spec: str = "", app: str = "") -> Raw:
     annotations = {"scheduling.koordinator.sh/gpu-partition-spec": spec} if spec else {}
     labels = {"app": app} if app else {}
-    return pod(name, requests={GPU: percent}, meta={"annotations": annotations, "labels": labels})
+    return pod(name, requests={GPU: percent}, metadata={"annotations": annotations, "labels": labels})
 
 
 def test_two_gpus_are_one_of_the_sets() -> None:
@@ -74,7 +75,7 @@ def test_only_the_best_sets_if_a_pod_wants_no_others() -> None:
 
 
 def test_a_node_without_sets_serves_nobody_who_insists_on_them() -> None:
-    it = LittleWorld(node("n1"), device("n1", gpu(0), gpu(1))).put(wants("a", "200", "{}"))
+    it = World(node("n1"), device("n1", gpu(0), gpu(1))).put(wants("a", "200", "{}"))
     assert "1 node(s) missing GPU Partition Table" in it.message("a")
     it.put(wants("b", "200", "{"))
     assert "invalid GPUPartitionSpec annotation, err: " in it.message("b")
@@ -83,7 +84,7 @@ def test_a_node_without_sets_serves_nobody_who_insists_on_them() -> None:
 
 
 def test_owners_get_the_set_that_is_reserved_for_them() -> None:
-    it = world().put(reservation("r", "own", requests={GPU: "200"}))
+    it = world().put(reservation("r", app="own", requests={GPU: "200"}))
     held = minors(it, "r", "Reservation")
     it.put(wants("stranger", "200"))
     assert not set(minors(it, "stranger")) & set(held)
@@ -96,5 +97,5 @@ def test_owners_get_the_set_that_is_reserved_for_them() -> None:
 @pytest.mark.parametrize("text", ['{"x": []}', "[]", '{"2": [{"minors": "0"}]}'])
 def test_sets_that_make_no_sense_are_none(text: str) -> None:
     annotations = {"scheduling.koordinator.sh/gpu-partitions": text}
-    it = LittleWorld(node("n1"), device("n1", gpu(0), gpu(1), annotations=annotations))
+    it = World(node("n1"), device("n1", gpu(0), gpu(1), annotations=annotations))
     assert it.put(wants("a", "200")).node_of("a") == "n1"

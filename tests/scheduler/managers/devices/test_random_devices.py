@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from harness.choices import Chooser, choosing, seeded
 from harness.device_objects import ALLOCATED, CORE, GIB, MEMORY, RATIO, device, gpu
+from harness.objects import Raw, node, pod, reservation
 from harness.random_events import RandomLife
 from harness.strategies import examples
-from harness.world import ALLOCATED as DRAWN
-from harness.world import LittleWorld, Raw, node, pod, reservation
+from harness.world import ALLOCATED as RESERVATION_ALLOCATED
+from harness.world import World
 from holdfast.api.quantity import amount
 
 FULL = {CORE: 100, RATIO: 100, MEMORY: 16 * GIB}
@@ -36,7 +37,7 @@ def shares(raw: Raw) -> Counter[tuple[int, str]]:
 class DeviceLife(RandomLife):
     def __init__(self, choose: Chooser) -> None:
         super().__init__(choose)
-        self.world = LittleWorld(node("n0"), node("n1"), self.devices("n0", 2), self.devices("n1", 3))
+        self.world = World(node("n0"), node("n1"), self.devices("n0", 2), self.devices("n1", 3))
         self.world.shrinking = True
 
     def devices(self, name: str, count: int, sick: int = -1) -> Raw:
@@ -75,7 +76,7 @@ class DeviceLife(RandomLife):
         name = f"p{self.made % 9}"
         if ("Pod", name) in self.world.objects:
             return
-        it = pod(name, self.choose(APPS), uid=f"uid-{self.made}", requests=self.requests())
+        it = pod(name, app=self.choose(APPS), uid=f"uid-{self.made}", requests=self.requests())
         it["spec"]["priority"] = self.choose((0, 0, 10))
         if self.choose((True, False, False, False)):
             self.world.refuse.add(f"uid-{self.made}")
@@ -88,7 +89,7 @@ class DeviceLife(RandomLife):
         self.made += 1
         it = reservation(
             name,
-            self.choose(("a", "b")),
+            app=self.choose(("a", "b")),
             requests=self.requests(),
             allocateOnce=self.choose((True, False)),
             allocatePolicy=self.choose(("", "Aligned", "Restricted")),
@@ -117,7 +118,7 @@ class DeviceLife(RandomLife):
             where = raw["spec"].get("nodeName") if kind == "Pod" else None
             if where:
                 given.setdefault(where, Counter()).update(shares(raw))
-                text = (raw["metadata"].get("annotations") or {}).get(DRAWN)
+                text = (raw["metadata"].get("annotations") or {}).get(RESERVATION_ALLOCATED)
                 if text:
                     drawn: Any = msgspec.json.decode(text)["uid"]
                     taken.setdefault(f"{where} {drawn}", Counter()).update(shares(raw))

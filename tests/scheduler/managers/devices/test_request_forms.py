@@ -13,7 +13,8 @@ from harness.device_objects import (
     minors,
     with_gpus,
 )
-from harness.world import LittleWorld, node, pod, reservation
+from harness.objects import node, pod, reservation
+from harness.world import World
 
 SHARED = "koordinator.sh/gpu.shared"
 FORMS = (
@@ -33,10 +34,10 @@ def test_however_it_is_reserved_and_asked_for_it_is_one_gpu(
     reserved: dict[str, str], policy: str
 ) -> None:
     for number, asked in enumerate(FORMS):
-        world = with_gpus(1).put(reservation("r", "own", requests=reserved, allocatePolicy=policy))
+        world = with_gpus(1).put(reservation("r", app="own", requests=reserved, allocatePolicy=policy))
         world.put(pod("stranger", requests=asked))
         assert world.node_of("stranger") == "", f"a stranger got it by form {number}"
-        world.delete("Pod", "stranger").put(pod("owner", "own", requests=asked))
+        world.delete("Pod", "stranger").put(pod("owner", app="own", requests=asked))
         assert (world.reservation_of("owner"), minors(world, "owner")) == ("r", [0]), (
             f"by form {number}"
         )
@@ -73,7 +74,7 @@ def test_requests_of_all_containers_are_one_request() -> None:
 )
 def test_no_device_is_too_big(resources: dict[str, str]) -> None:
     gpus = [gpu(minor, resources=resources) for minor in range(8)]
-    world = LittleWorld(node("n1"), device("n1", *gpus))
+    world = World(node("n1"), device("n1", *gpus))
     world.put(pod("a", requests={"koordinator.sh/gpu": "50"}))
     assert minors(world, "a") == [0]
 
@@ -82,14 +83,14 @@ def test_no_device_is_too_big(resources: dict[str, str]) -> None:
     "resources", [{}, {CORE: "-5", RATIO: "100", MEMORY: "16Gi"}, {CORE: "x", RATIO: "100"}]
 )
 def test_a_device_that_makes_no_sense_is_given_to_nobody(resources: dict[str, str]) -> None:
-    world = LittleWorld(node("n1"), device("n1", gpu(0, resources=resources)))
+    world = World(node("n1"), device("n1", gpu(0, resources=resources)))
     world.put(pod("a", requests={"koordinator.sh/gpu": "10"}))
     assert world.node_of("a") == ""
 
 
 @pytest.mark.parametrize("numa", [2**40, -7])
 def test_a_device_on_no_numa_node_there_could_be_is_given_all_the_same(numa: int) -> None:
-    world = LittleWorld(node("n1"), device("n1", gpu(0, numa=numa)))
+    world = World(node("n1"), device("n1", gpu(0, numa=numa)))
     world.put(pod("a", requests={"koordinator.sh/gpu": "50"}))
     assert minors(world, "a") == [0]
 
@@ -105,7 +106,9 @@ def test_a_device_on_no_numa_node_there_could_be_is_given_all_the_same(numa: int
     ],
 )
 def test_who_says_nonsense_of_its_devices_upsets_nobody(text: str) -> None:
-    said = pod("said", requests={"koordinator.sh/gpu": "50"}, meta={"annotations": {ALLOCATED: text}})
+    said = pod(
+        "said", requests={"koordinator.sh/gpu": "50"}, metadata={"annotations": {ALLOCATED: text}}
+    )
     said["spec"]["nodeName"] = "n1"
     world = with_gpus(2).put(said).put(pod("a", requests={"koordinator.sh/gpu": "100"}))
     assert world.node_of("a") == "n1"
@@ -116,8 +119,8 @@ def test_who_says_nonsense_of_its_devices_upsets_nobody(text: str) -> None:
 def test_what_an_owner_took_is_counted_once() -> None:
     """Half of the GPU is the owner's, out of the reserved half; the other half is anybody's."""
     half = {"koordinator.sh/gpu": "50"}
-    world = with_gpus(1).put(reservation("r", "own", requests=half, allocateOnce=False))
-    world.put(pod("owner", "own", requests=half)).put(pod("stranger", requests=half))
+    world = with_gpus(1).put(reservation("r", app="own", requests=half, allocateOnce=False))
+    world.put(pod("owner", app="own", requests=half)).put(pod("stranger", requests=half))
     assert (world.node_of("owner"), world.node_of("stranger")) == ("n1", "n1")
 
 
@@ -130,7 +133,7 @@ def test_a_gang_that_finds_no_place_leaves_no_devices_behind() -> None:
     }
     labels = {"pod-group.scheduling.sigs.k8s.io": "gang"}
     members = [
-        pod(name, requests={"koordinator.sh/gpu": "200"}, meta={"labels": labels}) for name in "ab"
+        pod(name, requests={"koordinator.sh/gpu": "200"}, metadata={"labels": labels}) for name in "ab"
     ]
     world = with_gpus(3).put(group, *members)
     assert (world.node_of("a"), world.node_of("b")) == ("", "")

@@ -6,23 +6,24 @@ from typing import Any
 import pytest
 
 from harness.device_objects import device, gpu, minors, with_gpus
-from harness.world import LittleWorld, Raw, pod, reservation
+from harness.objects import Raw, pod, reservation
+from harness.world import World
 
 GPU = "koordinator.sh/gpu"
 
 
 def wants(name: str, percent: int, app: str = "", **more: Any) -> Raw:
-    return pod(name, app, requests={GPU: str(percent)}, **more)
+    return pod(name, app=app, requests={GPU: str(percent)}, **more)
 
 
-def sick(world: LittleWorld, count: int, which: Iterable[int]) -> LittleWorld:
+def sick(world: World, count: int, which: Iterable[int]) -> World:
     """The node's GPUs, of which these are not healthy."""
     world.shrinking = True
     gpus = [gpu(minor, health=minor not in which, numa=minor * 2 // count) for minor in range(count)]
     return world.put(device("n1", *gpus))
 
 
-def gone(world: LittleWorld, count: int, which: Iterable[int]) -> LittleWorld:
+def gone(world: World, count: int, which: Iterable[int]) -> World:
     world.shrinking = True
     gpus = [gpu(minor, numa=minor * 2 // count) for minor in range(count) if minor not in which]
     return world.put(device("n1", *gpus))
@@ -31,7 +32,7 @@ def gone(world: LittleWorld, count: int, which: Iterable[int]) -> LittleWorld:
 @pytest.mark.parametrize("loses", [sick, gone])
 @pytest.mark.parametrize("restarts", [False, True])
 def test_the_owner_gets_another_gpu_through_its_reservation(loses: Any, restarts: bool) -> None:
-    world = with_gpus(2).put(reservation("r", "own", requests={GPU: "100"}))
+    world = with_gpus(2).put(reservation("r", app="own", requests={GPU: "100"}))
     (held,) = minors(world, "r", "Reservation")
     loses(world, 2, [held])
     if restarts:
@@ -44,7 +45,7 @@ def test_the_owner_gets_another_gpu_through_its_reservation(loses: Any, restarts
 
 
 def test_others_get_the_rest() -> None:
-    world = with_gpus(3).put(reservation("r", "own", requests={GPU: "100"}))
+    world = with_gpus(3).put(reservation("r", app="own", requests={GPU: "100"}))
     (held,) = minors(world, "r", "Reservation")
     sick(world, 3, [held]).put(wants("a", 100), wants("b", 100), wants("o", 100, "own"))
     assert sorted([*minors(world, "a"), *minors(world, "o")]) == sorted({0, 1, 2} - {held})
@@ -52,7 +53,7 @@ def test_others_get_the_rest() -> None:
 
 
 def test_without_another_it_waits_for_one_to_become_free() -> None:
-    world = with_gpus(2).put(reservation("r", "own", requests={GPU: "100"}), wants("a", 100))
+    world = with_gpus(2).put(reservation("r", app="own", requests={GPU: "100"}), wants("a", 100))
     (held,) = minors(world, "r", "Reservation")
     sick(world, 2, [held]).put(wants("o", 100, "own"))
     assert (minors(world, "r", "Reservation"), world.node_of("o")) == ([held], "")
@@ -62,7 +63,7 @@ def test_without_another_it_waits_for_one_to_become_free() -> None:
 
 
 def test_one_that_is_healthy_again_serves_the_owner() -> None:
-    world = with_gpus(1).put(reservation("r", "own", requests={GPU: "100"}))
+    world = with_gpus(1).put(reservation("r", app="own", requests={GPU: "100"}))
     sick(world, 1, [0]).put(wants("o", 100, "own"))
     assert world.node_of("o") == ""
     sick(world, 1, []).wait(30)
@@ -70,7 +71,7 @@ def test_one_that_is_healthy_again_serves_the_owner() -> None:
 
 
 def test_what_an_owner_uses_stays_its_own() -> None:
-    world = with_gpus(4).put(reservation("r", "own", requests={GPU: "200"}, allocateOnce=False))
+    world = with_gpus(4).put(reservation("r", app="own", requests={GPU: "200"}, allocateOnce=False))
     held = minors(world, "r", "Reservation")
     world.put(wants("o", 100, "own"))
     (used,) = minors(world, "o")
@@ -86,7 +87,7 @@ def test_what_an_owner_uses_stays_its_own() -> None:
 
 
 def test_a_used_gpu_that_becomes_unhealthy_is_not_replaced() -> None:
-    world = with_gpus(2).put(reservation("r", "own", requests={GPU: "100"}, allocateOnce=False))
+    world = with_gpus(2).put(reservation("r", app="own", requests={GPU: "100"}, allocateOnce=False))
     world.put(wants("o", 60, "own"))
     (used,) = minors(world, "o")
     sick(world, 2, [used])
@@ -96,7 +97,7 @@ def test_a_used_gpu_that_becomes_unhealthy_is_not_replaced() -> None:
 @pytest.mark.parametrize("ill", [0, 1])
 def test_a_waiting_reservation_waits_for_a_healthy_one(ill: int) -> None:
     world = with_gpus(2).put(wants("a", 100), wants("b", 100))
-    world.put(reservation("r", "own", requests={GPU: "100"}, preAllocation=True))
+    world.put(reservation("r", app="own", requests={GPU: "100"}, preAllocation=True))
     on_it, other = sorted("ab", key=lambda name: minors(world, name) != [ill])
     sick(world, 2, [ill]).delete("Pod", on_it)
     assert (world.phase("r"), minors(world, "r", "Reservation")) == ("Waiting", [])

@@ -1,7 +1,8 @@
 """Network cards whose virtual functions are given one by one."""
 
 from harness.device_objects import allocated, card, device, minors
-from harness.world import LittleWorld, Raw, node, pod, reservation
+from harness.objects import Raw, node, pod, reservation
+from harness.world import World
 
 RDMA = "koordinator.sh/rdma"
 HINT = "scheduling.koordinator.sh/device-allocate-hint"
@@ -17,18 +18,18 @@ def functions(*groups: tuple[str, int]) -> list[Raw]:
     ]
 
 
-def world(*cards: list[tuple[str, int]]) -> LittleWorld:
+def world(*cards: list[tuple[str, int]]) -> World:
     found = [card("rdma", i, vfGroups=functions(*groups)) for i, groups in enumerate(cards)]
-    return LittleWorld(node("n1"), device("n1", *found))
+    return World(node("n1"), device("n1", *found))
 
 
 def asks(name: str, kind: str = "general", percent: str = "1", app: str = "") -> Raw:
     hint = f'{{"rdma": {{"vfSelector": {{"matchLabels": {{"type": "{kind}"}}}}}}}}'
     meta = {"annotations": {HINT: hint}, "labels": {"app": app} if app else {}}
-    return pod(name, requests={RDMA: percent}, meta=meta)
+    return pod(name, requests={RDMA: percent}, metadata=meta)
 
 
-def bus(it: LittleWorld, name: str, kind: str = "Pod") -> list[str]:
+def bus(it: World, name: str, kind: str = "Pod") -> list[str]:
     found = allocated(it, name, kind).get("rdma", [])
     return [vf["busID"] for each in found for vf in each.get("extension", {}).get("vfs", [])]
 
@@ -63,7 +64,7 @@ def test_a_restart_knows_who_has_which_function() -> None:
 def test_a_reserved_function_is_its_owners() -> None:
     it = world([("general", 2)])
     template = asks("x", app="own")
-    held = reservation("r", "own", template={k: template[k] for k in ("metadata", "spec")})
+    held = reservation("r", app="own", template={k: template[k] for k in ("metadata", "spec")})
     held["spec"]["template"]["metadata"] = {"annotations": template["metadata"]["annotations"]}
     held["spec"]["allocateOnce"] = False
     it.put(held)

@@ -3,13 +3,14 @@
 import pytest
 
 from harness.numa_objects import cpus, lsr, plain, reserved, topology, world, zones
-from harness.world import LittleWorld, node, pod
+from harness.objects import node, pod
+from harness.world import World
 
 RATIO = "node.koordinator.sh/resource-amplification-ratio"
 SINGLE = '{"numaTopologyPolicy": "SingleNUMANode"}'
 
 
-def twice(numa: int = 1, text: str = '{"cpu": 2.0}') -> LittleWorld:
+def twice(numa: int = 1, text: str = '{"cpu": 2.0}') -> World:
     """Eight CPUs, which the node claims to be sixteen."""
     it = world(cpus=8, numa=numa, node_annotations={RATIO: text})
     allocatable = {"cpu": "16", "memory": "64Gi", "pods": "110"}
@@ -47,7 +48,7 @@ def test_a_ratio_that_makes_no_sense_is_said_so(text: str) -> None:
 def test_a_ratio_that_makes_no_sense_needs_no_topology_to_be_noticed() -> None:
     odd = node("n1")
     odd["metadata"]["annotations"] = {RATIO: "{"}
-    it = LittleWorld(odd, node("n2")).put(plain("a", "1"))
+    it = World(odd, node("n2")).put(plain("a", "1"))
     assert it.node_of("a") == "n2"
 
 

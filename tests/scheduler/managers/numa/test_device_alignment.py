@@ -4,19 +4,20 @@ import pytest
 
 from harness.device_objects import device, gpu, minors
 from harness.numa_objects import NUMA_SPEC, topology, zones
-from harness.world import LittleWorld, Raw, node, pod
+from harness.objects import Raw, node, pod
+from harness.world import World
 
 GPU = "koordinator.sh/gpu"
 
 
 def wants(name: str, cpu: str, gpus: str, policy: str = "SingleNUMANode") -> Raw:
     annotations = {NUMA_SPEC: f'{{"numaTopologyPolicy": "{policy}"}}'} if policy else {}
-    return pod(name, meta={"annotations": annotations}, requests={"cpu": cpu, GPU: gpus})
+    return pod(name, metadata={"annotations": annotations}, requests={"cpu": cpu, GPU: gpus})
 
 
-def world(numa_of_gpus: tuple[int, ...] = (0, 0, 1, 1)) -> LittleWorld:
+def world(numa_of_gpus: tuple[int, ...] = (0, 0, 1, 1)) -> World:
     gpus = [gpu(minor, numa=numa) for minor, numa in enumerate(numa_of_gpus)]
-    return LittleWorld(node("n1"), topology(), device("n1", *gpus))
+    return World(node("n1"), topology(), device("n1", *gpus))
 
 
 def test_gpus_are_on_the_numa_node_of_the_cpus() -> None:

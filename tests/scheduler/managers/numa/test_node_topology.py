@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from harness.numa_objects import STATUS, cpus, lsr, plain, reserved, status, topology, world, zones
-from harness.world import LittleWorld, Raw, node
+from harness.objects import Raw, node
+from harness.world import World
 
 DETAIL = "node.koordinator.sh/cpu-topology"
 SINGLE = '{"numaTopologyPolicy": "SingleNUMANode"}'
@@ -23,12 +24,12 @@ def told(**of_each: object) -> Raw:
 
 
 def test_cores_may_be_numbered_anew_on_each_socket() -> None:
-    it = LittleWorld(node("n1"), told(core=lambda cpu: cpu["core"] % 4)).put(lsr("a", "4"))
+    it = World(node("n1"), told(core=lambda cpu: cpu["core"] % 4)).put(lsr("a", "4"))
     assert status(it, "a") == {"cpuset": "0-3"}
 
 
 def test_a_node_need_not_know_its_sockets_and_numa_nodes() -> None:
-    it = LittleWorld(node("n1"), told(node=-1, socket=-1)).put(lsr("a", "4"))
+    it = World(node("n1"), told(node=-1, socket=-1)).put(lsr("a", "4"))
     assert status(it, "a") == {"cpuset": "0-3"}
 
 
@@ -49,14 +50,14 @@ def test_who_says_nonsense_of_its_cpus_is_taken_to_have_some(text: str) -> None:
 def test_numa_nodes_nobody_has_are_not_believed(name: str) -> None:
     it = topology()
     it["zones"][1]["name"] = name
-    found = LittleWorld(node("n1"), it).put(plain("a", "8", numa=SINGLE), plain("b", "8", numa=SINGLE))
+    found = World(node("n1"), it).put(plain("a", "8", numa=SINGLE), plain("b", "8", numa=SINGLE))
     assert sorted([*zones(found, "a"), *zones(found, "b")]) == [0]
 
 
 def test_a_numa_node_that_has_none_of_a_resource_serves_nobody_who_asks_for_it() -> None:
     it = topology()
     it["zones"][0]["resources"].pop()
-    assert list(zones(LittleWorld(node("n1"), it).put(plain("a", "4", numa=SINGLE)), "a")) == [1]
+    assert list(zones(World(node("n1"), it).put(plain("a", "4", numa=SINGLE)), "a")) == [1]
 
 
 def test_cpus_of_system_daemons_are_given_to_nobody() -> None:

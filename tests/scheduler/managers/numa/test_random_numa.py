@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from harness.choices import Chooser, choosing, seeded
 from harness.numa_objects import NUMA_SPEC, cpus, lsr, plain, reserved, topology, zones
+from harness.objects import Raw, node
 from harness.strategies import examples
-from harness.world import ALLOCATED, LittleWorld, Raw, node
+from harness.world import ALLOCATED, World
 from holdfast.api.quantity import amount
 
 SPECS = (
@@ -35,9 +36,7 @@ PER_NUMA = {"cpu": 4000, "memory": 8 * 2**30}
 class NumaLife:
     def __init__(self, choose: Chooser) -> None:
         self.choose = choose
-        self.world = LittleWorld(
-            node("n0", cpu="8"), node("n1", cpu="8"), self.nrt("n0"), self.nrt("n1")
-        )
+        self.world = World(node("n0", cpu="8"), node("n1", cpu="8"), self.nrt("n0"), self.nrt("n1"))
         self.made = 0
 
     def nrt(self, name: str) -> Raw:

@@ -1,9 +1,11 @@
 """Owners that want their CPUs otherwise than the reservation has them."""
 
+from typing import Any
+
 import pytest
 
 from harness.numa_objects import NUMA_SPEC, cpus, lsr, plain, reserved, world, zones
-from harness.world import Raw, reservation
+from harness.objects import Raw, reservation
 
 SINGLE = '{"numaTopologyPolicy": "SingleNUMANode"}'
 
@@ -14,19 +16,19 @@ def owner(name: str, cpu: str, memory: str = "4Gi", numa: str = SINGLE) -> Raw:
     return it
 
 
-def on_one_numa_node(name: str, cpu: str, memory: str = "4Gi", **spec: object) -> Raw:
+def on_one_numa_node(name: str, cpu: str, memory: str = "4Gi", **spec: Any) -> Raw:
     resources = {"requests": {"cpu": cpu, "memory": memory}}
     template = {
         "metadata": {"annotations": {NUMA_SPEC: SINGLE}},
         "spec": {"containers": [{"name": "main", "resources": resources}]},
     }
-    return reservation(name, "own", template=template, allocateOnce=False, **spec)
+    return reservation(name, app="own", template=template, allocateOnce=False, **spec)
 
 
 @pytest.mark.parametrize("policy", ["", "Aligned", "Restricted"])
 def test_reserved_room_may_become_cpus_of_ones_own(policy: str) -> None:
     """The reservation holds an amount of cpu; the owner draws that, and gets CPUs nobody else has."""
-    held = reservation("r", "own", cpu="4", allocateOnce=False, allocatePolicy=policy)
+    held = reservation("r", app="own", cpu="4", allocateOnce=False, allocatePolicy=policy)
     it = world(cpus=8, numa=1).put(held).put(lsr("stranger", "4")).put(lsr("late", "1"))
     assert it.node_of("late") == ""
     it.put(lsr("owner", "4", "own"))
