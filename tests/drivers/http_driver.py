@@ -11,7 +11,7 @@ from aiohttp.test_utils import RawTestServer, TestClient
 from drivers.player import JSON, Deletions
 from holdfast.api.crds import definitions
 from holdfast.local.apiserver.api_state import ApiState
-from holdfast.local.apiserver.crd_registry import DefinitionKeeper
+from holdfast.local.apiserver.crd_registry import CrdRegistry
 from holdfast.local.apiserver.credentials import bootstrap, ensure_definition
 from holdfast.local.apiserver.server import ApiServer
 from holdfast.local.cluster_loop import EmbeddedCluster
@@ -36,7 +36,7 @@ class EmbeddedStage:
         self._store.observe(Deletions(self.timeline, self.clock).changed)
         api = ApiState(self._store, self.clock, identity=self._cluster.identity)
         bootstrap(api)
-        keeper = DefinitionKeeper(api)
+        keeper = CrdRegistry(api)
         for definition in definitions():
             ensure_definition(api, definition)
         keeper.stop()

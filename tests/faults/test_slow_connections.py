@@ -43,7 +43,7 @@ class Attempt:
 
     async def _write(self) -> None:
         fence = Fence(self._loop.time)
-        fence.open_until(10.0, alone_until=14.5)
+        fence.open_until(10.0, exclusive_until=14.5)
         async with Client(Access("http://a.example:80")) as client:
             await ApiWriter(client, fence).write("POST", BINDING, {})
 

@@ -19,7 +19,7 @@ from holdfast.api.kinds import kind_info
 from holdfast.cli.app import run
 from holdfast.kube.client import path_of
 from holdfast.local.apiserver.api_state import ApiState
-from holdfast.local.apiserver.crd_registry import DefinitionKeeper
+from holdfast.local.apiserver.crd_registry import CrdRegistry
 from holdfast.local.apiserver.credentials import ensure_definition
 from holdfast.local.cluster_loop import EmbeddedCluster
 from holdfast.local.setup import SchedulerFactory
@@ -71,7 +71,7 @@ class Clustered:
 
     def _setup(self, api: ApiState) -> None:
         if self._crds:
-            keeper = DefinitionKeeper(api)
+            keeper = CrdRegistry(api)
             for definition in definitions():
                 ensure_definition(api, definition)
             keeper.stop()

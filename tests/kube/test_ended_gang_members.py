@@ -185,7 +185,7 @@ def test_two_preemptors_at_once_do_not_leave_a_job_with_too_few() -> None:
                 raw["spec"]["priority"] = 100
                 api.create(raw)
             await asyncio.sleep(1)
-            await cluster.runner.lead(anew=False)
+            await cluster.runner.lead(resync=False)
             await until(lambda: len(api.binds) == 5)
             await cluster.quiet()
             assert set(api.pods()) == {"high0", "high1"}

@@ -15,7 +15,7 @@ from aiohttp.test_utils import RawTestServer
 from harness.objects import ERROR, ID, Raw, node, requesting, required
 from holdfast.api.crds import definitions
 from holdfast.local.apiserver.api_state import ApiState
-from holdfast.local.apiserver.crd_registry import DefinitionKeeper
+from holdfast.local.apiserver.crd_registry import CrdRegistry
 from holdfast.local.apiserver.credentials import bootstrap, ensure_definition
 from holdfast.local.apiserver.server import ApiServer
 from holdfast.local.cluster_loop import EmbeddedCluster
@@ -64,7 +64,7 @@ class Served:
         self.cluster = EmbeddedCluster(SchedulerFactory.of(EXTERNAL), self.store)
         api = ApiState(self.store, self.cluster.clock, identity=self.cluster.identity)
         bootstrap(api)
-        keeper = DefinitionKeeper(api)
+        keeper = CrdRegistry(api)
         for definition in definitions():
             ensure_definition(api, definition)
         keeper.stop()

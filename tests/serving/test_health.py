@@ -135,6 +135,6 @@ def test_other_machines_see_what_is_open(path: str, code: int) -> None:
     async def asked() -> int:
         health = Health(Endpoints(metrics=lambda: b"", more={"/debug/compare": never}))
         request = make_mocked_request("GET", path).clone(remote="192.0.2.7")
-        return (await health.alone(request, OPEN_PATHS)).status
+        return (await health.respond(request, OPEN_PATHS)).status
 
     assert asyncio.run(asked()) == code

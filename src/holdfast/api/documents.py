@@ -118,8 +118,8 @@ def _documents(text: str, name: str) -> Iterator[Document]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = mark.line + 1 if mark else line
-        said = ", ".join(part for part in (error.context, error.problem) if part)
-        raise BadFileError(number, where, f"not YAML: {said}") from None
+        message = ", ".join(part for part in (error.context, error.problem) if part)
+        raise BadFileError(number, where, f"not YAML: {message}") from None
     except yaml.YAMLError as error:
         raise BadFileError(number, line, f"not YAML: {' '.join(str(error).split())}") from None
     finally:

@@ -58,7 +58,7 @@ class Binding(Object):
     target: ObjectReference = field(default_factory=ObjectReference)
 
 
-def last_said(event: Mapping[str, Any]) -> str:
+def last_observed(event: Mapping[str, Any]) -> str:
     """When an event as it is written was last said; such times sort as they come."""
     series = event.get("series") or {}
     return str(

@@ -84,13 +84,13 @@ def label_key(text: str) -> tuple[str, ...]:
         if not parts[0]:
             found.append("prefix part must be non-empty")
         else:
-            found.extend(f"prefix part {said}" for said in _too_long(parts[0], 253, "bytes"))
+            found.extend(f"prefix part {problem}" for problem in _too_long(parts[0], 253, "bytes"))
             if not _is_subdomain(parts[0]):
                 found.append(f"prefix part {_SUBDOMAIN_WORDS}")
     name = parts[-1]
     if not name:
         found.append("name part must be non-empty")
-    found.extend(f"name part {said}" for said in _too_long(name, 63, "bytes"))
+    found.extend(f"name part {problem}" for problem in _too_long(name, 63, "bytes"))
     if not _is_name(name):
         found.append(f"name part {_NAME_WORDS}")
     return tuple(found)

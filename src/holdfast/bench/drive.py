@@ -233,7 +233,7 @@ class _Churner:
                 times += 1
         return times
 
-    def turn(self, drive: "Drive") -> list[Any]:
+    def events(self, drive: "Drive") -> list[Any]:
         """The events of one such moment."""
         step, count = self._step, self._count
         self._count += 1
@@ -331,10 +331,10 @@ class Drive:
                 event
                 for churner in self._churners
                 for _ in range(churner.due(self._now, len(numbers)))
-                for event in churner.turn(self)
+                for event in churner.events(self)
             ]
-            self._turn(len(numbers), arriving, events)
-        self._turn(0, [], [])
+            self._round(len(numbers), arriving, events)
+        self._round(0, [], [])
 
     def _settle(self) -> None:
         """Lets time pass until pods have their nodes; the time between timers costs nothing."""
@@ -346,14 +346,14 @@ class Drive:
             before, follows = len(waiting), reported
             if not follows:
                 self._now = max(self._now, due or 0.0)
-            reported = self._turn(0, [], [])
+            reported = self._round(0, [], [])
             if len(waiting) < before:
                 idle = 0
             elif not follows:
                 idle += 1
         self._measured = False
 
-    def _turn(self, pods: int, arriving: list[Object], events: list[Any]) -> bool:
+    def _round(self, pods: int, arriving: list[Object], events: list[Any]) -> bool:
         """One round, with what came before it and what comes of it. `arriving` is last first. Answers
         whether anything came of it."""
         feed, now = self.scheduler.feed, self._now

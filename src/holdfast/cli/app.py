@@ -113,7 +113,7 @@ def run() -> None:
         if failure.as_it_is:
             sys.stderr.writelines(f"{line}\n" for line in failure.lines)
         else:
-            _say(failure.lines)
+            _print_errors(failure.lines)
         sys.exit(failure.status)
     except BrokenPipeError:
         sys.stderr.close()  # whoever reads us has gone; there is nobody to tell
@@ -125,7 +125,7 @@ def run() -> None:
 
         if not isinstance(error, HoldfastError):
             raise
-        _say(str(error).splitlines())
+        _print_errors(str(error).splitlines())
         sys.exit(1)
 
 
@@ -134,6 +134,6 @@ def _program() -> str:
     return "kubectl holdfast" if Path(sys.argv[0]).stem == "kubectl-holdfast" else "holdfast"
 
 
-def _say(lines: list[str]) -> None:
+def _print_errors(lines: list[str]) -> None:
     for line in lines:
         sys.stderr.write(f"error: {line}\n" if not line.startswith(" ") else f"{line}\n")

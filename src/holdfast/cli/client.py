@@ -7,7 +7,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from holdfast.api.events import last_said
+from holdfast.api.events import last_observed
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import RESERVATION_API
 from holdfast.cli.options import Failure, Where
@@ -90,7 +90,7 @@ class Server:
         if metadata.get("uid"):
             fields += f",involvedObject.uid={metadata['uid']}"
         found, _ = await self.listed(EVENT, metadata.get("namespace") or "", fields=fields)
-        return sorted(found, key=last_said)
+        return sorted(found, key=last_observed)
 
     async def _read(self, path: str) -> Raw:
         return msgspec.json.decode(await self._client.call(get(path), _ATTEMPTS), type=Raw)

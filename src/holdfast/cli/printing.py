@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.api.documents import write_yaml
 from holdfast.api.errors import TimeError
-from holdfast.api.events import last_said
+from holdfast.api.events import last_observed
 from holdfast.api.kinds import KindInfo
 from holdfast.api.quantity import format_amount
 from holdfast.api.times import parse_time
@@ -140,8 +140,8 @@ def events(description: Description, found: Sequence[Raw], now: float) -> None:
 def event_cells(event: Raw, now: float) -> list[str]:
     series = event.get("series") or {}
     times = int(series.get("count") or event.get("count") or 1)
-    last = since(last_said(event), now)
-    first = event.get("firstTimestamp") or event.get("eventTime") or last_said(event)
+    last = since(last_observed(event), now)
+    first = event.get("firstTimestamp") or event.get("eventTime") or last_observed(event)
     how_long = f"{last} (x{times} over {since(first, now)})" if times > 1 else last
     source = event.get("source") or {}
     return [

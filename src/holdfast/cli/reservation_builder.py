@@ -41,7 +41,7 @@ class ReserveOptions:
     expires: str | None = None
     once: bool | None = None
     policy: str = ""
-    ahead: bool = False
+    pre_allocation: bool = False
     namespace: str = ""
     """Of the owners, if it was given."""
 
@@ -313,7 +313,7 @@ def _spec(options: ReserveOptions, source: Source | None) -> Raw:
         spec["allocateOnce"] = options.once
     if options.policy:
         spec["allocatePolicy"] = options.policy
-    if options.ahead:
+    if options.pre_allocation:
         spec["preAllocation"] = True
     return spec
 

@@ -151,7 +151,7 @@ def reserve(
         expires=expires,
         once=allocate_once,
         policy="" if policy is Policy.DEFAULT else str(policy),
-        ahead=pre_allocation,
+        pre_allocation=pre_allocation,
         namespace=namespace or "",
     )
     workload = find_workload(source) if source is not None else None

@@ -111,13 +111,13 @@ class Wire:
                 self._open.pop(connection, None)
             if len(self._open) + self._opening < self._most:
                 return await self._connect()
-            turn = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append(waiter)
             try:
-                await turn
+                await waiter
             except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self._next_turn()
+                if waiter.done() and not waiter.cancelled():
+                    self._wake_next()
                 raise
 
     async def _connect(self) -> "_Connection":
@@ -125,7 +125,7 @@ class Wire:
         try:
             connection = await self._open_connection(_Connection)
         except BaseException:
-            self._next_turn()
+            self._wake_next()
             raise
         finally:
             self._opening -= 1
@@ -152,13 +152,13 @@ class Wire:
         else:
             connection.close()
             self._open.pop(connection, None)
-        self._next_turn()
+        self._wake_next()
 
-    def _next_turn(self) -> None:
+    def _wake_next(self) -> None:
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 return
 
 

@@ -33,7 +33,7 @@ class ClientIdentity(NamedTuple):
     """Certificate and key in PEM, for TLS."""
 
 
-_NOBODY = ClientIdentity()
+_ANONYMOUS = ClientIdentity()
 
 
 class Credentials:
@@ -58,7 +58,7 @@ class Credentials:
 
 class Anonymous(Credentials):
     def __init__(self) -> None:
-        super().__init__(_NOBODY)
+        super().__init__(_ANONYMOUS)
 
 
 class FileCredentials(Credentials):
@@ -69,7 +69,7 @@ class FileCredentials(Credentials):
         token: Path | None = None,
         certificate: Path | None = None,
         key: Path | None = None,
-        rest: ClientIdentity = _NOBODY,
+        rest: ClientIdentity = _ANONYMOUS,
     ) -> None:
         self._rest = rest
         """What does not come from files."""

@@ -32,12 +32,12 @@ class Fence:
     def __init__(self, elapsed: Callable[[], float]) -> None:
         self._elapsed = elapsed
         self._until = -math.inf
-        self._alone_until = math.inf
+        self._exclusive_until = math.inf
 
-    def open_until(self, moment: float, alone_until: float = math.inf) -> None:
+    def open_until(self, moment: float, exclusive_until: float = math.inf) -> None:
         """Nobody else leads before `alone_until`."""
         self._until = moment
-        self._alone_until = alone_until
+        self._exclusive_until = exclusive_until
 
     def close(self) -> None:
         self._until = -math.inf
@@ -46,9 +46,9 @@ class Fence:
     def is_open(self) -> bool:
         return self._elapsed() < self._until
 
-    def alone_for(self) -> float:
+    def exclusive_for(self) -> float:
         """For how long nobody else can lead."""
-        return self._alone_until - self._elapsed()
+        return self._exclusive_until - self._elapsed()
 
     def check(self) -> None:
         """Raises Deposed."""
@@ -224,8 +224,10 @@ class Election:
         if taken:
             self._renewed_at = start
             # Others count from when they saw the renewal; at most `_LATE_READ` too early.
-            alone_until = start + self._lease_seconds() - _LATE_READ
-            self._fence.open_until(min(start + self._settings.renew_deadline, alone_until), alone_until)
+            exclusive_until = start + self._lease_seconds() - _LATE_READ
+            self._fence.open_until(
+                min(start + self._settings.renew_deadline, exclusive_until), exclusive_until
+            )
         return taken
 
     def _lease_seconds(self) -> int:

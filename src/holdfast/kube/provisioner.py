@@ -141,7 +141,7 @@ class ProvisionerRunner:
     def follow(self) -> None:
         """Nothing is decided while another leads: the fence is shut."""
 
-    async def lead(self, anew: bool) -> None:
+    async def lead(self, resync: bool) -> None:
         """What another asked for last is seen in time: reservations made twice have the same name."""
         self._wake.set()
 

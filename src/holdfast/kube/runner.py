@@ -134,10 +134,10 @@ class Runner:
         """Makes no decisions before `lead` is called."""
         self._follows = True
 
-    async def lead(self, anew: bool) -> None:
+    async def lead(self, resync: bool) -> None:
         """Decides from now on; with `anew`, once everything that claims capacity has been read again.
         Another led until a moment ago, and what it wrote last must be known first."""
-        if anew:
+        if resync:
             claiming = [r for r in self.reflectors if r.watched.info.kind in _CLAIMING and not r.absent]
             await asyncio.gather(*(reflector.refresh() for reflector in claiming))
             while self._inbox:

@@ -52,7 +52,7 @@ class ServiceRunner(Protocol):
     def follow(self) -> None:
         """Makes no decisions before `lead` is called."""
 
-    async def lead(self, anew: bool) -> None:
+    async def lead(self, resync: bool) -> None:
         """Decides from now on; with `anew`, once it has read what another leader may have written."""
 
     def unsynced(self) -> list[str]:
@@ -153,14 +153,14 @@ class LeasedService:
         """Returns when leadership is lost."""
         if not self._elect:
             self.fence.open_until(math.inf)
-            await runner.lead(anew=False)
+            await runner.lead(resync=False)
             await asyncio.Event().wait()
         election = self._election
         runner.follow()
         await election.acquire()
         self._log("leading", identity=election.identity)
         self._announce(f"{election.identity} became leader")
-        starting = asyncio.create_task(runner.lead(anew=not election.is_first))
+        starting = asyncio.create_task(runner.lead(resync=not election.is_first))
         try:
             await election.hold()
         finally:

@@ -28,7 +28,7 @@ from holdfast.scheduler.cluster.decisions import Bind
 
 _SLICE = 0.005
 """Seconds of work between giving way."""
-_THREAD_TURN = 0.001
+_SWITCH_INTERVAL = 0.001
 """Seconds a thread computes before another may."""
 _EPSILON = 0.001
 _STORY = 20
@@ -96,7 +96,7 @@ class EmbeddedCluster:
         """Until `stop` is called. Raises what went wrong, if something did."""
         while not self._stopping:
             self._changed.clear()
-            if await self._turn():
+            if await self._step():
                 await asyncio.sleep(0)
             else:
                 await self._sleep()
@@ -107,10 +107,10 @@ class EmbeddedCluster:
 
     async def quiet(self) -> None:
         """Returns when there is nothing to do at this moment. For where `run` is not running."""
-        while await self._turn():
+        while await self._step():
             await asyncio.sleep(0)
 
-    async def _turn(self) -> bool:
+    async def _step(self) -> bool:
         """Whether it led to anything."""
         world, clock = self.world, self.clock
         await self._in_slices(world.steps())
@@ -133,7 +133,7 @@ class EmbeddedCluster:
         until = time.perf_counter() + _SLICE
         for work in steps:
             if work is not None:
-                sys.setswitchinterval(_THREAD_TURN)
+                sys.setswitchinterval(_SWITCH_INTERVAL)
                 await asyncio.get_running_loop().run_in_executor(None, work)
             if time.perf_counter() > until:
                 await asyncio.sleep(0)

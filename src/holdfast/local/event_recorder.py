@@ -3,7 +3,7 @@ expires them.
 """
 
 from holdfast.api import names
-from holdfast.api.events import last_said
+from holdfast.api.events import last_observed
 from holdfast.local.clock import ComponentTimers, LocalClock
 from holdfast.local.component import ObjectWriter, Steps
 from holdfast.local.store.objects import Key, Raw, StoreChange
@@ -108,7 +108,7 @@ class EventExpiry:
     def settle(self) -> Steps:
         """A fifth at a time: each time all have to be looked at."""
         if self._counted > MOST:
-            oldest = sorted(self._objects.scan("", "Event"), key=last_said)
+            oldest = sorted(self._objects.scan("", "Event"), key=last_observed)
             self._too_old += map(_key, oldest[: self._counted - MOST + MOST // 5])
         too_old, self._too_old = self._too_old, []
         for key in too_old:
@@ -119,7 +119,9 @@ class EventExpiry:
     def _tick(self) -> None:
         self._timers.add(self._clock.t + _TICK, self._tick)
         too_old = self._clock.stamp(after=-KEPT)
-        self._too_old += [_key(e) for e in self._objects.scan("", "Event") if last_said(e) < too_old]
+        self._too_old += [
+            _key(e) for e in self._objects.scan("", "Event") if last_observed(e) < too_old
+        ]
 
 
 def _key(event: Raw) -> Key:

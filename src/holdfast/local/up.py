@@ -21,7 +21,7 @@ from holdfast.api.crds import definitions
 from holdfast.api.documents import Document
 from holdfast.api.errors import HoldfastError
 from holdfast.local.apiserver.api_state import ApiState
-from holdfast.local.apiserver.crd_registry import DefinitionKeeper
+from holdfast.local.apiserver.crd_registry import CrdRegistry
 from holdfast.local.apiserver.credentials import (
     ServerCredentials,
     bootstrap,
@@ -88,7 +88,7 @@ class Up:
     def _fill(self) -> None:
         """What is there from the start, and what was asked for."""
         bootstrap(self.api)
-        keeper = DefinitionKeeper(self.api)
+        keeper = CrdRegistry(self.api)
         for definition in definitions():
             ensure_definition(self.api, definition)
         self.cluster.add_nodes(self._settings.nodes)

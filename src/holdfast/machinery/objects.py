@@ -87,7 +87,7 @@ def new_object(request: WriteRequest, raw: Raw, applied: bool = False, checked: 
         # Fields that admission and the server set have no manager.
         raw = with_managers(request, None, raw)
     raw = request.cluster.identity.new(request.key, raw)
-    if strategy.wish is not None and not (request.restores and "generation" in metadata):
+    if strategy.generation_of is not None and not (request.restores and "generation" in metadata):
         raw["metadata"]["generation"] = 1
     elif "generation" not in metadata:
         raw["metadata"].pop("generation", None)
@@ -229,7 +229,9 @@ def _prepared(request: WriteRequest, strategy: Strategy, before: Raw, after: Raw
     if request.subresource == "status":
         return strategy.status_changed(request, before, after)
     after = strategy.changed(request, before, after)
-    if strategy.wish is not None and strategy.wish(after) != strategy.wish(before):
+    if strategy.generation_of is not None and strategy.generation_of(after) != strategy.generation_of(
+        before
+    ):
         generation = old.get("generation", 0) + 1
         after = {**after, "metadata": {**after["metadata"], "generation": generation}}
     return after

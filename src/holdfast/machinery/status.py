@@ -141,9 +141,9 @@ def invalid(group: str, kind: str, name: str, complaints: Sequence[FieldError]) 
     complaints = [*dict.fromkeys(complaints)]
     qualified = f"{kind}.{group}" if group else kind
     if len(complaints) == 1:
-        said = complaints[0].text
+        message = complaints[0].text
     else:
-        said = f"[{', '.join(each.text for each in complaints)}]"
+        message = f"[{', '.join(each.text for each in complaints)}]"
     details: Raw = {}
     if name:
         details["name"] = name
@@ -154,7 +154,7 @@ def invalid(group: str, kind: str, name: str, complaints: Sequence[FieldError]) 
     details["causes"] = [
         {"reason": each.reason, "message": each.message, "field": each.field} for each in complaints
     ]
-    return StatusError(422, "Invalid", f'{qualified} "{name}" is invalid: {said}', details)
+    return StatusError(422, "Invalid", f'{qualified} "{name}" is invalid: {message}', details)
 
 
 def too_many_requests(message: str, retry_after: int, causes: list[Raw] | None = None) -> StatusError:

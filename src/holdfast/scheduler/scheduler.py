@@ -233,7 +233,7 @@ class Scheduler:
         are in `Scheduler.decisions`."""
         now = round_.now
         decisions: list[Decision] = []
-        passes, in_vain, before = 0, 0, (-1, -1)
+        passes, unsuccessful, before = 0, 0, (-1, -1)
         while True:
             for controller in self._controllers:
                 decisions += controller.run(now)
@@ -251,9 +251,9 @@ class Scheduler:
                 break
             passes += 1
             progress = self.cluster.epoch.inputs, len(decisions) + len(self.decisions)
-            in_vain = in_vain + 1 if progress == before else 0
+            unsuccessful = unsuccessful + 1 if progress == before else 0
             before = progress
-            if self.guard.ends(passes, in_vain, self._tried(), now):
+            if self.guard.ends(passes, unsuccessful, self._tried(), now):
                 break
         return decisions
 

@@ -99,7 +99,7 @@ class Health:
         checks = self._checks[root]
         return _one_of(checks, name) if name else _all_of(root, checks, request)
 
-    async def alone(self, request: web.BaseRequest, open_paths: Collection[str]) -> web.Response:
+    async def respond(self, request: web.BaseRequest, open_paths: Collection[str]) -> web.Response:
         """As `answer`, where nothing else is served. What is not open is for this machine alone."""
         if not is_open(request.path, open_paths) and not _is_local(request.remote):
             return web.Response(status=403, text="only served to clients on this machine\n")
@@ -127,7 +127,7 @@ async def start_health(
     health = Health(endpoints)
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        return await health.alone(request, open_paths)
+        return await health.respond(request, open_paths)
 
     listener = Listener(handle, bounds=_PLACES)
     await listener.start(host, port)

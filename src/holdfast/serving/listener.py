@@ -122,10 +122,10 @@ class Connection(web.RequestHandler):
             self.log_exception("request failed", exc_info=exc)
         if request.writer.output_size > 0:
             raise ConnectionError("a response was already started")
-        code, said = _TOO_LONG if isinstance(exc, LineTooLong) else _MALFORMED
+        code, text = _TOO_LONG if isinstance(exc, LineTooLong) else _MALFORMED
         if status >= 500:
-            code, said = 500, "500 Internal Server Error"
-        response = web.Response(text=said, status=code)
+            code, text = 500, "500 Internal Server Error"
+        response = web.Response(text=text, status=code)
         response.force_close()
         return response
 

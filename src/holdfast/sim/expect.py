@@ -70,10 +70,10 @@ def read_expectation(data: Raw, found: list[InvalidObject]) -> Expectation | Non
     return Expectation(at, bound, pending, maps["phases"], absent, **lines)
 
 
-def _typed(data: Raw, part: str, type_: type, said: str, found: list[InvalidObject]) -> Any:
+def _typed(data: Raw, part: str, type_: type, expected: str, found: list[InvalidObject]) -> Any:
     value = data.get(part)
     if value is not None and not isinstance(value, type_):
-        found.append(InvalidObject(_WHAT, part, f"expected {said}, got {described(value)}"))
+        found.append(InvalidObject(_WHAT, part, f"expected {expected}, got {described(value)}"))
         return None
     return value
 

@@ -20,7 +20,7 @@ def broken(scheduler: Scheduler, store: Store, serves: Callable[[str], bool]) ->
     return [
         *validate_state(scheduler.cluster),
         *_differences(scheduler, store, serves),
-        *_held_in_vain(scheduler.cluster, store),
+        *_held_for_none(scheduler.cluster, store),
     ]
 
 
@@ -48,7 +48,7 @@ def _differences(scheduler: Scheduler, store: Store, serves: Callable[[str], boo
         yield f"{pod.ref}: the scheduler has it, but it no longer exists"
 
 
-def _held_in_vain(cluster: Cluster, store: Store) -> Iterable[str]:
+def _held_for_none(cluster: Cluster, store: Store) -> Iterable[str]:
     """A starvation hold must be for a pending pod of a job that exists."""
     if not cluster.jobs.holds:
         return

@@ -181,7 +181,7 @@ def is_skipped(api_version: Any, kind: Any, declared: Kinds = NO_KINDS) -> bool:
     if not (isinstance(api_version, str) and isinstance(kind, str) and api_version and kind):
         return False
     group = api_version.rpartition("/")[0]
-    if any(_is_meant(group, kind, info) for info in declared.values()):
+    if any(_is_of_kind(group, kind, info) for info in declared.values()):
         return False
     if group in _GROUPS or group == _OURS:
         return kind in _UNREAD.get(group, ())
@@ -193,7 +193,7 @@ def is_skipped(api_version: Any, kind: Any, declared: Kinds = NO_KINDS) -> bool:
     return not any(_ratio(group, known) >= _MISSPELT for known in groups)
 
 
-def _is_meant(group: str, kind: str, info: KindInfo) -> bool:
+def _is_of_kind(group: str, kind: str, info: KindInfo) -> bool:
     """Whether the object is of the kind, in any version, or its group or kind is misspelt."""
     if info.group == group:
         return info.kind == kind or _ratio(info.kind, kind) >= _MISSPELT

@@ -244,12 +244,12 @@ class _Completion:
         if not pods:
             return
         prefix = f"{key.name}-" if key.kind == "StatefulSet" else ""
-        said = (owner.get("status") or {}).get("updateRevision") or ""
-        if not said:
+        named = (owner.get("status") or {}).get("updateRevision") or ""
+        if not named:
             labelled = [pod for pod in pods if REVISION_LABEL in labels_of(pod)]
             newest = max(labelled, key=lambda pod: (_newest([pod]), _key(pod)), default=None)
-            said = labels_of(newest)[REVISION_LABEL] if newest is not None else ""
-        digest = said.removeprefix(prefix) or short_hash(template)
+            named = labels_of(newest)[REVISION_LABEL] if newest is not None else ""
+        digest = named.removeprefix(prefix) or short_hash(template)
         revision = new_revision(owner, f"{key.name}-{digest}", digest, template, 1)
         at = Key(*_REVISION, key.namespace, f"{key.name}-{digest}")
         if at not in self._objects:

@@ -160,14 +160,14 @@ def matching_reservations(cluster: Cluster, column: ClassColumn) -> list[Matchin
     for reservation in sorted(reservations.known.values(), key=lambda each: each.name):
         if reservation.spec is not None and reservation.spec.id in matching:
             found.append(_judged(cluster, column, reservation))
-        elif reservation.spec is None and _was_meant(reservation, cls):
-            ended = reservation.message or _said(reservation) or reservation.error
+        elif reservation.spec is None and _matches_owner(reservation, cls):
+            ended = reservation.message or _condition_message(reservation) or reservation.error
             why = f"has ended: {ended}" if ended else "has ended"
             found.append(MatchingReservation(reservation.name, _phase(reservation), "", False, why))
     return found
 
 
-def _was_meant(reservation: ReservationInfo, cls: PodClass) -> bool:
+def _matches_owner(reservation: ReservationInfo, cls: PodClass) -> bool:
     """Ended reservations are matched by their objects, since the cache has no more of them."""
     return OwnerSpec(-1, b"", reservation.object.spec.owners).matches(cls)
 
@@ -191,7 +191,7 @@ def _against(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo
     """Why the pod cannot use it; empty if it can."""
     reservations = cluster.reservations
     if row < 0:
-        message = reservation.message or _said(reservation)
+        message = reservation.message or _condition_message(reservation)
         return f"has no node yet: {message}" if message else "has no node yet"
     if not cluster.nodes.alive[row]:
         return "its node is gone"
@@ -230,7 +230,7 @@ def _phase(reservation: ReservationInfo) -> str:
     return reservation.object.status.phase or "Pending"
 
 
-def _said(reservation: ReservationInfo) -> str:
+def _condition_message(reservation: ReservationInfo) -> str:
     said = [each.message for each in reservation.object.status.conditions if each.status == "False"]
     return said[-1] if said else ""
 

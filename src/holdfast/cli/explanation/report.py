@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from holdfast.api.events import last_said
+from holdfast.api.events import last_observed
 from holdfast.cli.client import Raw
 from holdfast.cli.printing import event_cells, table
 from holdfast.scheduler.cluster.pods import PodRecord
@@ -74,7 +74,7 @@ class Report:
         found = asdict(self)
         found["events"] = [
             {
-                "time": last_said(each),
+                "time": last_observed(each),
                 "type": each.get("type", ""),
                 "reason": each.get("reason", ""),
                 "message": each.get("message", ""),

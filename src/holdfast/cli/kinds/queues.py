@@ -53,7 +53,7 @@ class PendingObject(OutputKind):
         snapshot = await take_snapshot(server, only=_READ)
         _share_out(snapshot)
         selector = parse_label_selector(query.selector)
-        places = [place for place in in_order(snapshot) if _is_meant(place, query, selector)]
+        places = [place for place in in_order(snapshot) if _is_queried(place, query, selector)]
         rows = [OutputRow(place.raw, _cells(place, snapshot)) for place in places]
         found = {name for place in places for name in _called(place)}
         missing = [name for name in query.names if name not in found]
@@ -151,7 +151,7 @@ def _in_turns(snapshot: ClusterSnapshot, places: list[_Place]) -> list[_Place]:
     return found
 
 
-def _is_meant(place: _Place, query: Query, selector: Selector) -> bool:
+def _is_queried(place: _Place, query: Query, selector: Selector) -> bool:
     metadata = place.raw["metadata"]
     return (
         (not query.names or any(name in query.names for name in _called(place)))
@@ -200,8 +200,8 @@ def _cells(place: _Place, snapshot: ClusterSnapshot) -> list[str]:
     pod, raw = place
     queue = snapshot.cluster.jobs.queues.of(pod)
     status = raw.get("status") or {}
-    said = _said(raw)
-    state = "Gated" if pod.gates else "Unschedulable" if said else "Active"
+    message = _condition_message(raw)
+    state = "Gated" if pod.gates else "Unschedulable" if message else "Active"
     return [
         title(raw),
         str(pod.cls.priority),
@@ -213,11 +213,11 @@ def _cells(place: _Place, snapshot: ClusterSnapshot) -> list[str]:
         queue,
         _share(snapshot, queue),
         _expected_start(snapshot, pod),
-        said,
+        message,
     ]
 
 
-def _said(raw: Raw) -> str:
+def _condition_message(raw: Raw) -> str:
     """The message of its condition: why it has no node."""
     kind = "PodScheduled" if raw["kind"] == "Pod" else "Scheduled"
     for each in (raw.get("status") or {}).get("conditions") or ():

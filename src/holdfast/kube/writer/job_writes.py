@@ -161,8 +161,8 @@ class MigrationWriter:
     ) -> None:
 
         def refused(error: Exception) -> None:
-            said = error.message if isinstance(error, ApiError) else str(error)
-            self._feed(WriteRefused(decision, said))
+            message = error.message if isinstance(error, ApiError) else str(error)
+            self._feed(WriteRefused(decision, message))
 
         send = partial(self._api.write, method, path, body, type_)
         job = persistent(

@@ -207,7 +207,7 @@ _NOT_THERE = (404, 409)
 Wall = Callable[[], float]
 
 
-class _Said:
+class _KnownStatus:
     """The last known condition and nomination of a pod."""
 
     __slots__ = ("condition", "nominated", "version")
@@ -226,7 +226,7 @@ class Statuses:
     def __init__(self, api: ApiWriter, wall: Wall) -> None:
         self._api = api
         self._wall = wall
-        self._said: dict[str, _Said] = {}
+        self._known: dict[str, _KnownStatus] = {}
         """Last known condition and nomination of pods without a node, by uid."""
         self._wanted: dict[str, tuple[SetPodScheduled | None, Nominate | None]] = {}
 
@@ -234,31 +234,31 @@ class Statuses:
         """A pod came from the server."""
         uid = pod.metadata.uid
         if pod.spec.node_name:
-            self._said.pop(uid, None)
+            self._known.pop(uid, None)
             return
         found = condition(pod.status.conditions, POD_SCHEDULED)
         nominated = pod.status.nominated_node_name
-        version, before = _number(pod.metadata.resource_version), self._said.get(uid)
+        version, before = _number(pod.metadata.resource_version), self._known.get(uid)
         if before is not None and version < before.version:
             return  # from before we wrote
         if found or nominated:
-            self._said[uid] = _Said(found, nominated, version)
+            self._known[uid] = _KnownStatus(found, nominated, version)
         else:
-            self._said.pop(uid, None)
+            self._known.pop(uid, None)
 
     def gone(self, uid: str) -> None:
-        self._said.pop(uid, None)
+        self._known.pop(uid, None)
 
     def want(self, decision: SetPodScheduled | Nominate) -> bool:
         """Takes note; whether a job is needed that was not before."""
         uid = decision.pod.uid
         new = uid not in self._wanted
-        said, nominated = self._wanted.get(uid, (None, None))
+        known, nominated = self._wanted.get(uid, (None, None))
         if isinstance(decision, SetPodScheduled):
-            said = decision
+            known = decision
         else:
             nominated = decision
-        self._wanted[uid] = (said, nominated)
+        self._wanted[uid] = (known, nominated)
         return new
 
     def drop(self, uid: str) -> None:
@@ -297,27 +297,27 @@ class Statuses:
         wanted: tuple[SetPodScheduled | None, Nominate | None],
         answer: bytes,
     ) -> None:
-        said = self._said.setdefault(pod.uid, _Said(None, ""))
-        said.version = max(said.version, _version_of(answer))
+        known = self._known.setdefault(pod.uid, _KnownStatus(None, ""))
+        known.version = max(known.version, _version_of(answer))
         if wanted[0] is not None:
-            said.condition = Condition(
+            known.condition = Condition(
                 type=POD_SCHEDULED, status="False", reason=wanted[0].reason, message=wanted[0].message
             )
         if wanted[1] is not None:
-            said.nominated = wanted[1].node
+            known.nominated = wanted[1].node
 
     def _patch(
         self, pod: ObjectRef, wanted: SetPodScheduled | None, nominate: Nominate | None
     ) -> dict[str, Any] | None:
         """The patch; None if the pod is up to date."""
-        said = self._said.get(pod.uid) or _Said(None, "")
+        known = self._known.get(pod.uid) or _KnownStatus(None, "")
         status: dict[str, Any] = {}
-        if wanted is not None and not _says(said.condition, wanted):
+        if wanted is not None and not _is_same_condition(known.condition, wanted):
             new = pod_scheduled_condition(wanted)
-            if said.condition is None or said.condition.status != "False":
+            if known.condition is None or known.condition.status != "False":
                 new["lastTransitionTime"] = format_time(self._wall())
             status["conditions"] = [new]
-        if nominate is not None and nominate.node != said.nominated:
+        if nominate is not None and nominate.node != known.nominated:
             status["nominatedNodeName"] = nominate.node or None
         # The uid makes the server refuse if the pod was recreated.
         return {"metadata": {"uid": pod.uid}, "status": status} if status else None
@@ -343,7 +343,7 @@ def _number(version: str) -> int:
     return int(version) if version.isdigit() else 0
 
 
-def _says(found: Condition | None, wanted: SetPodScheduled) -> bool:
+def _is_same_condition(found: Condition | None, wanted: SetPodScheduled) -> bool:
     return (
         found is not None
         and found.status == "False"

@@ -227,10 +227,10 @@ class ApiWriter:
     def _limits(self) -> RequestLimits:
         """For how long a write that is sent now may be carried out. Raises Deposed."""
         self._fence.check()
-        alone_for = self._fence.alone_for()
-        if alone_for == math.inf:
+        exclusive_for = self._fence.exclusive_for()
+        if exclusive_for == math.inf:
             return RequestLimits()
-        allowed = int(min(WRITE_TIMEOUT, max(_SHORTEST, alone_for - ON_THE_WAY)))
+        allowed = int(min(WRITE_TIMEOUT, max(_SHORTEST, exclusive_for - ON_THE_WAY)))
         return RequestLimits(f"?timeout={allowed}s", allowed + ON_THE_WAY)
 
     async def sure(self, patience: float) -> bool:
@@ -245,7 +245,7 @@ class ApiWriter:
     @property
     def latest(self) -> float:
         """So many seconds after it was sent a write that is not carried out will not be any more."""
-        bounded = self._fence.alone_for() < math.inf
+        bounded = self._fence.exclusive_for() < math.inf
         return ON_THE_WAY + (WRITE_TIMEOUT if bounded else _SERVER_TIMEOUT)
 
     async def read(self, path: str) -> bytes:

@@ -16,7 +16,7 @@ from holdfast.machinery.strategies.crds import CLEANUP, GROUP, KIND, is_establis
 _log = structlog.get_logger()
 
 
-class DefinitionKeeper:
+class CrdRegistry:
     """Listens to the store for as long as the cluster lives."""
 
     def __init__(self, cluster: ApiState) -> None:

@@ -244,8 +244,8 @@ class ObjectHandler:
         if sub is None:
             if call.type.resource == "pods" and call.subresource in _NEED_CONTAINERS:
                 get.get(call)
-                said = f"pod {call.name} is on a simulated node, where containers do not really run"
-                raise bad_request(f"no {call.subresource}: {said}")
+                why = f"pod {call.name} is on a simulated node, where containers do not really run"
+                raise bad_request(f"no {call.subresource}: {why}")
             raise unknown_resource() if call.type.builtin else not_found(call.resource, call.name)
         if _VERBS.get(request.method) not in sub.verbs:
             raise method_not_allowed()
@@ -254,11 +254,13 @@ class ObjectHandler:
             case "binding":
                 kind = self._cluster.catalogue.resource("", "v1", "bindings")
                 assert kind is not None
-                return await self._said(
+                return await self._created(
                     subresources.bind(call, await self._body(request, "Binding"), kind)
                 )
             case "eviction":
-                return await self._said(subresources.evict(call, await self._body(request, "Eviction")))
+                return await self._created(
+                    subresources.evict(call, await self._body(request, "Eviction"))
+                )
             case "scale":
                 return await self._scale(request, call, form)
             case _ if request.method == "GET":
@@ -295,10 +297,10 @@ class ObjectHandler:
         form = object_form(accept)
         body = await self._body(request, call.type.kind)
         if call.type.kind == "Binding":
-            return await self._said(subresources.bind(call, body, call.type))
+            return await self._created(subresources.bind(call, body, call.type))
         return answers.document(subresources.review(call, body), 201, form.media)
 
-    async def _said(self, status: Raw) -> web.StreamResponse:
+    async def _created(self, status: Raw) -> web.StreamResponse:
         await self._settled()
         return answers.document(status, 201)
 

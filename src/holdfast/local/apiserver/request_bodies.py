@@ -113,7 +113,7 @@ def read_json(data: bytes) -> Any:
         value = msgspec.json.decode(data)
         _survey(value, MAX_DEPTH)
     except msgspec.DecodeError as error:
-        raise bad_request(_as_go_says(error, data)) from None
+        raise bad_request(_go_message(error, data)) from None
     except (RecursionError, _TooDeepError):
         raise bad_request("exceeded max depth") from None
     return value
@@ -134,7 +134,7 @@ def _json(data: bytes, kind: str) -> Body:
         value = msgspec.json.decode(data)
         keys = _survey(value, MAX_DEPTH)
     except msgspec.DecodeError as error:
-        raise _unrecognized(kind, _NOT_JSON + _as_go_says(error, data), data) from None
+        raise _unrecognized(kind, _NOT_JSON + _go_message(error, data), data) from None
     except (RecursionError, _TooDeepError):
         raise _unrecognized(kind, f"{_NOT_JSON}exceeded max depth", data) from None
     if value is None:
@@ -152,8 +152,8 @@ def _yaml(data: bytes, kind: str) -> Body:
     except BadFileError as error:
         if str(error).startswith("unsupported map key"):
             raise _unrecognized(kind, str(error), data) from None
-        said = str(error).removeprefix("not YAML: ").rpartition(", ")[2]
-        raise _unrecognized(kind, f"yaml: line {error.line}: {said}", data) from None
+        message = str(error).removeprefix("not YAML: ").rpartition(", ")[2]
+        raise _unrecognized(kind, f"yaml: line {error.line}: {message}", data) from None
     if value is None:
         value = {}
     if not isinstance(value, dict):
@@ -237,7 +237,7 @@ def go_kind(value: Any) -> str:
             return "object"
 
 
-_GO_SAYS = (
+_GO_MESSAGES = (
     ("object keys must be strings", "looking for beginning of object key string"),
     ("trailing comma in object", "looking for beginning of object key string"),
     ("expected ':'", "after object key"),
@@ -248,16 +248,16 @@ _GO_SAYS = (
 )
 
 
-def _as_go_says(error: msgspec.DecodeError, data: bytes) -> str:
-    said = str(error)
-    where = _POSITION.search(said)
+def _go_message(error: msgspec.DecodeError, data: bytes) -> str:
+    message = str(error)
+    where = _POSITION.search(message)
     if where is None:
-        return "unexpected end of JSON input" if "truncated" in said else said
+        return "unexpected end of JSON input" if "truncated" in message else message
     at = int(where[1])
-    if "trailing characters" in said:
+    if "trailing characters" in message:
         at = len(data) - len(data[at:].lstrip()) if at < len(data) else len(data) - 1
     character = data[at : at + 1].decode(errors="replace")
-    place = next(place for mark, place in _GO_SAYS if mark in said)
+    place = next(place for mark, place in _GO_MESSAGES if mark in message)
     return f"invalid character {character!r} {place}"
 
 

@@ -15,7 +15,7 @@ from holdfast.local.apiserver import discovery
 from holdfast.local.apiserver import request_info as paths
 from holdfast.local.apiserver import responses as answers
 from holdfast.local.apiserver.api_state import ApiState
-from holdfast.local.apiserver.crd_registry import DefinitionKeeper
+from holdfast.local.apiserver.crd_registry import CrdRegistry
 from holdfast.local.apiserver.discovery import Documents
 from holdfast.local.apiserver.object_handler import ObjectHandler
 from holdfast.local.apiserver.responses import media_type, wants_aggregated_discovery
@@ -61,7 +61,7 @@ class ApiServer:
         self._token = token.encode() if token is not None else None
         self._health = health if health is not None else Health(Endpoints())
         self._open = frozenset(open_paths)
-        self._definitions = DefinitionKeeper(cluster)
+        self._definitions = CrdRegistry(cluster)
         self._hub = WatchHub(cluster)
         self._turns = Turns()
         self._workers = Workers(cluster.store)

@@ -62,7 +62,7 @@ class Watcher:
         self._headers = True
         self.after = 0
         """Changes up to this revision are known to the client, or not wanted."""
-        self.told = 0
+        self.sent = 0
         """The latest revision the client was told of."""
         self._backlog: Iterator[bytes | None] = iter(())
         """What there was to tell when the watch began; encoded as it is sent, however much it is."""
@@ -83,15 +83,15 @@ class Watcher:
             return
         text = self._of_change(change, shared)
         if text is not None:
-            self.told = change.revision
+            self.sent = change.revision
             self._put(text)
 
     def begin_with(self, objects: Sequence[Raw], revision: int, ends: bool) -> None:
         """The objects there are, and then perhaps a word that these were all."""
         shared = Shared(self._cluster, keep=False)
-        self.after = self.told = revision
+        self.after = self.sent = revision
 
-        def told() -> Iterator[bytes | None]:
+        def sent() -> Iterator[bytes | None]:
             for raw in objects:
                 if self._chosen.everything or self._chosen.matches(shown(self.type, raw)):
                     yield self._of_object("ADDED", raw, shared)
@@ -100,19 +100,19 @@ class Watcher:
             if ends:
                 yield self._bookmark(revision, initial_end=True)
 
-        self._backlog, self._behind = told(), True
+        self._backlog, self._behind = sent(), True
 
     def begin_after(self, revision: int, changes: Sequence[StoreChange]) -> None:
         """What happened since a revision the client has seen."""
         shared = Shared(self._cluster, keep=False)
-        self.after = self.told = max(revision, changes[-1].revision if changes else 0)
+        self.after = self.sent = max(revision, changes[-1].revision if changes else 0)
         self._backlog = (self._of_change(change, shared) for change in changes)
         self._behind = True
 
     def bookmark(self, revision: int) -> None:
         if self.closed:
             return
-        self.told = max(self.told, revision)
+        self.sent = max(self.sent, revision)
         self._put(self._bookmark(revision))
 
     def _bookmark(self, revision: int, initial_end: bool = False) -> bytes:
@@ -376,11 +376,11 @@ class Streams:
             raise revision_too_large(revision, store.revision)
         try:
             if options.initial_events or (revision in (None, 0) and options.initial_events is None):
-                self._tell_all(watcher, ends=options.initial_events is True and options.bookmarks)
+                self._send_all(watcher, ends=options.initial_events is True and options.bookmarks)
             elif revision is None:
-                watcher.after = watcher.told = store.durable
+                watcher.after = watcher.sent = store.durable
             else:
-                self._tell_since(watcher, revision)
+                self._send_since(watcher, revision)
         except Compacted as error:
             watcher.error(expired(str(error)).status())
             return
@@ -394,7 +394,7 @@ class Streams:
         except ValueError as error:
             raise StatusError(500, "", str(error)) from None
 
-    def _tell_all(self, watcher: Watcher, ends: bool) -> None:
+    def _send_all(self, watcher: Watcher, ends: bool) -> None:
         store = self._cluster.store
         group, kind = storage_group(watcher.type), watcher.type.kind
         # Only what is durable is told; the hub brings the rest when it is.
@@ -402,7 +402,7 @@ class Streams:
         start, end = snapshot.span(watcher.namespace or None)
         watcher.begin_with(snapshot.objects[start:end], snapshot.revision, ends)
 
-    def _tell_since(self, watcher: Watcher, revision: int) -> None:
+    def _send_since(self, watcher: Watcher, revision: int) -> None:
         group, kind = storage_group(watcher.type), watcher.type.kind
         try:
             changes = self._cluster.store.changes_after(revision, group, kind)
@@ -437,5 +437,5 @@ class Streams:
 
     def _bookmark(self, watcher: Watcher) -> None:
         durable = self._cluster.store.durable
-        if durable > watcher.told:
+        if durable > watcher.sent:
             watcher.bookmark(durable)

@@ -44,7 +44,7 @@ MAX_STORED = 1536 * 1024
 """Bytes an object may have: etcd's limit on a request."""
 _THREADS = 2
 _TRIES = 8
-_TURN = 0.001
+_SWITCH_INTERVAL = 0.001
 """Seconds a thread computes before another may: the loop waits this long, several times a request."""
 _encode = msgspec.json.Encoder().encode
 
@@ -59,7 +59,7 @@ class Workers:
         """What the function answers with, from a thread. It must not touch the store."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(_THREADS, "request")
-            sys.setswitchinterval(_TURN)
+            sys.setswitchinterval(_SWITCH_INTERVAL)
         return await asyncio.get_running_loop().run_in_executor(self._pool, function)
 
     async def write(

@@ -105,14 +105,14 @@ class WorkloadControllers:
             self._emit(action)
 
     def _create(self, action: CreateDependent, now: float) -> None:
-        said: EmitEvent | None
+        event: EmitEvent | None
         try:
             made = self._put(action.raw)
-            said = self._workloads.created(action, made)
+            event = self._workloads.created(action, made)
         except (StatusError, AlreadyExists) as error:
-            said = self._workloads.refused(action, str(error), now)
-        if said is not None:
-            self._emit(said)
+            event = self._workloads.refused(action, str(error), now)
+        if event is not None:
+            self._emit(event)
 
     def _put(self, raw: Raw) -> Raw:
         """Pods are admitted. Other dependents are copies of parts of their owner, which was."""
@@ -158,14 +158,14 @@ class WorkloadControllers:
         }
         self._objects.update(key, {**raw, "metadata": metadata})
 
-    def _emit(self, said: EmitEvent) -> None:
-        metadata = said.about["metadata"]
+    def _emit(self, event: EmitEvent) -> None:
+        metadata = event.about["metadata"]
         about = ObjectRef(
-            said.about["kind"],
+            event.about["kind"],
             metadata.get("namespace", ""),
             metadata["name"],
             metadata["uid"],
-            said.about["apiVersion"],
+            event.about["apiVersion"],
         )
-        event = decisions.Emit(about, said.type, said.reason, said.message)
-        self._recorder.emit(event, said.source)
+        emitted = decisions.Emit(about, event.type, event.reason, event.message)
+        self._recorder.emit(emitted, event.source)

@@ -226,7 +226,7 @@ def report(
     conditions = _failure(conditions, members, stamp)
     if made:
         text = f'Created new replica set "{made}"'
-        conditions = _set(conditions, _says("True", "NewReplicaSetCreated", text), stamp)
+        conditions = _set(conditions, _progressing("True", "NewReplicaSetCreated", text), stamp)
     conditions = _progress(deployment, new, before, status, conditions, now, outcome)
     status["conditions"] = conditions
     return {key: value for key, value in status.items() if value}
@@ -297,23 +297,23 @@ def _progress(
     if paused:
         if reason != "ProgressDeadlineExceeded" and reason != "DeploymentPaused":
             text = "Deployment is paused"
-            conditions = _set(conditions, _says("Unknown", "DeploymentPaused", text), stamp)
+            conditions = _set(conditions, _progressing("Unknown", "DeploymentPaused", text), stamp)
         return conditions
     if reason == "DeploymentPaused":
         text = "Deployment is resumed"
-        conditions = _set(conditions, _says("Unknown", "DeploymentResumed", text), stamp)
+        conditions = _set(conditions, _progressing("Unknown", "DeploymentResumed", text), stamp)
         known = condition({"status": {"conditions": conditions}}, PROGRESSING)
     if new is None or (reason == NEW_AVAILABLE and status["replicas"] == status["updatedReplicas"]):
         return conditions
     if complete(deployment, status):
         text = f'ReplicaSet "{name}" has successfully progressed.'
-        return _set(conditions, _says("True", NEW_AVAILABLE, text), stamp)
+        return _set(conditions, _progressing("True", NEW_AVAILABLE, text), stamp)
     if known is None:
         text = f'Found new replica set "{name}"'
-        conditions = _set(conditions, _says("True", "FoundNewReplicaSet", text), stamp)
+        conditions = _set(conditions, _progressing("True", "FoundNewReplicaSet", text), stamp)
     elif _moved(before, status):
         text = f'ReplicaSet "{name}" is progressing.'
-        conditions = _set(conditions, _says("True", "ReplicaSetUpdated", text), stamp)
+        conditions = _set(conditions, _progressing("True", "ReplicaSetUpdated", text), stamp)
     if deadline is None or deadline >= 2**31 - 1:
         return conditions
     known = condition({"status": {"conditions": conditions}}, PROGRESSING)
@@ -325,7 +325,7 @@ def _progress(
         outcome.look_again(until)
         return conditions
     text = f'ReplicaSet "{name}" has timed out progressing.'
-    return _set(conditions, _says("False", "ProgressDeadlineExceeded", text), stamp)
+    return _set(conditions, _progressing("False", "ProgressDeadlineExceeded", text), stamp)
 
 
 def _moved(before: Raw, status: Raw) -> bool:
@@ -342,7 +342,7 @@ def _moved(before: Raw, status: Raw) -> bool:
     )
 
 
-def _says(status: str, reason: str, message: str) -> Raw:
+def _progressing(status: str, reason: str, message: str) -> Raw:
     return {"type": PROGRESSING, "status": status, "reason": reason, "message": message}
 
 

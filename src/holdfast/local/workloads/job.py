@@ -283,12 +283,12 @@ def _suspension(job: Raw, status: Raw, now: float, outcome: ActionOutcome) -> No
 def _manage(
     ref: Ref, job: Raw, members: list[Member], pods: _Pods, now: float, outcome: ActionOutcome
 ) -> None:
-    room = _parallelism(job)
+    parallelism = _parallelism(job)
     if job["spec"].get("completions") is None and not _indexed(job):
         # Work of unknown size: once one has succeeded, the others are let run out.
-        wanted = len(pods.running) if pods.succeeded else room
+        wanted = len(pods.running) if pods.succeeded else parallelism
     else:
-        wanted = min(room, _completions(job) - pods.succeeded)
+        wanted = min(parallelism, _completions(job) - pods.succeeded)
     surplus = len(pods.running) - wanted
     if surplus > 0:
         youngest = sorted(pods.running, key=lambda each: (ready(each[1]), -created(each[1])))

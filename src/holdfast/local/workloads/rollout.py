@@ -38,8 +38,8 @@ def first_size(deployment: Raw, members: list[Member], new: Raw | None) -> int:
     wanted, own = wanted_replicas(deployment), wanted_replicas(new) if new is not None else 0
     if recreates(deployment):
         return wanted
-    room = wanted + limits(deployment)[0] - sum(wanted_replicas(each) for _, each in members)
-    return own + max(0, min(room, wanted - own))
+    surge = wanted + limits(deployment)[0] - sum(wanted_replicas(each) for _, each in members)
+    return own + max(0, min(surge, wanted - own))
 
 
 def roll(deployment: Raw, new: Member, old: list[Member]) -> Sizes:

@@ -370,12 +370,12 @@ def _created(type: ResourceType, raw: Raw, manager: str, subresource: str, time:
 
 def _managed_before(before: Raw | None, metadata: Raw, subresource: str) -> Managed:
     """Who owned what: as the request says, if it says anything that makes sense; else as it was."""
-    said = metadata.get("managedFields")
-    if said is not None and not subresource:
-        if said in ([], [{}]):
+    entries = metadata.get("managedFields")
+    if entries is not None and not subresource:
+        if entries in ([], [{}]):
             return {}
         try:
-            managed = decode(said)
+            managed = decode(entries)
             if managed:
                 return managed
         except (BadManagedFields, AttributeError):

@@ -357,7 +357,7 @@ def _scale(raw: dict[str, Any]) -> ScalePaths:
 def _deprecation(spec: dict[str, Any], version: dict[str, Any]) -> str:
     if not version.get("deprecated"):
         return ""
-    said = version.get("deprecationWarning")
-    if said is not None:
-        return str(said)
+    warning = version.get("deprecationWarning")
+    if warning is not None:
+        return str(warning)
     return f"{spec['group']}/{version['name']} {spec['names']['kind']} is deprecated"

@@ -174,7 +174,7 @@ class _Builder:
 
     def shape(self, schema: Definition, preserve: bool = False) -> FieldShape:
         if "$ref" in schema:
-            return self._merged_as_said(self._named(schema["$ref"]), schema)
+            return self._with_merge_rules(self._named(schema["$ref"]), schema)
         preserve = preserve or schema.get("x-kubernetes-preserve-unknown-fields") is True
         if schema.get("x-kubernetes-int-or-string") is True:
             return FieldShape("untyped", "int-or-string")
@@ -214,7 +214,7 @@ class _Builder:
         shape.zeroes = frozenset(definition.get("zeroes", ()))
         return shape
 
-    def _merged_as_said(self, shape: FieldShape, schema: Definition) -> FieldShape:
+    def _with_merge_rules(self, shape: FieldShape, schema: Definition) -> FieldShape:
         """The shape with the merge rules of the field, which override those of its type."""
         granularity = schema.get("x-kubernetes-map-type")
         strategies = _strategies(schema)
@@ -254,10 +254,10 @@ class _Builder:
         shape.items = self.shape(items, preserve) if isinstance(items, dict) else UNTYPED
         shape.merge_key = schema.get("x-kubernetes-patch-merge-key")
         shape.strategies = _strategies(schema)
-        said = schema.get("x-kubernetes-list-type")
-        if said in ("atomic", "set", "map"):
-            shape.list_type = said
-            shape.keys = tuple(schema.get("x-kubernetes-list-map-keys", ())) if said == "map" else ()
+        given = schema.get("x-kubernetes-list-type")
+        if given in ("atomic", "set", "map"):
+            shape.list_type = given
+            shape.keys = tuple(schema.get("x-kubernetes-list-map-keys", ())) if given == "map" else ()
         elif "merge" in shape.strategies:
             shape.list_type = "map" if shape.merge_key else "set"
             shape.keys = (shape.merge_key,) if shape.merge_key else ()
@@ -283,5 +283,5 @@ def _scalar(kind: str, format: str) -> FieldShape:
 
 
 def _strategies(schema: Definition) -> frozenset[str]:
-    said = schema.get("x-kubernetes-patch-strategy")
-    return frozenset(said.split(",")) if said else frozenset()
+    given = schema.get("x-kubernetes-patch-strategy")
+    return frozenset(given.split(",")) if given else frozenset()

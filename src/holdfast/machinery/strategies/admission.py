@@ -212,5 +212,5 @@ def _check_changed(request: WriteRequest, before: Raw, after: Raw) -> list[Field
 
 
 PRIORITY_CLASS = Strategy(
-    wish=all_but_metadata, new=_new, check_new=_check_new, check_changed=_check_changed
+    generation_of=all_but_metadata, new=_new, check_new=_check_new, check_changed=_check_changed
 )

@@ -363,7 +363,7 @@ def with_expiry(reservation: Raw, before: Raw | None = None) -> Raw:
 
 
 RESERVATION = Strategy(
-    wish=all_but_status,
+    generation_of=all_but_status,
     unconditional_update=False,
     new=_new_reservations,
     changed=_changed_reservations,

@@ -103,11 +103,11 @@ def _conditions(now: str, conflict: tuple[str, str] | None, before: list[Raw]) -
         if any(each["type"] == "Established" and each["status"] == "True" for each in before):
             established = ("True", "InitialNamesAccepted", "the initial names have been accepted")
     wanted = {"NamesAccepted": accepted, "Established": established}
-    return [_condition(type, said, now, before) for type, said in wanted.items()]
+    return [_condition(type, state, now, before) for type, state in wanted.items()]
 
 
-def _condition(type: str, said: tuple[str, str, str], now: str, before: list[Raw]) -> Raw:
-    status, reason, message = said
+def _condition(type: str, state: tuple[str, str, str], now: str, before: list[Raw]) -> Raw:
+    status, reason, message = state
     same = next((each for each in before if (each["type"], each["status"]) == (type, status)), None)
     return {
         "type": type,
@@ -177,13 +177,13 @@ def _check_selectable_fields(version: Raw, path: str) -> list[FieldError]:
         if not json_path:
             found.append(fields.required(field))
             continue
-        meant, why = _field_at(schema, json_path)
-        if meant is None:
+        target, why = _field_at(schema, json_path)
+        if target is None:
             found.append(fields.invalid(field, json_path, f"is an invalid path: {why}"))
             continue
         if json_path.startswith(".metadata."):
             found.append(fields.invalid(field, json_path, "must not point to fields in metadata"))
-        if meant.get("type") not in _TYPES:
+        if target.get("type") not in _TYPES:
             why = (
                 "must point to a field of type string, boolean or integer. Enum string fields and "
                 "strings with formats are allowed."
@@ -236,7 +236,7 @@ def _check_changed(request: WriteRequest, before: Raw, after: Raw) -> list[Field
 
 
 DEFINITION = Strategy(
-    wish=spec_of,
+    generation_of=spec_of,
     leaves_with=(CLEANUP,),
     unconditional_update=False,
     new=_new,

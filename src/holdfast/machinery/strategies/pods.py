@@ -250,14 +250,14 @@ def _grace(raw: Raw, asked: int | None) -> int:
     return 1 if grace < 0 else int(grace)
 
 
-def _wish(raw: Raw) -> Any:
+def _generation_of(raw: Raw) -> Any:
     """A pod's own generation: its spec, but for the node that binding writes into it."""
     spec = raw.get("spec")
     return {**spec, "nodeName": None} if isinstance(spec, dict) else spec
 
 
 POD = Strategy(
-    wish=_wish,
+    generation_of=_generation_of,
     returns_deleted=True,
     new=_new,
     changed=_changed,

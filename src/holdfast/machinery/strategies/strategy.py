@@ -96,7 +96,7 @@ def _nothing_changed(request: WriteRequest, before: Raw, after: Raw) -> list[Fie
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    wish: Callable[[Raw], Any] | None = None
+    generation_of: Callable[[Raw], Any] | None = None
     """What a change of makes a new generation; None for kinds that do not count generations."""
     unconditional_update: bool = True
     """Whether an update may leave the resourceVersion out."""

@@ -60,7 +60,7 @@ _BUILTIN: dict[tuple[str, str], Strategy] = {
     ("", "Event"): EVENT,
     ("events.k8s.io", "Event"): EVENT,
     ("", "Endpoints"): _UPSERTED,
-    ("", "PodTemplate"): Strategy(wish=lambda raw: raw.get("template"), returns_deleted=True),
+    ("", "PodTemplate"): Strategy(generation_of=lambda raw: raw.get("template"), returns_deleted=True),
     ("", "ServiceAccount"): Strategy(returns_deleted=True),
     ("apps", "Deployment"): DEPLOYMENT,
     ("apps", "ReplicaSet"): REPLICA_SET,
@@ -72,10 +72,12 @@ _BUILTIN: dict[tuple[str, str], Strategy] = {
     ("scheduling.k8s.io", "PriorityClass"): PRIORITY_CLASS,
     ("coordination.k8s.io", "Lease"): LEASE,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): DEFINITION,
-    ("networking.k8s.io", "Ingress"): Strategy(wish=spec_of, new=without_status, changed=keep_status),
-    ("networking.k8s.io", "IngressClass"): Strategy(wish=spec_of),
-    ("networking.k8s.io", "NetworkPolicy"): Strategy(wish=spec_of),
-    ("discovery.k8s.io", "EndpointSlice"): Strategy(wish=all_but_metadata),
+    ("networking.k8s.io", "Ingress"): Strategy(
+        generation_of=spec_of, new=without_status, changed=keep_status
+    ),
+    ("networking.k8s.io", "IngressClass"): Strategy(generation_of=spec_of),
+    ("networking.k8s.io", "NetworkPolicy"): Strategy(generation_of=spec_of),
+    ("discovery.k8s.io", "EndpointSlice"): Strategy(generation_of=all_but_metadata),
     ("node.k8s.io", "RuntimeClass"): Strategy(unconditional_update=False, create_on_update=True),
     **{
         (_RBAC, kind): _UPSERTED
@@ -93,9 +95,9 @@ def _without_status(request: object, raw: Raw) -> Raw:
     return {name: value for name, value in raw.items() if name != "status"}
 
 
-_CUSTOM = Strategy(wish=all_but_metadata, unconditional_update=False)
+_CUSTOM = Strategy(generation_of=all_but_metadata, unconditional_update=False)
 _CUSTOM_WITH_STATUS = Strategy(
-    wish=all_but_status,
+    generation_of=all_but_status,
     unconditional_update=False,
     new=_without_status,
     changed=keep_status,

@@ -108,9 +108,9 @@ def _check_changed(kind: str, *immutable: str) -> Any:
     return check
 
 
-def _controller(kind: str, *immutable: str, wish: Any = spec_of, **zeros: int) -> Strategy:
+def _controller(kind: str, *immutable: str, generation_of: Any = spec_of, **zeros: int) -> Strategy:
     return Strategy(
-        wish=wish,
+        generation_of=generation_of,
         new=status_of(**zeros),
         changed=keep_status,
         status_changed=keep_spec_and_labels,
@@ -119,7 +119,7 @@ def _controller(kind: str, *immutable: str, wish: Any = spec_of, **zeros: int) -
     )
 
 
-DEPLOYMENT = _controller("deployment", "selector", wish=spec_and_annotations)
+DEPLOYMENT = _controller("deployment", "selector", generation_of=spec_and_annotations)
 REPLICA_SET = _controller("replicaset", "selector", replicas=0)
 STATEFUL_SET = _controller(
     "statefulset", "selector", "serviceName", "podManagementPolicy", replicas=0, availableReplicas=0
@@ -187,7 +187,7 @@ def _check_changed_job(request: WriteRequest, before: Raw, after: Raw) -> list[F
 
 
 JOB = Strategy(
-    wish=spec_of,
+    generation_of=spec_of,
     orphans=True,
     new=_new_job,
     changed=keep_status,
@@ -195,9 +195,9 @@ JOB = Strategy(
     check_new=_check_new_job,
     check_changed=_check_changed_job,
 )
-CRON_JOB = Strategy(wish=spec_of, new=without_status, changed=keep_status)
+CRON_JOB = Strategy(generation_of=spec_of, new=without_status, changed=keep_status)
 BUDGET = Strategy(
-    wish=spec_of,
+    generation_of=spec_of,
     unconditional_update=False,
     new=status_of(disruptionsAllowed=0, currentHealthy=0, desiredHealthy=0, expectedPods=0),
     changed=keep_status,

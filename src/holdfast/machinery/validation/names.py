@@ -26,12 +26,12 @@ _NO_OPERATOR = "not a valid selector operator"
 
 def check_labels(found: Found, labels: dict[str, str], path: str) -> None:
     for key, value in labels.items():
-        found.extend(field_problem(INVALID, path, key, said) for said in label_key(key))
-        found.extend(field_problem(INVALID, path, value, said) for said in label_value(value))
+        found.extend(field_problem(INVALID, path, key, message) for message in label_key(key))
+        found.extend(field_problem(INVALID, path, value, message) for message in label_value(value))
 
 
 def check_key(found: Found, key: str, path: str) -> None:
-    found.extend(field_problem(INVALID, path, key, said) for said in label_key(key))
+    found.extend(field_problem(INVALID, path, key, message) for message in label_key(key))
 
 
 def check_label_selector(found: Found, selector: Part | None, path: str) -> None:
@@ -48,7 +48,7 @@ def check_label_selector(found: Found, selector: Part | None, path: str) -> None
 def _check_values(found: Found, wanted: Part, where: str) -> None:
     for i, value in enumerate(wanted.get("values") or ()):
         place = f"{where}.values[{i}]"
-        found.extend(field_problem(INVALID, place, value, said) for said in label_value(value))
+        found.extend(field_problem(INVALID, place, value, message) for message in label_value(value))
 
 
 def _check_operator(found: Found, wanted: Part, where: str, numbers: bool) -> None:
@@ -91,7 +91,7 @@ def _check_field(found: Found, wanted: Part, where: str) -> None:
         return
     for i, value in enumerate(values):
         place = f"{where}.values[{i}]"
-        found.extend(field_problem(INVALID, place, value, said) for said in dns_subdomain(value))
+        found.extend(field_problem(INVALID, place, value, message) for message in dns_subdomain(value))
 
 
 # Names, labels and ports, and what is said of those that are none.

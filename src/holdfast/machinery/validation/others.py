@@ -72,7 +72,7 @@ def _check_against_limit(
 
 def _check_amount(found: Found, name: str, quantity: str, where: str, whole_pod: bool) -> None:
     before = len(found)
-    found.extend(field_problem(INVALID, where, name, said) for said in label_key(name))
+    found.extend(field_problem(INVALID, where, name, message) for message in label_key(name))
     if whole_pod:
         if not is_pod_level(name):
             found.append(not_supported(where, name, ("cpu", "hugepages-", "memory")))

@@ -86,7 +86,7 @@ def _check_term(found: Found, term: Part, where: str) -> None:
     check_label_selector(found, term.get("namespaceSelector"), f"{where}.namespaceSelector")
     for name in term.get("namespaces") or ():
         place = f"{where}.namespace"
-        found.extend(field_problem(INVALID, place, name, said) for said in dns_label(name))
+        found.extend(field_problem(INVALID, place, name, problems) for problems in dns_label(name))
     _check_match_keys(found, term, where)
     key = term.get("topologyKey", "")
     if not key:
@@ -127,9 +127,9 @@ def _check_toleration(found: Found, toleration: Part, where: str) -> None:
         why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
         found.append(field_problem(INVALID, f"{where}.effect", effect, why))
     if operator in ("Equal", ""):
-        said = label_value(value)
-        if said:
-            found.append(field_problem(INVALID, f"{where}.operator", value, ";".join(said)))
+        problems = label_value(value)
+        if problems:
+            found.append(field_problem(INVALID, f"{where}.operator", value, ";".join(problems)))
     elif operator == "Exists":
         if value:
             why = "value must be empty when `operator` is 'Exists'"
@@ -188,9 +188,11 @@ def check_taints(found: Found, taints: list[Part], path: str) -> None:
         where = f"{path}[{i}]"
         key, effect = taint.get("key", ""), taint.get("effect", "")
         check_key(found, key, f"{where}.key")
-        said = label_value(taint.get("value", ""))
-        if said:
-            found.append(field_problem(INVALID, f"{where}.value", taint.get("value"), ";".join(said)))
+        problems = label_value(taint.get("value", ""))
+        if problems:
+            found.append(
+                field_problem(INVALID, f"{where}.value", taint.get("value"), ";".join(problems))
+            )
         if not effect:
             found.append(field_problem(REQUIRED, f"{where}.effect"))
         elif effect not in _EFFECTS:

@@ -82,7 +82,7 @@ def _check_container(found: Found, container: Part, where: str, volumes: set[str
         found.append(field_problem(REQUIRED, f"{where}.name"))
     else:
         place = f"{where}.name"
-        found.extend(field_problem(INVALID, place, name, said) for said in dns_label(name))
+        found.extend(field_problem(INVALID, place, name, message) for message in dns_label(name))
     image = container.get("image") or ""
     if not image:
         found.append(field_problem(REQUIRED, f"{where}.image"))
@@ -112,9 +112,9 @@ def _check_ports(found: Found, ports: list[Part], path: str) -> None:
         where = f"{path}[{i}]"
         name = port.get("name", "")
         if name:
-            said = port_name(name)
-            found.extend(field_problem(INVALID, f"{where}.name", name, each) for each in said)
-            if not said and name in names:
+            message = port_name(name)
+            found.extend(field_problem(INVALID, f"{where}.name", name, each) for each in message)
+            if not message and name in names:
                 found.append(field_problem(DUPLICATE, f"{where}.name", name))
             names.add(name)
         number = port.get("containerPort", 0)
@@ -133,7 +133,7 @@ def _check_variable(found: Found, variable: Part, where: str) -> None:
     name = variable.get("name", "")
     if not name:
         found.append(field_problem(REQUIRED, f"{where}.name"))
-    found.extend(field_problem(INVALID, f"{where}.name", name, said) for said in env_name(name))
+    found.extend(field_problem(INVALID, f"{where}.name", name, message) for message in env_name(name))
     source = variable.get("valueFrom")
     if source is None:
         return
@@ -247,7 +247,7 @@ def check_pod_spec(found: Found, spec: Part, path: str, template: bool = True) -
         name = spec.get(field)
         if name:
             where = f"{path}.{field}"
-            found.extend(field_problem(INVALID, where, name, said) for said in complaints(name))
+            found.extend(field_problem(INVALID, where, name, message) for message in complaints(name))
     _check_deadline(found, spec, path)
     if "tolerations" in spec:
         check_tolerations(found, spec["tolerations"], f"{path}.tolerations")
@@ -278,7 +278,7 @@ def _check_volumes(found: Found, volumes: list[Part], path: str) -> set[str]:
             found.append(field_problem(REQUIRED, f"{where}.name"))
         else:
             place = f"{where}.name"
-            found.extend(field_problem(INVALID, place, name, said) for said in dns_label(name))
+            found.extend(field_problem(INVALID, place, name, message) for message in dns_label(name))
         if name in names:
             found.append(field_problem(DUPLICATE, f"{where}.name", name))
         if len(found) == before:
@@ -317,7 +317,7 @@ def _check_gates(found: Found, gates: list[Part], path: str) -> None:
     for i, gate in enumerate(gates):
         name = gate.get("name", "")
         where = f"{path}[{i}]"
-        found.extend(field_problem(INVALID, where, name, said) for said in label_key(name))
+        found.extend(field_problem(INVALID, where, name, message) for message in label_key(name))
         if name in seen:
             found.append(field_problem(DUPLICATE, where, name))
         seen.add(name)

@@ -324,12 +324,12 @@ class PluginTestCluster:
         if not (rejected_by and rejected) or (node := asking.where(pod)) is None:
             return
         profile = asking.profile(pod)
-        said = ", ".join(
+        wakes = ", ".join(
             f"{name} wakes on {_changes(profile.plugins[name].wakes_on)}" for name in rejected_by
         )
         raise ContractBroken(
             f"{pod.ref} is pending though node {node} is feasible now, and no event requeued it: "
-            f"{said}. List in wakes_on every kind of change that can make a node feasible"
+            f"{wakes}. List in wakes_on every kind of change that can make a node feasible"
         )
 
 

@@ -120,8 +120,8 @@ class Paths:
             text = f"plugin {self._plugin}: {what} of {rows}: {text_of(error)}"
             raise PluginRaised(text) from error
 
-    def _differs(self, what: str, row: int, one: str, said: Any, other: str, too: Any) -> None:
-        self._broken(what, row, f"computed on {one} it is {said!r}, on {other} it is {too!r}")
+    def _differs(self, what: str, row: int, one: str, first: Any, other: str, second: Any) -> None:
+        self._broken(what, row, f"computed on {one} it is {first!r}, on {other} it is {second!r}")
 
     def _broken(self, what: str, row: int, text: str) -> None:
         name = self._table.name(row)

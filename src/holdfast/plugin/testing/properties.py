@@ -102,7 +102,7 @@ def _live(life: "_Life", seed: int, given: Iterable[Given], steps: int | None) -
 
 
 def _led_here(seed: int, life: "_Life") -> str:
-    return f"check_plugin: seed {seed}, after: {'; '.join(life.told)}"
+    return f"check_plugin: seed {seed}, after: {'; '.join(life.history)}"
 
 
 class _Life:
@@ -116,7 +116,7 @@ class _Life:
         ignore: Collection[str],
     ) -> None:
         self.cluster = cluster
-        self.told: list[str] = []
+        self.history: list[str] = []
         self._random = random
         self._plugins = plugins
         self._make_node = node
@@ -146,7 +146,7 @@ class _Life:
     def _add_node(self) -> None:
         name = self._new("n")
         self._nodes.append(name)
-        self.told.append(f"add node {name}")
+        self.history.append(f"add node {name}")
         (raw,) = documents_of(self._make_node(self._random, name))
         self._made[name] = raw
         self.cluster.add(raw)
@@ -154,7 +154,7 @@ class _Life:
     def _change_node(self) -> None:
         if self._nodes:
             name = self._random.choice(self._nodes)
-            self.told.append(f"change node {name}")
+            self.history.append(f"change node {name}")
             self._update_node(name)
 
     def _update_node(self, name: str, *parts: str) -> None:
@@ -170,7 +170,7 @@ class _Life:
     def _delete_node(self) -> None:
         if len(self._nodes) > 1:
             name = self._nodes.pop(self._random.randrange(len(self._nodes)))
-            self.told.append(f"delete node {name}")
+            self.history.append(f"delete node {name}")
             self.cluster.delete(f"Node/{name}")
 
     def _add_pods(self) -> None:
@@ -178,7 +178,7 @@ class _Life:
         state = self._random.getrandbits(32)
         for _ in range(self._random.randint(1, 3)):
             name = self._new("p")
-            self.told.append(f"add pod {name}")
+            self.history.append(f"add pod {name}")
             (raw,) = documents_of(self._make_pod(Random(state), name))
             self._pods[short_name(raw)] = raw
             self.cluster.add(raw)
@@ -186,7 +186,7 @@ class _Life:
     def _change_pod(self, name: str = "") -> None:
         """Its labels and annotations: of the rest hardly anything may change."""
         if name := name or self._some_pod():
-            self.told.append(f"change pod {name}")
+            self.history.append(f"change pod {name}")
             raw = self._pods[name]
             (other,) = documents_of(self._make_pod(self._random, raw["metadata"]["name"]))
             parts = {part: other["metadata"].get(part) or {} for part in ("labels", "annotations")}
@@ -195,7 +195,7 @@ class _Life:
 
     def _delete_pod(self) -> None:
         if name := self._some_pod():
-            self.told.append(f"delete pod {name}")
+            self.history.append(f"delete pod {name}")
             self.cluster.delete(f"Pod/{name}")
 
     def _some_pod(self) -> str:
@@ -205,12 +205,12 @@ class _Life:
         return self._random.choice(names) if names else ""
 
     def _schedule(self) -> None:
-        self.told.append("schedule")
+        self.history.append("schedule")
         self.cluster.schedule()
 
     def _advance(self) -> None:
         seconds = self._random.choice((1, 10, 60, 600))
-        self.told.append(f"advance {seconds}")
+        self.history.append(f"advance {seconds}")
         self.cluster.advance(seconds)
 
     def _new(self, prefix: str) -> str:
@@ -221,10 +221,10 @@ class _Life:
 
     def _reserve(self) -> None:
         """Each pod that waits, on the node it would get; and unreserved at once."""
-        self.told.append("reserve and unreserve")
+        self.history.append("reserve and unreserve")
         scheduler, plugins, ignore = self.cluster.scheduler, self._plugins, self._ignore
         asking = Asking(scheduler, plugins)
-        said = _said(scheduler, plugins)
+        answers = _answers(scheduler, plugins)
         for pod in _pending(scheduler):
             profile = asking.profile(pod)
             row = asking.row(pod)
@@ -241,7 +241,7 @@ class _Life:
                     changed = _difference(attribute, kept[name, attribute], value)
                 if changed:
                     raise ContractBroken(f"plugin {name}: {where}: {changed}")
-            _compare(said, _said(scheduler, plugins), where)
+            _compare(answers, _answers(scheduler, plugins), where)
 
     def check_waking(self) -> None:
         """In a cluster of one or two nodes, with as many pods as it takes for one to wait.
@@ -283,7 +283,7 @@ class _Life:
 
     def _settle(self) -> None:
         """Deleted pods end, and pods that were woken are tried again."""
-        self.told.append("advance 12")
+        self.history.append("advance 12")
         self.cluster.advance(12)
 
     def _rejected(self) -> list[PodRecord]:
@@ -297,13 +297,13 @@ class _Life:
     def _change_part(self, part: str) -> None:
         if self._nodes:
             name = self._random.choice(self._nodes)
-            self.told.append(f"change {part} of node {name}")
+            self.history.append(f"change {part} of node {name}")
             self._update_node(name, part)
 
     def _delete_placed(self) -> None:
         if names := [name for name in self.cluster.placed() if name in self._pods]:
             name = self._random.choice(names)
-            self.told.append(f"delete pod {name}")
+            self.history.append(f"delete pod {name}")
             self.cluster.delete(f"Pod/{name}")
 
     def _change_placed(self) -> None:
@@ -319,7 +319,7 @@ class _Life:
         if not feasible:
             return
         pod = self._random.choice(feasible)
-        self.told.append(f"refuse the bind of {pod.name}")
+        self.history.append(f"refuse the bind of {pod.name}")
         profile, row, binding = asking.profile(pod), asking.row(pod), scheduler.binding
         before = len(scheduler.decisions)
         if scheduler.queue.pop_pod(pod) and scheduler.cycle.assume_and_bind(profile, pod, row, now):
@@ -337,17 +337,17 @@ class _Life:
         scheduler, plugins = self.cluster.scheduler, self._plugins
         if scheduler.binding.waiting:
             return
-        said = _said(scheduler, plugins)
+        answers = _answers(scheduler, plugins)
         objects = self.cluster.objects()
         declared = declared_infos(self.cluster.setup.object_kinds())
-        self.told.append("compare with new schedulers")
+        self.history.append("compare with new schedulers")
         for _ in range(_ORDERS):
             self._random.shuffle(objects)
             other = self.cluster.setup.scheduler()
             for raw in objects:
                 other.feed(Added(_decoded(raw, declared)), self.cluster.now)
             order = ", ".join(f"{raw['kind']} {raw['metadata']['name']}" for raw in objects)
-            _compare(said, _said(other, plugins), f"a scheduler that saw, in this order, {order}")
+            _compare(answers, _answers(other, plugins), f"a scheduler that saw, in this order, {order}")
 
 
 def _decoded(raw: Raw, declared: Kinds) -> Object:
@@ -360,7 +360,7 @@ def _pending(scheduler: Scheduler) -> list[PodRecord]:
     return [pod for pod in scheduler.cluster.pods.values() if pod.phase is Phase.PENDING]
 
 
-def _said(scheduler: Scheduler, plugins: list[str]) -> dict[tuple[str, str], Answers]:
+def _answers(scheduler: Scheduler, plugins: list[str]) -> dict[tuple[str, str], Answers]:
     """What the plugins say of every pod that waits, by pod and plugin."""
     asking = Asking(scheduler, plugins)
     found: dict[tuple[str, str], Answers] = {}
@@ -378,9 +378,10 @@ def _said(scheduler: Scheduler, plugins: list[str]) -> dict[tuple[str, str], Ans
 def _compare(
     before: dict[tuple[str, str], Answers], after: dict[tuple[str, str], Answers], where: str
 ) -> None:
-    for (pod, plugin), said in before.items():
+    for (pod, plugin), answers in before.items():
         pairs: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-            (what, getattr(said, what), getattr(after[pod, plugin], what)) for what in Answers._fields
+            (what, getattr(answers, what), getattr(after[pod, plugin], what))
+            for what in Answers._fields
         ]
         for what, old, new in pairs:
             for node in sorted({*old, *new}):

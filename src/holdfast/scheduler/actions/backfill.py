@@ -61,21 +61,21 @@ class Backfill(Action):
         if not (until > round_.now).any():
             return
         latest = float(until.max())
-        in_vain: dict[Key | None, float] = {}
+        unsuccessful: dict[Key | None, float] = {}
         for pod in round_.queue.unschedulable():
             estimate = round_.cluster.jobs.estimate(pod)
             if estimate is None or round_.now + estimate > latest or self._key(pod) in self._overran:
                 continue
             # If a pod of the group did not fit, one with the same or a longer estimate does not either.
             kind = round_.queue.kind(pod)
-            if pod.reservation is not None or estimate >= in_vain.get(kind, math.inf):
+            if pod.reservation is not None or estimate >= unsuccessful.get(kind, math.inf):
                 continue
             if pod.job is not None:
                 placed = self._backfill_job(round_, pod, until)
             else:
                 placed = self._backfill_pod(round_, pod, until)
             if not placed and pod.pinned_node is None:
-                in_vain[kind] = estimate
+                unsuccessful[kind] = estimate
 
     # Which rows, and until when
 

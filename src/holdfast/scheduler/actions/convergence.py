@@ -51,7 +51,7 @@ _AT_ONCE = 0.5
 """Seconds after which a repeated decision is a retry and counts as new."""
 _MEMORY = 60.0
 """Seconds after which the back-off of an object is reset."""
-_IN_VAIN = 20
+_MOST_UNSUCCESSFUL = 20
 """How often a round may be woken up by its own changes without a decision."""
 _PASSES = 1000
 """How often a round may be woken up at all, in addition to a number per object."""
@@ -135,11 +135,11 @@ class ConvergenceGuard:
             self._cluster.changed(self._postponed)
             self._postponed, self._resume_at = 0, None
 
-    def ends(self, passes: int, in_vain: int, tried: list[PodRecord], now: float) -> bool:
-        """Whether the round must end: it was woken up `passes` times, the last `in_vain` times without
+    def ends(self, passes: int, unsuccessful: int, tried: list[PodRecord], now: float) -> bool:
+        """Whether the round must end: it was woken up `passes` times, the last `unsuccessful` times without
         a decision. Its changes are left to a later round."""
         objects = len(self._cluster.pods) + len(self._cluster.reservations.known)
-        if in_vain <= _IN_VAIN and passes <= _PASSES + _PER_OBJECT * objects:
+        if unsuccessful <= _MOST_UNSUCCESSFUL and passes <= _PASSES + _PER_OBJECT * objects:
             return False
         self._postponed |= self._cluster.take_changes()
         refs = [pod.ref for pod in tried[:10]] or [ObjectRef("Scheduler", "", "round", "")]

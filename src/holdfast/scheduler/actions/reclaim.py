@@ -170,7 +170,7 @@ class Reclaim(Action):
         reclaimable: ReclaimableCapacity,
         expected: ExpectedUsage,
     ) -> list[Decision]:
-        queues, in_vain = round_.cluster.jobs.queues, set()
+        queues, unsuccessful = round_.cluster.jobs.queues, set()
         decisions: list[Decision] = []
         kinds = {(queues.of(pod), pod.cls.id): pod for pod in waiting}
         order_key = {kind: queues.order_key(kind[0], pod) for kind, pod in kinds.items()}
@@ -179,11 +179,11 @@ class Reclaim(Action):
         )
         for pod in waiting:
             kind = round_.queue.kind(pod)
-            if pod.reservation is not None or kind in in_vain:
+            if pod.reservation is not None or kind in unsuccessful:
                 continue
             done = _Reclaimer(round_, pod, reclaimable, expected, decisions).reclaim()
             if not done and pod.pinned_node is None and not pod.nominated:
-                in_vain.add(kind)  # pods of the same group get the same result
+                unsuccessful.add(kind)  # pods of the same group get the same result
         return decisions
 
 

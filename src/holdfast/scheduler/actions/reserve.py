@@ -143,7 +143,7 @@ class Reserve(Action):
         if not units:
             return
         untried = round_.queue.untried()
-        in_vain: set[tuple[str, int, str | None]] = set()
+        unsuccessful: set[tuple[str, int, str | None]] = set()
         self._closed_rows = set()
         for unit in units:
             before = [pod for pod in untried if round_.queue.comes_before(pod, unit.pod)]
@@ -153,8 +153,8 @@ class Reserve(Action):
             kind = (unit.pod.scheduler, unit.pod.cls.id, unit.pod.pinned_node)
             if unit.job is not None:
                 self._reserve(round_, unit)
-            elif kind not in in_vain and not self._reserve(round_, unit):
-                in_vain.add(kind)  # pods of the same class get the same result
+            elif kind not in unsuccessful and not self._reserve(round_, unit):
+                unsuccessful.add(kind)  # pods of the same class get the same result
             if round_.cluster.has_changes() or round_.pods_left <= 0:
                 return
 

@@ -34,7 +34,7 @@ from holdfast.scheduler.jobs.estimates import expected_fit
 from holdfast.scheduler.reservations.reservation_status import status_of
 from holdfast.scheduler.reservations.reservation_victims import written
 
-REASON_ALONE = "node(s) only one same reusable reservation can be scheduled on a same node"
+REASON_SAME_REUSABLE = "node(s) only one same reusable reservation can be scheduled on a same node"
 
 _NOW = 2**42
 """The score of a node with enough free capacity now; each millisecond until then costs one point."""
@@ -140,6 +140,6 @@ class ReservationPlugin(ClusterPlugin):
             return view.take(untaken())
 
         def reasons(view: View) -> list[Reason]:
-            return [Reason(REASON_ALONE, view.take(~untaken()))]
+            return [Reason(REASON_SAME_REUSABLE, view.take(~untaken()))]
 
         return Filter(passes, reasons, Scope.USAGE)

@@ -27,7 +27,7 @@ ANYONE: Clue = ()
 _NONE: frozenset[int] = frozenset()
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode
-_NOBODY = _encode([])
+_NO_OWNERS = _encode([])
 
 
 class PodName(NamedTuple):
@@ -206,7 +206,7 @@ class OwnerSpecs:
 def _key(owners: list[ReservationOwner]) -> bytes:
     """A key that is equal for equal owners, in any order."""
     if not owners:
-        return _NOBODY
+        return _NO_OWNERS
     return _encode(sorted({_encode((o.object, o.controller, _asked(o))) for o in owners}))
 
 

@@ -67,7 +67,7 @@ class Audit:
         self._given_volumes = False
         """Whether claims got volumes in this write that were there already: of which driver those are,
         a scheduler that goes by storage classes, as kube-scheduler does, does not know before."""
-        self._said: list[str] = []
+        self._problems: list[str] = []
         self._to_settle: dict[str, None] = {}
         """Uids of reservations to look at when everything has settled."""
         self._placed: set[str] = set()
@@ -90,35 +90,35 @@ class Audit:
     def end(self) -> list[str]:
         """The write is done. Every rule that it broke."""
         self._in_write = False
-        said, self._said = self._said, []
+        problems, self._problems = self._problems, []
         if self._bound or self._reserved:
-            said.extend(self._judge())
+            problems.extend(self._judge())
             self._bound.clear()
             self._reserved.clear()
         self._given_volumes = False
         if self._writes > _WRITES + _WRITES_PER_OBJECT * self._cluster.objects:
-            said.append(f"no progress: {self._writes} writes at one moment")
-        return said
+            problems.append(f"no progress: {self._writes} writes at one moment")
+        return problems
 
     def at_rest(self, now: float) -> list[str]:
         """Nothing more follows at this moment. Every rule that does not hold."""
         self._writes = 0
-        said: list[str] = []
+        problems: list[str] = []
         if self._moved:
             self._moved, self._moved_at = False, now
         elif now - self._moved_at >= liveness.QUIET:
             self._moved_at = now
-            said.extend(liveness.waiting_for_nothing(self._cluster, self._places_plain_pods))
+            problems.extend(liveness.waiting_for_nothing(self._cluster, self._places_plain_pods))
         for uid in self._to_settle:
             reservation = self._cluster.reservations.get(uid)
             if reservation is not None:
-                said.extend(lifecycle.status_at_rest(self._cluster, reservation, now))
+                problems.extend(lifecycle.status_at_rest(self._cluster, reservation, now))
         self._to_settle.clear()
         for gang in self._gangs:
-            said.extend(self._judge_gang(gang))
+            problems.extend(self._judge_gang(gang))
         self._gangs.clear()
         self._placed.clear()
-        return said
+        return problems
 
     def changed(
         self, kind: str, namespace: str, name: str, before: Raw | None, after: Raw | None
@@ -177,7 +177,9 @@ class Audit:
             pod = cluster.put_pod(after)
             now = after["spec"].get("nodeName") or ""
             if node and now != node:
-                self._said.append(f"pod moved: {_named(after)}: from Node/{node} to {now or 'none'}")
+                self._problems.append(
+                    f"pod moved: {_named(after)}: from Node/{node} to {now or 'none'}"
+                )
             if now and not node:
                 self._arrived(after, pod)
         for each in (was, pod):
@@ -214,7 +216,7 @@ class Audit:
                 self._placed.add(now.uid)
             self._to_settle[uid] = None
             if self._in_write and was is not None:
-                self._said.extend(lifecycle.phase_change(was, now))
+                self._problems.extend(lifecycle.phase_change(was, now))
                 self._reserved.append(now)
         for each in (was, now):
             if each is not None and each.node:
@@ -236,7 +238,7 @@ class Audit:
         ]
         if len(having) > 1:
             names = " and ".join("/".join(("PersistentVolumeClaim", *key)) for key in having)
-            self._said.append(f"a volume has two claims: PersistentVolume/{volume}: {names}")
+            self._problems.append(f"a volume has two claims: PersistentVolume/{volume}: {names}")
 
     def _places_plain_pods(self, scheduler: str) -> bool:
         return liveness.places_plain_pods(self._obstacles(scheduler))
@@ -294,7 +296,7 @@ class Audit:
     def _is_lent_a_hold(self, pod: PodFacts) -> bool:
         """Whether the pod may use what starvation holds keep for others."""
         own = self._cluster.reservations.get(pod.reservation)
-        return pod.says_how_long and not (own is not None and own.is_starvation_hold)
+        return pod.has_run_estimate and not (own is not None and own.is_starvation_hold)
 
     def _volumes(self, pod: PodFacts) -> Iterator[str]:
         cluster, plugins = self._cluster, self._plugins(pod.scheduler)

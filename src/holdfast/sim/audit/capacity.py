@@ -131,19 +131,19 @@ def _resources(cluster: ClusterState, node: NodeState, found: dict[Key, Excess])
         has, used = node.allocatable.get(name, 0), node.used.get(name, 0)
         kept, owed = available.get(name, 0), waiting.get(name, 0)
         holds = held.get(name, 0)
-        said = f"{name}: pods {used}, reservations {kept}, waiting ones {owed}, allocatable {has}"
-        _note(found, REQUESTED, name, used - has, said)
+        figures = f"{name}: pods {used}, reservations {kept}, waiting ones {owed}, allocatable {has}"
+        _note(found, REQUESTED, name, used - has, figures)
         claimed = used + kept - has
-        _note(found, CLAIMED, name, claimed, said)
-        _note(found, CLAIMED_BUT_HOLDS, name, claimed - holds, said)
-        _note(found, OVER_WAITING, name, claimed + owed, said)
+        _note(found, CLAIMED, name, claimed, figures)
+        _note(found, CLAIMED_BUT_HOLDS, name, claimed - holds, figures)
+        _note(found, OVER_WAITING, name, claimed + owed, figures)
         holds += held_waiting.get(name, 0)
-        _note(found, OVER_WAITING_BUT_HOLDS, name, claimed + owed - holds, said)
+        _note(found, OVER_WAITING_BUT_HOLDS, name, claimed + owed - holds, figures)
     if "pods" in node.allocatable:
         has = node.allocatable["pods"]
-        said = f"pods: {slots}, allocatable {has}"
-        _note(found, SLOTS, "pods", slots - has, said)
-        _note(found, SLOTS_BUT_HOLDS, "pods", slots - held_slots - has, said)
+        figures = f"pods: {slots}, allocatable {has}"
+        _note(found, SLOTS, "pods", slots - has, figures)
+        _note(found, SLOTS_BUT_HOLDS, "pods", slots - held_slots - has, figures)
 
 
 def _restricted(cluster: ClusterState, reservation: ReservationFacts, found: dict[Key, Excess]) -> None:
@@ -155,8 +155,8 @@ def _restricted(cluster: ClusterState, reservation: ReservationFacts, found: dic
     for name, amount in reservation.usage.requests.items():
         if name != "pods" and not is_device_resource(name):
             used = taken.get(name, 0)
-            said = f"{reservation}: {name}: owners {used}, reserved {amount}"
-            _note(found, RESTRICTED, f"{reservation.name} {name}", used - amount, said)
+            figures = f"{reservation}: {name}: owners {used}, reserved {amount}"
+            _note(found, RESTRICTED, f"{reservation.name} {name}", used - amount, figures)
 
 
 def _by_device(node: NodeState, name: str) -> bool:
@@ -189,8 +189,8 @@ def _ports(
         for reserved in reservation.usage.ports:
             for port, pod in used:
                 if reserved.conflicts(port) and not owns(pod, reservation):
-                    said = f"{pod}: {port} is reserved by {reservation}"
-                    _count(found, RESERVED_PORTS, f"{reservation.name} {port}", said)
+                    figures = f"{pod}: {port} is reserved by {reservation}"
+                    _count(found, RESERVED_PORTS, f"{reservation.name} {port}", figures)
 
 
 def _port_key(*ports: Port) -> str:
@@ -223,9 +223,9 @@ def _devices(
             has = totals.get(name, 0)
             taken, left = used.get(device, {}).get(name, 0), kept.get(device, {}).get(name, 0)
             key = f"{device[0]} {device[1]} {name}"
-            said = f"{key}: pods {taken}, reservations {left}, of {has}"
-            _note(found, DEVICES, key, taken - has, said)
-            _note(found, RESERVED_DEVICES, key, taken + left - has, said)
+            figures = f"{key}: pods {taken}, reservations {left}, of {has}"
+            _note(found, DEVICES, key, taken - has, figures)
+            _note(found, RESERVED_DEVICES, key, taken + left - has, figures)
 
 
 def _kept_devices(
@@ -260,8 +260,8 @@ def _cpus(
             having.setdefault(cpu, []).append(pod)
     for cpu, pods in sorted(having.items()):
         if len(pods) > 1:
-            said = f"cpu {cpu}: {' and '.join(map(str, pods))}"
-            _note(found, CPUS, str(cpu), len(pods) - 1, said)
+            figures = f"cpu {cpu}: {' and '.join(map(str, pods))}"
+            _note(found, CPUS, str(cpu), len(pods) - 1, figures)
     if node.topology is not None and node.topology.cpus:
         for cpu in sorted(having.keys() - node.topology.cpus):
             _note(found, UNKNOWN_CPUS, str(cpu), 1, f"cpu {cpu}: {having[cpu][0]}")
@@ -270,12 +270,12 @@ def _cpus(
             strangers = [pod for pod in having.get(cpu, ()) if pod.reservation != reservation.uid]
             if strangers:
                 text = cpu_text(reservation.usage.cpus)
-                said = f"cpu {cpu}: {strangers[0]} has it, {reservation} holds {text}"
-                _note(found, RESERVED_CPUS, f"{reservation.name} {cpu}", len(strangers), said)
+                figures = f"cpu {cpu}: {strangers[0]} has it, {reservation} holds {text}"
+                _note(found, RESERVED_CPUS, f"{reservation.name} {cpu}", len(strangers), figures)
     for one, other in combinations(reservations, 2):
         for cpu in sorted(one.usage.cpus & other.usage.cpus):
-            said = f"cpu {cpu}: {one} and {other} hold it"
-            _note(found, RESERVED_CPUS, f"{one.name} {other.name} {cpu}", 1, said)
+            figures = f"cpu {cpu}: {one} and {other} hold it"
+            _note(found, RESERVED_CPUS, f"{one.name} {other.name} {cpu}", 1, figures)
 
 
 def _numa(
@@ -305,8 +305,8 @@ def _numa(
         has = node.topology.numa.get(zone, {})
         for name, amount in resources.items():
             if name in has:
-                said = f"NUMA node {zone}: {name}: {amount} of {has[name]}"
-                _note(found, NUMA, f"{zone} {name}", amount - has[name], said)
+                figures = f"NUMA node {zone}: {name}: {amount} of {has[name]}"
+                _note(found, NUMA, f"{zone} {name}", amount - has[name], figures)
 
 
 def _volumes(
@@ -326,8 +326,8 @@ def _volumes(
         _note(found, VOLUMES, driver, count - most, f"{driver}: {count} volumes, at most {most}")
         if driver in reserved:
             both = len(used.get(driver, set()) | reserved[driver])
-            said = f"{driver}: {both} volumes, {count} of them of pods, at most {most}"
-            _note(found, RESERVED_VOLUMES, driver, both - most, said)
+            figures = f"{driver}: {both} volumes, {count} of them of pods, at most {most}"
+            _note(found, RESERVED_VOLUMES, driver, both - most, figures)
 
 
 def _by_driver(cluster: ClusterState, users: Iterable[Usage]) -> dict[str, set[str]]:

@@ -111,9 +111,13 @@ class PodFacts:
         return _KOORDINATOR + "gpu-partition-spec" in self.annotations
 
     @property
-    def says_how_long(self) -> bool:
-        said = {**self.labels, **self.annotations}
-        return self.has_deadline or "holdfast.io/run-estimate" in said or "volcano.sh/job-name" in said
+    def has_run_estimate(self) -> bool:
+        metadata = {**self.labels, **self.annotations}
+        return (
+            self.has_deadline
+            or "holdfast.io/run-estimate" in metadata
+            or "volcano.sh/job-name" in metadata
+        )
 
 
 @dataclass(slots=True)

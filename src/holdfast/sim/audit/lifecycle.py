@@ -126,13 +126,13 @@ def _owners_at_rest(cluster: ClusterState, reservation: ReservationFacts) -> Ite
     taken: Amounts = {}
     for pod in owners:
         add(taken, pod.usage.requests)
-    said = amounts(status.get("allocated"))
+    reported = amounts(status.get("allocated"))
     for name in reservation.usage.requests:
         if name == "pods" or is_device_resource(name):
             continue
-        if said.get(name, 0) != taken.get(name, 0):
+        if reported.get(name, 0) != taken.get(name, 0):
             yield (
-                f"reservation status: {reservation}: allocated {name} {said.get(name, 0)}, "
+                f"reservation status: {reservation}: allocated {name} {reported.get(name, 0)}, "
                 f"its owners request {taken.get(name, 0)}"
             )
     going = any(each in reservation.annotations or each in reservation.labels for each in _GOING)

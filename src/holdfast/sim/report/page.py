@@ -96,13 +96,13 @@ def occupancy(history: dict[str, list[Sample]], end: float) -> str:
         for kind in ("cpu", "memory"):
             points = [(s.t, s.cpu if kind == "cpu" else s.memory) for s in samples]
             parts.append(f'<path class="{kind}" d="{_area(points, top, end, span)}"/>')
-        said = "; ".join(
+        title = "; ".join(
             f"{format_duration(s.t)}: cpu {s.cpu:.0%}, memory {s.memory:.0%}, {s.pods} pods"
             for s in samples[-12:]
         )
         parts.append(
             f'<rect class="hover" x="{_LABEL}" y="{top}" width="{_WIDTH - _LABEL}" '
-            f'height="{_LANE}"><title>{escape(name)} · {escape(said)}</title></rect>'
+            f'height="{_LANE}"><title>{escape(name)} · {escape(title)}</title></rect>'
         )
     parts.extend(_axis(height, end, span))
     if len(history) > len(names):

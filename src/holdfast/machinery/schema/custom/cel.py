@@ -146,17 +146,17 @@ class _Checking:
         variables = {"self": escaped(schema, value)}
         if old is not _ABSENT:
             variables["oldSelf"] = escaped(schema, old)
-        said = rule.get("message", "").strip()
-        self._spend(cost(_nesting(text, rule), variables), said or text, value, path)
+        given = rule.get("message", "").strip()
+        self._spend(cost(_nesting(text, rule), variables), given or text, value, path)
         try:
             if _evaluate(text, variables) is True:
                 return None
         except NotEvaluated:
             return None
         except KeyError as error:
-            detail = f"no such key: {error.args[0]} evaluating rule: {said or text}"
+            detail = f"no such key: {error.args[0]} evaluating rule: {given or text}"
             return field_problem(INVALID, path, _kind(value), detail)
-        message = _message(rule, variables) or said or f"failed rule: {text}"
+        message = _message(rule, variables) or given or f"failed rule: {text}"
         where = path + rule.get("fieldPath", "") if rule.get("fieldPath") else path
         reason = rule.get("reason") or INVALID
         if reason == REQUIRED or reason == "FieldValueForbidden" or isinstance(value, dict | list):
@@ -199,10 +199,10 @@ def _message(rule: Schema, variables: dict[str, Any]) -> str:
     if not expression:
         return ""
     try:
-        said = _evaluate(expression, variables)
+        message = _evaluate(expression, variables)
     except (NotEvaluated, KeyError):
         return ""
-    return said.strip() if isinstance(said, str) and "\n" not in said else ""
+    return message.strip() if isinstance(message, str) and "\n" not in message else ""
 
 
 def _evaluate(text: str, variables: dict[str, Any]) -> Any:

@@ -217,12 +217,12 @@ class Parser:
             if name is not None:
                 self._at = name.end()
             else:
-                said = _FLAGS.match(text, at)
-                if said is None or (said[1] == said[2] == "" and said[3] == ")"):
+                match = _FLAGS.match(text, at)
+                if match is None or (match[1] == match[2] == "" and match[3] == ")"):
                     raise self._perl(at)
-                flags = (flags | set(said[1])) - set((said[2] or "")[1:])
-                self._at = said.end()
-                if said[3] == ")":
+                flags = (flags | set(match[1])) - set((match[2] or "")[1:])
+                self._at = match.end()
+                if match[3] == ")":
                     self._flags = flags
                     return
         else:
@@ -266,14 +266,14 @@ class Parser:
         least, most = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(char, (0, None))
         end, counts = at + 1, 1
         if char == "{":
-            said = _REPEAT.match(text, at)
-            assert said is not None
-            end = said.end()
-            least = int(said[1][:5])
-            most = least if said[2] is None else int(said[3][:5]) if said[3] else None
+            match = _REPEAT.match(text, at)
+            assert match is not None
+            end = match.end()
+            least = int(match[1][:5])
+            most = least if match[2] is None else int(match[3][:5]) if match[3] else None
             counts = max(least, most or 0, 1)
             if counts > MAX_REPEAT or (most is not None and most < least):
-                raise BadPattern("invalid repeat count", said[0])
+                raise BadPattern("invalid repeat count", match[0])
         if text[end : end + 1] == "?":
             end += 1
         operator = text[at:end]

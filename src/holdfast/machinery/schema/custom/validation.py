@@ -213,17 +213,17 @@ def _add_numbers(checks: list[Check], schema: Schema) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float):
             return
 
-        def say(text: str) -> None:
+        def report(text: str) -> None:
             problems.append(field_problem(INVALID, path, value, text))
 
         if step is not None and step > 0 and not (value / step).is_integer():
-            say(f"{path} in body should be a multiple of {step}")
+            report(f"{path} in body should be a multiple of {step}")
         if high is not None and (value >= high if under else value > high):
-            say(f"{path} in body should be less than {'' if under else 'or equal to '}{high}")
+            report(f"{path} in body should be less than {'' if under else 'or equal to '}{high}")
         if low is not None and (value <= low if over else value < low):
-            say(f"{path} in body should be greater than {'' if over else 'or equal to '}{low}")
+            report(f"{path} in body should be greater than {'' if over else 'or equal to '}{low}")
         if bits is not None and not -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
-            say(f"Checked value must be of type integer with format {schema['format']}")
+            report(f"Checked value must be of type integer with format {schema['format']}")
 
     checks.append(check_number)
 
@@ -312,10 +312,10 @@ def alternatives(word: str, options: list[CombinatorsCheck]) -> CombinatorsCheck
             option(value, path, found)
             tried.append(found)
         good = sum(not found for found in tried)
-        said = _complaint(word, path, good, len(options))
-        if not said:
+        message = _complaint(word, path, good, len(options))
+        if not message:
             return
-        problems.append(field_problem(INVALID, "<nil>", "", said))
+        problems.append(field_problem(INVALID, "<nil>", "", message))
         if word == "allOf":
             problems.extend(problem for found in tried for problem in found)
         elif word != "not" and not good:
@@ -365,13 +365,13 @@ def _unique(name: Callable[[Any], Any]) -> ListTypesCheck:
         if value.__class__ is not list:
             return
         seen: set[str] = set()
-        told: set[str] = set()
+        reported: set[str] = set()
         for i, item in enumerate(value):
             named = name(item)
             text = json.dumps(named, sort_keys=True)
-            if text in seen and text not in told:
+            if text in seen and text not in reported:
                 problems.append(field_problem(DUPLICATE, f"{path}[{i}]", named))
-                told.add(text)
+                reported.add(text)
             seen.add(text)
 
     return check_unique

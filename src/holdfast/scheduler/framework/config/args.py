@@ -420,8 +420,8 @@ def checked_numa(args: NodeNUMAResourceArgs, path: str, problems: Problems) -> N
 
 def _name_fault(name: str) -> str:
     """Why the text is not a valid name of a label or resource; empty if it is."""
-    said = label_key(name)
-    return f'Invalid value: "{name}": {"; ".join(said)}' if said else ""
+    problems = label_key(name)
+    return f'Invalid value: "{name}": {"; ".join(problems)}' if problems else ""
 
 
 # The table: a plugin with typed arguments is one line here.
