@@ -136,8 +136,8 @@ class ConvergenceGuard:
             self._postponed, self._resume_at = 0, None
 
     def ends(self, passes: int, unsuccessful: int, tried: list[PodRecord], now: float) -> bool:
-        """Whether the round must end: it was woken up `passes` times, the last `unsuccessful` times without
-        a decision. Its changes are left to a later round."""
+        """Whether the round must end: it was woken up `passes` times, the last `unsuccessful` times
+        without a decision. Its changes are left to a later round."""
         objects = len(self._cluster.pods) + len(self._cluster.reservations.known)
         if unsuccessful <= _MOST_UNSUCCESSFUL and passes <= _PASSES + _PER_OBJECT * objects:
             return False
