@@ -127,6 +127,44 @@ def test_pods_are_refused_at(change: Callable[[PodBuilder], PodBuilder], field: 
     assert all(error.object.endswith("/p1") for error in ScenarioObject(raw).errors)
 
 
+def _pod(name: str, **spec: Any) -> Raw:
+    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {"containers": [container], **spec},
+    }
+
+
+def test_pods_with_equal_specs_share_the_decoded_spec() -> None:
+    first, second = ScenarioObject(_pod("first")), ScenarioObject(_pod("second"))
+    assert second.raw["spec"] is first.raw["spec"]
+    assert second.raw["metadata"] == {"name": "second"}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "field"),
+    [
+        ({"hostNetwork": True}, {"hostNetwork": 1}, "spec.hostNetwork"),
+        ({"priority": 1}, {"priority": 1.5}, "spec.priority"),
+        ({}, {"nodename": "n"}, "spec.nodename"),
+    ],
+    ids=str,
+)
+def test_specs_that_only_look_equal_are_read_on_their_own(first: Raw, second: Raw, field: str) -> None:
+    assert not found(_pod("first", **first))
+    alone = found(_pod("second", **{**second, "subdomain": "alone"}))
+    assert found(_pod("second", **second)) == alone
+    assert not alone or alone[0].startswith(field)
+
+
+def test_the_metadata_of_a_pod_with_a_known_spec_is_checked() -> None:
+    assert not found(_pod("first"))
+    assert fields(_pod("Second_")) == ["metadata.name"]
+    assert fields({**_pod("second"), "metadata": {"name": "b", "label": {}}}) == ["metadata.label"]
+
+
 def test_an_image_may_be_left_out_of_scenarios() -> None:
     assert found({**make_pod("p").raw(), "spec": {"containers": [{"name": "c"}]}}) == []
 

@@ -132,17 +132,26 @@ def check_decoded(type: ResourceType, decoded: Raw) -> list[FieldError]:
     """The errors of validation of a decoded object."""
     request = ObjectRequest(_NoCluster(), type)
     whole = apply_defaults(type, decoded)
-    metadata = whole.get("metadata") or {}
-    if not metadata.get("name") and metadata.get("generateName"):
-        metadata = {**metadata, "name": f"{metadata['generateName'][:_MOST_OF_NAME]}xxxxx"}
-    if type.namespaced:
-        metadata = {"namespace": "default", **metadata}
+    metadata = _complete_metadata(type, whole)
     whole = {**whole, "metadata": metadata}
     problems = metadata_rules.check(type, metadata)
     problems += strategy_of(type).check_new(request, whole)
     problems += check_values(type, shown(type, whole))
     # That rules were not checked because of other errors is of no use beside these.
     return [each for each in dict.fromkeys(problems) if each.field != "<nil>"]
+
+
+def check_decoded_metadata(type: ResourceType, decoded: Raw) -> list[FieldError]:
+    """The errors of validation of the metadata alone, for an object whose other parts are valid."""
+    return metadata_rules.check(type, _complete_metadata(type, decoded))
+
+
+def _complete_metadata(type: ResourceType, raw: Raw) -> Raw:
+    """The metadata with a namespace, and with a name as it would be generated."""
+    metadata: Raw = raw.get("metadata") or {}
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata = {**metadata, "name": f"{metadata['generateName'][:_MOST_OF_NAME]}xxxxx"}
+    return {"namespace": "default", **metadata} if type.namespaced else metadata
 
 
 def check_namespace_is_active(request: WriteRequest, must_exist: bool = True) -> None:

@@ -79,7 +79,8 @@ def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = (
             if not found:
                 times = timing(raw, found)
                 order = (STATED_FIRST if raw["kind"] in _FIRST else STATED, position)
-                actions.append(ScenarioAction(times[names.SIM_AT], order, document, Create(raw)))
+                origin = replace(document, data=None)  # which would outlive its use
+                actions.append(ScenarioAction(times[names.SIM_AT], order, origin, Create(raw)))
                 if not times[names.SIM_AT]:
                     given.append(raw)
         problems.extend(f"{document}: {each}" for each in found)

@@ -18,13 +18,15 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import msgspec
+
 from holdfast.api import names
 from holdfast.api.decode import object_name
 from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import NO_KINDS, Kinds, is_cluster_scoped, kind_info
 from holdfast.api.resources import is_hugepages, is_native
 from holdfast.local.store.objects import Key, Raw
-from holdfast.machinery.objects import check_decoded, decoded_object
+from holdfast.machinery.objects import check_decoded, check_decoded_metadata, decoded_object
 from holdfast.machinery.schema import UNKNOWN, FieldError, ResourceType, holdfast_catalogue, open_type
 from holdfast.machinery.status import StatusError
 from holdfast.machinery.validation.others import ABOUT_VOLUMES
@@ -61,8 +63,11 @@ class ScenarioObject:
         except InvalidObject as error:
             self.errors.append(error.within(self._name))
             return
-        self.raw = completed(given)
         type = _catalogued(info.group, info.version, info.kind) or open_type(info)
+        template = _template(given) if (info.group, info.kind) == ("", "Pod") else None
+        if template is not None and self._is_copy(given, type, template):
+            return
+        self.raw = completed(given)
         self.raw, problems = decoded_object(type, self.raw)
         stored = isinstance(given.get("metadata"), Mapping) and given["metadata"].get("resourceVersion")
         if stored:
@@ -76,6 +81,42 @@ class ScenarioObject:
         self.errors.extend(as_invalid(self._name, each) for each in problems)
         if not self.errors:
             self.raw = _without_zeroes(given, self.raw)
+            if template is not None and not self.newer:
+                _keep_spec(template, given["spec"], self.raw["spec"])
+
+    def _is_copy(self, given: Raw, type: ResourceType, template: bytes) -> bool:
+        """Whether a valid pod with this spec came before: then only the rest is read, and the two share
+        the spec."""
+        known = _known_specs.get(template)
+        if known is None or known[0] != given["spec"]:
+            return False
+        raw, problems = decoded_object(type, {**given, "spec": {}})
+        if problems or check_decoded_metadata(type, _with_reference_uids(raw)):
+            return False
+        self.raw = _without_zeroes(given, {**raw, "spec": known[1]})
+        return True
+
+
+_SPECS_KEPT = 1024
+_known_specs: dict[bytes, tuple[Raw, Raw]] = {}
+"""Pod specs as they were given and as they were decoded, of valid pods, by the encoded former."""
+
+
+def _template(given: Raw) -> bytes | None:
+    """The spec of a pod, encoded."""
+    spec = given.get("spec")
+    if not isinstance(spec, dict):
+        return None
+    try:
+        return msgspec.json.encode(spec)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+
+
+def _keep_spec(template: bytes, given: Raw, decoded: Raw) -> None:
+    if len(_known_specs) >= _SPECS_KEPT:
+        _known_specs.clear()
+    _known_specs[template] = (given, decoded)
 
 
 def type_of(raw: Raw, declared: Kinds = NO_KINDS) -> ResourceType:

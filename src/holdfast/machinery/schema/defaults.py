@@ -28,8 +28,31 @@ def apply_defaults(type: ResourceType, raw: dict[str, Any]) -> dict[str, Any]:
     fill = defaulter(type.shape)
     if fill is None:
         return raw
+    if type.definition == _POD:
+        return _defaulted_pod(raw, fill)
     filled: dict[str, Any] = fill(raw)
     return filled
+
+
+_POD = "io.k8s.api.core.v1.Pod"
+_SPECS_KEPT = 1024
+_known_specs: dict[int, tuple[Any, Any]] = {}
+"""Pod specs with and without defaults, by the identity of the latter, which the entry keeps alive."""
+
+
+def _defaulted_pod(raw: dict[str, Any], fill: Fill) -> dict[str, Any]:
+    """Pods of one template share their spec: it is filled once, and they share the result."""
+    spec = raw.get("spec")
+    known = _known_specs.get(id(spec))
+    if known is None:
+        filled: dict[str, Any] = fill(raw)
+        if spec is not None:
+            if len(_known_specs) >= _SPECS_KEPT:
+                _known_specs.clear()
+            _known_specs[id(spec)] = (spec, filled["spec"])
+        return filled
+    # The defaults of a pod are all in its spec.
+    return {**raw, "spec": known[1]}
 
 
 Fill = Callable[[Any], Any]

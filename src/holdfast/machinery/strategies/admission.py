@@ -129,21 +129,31 @@ def merge_runtime_class(spec: Raw, runtime_class: Raw) -> None:
 # DefaultTolerationSeconds
 
 
+_DEFAULT_TOLERATIONS: list[Raw] = [
+    {
+        "key": key,
+        "operator": "Exists",
+        "effect": names.NO_EXECUTE,
+        "tolerationSeconds": _TOLERATED_SECONDS,
+    }
+    for key in (names.TAINT_NOT_READY, names.TAINT_UNREACHABLE)
+]
+"""Shared by all pods, as objects are never changed in place."""
+
+
 def add_default_tolerations(spec: Raw) -> None:
     """As DefaultTolerationSeconds: every pod tolerates a node that is not ready or unreachable for five
     minutes, unless it has tolerations of its own for these."""
-    tolerations = list(spec.get("tolerations") or [])
-    for key in (names.TAINT_NOT_READY, names.TAINT_UNREACHABLE):
-        if not any(_covers(each, key) for each in tolerations):
-            tolerations.append(
-                {
-                    "key": key,
-                    "operator": "Exists",
-                    "effect": names.NO_EXECUTE,
-                    "tolerationSeconds": _TOLERATED_SECONDS,
-                }
-            )
-    spec["tolerations"] = tolerations
+    given = spec.get("tolerations")
+    if not given:
+        spec["tolerations"] = _DEFAULT_TOLERATIONS
+        return
+    lacking = (
+        each
+        for each in _DEFAULT_TOLERATIONS
+        if not any(_covers(toleration, each["key"]) for toleration in given)
+    )
+    spec["tolerations"] = [*given, *lacking]
 
 
 def _covers(toleration: Raw, key: str) -> bool:
