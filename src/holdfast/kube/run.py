@@ -24,6 +24,7 @@ from holdfast.kube.service import HealthAnswers, LeasedService, Log
 from holdfast.metrics import SchedulingMetrics
 from holdfast.scheduler.assembly import GARBAGE_AFTER, controllers, declared_kinds
 from holdfast.scheduler.framework.config import Configuration, VolumeBindingArgs, to_mapping
+from holdfast.scheduler.framework.config.plugin_sets import VOLUME_BINDING
 from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.serving.health import OPEN_PATHS
@@ -167,7 +168,7 @@ class Running:
 
 def _claim_timeout(configuration: Configuration) -> float:
     for profile in configuration.profiles:
-        args = profile.args.get("VolumeBinding")
+        args = profile.args.get(VOLUME_BINDING)
         if isinstance(args, VolumeBindingArgs):
             return float(args.bind_timeout_seconds)
     return float(VolumeBindingArgs().bind_timeout_seconds)

@@ -17,6 +17,7 @@ from holdfast.scheduler.framework.config import (
     ResolvedProfile,
     load,
 )
+from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT, RESERVATION
 from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.plugins import registry as installed_plugins
 from holdfast.scheduler.scheduler import Scheduler
@@ -24,8 +25,6 @@ from holdfast.scheduler.scheduler import Scheduler
 SERVED = (names.DEFAULT_SCHEDULER, names.HOLDFAST_SCHEDULER, names.KOORD_SCHEDULER)
 """Pods of these names are scheduled, whatever the profiles are called; with Koordinator's its manifests
 work as they are."""
-FIT = "NodeResourcesFit"
-RESERVATION = "Reservation"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +87,9 @@ class SchedulerFactory:
     def checks(self, scheduler_name: str, resource: str) -> bool:
         """Whether pods of this scheduler name go only where there is room in this resource."""
         profile = self.profile(scheduler_name)
-        if profile is None or all(ref.name != FIT for ref in profile.points["filter"]):
+        if profile is None or all(ref.name != NODE_RESOURCES_FIT for ref in profile.points["filter"]):
             return False
-        args = profile.args.get(FIT)
+        args = profile.args.get(NODE_RESOURCES_FIT)
         if not isinstance(args, NodeResourcesFitArgs):
             return True
         group = resource.partition("/")[0]

@@ -14,6 +14,7 @@ from holdfast.scheduler.framework.config import (
     ReservationArgs,
     ReservationPreemptionArgs,
 )
+from holdfast.scheduler.framework.config.plugin_sets import RESERVATION, RESERVATION_PREEMPTION
 from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.reservations.virtual_reservations import Settings
 from holdfast.scheduler.scheduler import Controller
@@ -23,21 +24,18 @@ GARBAGE_AFTER = (20_000, 10, 10)
 object that is kept is looked at then, and a scheduler keeps many; but what it keeps for reservations
 and classes of pods has cycles, and 100,000 objects that wait to be collected are 30 MiB."""
 
-_RESERVATION = "Reservation"
-_PREEMPTION = "ReservationPreemption"
-
 
 def controllers(configuration: Configuration) -> list[Callable[[Cluster], Controller]]:
     """Jobs are always looked after; the first profile that has reservations says how those are."""
     for profile in configuration.profiles:
-        if any(ref.name == _RESERVATION for refs in profile.points.values() for ref in refs):
-            args = profile.args.get(_RESERVATION)
+        if any(ref.name == RESERVATION for refs in profile.points.values() for ref in refs):
+            args = profile.args.get(RESERVATION)
             break
     else:
         return [QueueStatuses, PodGroups]
     given = args if isinstance(args, ReservationArgs) else ReservationArgs()
     gc_after = None if given.disable_garbage_collection else float(given.gc_duration_seconds)
-    preempting = _args(configuration, _PREEMPTION)
+    preempting = _args(configuration, RESERVATION_PREEMPTION)
     given_to = (
         preempting if isinstance(preempting, ReservationPreemptionArgs) else ReservationPreemptionArgs()
     )

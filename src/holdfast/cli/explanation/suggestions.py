@@ -24,10 +24,10 @@ from holdfast.scheduler.cluster.pod_classes import Traits
 from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.cluster.reservation_table import ReservationRow
 from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
 from holdfast.scheduler.jobs.starvation_holds import pod_of
 
-_FIT = "NodeResourcesFit"
 _MOST = 5
 
 Amounts = dict[int, int]
@@ -88,7 +88,9 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) 
     """The smallest shortage, and who has that capacity. Only nodes that would be eligible with it."""
     table = snapshot.cluster.nodes
     asked = {slot: amount for slot, amount in (*pod.cls.requests, (PODS, 1)) if amount}
-    candidates = [name for name, rejection in placing.rejections.items() if rejection.plugin == _FIT]
+    candidates = [
+        name for name, rejection in placing.rejections.items() if rejection.plugin == NODE_RESOURCES_FIT
+    ]
     if not candidates:
         return
     for slot, amount in asked.items():

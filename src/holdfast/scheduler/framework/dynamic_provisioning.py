@@ -18,6 +18,7 @@ from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.pods import Phase, PodRecord
 from holdfast.scheduler.cluster.slots import capped
 from holdfast.scheduler.framework.binding_cycle import BindingCycle
+from holdfast.scheduler.framework.config.plugin_sets import DYNAMIC_RESERVATION
 from holdfast.scheduler.framework.failure_handler import FailureHandler
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore, NodeSearch
@@ -27,7 +28,6 @@ from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.provisioning_requests import ReservationRequest
 from holdfast.scheduler.reservations.virtual_reservations import Virtual
 
-PLUGIN = "DynamicReservation"
 """The plugin that rejects reservations in messages."""
 
 NOT_FOR_IT = "reservation {} was created, but not for this pod"
@@ -260,7 +260,9 @@ class DynamicProvisioning:
         why = self._virtuals.refusal(reservation, virtual)
         if why:
             self._virtuals.refuse(virtual, reservation, why)
-            self._failures.handle_unschedulable(profile, pod, why, {PLUGIN}, now, next_scout=True)
+            self._failures.handle_unschedulable(
+                profile, pod, why, {DYNAMIC_RESERVATION}, now, next_scout=True
+            )
             return False
         return self._replace(profile, pod, reservation, virtual, now)
 

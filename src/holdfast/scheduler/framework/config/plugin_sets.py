@@ -49,6 +49,10 @@ COSCHEDULING = "Coscheduling"
 """With it, at `permit`, the pods of a job are placed together or not at all."""
 PREEMPTION = "DefaultPreemption"
 """Its `post_filter` is part of the action `preempt`."""
+RESERVATION_PREEMPTION = "ReservationPreemption"
+"""With it reservations preempt reservations of lower priority."""
+VOLUME_BINDING = "VolumeBinding"
+"""Its arguments have the time that claims may take to be bound."""
 NAMED_AT = {
     COSCHEDULING: frozenset(("preEnqueue", "preFilter", "postFilter", "reserve", "permit", "postBind")),
 }
