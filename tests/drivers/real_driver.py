@@ -70,7 +70,6 @@ class Surroundings(ClusterParts):
             reports,
             record,
             all_budgets=True,
-            first_event=time.time_ns(),
         )
 
     def feed(self, event: Event) -> None:

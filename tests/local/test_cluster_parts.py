@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.embedded_cluster import Driven, HandClock
-from holdfast.local import event_recorder as expiry
+from holdfast.local import stored_events as expiry
 from holdfast.local.store import Key, open_store, pod_key
 from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
 

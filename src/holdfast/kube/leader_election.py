@@ -17,6 +17,8 @@ from holdfast.kube.client import LEASE, Client, Request, get, path_of
 from holdfast.kube.clock import Clock
 from holdfast.kube.errors import ApiError, KubernetesError, LeadershipLost
 from holdfast.kube.flow_control import LATE, Backoff
+from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
+from holdfast.scheduler.event_recorder import EventRecorder, SeriesEvents
 from holdfast.scheduler.framework.config import LeaderElection
 
 
@@ -334,25 +336,11 @@ class Election:
 
 async def announce(client: Client, settings: LeaderElection, message: str, wall: float) -> None:
     """Writes an Event about the lease, at best effort."""
-    name = f"{settings.resource_name}.{int(wall * 1_000_000_000):x}"
-    event = {
-        "apiVersion": "events.k8s.io/v1",
-        "kind": "Event",
-        "metadata": {"name": name, "namespace": settings.resource_namespace},
-        "eventTime": format_micro_time(wall),
-        "reportingController": settings.resource_name,
-        "reportingInstance": message.split()[0][:128],
-        "action": "LeaderElection",
-        "type": "Normal",
-        "reason": "LeaderElection",
-        "regarding": {
-            "apiVersion": LEASE.api_version,
-            "kind": "Lease",
-            "namespace": settings.resource_namespace,
-            "name": settings.resource_name,
-        },
-        "note": message,
-    }
-    path = f"/apis/events.k8s.io/v1/namespaces/{settings.resource_namespace}/events"
+    about = ObjectRef("Lease", settings.resource_namespace, settings.resource_name, "")
+    event = Emit(about, "Normal", "LeaderElection", message, "LeaderElection")
+    recorder = EventRecorder(SeriesEvents(message.split()[0]), lambda _: "", limit=0)
+    write = recorder.record(event, settings.resource_name, wall)
+    assert write is not None
+    path = f"/apis/events.k8s.io/v1/namespaces/{write.namespace}/events"
     with suppress(KubernetesError):
-        await client.call(Request("POST", path, msgspec.json.encode(event)), attempts=5)
+        await client.call(Request("POST", path, msgspec.json.encode(write.body)), attempts=5)

@@ -13,7 +13,7 @@ Simulations use these parts on a virtual clock, `holdfast up` on the real one:
     taint_eviction        NoExecute taints
     namespace_controller  deletion of namespaces
     pod_gc                pods whose node does not exist
-    event_recorder        Events, aggregated, with a TTL
+    stored_events         Events, aggregated, with a TTL
     workloads             the controllers of Deployments, Jobs and the other workload kinds
     store, apiserver      the object store; its Kubernetes API
 

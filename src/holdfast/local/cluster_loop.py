@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from holdfast.local.clock import LocalClock, RealClock
 from holdfast.local.cluster_parts import ClusterParts
 from holdfast.local.component import Component, TimelineRecorder, Work, no_timeline
-from holdfast.local.event_recorder import EventExpiry
 from holdfast.local.executor import DecisionExecutor
 from holdfast.local.kubelet import FullReports
 from holdfast.local.namespace_controller import Namespaces
@@ -22,6 +21,7 @@ from holdfast.local.pod_gc import PodGC
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Identity, Key, RandomNames, StoreChange, node_key
 from holdfast.local.store.store import Store
+from holdfast.local.stored_events import EventExpiry
 from holdfast.local.workloads.component import WorkloadControllers
 from holdfast.metrics import SchedulingMetrics
 from holdfast.scheduler.cluster.decisions import Bind
@@ -73,7 +73,6 @@ class EmbeddedCluster:
             FullReports(address_of),
             record,
             all_budgets=True,
-            first_event=time.time_ns(),
         )
         world = self.world
         self.metrics = world.metrics = SchedulingMetrics(world.scheduler)

@@ -22,11 +22,11 @@ from holdfast.local.component import (
     deletion_event,
 )
 from holdfast.local.disruption import DisruptionController
-from holdfast.local.event_recorder import EventRecorder
 from holdfast.local.kubelet import Kubelets, Reports
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import POD, Identity, Key, Raw, StoreChange, node_key, pod_key
 from holdfast.local.store.store import Store
+from holdfast.local.stored_events import StoredEvents
 from holdfast.local.taint_eviction import TaintEviction
 from holdfast.local.volume_controller import VolumeController
 from holdfast.scheduler.cluster.decisions import Bind, Emit
@@ -59,7 +59,6 @@ class ClusterParts:
         record: TimelineRecorder,
         *,
         all_budgets: bool,
-        first_event: int = 0,
         kinds: Iterable[ObjectKind] = (),
     ) -> None:
         """`kinds` are those of objects that plugins may read, besides those of this setup."""
@@ -73,7 +72,7 @@ class ClusterParts:
         self.kubelets = Kubelets(self.objects, clock, self.timers, reports, record)
         self.volumes = VolumeController(self.objects)
         self.budgets = DisruptionController(self.objects, all_budgets)
-        self.recorder = EventRecorder(self.objects, clock, first_event)
+        self.recorder = StoredEvents(self.objects, clock)
         self.components: list[Component] = [
             TaintEviction(self.objects, clock, self.timers, self.kubelets, self.recorder)
         ]

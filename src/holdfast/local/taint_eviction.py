@@ -10,9 +10,9 @@ from holdfast.api.names import NO_EXECUTE
 from holdfast.api.selectors import tolerates
 from holdfast.local.clock import ComponentTimers, LocalClock, Timer
 from holdfast.local.component import ObjectWriter, Steps, with_condition
-from holdfast.local.event_recorder import EventRecorder
 from holdfast.local.kubelet import Kubelets
 from holdfast.local.store.objects import NODE, POD, Key, Raw, StoreChange
+from holdfast.local.stored_events import StoredEvents
 from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
 
 COMPONENT = "taint-eviction-controller"
@@ -26,7 +26,7 @@ class TaintEviction:
         clock: LocalClock,
         timers: ComponentTimers,
         kubelets: Kubelets,
-        recorder: EventRecorder,
+        recorder: StoredEvents,
     ) -> None:
         self._objects = objects
         self._clock = clock

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from holdfast.api import names
 from holdfast.local.clock import ComponentTimers, LocalClock
 from holdfast.local.component import ENDED, ObjectWriter, Steps
-from holdfast.local.event_recorder import EventRecorder
 from holdfast.local.kubelet import Kubelets
 from holdfast.local.store.objects import Key, Raw, StoreChange, pod_key
+from holdfast.local.stored_events import StoredEvents
 from holdfast.local.workloads import Workloads
 from holdfast.local.workloads.component import WorkloadControllers
 from holdfast.local.workloads.lister import controller_of, labels_of, reference_to, selects
@@ -46,7 +46,7 @@ class ScenarioWorkloads(WorkloadControllers):
         clock: LocalClock,
         timers: ComponentTimers,
         kubelets: Kubelets,
-        recorder: EventRecorder,
+        recorder: StoredEvents,
     ) -> None:
         super().__init__(objects, clock, timers, kubelets, recorder)
         self._workloads = Workloads(objects.store, partial=True)

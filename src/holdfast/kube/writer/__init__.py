@@ -6,5 +6,5 @@ binder              a pod's volumes, then its Binding; the outcome when a respon
 pod_writes          the PodScheduled condition and the nominated node; evictions
 reservation_writes  creates, updates and deletes Reservations and their status
 job_writes          status of PodGroups and Queues
-event_recorder      Events; repeated ones become a series
+event_writer        Events; repeated ones become a series
 """

@@ -12,7 +12,7 @@ from holdfast.kube.client import Client
 from holdfast.kube.flow_control import RateLimit
 from holdfast.kube.leader_election import Fence
 from holdfast.kube.writer.binder import BindJob, ClaimWaiter, Feed
-from holdfast.kube.writer.event_recorder import EventWriter
+from holdfast.kube.writer.event_writer import EventWriter
 from holdfast.kube.writer.job_writes import JobStatuses, MigrationWriter
 from holdfast.kube.writer.pod_writes import EvictionJob, Statuses, Victims, annotation_job
 from holdfast.kube.writer.reservation_writes import Releases, ReservationWriter

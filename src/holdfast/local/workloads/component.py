@@ -4,9 +4,9 @@ actions.
 
 from holdfast.local.clock import ComponentTimers, LocalClock, Timer
 from holdfast.local.component import ObjectWriter, Steps
-from holdfast.local.event_recorder import EventRecorder
 from holdfast.local.kubelet import Kubelets
 from holdfast.local.store.objects import AlreadyExists, Key, Raw, StoreChange
+from holdfast.local.stored_events import StoredEvents
 from holdfast.local.workloads import (
     Action,
     CreateDependent,
@@ -39,7 +39,7 @@ class WorkloadControllers:
         clock: LocalClock,
         timers: ComponentTimers,
         kubelets: Kubelets,
-        recorder: EventRecorder,
+        recorder: StoredEvents,
     ) -> None:
         self._objects = objects
         self._clock = clock
