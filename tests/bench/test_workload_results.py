@@ -8,8 +8,8 @@ import pytest
 from holdfast.bench.drive import Drive
 from holdfast.bench.plan import plan_of
 from holdfast.bench.workload import find, rows
-from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.cluster.recount import validate_state
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.state.recount import validate_state
 
 ZONE = "topology.kubernetes.io/zone"
 

@@ -10,11 +10,11 @@ from harness.driver import Driver
 from harness.yaml_scenarios import NODE, documents, joined, pod
 from holdfast.local.setup import SchedulerFactory as Embedded
 from holdfast.scheduler.actions.convergence import NOT_CONVERGING
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import AnnotatePod, Decision, Emit, Nominate, ObjectRef
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.interface import FINE, ClusterPlugin, Nomination, Outcome, Trial
+from holdfast.scheduler.state.cluster import Cluster
 from holdfast.sim.errors import InvariantBroken
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Simulation

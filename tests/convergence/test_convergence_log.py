@@ -15,7 +15,7 @@ from harness.virtual_time import run, until
 from holdfast.local.setup import SchedulerFactory
 from holdfast.scheduler.actions.convergence import NOT_CONVERGING
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.config import API_VERSION, KIND, load
 from holdfast.scheduler.framework.interface import ClusterPlugin, Nomination, Trial
 from holdfast.scheduler.plugins import registry

@@ -24,7 +24,7 @@ from holdfast.kube.client_settings import Access
 from holdfast.kube.clock import Clock
 from holdfast.kube.decoding import WATCHED
 from holdfast.kube.run import Running, RunSettings
-from holdfast.scheduler.cluster.pods import Phase
+from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.framework.config import API_VERSION, KIND, Configuration, load
 from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.plugins import registry

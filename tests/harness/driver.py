@@ -10,8 +10,7 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.scheduler.cluster.decisions import Bind, Decision, SetPodScheduled
 from holdfast.scheduler.cluster.events import Added, BindConfirmed, BindRefused, Deleted, Event, Updated
-from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.cluster.recount import validate_state
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.config import Configuration, load
 from holdfast.scheduler.framework.diagnosis import NO_NODES
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
@@ -21,6 +20,7 @@ from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.plugins import IN_TREE
 from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduler.state.recount import validate_state
 from reference.setup import PLUGINS, Setup, document
 
 Config = dict[str, Any]

@@ -12,11 +12,11 @@ from holdfast.api.meta import Object, ObjectReference
 from holdfast.api.names import SELECTED_NODE_ANNOTATION
 from holdfast.scheduler.cluster.decisions import Bind, BindVolume, Decision, SelectNode, SetPodScheduled
 from holdfast.scheduler.cluster.events import Added, BindConfirmed, BindRefused, Deleted, Updated
-from holdfast.scheduler.cluster.recount import validate_state
 from holdfast.scheduler.framework.config import load
 from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.plugins import IN_TREE
 from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduler.state.recount import validate_state
 
 _CONFIG = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 

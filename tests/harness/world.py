@@ -46,7 +46,6 @@ from holdfast.scheduler.cluster.events import (
     Updated,
     WriteRefused,
 )
-from holdfast.scheduler.cluster.recount import validate_state
 from holdfast.scheduler.controllers.provisioner import Provisioner
 from holdfast.scheduler.framework.config import API_VERSION, KIND, Configuration, load
 from holdfast.scheduler.framework.interface import Plugin
@@ -54,6 +53,7 @@ from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.plugins import IN_TREE
 from holdfast.scheduler.reservations.provisioning_requests import Requirements
 from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduler.state.recount import validate_state
 
 START = parse_time("2026-01-01T00:00:00Z")
 ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"

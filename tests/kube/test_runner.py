@@ -15,7 +15,7 @@ from holdfast.api.decode import decode
 from holdfast.kube.client_metrics import RunnerFigures
 from holdfast.kube.runner import BINDS_WAITING
 from holdfast.scheduler.cluster.events import Updated
-from holdfast.scheduler.cluster.pods import Phase
+from holdfast.scheduler.cluster.records import Phase
 
 FOREVER = float("inf")
 

@@ -149,7 +149,7 @@ LEDGER = (
     Mutation(
         "owner-takes-twice",
         "an owner is allocated from its reservation first, and only the rest from the node",
-        "scheduler/cluster/reservation_table.py",
+        "scheduler/cluster/reservation_usage.py",
         "claims[slot] = claims.get(slot, 0) + left - usage.remaining[slot]",
         "claims[slot] = claims.get(slot, 0)",
         ("scheduler/cluster/test_reservation_table.py",),
@@ -157,7 +157,7 @@ LEDGER = (
     Mutation(
         "remaining-below-zero",
         "what remains of a reservation is never negative",
-        "scheduler/cluster/reservation_table.py",
+        "scheduler/cluster/reservation_usage.py",
         "{slot: max(0, amount - taken.get(slot, 0)) for slot, amount in amounts.items()}",
         "{slot: amount - taken.get(slot, 0) for slot, amount in amounts.items()}",
         ("scheduler/cluster/test_reservation_table.py",),
@@ -165,7 +165,7 @@ LEDGER = (
     Mutation(
         "allocated-capped",
         "what owners have of a reservation is not capped at what it reserves",
-        "scheduler/cluster/reservation_table.py",
+        "scheduler/cluster/reservation_usage.py",
         "            if amount:\n                taken[slot] = amount",
         "            if amount:\n                taken[slot] = min(amount, usage.amounts[slot])",
         ("scheduler/cluster/test_reservation_table.py",),
@@ -290,7 +290,7 @@ RESERVATIONS = (
     Mutation(
         "waiting-usable",
         "nobody is allocated from a reservation that waits for its capacity",
-        "scheduler/reservations/reservation_cache.py",
+        "scheduler/reservations/reservation_index.py",
         "            and not reservation.waiting\n            and not reservation.ending\n",
         "            and not reservation.ending\n",
         ("scheduler/reservations/test_proposal_scheduling.py",),
@@ -298,7 +298,7 @@ RESERVATIONS = (
     Mutation(
         "evicted-usable",
         "nobody is allocated from a reservation that is being preempted",
-        "scheduler/reservations/reservation_info.py",
+        "scheduler/cluster/records.py",
         "return self.deleting or self.expiring or self.being_evicted\n",
         "return self.deleting or self.expiring\n",
         ("scheduler/plugins/test_reservation_preemption.py",),
@@ -306,7 +306,7 @@ RESERVATIONS = (
     Mutation(
         "once-used-twice",
         "an allocateOnce reservation serves one owner",
-        "scheduler/reservations/reservation_cache.py",
+        "scheduler/reservations/reservation_index.py",
         "and reservation.uid in self._allocated\n",
         "and False\n",
         ("scheduler/reservations/test_allocation.py",),
@@ -389,7 +389,7 @@ HOLDS = (
     Mutation(
         "held-node-open",
         "a node with a starvation hold takes nothing new",
-        "scheduler/jobs/starvation_holds.py",
+        "scheduler/reservations/starvation_holds.py",
         "        rows = self.rows()\n        if not cls.private:",
         "        rows = self.rows() & False\n        if not cls.private:",
         ("scheduler/actions/test_reserve.py",),
@@ -397,7 +397,7 @@ HOLDS = (
     Mutation(
         "own-hold-closed",
         "a starvation hold does not keep out the pod it is for",
-        "scheduler/jobs/starvation_holds.py",
+        "scheduler/reservations/starvation_holds.py",
         "            rows[own] = False",
         "            rows[own] = True",
         ("scheduler/actions/test_reserve.py",),
@@ -537,8 +537,8 @@ MANAGERS = (
         "partition-any-set",
         "GPUs of a partitioned node are given as one of its sets",
         "scheduler/managers/devices/partitions.py",
-        "        if each.minors <= usable\n",
-        "        if each.minors & usable\n",
+        "if each.minors <= usable]",
+        "if each.minors & usable]",
         ("scheduler/managers/devices/test_partitions.py",),
     ),
     Mutation(

@@ -14,7 +14,7 @@ from holdfast.plugin.testing import Cluster, ContractBroken, check_plugin, node,
 from holdfast.scheduler.cluster.decisions import Decision
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import CPU
 from holdfast.scheduler.cluster.view import Cells, View
 from holdfast.scheduler.framework.handle import Handle

@@ -20,9 +20,9 @@ from holdfast.kube.decoding import WATCHED, Watched, read_by_plugins
 from holdfast.kube.errors import ApiError
 from holdfast.local.setup import SchedulerFactory
 from holdfast.scheduler.assembly import declared_kinds
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.events import Added, Malformed
 from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduler.state.cluster import Cluster
 
 # Taking a snapshot. The scheduler makes no decisions, and nothing is written.
 

@@ -16,12 +16,12 @@ from holdfast.api.reservation import Reservation, ReservationPhase, ReservationS
 from holdfast.kube.client import NODE, POD, Client, get, path_of
 from holdfast.kube.decoding import WATCHED, Broken, decode_page
 from holdfast.kube.errors import ApiError
-from holdfast.scheduler.cluster.cluster import Cluster
-from holdfast.scheduler.cluster.pods import Phase
-from holdfast.scheduler.cluster.recount import validate_state
+from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.reservation_status import status_of
 from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduler.state.cluster import Cluster
+from holdfast.scheduler.state.recount import validate_state
 
 _RESERVATION = KINDS[RESERVATION_API, "Reservation"]
 

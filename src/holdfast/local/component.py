@@ -16,7 +16,7 @@ from holdfast.machinery.object_request import UNTRACKED, ObjectRequest
 from holdfast.machinery.objects import check_namespace_is_active, deleted_object, new_object
 from holdfast.machinery.schema import ResourceType, holdfast_catalogue, open_type, read_object
 from holdfast.machinery.schema.types import key_of as storage_key
-from holdfast.scheduler.reservations.reservation_info import FINISHED
+from holdfast.scheduler.cluster.records import FINISHED
 
 CREATED = "Created"
 BOUND = "Bound"

@@ -12,13 +12,13 @@ from holdfast.api.names import CPU
 from holdfast.api.quantity import NANO, QuantityError, parse, whole
 from holdfast.api.reservation import Reservation, ReservationPhase
 from holdfast.metrics.figures import Counter, Histogram, exponential
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import Decision, Emit, SetReservationStatus
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.jobs.job import Job
 from holdfast.scheduler.reservations.reservation_status import EXPIRED, SUCCEEDED
 from holdfast.scheduler.reservations.virtual_reservations import VirtualFigures
 from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduler.state.cluster import Cluster
 
 _COUNTED_EVENTS = ("Starving", "Reserved", "Released", "Ready", "Overrun", "ScheduleTimeout")
 
@@ -70,7 +70,7 @@ class JobFigures:
         return family
 
     def _holds(self) -> Iterator[Metric]:
-        holds, slots = self._cluster.jobs.holds, self._cluster.nodes.slots
+        holds, slots = self._cluster.reservations.starvation_holds, self._cluster.nodes.slots
         count = GaugeMetricFamily(
             "holdfast_holds", "Number of starvation holds by state.", labels=["state"]
         )

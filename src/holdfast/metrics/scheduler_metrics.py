@@ -17,7 +17,7 @@ from holdfast.metrics.cluster_metrics import (
 )
 from holdfast.metrics.figures import Counter, Histogram, exponential
 from holdfast.scheduler.cluster.decisions import Bind, Decision, Preempt
-from holdfast.scheduler.cluster.pods import Phase
+from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.framework.config.plugin_sets import PREEMPTION
 from holdfast.scheduler.framework.interface import Plugin
 from holdfast.scheduler.framework.profile import Profile

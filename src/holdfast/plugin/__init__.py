@@ -19,7 +19,7 @@ from holdfast.scheduler.cluster.decisions import AnnotatePod, Bind, Decision, Em
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.node_table import NodeInfo
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.cluster.view import Cells, View
 from holdfast.scheduler.framework.handle import Handle, Nodes
 from holdfast.scheduler.framework.interface import (

@@ -2,10 +2,11 @@
 
 Pure: no I/O, no clock, no asyncio, no logging, no randomness; the same events give the same decisions.
 
-    cluster       the state: node table, pod classes, ledger, nominator, domain counts, epoch
-    reservations  the reservation cache: owners, matching, waiting, preemption holds, virtual ones
+    cluster       parts of the state: node table, pod classes, ledger, nominator, domain counts, epoch
     managers      particular resources of a node: CPUs and NUMA nodes, devices, volumes
-    jobs          pod groups, queues and shares, starvation holds, run-time estimates
+    reservations  the reservation cache: owners, matching, waiting, preemption and starvation holds
+    jobs          pod groups, queues and shares, run-time estimates
+    state         `Cluster`: the whole state, composed of these parts and updated by events
     framework     the plugin runtime: profiles, queue, scheduling cycle, feasibility, dry run, diagnosis
     plugins       one module per plugin, and what several of them share
     actions       the actions of a round
@@ -19,5 +20,6 @@ class's column (`feasibility`) → `SchedulingCycle.assume_and_bind` (assume, re
 `BindingCycle.bind` (permit, bind) → `ConvergenceGuard.admit` → decisions. `docs/glossary.md` explains
 the words; `docs/architecture.md` follows a pod file by file.
 
-May import `api` and `machinery`.
+Each of these imports only from those above it in the list; the three from `plugins` to `controllers`
+not from each other either. May import `api` and `machinery`.
 """

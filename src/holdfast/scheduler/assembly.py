@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from holdfast.api.raw_objects import ObjectKind
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.controllers.migration import MigrationController
 from holdfast.scheduler.controllers.pod_groups import PodGroups, QueueStatuses
 from holdfast.scheduler.controllers.provisioner import DynamicReservations, Provisioner
@@ -18,6 +17,7 @@ from holdfast.scheduler.framework.config.plugin_sets import RESERVATION, RESERVA
 from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.reservations.virtual_reservations import Settings
 from holdfast.scheduler.scheduler import Controller
+from holdfast.scheduler.state.cluster import Cluster
 
 GARBAGE_AFTER = (20_000, 10, 10)
 """Objects made before Python looks for garbage, and how often before it looks at older ones. Each

@@ -17,12 +17,11 @@ from holdfast.scheduler.actions.preempt import PreemptAction
 from holdfast.scheduler.actions.reclaim import Reclaim
 from holdfast.scheduler.actions.reserve import Reserve
 from holdfast.scheduler.actions.round import Action, Round
-from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.base import ClusterSettings
 from holdfast.scheduler.cluster.decisions import Decision, Emit
 from holdfast.scheduler.cluster.events import Change, Event
 from holdfast.scheduler.cluster.plugin_errors import RAISED
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
-from holdfast.scheduler.cluster.settings import ClusterSettings
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.binding_cycle import BindingCycle
 from holdfast.scheduler.framework.checked_answers import checked_gate
 from holdfast.scheduler.framework.config import Configuration, CoschedulingArgs
@@ -40,6 +39,7 @@ from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.framework.scheduling_cycle import SchedulingCycle
 from holdfast.scheduler.framework.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.jobs import Job
+from holdfast.scheduler.state.cluster import Cluster
 
 _MAX_BIND_RETRIES = 3
 """How many times in a row a refused bind of a job's member is decided again on the same node."""
@@ -88,7 +88,10 @@ class Scheduler:
         for alias, name in (aliases or {}).items():
             self._profiles.setdefault(alias, self._profiles[name])
         self.queue = SchedulingQueue(
-            profiles[0].sort_key, configuration.pod_initial_backoff, configuration.pod_max_backoff
+            profiles[0].sort_key,
+            configuration.pod_initial_backoff,
+            configuration.pod_max_backoff,
+            self.cluster.jobs.waiting_members,
         )
         self.decisions: list[Decision] = []
         """What the current round decided so far, except by controllers."""
@@ -240,7 +243,7 @@ class Scheduler:
             if not self._wake(now, round_.enough):
                 self.unfinished = True
                 break
-            if self.cluster.jobs.holds:
+            if self.cluster.reservations.starvation_holds:
                 decisions += self.hold_reconciler.run(now)
             for action in self._actions:
                 action.run(round_)
@@ -341,7 +344,7 @@ class Scheduler:
     def bind_again(self, pod: PodRecord) -> bool:
         """Decides a refused bind again if the pod's job is not ready without it: other members are or
         may be bound by now, so its capacity is not released at the first refusal."""
-        job, nodes = pod.job, self.cluster.nodes
+        job, nodes = self.cluster.jobs.of(pod), self.cluster.nodes
         if (
             job is None
             or pod.reservation is not None
@@ -371,8 +374,9 @@ class Scheduler:
             return
         self.queue.retry_later(pod, self.cluster.now)
         self.failures.set_condition(pod, message, self.cluster.now, "SchedulerError")
-        if pod.job is not None:
-            self._job_lost_place(pod.job)
+        job = self.cluster.jobs.of(pod)
+        if job is not None:
+            self._job_lost_place(job)
 
     def _is_gated(self, profile: Profile, pod: PodRecord) -> bool:
         """Whether a PreEnqueue plugin keeps the pod out of the queue. A plugin that fails does, and is

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable
 from holdfast.api.names import HOLD_LABEL, RESERVATION_API, STARVATION
 from holdfast.local.component import ENDED
 from holdfast.local.store.store import Store
-from holdfast.scheduler.cluster.cluster import Cluster
-from holdfast.scheduler.cluster.pods import Phase
-from holdfast.scheduler.cluster.recount import validate_state
+from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduler.state.cluster import Cluster
+from holdfast.scheduler.state.recount import validate_state
 from holdfast.sim.clock import VirtualClock
 
 RESERVATION_GROUP = RESERVATION_API.partition("/")[0]
@@ -50,7 +50,7 @@ def _differences(scheduler: Scheduler, store: Store, serves: Callable[[str], boo
 
 def _held_for_none(cluster: Cluster, store: Store) -> Iterable[str]:
     """A starvation hold must be for a pending pod of a job that exists."""
-    if not cluster.jobs.holds:
+    if not cluster.reservations.starvation_holds:
         return
     for raw in store.scan(RESERVATION_GROUP, "Reservation"):
         metadata = raw["metadata"]
@@ -63,8 +63,8 @@ def _held_for_none(cluster: Cluster, store: Store) -> Iterable[str]:
             yield f"{name}: its capacity is for a pod that no longer exists"
         elif pod.row >= 0:
             yield f"{name}: its capacity is for {pod.ref}, which is placed"
-        elif pod.job is not None and not pod.job.is_known:
-            yield f"{name}: its capacity is for {pod.job.name}, which does not exist"
+        elif (job := cluster.jobs.of(pod)) is not None and not job.is_known:
+            yield f"{name}: its capacity is for {job.name}, which does not exist"
 
 
 def stories(cluster: Cluster, clock: VirtualClock, problems: Iterable[str]) -> list[str]:

@@ -7,7 +7,7 @@ from holdfast.scheduler.actions.reserve import StarvationTimers
 from holdfast.scheduler.cluster.decisions import ObjectRef
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.pod_classes import PodClasses
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 
 _CLASS = PodClasses(NodeTable().slot).acquire(make_pod("any").obj())
 

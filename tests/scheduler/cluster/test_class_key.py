@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from harness.builders import PodBuilder, make_pod
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses, Traits
+from holdfast.scheduler.state.cluster import Cluster
 
 
 def classes(keep: int = 1024) -> PodClasses:

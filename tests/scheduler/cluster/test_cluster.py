@@ -7,7 +7,6 @@ import pytest
 from harness.builders import NodeBuilder, PodBuilder, make_node, make_pod
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Object
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import Emit, SetPodScheduled
 from holdfast.scheduler.cluster.events import (
     Added,
@@ -18,10 +17,11 @@ from holdfast.scheduler.cluster.events import (
     Malformed,
     Updated,
 )
-from holdfast.scheduler.cluster.pods import Phase
-from holdfast.scheduler.cluster.recount import oversold, validate_state
+from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.cluster.slots import CPU, PODS
 from holdfast.scheduler.cluster.story import Chronicle
+from holdfast.scheduler.state.cluster import Cluster
+from holdfast.scheduler.state.recount import oversold, validate_state
 
 
 def node(name: str = "n1") -> NodeBuilder:

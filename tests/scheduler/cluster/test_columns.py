@@ -5,9 +5,9 @@ import gc
 import numpy as np
 
 from harness.builders import make_node, make_pod
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.events import Added
 from holdfast.scheduler.cluster.node_table import NodeTable
+from holdfast.scheduler.state.cluster import Cluster
 
 
 def filled(count: int) -> NodeTable:

@@ -18,7 +18,7 @@ from holdfast.scheduler.cluster.class_key import (
     MAX_SPREAD,
 )
 from holdfast.scheduler.cluster.decisions import SetPodScheduled
-from holdfast.scheduler.cluster.recount import interned
+from holdfast.scheduler.state.recount import interned
 
 MANY = 120
 IDLE = 32

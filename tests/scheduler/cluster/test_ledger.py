@@ -14,11 +14,11 @@ from harness.choices import Chooser, choosing, seeded
 from harness.strategies import examples
 from holdfast.api.meta import ObjectMeta, ObjectReference
 from holdfast.api.reservation import Reservation, ReservationOwner, ReservationSpec
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.events import Added
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
-from holdfast.scheduler.cluster.recount import validate_state
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.cluster.slots import CPU, MEMORY, PODS
+from holdfast.scheduler.state.cluster import Cluster
+from holdfast.scheduler.state.recount import validate_state
 
 _ZONE = "topology.kubernetes.io/zone"
 

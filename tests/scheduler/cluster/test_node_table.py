@@ -3,9 +3,9 @@
 from harness.builders import make_node, make_pod
 from holdfast.api.meta import LabelSelector, ObjectMeta
 from holdfast.api.reservation import Reservation, ReservationOwner, ReservationSpec, ReservationStatus
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.events import Added, Deleted
-from holdfast.scheduler.cluster.recount import validate_state
+from holdfast.scheduler.state.cluster import Cluster
+from holdfast.scheduler.state.recount import validate_state
 
 
 def with_a_pod_on_a_lost_node() -> Cluster:

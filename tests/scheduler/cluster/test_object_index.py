@@ -16,7 +16,7 @@ from holdfast.api.raw_objects import ObjectKind, RawObject, raw_object
 from holdfast.scheduler.cluster.decisions import Emit
 from holdfast.scheduler.cluster.events import Malformed
 from holdfast.scheduler.cluster.object_index import ObjectsOfKind
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.interface import Plugin
 from holdfast.scheduler.framework.registry import PluginError, Registry
 from reference.setup import Setup, document

@@ -9,12 +9,12 @@ import pytest
 from harness.builders import make_node, make_pod
 from holdfast.api.meta import LabelSelector, ObjectMeta
 from holdfast.api.reservation import Reservation, ReservationOwner, ReservationSpec, ReservationStatus
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.domain_counts import PodCounter
 from holdfast.scheduler.cluster.events import Added
 from holdfast.scheduler.cluster.node_table import HostPort
-from holdfast.scheduler.cluster.pods import Phase
-from holdfast.scheduler.cluster.recount import validate_state
+from holdfast.scheduler.cluster.records import Phase
+from holdfast.scheduler.state.cluster import Cluster
+from holdfast.scheduler.state.recount import validate_state
 
 _COUNTERS: list[PodCounter] = []
 """Whoever wants a counter keeps it."""

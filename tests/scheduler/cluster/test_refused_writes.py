@@ -3,9 +3,9 @@
 from harness.builders import make_node, make_pod
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.reservation import Reservation
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import AnnotatePod, CreateReservation, Evict
 from holdfast.scheduler.cluster.events import Added, WriteRefused
+from holdfast.scheduler.state.cluster import Cluster
 
 
 def cluster_with(uid: str) -> Cluster:

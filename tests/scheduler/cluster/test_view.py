@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from harness.builders import make_node, make_pod
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.events import Added
 from holdfast.scheduler.cluster.slots import CPU, MEMORY
 from holdfast.scheduler.cluster.view import All, Cells, One, OneOfMany, Some, View
+from holdfast.scheduler.state.cluster import Cluster
 
 Formula = Callable[[View], Cells]
 

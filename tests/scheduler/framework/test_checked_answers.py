@@ -30,9 +30,9 @@ from holdfast.plugin import (
     View,
 )
 from holdfast.plugin.testing import Cluster, node, pod
-from holdfast.scheduler.cluster.cluster import Cluster as State
 from holdfast.scheduler.framework.handle import Handle
 from holdfast.scheduler.framework.registry import PluginError, Registry
+from holdfast.scheduler.state.cluster import Cluster as State
 
 ODD = "example.com/odd"
 HALF = "caf\udce9"

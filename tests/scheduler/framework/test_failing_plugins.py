@@ -34,7 +34,7 @@ from holdfast.plugin import (
     View,
 )
 from holdfast.plugin.testing import node, pod, reservation
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.config import API_VERSION, KIND, load
 from holdfast.scheduler.framework.interface import everywhere
 from holdfast.scheduler.framework.registry import Registry

@@ -337,7 +337,7 @@ def test_a_member_whose_bind_fails_when_it_is_asked_for_again_comes_before_other
     driver.confirm(a).refuse(b)
     driver.round(0.0)
     assert "once is enough" in str(driver.decisions)
-    job = driver.record(b).job
+    job = driver.scheduler.cluster.jobs.of(driver.record(b))
     assert job is not None and job.interrupted
     plugin = driver.scheduler.profiles[0].plugins["BindsOnce"]
     assert isinstance(plugin, BindsOnce)

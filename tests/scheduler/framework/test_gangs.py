@@ -9,7 +9,7 @@ from harness.driver import Driver
 from harness.job_scenarios import GROUP, SIGS, VOLCANO, gang, group, node, play, pod, step
 from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.events import WriteRefused
-from holdfast.scheduler.cluster.pods import Phase
+from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.controllers.pod_groups import PodGroups
 from holdfast.scheduler.reservations.hold_objects import starvation_hold
 from reference.setup import Setup

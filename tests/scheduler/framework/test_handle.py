@@ -9,12 +9,12 @@ import pytest
 
 from harness.builders import make_node, make_pod
 from holdfast.api.affinity import NodeSelectorRequirement, NodeSelectorTerm
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import Emit
 from holdfast.scheduler.cluster.events import Added, Deleted, Updated
 from holdfast.scheduler.cluster.node_table import NodeInfo
 from holdfast.scheduler.cluster.view import All, One, Some
 from holdfast.scheduler.framework.handle import UNREADABLE, Handle
+from holdfast.scheduler.state.cluster import Cluster
 
 CARBON = "example.com/carbon"
 

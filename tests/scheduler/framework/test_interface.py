@@ -12,7 +12,7 @@ from harness.driver import Driver
 from holdfast.plugin.testing import Cluster, node, pod, reservation
 from holdfast.scheduler.cluster.decisions import Bind, SetPodScheduled
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import CPU
 from holdfast.scheduler.cluster.view import Cells, View
 from holdfast.scheduler.framework.handle import Handle

@@ -14,7 +14,7 @@ from harness.driver import Driver, profile_of
 from harness.strategies import examples
 from holdfast.api.pod import Pod
 from holdfast.scheduler.cluster.events import Added, Deleted, Updated
-from holdfast.scheduler.cluster.pods import Phase
+from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.framework.diagnosis import FITS, NodeRejection
 from holdfast.scheduler.framework.dry_run import DryRun
 from reference.setup import Setup

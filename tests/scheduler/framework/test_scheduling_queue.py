@@ -9,7 +9,7 @@ from holdfast.scheduler.cluster.decisions import ObjectRef
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.pod_classes import PodClasses
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.scheduling_queue import SchedulingQueue
 
 _classes = PodClasses(NodeTable().slot)

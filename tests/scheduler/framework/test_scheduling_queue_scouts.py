@@ -4,7 +4,7 @@ from harness.builders import make_pod
 from holdfast.scheduler.cluster.decisions import ObjectRef
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClasses
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import Slots
 from holdfast.scheduler.framework.scheduling_queue import Group, SchedulingQueue
 

@@ -12,7 +12,7 @@ from harness.driver import Driver
 from holdfast.scheduler.cluster.decisions import Bind, Decision, Emit, SetPodScheduled
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.view import Cells, View
 from holdfast.scheduler.framework import registry as registry_module
 from holdfast.scheduler.framework.config import API_VERSION, KIND, ConfigError, load

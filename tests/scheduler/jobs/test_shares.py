@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from holdfast.scheduler.jobs.queue_limits import QueueClaim, dominant, shares
+from holdfast.scheduler.jobs.queue_shares import QueueClaim, deserved_shares, dominant_share
 
 
 def claim(weight: float, most: float, entitled: float = 0.0) -> QueueClaim:
@@ -28,7 +28,7 @@ def claim(weight: float, most: float, entitled: float = 0.0) -> QueueClaim:
     ],
 )
 def test_one_resource(total: float, claims: list[QueueClaim], given: list[float]) -> None:
-    found = shares(np.array([float(total)]), claims)
+    found = deserved_shares(np.array([float(total)]), claims)
     assert [share[0] for share in found] == pytest.approx(given)
 
 
@@ -37,7 +37,7 @@ def test_resources_are_shared_one_by_one() -> None:
         QueueClaim(1, np.zeros(2), np.array([99.0, 1.0])),
         QueueClaim(1, np.zeros(2), np.array([2.0, 99.0])),
     ]
-    found = shares(np.array([10.0, 10.0]), both)
+    found = deserved_shares(np.array([10.0, 10.0]), both)
     assert [share.tolist() for share in found] == [[8.0, 1.0], [2.0, 9.0]]
 
 
@@ -55,4 +55,4 @@ def test_resources_are_shared_one_by_one() -> None:
 def test_the_resource_it_has_most_of_counts(
     allocated: dict[int, int], deserved: list[float], share: float
 ) -> None:
-    assert dominant(allocated, np.array(deserved, dtype=np.float64)) == share
+    assert dominant_share(allocated, np.array(deserved, dtype=np.float64)) == share

@@ -17,7 +17,7 @@ from harness.numa_objects import QOS, topology
 from harness.objects import Raw, node, pod, reservation
 from harness.strategies import examples
 from harness.world import World
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 
 GPU = "koordinator.sh/gpu"
 TEMPLATE = "scheduling.koordinator.sh/reservation-template"

@@ -7,12 +7,12 @@ import pytest
 
 from harness.builders import make_pod
 from holdfast.api.quantity import amount
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.pod_classes import ORDINARY, PodClass
 from holdfast.scheduler.framework.handle import Handle
 from holdfast.scheduler.framework.hold_planner import node_score, resource_score
 from holdfast.scheduler.framework.interface import Offer
 from holdfast.scheduler.plugins.node_order import NodeOrder
+from holdfast.scheduler.state.cluster import Cluster
 
 GPU = "nvidia.com/gpu"
 

@@ -9,10 +9,10 @@ from harness.numa_objects import NUMA_SPEC, cpus, lsr, plain, reserved, topology
 from harness.numa_objects import world as with_cpus
 from harness.objects import Raw, node, pod, reservation
 from harness.world import World
-from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.cluster.recount import validate_state
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.handle import Handle
 from holdfast.scheduler.framework.interface import FINE, Outcome, Plugin
+from holdfast.scheduler.state.recount import validate_state
 from scheduler.reservations.preempting_reservations import CAN_PREEMPT, GANG, PRIORITY, names
 from scheduler.reservations.test_preemption_holds import phase_of_room, rooms
 

@@ -9,7 +9,7 @@ from harness.driver import Driver
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.scheduler.cluster.decisions import BindVolume, SelectNode
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from reference.scheduler import judge
 from reference.volume_binding import choose as volumes_for
 from reference.world import World

@@ -13,8 +13,8 @@ from harness.builders import make_pod
 from harness.choices import Chooser
 from holdfast.api.pod import Pod
 from holdfast.scheduler.cluster.decisions import Bind, BindVolume, Nominate, Preempt, SelectNode
-from holdfast.scheduler.cluster.pods import Phase
-from holdfast.scheduler.cluster.recount import validate_state
+from holdfast.scheduler.cluster.records import Phase
+from holdfast.scheduler.state.recount import validate_state
 from reference.scheduler import judge
 from scheduler.state_machine.bind_results import Answers
 from scheduler.state_machine.node_events import NodeLife

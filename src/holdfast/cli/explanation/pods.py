@@ -11,15 +11,15 @@ from holdfast.cli.printing import shown
 from holdfast.cli.snapshot import ClusterSnapshot
 from holdfast.kube.errors import ApiError
 from holdfast.local.setup import SERVED
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.reservation_column import NONE_FEASIBLE, ReservationColumn
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.owners import OwnerSpec
 from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduler.state.cluster import Cluster
 
 
 async def explain_pod(server: Server, snapshot: ClusterSnapshot, name: str, namespace: str) -> Report:
@@ -85,7 +85,7 @@ def _waiting(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report: Report
         report.help = []
     elif nominated:
         report.summary = f"{nominated} is nominated for it; victims are terminating there."
-    elif refusal := snapshot.cluster.jobs.queues.admission_error(pod):
+    elif refusal := snapshot.cluster.jobs.queue_limits.admission_error(pod):
         report.summary = f"It is not being scheduled: {refusal}."
         if full := over_capability(snapshot, [pod]):
             text, never = full
@@ -114,7 +114,7 @@ def _served(scheduler: Scheduler) -> list[str]:
 
 def _held_up(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
     """Why a pod that fits waits for the rest of its job, if it does."""
-    job = pod.job
+    job = snapshot.cluster.jobs.of(pod)
     if job is None or job.is_ready:
         return ""
     early_refusal = snapshot.scheduler.gangs.early_refusal(
@@ -158,9 +158,9 @@ def matching_reservations(cluster: Cluster, column: ClassColumn) -> list[Matchin
     matching = reservations.matching(cls)
     found = []
     for reservation in sorted(reservations.known.values(), key=lambda each: each.name):
-        if reservation.spec is not None and reservation.spec.id in matching:
+        if reservation.owner_spec_id in matching:
             found.append(_judged(cluster, column, reservation))
-        elif reservation.spec is None and _matches_owner(reservation, cls):
+        elif reservation.owner_spec_id < 0 and _matches_owner(reservation, cls):
             ended = reservation.message or _condition_message(reservation) or reservation.error
             why = f"has ended: {ended}" if ended else "has ended"
             found.append(MatchingReservation(reservation.name, _phase(reservation), "", False, why))
@@ -297,7 +297,7 @@ def _standing(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
     if full is not None:
         text, never = full
         return f"It can never start: {text}." if never else f"It waits for its queue: {text}."
-    if refusal := snapshot.cluster.jobs.queues.admission_error(waiting[0]):
+    if refusal := snapshot.cluster.jobs.queue_limits.admission_error(waiting[0]):
         return f"It is not being scheduled: {refusal}."
     if job.would_be_ready(fitting):
         return f"{len(fitting)} more fit now; it is queued."
@@ -325,7 +325,7 @@ def _fitting(snapshot: ClusterSnapshot, waiting: list[PodRecord], report: Report
     fitting = []
     with ledger.transaction():
         for pod in waiting:
-            if snapshot.cluster.jobs.queues.admission_error(pod):
+            if snapshot.cluster.jobs.queue_limits.admission_error(pod):
                 continue
             placing = place(scheduler, pod)
             if placing.message:

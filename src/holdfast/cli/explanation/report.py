@@ -8,7 +8,7 @@ import numpy as np
 from holdfast.api.events import last_observed
 from holdfast.cli.client import Raw
 from holdfast.cli.printing import event_cells, table
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.diagnosis import NO_NODES, NodeRejection
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE

@@ -6,9 +6,9 @@ from holdfast.cli.explanation.report import Report, place, rank
 from holdfast.cli.explanation.suggestions import help_for
 from holdfast.cli.printing import shown
 from holdfast.cli.snapshot import ClusterSnapshot
-from holdfast.scheduler.cluster.cluster import Cluster
-from holdfast.scheduler.cluster.pods import Phase
+from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.reservations import ReservationInfo
+from holdfast.scheduler.state.cluster import Cluster
 
 
 async def explain_reservation(
@@ -90,8 +90,7 @@ def _owners(cluster: Cluster, reservation: ReservationInfo) -> list[str]:
         str(pod.ref)
         for pod in cluster.pods.values()
         if pod.phase is Phase.PENDING
-        and reservation.spec is not None
-        and reservation.spec.id in cluster.reservations.matching(pod.cls)
+        and reservation.owner_spec_id in cluster.reservations.matching(pod.cls)
     )
     return [f"{name} uses it" for name in using] + [
         f"{name} is pending and may use it" for name in waiting

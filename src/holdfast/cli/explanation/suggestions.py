@@ -21,12 +21,11 @@ from holdfast.cli.snapshot import ClusterSnapshot
 from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.events import Updated
 from holdfast.scheduler.cluster.pod_classes import Traits
-from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.cluster.reservation_table import ReservationRow
+from holdfast.scheduler.cluster.records import PodRecord, ReservationRow
 from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
-from holdfast.scheduler.jobs.starvation_holds import pod_of
+from holdfast.scheduler.reservations.starvation_holds import pod_of
 
 _MOST = 5
 
@@ -67,12 +66,12 @@ def _named_reservation(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[st
     affinity = reservations.affinity(pod.cls)
     if pod.reservation is not None or not affinity.by_name:
         return
-    reservation = reservations.get(affinity.by_name)
+    reservation, matching = reservations.get(affinity.by_name), reservations.matching(pod.cls)
     if reservation is None:
         yield f"the reservation it names, {affinity.by_name}, does not exist"
     elif reservation.finished:
         yield f"the reservation it names, {reservation.name}, has ended"
-    elif reservation.spec is not None and reservation.spec.id not in reservations.matching(pod.cls):
+    elif reservation.owner_spec_id >= 0 and reservation.owner_spec_id not in matching:
         yield f"the reservation it names, {reservation.name}, is for other owners (spec.owners)"
 
 
@@ -173,7 +172,7 @@ def _own(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Iterator[Reserv
     for hold in cluster.ledger.holds.on(row):
         reservation = hold.reservation
         ready = reservation.waiting or reservations.is_usable(reservation)
-        if reservation.spec is not None and reservation.spec.id in matching and ready:
+        if reservation.owner_spec_id in matching and ready:
             yield hold
 
 
@@ -192,7 +191,7 @@ def _holders(snapshot: ClusterSnapshot, pod: PodRecord, name: str, missing: Amou
 def _barred(snapshot: ClusterSnapshot, placing: NodeVerdicts) -> Iterator[str]:
     """For whom nodes have starvation holds that exclude other pods."""
     found: dict[str, list[str]] = {}
-    holds = snapshot.cluster.jobs.holds
+    holds = snapshot.cluster.reservations.starvation_holds
     for name, rejection in placing.rejections.items():
         if RESERVED in rejection.texts:
             for hold in snapshot.cluster.ledger.holds.on(_row(snapshot, name)):
@@ -207,7 +206,7 @@ def _held_for(snapshot: ClusterSnapshot, hold: ReservationRow) -> str:
     pod = snapshot.cluster.pods.get(pod_of(hold.reservation))
     if pod is None:
         return hold.reservation.name
-    return str(pod.job.name if pod.job is not None else pod.ref)
+    return pod.job_name or str(pod.ref)
 
 
 def _cordoned(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:

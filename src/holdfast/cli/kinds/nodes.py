@@ -6,8 +6,8 @@ from holdfast.cli.client import NODE, Raw, Server
 from holdfast.cli.kinds.kind import Found, OutputColumn, OutputKind, OutputRow, Query
 from holdfast.cli.printing import Description, age, events, shown, taint_text
 from holdfast.cli.snapshot import CAPACITY, ClusterSnapshot, NodeAmounts, node_amounts, take_snapshot
-from holdfast.scheduler.cluster.cluster import Cluster
-from holdfast.scheduler.cluster.reservation_table import ReservationRow
+from holdfast.scheduler.cluster.records import ReservationRow
+from holdfast.scheduler.state.cluster import Cluster
 
 _ALWAYS = ("cpu", "memory")
 _SELDOM = ("pods", "ephemeral-storage")

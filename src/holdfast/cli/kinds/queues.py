@@ -16,8 +16,8 @@ from holdfast.cli.client import POD, RESERVATION, Raw, Server
 from holdfast.cli.kinds.kind import Found, OutputColumn, OutputKind, OutputRow, PlainKind, Query
 from holdfast.cli.printing import Description, age, events, pairs
 from holdfast.cli.snapshot import CAPACITY, ClusterSnapshot, take_snapshot
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
-from holdfast.scheduler.jobs import JobName
+from holdfast.scheduler.cluster.records import Phase, PodRecord
+from holdfast.scheduler.jobs import JobName, Jobs
 
 _READ = (
     *CAPACITY,
@@ -91,23 +91,23 @@ def in_order(snapshot: ClusterSnapshot) -> list[_Place]:
             raw = snapshot.find(RESERVATION, reservation.name)
             assert raw is not None
             places.append(_Place(reservation.pod, raw))
-    return _in_turns(snapshot, sorted(places, key=_order(places)))
+    return _in_turns(snapshot, sorted(places, key=_order(snapshot.cluster.jobs, places)))
 
 
-def _order(places: list[_Place]) -> Callable[[_Place], tuple[int, str, str, str, str]]:
+def _order(jobs: Jobs, places: list[_Place]) -> Callable[[_Place], tuple[int, str, str, str, str]]:
     """PrioritySort's key, by creation time. Members of a job are tried with its first one."""
     first: dict[JobName, str] = {}
     for place in places:
         if place.pod.job is not None:
-            name, created = place.pod.job.name, _created(place)
+            name, created = place.pod.job, _created(place)
             first[name] = min(first.get(name, created), created)
 
     def key(place: _Place) -> tuple[int, str, str, str, str]:
         pod = place.pod
         if pod.job is None:
             return -pod.cls.priority, _created(place), pod.namespace, pod.name, ""
-        name = pod.job.name
-        return -pod.job.priority, first[name], pod.namespace, name.name, pod.name
+        name = pod.job
+        return -jobs.known[name].priority, first[name], pod.namespace, name.name, pod.name
 
     return key
 
@@ -191,7 +191,7 @@ def _share(snapshot: ClusterSnapshot, queue: str) -> str:
 
 def _expected_start(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
     """When the capacity held for it will be free, if known."""
-    hold = snapshot.cluster.jobs.holds.of(pod)
+    hold = snapshot.cluster.reservations.starvation_holds.of(pod)
     annotations = hold.object.metadata.annotations if hold is not None else {}
     return annotations.get(HOLD_EXPECTED_START, "")
 
@@ -209,7 +209,7 @@ def _cells(place: _Place, snapshot: ClusterSnapshot) -> list[str]:
         state,
         status.get("nominatedNodeName") or "",
         age(raw, snapshot.now),
-        str(pod.job.name) if pod.job is not None else "",
+        pod.job_name,
         queue,
         _share(snapshot, queue),
         _expected_start(snapshot, pod),

@@ -8,7 +8,7 @@ import numpy as np
 from holdfast.plugin.testing.paths import ContractBroken, Paths, PluginRaised
 from holdfast.scheduler.cluster.plugin_errors import RAISED, text_of
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.checked_answers import checked_filter, checked_score, is_foreign
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore

@@ -16,13 +16,13 @@ from holdfast.local.store.objects import Key, pod_key
 from holdfast.plugin.testing.asking import Asking
 from holdfast.plugin.testing.paths import ContractBroken
 from holdfast.scheduler.cluster.events import Added, Change, Deleted
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
-from holdfast.scheduler.cluster.recount import validate_state
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.config import API_VERSION, KIND, load
 from holdfast.scheduler.framework.interface import Plugin, extension_points
 from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.plugins import IN_TREE
 from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduler.state.recount import validate_state
 from holdfast.sim.action_runner import Step
 from holdfast.sim.manifests import load_text
 from holdfast.sim.scenario_actions import Apply, Create, Delete, Restart, Scenario, Target

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.errors import HoldfastError
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.plugin_errors import RAISED, text_of
 from holdfast.scheduler.cluster.view import All, Cells, One, Some, View
 from holdfast.scheduler.framework.checked_answers import no_reason_given
 from holdfast.scheduler.framework.feasibility.reservation_scores import AllocatingOne, AllocatingSome
 from holdfast.scheduler.framework.interface import Filter, Normalize
+from holdfast.scheduler.state.cluster import Cluster
 
 Formula = Callable[[View], Cells]
 Rows = NDArray[np.intp]

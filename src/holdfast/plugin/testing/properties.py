@@ -27,7 +27,7 @@ from holdfast.plugin.testing.objects import node as make_node
 from holdfast.plugin.testing.objects import pod as make_pod
 from holdfast.plugin.testing.paths import ContractBroken
 from holdfast.scheduler.cluster.events import Added, BindRefused
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.interface import Plugin
 from holdfast.scheduler.framework.node_columns import OwnColumn
 from holdfast.scheduler.scheduler import Scheduler

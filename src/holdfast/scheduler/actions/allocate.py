@@ -10,7 +10,7 @@ from collections import deque
 from typing import Any
 
 from holdfast.scheduler.actions.round import Action, Round
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 
 
 class Allocate(Action):
@@ -39,7 +39,7 @@ class Allocate(Action):
 def schedule_one(round_: Round, pod: PodRecord) -> None:
     """Schedules a pod that is not in a gang, if its queue admits it."""
     profile = round_.profiles[pod.scheduler]
-    refusal = round_.cluster.jobs.queues.admission_error(pod)
+    refusal = round_.cluster.jobs.queue_limits.admission_error(pod)
     if refusal:
         round_.failures.handle_not_admitted(profile, pod, refusal, round_.now)
         round_.not_admitted.append(pod)
@@ -107,7 +107,8 @@ class _QueueLanes:
     def _order_key(self, name: str) -> Any:
         """The order of queues: interrupted jobs first, then by share, then by the first pod."""
         head = self._lanes[name][0]
-        is_interrupted = head.job is not None and head.job.interrupted
+        job = self._round.cluster.jobs.of(head)
+        is_interrupted = job is not None and job.interrupted
         return (
             not is_interrupted,
             self._queues.order_key(name, head),

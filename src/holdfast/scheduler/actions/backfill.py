@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from holdfast.scheduler.actions.round import Action, Round
 from holdfast.scheduler.cluster.decisions import Emit
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.hold_planner import node_score
 from holdfast.scheduler.framework.scheduling_cycle import Statement
 from holdfast.scheduler.framework.scheduling_queue import Key
-from holdfast.scheduler.jobs.estimates import overruns
 
 OVERRUN = "Overrun"
 _LENIENCE = 1.0
@@ -50,7 +49,7 @@ class Backfill(Action):
         return min(self._watched.values(), default=None)
 
     def run(self, round_: Round) -> None:
-        holds = round_.cluster.jobs.holds
+        holds = round_.cluster.reservations.starvation_holds
         self._report_overruns(round_)
         if not holds or round_.cluster.has_changes() or round_.pods_left <= 0:
             return
@@ -63,7 +62,7 @@ class Backfill(Action):
         latest = float(until.max())
         unsuccessful: dict[Key | None, float] = {}
         for pod in round_.queue.unschedulable():
-            estimate = round_.cluster.jobs.estimate(pod)
+            estimate = round_.cluster.jobs.estimates.of(pod)
             if estimate is None or round_.now + estimate > latest or self._key(pod) in self._overran:
                 continue
             # If a pod of the group did not fit, one with the same or a longer estimate does not either.
@@ -83,7 +82,7 @@ class Backfill(Action):
         """The time until which the held capacity of each row may be used; 0 where it may not."""
         nodes, holds, starts = (
             round_.cluster.nodes,
-            round_.cluster.jobs.holds,
+            round_.cluster.reservations.starvation_holds,
             round_.hold_reconciler.starts,
         )
         until = np.zeros(nodes.size)
@@ -101,8 +100,9 @@ class Backfill(Action):
 
     def _row_for(self, round_: Round, pod: PodRecord, until: Floats) -> int:
         """The best row with a hold for the pod, or -1: the one with the least capacity left over."""
-        is_interrupted = pod.job is not None and pod.job.interrupted
-        estimate = 0.0 if is_interrupted else round_.cluster.jobs.estimate(pod)
+        job = round_.cluster.jobs.of(pod)
+        is_interrupted = job is not None and job.interrupted
+        estimate = 0.0 if is_interrupted else round_.cluster.jobs.estimates.of(pod)
         if estimate is None:
             return -1
         nodes, planner = round_.cluster.nodes, round_.hold_planner
@@ -128,13 +128,14 @@ class Backfill(Action):
         Their members had places before; and a hold that waits for the bound members to end would wait
         for ever, since those wait for the others to start."""
         leaders = [pod for pod in round_.gang_failures.refused.values() if pod.phase is Phase.PENDING]
-        leaders = [pod for pod in leaders if pod.job is not None and pod.job.interrupted]
+        of = round_.cluster.jobs.of
+        leaders = [pod for pod in leaders if (job := of(pod)) is not None and job.interrupted]
         until = np.full(round_.cluster.nodes.size, math.inf)
         for leader in sorted(leaders, key=round_.queue.sort_key):
             self._backfill_job(round_, leader, until)
 
     def _backfill_pod(self, round_: Round, pod: PodRecord, until: Floats) -> bool:
-        if round_.cluster.jobs.queues.admission_error(pod):
+        if round_.cluster.jobs.queue_limits.admission_error(pod):
             return False
         row = self._row_for(round_, pod, until)
         if row < 0:
@@ -146,18 +147,16 @@ class Backfill(Action):
 
     def _backfill_job(self, round_: Round, leader: PodRecord, until: Floats) -> bool:
         """Places a whole job, some of its members on held capacity, or nothing of it."""
-        assert leader.job is not None
-        jobs, members = (
-            round_.cluster.jobs.partners(leader.job),
-            round_.gangs.pending_members(leader),
-        )
+        job = round_.cluster.jobs.of(leader)
+        assert job is not None
+        jobs, members = round_.cluster.jobs.partners(job), round_.gangs.pending_members(leader)
         if round_.gangs.early_refusal(jobs, members) is not None:
             return False
         statement = Statement(round_.cycle)
         backfilled = []
         for pod in members:
             profile = round_.profiles[pod.scheduler]
-            if round_.cluster.jobs.queues.admission_error(pod) or statement.assume(profile, pod):
+            if round_.cluster.jobs.queue_limits.admission_error(pod) or statement.assume(profile, pod):
                 continue
             row = self._row_for(round_, pod, until)
             if row >= 0 and statement.assume_on(profile, pod, row):
@@ -181,7 +180,7 @@ class Backfill(Action):
         for pod, row in backfilled:
             self.placed += 1
             self._watch(round_, pod)
-            for reservation in cluster.jobs.holds.on(row):
+            for reservation in cluster.reservations.starvation_holds.on(row):
                 if not reservation.waiting and not cluster.reservations.has_capacity(reservation):
                     cluster.reservations.postponed(reservation)
         return True
@@ -197,19 +196,19 @@ class Backfill(Action):
             if pod is None or uid in self._reported:
                 del self._watched[uid]
             elif due <= round_.now:
-                if overruns(cluster, pod):
+                if cluster.jobs.estimates.overruns(pod):
                     self._report(round_, pod)
                 else:
                     self._watch(round_, pod)
-        if not (cluster.jobs.holds and cluster.settings.backfills):
+        if not (cluster.reservations.starvation_holds and cluster.settings.backfills):
             return
-        for row in np.flatnonzero(cluster.jobs.holds.rows()).tolist():
+        for row in np.flatnonzero(cluster.reservations.starvation_holds.rows()).tolist():
             for pod in cluster.ledger.pods.get(row, {}).values():
-                if pod.uid not in self._reported and overruns(cluster, pod):
+                if pod.uid not in self._reported and cluster.jobs.estimates.overruns(pod):
                     self._report(round_, pod)
 
     def _watch(self, round_: Round, pod: PodRecord) -> None:
-        estimate = round_.cluster.jobs.estimate(pod)
+        estimate = round_.cluster.jobs.estimates.of(pod)
         if estimate is not None:
             start = round_.now if pod.started is None else pod.started
             self._watched[pod.uid] = start + estimate + _LENIENCE
@@ -229,5 +228,5 @@ class Backfill(Action):
         """What stays the same when a job's pods are recreated: the job, or the uid of the pod's
         controller; empty if it has none."""
         if pod.job is not None:
-            return pod.job.name
+            return pod.job
         return next((owner.uid for owner in pod.cls.owners if owner.controller), "")

@@ -20,7 +20,6 @@ from typing import NamedTuple
 
 from holdfast.api.reservation import Reservation
 from holdfast.api.times import format_duration
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import (
     AnnotatePod,
     AnnotateReservation,
@@ -39,7 +38,8 @@ from holdfast.scheduler.cluster.decisions import (
     SetQueueStatus,
     SetReservationStatus,
 )
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.state.cluster import Cluster
 
 NOT_CONVERGING = "NotConverging"
 

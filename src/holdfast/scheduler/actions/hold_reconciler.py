@@ -13,14 +13,13 @@ from typing import NamedTuple
 
 from holdfast.api.names import HOLD_EXPECTED_START, HOLD_JOB
 from holdfast.api.times import format_time
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import AnnotateReservation, Decision, Emit, ObjectRef
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.hold_planner import HoldPlanner
 from holdfast.scheduler.jobs import Job, JobName
-from holdfast.scheduler.jobs.estimates import expected_start, next_end
-from holdfast.scheduler.jobs.starvation_holds import pod_of
 from holdfast.scheduler.reservations import ReservationInfo
+from holdfast.scheduler.reservations.starvation_holds import pod_of
+from holdfast.scheduler.state.cluster import Cluster
 
 RELEASED = "Released"
 
@@ -40,7 +39,7 @@ class HoldReconciler:
 
     def __init__(self, cluster: Cluster, planner: HoldPlanner) -> None:
         self._cluster = cluster
-        self._holds = cluster.jobs.holds
+        self._holds = cluster.reservations.starvation_holds
         self._planner = planner
         self.starts: dict[str, float | None] = {}
         """The expected start of each hold's job, by the hold's uid; None if it is not known."""
@@ -93,7 +92,8 @@ class HoldReconciler:
     def _about(self, reservation: ReservationInfo, pod: PodRecord | None, job: str) -> ObjectRef:
         """The object of the event: the job, as long as it exists, even if its pod is gone."""
         if pod is not None:
-            return pod.ref if pod.job is None else pod.job.ref
+            own = self._cluster.jobs.of(pod)
+            return pod.ref if own is None else own.ref
         kind, _, name = job.partition("/")
         namespace, _, name = name.partition("/")
         known = self._cluster.jobs.get(namespace, name) if kind == "PodGroup" else None
@@ -109,12 +109,13 @@ class HoldReconciler:
             return "" if pod.reservation_uid == reservation.uid else "its pod is placed elsewhere"
         if self._holds.of(pod) is not reservation:
             return "its pod has another hold"
-        if pod.job is not None:
-            if pod.job.name not in jobs:
-                jobs[pod.job.name] = _job_needs_none(pod.job)
-            if jobs[pod.job.name]:
-                return jobs[pod.job.name]
-        if error := self._cluster.jobs.queues.never_admissible(pod):
+        job = self._cluster.jobs.of(pod)
+        if job is not None:
+            if job.name not in jobs:
+                jobs[job.name] = _job_needs_none(job)
+            if jobs[job.name]:
+                return jobs[job.name]
+        if error := self._cluster.jobs.queue_limits.never_admissible(pod):
             return error
         reserve = reservation.pod
         if reserve is None:
@@ -145,7 +146,7 @@ class HoldReconciler:
             pod = self._cluster.pods.get(pod_of(reservation))
             if pod is None or reservation.pod is None or reservation.pod.row < 0:
                 continue
-            key = pod.uid if pod.job is None else pod.job.name
+            key = pod.uid if pod.job is None else pod.job
             of_job.setdefault(key, []).append(reservation.uid)
             start, so_far = (
                 self._estimate(reservation, reservation.pod.row).start,
@@ -162,10 +163,10 @@ class HoldReconciler:
         known, now = self._estimates.get(reservation.uid), self._cluster.now
         if known is not None and known.waiting == reservation.waiting and now < known.until:
             return known
-        start = expected_start(self._cluster, reservation)
+        start = self._cluster.jobs.estimates.expected_start(reservation)
         if start is not None and start <= now:
             start = -math.inf
-        found = _FreeEstimate(start, next_end(self._cluster, row), reservation.waiting)
+        found = _FreeEstimate(start, self._cluster.jobs.estimates.next_end(row), reservation.waiting)
         self._estimates[reservation.uid] = found
         return found
 

@@ -11,7 +11,7 @@ from holdfast.scheduler.actions.queue_victims import QueueVictimSelector, is_cri
 from holdfast.scheduler.actions.round import Action, Round
 from holdfast.scheduler.cluster.decisions import Decision, Nominate, preemption
 from holdfast.scheduler.cluster.decisions import Preempt as PreemptPod
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.jobs import Job
 
 Found = list[tuple[PodRecord, str, tuple[Decision, ...]]]
@@ -29,20 +29,22 @@ class PreemptAction(Action):
             return
         refused, round_.gang_failures.refused = round_.gang_failures.refused, {}
         not_admitted, round_.not_admitted = round_.not_admitted, []
-        leaders = [pod for pod in refused.values() if pod.job is not None and not pod.job.is_ready]
+        of = round_.cluster.jobs.of
+        leaders = [pod for pod in refused.values() if (job := of(pod)) is not None and not job.is_ready]
         leaders += [
             pod for pod in not_admitted if pod.phase is Phase.PENDING and not pod.deletion_pending
         ]
         with round_.cluster.jobs.queues.expected_usage() as expected:
             for leader in sorted(leaders, key=round_.queue.sort_key):
-                members = [leader] if leader.job is None else leader.job.waiting()
+                job = of(leader)
+                members = [leader] if job is None else job.waiting()
                 if self._is_under_way(round_, members):
                     continue
                 for pod in members:
                     if pod.nominated:
                         expected.going(pod)  # its nomination is decided again
-                if leader.job is not None:
-                    gone = self._preempt_for_job(round_, leader, leader.job)
+                if job is not None:
+                    gone = self._preempt_for_job(round_, leader, job)
                 else:
                     gone = self._preempt_for(round_, [leader], lambda: True)
                 for victim in gone:
@@ -113,7 +115,7 @@ class PreemptAction(Action):
         cluster = round_.cluster
         profile = round_.profiles[pod.scheduler]
         column = round_.columns.column(profile, pod.cls)
-        if cluster.jobs.queues.admission_error(pod):
+        if cluster.jobs.queue_limits.admission_error(pod):
             self._preempt_in_queue(round_, pod, found, victims)
             return
         row = round_.search.find_row(profile, pod, column)
@@ -150,7 +152,7 @@ class PreemptAction(Action):
             round_,
             pod,
             lambda p: queues.of(p) == name and p.uid not in victims and _is_less_important(p, pod),
-            lambda: not queues.admission_error(pod),
+            lambda: not cluster.jobs.queue_limits.admission_error(pod),
             pod.cls.priority,
         )
         rows = sorted({p.row for p in there if p.row >= 0})

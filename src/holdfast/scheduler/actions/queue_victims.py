@@ -12,7 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 from holdfast.scheduler.actions.round import Round
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.dry_run import DryRun
 
 _ENOUGH = 16
@@ -90,7 +90,7 @@ class QueueVictimSelector:
 
     def _victims(self, pods: list[PodRecord], fits: Callable[[], bool]) -> list[PodRecord]:
         """The victims among the pods; empty if the pod does not fit even without all of them."""
-        ledger = self._cluster.ledger
+        ledger, jobs = self._cluster.ledger, self._cluster.jobs
         groups: list[list[tuple[PodRecord, int]]] = []
 
         def feasible() -> bool:
@@ -110,7 +110,7 @@ class QueueVictimSelector:
                 for each, row in group:
                     ledger.place(each, row)
                 # Members of a job that is no longer ready are not reprieved.
-                whole = all(each.job is None or each.job.is_ready for each, _ in group)
+                whole = all(job is None or job.is_ready for job in (jobs.of(each) for each, _ in group))
                 if whole and feasible():
                     continue
                 for each, _ in group:

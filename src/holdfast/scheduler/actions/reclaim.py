@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from holdfast.scheduler.actions.queue_victims import QueueVictimSelector, is_critical
 from holdfast.scheduler.actions.round import Action, Round
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import Decision, Emit, Evict, Nominate
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.jobs.queues import ExpectedUsage, QueueRecord
+from holdfast.scheduler.state.cluster import Cluster
 
 _NO_VICTIM = np.iinfo(np.int64).max
 
@@ -211,7 +211,7 @@ class _Reclaimer:
 
     def reclaim(self) -> bool:
         """Whether capacity is reclaimed for the job, by this call or an earlier one."""
-        cluster, job = self._cluster, self._leader.job
+        cluster, job = self._cluster, self._cluster.jobs.of(self._leader)
         jobs = [] if job is None else cluster.jobs.partners(job)
         members = [self._leader] if job is None else self._round.gangs.pending_members(self._leader)
         if any(pod.reservation is not None or self._is_under_way(pod) for pod in members):
@@ -248,9 +248,11 @@ class _Reclaimer:
         if self._queues.closed(pod) or not self._is_deserved(pod, path[:1]):
             return
 
+        admission_error = self._cluster.jobs.queue_limits.admission_error
+
         def admitted() -> bool:
             # Victims may count in parent queues too, so the whole path is checked each time.
-            return self._is_deserved(pod, path) and not self._queues.admission_error(pod)
+            return self._is_deserved(pod, path) and not admission_error(pod)
 
         profile, row = self._round.profiles[pod.scheduler], -1
         if admitted():
@@ -308,7 +310,8 @@ class _Reclaimer:
 
     def _decide(self) -> None:
         nodes, leader = self._cluster.nodes, self._leader
-        about = leader.ref if leader.job is None else leader.job.ref
+        job = self._cluster.jobs.of(leader)
+        about = leader.ref if job is None else job.ref
         decisions = self._decisions
         for victim in self._victims.values():
             self._reclaimable.evicted(victim)

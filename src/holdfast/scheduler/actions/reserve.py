@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from holdfast.api.times import format_duration
 from holdfast.scheduler.actions.round import Action, Round
 from holdfast.scheduler.cluster.decisions import Bind, CreateReservation, Emit, ObjectRef
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.gang_permit import READY
 from holdfast.scheduler.framework.hold_planner import HoldPlan
 from holdfast.scheduler.framework.scheduling_cycle import Statement
@@ -164,7 +164,7 @@ class Reserve(Action):
         """Sets timers for pods that were unschedulable, and collects the jobs that starve by now."""
         refused, round_.queue.refused = round_.queue.refused, {}
         for pod in refused.values():
-            unit = Unit(pod, pod.job)
+            unit = Unit(pod, round_.cluster.jobs.of(pod))
             if unit.key in self._starving:
                 self._starving[unit.key] = pod
             else:
@@ -175,7 +175,7 @@ class Reserve(Action):
         """The starving jobs that lack holds, in the order of the scheduling queue."""
         units = []
         for key, pod in list(self._starving.items()):
-            unit = self._unit(pod)
+            unit = self._unit(round_, pod)
             if unit is None or unit.since + self._threshold > round_.now or unit.key != key:
                 del self._starving[key]
                 if self._reported.pop(key, None) is not None and pod.job is None and pod.row >= 0:
@@ -189,37 +189,39 @@ class Reserve(Action):
         sort = round_.queue.sort_key
         return sorted(units, key=lambda unit: sort(unit.pod))
 
-    def _unit(self, pod: PodRecord) -> Unit | None:
-        if pod.job is None:
+    def _unit(self, round_: Round, pod: PodRecord) -> Unit | None:
+        job = round_.cluster.jobs.of(pod)
+        if job is None:
             return Unit(pod, None) if waits(pod) else None
-        waiting = [member for member in pod.job.waiting() if member.reservation is None]
-        if pod.job.is_ready or not waiting:
+        waiting = [member for member in job.waiting() if member.reservation is None]
+        if job.is_ready or not waiting:
             return None
-        return Unit(pod if waits(pod) and pod in waiting else waiting[0], pod.job)
+        return Unit(pod if waits(pod) and pod in waiting else waiting[0], job)
 
     def _lacks_only_capacity(self, round_: Round, unit: Unit) -> bool:
         """Whether the job is pending for lack of capacity alone."""
         jobs = round_.cluster.jobs
         if unit.job is None:
-            return not jobs.queues.never_admissible(unit.pod)
-        if jobs.queues.all_refused(jobs.queues.never_admissible, unit.job.waiting()):
+            return not jobs.queue_limits.never_admissible(unit.pod)
+        if jobs.queue_limits.all_refused(jobs.queue_limits.never_admissible, unit.job.waiting()):
             return False
         return all(job.is_known and not job.lacks(job.waiting()) for job in jobs.partners(unit.job))
 
     def _is_served(self, round_: Round, unit: Unit) -> bool:
         """Whether there are holds for as many pods as the job needs to be ready."""
-        holds = round_.cluster.jobs.holds
+        holds = round_.cluster.reservations.starvation_holds
         if unit.job is None:
             return holds.has_capacity(unit.pod)
         return unit.job.would_be_ready(m for m in unit.job.waiting() if holds.has_capacity(m))
 
     def _could_be_scheduled(self, round_: Round, pod: PodRecord) -> bool:
         """Whether the pod, or the job it represents, can be scheduled now."""
-        if pod.job is None:
+        job = round_.cluster.jobs.of(pod)
+        if job is None:
             profile = round_.profiles[pod.scheduler]
             column = round_.columns.column(profile, pod.cls)
             return round_.search.find_row(profile, pod, column) >= 0
-        jobs, members = round_.cluster.jobs.partners(pod.job), round_.gangs.pending_members(pod)
+        jobs, members = round_.cluster.jobs.partners(job), round_.gangs.pending_members(pod)
         if round_.gangs.early_refusal(jobs, members) is not None:
             return False
         statement = Statement(round_.cycle)
@@ -258,7 +260,9 @@ class Reserve(Action):
         tasks = [unit.pod] if unit.job is None else round_.gangs.pending_members(unit.pod)
         tasks = [pod for pod in tasks if pod.reservation is None]
         tasks = self._admissible(round_, tasks)
-        if not tasks or not all(job.would_be_ready(p for p in tasks if p.job is job) for job in jobs):
+        if not tasks or not all(
+            job.would_be_ready(p for p in tasks if p.job == job.name) for job in jobs
+        ):
             return True  # more nodes would not help
         plan = round_.hold_planner.plan(jobs, tasks, self._percent, self._closed_rows)
         if plan is None:
@@ -288,23 +292,19 @@ class Reserve(Action):
 
     def _admissible(self, round_: Round, tasks: list[PodRecord]) -> list[PodRecord]:
         """The tasks that their queue can admit together; earlier tasks come first."""
-        queues = round_.cluster.jobs.queues
-        if not tasks or not queues.never_admissible(*tasks):
+        queue_limits = round_.cluster.jobs.queue_limits
+        if not tasks or not queue_limits.never_admissible(*tasks):
             return tasks
         together: list[PodRecord] = []
         for pod in tasks:
-            if not queues.never_admissible(*together, pod):
+            if not queue_limits.never_admissible(*together, pod):
                 together.append(pod)
         return together
 
     def _hold(self, round_: Round, unit: Unit, plan: HoldPlan) -> None:
         """Creates the holds of a plan. No member starts before all can, so tasks that fit now get holds
         too."""
-        nodes, jobs, reservations = (
-            round_.cluster.nodes,
-            round_.cluster.jobs,
-            round_.cluster.reservations,
-        )
+        nodes, reservations = round_.cluster.nodes, round_.cluster.reservations
         places = [(pod, pod.row) for _, pod in plan.statement.assumed] + plan.held
         plan.statement.discard()
         names = [nodes.name(row) for _, row in places]
@@ -312,7 +312,7 @@ class Reserve(Action):
         round_.decisions.append(Emit(unit.ref, "Normal", RESERVED, text, "Reserving"))
         for (pod, _), node in zip(places, names, strict=True):
             name = starvation_hold_name(pod, lambda name: reservations.get(name) is not None)
-            jobs.holds.want(name, pod, node)
+            reservations.starvation_holds.want(name, pod, node)
             round_.decisions.append(CreateReservation(starvation_hold(pod, node, name)))
         round_.cluster.chronicle.note(round_.now, unit.ref, "reserved", text)
 

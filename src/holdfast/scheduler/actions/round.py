@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from holdfast.scheduler.actions.hold_reconciler import HoldReconciler
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import Decision
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.failure_handler import FailureHandler
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore, NodeSearch
 from holdfast.scheduler.framework.gang_failures import GangFailureHandler
@@ -19,6 +18,7 @@ from holdfast.scheduler.framework.preemption import Preemption
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.scheduling_cycle import SchedulingCycle
 from holdfast.scheduler.framework.scheduling_queue import SchedulingQueue
+from holdfast.scheduler.state.cluster import Cluster
 
 
 @dataclass(slots=True)

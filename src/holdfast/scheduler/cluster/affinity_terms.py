@@ -6,13 +6,13 @@ find the terms that select it.
 """
 
 import enum
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import NamedTuple
 
 from holdfast.api.affinity import PodAffinity, PodAffinityTerm
 from holdfast.api.errors import SelectorError
 from holdfast.api.selectors import NOTHING, Requirement, Selector, compile_selector
-from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.domain_counts import PodCounter
 from holdfast.scheduler.cluster.pod_classes import PodClass
 
@@ -149,8 +149,10 @@ class Selecting:
 class AffinityTerms:
     """The affinity terms of all classes."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterBase, matching: Callable[[PodClass], frozenset[int]]) -> None:
+        """`matching` returns the owner specs that pods of a class match."""
         self._cluster = cluster
+        self._matching = matching
         self._log: list[tuple[bool, OwnTerm]] = []
         """Terms that appeared (True) or disappeared, in order."""
         self._users: dict[OwnTerm, int] = {}
@@ -230,7 +232,7 @@ class AffinityTerms:
     def carriers(self, own: OwnTerm, seen_by: PodClass) -> PodCounter:
         """A counter of the pods that have this term. Reserve pods of reservations that match the class
         `seen_by` do not count for it."""
-        ours = self._cluster.reservations.matching(seen_by)
+        ours = self._matching(seen_by)
 
         def counts(cls: PodClass) -> bool:
             return cls.owner_spec_id not in ours and own in self._own(cls)
@@ -239,7 +241,7 @@ class AffinityTerms:
 
     def selected(self, terms: tuple[Term, ...], seen_by: PodClass) -> PodCounter:
         """A counter of the pods that all of the terms select, with the same exception."""
-        ours = self._cluster.reservations.matching(seen_by)
+        ours = self._matching(seen_by)
         by_labels = any(_by_namespace_labels(term) for term in terms)
         version = self.namespaces_version() if by_labels else None
 
@@ -286,7 +288,7 @@ class AffinityTerms:
         self._start_over()
 
 
-def is_outdated(key: Hashable, cluster: Cluster) -> bool:
+def is_outdated(key: Hashable, cluster: ClusterBase) -> bool:
     """Whether a counter selects pods by labels that namespaces had before. It is not read any more: its
     user gets a new counter first."""
     if not isinstance(key, tuple) or key[0] != "selected":

@@ -15,7 +15,7 @@ from holdfast.scheduler.cluster.columns import RowColumns, cells_of
 from holdfast.scheduler.cluster.epoch import RowLog
 from holdfast.scheduler.cluster.node_labels import LabelColumn, LabelColumns
 from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 
 Counts = NDArray[np.int64]
 

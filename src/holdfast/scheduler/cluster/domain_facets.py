@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.domain_counts import PodCounter
 from holdfast.scheduler.cluster.node_labels import LabelColumn
 from holdfast.scheduler.cluster.pod_classes import PodClass
@@ -37,7 +37,7 @@ class Tally:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterBase,
         column: LabelColumn,
         weighted: list[tuple[int, PodCounter]],
         counted: Counted | None = None,
@@ -189,7 +189,7 @@ class BySum:
 class OnRow:
     """The facet is the number of counted pods on the row itself; NOWHERE if it lacks the label."""
 
-    def __init__(self, cluster: Cluster, column: LabelColumn, counter: PodCounter) -> None:
+    def __init__(self, cluster: ClusterBase, column: LabelColumn, counter: PodCounter) -> None:
         self._cluster = cluster
         self._column = column
         self._counter = counter

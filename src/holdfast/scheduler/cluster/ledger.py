@@ -22,13 +22,10 @@ from numpy.typing import NDArray
 from holdfast.scheduler.cluster.epoch import RowLog
 from holdfast.scheduler.cluster.node_table import NO_PODS, Held, NodeTable
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.cluster.reservation_table import (
-    Amounts,
-    ReservationRow,
-    ReservationTable,
-    ReservationUsage,
-)
+from holdfast.scheduler.cluster.records import PodRecord, ReservationRow
+from holdfast.scheduler.cluster.reservation_table import ReservationTable
+from holdfast.scheduler.cluster.reservation_usage import ReservationUsage
+from holdfast.scheduler.cluster.slots import Amounts
 
 Listener = Callable[[PodRecord, int, int], None]
 
@@ -36,7 +33,16 @@ Listener = Callable[[PodRecord, int, int], None]
 class Ledger:
     """Claims of pods and reservations on the rows of a node table."""
 
-    def __init__(self, table: NodeTable, usage: RowLog) -> None:
+    def __init__(
+        self,
+        table: NodeTable,
+        usage: RowLog,
+        allowed: Callable[[int, int], tuple[str, int]] = lambda slot, row: ("", 0),
+        on_emptied: Callable[[int], None] | None = None,
+    ) -> None:
+        """For a slot that is not a resource (a sum of limits), `allowed` returns its name, and its
+        maximum on a row; the name is empty if the slot has no maximum. `on_emptied` is called with a
+        row that has no pods and no reservations any more, outside transactions."""
         self._table = table
         self._undo: list[Callable[[], None]] = []
         self._depth = 0
@@ -54,14 +60,11 @@ class Ledger:
         self.listeners: list[Listener] = []
         """Called with (pod, row, +1 or -1) when a pod or reserve pod is added to or removed from a
         row."""
-        self.on_allocated: Callable[[PodRecord, int], None] | None = None
+        self.allocation_listeners: list[Callable[[PodRecord, int], None]] = []
         """Called with (pod, +1 or -1) when a pod that stays on its row is allocated from a reservation,
         or is no longer."""
-        self.on_emptied: Callable[[int], None] | None = None
-        """Called with a row that has no pods and no reservations any more, outside transactions."""
-        self.allowed: Callable[[int, int], tuple[str, int]] = lambda slot, row: ("", 0)
-        """For a slot that is not a resource (a sum of limits): its name, and its maximum on a row. The
-        name is empty if the slot has no maximum."""
+        self._on_emptied = on_emptied
+        self._allowed = allowed
         self._emptied: list[int] = []
 
     def _held_on(self, row: int) -> list[Held]:
@@ -151,7 +154,7 @@ class Ledger:
         for slot, awaited in self.holds.awaited(row).items():
             name, offered = table.slots.name(slot), table.allocatable.item(slot, row)
             if not name:
-                name, offered = self.allowed(slot, row)
+                name, offered = self._allowed(slot, row)
             over = table.claimed.item(slot, row) - offered
             if name and over > 0:
                 found[slot] = min(over, awaited)
@@ -313,14 +316,14 @@ class Ledger:
             self._notify_emptied()
 
     def _notify_emptied(self) -> None:
-        """Calls `on_emptied` for the rows that were emptied, once no transaction is open: a rollback
+        """Calls `_on_emptied` for the rows that were emptied, once no transaction is open: a rollback
         may fill them again."""
         if self._depth or not self._emptied:
             return
         rows, self._emptied = self._emptied, []
         for row in dict.fromkeys(rows):
-            if self.on_emptied is not None and self.is_empty(row):
-                self.on_emptied(row)
+            if self._on_emptied is not None and self.is_empty(row):
+                self._on_emptied(row)
 
     def _move(self, pod: PodRecord, row: int, sign: int) -> None:
         """Adds a pod's claim to a row (+1) or subtracts it (-1). What the pod requests of a reservation
@@ -385,8 +388,8 @@ class Ledger:
         return cls.usage_column
 
     def _notify_allocated(self, pod: PodRecord, sign: int) -> None:
-        if self.on_allocated is not None:
-            self.on_allocated(pod, sign)
+        for listen in self.allocation_listeners:
+            listen(pod, sign)
 
     def _take(self, pod: PodRecord, row: int, sign: int) -> None:
         """Adds a pod on the row to its reservation's allocated amounts, or subtracts it."""

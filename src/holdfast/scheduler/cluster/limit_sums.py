@@ -1,19 +1,16 @@
 """Sums of resource limits per row, counted for a resource once a plugin asks for it."""
 
-from __future__ import annotations
-
+from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.resources import NON_ZERO
-from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.ledger import Ledger
+from holdfast.scheduler.cluster.node_table import NodeTable
+from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses
 from holdfast.scheduler.cluster.pod_limits import CountedLimit
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.cluster.cluster import Cluster
 
 Sums = NDArray[np.int64]
 
@@ -23,8 +20,12 @@ UNLIMITED = 2**62
 class LimitSums:
     """The sums of limits of a cluster, and their maxima."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
+    def __init__(self, nodes: NodeTable, classes: PodClasses, ledger: Ledger) -> None:
+        self._nodes = nodes
+        self._classes = classes
+        self._ledger = ledger
+        self.on_counted: list[Callable[[], None]] = []
+        """Called when the limits of another resource are counted from now on."""
         self.ceilings: list[Callable[[str, int], int]] = []
         """Each returns the maximum sum of limits for a resource and a row."""
         self.columns: list[Callable[[str], Sums | None]] = []
@@ -32,29 +33,29 @@ class LimitSums:
 
     def count(self, resource: str) -> CountedLimit:
         """Counts the limits of a resource from now on; returns the slots of the sums."""
-        cluster = self._cluster
-        counted = cluster.classes.counted
+        counted = self._classes.counted
         if resource not in counted:
-            table = cluster.nodes
+            table = self._nodes
             slot = table.derived_slot("limits", resource)
             scored = table.derived_slot("scored limits", resource) if resource in NON_ZERO else slot
             counted[resource] = CountedLimit(table.pinned_slot(resource), slot, scored)
-            cluster.classes.count_limits()
-            cluster.ledger.count(frozenset((slot, scored)))
-            cluster.reservations.count_limits()
+            self._classes.count_limits()
+            self._ledger.count(frozenset((slot, scored)))
+            for notify in self.on_counted:
+                notify()
         return counted[resource]
 
     def allowed(self, slot: int, row: int) -> tuple[str, int]:
         """The name of the sum in a slot, and its maximum on a row; the name is empty if it has none."""
-        for resource, counted in self._cluster.classes.counted.items():
+        for resource, counted in self._classes.counted.items():
             if slot == counted.slot and self.ceilings:
                 return f"{resource} limit", min(most(resource, row) for most in self.ceilings)
         return "", 0
 
     def ceiling(self, slot: int) -> Sums:
         """The maximum of the sum in a slot, for every row; not to be written to."""
-        most = np.full(self._cluster.nodes.size, UNLIMITED, dtype=np.int64)
-        for resource, counted in self._cluster.classes.counted.items():
+        most = np.full(self._nodes.size, UNLIMITED, dtype=np.int64)
+        for resource, counted in self._classes.counted.items():
             if slot == counted.slot:
                 for column in self.columns:
                     cells = column(resource)
@@ -64,44 +65,45 @@ class LimitSums:
 
     def of(self, resource: str) -> Sums:
         """The sum of limits of pods and reservations, by row, whether or not they are counted."""
-        counted = self._cluster.classes.counted.get(resource)
+        counted = self._classes.counted.get(resource)
         if counted is not None:
-            return self._cluster.nodes.claimed[counted.slot, : self._cluster.nodes.size]
+            return self._nodes.claimed[counted.slot, : self._nodes.size]
         return self.recomputed(resource)
 
     def recomputed(self, resource: str, scored: bool = False) -> Sums:
         """The same, computed from the pods and reservations on the rows."""
-        cluster = self._cluster
-        sums = np.zeros(cluster.nodes.size, dtype=np.int64)
-        offered, counted = cluster.nodes.pinned_slot(resource), cluster.classes.counted.get(resource)
+        sums = np.zeros(self._nodes.size, dtype=np.int64)
+        offered, counted = self._nodes.pinned_slot(resource), self._classes.counted.get(resource)
 
         def limit(cls: PodClass) -> int:
             return cls.limits.scored(resource) if scored else cls.limits.of(resource)
 
-        for cls in cluster.classes:
+        for cls in self._classes:
             if cls.placed and cls.owner_spec_id < 0 and (each := limit(cls)):
                 rows = np.fromiter(cls.placed.keys(), dtype=np.intp)
                 sums[rows] += each * np.fromiter(cls.placed.values(), dtype=np.int64)
-        for hold in cluster.ledger.holds:
-            reservation = hold.pod.reservation
+        allocated: Counter[str] = Counter()
+        for row, pods in self._ledger.pods.items() if len(self._ledger.holds) else ():
+            for pod in pods.values():
+                found = self._ledger.holds.get(pod.reservation_uid) if pod.reservation_uid else None
+                if found is not None and found.row == row:
+                    allocated[pod.reservation_uid] += limit(pod.cls)
+        for hold in self._ledger.holds:
             if counted is not None:
                 held = hold.amounts.get(counted.slot, 0)
             else:
                 held = max(hold.pod.cls.limits.of(resource), hold.amounts.get(offered, 0))
-            allocated_pods = (
-                cluster.reservations.allocated_pods(reservation) if reservation is not None else ()
-            )
-            sums[hold.row] += max(0, held - sum(limit(pod.cls) for pod in allocated_pods))
+            sums[hold.row] += max(0, held - allocated.get(hold.pod.uid, 0))
         return sums
 
     def ratios(self, more: Iterable[str] = ()) -> dict[str, dict[str, float]]:
         """By node and resource, the sum of limits divided by allocatable: for cpu, memory, all counted
         resources, and those in `more`."""
-        nodes = self._cluster.nodes
+        nodes = self._nodes
         found: dict[str, dict[str, float]] = {
             name: {} for name, row in nodes.names() if nodes.alive[row]
         }
-        for resource in dict.fromkeys((*NON_ZERO, *self._cluster.classes.counted, *more)):
+        for resource in dict.fromkeys((*NON_ZERO, *self._classes.counted, *more)):
             sums, offered = self.of(resource).tolist(), nodes.allocatable[nodes.slot(resource)].tolist()
             for name, ratios in found.items():
                 row = nodes.row(name)

@@ -6,7 +6,7 @@ That other pods leave them their capacity is in `framework.dry_run`; between que
 
 from holdfast.scheduler.cluster.epoch import Epoch
 from holdfast.scheduler.cluster.node_table import NodeTable
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 
 
 class Nominator(dict[str, dict[str, PodRecord]]):

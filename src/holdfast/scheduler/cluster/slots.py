@@ -20,6 +20,11 @@ MOST = 2**55
 """The largest allocatable amount of a node, so that sums and scores fit into 64 bits. A larger request
 counts as MOST + 1, which no node has."""
 
+Amounts = dict[int, int]
+"""Amounts by slot."""
+Pairs = tuple[tuple[int, int], ...]
+"""Slots and amounts."""
+
 _FIXED = ("cpu", "memory", "ephemeral-storage", "pods", "", "")
 
 

@@ -14,15 +14,13 @@ a matrix with a line per slot.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.scheduler.cluster.node_table import NodeTable
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pod_classes import PodClass
 
 Cells = Any
 """A result of a view: an int or bool for one row, an array for several."""

@@ -21,7 +21,6 @@ import msgspec
 from holdfast.api.jobs import PodGroup, PodGroupCondition, PodGroupStatus, QueueStatus
 from holdfast.api.quantity import format_amount
 from holdfast.api.times import format_duration, format_time
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import (
     Decision,
     Emit,
@@ -29,11 +28,12 @@ from holdfast.scheduler.cluster.decisions import (
     SetPodGroupStatus,
     SetQueueStatus,
 )
-from holdfast.scheduler.cluster.pods import Phase
+from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.jobs import Job, JobName, JobProblem
 from holdfast.scheduler.jobs.admission import may_become_inqueue
 from holdfast.scheduler.jobs.job import NOT_ENOUGH_OF_TASK, NOT_ENOUGH_TASKS, NOTHING, SCHEDULED, SIGS
 from holdfast.scheduler.jobs.queues import QueueRecord
+from holdfast.scheduler.state.cluster import Cluster
 
 
 class QueueStatuses:
@@ -158,7 +158,7 @@ class PodGroups:
             return
         admitted = [job for job in known.values() if phase_of(job) == "Inqueue"]
         for job in sorted(jobs, key=lambda job: (-job.priority, job.created, job.name)):
-            if may_become_inqueue(cluster, job, admitted):
+            if may_become_inqueue(cluster.nodes, cluster.jobs.queues, job, admitted):
                 job.admitted = True
                 admitted.append(job)
                 del self._without_pods[job.name]

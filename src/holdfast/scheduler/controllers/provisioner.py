@@ -19,13 +19,12 @@ from holdfast.api.names import RESERVATION_PROVISION_ERROR
 from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.machinery.dynamic_reservations import reservation_for, reservation_name, write_requirement
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import AnnotatePod, CreateReservation, Decision
 from holdfast.scheduler.cluster.events import Added, Deleted, Event, Malformed, Updated, WriteRefused
-from holdfast.scheduler.cluster.pods import Phase
+from holdfast.scheduler.cluster.records import Phase, ReservationInfo
 from holdfast.scheduler.reservations.provisioning_requests import Requirements, ReservationRequest
-from holdfast.scheduler.reservations.reservation_info import ReservationInfo
 from holdfast.scheduler.reservations.virtual_reservations import Settings, Virtual
+from holdfast.scheduler.state.cluster import Cluster
 
 
 class Provisioner:

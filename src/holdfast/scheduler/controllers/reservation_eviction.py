@@ -7,7 +7,6 @@ PodDisruptionBudgets, and retries until it succeeds.
 """
 
 from holdfast.api import names
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import (
     Decision,
     Emit,
@@ -16,9 +15,9 @@ from holdfast.scheduler.cluster.decisions import (
     Preempt,
     PreemptReservation,
 )
-from holdfast.scheduler.cluster.pods import Phase
-from holdfast.scheduler.reservations.reservation_info import ReservationInfo
+from holdfast.scheduler.cluster.records import Phase, ReservationInfo
 from holdfast.scheduler.reservations.reservation_victims import is_soft_evicted, soft_eviction
+from holdfast.scheduler.state.cluster import Cluster
 
 _AGAIN = 5.0
 """Seconds until a refused eviction is tried again."""

@@ -9,11 +9,9 @@ from collections.abc import Mapping
 from holdfast.api.errors import TimeError
 from holdfast.api.meta import condition
 from holdfast.api.times import parse_time
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import Decision, Emit, Nominate, SetReservationStatus
-from holdfast.scheduler.cluster.pods import Phase
+from holdfast.scheduler.cluster.records import FINISHED, Phase, ReservationInfo
 from holdfast.scheduler.cluster.timer_queue import TimerQueue
-from holdfast.scheduler.reservations.reservation_info import FINISHED, ReservationInfo
 from holdfast.scheduler.reservations.reservation_status import (
     EXPIRED,
     READY,
@@ -23,6 +21,7 @@ from holdfast.scheduler.reservations.reservation_status import (
     bound_owners,
     status_of,
 )
+from holdfast.scheduler.state.cluster import Cluster
 
 DEFAULT_GC = 24 * 3600.0
 

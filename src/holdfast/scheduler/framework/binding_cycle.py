@@ -12,11 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from holdfast.api import names
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import Bind, Decision
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.plugin_errors import RAISED
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.checked_answers import check_binds, checked_outcome, decisions_of
 from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT, RESERVATION
 from holdfast.scheduler.framework.failure_handler import FailureHandler, with_name
@@ -24,6 +23,7 @@ from holdfast.scheduler.framework.feasibility.node_search import ColumnStore
 from holdfast.scheduler.framework.interface import FINE, Outcome, Plugin
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.scheduling_queue import SchedulingQueue
+from holdfast.scheduler.state.cluster import Cluster
 
 NOT_ACTIVE = "reservation is not active"
 """The condition message of a pod whose reservation ends before it is bound."""

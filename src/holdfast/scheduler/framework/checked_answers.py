@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from holdfast.scheduler.cluster.decisions import Bind, Decision, ObjectRef
 from holdfast.scheduler.cluster.plugin_errors import RAISED, InvalidScore
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.view import Cells, OneOfMany, Pick, RowValues, View
 from holdfast.scheduler.framework.handle import cluster_of
 from holdfast.scheduler.framework.interface import (

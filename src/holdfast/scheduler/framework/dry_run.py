@@ -15,10 +15,8 @@ from weakref import proxy
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.scheduler.cluster.cluster import Cluster
-from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.cluster.reservation_table import Amounts
-from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.framework.diagnosis import FITS, NodeRejection
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.reservation_column import ReservationColumn
@@ -26,6 +24,7 @@ from holdfast.scheduler.framework.feasibility.reservation_scores import Allocati
 from holdfast.scheduler.framework.interface import Need, Order
 from holdfast.scheduler.framework.reservation_diagnosis import count_reservations
 from holdfast.scheduler.reservations import ReservationInfo
+from holdfast.scheduler.state.cluster import Cluster
 
 
 class DryRun:
@@ -146,7 +145,7 @@ class DryRun:
             and not (
                 self._pod.uid in self._preemption_holds and self._preemption_holds.of(self._pod, row)
             )
-            and not (self._cluster.jobs.holds and self._starvation_hold(row))
+            and not (self._cluster.reservations.starvation_holds and self._starvation_hold(row))
             and not (
                 nominated_pods
                 and any(
@@ -363,7 +362,7 @@ class DryRun:
     def _starvation_hold(self, row: int) -> ReservationInfo | None:
         """The starvation hold on the row that waits for the pod's capacity, if there is one. It claims
         what victims leave, for the pod itself."""
-        hold = self._cluster.jobs.holds.of(self._pod)
+        hold = self._cluster.reservations.starvation_holds.of(self._pod)
         if hold is None or not hold.waiting or hold.pod is None or hold.pod.row != row:
             return None
         return hold

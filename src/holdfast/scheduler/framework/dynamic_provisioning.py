@@ -13,9 +13,8 @@ import numpy as np
 
 from holdfast.api import names
 from holdfast.machinery.dynamic_reservations import amounts_of, at_least, id_of, sizes
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.cluster.slots import capped
 from holdfast.scheduler.framework.binding_cycle import BindingCycle
 from holdfast.scheduler.framework.config.plugin_sets import DYNAMIC_RESERVATION
@@ -27,6 +26,7 @@ from holdfast.scheduler.framework.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.provisioning_requests import ReservationRequest
 from holdfast.scheduler.reservations.virtual_reservations import Virtual
+from holdfast.scheduler.state.cluster import Cluster
 
 """The plugin that rejects reservations in messages."""
 

@@ -9,9 +9,8 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from holdfast.api import names
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import Decision, Emit, SetPodScheduled
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.diagnosis import NOT_PINNED, NodeRejection, Verdict, verdict
 from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
@@ -19,6 +18,7 @@ from holdfast.scheduler.framework.interface import Outcome, Plugin
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.reservation_diagnosis import about_reservations
 from holdfast.scheduler.framework.scheduling_queue import Key, SchedulingQueue
+from holdfast.scheduler.state.cluster import Cluster
 
 PREEMPTED = "0/1 nodes are available: 1 preempted."
 """The condition message of a victim that waited in Permit."""
@@ -127,7 +127,8 @@ class FailureHandler:
                 or pod.deletion_pending
             ):
                 continue
-            queued = pod if pod.job is None else pod.job.leader
+            job = self._cluster.jobs.of(pod)
+            queued = pod if job is None else job.leader
             if queued is not None and self._queue.place(queued.uid) == "unschedulable":
                 self._queue.take(queued)
                 self._queue.retry_later(queued, now)

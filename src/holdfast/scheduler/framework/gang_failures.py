@@ -8,9 +8,8 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Mapping
 from typing import NamedTuple
 
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.binding_cycle import Stop
 from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.framework.failure_handler import FailureHandler
@@ -19,6 +18,7 @@ from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.scheduling_queue import Key, SchedulingQueue
 from holdfast.scheduler.jobs import Job, JobName, JobProblem, Jobs
 from holdfast.scheduler.jobs.job import NOT_ENOUGH_OF_TASK, NOT_ENOUGH_TASKS
+from holdfast.scheduler.state.cluster import Cluster
 
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
 NO_GROUP = "PodGroupNotFound"
@@ -64,10 +64,11 @@ def pending_members(
 ) -> list[PodRecord]:
     """The pending members of the leader's job and its partners, in the order in which they are
     tried."""
-    assert leader.job is not None
+    own = jobs.of(leader)
+    assert own is not None
     found = [
         pod
-        for job in jobs.partners(leader.job)
+        for job in jobs.partners(own)
         for pod in job.waiting()
         if pod is leader or queue.place(pod.uid) != "gated"
         if pod.scheduler in profiles
@@ -106,7 +107,7 @@ class GangFailureHandler:
         for pod in left:
             profile = self._profiles[pod.scheduler]
             kind = (profile.index, pod.cls.id, pod.pinned_node)
-            refusal = self._jobs.queues.admission_error(pod)
+            refusal = self._jobs.queue_limits.admission_error(pod)
             if refusal:
                 reported[kind] = refusal, "Unschedulable", ()
                 wakes_on |= MORE_CAPACITY | Change.OTHER
@@ -172,7 +173,8 @@ class GangFailureHandler:
         ]
         if not any(pod is leader for pod in left):
             leader = left[0] if left else leader
-        for job in {id(pod.job): pod.job for pod in left if pod.job is not None}.values():
+        for name in dict.fromkeys(pod.job for pod in left if pod.job is not None):
+            job = self._jobs.known[name]
             if not job.is_ready:
                 job.problem = refusal.problem
                 reason = refusal.problem.reason
@@ -218,19 +220,20 @@ class GangFailureHandler:
         if pod is not leader:
             self._queue.follow(pod)
             return
-        assert pod.job is not None
-        pod.job.leader = pod
+        job = self._jobs.of(pod)
+        assert job is not None
+        job.leader = pod
         if has_failed:
             self._queue.retry_later(pod, now)
             return
-        next_scout = pod.job.problem.reason == NOT_PERMITTED or any(
+        next_scout = job.problem.reason == NOT_PERMITTED or any(
             p.nominated or p.pinned_node is not None or p.cls.private for p in left
         )
         self._queue.reject(pod, self._key(pod, left), wakes_on, now, next_scout=next_scout)
 
     def _key(self, leader: PodRecord, left: list[PodRecord]) -> Key:
         """The key of the job's group in the queue: jobs of one shape get the same result."""
-        job = leader.job
+        job = self._jobs.of(leader)
         assert job is not None
         kinds = tuple(sorted(Counter((pod.scheduler, pod.cls.id) for pod in left).items()))
         tasks = tuple(sorted(job.min_tasks.items()))

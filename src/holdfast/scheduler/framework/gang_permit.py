@@ -11,10 +11,9 @@ before every member it needs has passed `pre_bind`.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import Decision, Emit
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.binding_cycle import BindingCycle, Stop, WaitingPod
 from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.failure_handler import PREEMPTED
@@ -23,6 +22,7 @@ from holdfast.scheduler.framework.interface import Outcome
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.jobs.job import NOTHING
+from holdfast.scheduler.state.cluster import Cluster
 
 READY = "Ready"
 """The reason of the event about a job that is ready."""
@@ -71,7 +71,7 @@ class GangPermit:
                 stops.append((pod, stop))
             else:
                 binding.wait_on_permit(pod, stop.plugin, now + stop.outcome.wait, now)
-        first = placed[0][1].job if placed else None
+        first = self._jobs.of(placed[0][1]) if placed else None
         jobs = self._jobs.partners(first) if first is not None else []
         return self._settle(jobs, granted, stops, now, reports_ready, whole)
 
@@ -81,12 +81,13 @@ class GangPermit:
         together: _Together = {}
         for waiting in list(binding.waiting.values()):
             pod = waiting.pod
-            if pod.job is None:
+            job = self._jobs.of(pod)
+            if job is None:
                 continue
             if pod.phase is not Phase.ASSUMED:
                 del binding.waiting[pod.uid]
                 continue
-            stops = self._stops_of(pod.job, together)
+            stops = self._stops_of(job, together)
             stop = binding.lost_place(waiting) if waiting.permitted else self._recheck(waiting, now)
             if stop is not None:
                 stops.append((pod, stop))
@@ -102,10 +103,11 @@ class GangPermit:
         """Rejects victims that wait in Permit (kube-scheduler's `WaitingPod.Preempt`)."""
         together: _Together = {}
         for pod in victims:
-            assert pod.job is not None
+            job = self._jobs.of(pod)
+            assert job is not None
             plugin = self._binding.waiting[pod.uid].plugin
             stop = Stop(plugin, Outcome(PREEMPTED), preempted=True)
-            self._stops_of(pod.job, together).append((pod, stop))
+            self._stops_of(job, together).append((pod, stop))
         for jobs, stops in together.values():
             lost = self._settle(jobs, [], stops, now)
             if lost is not None:
@@ -150,9 +152,8 @@ class GangPermit:
         """Binds the permitted members if they are enough, with those that waited for them."""
         binding = self._binding
         if binding.waiting and jobs:
-            held = [
-                each for each in binding.waiting.values() if any(each.pod.job is job for job in jobs)
-            ]
+            names = {job.name for job in jobs}
+            held = [each for each in binding.waiting.values() if each.pod.job in names]
             refused = {pod.uid for pod, _ in stops}
             waits = {each.pod.uid for each in held if not each.permitted} - refused
             granted = [each.pod for each in held if each.permitted] + granted

@@ -12,10 +12,9 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from holdfast.api.quantity import QuantityError, amount
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import Nominate
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.framework.diagnosis import NO_NODES
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore
@@ -36,6 +35,7 @@ from holdfast.scheduler.framework.scheduling_cycle import SchedulingCycle, State
 from holdfast.scheduler.framework.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.jobs import Job, JobName, JobProblem
 from holdfast.scheduler.jobs.job import NOT_ENOUGH_OF_TASK, NOT_ENOUGH_TASKS
+from holdfast.scheduler.state.cluster import Cluster
 
 _STANDING = ("active", "backoff", "unschedulable")
 _FEW = 3
@@ -71,7 +71,7 @@ class Gangs:
 
     def pending(self, pod: PodRecord, now: float) -> None:
         """Queues a pending member: as the leader if there is none, otherwise behind the leader."""
-        job = pod.job
+        job = self._jobs.of(pod)
         assert job is not None
         leader = self._queued_leader(job)
         if leader is None or leader is pod:
@@ -83,7 +83,7 @@ class Gangs:
 
     def settled(self, pod: PodRecord) -> None:
         """A member is no longer pending: if it was the leader, another member becomes the leader."""
-        job = pod.job
+        job = self._jobs.of(pod)
         if job is None or job.leader is not pod:
             return
         job.leader = None
@@ -119,7 +119,7 @@ class Gangs:
     def schedule(self, leader: PodRecord, now: float, one_by_one: bool = False) -> int:
         """Tries to schedule the pending members and returns how many were tried. With `one_by_one`
         at most one member beyond those the job needs is placed."""
-        job = leader.job
+        job = self._jobs.of(leader)
         assert job is not None
         job.has_enough = False
         rest = self._rest.pop(job.name, None)
@@ -161,7 +161,7 @@ class Gangs:
         self, leader: PodRecord, members: list[PodRecord], now: float, one_by_one: bool
     ) -> int:
         """Schedules members beyond those the job needs."""
-        job = leader.job
+        job = self._jobs.of(leader)
         assert job is not None
         statement = Statement(self._cycle)
         stop = (lambda: bool(statement.assumed)) if one_by_one else None
@@ -198,7 +198,7 @@ class Gangs:
         for job in jobs:
             if not job.is_known:
                 return _refusal(NO_GROUP, f"{job.name} does not exist", Change.NONE)
-            own = [pod for pod in members if pod.job is job]
+            own = [pod for pod in members if pod.job == job.name]
             missing = job.lacks(own)
             if missing:
                 # The message has no count, so that it stays the same while pods are created.
@@ -211,9 +211,9 @@ class Gangs:
             if names:
                 text = f"{job.name} waits for {', '.join(map(str, names))}"
                 return _refusal(NOT_ENOUGH_TASKS, text, Change.NONE)
-            queues = self._cluster.jobs.queues
-            refuses = queues.closed if may_preempt else queues.admission_error
-            refusal = queues.all_refused(refuses, own)
+            queues, limits = self._jobs.queues, self._jobs.queue_limits
+            refuses = queues.closed if may_preempt else limits.admission_error
+            refusal = limits.all_refused(refuses, own)
             if refusal:
                 return _refusal(QUEUE, refusal, MORE_CAPACITY | Change.OTHER)
             if may_preempt:
@@ -328,7 +328,7 @@ class Gangs:
             stops += lost.stops
             refused = {pod.uid for pod, _ in lost.stops}
             members = [pod for pod in members if pod.uid not in refused]
-            if not all(job.would_be_ready(p for p in members if p.job is job) for job in jobs):
+            if not all(job.would_be_ready(p for p in members if p.job == job.name) for job in jobs):
                 return self._failures.unpermitted(lost, stops)
 
     def _finish_start(
@@ -338,12 +338,13 @@ class Gangs:
         was interrupted comes before nominated pods. A pod whose nominated node is used loses its
         nomination."""
         cluster = self._cluster
+        names = {job.name for job in jobs}
         preemption_holds, changes = cluster.reservations.preemption_holds, cluster.changes
         nominated = [
             (pod, node)
             for node, there in cluster.nominator.items()
             for pod in there.values()
-            if pod.job not in jobs and pod.reservation is None and pod.uid not in preemption_holds
+            if pod.job not in names and pod.reservation is None and pod.uid not in preemption_holds
         ]
         if not nominated or all(job.is_ready for job in jobs):
             return refusal
@@ -378,14 +379,14 @@ class Gangs:
         """Assumes every member that fits, until `is_enough`, and returns the others. Members are tried
         again after others were placed where affinity or spread constraints depend on those."""
         left = members
-        queues = self._jobs.queues
+        queues, limits = self._jobs.queues, self._jobs.queue_limits
         while True:
             again, tried, progress, depends = [], set(), False, False
             for number, pod in enumerate(left, 1):
                 profile = self._profiles[pod.scheduler]
                 kind = (profile.index, pod.cls.id)
                 if (kind in tried and pod.pinned_node is None and not pod.nominated) or (
-                    queues and queues.admission_error(pod)
+                    queues and limits.admission_error(pod)
                 ):
                     again.append(pod)
                 elif statement.assume(profile, pod):

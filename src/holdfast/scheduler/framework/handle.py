@@ -32,13 +32,12 @@ import numpy as np
 
 from holdfast.api.affinity import NodeSelectorTerm
 from holdfast.api.raw_objects import ObjectKind
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import ObjectRef
 from holdfast.scheduler.cluster.node_selectors import Mask, compile_labels, compile_terms
 from holdfast.scheduler.cluster.node_table import NodeInfo, TaintSet
 from holdfast.scheduler.cluster.plugin_errors import RAISED, words_of
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.view import Cells, View
 from holdfast.scheduler.framework.node_columns import (
     DerivedColumn,
@@ -52,6 +51,7 @@ from holdfast.scheduler.framework.node_columns import (
     Unreadable,
 )
 from holdfast.scheduler.framework.read_only_records import real, shown, shown_pods
+from holdfast.scheduler.state.cluster import Cluster
 
 UNREADABLE = "UnreadableByPlugin"
 """The reason of the event on a node that a plugin fails to read."""

@@ -13,12 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.names import RESERVATION_IGNORED
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.pod_classes import PodClass, Traits
-from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.cluster.reservation_table import Amounts
-from holdfast.scheduler.cluster.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS, Amounts
 from holdfast.scheduler.cluster.view import All, One
 from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT, STARVATION_FILTER
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
@@ -32,6 +30,7 @@ from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.hold_objects import starvation_hold
 from holdfast.scheduler.reservations.owners import OwnerSpec
 from holdfast.scheduler.reservations.reserve_pod import reserve_pod
+from holdfast.scheduler.state.cluster import Cluster
 
 Bools = NDArray[np.bool_]
 
@@ -55,7 +54,7 @@ class HoldPlanner:
     ) -> None:
         self._cluster = cluster
         self._nodes = cluster.nodes
-        self._holds = cluster.jobs.holds
+        self._holds = cluster.reservations.starvation_holds
         self._cycle = cycle
         self._profiles = profiles
         self.feasibility = HoldFeasibility(cluster, cycle.columns, profiles)
@@ -157,7 +156,7 @@ class HoldPlanner:
             waiting += [pod for pod in tasks if self._holds.has_capacity(pod)]
             ready = bool(placed) and all(job.is_ready for job in jobs)
             on_condition = bool(placed or held) and all(
-                job.would_be_ready(pod for pod in waiting if pod.job is job) for job in jobs
+                job.would_be_ready(pod for pod in waiting if pod.job == job.name) for job in jobs
             )
         if not (ready or on_condition):
             statement.discard()
@@ -175,13 +174,13 @@ class HoldPlanner:
             if row >= 0:
                 search.hold(pod, row)
         found = [pod for pod, _ in search.held]
-        enough = all(job.would_be_ready(pod for pod in found if pod.job is job) for job in jobs)
+        enough = all(job.would_be_ready(pod for pod in found if pod.job == job.name) for job in jobs)
         return [row for _, row in search.held] if enough else []
 
     def _assume(self, statement: Statement, profile: Profile, pod: PodRecord, row: int) -> bool:
         """Assumes the pod on the row if it fits there now."""
         column = self._cycle.columns.column(profile, pod.cls)
-        if not column.fits_row(row) or self._cluster.jobs.queues.admission_error(pod):
+        if not column.fits_row(row) or self._cluster.jobs.queue_limits.admission_error(pod):
             return False
         self._cycle.search.nominate_reservation(profile, pod, column, row)
         return statement.assume_on(profile, pod, row)
@@ -217,7 +216,7 @@ class HoldSearch:
         self._feasibility = planner.feasibility
         self._cluster = cluster
         self._nodes = cluster.nodes
-        self._holds = cluster.jobs.holds
+        self._holds = cluster.reservations.starvation_holds
         self._most = most
         self._open = np.ones(self._nodes.size, dtype=np.bool_)
         self._open[list(closed)] = False
@@ -296,8 +295,9 @@ class HoldSearch:
             kept = kept - self._holds.held(slot)
         else:
             others += self._wanted()
-        if pod.job is not None:
-            others += [(p.cls, p.row) for p in pod.job.placed() if not p.cls.is_daemon]
+        job = self._cluster.jobs.of(pod)
+        if job is not None:
+            others += [(p.cls, p.row) for p in job.placed() if not p.cls.is_daemon]
         for cls, row in others:
             kept[row] += self._feasibility.hold_amounts(cls).get(slot, 0)
         self._unavailable_by_slot[slot] = kept
@@ -424,7 +424,11 @@ class HoldFeasibility:
         if why := self.unused_reason(pod):
             return f"its pod {why}"
         column = self._column(pod)
-        behind = [other for other in self._cluster.jobs.holds.on(row) if reservation.is_before(other)]
+        behind = [
+            other
+            for other in self._cluster.reservations.starvation_holds.on(row)
+            if reservation.is_before(other)
+        ]
         with self._cluster.ledger.peek():
             self._release([reservation, *behind])
             for slot, amount in self.hold_amounts(pod.cls).items():

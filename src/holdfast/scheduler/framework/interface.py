@@ -106,7 +106,7 @@ from holdfast.api.raw_objects import ObjectKind
 from holdfast.scheduler.cluster.decisions import Decision, ObjectRef
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.view import Cells, Facet, View
 from holdfast.scheduler.framework.handle import Handle, cluster_of
 

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.errors import HoldfastError
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.columns import RowColumn
 from holdfast.scheduler.cluster.domain_counts import PodCounter
 from holdfast.scheduler.cluster.epoch import RowLog
@@ -21,6 +20,7 @@ from holdfast.scheduler.cluster.node_table import Image, NodeInfo, NodeTable, Ta
 from holdfast.scheduler.cluster.plugin_errors import RAISED, words_of
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.framework.read_only_records import real
+from holdfast.scheduler.state.cluster import Cluster
 
 _VALUES_HELD = 1000
 

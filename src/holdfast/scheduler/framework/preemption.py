@@ -8,12 +8,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import Decision, Evict, Nominate, Preempt
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.binding_cycle import BindingCycle
 from holdfast.scheduler.framework.checked_answers import check_nomination
 from holdfast.scheduler.framework.diagnosis import Verdict
@@ -23,6 +22,7 @@ from holdfast.scheduler.framework.feasibility.node_search import ColumnStore, No
 from holdfast.scheduler.framework.gang_permit import GangPermit
 from holdfast.scheduler.framework.interface import Nomination, ObjectWarning
 from holdfast.scheduler.framework.profile import Profile
+from holdfast.scheduler.state.cluster import Cluster
 
 
 class Preemption:
@@ -199,7 +199,8 @@ class Preemption:
         refused = list(self._failures.refused_nominated.values())
         self._failures.refused_nominated.clear()
         for pod in refused:
-            members = [pod] if pod.job is None else pod.job.waiting()
+            job = self._cluster.jobs.of(pod)
+            members = [pod] if job is None else job.waiting()
             waiting = [each for each in members if each.nominated and each.phase is Phase.PENDING]
             if not any(self._is_being_cleared(each.nominated) for each in waiting):
                 self.apply([Nominate(each.ref, "") for each in waiting])

@@ -5,10 +5,9 @@ from functools import total_ordering
 from typing import Any
 
 from holdfast.api.errors import HoldfastError
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.plugin_errors import RAISED, PluginErrors, text_of
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.checked_answers import is_foreign
 from holdfast.scheduler.framework.config import GivenArgs, ReservationArgs, ResolvedProfile
 from holdfast.scheduler.framework.config.plugin_sets import (
@@ -24,6 +23,7 @@ from holdfast.scheduler.framework.handle import Handle, plugin_made
 from holdfast.scheduler.framework.interface import Plugin, extension_points, overridden
 from holdfast.scheduler.framework.read_only_records import call_with_read_only
 from holdfast.scheduler.framework.registry import PluginError, Registry, check_wakes_on
+from holdfast.scheduler.state.cluster import Cluster
 
 
 class Profile:

@@ -7,10 +7,9 @@ class says. Otherwise its pods stay where they are, and their conditions are upd
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Sequence
 
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.plugin_errors import RAISED
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.failure_handler import FailureHandler
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore, NodeSearch
@@ -19,6 +18,7 @@ from holdfast.scheduler.framework.interface import Plugin
 from holdfast.scheduler.framework.preemption import Preemption
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.scheduling_queue import Group, Key, SchedulingQueue
+from holdfast.scheduler.state.cluster import Cluster
 
 _FEW_GROUPS = 100
 """If changes may help more groups than this, conditions of pods that stay unschedulable are not
@@ -149,7 +149,8 @@ class QueueingHints:
         self._nominated = {}
         for there in self._cluster.nominator.values():
             for pod in there.values():
-                queued = pod if pod.job is None else pod.job.leader
+                job = self._cluster.jobs.of(pod)
+                queued = pod if job is None else job.leader
                 key = self._queue.kind(queued) if queued is not None else None
                 if queued is not None and key is not None:
                     self._nominated.setdefault(key, {})[queued.uid] = queued
@@ -165,7 +166,7 @@ class QueueingHints:
         """Updates the condition of pods that are still unschedulable, perhaps for other reasons than
         before; returns the message."""
         first = next(iter(pods))
-        refusal = self._cluster.jobs.queues.admission_error(first)
+        refusal = self._cluster.jobs.queue_limits.admission_error(first)
         if refusal:
             for pod in pods:
                 self._failures.set_condition(pod, refusal, now, "Unschedulable")

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import PodRecord
 from holdfast.scheduler.cluster.read_only import read_only
+from holdfast.scheduler.cluster.records import PodRecord
 
 _set = object.__setattr__
 

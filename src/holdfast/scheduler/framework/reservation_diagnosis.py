@@ -15,7 +15,6 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.view import One
 from holdfast.scheduler.framework.config.plugin_sets import NODE_AFFINITY
 from holdfast.scheduler.framework.feasibility.reservation_column import ReservationColumn
@@ -26,6 +25,7 @@ from holdfast.scheduler.reservations.reservation_affinity import (
     OTHER_NAME,
     UNSCHEDULABLE,
 )
+from holdfast.scheduler.state.cluster import Cluster
 
 _NAMED = "exactly matches the requested reservation name"
 _TOTAL = "matched owner total"

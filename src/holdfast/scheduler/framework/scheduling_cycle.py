@@ -11,10 +11,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import Decision
 from holdfast.scheduler.cluster.plugin_errors import RAISED
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.binding_cycle import BindingCycle
 from holdfast.scheduler.framework.checked_answers import checked_outcome
 from holdfast.scheduler.framework.diagnosis import NO_NODES
@@ -31,6 +30,7 @@ from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.reservations import ReservationInfo
+from holdfast.scheduler.state.cluster import Cluster
 
 
 class SchedulingCycle:

@@ -27,7 +27,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import JobName, PodRecord
 
 T = TypeVar("T")
 
@@ -71,10 +71,13 @@ class SchedulingQueue:
         sort_key: Callable[[PodRecord], tuple[Any, ...]],
         initial_backoff: float = 1.0,
         max_backoff: float = 10.0,
+        waiting_members: Callable[[JobName], list[PodRecord]] = lambda job: [],
     ) -> None:
+        """`waiting_members` returns the pending members of a job."""
         self.sort_key = sort_key
         self._initial = initial_backoff
         self._max = max_backoff
+        self._waiting_members = waiting_members
         self._active = ActivePods()
         self._backoff: list[tuple[float, int, PodRecord]] = []
         self._early: list[tuple[tuple[Any, ...], int, PodRecord]] = []
@@ -375,7 +378,7 @@ class SchedulingQueue:
         if with_jobs:
             for pod in list(found.values()):
                 if pod.job is not None:
-                    found |= {member.uid: member for member in pod.job.waiting()}
+                    found |= {member.uid: member for member in self._waiting_members(pod.job)}
         return list(found.values())
 
     def comes_before(self, one: PodRecord, other: PodRecord) -> bool:

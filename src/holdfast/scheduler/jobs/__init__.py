@@ -2,17 +2,18 @@
 
     job               one job: its members, and what it needs to be ready
     job_index         all jobs, updated with pods and PodGroups
-    queues            queues: allocated, deserved, dominant share
-    queue_limits      capability and guarantee of queues; shares by weight
+    queues            the tree of queues, and what is allocated to each
+    queue_shares      deserved shares by weight; the dominant share
+    queue_limits      capability and guarantee of queues
     admission         which PodGroups may become Inqueue
-    starvation_holds  capacity held for starving jobs
     estimates         run-time estimates and expected ends
 
-A pod without a group is a job of one, for which nothing is stored here. May import `cluster`,
-`reservations` and `api`.
+A pod without a group is a job of one, for which nothing is stored here. May import
+`reservations`, `managers`, `cluster` and `api`.
 """
 
-from holdfast.scheduler.jobs.job import Job, JobName, JobProblem
+from holdfast.scheduler.cluster.records import JobName
+from holdfast.scheduler.jobs.job import Job, JobProblem
 from holdfast.scheduler.jobs.job_index import Jobs
 
 __all__ = ["Job", "JobName", "JobProblem", "Jobs"]

@@ -5,29 +5,23 @@ jobs admitted before it, and into the cluster's allocatable total. Whether capac
 matter: preemption and holds can free or reserve capacity only for pods that exist.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
+from holdfast.scheduler.cluster.node_table import NodeTable
+from holdfast.scheduler.cluster.slots import Amounts
 from holdfast.scheduler.jobs.job import Job
-from holdfast.scheduler.jobs.queues import Amounts
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.jobs.queues import Queues
 
 
-def may_become_inqueue(cluster: Cluster, job: Job, admitted: Iterable[Job]) -> bool:
+def may_become_inqueue(nodes: NodeTable, queues: Queues, job: Job, admitted: Iterable[Job]) -> bool:
     """Whether a job may become Inqueue, given the jobs that are."""
-    queues = cluster.jobs.queues
     name = queues.name_of(job.queue)
     if queues.why_closed(name):
         return False
-    asked = _needs(cluster, job)
+    asked = _needs(queues, job)
     if not asked:
         return True
-    nodes = cluster.nodes
     alive = nodes.alive[: nodes.size]
     for slot, amount in asked.items():
         if amount > int(nodes.allocatable[slot, : nodes.size][alive].sum()):
@@ -39,7 +33,7 @@ def may_become_inqueue(cluster: Cluster, job: Job, admitted: Iterable[Job]) -> b
     besides: dict[str, Counter[int]] = {record.name: Counter() for record in path}
     for other in admitted:
         if other is not job:
-            needs = _still_needs(cluster, other)
+            needs = _still_needs(queues, other)
             for record in queues.path(queues.name_of(other.queue)):
                 if record.name in besides:
                     besides[record.name].update(needs)
@@ -51,15 +45,15 @@ def may_become_inqueue(cluster: Cluster, job: Job, admitted: Iterable[Job]) -> b
     )
 
 
-def _needs(cluster: Cluster, job: Job) -> Amounts:
+def _needs(queues: Queues, job: Job) -> Amounts:
     if job.group is None or not job.group.spec.min_resources:
         return {}
-    return cluster.jobs.queues.amounts(job.group.spec.min_resources)
+    return queues.amounts(job.group.spec.min_resources)
 
 
-def _still_needs(cluster: Cluster, job: Job) -> Amounts:
+def _still_needs(queues: Queues, job: Job) -> Amounts:
     """The part of a job's minResources that its placed members do not have yet."""
-    needs = _needs(cluster, job)
+    needs = _needs(queues, job)
     for member in job.placed():
         for slot, amount in member.cls.amounts.items():
             if slot in needs:

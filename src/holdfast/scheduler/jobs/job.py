@@ -21,7 +21,7 @@ from holdfast.api.names import ONCE_SATISFIED, TASK_SPEC, WAITING_AND_RUNNING
 from holdfast.api.selectors import as_integer
 from holdfast.api.times import TimeError, parse_duration, parse_time
 from holdfast.scheduler.cluster.decisions import ObjectRef
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import JobName, Phase, PodRecord
 
 SCHEDULED = "Scheduled"
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
@@ -327,18 +327,6 @@ SIGS = names.SIGS_PODGROUP_API.partition("/")[0]
 _VOLCANO_KEYS = (names.VOLCANO_GROUP_NAME_ANNOTATION, names.GROUP_NAME_ANNOTATION)
 KEYS = frozenset((*_VOLCANO_KEYS, names.GANG_NAME, names.POD_GROUP_LABEL, names.LIGHT_GROUP_NAME))
 """Labels and annotations that name a job."""
-
-
-class JobName(NamedTuple):
-    """The name of a PodGroup or gang."""
-
-    family: str
-    """The API group of its PodGroup; if there is none, that of the other group is used."""
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"PodGroup/{self.namespace}/{self.name}"
 
 
 class GangSettings(NamedTuple):

@@ -1,35 +1,29 @@
 """The job index: all jobs, updated with pods and PodGroups in whichever order they are seen."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
 
-from holdfast.api.jobs import PodGroup, VolcanoJob
+from holdfast.api.jobs import PodGroup
 from holdfast.api.meta import ObjectMeta
-from holdfast.api.names import NO, PREEMPTABLE, VOLCANO_JOB_NAME
+from holdfast.api.names import NO, PREEMPTABLE
 from holdfast.api.pod import Pod
 from holdfast.api.workloads import PriorityClass
-from holdfast.scheduler.cluster.pods import Phase, PodRecord, queued_since
-from holdfast.scheduler.jobs.estimates import duration_or_none
+from holdfast.scheduler.cluster.base import ClusterBase
+from holdfast.scheduler.cluster.records import JobName, Phase, PodRecord, ReservationInfo, queued_since
+from holdfast.scheduler.jobs.estimates import RunEstimates
 from holdfast.scheduler.jobs.job import (
     NO_GANG_SETTINGS,
     SIGS,
     VOLCANO,
     Job,
-    JobName,
     declared_in,
     gang_in,
     named_in,
     task_in,
     task_of,
 )
+from holdfast.scheduler.jobs.queue_limits import QueueLimits
 from holdfast.scheduler.jobs.queues import Queues
-from holdfast.scheduler.jobs.starvation_holds import StarvationHolds
-from holdfast.scheduler.reservations.reservation_info import ReservationInfo
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.reservations.reservation_cache import ReservationCache
 
 _OTHER = {VOLCANO: SIGS, SIGS: VOLCANO}
 
@@ -37,24 +31,31 @@ _OTHER = {VOLCANO: SIGS, SIGS: VOLCANO}
 class Jobs:
     """The jobs of a cluster, with its queues, starvation holds and run-time estimates."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(
+        self,
+        cluster: ClusterBase,
+        reservations: ReservationCache,
+        reprioritized: Callable[[PodRecord], None],
+    ) -> None:
+        """`reprioritized` is called with a member after the priority or preemptability of its PodGroup
+        changed."""
         self._cluster = cluster
+        self._reservations = reservations
+        self._reprioritized = reprioritized
         self.known: dict[JobName, Job] = {}
         self.dirty: dict[JobName, None] = {}
         """Jobs whose status may have to change."""
         self.on_changed: Callable[[Job], None] | None = None
         """Called with a job that may be schedulable now, or whose condition may change."""
         self._settings = cluster.settings
-        self.holds = StarvationHolds(cluster)
-        self.queues = Queues(cluster)
+        self.queues = Queues(cluster, self._queue_of)
+        self.queue_limits = QueueLimits(cluster, reservations, self.queues)
+        self.estimates = RunEstimates(cluster, reservations)
         self._groups: dict[JobName, PodGroup] = {}
         self._ended_in: dict[str, JobName] = {}
         self._classes: dict[str, int] = {}
         self._prioritized = False
         """Whether a PodGroup ever set the priority or preemptability of its pods."""
-        self._running_estimates: dict[tuple[str, str], float] = {}
-        self.estimates_given = False
-        """Whether any pod or job ever had a run-time estimate."""
 
     def __len__(self) -> int:
         return len(self.known)
@@ -64,6 +65,17 @@ class Jobs:
         names = (JobName(family, namespace, name) for family in (VOLCANO, SIGS))
         found = [self.known[each] for each in names if each in self.known]
         return next(filter(self.owns_status, found), None)
+
+    def of(self, pod: PodRecord) -> Job | None:
+        """The job that a pod, or reserve pod, is a member of."""
+        return None if pod.job is None else self.known[pod.job]
+
+    def waiting_members(self, name: JobName) -> list[PodRecord]:
+        """The pending members of a job, including gated ones."""
+        return self.known[name].waiting()
+
+    def _queue_of(self, name: JobName) -> str:
+        return self.known[name].queue
 
     # Members
 
@@ -79,13 +91,12 @@ class Jobs:
     def join(self, pod: PodRecord, meta: ObjectMeta, namespace: str = "") -> None:
         """Makes the pod a member of the job its metadata names, or of none."""
         name = None if pod.scheduler in self._settings.without_gangs else named_in(meta, namespace)
-        before = pod.job
-        if before is not None and before.name != name:
+        if pod.job is not None and pod.job != name:
             self.leave(pod)
         if name is None:
             return
         job = self._job(name)
-        pod.job = job
+        pod.job = job.name
         self.touch(job)
         if pod.uid not in job.members:
             job.add(pod)
@@ -97,7 +108,7 @@ class Jobs:
 
     def leave(self, pod: PodRecord) -> None:
         """Removes the pod from its job."""
-        job, pod.job = pod.job, None
+        job, pod.job = self.of(pod), None
         if job is None:
             return
         job.remove(pod)
@@ -197,7 +208,7 @@ class Jobs:
     def held_for(self, job: Job, slot: int) -> int:
         """How much of a slot is reserved for members of the job, by starvation holds, preemption holds
         and matching reservations."""
-        reservations = self._cluster.reservations
+        reservations, holds = self._reservations, self._reservations.starvation_holds
         if not reservations.members and not reservations.preemption_holds:
             return 0
         found: dict[str, ReservationInfo] = {}
@@ -206,19 +217,19 @@ class Jobs:
             usable = filter(reservations.is_usable, reservations.members.get(spec, {}).values())
             found.update((reservation.uid, reservation) for reservation in usable)
         for uid, member in job.members.items():
-            hold = self.holds.of(member) if self.holds else None
+            hold = holds.of(member) if holds else None
             if hold is not None:
                 found[hold.uid] = hold
             found.update(reservations.preemption_holds.get(uid, {}))
-        return sum(self.holds.left(reservation, slot) for reservation in found.values())
+        return sum(holds.left(reservation, slot) for reservation in found.values())
 
     def companions(self, victims: Collection[PodRecord]) -> list[PodRecord]:
         """The pods that are preempted along with these victims: the other placed members of every job
         that is not ready without them."""
         lost: dict[JobName, list[PodRecord]] = {}
         for pod in victims:
-            if pod.job is not None and pod.job.is_ready:
-                lost.setdefault(pod.job.name, []).append(pod)
+            if pod.job is not None and self.known[pod.job].is_ready:
+                lost.setdefault(pod.job, []).append(pod)
         found = []
         for name, gone in lost.items():
             job, uids = self.known[name], {pod.uid for pod in gone}
@@ -235,7 +246,7 @@ class Jobs:
         of_job: dict[JobName, list[PodRecord]] = {}
         for pod in pods:
             if pod.job is not None:
-                of_job.setdefault(pod.job.name, []).append(pod)
+                of_job.setdefault(pod.job, []).append(pod)
         kept = set()
         for name, members in of_job.items():
             job, uids = self.known[name], {pod.uid for pod in members}
@@ -256,6 +267,11 @@ class Jobs:
     def touch(self, job: Job) -> None:
         """Notes that the job's status may have to change."""
         self.dirty[job.name] = None
+
+    def touch_job_of(self, pod: PodRecord) -> None:
+        """The same for the job of a pod, if it has one."""
+        if pod.job is not None:
+            self.dirty[pod.job] = None
 
     def not_written(self, uid: str) -> None:
         """Notes that writing the status of a PodGroup failed, so that it is written again."""
@@ -308,29 +324,6 @@ class Jobs:
             if job.group is not None and job.group.spec.priority_class_name:
                 self._assign(job)
 
-    # Run-time estimates
-
-    def put_volcano_job(self, job: VolcanoJob) -> None:
-        meta, estimate = job.metadata, duration_or_none(job.spec.running_estimate)
-        if estimate is not None:
-            self._running_estimates[meta.namespace, meta.name] = estimate
-            self._cluster.epoch.run_estimates += 1
-            self.estimates_given = True
-        else:
-            self.drop_volcano_job(job)
-
-    def drop_volcano_job(self, job: VolcanoJob) -> None:
-        self._cluster.epoch.run_estimates += 1
-        self._running_estimates.pop((job.metadata.namespace, job.metadata.name), None)
-
-    def estimate(self, pod: PodRecord) -> float | None:
-        """The run-time estimate of a pod in seconds: its own, otherwise that of its Volcano job."""
-        if pod.estimate is not None or not self._running_estimates:
-            return pod.estimate
-        cls = pod.cls
-        name = cls.annotations.get(VOLCANO_JOB_NAME) or cls.labels.get(VOLCANO_JOB_NAME, "")
-        return self._running_estimates.get((pod.namespace, name))
-
     def _job(self, name: JobName) -> Job:
         job = self.known.get(name)
         if job is None:
@@ -358,7 +351,7 @@ class Jobs:
             job.reprioritized()
             for member in job.members.values():
                 if member.reservation is None:
-                    self._cluster.pod_handlers.reprioritize(member)
+                    self._reprioritized(member)
         self.touch(job)
 
     def _drop_if_empty(self, job: Job) -> None:

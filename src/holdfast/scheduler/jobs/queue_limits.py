@@ -1,25 +1,21 @@
-"""Limits of queues: capability, guarantees of other queues; and shares by weight.
+"""Limits of queues: their capability, and the guarantees of other queues.
 
 The capacity held for starving jobs of a queue counts as allocated, so that small jobs of the queue
 cannot use up its capability forever. So do the requests of nominated pods, so that pods created in
 place of their victims do not take the capability that the victims released.
 """
 
-from __future__ import annotations
-
-import math
 from collections import Counter
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.scheduler.cluster.pods import PodRecord
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.cluster.cluster import Cluster
-    from holdfast.scheduler.jobs.queues import Amounts, QueueRecord, Queues
+from holdfast.scheduler.cluster.base import ClusterBase
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import Amounts
+from holdfast.scheduler.jobs.queues import QueueRecord, Queues
+from holdfast.scheduler.reservations.reservation_cache import ReservationCache
 
 Pods = tuple[PodRecord, ...]
 
@@ -27,24 +23,30 @@ Pods = tuple[PodRecord, ...]
 class QueueLimits:
     """Checks pods against the limits of their queue."""
 
-    def __init__(self, queues: Queues, cluster: Cluster) -> None:
-        self._queues = queues
+    def __init__(self, cluster: ClusterBase, reservations: ReservationCache, queues: Queues) -> None:
         self._cluster = cluster
+        self._reservations = reservations
+        self._holds = reservations.starvation_holds
+        self._queues = queues
 
-    def admission_error(self, pods: Pods) -> str:
+    def admission_error(self, *pods: PodRecord) -> str:
         """Why the pods, all of one queue, may not be placed on any node now; empty if they may."""
         name = self._queues.of(pods[0])
+        if not name and not self._queues:
+            return ""
         if over := self._over_limit(name, pods):
             return over
         reservation = pods[0].reservation
-        if reservation is not None and self._cluster.jobs.holds.knows(reservation):
+        if reservation is not None and self._holds.knows(reservation):
             return ""  # the guarantees were checked for the pod the hold is for
         return self._takes_guaranteed(name, pods)
 
-    def never_admissible(self, pods: Pods) -> str:
+    def never_admissible(self, *pods: PodRecord) -> str:
         """Why the pods, all of one queue, may not be placed even if nodes were free; empty if they may
         then. Guarantees of other queues count only if they can never be met together with the pods."""
         name = self._queues.of(pods[0])
+        if not name and not self._queues:
+            return ""
         if over := self._over_limit(name, pods):
             return over
         nodes = self._cluster.nodes
@@ -56,6 +58,27 @@ class QueueLimits:
             ):
                 return f"too much {nodes.slots.name(slot)} is guaranteed to other queues"
         return ""
+
+    def all_refused(self, refuses: Callable[[PodRecord], str], pods: Iterable[PodRecord]) -> str:
+        """The reason that `refuses` gives for the first of the pods; empty if
+        it gives none for one of them."""
+        first, judged = "", set()
+        holds = self._holds
+        for pod in pods:
+            # Pods of one queue and class have the same result, except a pod with a starvation hold.
+            kind = (
+                self._queues.of(pod),
+                pod.cls.id,
+                pod.reservation is None,
+                pod.uid if holds.of(pod) else "",
+            )
+            if kind not in judged:
+                judged.add(kind)
+                why = refuses(pod)
+                if not why:
+                    return ""
+                first = first or why
+        return first
 
     def _over_limit(self, name: str, pods: Pods) -> str:
         """Why the queue or one of its ancestors rejects the pods: it is closed, or its capability would
@@ -88,8 +111,8 @@ class QueueLimits:
         """What counts as allocated in the queue though it is not: the requests of pods with starvation
         holds, and of nominated pods that the pods in `less` defer to. The jobs of `less` do not count.
         Nominated pods do not count for each other: victims were preempted for all of them."""
-        jobs, expected = self._cluster.jobs, self._queues.expected
-        kept = {pod.uid: pod for pod in jobs.holds.pods()}
+        expected = self._queues.expected
+        kept = {pod.uid: pod for pod in self._holds.pods()}
         if not all(pod.nominated for pod in less):
             lowest = min(less, key=lambda pod: pod.cls.priority)
             for there in self._cluster.nominator.values():
@@ -100,7 +123,7 @@ class QueueLimits:
         for pod in kept.values():
             if expected is not None and pod in expected:
                 continue  # it is counted as allocated already
-            own = any(pod is each or (pod.job is not None and pod.job is each.job) for each in less)
+            own = any(pod is each or (pod.job is not None and pod.job == each.job) for each in less)
             if not own and pod.row < 0 and record in self._queues.path(self._queues.of(pod)):
                 total.update(pod.cls.amounts)
         return total
@@ -111,7 +134,7 @@ class QueueLimits:
         if not self._queues.has_guarantees:
             return ""
         self._queues.refresh()
-        nodes, holds = self._cluster.nodes, self._cluster.jobs.holds
+        nodes, holds = self._cluster.nodes, self._holds
         own = [hold for pod in pods if (hold := holds.of(pod)) is not None] if holds else []
         for slot, asked in _sum(pods).items():
             kept = self._guaranteed_to_others(name, slot, in_the_end=False)
@@ -142,12 +165,11 @@ class QueueLimits:
 
     def _is_reserved(self, pod: PodRecord) -> bool:
         """Whether a matching reservation other than a starvation hold has what the pod requests."""
-        reservations, ledger = self._cluster.reservations, self._cluster.ledger
-        holds = self._cluster.jobs.holds
+        reservations, ledger = self._reservations, self._cluster.ledger
         for spec in reservations.matching(pod.cls):
             for reservation in reservations.members.get(spec, {}).values():
                 hold = ledger.holds.get(reservation.uid)
-                if hold is None or reservation.waiting or holds.knows(reservation):
+                if hold is None or reservation.waiting or self._holds.knows(reservation):
                     continue
                 if all(hold.left(slot) >= asked for slot, asked in pod.cls.requests):
                     return True
@@ -171,59 +193,3 @@ def _sum(pods: Pods) -> Amounts:
     for pod in pods:
         total.update(pod.cls.amounts)
     return dict(total)
-
-
-# Shares by weight (Volcano: the deserved amounts of the proportion plugin).
-#
-# Each resource is divided among sibling queues: first each queue gets what it is entitled to, then the
-# rest is divided in proportion to the weights, up to what each queue can use (its request and its
-# capability). What a queue cannot use is divided among the others; the remainder is left over.
-
-
-Vector = NDArray[np.float64]
-"""An amount for each slot."""
-
-
-class QueueClaim(NamedTuple):
-    """What one queue can use of the total."""
-
-    weight: float
-    entitled: Vector
-    """What it gets before the rest is divided, up to `most`."""
-    most: Vector
-    """The smaller of its request and its capability."""
-
-
-def shares(total: Vector, claims: list[QueueClaim]) -> list[Vector]:
-    """The share of each queue. They never exceed the total, unless the entitled amounts do."""
-    if not claims:
-        return []
-    most = np.array([np.maximum(claim.most, 0.0) for claim in claims])
-    given = np.minimum(np.array([np.maximum(claim.entitled, 0.0) for claim in claims]), most)
-    weight = np.array([[max(0.0, claim.weight)] for claim in claims])
-    left = np.maximum(total - given.sum(axis=0), 0.0)
-    for _ in claims:
-        missing = most - given
-        unsatisfied = (missing > 1e-9) & (weight > 0)
-        weights = np.where(unsatisfied, weight, 0.0)
-        together = weights.sum(axis=0)
-        open_ = (together > 0) & (left > 1e-9)
-        if not open_.any():
-            break
-        part = np.where(open_, left * weights / np.where(together > 0, together, 1.0), 0.0)
-        more = np.minimum(part, missing)
-        given += more
-        left = np.maximum(left - more.sum(axis=0), 0.0)
-    return list(given)
-
-
-def dominant(allocated: Mapping[int, int], deserved: Vector) -> float:
-    """The dominant share: the largest ratio of allocated to deserved over all resources."""
-    most = 0.0
-    for slot, has in allocated.items():
-        share = deserved.item(slot) if slot < len(deserved) else 0.0
-        if has > 0 and share <= 0:
-            return math.inf
-        if has > 0:
-            most = max(most, has / share)
-    return most

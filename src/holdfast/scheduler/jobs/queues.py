@@ -5,31 +5,29 @@ placed at all: its queue exists and is open, no capability of the queue and its 
 and the guarantees of other queues stay free (`queue_limits`). Shares decide the order of queues.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from holdfast.api.jobs import Queue
 from holdfast.api.meta import ResourceList
 from holdfast.api.quantity import QuantityError, amount
+from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.decisions import ObjectRef
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.cluster.slots import PODS
-from holdfast.scheduler.jobs.queue_limits import QueueClaim, QueueLimits, Vector, dominant, shares
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.cluster.records import JobName, PodRecord
+from holdfast.scheduler.cluster.slots import PODS, Amounts
+from holdfast.scheduler.jobs.queue_shares import (
+    QueueClaim,
+    Vector,
+    deserved_shares,
+    dominant_share,
+)
 
 DEFAULT = "default"
 ROOT = "root"
 _CLOSED = ("Closed", "Closing")
-
-Amounts = dict[int, int]
 
 
 class QueueRecord:
@@ -131,10 +129,11 @@ class ExpectedUsage:
 class Queues:
     """The queues of a cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterBase, queue_of_job: Callable[[JobName], str]) -> None:
+        """`queue_of_job` returns the name of the queue that a job asks for."""
         self._cluster = cluster
+        self._queue_of_job = queue_of_job
         self.known: dict[str, QueueRecord] = {}
-        self._limits = QueueLimits(self, cluster)
         self._counted: dict[str, tuple[str, Amounts]] = {}
         """By uid of a placed pod, its queue and the amounts it counts with."""
         self._follows = False
@@ -197,7 +196,7 @@ class Queues:
 
     def of(self, pod: PodRecord) -> str:
         """The name of the pod's queue; empty if it is in none."""
-        return self.name_of(pod.job.queue if pod.job is not None else pod.queue)
+        return self.name_of(pod.queue if pod.job is None else self._queue_of_job(pod.job))
 
     def name_of(self, asked: str) -> str:
         """The queue of this name; empty for `default` if no such queue exists."""
@@ -228,31 +227,6 @@ class Queues:
             found.append(record)
             name = record.parent
         return found
-
-    def admission_error(self, *pods: PodRecord) -> str:
-        """Why the pods, all of one queue, may not be placed on any node now; empty if they may."""
-        return self._limits.admission_error(pods) if self.known or self.of(pods[0]) else ""
-
-    def never_admissible(self, *pods: PodRecord) -> str:
-        """Why the pods, all of one queue, may not be placed even if nodes were free; empty if they may
-        then."""
-        return self._limits.never_admissible(pods) if self.known or self.of(pods[0]) else ""
-
-    def all_refused(self, refuses: Callable[[PodRecord], str], pods: Iterable[PodRecord]) -> str:
-        """The reason that `refuses` (a method of this class) gives for the first of the pods; empty if
-        it gives none for one of them."""
-        first, judged = "", set()
-        holds = self._cluster.jobs.holds
-        for pod in pods:
-            # Pods of one queue and class have the same result, except a pod with a starvation hold.
-            kind = (self.of(pod), pod.cls.id, pod.reservation is None, pod.uid if holds.of(pod) else "")
-            if kind not in judged:
-                judged.add(kind)
-                why = refuses(pod)
-                if not why:
-                    return ""
-                first = first or why
-        return first
 
     def closed(self, pod: PodRecord) -> str:
         """Why the queue of the pod takes no pods; empty if it does, or the pod is in no queue."""
@@ -323,7 +297,7 @@ class Queues:
                 self._vector(record.guarantee, size), self._vector(record.deserved or {}, size)
             )
             claims.append(QueueClaim(record.weight, entitled, most))
-        for record, share in zip(children, shares(total, claims), strict=True):
+        for record, share in zip(children, deserved_shares(total, claims), strict=True):
             record.share, record.wants = share, wants[record.name]
             self._share_below(record.name, share, wants)
 
@@ -348,7 +322,7 @@ class Queues:
 
     def share_of(self, record: QueueRecord) -> float:
         """The dominant share of a queue."""
-        return dominant(record.allocated, record.share)
+        return dominant_share(record.allocated, record.share)
 
     def _is_overused(self, record: QueueRecord, asked: Amounts) -> bool:
         """Whether it has all it deserves of a requested resource of which it wants more."""

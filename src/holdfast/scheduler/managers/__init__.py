@@ -6,5 +6,5 @@
     devices            device manager
     volumes            claims, volumes, attach limits, storage capacity
 
-May import `cluster`, `reservations` and `api`.
+May import `cluster` and `api`.
 """

@@ -18,20 +18,17 @@ reservation holds what is left.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import IntEnum
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.meta import ObjectMeta
+from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.columns import cells_of
-from holdfast.scheduler.cluster.pods import PodRecord
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.cluster.cluster import Cluster
-    from holdfast.scheduler.reservations.reservation_info import ReservationInfo
+from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
 
 T = TypeVar("T")
 
@@ -57,8 +54,10 @@ class ResourceManager(ABC, Generic[T]):
     governed: NDArray[np.bool_] = cells_of("_governed")
     """Rows with units: an object lists them, or a pod has some."""
 
-    def __init__(self, cluster: Cluster, nothing: T) -> None:
+    def __init__(self, cluster: ClusterBase, on_active: Callable[[], None], nothing: T) -> None:
+        """`on_active` is called once, when the manager becomes active."""
         self._cluster = cluster
+        self._on_active = on_active
         self.nothing = nothing
         self.active = False
         """Whether any node has units. Until then the manager does nothing."""
@@ -406,7 +405,7 @@ class ResourceManager(ABC, Generic[T]):
         if not self.active:
             self.active = True
             self._open()
-            self._cluster.managers.wake()
+            self._on_active()
 
     def _given(self, row: int) -> list[tuple[PodRecord, T]]:
         """The pods on a row, and reservations without owners, with allocations chosen by this

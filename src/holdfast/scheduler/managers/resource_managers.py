@@ -11,26 +11,22 @@ gets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from holdfast.api.devices import Device, NodeResourceTopology
-from holdfast.api.meta import Object, ObjectMeta
+from holdfast.api.meta import ObjectMeta
+from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
-from holdfast.scheduler.cluster.reservation_table import ReservationRow
+from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationRow
 from holdfast.scheduler.managers.devices import Allocation, DeviceManager
 from holdfast.scheduler.managers.numa import CPUManager
 from holdfast.scheduler.managers.numa.allocation import Holding
 from holdfast.scheduler.managers.resource_manager import Horizon
 
-if TYPE_CHECKING:
-    from holdfast.scheduler.cluster.cluster import Cluster
-
-
-TOPOLOGY_KINDS = ("Device", "NodeResourceTopology")
-"""The kinds of objects that list the CPUs, NUMA nodes and devices of a node."""
+TOPOLOGY_KINDS = (Device, NodeResourceTopology)
+"""The objects that list the CPUs, NUMA nodes and devices of a node."""
 
 _NONE: frozenset[int] = frozenset()
 
@@ -116,10 +112,19 @@ class _Departed:
 class ResourceManagers:
     """The CPU manager and the device manager of one cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(
+        self,
+        cluster: ClusterBase,
+        nominated_beside: Callable[[PodRecord, int], list[tuple[PodRecord, str]]],
+    ) -> None:
+        """`nominated_beside` returns the pods nominated to a row that a pod defers to, each with the
+        uid of the reservation it would be allocated from."""
         self._cluster = cluster
-        self.cpus = CPUManager(cluster)
-        self.devices = DeviceManager(cluster)
+        self._nominated_beside = nominated_beside
+        self.devices = DeviceManager(cluster, self._wake, self._zones, self.beside_nominated)
+        self.cpus = CPUManager(cluster, self._wake, self.devices)
+        cluster.on_row_opened.append(self._row_opened)
+        cluster.on_row_closed.append(self._row_closed)
         self.managers: tuple[AnyManager, ...] = (self.cpus, self.devices)
         self.annotations = (self.cpus.annotation, self.devices.annotation)
         """The annotations that store allocations."""
@@ -161,19 +166,13 @@ class ResourceManagers:
             for manager in self.managers:
                 manager.forget(uid)
 
-    def object_changed(self, before: Object | None, after: Object | None) -> None:
-        """Follows Device and NodeResourceTopology objects; ignores other kinds."""
-        some = after if after is not None else before
-        if isinstance(some, Device):
-            self.devices.put(some.metadata.name)
-            self._cluster.device_resources_changed(some.metadata.name)
-        elif isinstance(some, NodeResourceTopology):
-            self.cpus.put(some.metadata.name)
+    def object_changed(self, changed: Device | NodeResourceTopology) -> None:
+        """Reads the devices or the CPUs of a node again, after their object was added, changed or
+        deleted."""
+        if isinstance(changed, Device):
+            self.devices.put(changed.metadata.name)
         else:
-            return
-        row = self._cluster.nodes.row(some.metadata.name)
-        if row is not None:
-            self._cluster.reservations.node_changed(row)
+            self.cpus.put(changed.metadata.name)
 
     def extended_resources(self, node: str) -> dict[str, int]:
         """The devices of a node as extended resources, which count as its allocatable."""
@@ -262,12 +261,12 @@ class ResourceManagers:
         """Gives a reserve pod other devices for those its node no longer has."""
         return self.devices.replace(pod) if self.devices.active else None
 
-    def row_opened(self, row: int) -> None:
+    def _row_opened(self, row: int) -> None:
         for manager in self.managers:
             if manager.active:
                 manager.load(row)
 
-    def row_closed(self, row: int) -> None:
+    def _row_closed(self, row: int) -> None:
         for manager in self.managers:
             if manager.active:
                 manager.row_closed(row)
@@ -277,7 +276,7 @@ class ResourceManagers:
             problem for manager in self.managers if manager.active for problem in manager.problems()
         ]
 
-    def wake(self) -> None:
+    def _wake(self) -> None:
         """Follows the ledger from now on: a manager became active."""
         if not self.awake:
             self.awake = True
@@ -287,16 +286,14 @@ class ResourceManagers:
     def beside_nominated(self, pod: PodRecord, row: int) -> Iterator[None]:
         """Inside, the nominated pods that a pod defers to have tentative allocations on the row, so
         that the pod gets none of these units. They are free, or become free when victims are gone."""
-        cluster, known = self._cluster, self._cluster.nominated_pods(row)
-        defers_to = cluster.jobs.queues.defers_to
-        nominated_pods = [each for each in known if each is not pod and defers_to(pod, each)]
+        nominated = self._nominated_beside(pod, row)
         try:
-            for each in nominated_pods:
-                each.reservation_uid = cluster.reservations.inside(each, row)
+            for each, reservation_uid in nominated:
+                each.reservation_uid = reservation_uid
                 self._enter(each, row)
             yield
         finally:
-            for each in nominated_pods:
+            for each, _ in nominated:
                 self._enter_or_leave(each, row, -1)
                 each.reservation_uid = ""
 
@@ -318,6 +315,9 @@ class ResourceManagers:
         if self._is_short(pod):
             self._enter_or_leave(pod, row, -1)
             self._enter(pod, row)
+
+    def _zones(self, pod: PodRecord, row: int) -> tuple[frozenset[int], bool]:
+        return self.cpus.zones(pod, row)
 
     def _tentative(self, pod: PodRecord) -> _Tentative:
         return self.cpus.tentative.get(pod.uid), self.devices.tentative.get(pod.uid)

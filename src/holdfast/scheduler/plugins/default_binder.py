@@ -2,7 +2,7 @@
 
 from holdfast.scheduler.cluster.decisions import Bind, Decision
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.interface import Plugin
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from holdfast.scheduler.cluster.decisions import CreateReservation, Decision, Nominate, preemption
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.config import DefaultPreemptionArgs
 from holdfast.scheduler.framework.config.plugin_sets import PREEMPTION
 from holdfast.scheduler.framework.diagnosis import NodeRejection, verdict
@@ -102,7 +102,7 @@ class DefaultPreemption(ClusterPlugin):
         """Whether a preemption hold is needed: not if the pod will be allocated from a reservation, or
         has a starvation hold or a preemption hold on the row."""
         reservations = self.cluster.reservations
-        if self.cluster.jobs.holds.is_held_on(pod, row):
+        if self.cluster.reservations.starvation_holds.is_held_on(pod, row):
             return False
         if (
             reservation_uid is None

@@ -5,8 +5,8 @@ from typing import Any
 
 from holdfast.api.errors import SelectorError
 from holdfast.api.selectors import Selector, compile_selector
-from holdfast.scheduler.cluster.cluster import Cluster
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.state.cluster import Cluster
 
 
 class DisruptionBudgets:

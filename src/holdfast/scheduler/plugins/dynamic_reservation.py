@@ -9,7 +9,7 @@ from holdfast.api.errors import InvalidObject
 from holdfast.machinery.dynamic_reservations import read_template
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.binding_cycle import NOT_ACTIVE
 from holdfast.scheduler.framework.config.plugin_sets import DYNAMIC_RESERVATION
 from holdfast.scheduler.framework.interface import FINE, ClusterPlugin, Filter, Outcome, Rejected

@@ -11,7 +11,6 @@ The scores are so large that those of other plugins only decide between equal on
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.columns import cells_of
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.slots import CPU, MEMORY
@@ -20,6 +19,7 @@ from holdfast.scheduler.managers.devices.device_table import Ints, TypeTable
 from holdfast.scheduler.managers.devices.fragmentation import Floats, Mix, PodKind
 from holdfast.scheduler.managers.devices.requests import CORE, FULL, GPU, RATIO, Share
 from holdfast.scheduler.managers.devices.requests import MEMORY as GPU_MEMORY
+from holdfast.scheduler.state.cluster import Cluster
 
 _FINE = 6000
 """Score points per percent of a GPU."""

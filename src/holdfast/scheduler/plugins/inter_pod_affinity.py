@@ -49,7 +49,7 @@ class InterPodAffinity(ClusterPlugin):
     def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
         super().__init__(handle, args)
         self._args = args if isinstance(args, InterPodAffinityArgs) else InterPodAffinityArgs()
-        self._terms = AffinityTerms(self.cluster)
+        self._terms = AffinityTerms(self.cluster, self.cluster.reservations.matching)
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         if problem := parse_problem(cls):

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from holdfast.api.annotations import limit_to_allocatable
 from holdfast.api.errors import InvalidObject
 from holdfast.api.names import LIMIT_TO_ALLOCATABLE
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.columns import RowColumns, cells_of
 from holdfast.scheduler.cluster.decisions import ObjectRef
 from holdfast.scheduler.cluster.events import Change
@@ -36,6 +35,7 @@ from holdfast.scheduler.framework.interface import (
     Score,
     Settled,
 )
+from holdfast.scheduler.state.cluster import Cluster
 
 INVALID = "InvalidLimitToAllocatable"
 

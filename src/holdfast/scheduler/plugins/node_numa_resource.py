@@ -11,7 +11,7 @@ import numpy as np
 
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import CPU
 from holdfast.scheduler.cluster.view import Cells, View
 from holdfast.scheduler.framework.config import NodeNUMAResourceArgs

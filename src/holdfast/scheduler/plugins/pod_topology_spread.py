@@ -25,7 +25,6 @@ from holdfast.api.selectors import (
     selector_from_map,
 )
 from holdfast.scheduler.cluster.class_key import required_terms
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.domain_counts import PodCounter
 from holdfast.scheduler.cluster.domain_facets import ByDomain, DomainSum, OnRow, Tally, domain_sum
 from holdfast.scheduler.cluster.events import Change
@@ -43,6 +42,7 @@ from holdfast.scheduler.framework.interface import (
     Score,
     Settled,
 )
+from holdfast.scheduler.state.cluster import Cluster
 
 _KINDS = ("Service", "ReplicationController", "ReplicaSet", "StatefulSet")
 _CONTROLLERS = {

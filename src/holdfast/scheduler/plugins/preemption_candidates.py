@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.columns import cells_of
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.state.cluster import Cluster
 
 _NOT_STARTED = float("inf")
 _PRIORITY_OFFSET = 2**31

@@ -8,17 +8,17 @@ import math
 from typing import Any
 
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.framework.interface import Plugin
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.framework.interface import ClusterPlugin
 
 
-class PrioritySort(Plugin):
+class PrioritySort(ClusterPlugin):
     name = "PrioritySort"
     wakes_on = Change.NONE
 
     def sort_key(self, pod: PodRecord) -> tuple[Any, ...]:
-        job = pod.job
-        if job is not None:
+        if pod.job is not None:
+            job = self.cluster.jobs.known[pod.job]
             since = math.inf if job.has_enough else job.queued_since
             priority = math.inf if job.interrupted else job.priority
             return (-priority, since, job.name.namespace, job.name.name)

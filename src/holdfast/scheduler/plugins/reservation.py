@@ -13,7 +13,7 @@ from holdfast.api.names import PREEMPTS
 from holdfast.scheduler.cluster.decisions import Decision, SetReservationStatus
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.cluster.view import Cells, View
 from holdfast.scheduler.framework.binding_cycle import NOT_ACTIVE
 from holdfast.scheduler.framework.config.plugin_sets import RESERVATION
@@ -30,7 +30,6 @@ from holdfast.scheduler.framework.interface import (
     Settled,
     Trial,
 )
-from holdfast.scheduler.jobs.estimates import expected_fit
 from holdfast.scheduler.reservations.reservation_status import status_of
 from holdfast.scheduler.reservations.reservation_victims import written
 
@@ -73,7 +72,7 @@ class ReservationPlugin(ClusterPlugin):
             if isinstance(view.rows, int):
                 return self._when(view.rows, asked, known) if lacks else _NOW
             scores = np.where(lacks, known, _NOW)
-            if self.cluster.jobs.estimates_given:
+            if self.cluster.jobs.estimates.any_given:
                 for i in np.flatnonzero(lacks).tolist():
                     scores[i] = self._when(int(view.rows[i]), asked, int(scores[i]))
             return scores
@@ -82,7 +81,8 @@ class ReservationPlugin(ClusterPlugin):
 
     def _when(self, row: int, asked: list[tuple[int, int]], unknown: int) -> int:
         """The score by the time when the capacity is free; `unknown` if that is not known."""
-        when = expected_fit(self.cluster, row, asked) if self.cluster.jobs.estimates_given else None
+        estimates = self.cluster.jobs.estimates
+        when = estimates.expected_fit(row, asked) if estimates.any_given else None
         return unknown if when is None else _NOW - math.ceil(when * 1000)
 
     def can_preempt_for(self, cls: PodClass) -> bool:

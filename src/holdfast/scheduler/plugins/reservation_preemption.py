@@ -18,7 +18,7 @@ from holdfast.api.names import CAN_PREEMPT
 from holdfast.scheduler.cluster.decisions import Decision, Emit
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationInfo
 from holdfast.scheduler.framework.config import ReservationPreemptionArgs
 from holdfast.scheduler.framework.diagnosis import NodeRejection, verdict
 from holdfast.scheduler.framework.dry_run import release_reservation
@@ -32,19 +32,19 @@ from holdfast.scheduler.framework.interface import (
     Outcome,
     Trial,
 )
+from holdfast.scheduler.jobs import Jobs
 from holdfast.scheduler.plugins.default_preemption import NO_VICTIMS, NOT_HELPFUL
 from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.plugins.preemption_candidates import Found, Tried, candidate, importance
-from holdfast.scheduler.reservations.reservation_info import ReservationInfo
 from holdfast.scheduler.reservations.reservation_victims import INCOMPLETE_GANG, may_preempt
 
 
-def members_of(reservation: ReservationInfo) -> tuple[list[PodRecord], str]:
+def members_of(jobs: Jobs, reservation: ReservationInfo) -> tuple[list[PodRecord], str]:
     """The pending reserve pods of the reservation's gang, the most important first; and an error if the
     gang is incomplete. It is complete with as many members as its total or its minimum, whichever is
     higher."""
     assert reservation.pod is not None
-    job = reservation.pod.job
+    job = jobs.of(reservation.pod)
     if job is None:
         return [reservation.pod], ""
     name = job.name.name
@@ -99,7 +99,7 @@ class ReservationPreemption(ClusterPlugin):
             or not may_preempt(reservation.object)
         ):
             return Nomination()
-        members, missing = members_of(reservation)
+        members, missing = members_of(self.cluster.jobs, reservation)
         warning = ObjectWarning(reservation.ref, INCOMPLETE_GANG, missing)
         if missing:
             return Nomination(message=f"preemption: {missing}", warnings=(warning,))

@@ -1,7 +1,7 @@
 """SchedulingGates: keeps a pod with scheduling gates out of the queue until all are removed."""
 
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.interface import Plugin
 
 

@@ -17,7 +17,7 @@ from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.node_selectors import Mask, compile_terms
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.view import Cells, One, View
 from holdfast.scheduler.framework.interface import (
     FINE,

@@ -1,7 +1,7 @@
 """The reservation cache: owners, matching, phases and status of reservations.
 
-    reservation_cache       all reservations, kept in line with objects, nodes and pods
-    reservation_info        one reservation
+    reservation_index       all reservations by uid, name, owners and preemptor
+    reservation_cache       the changes they go through, kept in line with nodes and pods
     reservation_handlers    event handlers of Reservations
     reserve_pod             the pod that a reservation is scheduled as
     owners                  which pods are owners
@@ -9,18 +9,19 @@
     matched_reservations    the reservations that a pod class matches, by row
     waiting_reservations    pre-allocation: Waiting reservations of each node, oldest first
     preemption_holds        reservations that keep capacity for a preemptor
+    starvation_holds        reservations that keep capacity for pods of starving jobs
     reservation_victims     preemption among reservations
     provisioning_requests   what pods request of a provisioner
     virtual_reservations    reservations that a provisioner has not created yet
     reservation_status      the status of a reservation
 
 Amounts are counted in the ledger (`cluster`); the lifecycle controller decides when a status is
-written. May import `cluster`, `machinery` and `api`.
+written. May import `managers`, `cluster`, `machinery` and `api`.
 """
 
+from holdfast.scheduler.cluster.records import ReservationInfo
 from holdfast.scheduler.reservations.matched_reservations import MatchedReservations
 from holdfast.scheduler.reservations.reservation_cache import ReservationCache
-from holdfast.scheduler.reservations.reservation_info import ReservationInfo
 from holdfast.scheduler.reservations.virtual_reservations import VirtualReservations
 
 __all__ = ["MatchedReservations", "ReservationCache", "ReservationInfo", "VirtualReservations"]

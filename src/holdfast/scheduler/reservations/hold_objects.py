@@ -21,7 +21,7 @@ from holdfast.api.pod import PodSpec
 from holdfast.api.reservation import Reservation, ReservationOwner, ReservationSpec
 from holdfast.scheduler.cluster.class_key import allocation_annotations
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 
 _LONGEST_LABEL = 63
 _LONGEST = 200

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from holdfast.scheduler.cluster.epoch import Epoch
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.reservation_table import ReservationRow
-from holdfast.scheduler.reservations.reservation_info import ReservationInfo
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.reservations.reservation_cache import ReservationCache
+from holdfast.scheduler.cluster.records import ReservationInfo, ReservationRow
+from holdfast.scheduler.reservations.reservation_affinity import RequiredReservation
 
 _NO_LABELS: Mapping[str, str] = {}
+
+
+class Reservations(Protocol):
+    """What matching reads of the reservation cache."""
+
+    known: dict[str, ReservationInfo]
+    members: dict[int, dict[str, ReservationInfo]]
+    """The reservations of each owner spec, by its id and their uid."""
+
+    def affinity(self, cls: PodClass) -> RequiredReservation: ...
+
+    def matching(self, cls: PodClass) -> frozenset[int]:
+        """The ids of the owner specs that pods of the class match."""
+
+    def is_usable(self, reservation: ReservationInfo) -> bool:
+        """Whether owners can be allocated from it now."""
+
+    def node_labels(self, row: int) -> Mapping[str, str]: ...
 
 
 class MatchedReservations:
@@ -32,7 +47,7 @@ class MatchedReservations:
         "affinity",
     )
 
-    def __init__(self, reservations: ReservationCache, epoch: Epoch, cls: PodClass) -> None:
+    def __init__(self, reservations: Reservations, epoch: Epoch, cls: PodClass) -> None:
         self._reservations = reservations
         self._epoch = epoch
         self._cls = cls
@@ -101,11 +116,7 @@ class MatchedReservations:
             if there:
                 self._by_row[row] = there
         reservation = self._reservations.known.get(uid)
-        if (
-            reservation is not None
-            and reservation.spec is not None
-            and reservation.spec.id in self._matching
-        ):
+        if reservation is not None and reservation.owner_spec_id in self._matching:
             self._add(reservation)
 
     def _add(self, reservation: ReservationInfo) -> None:

@@ -167,6 +167,9 @@ class OwnerSpecs:
         spec.refs += 1
         return spec
 
+    def get(self, spec_id: int) -> OwnerSpec:
+        return self._by_id[spec_id]
+
     def release(self, spec: OwnerSpec) -> bool:
         """Drops a reference. Returns whether it was the last one."""
         spec.refs -= 1

@@ -7,14 +7,9 @@ evaluated on that node, what is held there for it counts as free.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from holdfast.api import names
 from holdfast.api.reservation import AllocatePolicy, Reservation
-from holdfast.scheduler.cluster.pods import PodRecord
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.reservations.reservation_info import ReservationInfo
+from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
 
 
 def preemptor_of(reservation: Reservation) -> str:
@@ -30,7 +25,7 @@ def preemptor_of(reservation: Reservation) -> str:
     return uid if plain and owner.object.uid == uid else ""
 
 
-class PreemptionHolds(dict[str, dict[str, "ReservationInfo"]]):
+class PreemptionHolds(dict[str, dict[str, ReservationInfo]]):
     """Preemption holds, by the uid of the preemptor and their own uid. A plain dictionary, since every
     pod that is scheduled is looked up in it."""
 

@@ -12,7 +12,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.reservation import DynamicReservationTemplate, NewReservationRequirement, Reservation
 from holdfast.machinery.dynamic_reservations import id_of, read_requirement, read_template
 from holdfast.scheduler.cluster.decisions import ObjectRef
-from holdfast.scheduler.reservations.reservation_info import FINISHED
+from holdfast.scheduler.cluster.records import FINISHED
 
 
 class ReservationRequest:

@@ -16,7 +16,7 @@ from holdfast.api.meta import Struct
 from holdfast.api.selectors import find_untolerated, match_node_selector_term, tolerated
 from holdfast.machinery.known_fields import find_unknown, schema_of
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.reservations.reservation_info import ReservationInfo
+from holdfast.scheduler.cluster.records import ReservationInfo
 
 _CLOSED = Taint(key=names.TAINT_UNSCHEDULABLE, effect=names.NO_SCHEDULE)
 _KEEPING_OUT = (names.NO_SCHEDULE, names.NO_EXECUTE)

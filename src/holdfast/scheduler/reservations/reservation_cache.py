@@ -1,56 +1,86 @@
 """The reservation cache: all reservations, kept in line with objects, nodes and pods.
 
-Event handlers call `put` and `drop` with objects. The capacity that a reservation holds on a row is in
-the ledger. Pods are linked to the reservation they are allocated from by its uid, so that either can be
-seen first. The lifecycle controller reconciles the reservations in `dirty`.
+The event handlers (`ReservationHandlers`) read the objects. The capacity that a reservation holds on a
+row is in the ledger. Pods are linked to the reservation they are allocated from by its uid, so that
+either can be seen first. The lifecycle controller reconciles the reservations in `dirty`.
 """
 
-from __future__ import annotations
+from typing import NamedTuple, Protocol
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
-
-from holdfast.api import names
 from holdfast.api.meta import ObjectMeta
-from holdfast.api.reservation import Reservation, ReservationPhase
+from holdfast.api.reservation import ReservationPhase
+from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.decisions import Decision, DeleteReservation
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.cluster.pod_classes import PodClass, Traits
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
-from holdfast.scheduler.cluster.reservation_table import Amounts, ReservationRow
-from holdfast.scheduler.jobs.starvation_holds import is_starvation_hold
-from holdfast.scheduler.reservations.matched_reservations import MatchedReservations
-from holdfast.scheduler.reservations.owners import OwnerSpecs
-from holdfast.scheduler.reservations.preemption_holds import PreemptionHolds
-from holdfast.scheduler.reservations.reservation_affinity import RequiredReservation
-from holdfast.scheduler.reservations.reservation_handlers import ReservationHandlers
-from holdfast.scheduler.reservations.reservation_info import ReservationInfo
-from holdfast.scheduler.reservations.reservation_victims import PreemptedReservations, is_soft_evicted
+from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationInfo
+from holdfast.scheduler.cluster.slots import PODS, Amounts
+from holdfast.scheduler.managers.resource_managers import ResourceManagers
+from holdfast.scheduler.managers.volumes import VolumeManager
+from holdfast.scheduler.reservations.owners import OwnerSpec
+from holdfast.scheduler.reservations.reservation_index import ReservationIndex
+from holdfast.scheduler.reservations.reservation_victims import (
+    INCOMPLETE_GANG,
+    INVALID_CAN_PREEMPT,
+    INVALID_PRIORITY,
+    PreemptedReservations,
+    is_soft_evicted,
+)
 from holdfast.scheduler.reservations.reserve_pod import namespace_of
+from holdfast.scheduler.reservations.starvation_holds import StarvationHolds, is_starvation_hold
 from holdfast.scheduler.reservations.waiting_reservations import WaitingReservations
 
-if TYPE_CHECKING:
-    from holdfast.scheduler.cluster.cluster import Cluster
+
+class ReservationWatcher(Protocol):
+    """Receives the changes of reservations that concern jobs and pod classes."""
+
+    def reserve_pod_read(self, pod: PodRecord, metadata: ObjectMeta) -> None:
+        """The object of a reservation was read; it may name another job than before."""
+
+    def reserve_pod_gone(self, pod: PodRecord) -> None:
+        """A reservation has no reserve pod any more."""
+
+    def reservation_succeeded(self, metadata: ObjectMeta, namespace: str) -> None:
+        """A reservation ended as it should; its owners are in the namespace."""
+
+    def reservation_deleted(self, uid: str) -> None:
+        """The object of a reservation was deleted."""
+
+    def pods_named(self, name: str, uid: str) -> None:
+        """Owners of reservations began or ceased to name pods with this name, or this uid."""
 
 
-class ReservationCache:
-    """All reservations, by uid."""
+class _StatusAmounts(NamedTuple):
+    """Amounts, which are never changed, as the status lists them."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    amounts: Amounts
+    pods_too: bool
+    by_name: dict[str, int]
+    listed: tuple[tuple[int, str], ...]
+
+
+class ReservationCache(ReservationIndex):
+    """All reservations, and the changes that they go through."""
+
+    def __init__(
+        self,
+        cluster: ClusterBase,
+        managers: ResourceManagers,
+        volumes: VolumeManager,
+        watcher: ReservationWatcher,
+    ) -> None:
+        super().__init__(cluster)
         self._cluster = cluster
+        self._managers = managers
+        self._volumes = volumes
+        self._watcher = watcher
         self._ledger = cluster.ledger
-        self._nodes = cluster.nodes
-        self.known: dict[str, ReservationInfo] = {}
-        """By uid."""
-        self.specs = OwnerSpecs(cluster.epoch)
-        self.members: dict[int, dict[str, ReservationInfo]] = {}
-        """The reservations of each owner spec, by its id and their uid."""
         self.dirty: dict[str, None] = {}
         """The uids of reservations whose status, phase or amounts may have to change."""
-        self._allocated: dict[str, dict[str, PodRecord]] = {}
-        self.waiting = WaitingReservations(self, cluster)
-        self.preemption_holds = PreemptionHolds()
-        """Reservations that keep what victims leave for their preemptor."""
+        self.waiting = WaitingReservations(cluster, managers, volumes, self.known, self.allocated_pods)
+        self.starvation_holds = StarvationHolds(
+            cluster, self.specs, self.members, self.preemption_holds
+        )
+        """Reservations that hold capacity for pods of starving jobs."""
         self.preempted = PreemptedReservations()
         """Reservations that are preempted by others."""
         self.short_of_devices: dict[str, None] = {}
@@ -59,148 +89,47 @@ class ReservationCache:
         """The uids of reservations with the soft-eviction annotation."""
         self.are_kept = True
         """Whether the API server has the kind Reservation."""
-        self._handlers = ReservationHandlers(self, cluster)
-        self._affinities: dict[int, RequiredReservation] = {}
-        self._matched: dict[int, MatchedReservations] = {}
+        self._last_amounts = _StatusAmounts({}, False, {}, ())
         self._ledger.listeners.append(self._pod_moved)
-        self._ledger.on_allocated = self.pod_allocated
-        cluster.classes.on_dropped.append(self._class_dropped)
-
-    def slots(self) -> set[int]:
-        """The slots of all resources that reservations name."""
-        used: set[int] = set()
-        for reservation in self.known.values():
-            used.update(
-                reservation.amounts,
-                reservation.wanted,
-                reservation.withheld,
-                reservation.restricted or (),
-            )
-            used.update(slot for slot, _ in reservation.listed)
-            if reservation.hold is not None:
-                used.update(reservation.hold.amounts, reservation.hold.taken)
-        return used
-
-    # Queries
-
-    def get(self, name: str) -> ReservationInfo | None:
-        return self.known.get(self._handlers.uid(name))
-
-    def hold(self, reservation: ReservationInfo) -> ReservationRow | None:
-        return reservation.hold
-
-    def allocated_pods(self, reservation: ReservationInfo) -> list[PodRecord]:
-        """The pods on its node that are allocated from it; they may not be bound yet."""
-        allocated_pods = self._allocated.get(reservation.uid)
-        if not allocated_pods:
-            return []
-        row: int | None = reservation.pod.row if reservation.pod is not None else -1
-        if row == -1 and reservation.preemptor:
-            # The preemptor can be assumed before its preemption hold is scheduled.
-            row = self._nodes.row(reservation.wants_node)
-        return [pod for pod in allocated_pods.values() if pod.row == row]
-
-    def is_usable(self, reservation: ReservationInfo) -> bool:
-        """Whether owners can be allocated from it now. They are bound only after its own status is
-        written."""
-        return (
-            reservation.hold is not None
-            and not reservation.waiting
-            and not reservation.ending
-            and not (
-                reservation.once
-                and reservation.uid in self._allocated
-                and self.allocated_pods(reservation)
-            )
-        )
-
-    def is_being_bound(self, reservation: ReservationInfo) -> bool:
-        """Whether the binding of a pod that is allocated from it is in progress."""
-        return reservation.uid in self._allocated and any(
-            pod.phase is Phase.ASSUMED and pod.bind_decided for pod in self.allocated_pods(reservation)
-        )
-
-    def can_be_bound(self, pod: PodRecord) -> bool:
-        """Whether a pod that waits in Permit can still be bound: the reservation it is allocated from,
-        if any, has neither finished nor is about to."""
-        if not pod.reservation_uid:
-            return True
-        reservation = self.known.get(pod.reservation_uid)
-        return reservation is not None and not reservation.finished and not reservation.ending
-
-    def matching(self, cls: PodClass) -> frozenset[int]:
-        """The ids of the owner specs that pods of the class match."""
-        return self.specs.matching(cls)
-
-    def matched(self, cls: PodClass) -> MatchedReservations | None:
-        """The reservations that pods of the class match, up to date; None if there are none."""
-        if not self.specs.matching(cls):
-            return None
-        found = self._matched.get(cls.id)
-        if found is None:
-            found = self._matched[cls.id] = MatchedReservations(self, self._cluster.epoch, cls)
-        if not found.is_current:
-            found.refresh()
-        return found
-
-    def reserving_for(self, cls: PodClass) -> list[PodClass]:
-        """The classes of the reserve pods of reservations that pods of this class match."""
-        matching = self.specs.matching(cls)
-        if not matching:
-            return []
-        found = {
-            reservation.pod.cls.id: reservation.pod.cls
-            for spec in matching
-            for reservation in self.members.get(spec, {}).values()
-            if reservation.pod is not None
-        }
-        return list(found.values())
-
-    def affinity(self, cls: PodClass) -> RequiredReservation:
-        """The reservation affinity of pods of the class."""
-        affinity = self._affinities.get(cls.id)
-        if affinity is None:
-            affinity = self._affinities[cls.id] = RequiredReservation(cls, self.by_name(cls.requests))
-        return affinity
-
-    def concerns(self, cls: PodClass) -> bool:
-        """Whether pods of the class match reservations or have a reservation affinity."""
-        return not cls.at_reservation_size and (
-            bool(self.specs.matching(cls))
-            or (names.RESERVATION_AFFINITY in cls.annotations and cls.owner_spec_id < 0)
-        )
-
-    def traits(self, metadata: ObjectMeta) -> Traits:
-        """The traits of a pod's class that depend on reservations: whether one names the pod."""
-        return self._handlers.traits(metadata)
-
-    def node_labels(self, row: int) -> Mapping[str, str]:
-        info = self._nodes.info.get(row)
-        return info.labels if info is not None else {}
-
-    def by_name(self, amounts: Iterable[tuple[int, int]]) -> dict[str, int]:
-        """Amounts by resource name, without derived sums."""
-        slots = self._nodes.slots
-        return {slots.name(slot): amount for slot, amount in amounts if slots.name(slot)}
+        self._ledger.allocation_listeners.append(self.pod_allocated)
+        cluster.limits.on_counted.append(self._count_limits)
 
     # Objects
 
-    def put(self, reservation: Reservation) -> None:
-        self._handlers.put(reservation)
-
-    def put_virtual(self, reservation: ReservationInfo, row: int) -> None:
-        """Adds a reservation without an object, which holds its amounts on the row. Raises if it is
-        invalid."""
-        self._handlers.put_virtual(reservation)
-        self.assume(reservation, row)
-        assert reservation.pod is not None
-        self._cluster.managers.settle(reservation.pod)
-        self.note(reservation, "set aside", self._nodes.name(row))
-        self.opened(reservation)
+    def add(self, reservation: ReservationInfo) -> None:
+        """Adds a reservation that is not known."""
+        self._add(reservation)
+        if not reservation.virtual:
+            self.note(reservation, "added")
 
     def drop(self, uid: str, why: str = "deleted") -> None:
-        """Removes a reservation whose object was deleted."""
-        self._handlers.drop(uid, why)
+        """Removes a reservation whose object was deleted; `why` is the entry in its story."""
+        reservation = self._remove(uid)
+        if reservation is None:
+            return
+        self.softly_evicted.pop(uid, None)
+        for reason in (INVALID_PRIORITY, INVALID_CAN_PREEMPT, INCOMPLETE_GANG):
+            self._cluster.warn_once(reservation.ref, reason, "")
+        self._let_go(reservation)
+        self.starvation_holds.drop(reservation)
+        self._watcher.reservation_deleted(reservation.object.metadata.uid)
+        self.dirty.pop(uid, None)
+        self.note(reservation, why)
+
+    def set_owners(self, reservation: ReservationInfo, spec: OwnerSpec, preemptor: str) -> None:
+        """Sets its owner spec, instead of the one it had, which is released; of a preemption hold also
+        the uid of the preemptor."""
+        self._leave_spec(reservation)
+        reservation.preemptor = preemptor
+        for named in self._join_owners(reservation, spec):
+            self._watcher.pods_named(named.name, named.uid)
+
+    def _leave_spec(self, reservation: ReservationInfo) -> None:
+        if reservation.owner_spec_id >= 0:
+            for named in self._leave_owners(reservation):
+                self._watcher.pods_named(named.name, named.uid)
+
+    # Ends
 
     def delete(self, reservation: ReservationInfo, why: str) -> list[Decision]:
         """Closes the reservation to owners and deletes it: now, or once bindings of its owners that are
@@ -235,14 +164,52 @@ class ReservationCache:
         if not reservation.finished:
             self.note(reservation, reason.lower())
         reservation.finished = reason
-        self._cluster.jobs.holds.drop(reservation)
+        self.starvation_holds.drop(reservation)
         if reason == ReservationPhase.SUCCEEDED:
             meta, namespace = reservation.object.metadata, namespace_of(reservation.object)
-            self._cluster.jobs.ended(meta, True, namespace)
-        self._handlers.let_go(reservation)
+            self._watcher.reservation_succeeded(meta, namespace)
+        self._let_go(reservation)
         self.dirty[reservation.uid] = None
 
+    def _let_go(self, reservation: ReservationInfo) -> None:
+        """Releases its capacity, its reserve pod and its owner spec."""
+        pod = reservation.pod
+        if pod is not None:
+            if self._cluster.watcher is not None:
+                self._cluster.watcher.pod_settled(pod)
+            if pod.row >= 0:
+                self.waiting.leave(reservation)
+                self.set_victims(reservation, frozenset())
+                self.moved(reservation)
+                self._ledger.release(pod)
+                self._cluster.changed(Change.POD_LEFT)
+            pod.phase = Phase.PENDING
+            pod.gone = True
+            self._watcher.reserve_pod_gone(pod)
+            self._managers.forget(pod.uid)
+            self._cluster.classes.release(pod.cls)
+            reservation.pod = None
+        self._leave_spec(reservation)
+
     # The capacity it holds
+
+    def set_amounts(self, reservation: ReservationInfo, amounts: Amounts) -> None:
+        """Sets what it holds, or is to hold, and what its status lists of that."""
+        reservation.amounts = amounts
+        # The status does not list the one pod slot that every reservation has.
+        pods_too = reservation.counts_pods or amounts.get(PODS, 0) > 1
+        if self._last_amounts.amounts is not amounts or self._last_amounts.pods_too != pods_too:
+            self._last_amounts = self._status_amounts(amounts, pods_too)
+        reservation.amounts_by_name, reservation.listed = (
+            self._last_amounts.by_name,
+            self._last_amounts.listed,
+        )
+
+    def _status_amounts(self, amounts: Amounts, pods_too: bool) -> _StatusAmounts:
+        slots = self._nodes.slots
+        named = sorted((slots.name(slot), slot) for slot in amounts if slots.name(slot))
+        listed = tuple([(slot, name) for name, slot in named if slot != PODS or pods_too])
+        return _StatusAmounts(amounts, pods_too, self.by_name(amounts.items()), listed)
 
     def assume(self, reservation: ReservationInfo, row: int) -> None:
         """Holds its amounts on this row, before its status is written."""
@@ -284,7 +251,7 @@ class ReservationCache:
     def available(self, reservation: ReservationInfo) -> None:
         """Makes a Waiting reservation Available: all it reserves is free."""
         assert reservation.pod is not None
-        self._cluster.managers.accept(reservation.pod)
+        self._managers.accept(reservation.pod)
         self.waiting.leave(reservation)
         self.set_victims(reservation, frozenset())
         reservation.message = ""
@@ -345,7 +312,7 @@ class ReservationCache:
         """The resources of which its row has too little for that."""
         return self.waiting.lacking(reservation, amounts)
 
-    def count_limits(self) -> None:
+    def _count_limits(self) -> None:
         """Adds limits to what reservations hold, after limits began to be counted."""
         for reservation in self.known.values():
             pod = reservation.pod
@@ -365,8 +332,8 @@ class ReservationCache:
         pod = reservation.pod
         assert pod is not None
         self._ledger.resize(pod, amounts)
-        self._cluster.managers.renew(pod)
-        self._handlers.set_amounts(reservation, amounts)
+        self._managers.renew(pod)
+        self.set_amounts(reservation, amounts)
         reservation.resized = True
         self.note(reservation, "resized")
         self.opened(reservation)
@@ -384,7 +351,7 @@ class ReservationCache:
             reservation.last_status = None
             if reservation.deleting:
                 reservation.deleting, reservation.deletion_reason = False, ""
-                self._cluster.jobs.holds.dropped.discard(uid)
+                self.starvation_holds.dropped.discard(uid)
                 self.moved(reservation)
             reservation.marked = False
             self.dirty[uid] = None
@@ -425,23 +392,6 @@ class ReservationCache:
         for hold in self.preemption_holds.get(pod.uid, {}).values():
             if watcher is not None and hold.pod is not None and hold.pod.phase is Phase.PENDING:
                 watcher.pod_pending(hold.pod)
-
-    def inside(self, pod: PodRecord, row: int) -> str:
-        """The uid of the reservation that a nominated pod would be allocated from on the row: the one
-        it preempted for; else the first that could be large enough."""
-        matched = self.matched(pod.cls)
-        if matched is None:
-            return ""
-        asked = {slot for slot, _ in pod.cls.requests}
-        there = [
-            hold.reservation
-            for hold in matched.on(row)
-            if not asked.isdisjoint(hold.amounts) and _could_serve(hold, pod)
-        ]
-        if any(reservation.uid == pod.nominated_reservation for reservation in there):
-            return pod.nominated_reservation
-        first = min(there, key=lambda p: (not p.order, p.order, p.created, p.name), default=None)
-        return first.uid if first is not None else ""
 
     def _pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
         if pod.reservation_uid:
@@ -484,7 +434,7 @@ class ReservationCache:
     def replace_devices(self, reservation: ReservationInfo) -> bool:
         """Reserves other devices for those the node no longer has. Returns whether it did."""
         assert reservation.pod is not None
-        replaced = self._cluster.managers.replace(reservation.pod)
+        replaced = self._managers.replace(reservation.pod)
         if replaced is False:
             self.short_of_devices[reservation.uid] = None
         elif self.short_of_devices:
@@ -498,7 +448,7 @@ class ReservationCache:
         """Follows the ledger: a pod is allocated from a reservation (sign 1) or no longer (-1). The
         status changes with bound pods only, unless the reservation is about to end."""
         if pod.cls.volumes:
-            self._cluster.volumes.pod_allocated(pod)
+            self._volumes.pod_allocated(pod)
         allocated_pods = self._allocated.get(pod.reservation_uid)
         if sign > 0:
             if allocated_pods is None:
@@ -511,11 +461,6 @@ class ReservationCache:
         reservation = self.known.get(pod.reservation_uid)
         if reservation is not None and (pod.phase is Phase.ASSIGNED or reservation.ending):
             self.dirty[pod.reservation_uid] = None
-
-    def _class_dropped(self, cls: PodClass) -> None:
-        self.specs.forget_class(cls)
-        self._matched.pop(cls.id, None)
-        self._affinities.pop(cls.id, None)
 
     # Notifications
 
@@ -537,7 +482,7 @@ class ReservationCache:
 
     def moved(self, reservation: ReservationInfo) -> None:
         """Marks it as changed, for the lifecycle controller and for caches."""
-        self._cluster.jobs.holds.moved(reservation)
+        self.starvation_holds.moved(reservation)
         self.dirty[reservation.uid] = None
         self._cluster.epoch.reservations.add(reservation.uid)
         if reservation.pod is not None and reservation.pod.row >= 0:
@@ -548,9 +493,3 @@ class ReservationCache:
         if not is_starvation_hold(reservation):
             self._cluster.epoch.inputs += 1
         self._cluster.chronicle.note(self._cluster.now, reservation.ref, what, detail)
-
-
-def _could_serve(hold: ReservationRow, pod: PodRecord) -> bool:
-    """Whether a reservation is large enough for a pod if nothing is allocated from it."""
-    only = hold.reservation.restricted or frozenset()
-    return all(hold.amounts.get(slot, 0) >= asked for slot, asked in pod.cls.requests if slot in only)

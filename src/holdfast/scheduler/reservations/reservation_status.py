@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,13 +11,9 @@ from holdfast.api.meta import Condition, ObjectReference, ResourceList
 from holdfast.api.quantity import format_amount
 from holdfast.api.reservation import ReservationPhase, ReservationStatus
 from holdfast.api.times import format_time
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
-from holdfast.scheduler.cluster.reservation_table import Amounts
-from holdfast.scheduler.cluster.slots import PODS
-from holdfast.scheduler.reservations.reservation_info import ReservationInfo
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.reservations.reservation_cache import ReservationCache
+from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationInfo
+from holdfast.scheduler.cluster.slots import PODS, Amounts
+from holdfast.scheduler.reservations.reservation_index import ReservationIndex
 
 SCHEDULED, READY, RESIZED = "Scheduled", "Ready", "Resized"
 _UID = attrgetter("uid")
@@ -29,7 +24,7 @@ _PHASE_AVAILABLE = ReservationPhase.AVAILABLE
 
 
 def status_of(
-    reservations: ReservationCache, reservation: ReservationInfo, node: str, now: float
+    reservations: ReservationIndex, reservation: ReservationInfo, node: str, now: float
 ) -> ReservationStatus:
     """The whole status. Conditions that did not change keep their times."""
     before = reservation.final or reservation.object.status
@@ -97,7 +92,7 @@ def _is_current(reservation: ReservationInfo, before: ReservationStatus, node: s
 
 
 def _with_owners(
-    reservations: ReservationCache, reservation: ReservationInfo, before: ReservationStatus
+    reservations: ReservationIndex, reservation: ReservationInfo, before: ReservationStatus
 ) -> ReservationStatus:
     """The status with the current owners and what is allocated to them."""
     allocated_pods = reservations.allocated_pods(reservation)
@@ -120,7 +115,7 @@ def _with_owners(
     )
 
 
-def bound_owners(reservations: ReservationCache, reservation: ReservationInfo) -> list[PodRecord]:
+def bound_owners(reservations: ReservationIndex, reservation: ReservationInfo) -> list[PodRecord]:
     """The bound pods that are allocated from it, ordered by uid."""
     return _bound(reservations.allocated_pods(reservation))
 

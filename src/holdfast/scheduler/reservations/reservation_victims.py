@@ -7,7 +7,6 @@ are gone. Their uids are written to it together with its node, so that a restart
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,9 +17,7 @@ from holdfast.api.errors import InvalidObject
 from holdfast.api.reservation import Reservation
 from holdfast.api.selectors import as_integer
 from holdfast.api.times import format_time
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.reservations.reservation_info import ReservationInfo
+from holdfast.scheduler.cluster.records import ReservationInfo
 
 INVALID_PRIORITY = "InvalidPriority"
 INVALID_CAN_PREEMPT = "InvalidCanPreempt"

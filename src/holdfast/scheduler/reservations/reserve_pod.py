@@ -14,8 +14,15 @@ from holdfast.api.reservation import AllocatePolicy, Reservation
 from holdfast.api.selectors import as_integer
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.pod_classes import PodClass, Traits
-from holdfast.scheduler.cluster.reservation_table import Amounts
-from holdfast.scheduler.cluster.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS, capped
+from holdfast.scheduler.cluster.slots import (
+    CPU,
+    MEMORY,
+    NONZERO_CPU,
+    NONZERO_MEMORY,
+    PODS,
+    Amounts,
+    capped,
+)
 from holdfast.scheduler.reservations.preemption_holds import preemptor_of
 from holdfast.scheduler.reservations.reservation_victims import labelled_priority
 

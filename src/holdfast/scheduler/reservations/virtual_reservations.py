@@ -21,22 +21,20 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from holdfast.api.meta import ResourceList
 from holdfast.api.names import PODS, RESERVATION_ID, RESERVATION_IGNORED
 from holdfast.api.quantity import format_amount
 from holdfast.api.reservation import NewReservationRequirement
 from holdfast.machinery.dynamic_reservations import amounts_of, at_least, id_of, new_id, reservation_for
+from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.decisions import Decision, Emit, ObjectRef
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationInfo
 from holdfast.scheduler.reservations.provisioning_requests import Requirements, ReservationRequest
-from holdfast.scheduler.reservations.reservation_info import ReservationInfo
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.cluster.cluster import Cluster
-
+from holdfast.scheduler.reservations.reservation_cache import ReservationCache
+from holdfast.scheduler.reservations.reservation_handlers import ReservationHandlers
 
 _MOST_OBSERVED = 100_000
 """The number of observations that are kept until metrics are read."""
@@ -114,8 +112,12 @@ _INSTANT = 1e-6
 class VirtualReservations:
     """All virtual reservations of a cluster, and the pods that wait for them."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(
+        self, cluster: ClusterBase, reservations: ReservationCache, handlers: ReservationHandlers
+    ) -> None:
         self._cluster = cluster
+        self._reservations = reservations
+        self._handlers = handlers
         self.settings: Settings | None = None
         """None if dynamic reservations are disabled; then templates of pods are ignored."""
         self.requirements = Requirements()
@@ -150,7 +152,7 @@ class VirtualReservations:
 
     def _made(self, id: str) -> Iterator[ReservationInfo | None]:
         """The reservations with an id; None for finished ones, even if that is not written yet."""
-        known = self._cluster.reservations.known
+        known = self._reservations.known
         for uid, finished in self.requirements.made.get(id, {}).items():
             reservation = known.get(uid)
             yield None if finished or reservation is None or reservation.finished else reservation
@@ -174,7 +176,7 @@ class VirtualReservations:
         reservation.metadata.name = f"virtual/{id}"  # no object can be called that
         info = ReservationInfo(reservation, now)
         info.virtual = True
-        self._cluster.reservations.put_virtual(info, row)
+        self._handlers.put_virtual(info, row)
         virtual = self.by_id[id] = Virtual(id, info, request.pod, listed)
         self._by_requester[request.pod.uid] = virtual
         self.figures.requests += 1
@@ -198,7 +200,7 @@ class VirtualReservations:
 
     def begin_wait(self, pod: PodRecord) -> None:
         """Begins the wait of a pod that is allocated from a virtual reservation."""
-        reservation = self._cluster.reservations.known.get(pod.reservation_uid)
+        reservation = self._reservations.known.get(pod.reservation_uid)
         if reservation is None or not reservation.virtual:
             return
         virtual, now = self.by_id[reservation.uid], self._cluster.now
@@ -218,20 +220,20 @@ class VirtualReservations:
         that match its owners can, and the requester."""
         if pod.cls.labels.get(RESERVATION_IGNORED) == "true":
             return False
-        reservations = self._cluster.reservations
+        reservations = self._reservations
         affinity = reservations.affinity(pod.cls)
         if pod.uid == requester:
             return affinity.takes_new(_without_slot(reservation)) or not affinity.refusal(
                 reservation, reservations.node_labels(pod.row)
             )
-        if reservation.spec is None or reservation.spec.id not in reservations.matching(pod.cls):
+        if reservation.owner_spec_id not in reservations.matching(pod.cls):
             return False
         return not affinity.refusal(reservation, reservations.node_labels(pod.row))
 
     def successors(self, virtual: Virtual, reservation: ReservationInfo) -> list[PodRecord]:
         """The pods of a virtual reservation that are allocated from the one that replaces it: one if
         that has allocateOnce, and as many as fit if its policy is Restricted."""
-        allocated_pods = self._cluster.reservations.allocated_pods(virtual.reservation)
+        allocated_pods = self._reservations.allocated_pods(virtual.reservation)
         allocated_pods.sort(key=lambda pod: pod.uid != virtual.requester.uid)
         left = dict(reservation.wanted)
         found: list[PodRecord] = []
@@ -321,7 +323,7 @@ class VirtualReservations:
         self._no_longer_asked(virtual)
         self.unreported.pop(virtual.id, None)
         self.refused.pop(reservation.uid, None)
-        self._cluster.reservations.drop(virtual.reservation.uid, "replaced")
+        self._reservations.drop(virtual.reservation.uid, "replaced")
         self.figures.created += 1
         self.figures.latencies.append(now - virtual.asked_at)
         self.adopting[reservation.uid] = reservation.created
@@ -348,7 +350,7 @@ class VirtualReservations:
             if name and given < least:
                 got, required = format_amount(name, given), format_amount(name, least)
                 return f"it reserves {got} of {name}, {virtual.id} requires {required}"
-        reservations = self._cluster.reservations
+        reservations = self._reservations
         lacking = reservations.waiting.lacking(virtual.reservation, reservation.wanted)
         if lacking:
             return f"it does not fit {there}: Insufficient {', '.join(lacking)}"
@@ -371,7 +373,7 @@ class VirtualReservations:
             return
         self._no_longer_asked(virtual)
         self.unreported.pop(virtual.id, None)
-        reservations = self._cluster.reservations
+        reservations = self._reservations
         for pod in reservations.allocated_pods(virtual.reservation):
             self._cluster.ledger.allocate_from(pod, "")
         reservations.drop(virtual.reservation.uid, "dropped")
@@ -402,7 +404,7 @@ class VirtualReservations:
         if not _holds_enough(reservation, virtual):
             return False
         successors = self.successors(virtual, reservation)
-        for pod in self._cluster.reservations.allocated_pods(virtual.reservation):
+        for pod in self._reservations.allocated_pods(virtual.reservation):
             self._cluster.ledger.allocate_from(pod, reservation.uid if pod in successors else "")
         self.adopted(virtual, reservation)
         return True
@@ -410,7 +412,7 @@ class VirtualReservations:
     def problems(self) -> list[str]:
         """Self-check: what differs from a computation from scratch."""
         cluster = self._cluster
-        known = {uid for uid, reservation in cluster.reservations.known.items() if reservation.virtual}
+        known = {uid for uid, reservation in self._reservations.known.items() if reservation.virtual}
         problems = [f"{id} is set aside, but not known" for id in sorted(self.by_id.keys() - known)]
         problems += [f"{id} is known, but not set aside" for id in sorted(known - self.by_id.keys())]
         asked_by = {virtual.requester.uid: virtual for virtual in self.by_id.values()}
@@ -464,7 +466,7 @@ class VirtualReservations:
         """Requeues reservations with the id that are not scheduled."""
         cluster = self._cluster
         for uid in self.requirements.made.get(id, {}):
-            reservation = cluster.reservations.known.get(uid)
+            reservation = self._reservations.known.get(uid)
             self.refused.pop(uid, None)
             if (
                 reservation is None

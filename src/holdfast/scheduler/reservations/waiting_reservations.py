@@ -8,26 +8,35 @@ amounts, ports, volumes, CPUs and devices; only then its CPUs and devices are ch
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
 
+from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.node_table import conflict
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.cluster.reservation_table import Amounts, ReservationRow
-from holdfast.scheduler.reservations.reservation_info import ReservationInfo, age
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.cluster.cluster import Cluster
-    from holdfast.scheduler.reservations.reservation_cache import ReservationCache
+from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo, ReservationRow, age
+from holdfast.scheduler.cluster.slots import Amounts
+from holdfast.scheduler.managers.resource_managers import ResourceManagers
+from holdfast.scheduler.managers.volumes import VolumeManager
 
 
 class WaitingReservations:
     """The Waiting reservations of each row, and those that are to grow."""
 
-    def __init__(self, reservations: ReservationCache, cluster: Cluster) -> None:
-        self._reservations = reservations
-        self._cluster = cluster
+    def __init__(
+        self,
+        cluster: ClusterBase,
+        managers: ResourceManagers,
+        volumes: VolumeManager,
+        known: Mapping[str, ReservationInfo],
+        allocated_pods: Callable[[ReservationInfo], list[PodRecord]],
+    ) -> None:
+        """`known` has all reservations by uid; `allocated_pods` returns the pods on a reservation's
+        node that are allocated from it."""
+        self._managers = managers
+        self._volumes = volumes
+        self._known = known
+        self._allocated_pods = allocated_pods
+        self._ledger = cluster.ledger
         self._holds = cluster.ledger.holds
         self._nodes = cluster.nodes
         self._limits = cluster.limits
@@ -45,7 +54,7 @@ class WaitingReservations:
         they get it."""
         there = self.on_row.get(row, {})
         if len(there) > 1:
-            known = self._reservations.known
+            known = self._known
             there = dict.fromkeys(sorted(there, key=lambda uid: age(known[uid])))
         return there | self.growing.pop(row, {})
 
@@ -59,7 +68,7 @@ class WaitingReservations:
         assert reservation.pod is not None
         reservation.waiting = True
         self.on_row.setdefault(reservation.pod.row, {})[reservation.uid] = None
-        self._cluster.volumes.waiting_changed(reservation.pod.row)
+        self._volumes.waiting_changed(reservation.pod.row)
         self._plan(reservation.pod.row)
 
     def leave(self, reservation: ReservationInfo) -> None:
@@ -68,8 +77,8 @@ class WaitingReservations:
             return
         assert reservation.pod is not None
         reservation.waiting = False
-        self._cluster.volumes.waiting_changed(reservation.pod.row)
-        self._cluster.managers.unplan(reservation.pod)
+        self._volumes.waiting_changed(reservation.pod.row)
+        self._managers.unplan(reservation.pod)
         there = self.on_row[reservation.pod.row]
         there.pop(reservation.uid, None)
         if not there:
@@ -79,7 +88,7 @@ class WaitingReservations:
         """The resources of which its row has too little for what it reserves; or for `amounts` instead,
         as far as these are more. For a Waiting reservation, `amounts` need only fit once pods that can
         end have ended."""
-        hold, managers = reservation.hold, self._cluster.managers
+        hold, managers = reservation.hold, self._managers
         assert hold is not None
         names = self._nodes.slots
         lacking = [
@@ -101,10 +110,10 @@ class WaitingReservations:
     def _plan(self, row: int) -> dict[str, list[str]]:
         """Plans the CPUs and devices of the Waiting reservations of a row. Returns by uid what they
         lack."""
-        managers = self._cluster.managers
+        managers = self._managers
         if not managers.awake:
             return {}
-        known = self._reservations.known
+        known = self._known
         there = sorted((known[uid] for uid in self.on(row) if uid in known), key=age)
         return managers.plan(row, [each.pod for each in there if each.pod is not None])
 
@@ -113,7 +122,7 @@ class WaitingReservations:
         hold = reservation.hold
         assert hold is not None
         ours = [hold.pod, *(each.pod for each in self._behind(reservation))]
-        ours += self._reservations.allocated_pods(reservation)
+        ours += self._allocated_pods(reservation)
         return self.claimed_by_others(hold.pod.cls, hold.row, ours)
 
     def claimed_by_others(self, cls: PodClass, row: int, ours: list[PodRecord]) -> list[str]:
@@ -121,7 +130,7 @@ class WaitingReservations:
         if not cls.ports and not cls.volumes:
             return []
         taken = ["ports"] if self._ports_taken(cls, row, ours) else []
-        if cls.volumes and self._cluster.volumes.is_claimed(cls, row, [pod.cls for pod in ours]):
+        if cls.volumes and self._volumes.is_claimed(cls, row, [pod.cls for pod in ours]):
             taken.append("volumes")
         return taken
 
@@ -142,7 +151,7 @@ class WaitingReservations:
         assert hold is not None
         row, nodes = hold.row, self._nodes
         behind = self._behind(reservation) if amounts is None else []
-        for_good = self._cluster.ledger.taken_for_good(hold)
+        for_good = self._ledger.taken_for_good(hold)
         short: Amounts = {}
         for slot, reserved in (hold.amounts if amounts is None else amounts).items():
             if amounts is not None and reserved <= hold.amounts.get(slot, 0):
@@ -174,6 +183,6 @@ class WaitingReservations:
         return [
             each
             for uid in there
-            if uid != reservation.uid and reservation.is_before(self._reservations.known[uid])
+            if uid != reservation.uid and reservation.is_before(self._known[uid])
             if (each := self._holds.get(uid)) is not None
         ]

@@ -11,7 +11,7 @@ import pytest
 from harness.objects import Raw, node, pod, reservation
 from harness.world import World
 from holdfast.plugin import Cells, Filter, Handle, Plugin, PodClass, Reason, Scope, View
-from holdfast.scheduler.cluster.reservation_table import ReservationRow
+from holdfast.scheduler.cluster.records import ReservationRow
 from holdfast.scheduler.framework.feasibility import rows
 from holdfast.scheduler.framework.feasibility.reservation_column import ReservationColumn
 from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE

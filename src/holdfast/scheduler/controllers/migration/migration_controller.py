@@ -7,7 +7,6 @@ the spec.
 
 from holdfast.api.meta import ObjectReference
 from holdfast.api.migration import MigrationPhase, PodMigrationJob
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import (
     CreateReservation,
     Decision,
@@ -15,11 +14,12 @@ from holdfast.scheduler.cluster.decisions import (
     SetMigrationStatus,
     SpecifyMigration,
 )
+from holdfast.scheduler.cluster.records import ReservationInfo
 from holdfast.scheduler.controllers.migration.migration_job import ENDED, Attempt, Move
 from holdfast.scheduler.controllers.migration.migration_reservation import maker_of, name_of
 from holdfast.scheduler.controllers.migration.migration_steps import MigrationSteps
-from holdfast.scheduler.reservations.reservation_info import ReservationInfo
 from holdfast.scheduler.reservations.reservation_status import bound_owners
+from holdfast.scheduler.state.cluster import Cluster
 
 
 class MigrationController:

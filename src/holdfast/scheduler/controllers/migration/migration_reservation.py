@@ -19,7 +19,7 @@ from holdfast.api.reservation import (
     ReservationTemplateSpec,
 )
 from holdfast.api.storage import PersistentVolumeClaim
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.reservations.hold_objects import pod_spec
 
 _LONGEST_LABEL = 63

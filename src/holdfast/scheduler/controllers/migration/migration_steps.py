@@ -10,17 +10,16 @@ import msgspec
 from holdfast.api import names
 from holdfast.api.meta import ObjectReference
 from holdfast.api.migration import MigrationPhase, MigrationReason, MigrationStep
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.decisions import CreateReservation, Decision, Emit, Evict
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationInfo
 from holdfast.scheduler.controllers.migration.migration_job import Move
 from holdfast.scheduler.controllers.migration.migration_reservation import (
     name_of,
     reservation_for,
     waits_for_pod,
 )
-from holdfast.scheduler.reservations.reservation_info import ReservationInfo
 from holdfast.scheduler.reservations.reservation_status import SUCCEEDED, bound_owners
+from holdfast.scheduler.state.cluster import Cluster
 
 _Step, _Reason = MigrationStep, MigrationReason
 _BUDGET = "PodDisruptionBudget"

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.columns import distinct
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.pod_classes import PodClass
@@ -16,6 +15,7 @@ from holdfast.scheduler.framework.diagnosis import NodeRejection, Verdict, first
 from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE, Bools, ClassRows, Ints
 from holdfast.scheduler.framework.interface import Need, Scope
 from holdfast.scheduler.framework.profile import Profile
+from holdfast.scheduler.state.cluster import Cluster
 
 
 class ClassColumn(ClassRows):

@@ -9,7 +9,6 @@ from typing import Any
 from weakref import ref
 
 from holdfast.api.errors import HoldfastError
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.plugin_errors import RAISED, error_message
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.view import Cells, Facet, One, View
@@ -34,7 +33,8 @@ from holdfast.scheduler.framework.interface import (
     everywhere,
 )
 from holdfast.scheduler.framework.profile import Profile
-from holdfast.scheduler.jobs.starvation_holds import is_hold
+from holdfast.scheduler.reservations.starvation_holds import is_hold
+from holdfast.scheduler.state.cluster import Cluster
 
 NO_RESERVATIONS = 'profile "{}" has no Reservation plugin, so it schedules no reservations'
 
@@ -327,7 +327,7 @@ def add_starvation_filter(
     """Adds the filter that keeps other pods off nodes with starvation holds, if the reserve action is
     configured to; returns what its presence depends on. It stands before NodeResourcesFit, so that its
     reason is the one reported. Pods that request nothing, and the pod a node is held for, pass."""
-    holds = cluster.jobs.holds
+    holds = cluster.reservations.starvation_holds
     if not cluster.settings.holds_nodes or not cls.requests or is_hold(cls):
         return []
     if holds:

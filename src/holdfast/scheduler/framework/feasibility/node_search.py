@@ -6,9 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.diagnosis import NOT_PINNED, NodeRejection
 from holdfast.scheduler.framework.dry_run import DryRun, NominatedPodsCheck
 from holdfast.scheduler.framework.failure_handler import FailureHandler
@@ -17,6 +16,7 @@ from holdfast.scheduler.framework.feasibility.reservation_column import Reservat
 from holdfast.scheduler.framework.feasibility.volume_column import VolumeColumn
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.reservations import ReservationInfo
+from holdfast.scheduler.state.cluster import Cluster
 
 _CELLS = 12 * 1024**2
 """How many cells all columns together may have; a cell takes about 20 bytes."""

@@ -15,10 +15,9 @@ from weakref import proxy
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.columns import distinct
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.reservation_table import ReservationRow
+from holdfast.scheduler.cluster.records import ReservationRow
 from holdfast.scheduler.cluster.view import Cells, One, View
 from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
@@ -38,6 +37,7 @@ from holdfast.scheduler.framework.feasibility.rows import (
 from holdfast.scheduler.framework.interface import Filter, Need, Reason, Scope
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.reservations import ReservationInfo
+from holdfast.scheduler.state.cluster import Cluster
 
 NO_MATCH = "node(s) no reservations match reservation affinity"
 NONE_FEASIBLE = "node(s) no reservation(s) to meet the requirements"

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.ledger import Ledger
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.reservation_table import ReservationRow
+from holdfast.scheduler.cluster.records import ReservationRow
 from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.cluster.view import Cells, One, Some
 from holdfast.scheduler.reservations import ReservationInfo
+from holdfast.scheduler.state.cluster import Cluster
 
 Ints = NDArray[np.int64]
 

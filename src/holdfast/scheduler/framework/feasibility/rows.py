@@ -11,7 +11,6 @@ from weakref import ref
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.columns import distinct
 from holdfast.scheduler.cluster.epoch import RowLog
 from holdfast.scheduler.cluster.node_table import NodeTable
@@ -30,6 +29,7 @@ from holdfast.scheduler.framework.feasibility.topology_keys import (
 from holdfast.scheduler.framework.guarded import Guarded
 from holdfast.scheduler.framework.interface import Scope, Score
 from holdfast.scheduler.framework.profile import Profile
+from holdfast.scheduler.state.cluster import Cluster
 
 INFEASIBLE = -(2**61)
 _FEW = 6

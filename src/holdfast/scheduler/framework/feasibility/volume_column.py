@@ -12,7 +12,6 @@ from itertools import chain
 
 import numpy as np
 
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.view import All, One
@@ -21,6 +20,7 @@ from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE, Bools, Int
 from holdfast.scheduler.framework.guarded import guarded_filters
 from holdfast.scheduler.framework.interface import Filter, Need, Scope, everywhere
 from holdfast.scheduler.framework.profile import Profile
+from holdfast.scheduler.state.cluster import Cluster
 
 _FEW = 6
 """With more changed rows than this, the volume filters are computed for every row."""

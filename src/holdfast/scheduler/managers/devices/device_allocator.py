@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from holdfast.scheduler.managers.devices.partitions import (
     MISSING,
     ODD_NUMBER,
     TOO_FEW,
+    Partitions,
     allowed_partitions,
     choose_partition,
 )
@@ -27,15 +28,13 @@ from holdfast.scheduler.managers.devices.requests import (
     TypeHints,
 )
 from holdfast.scheduler.managers.devices.selection import (
+    DeviceHolders,
     Ranker,
     cards_with_functions,
     has_functions,
     nearest,
     spare_function,
 )
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.managers.devices.device_manager import DeviceManager
 
 NONE_THERE = "Insufficient {} devices"
 TOO_FEW_GPUS = "Insufficient GPU Devices"
@@ -51,6 +50,19 @@ Later = Callable[[TypeTable, Rows], Ints] | None
 None means what is free now."""
 
 
+class Devices(DeviceHolders, Protocol):
+    """The devices of all rows; the device manager."""
+
+    governed: Bools
+    """Rows whose devices are known."""
+    tables: dict[str, TypeTable]
+    """By type."""
+    partitions: dict[int, Partitions]
+    """GPU partitions, by row."""
+    version: int
+    """Incremented when the devices of any node change."""
+
+
 class DeviceLack(NamedTuple):
     """A reason and the rows it applies to."""
 
@@ -64,7 +76,7 @@ class DeviceSearch:
     """The device requests and hints of one pod class, and the rows and devices that satisfy them."""
 
     def __init__(
-        self, devices: DeviceManager, shares: Request, hints: DeviceHints, slots: frozenset[int]
+        self, devices: Devices, shares: Request, hints: DeviceHints, slots: frozenset[int]
     ) -> None:
         self._devices = devices
         self.shares = shares

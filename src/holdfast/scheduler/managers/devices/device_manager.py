@@ -6,17 +6,17 @@ There is one `TypeTable` per type of device. Allocations of pods are kept by `Re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 
 import numpy as np
 
 from holdfast.api import names
 from holdfast.api.devices import Device, DeviceInfo
 from holdfast.api.quantity import QuantityError, amount
+from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.cluster.reservation_table import ReservationRow
+from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo, ReservationRow
 from holdfast.scheduler.managers.devices.allocation import (
     MOST_OF_ONE,
     Allocation,
@@ -39,10 +39,6 @@ from holdfast.scheduler.managers.devices.requests import (
 from holdfast.scheduler.managers.devices.selection import Ranker, most_free
 from holdfast.scheduler.managers.resource_manager import Horizon, ResourceManager
 
-if TYPE_CHECKING:
-    from holdfast.scheduler.cluster.cluster import Cluster
-    from holdfast.scheduler.reservations.reservation_info import ReservationInfo
-
 _NO_SLOTS: frozenset[int] = frozenset()
 _ANYWHERE: frozenset[int] = frozenset()
 
@@ -53,8 +49,18 @@ class DeviceManager(ResourceManager[Allocation]):
     annotation = names.DEVICE_ALLOCATED
     lacks = "devices"
 
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster, {})
+    def __init__(
+        self,
+        cluster: ClusterBase,
+        on_active: Callable[[], None],
+        zones: Callable[[PodRecord, int], tuple[frozenset[int], bool]],
+        beside_nominated: Callable[[PodRecord, int], AbstractContextManager[None]],
+    ) -> None:
+        """`zones` returns the NUMA nodes of a pod's CPUs on a row, and whether its devices must be on
+        them. Inside `beside_nominated`, pods nominated to the row have their devices."""
+        super().__init__(cluster, on_active, {})
+        self._zones = zones
+        self._beside_nominated = beside_nominated
         self.tables: dict[str, TypeTable] = {}
         self.alignment = True
         """Whether devices are aligned with the NUMA nodes of the pod's CPUs."""
@@ -203,7 +209,7 @@ class DeviceManager(ResourceManager[Allocation]):
             self.ranker = ranker
             if pod.uid in self.tentative:
                 self._leave(pod, pod.row)
-                with self._cluster.managers.beside_nominated(pod, pod.row):
+                with self._beside_nominated(pod, pod.row):
                     self._enter(pod, pod.row)
                 if self.is_short(pod.uid):
                     self._leave(pod, pod.row)
@@ -294,7 +300,7 @@ class DeviceManager(ResourceManager[Allocation]):
 
     def aligned(self, pod: PodRecord, row: int) -> tuple[frozenset[int], bool]:
         """The NUMA nodes of a pod's CPUs, and whether its devices must be on them."""
-        return self._cluster.managers.cpus.zones(pod, row) if self.alignment else (_ANYWHERE, False)
+        return self._zones(pod, row) if self.alignment else (_ANYWHERE, False)
 
     def _is_as_asked(self, pod: PodRecord, what: Allocation) -> bool:
         search = self.valid_search(pod.cls)

@@ -8,18 +8,15 @@ unused. Devices of the reservation that the pod is allocated from come before al
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from holdfast.api.selectors import Selector
-from holdfast.scheduler.managers.devices.allocation import Function
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.managers.devices.allocation import Allocation, Function
 from holdfast.scheduler.managers.devices.device_table import Bools, Ints, Rows, TypeTable
 from holdfast.scheduler.managers.devices.requests import NUMA, SWITCH, Share
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.managers.devices.device_manager import DeviceManager
-
 
 Ranks = Sequence[float]
 """The rank of each place of a row; higher is better."""
@@ -125,8 +122,21 @@ def _beside(
 # free is computed from the Device object and the allocations when asked for, which is rare.
 
 
+class DeviceHolders(Protocol):
+    """Which pods have which devices; the device manager."""
+
+    there: dict[int, dict[str, PodRecord]]
+    """Pods and reserve pods with an allocation, by row and uid."""
+
+    def has(self, uid: str) -> Allocation:
+        """The allocation of a pod or reservation."""
+
+    def hold_of(self, uid: str) -> int | None:
+        """The hold index of a reserve pod with devices."""
+
+
 def spare_function(
-    devices: DeviceManager, table: TypeTable, row: int, minor: int, hold: int | None, selector: Selector
+    devices: DeviceHolders, table: TypeTable, row: int, minor: int, hold: int | None, selector: Selector
 ) -> Function | None:
     """The virtual function of a card that a pod would get; one reserved for it before others."""
     info = table.infos.get(row, {}).get(minor)
@@ -149,7 +159,7 @@ def spare_function(
 
 
 def cards_with_functions(
-    devices: DeviceManager, table: TypeTable, rows: Rows, holds: Rows | None, selector: Selector
+    devices: DeviceHolders, table: TypeTable, rows: Rows, holds: Rows | None, selector: Selector
 ) -> Bools:
     """The cards, [(row,) place], with a free virtual function."""
     many = np.atleast_1d(rows)

@@ -9,8 +9,8 @@ Everything derived of a row is computed again by `_recount` whenever an allocati
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 
 from holdfast.api import names
 from holdfast.api.devices import NodeResourceTopology
+from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.columns import RowColumns, cells_of
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.cluster.reservation_table import ReservationRow
+from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo, ReservationRow
 from holdfast.scheduler.cluster.slots import CPU
+from holdfast.scheduler.managers.devices.device_manager import DeviceManager
 from holdfast.scheduler.managers.numa.allocation import (
     Counts,
     Holding,
@@ -48,10 +49,6 @@ from holdfast.scheduler.managers.numa.node_topology import (
 from holdfast.scheduler.managers.numa.numa_allocator import NumaAllocator
 from holdfast.scheduler.managers.numa.topology_hints import NumaFilter
 from holdfast.scheduler.managers.resource_manager import Horizon, ResourceManager
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.cluster.cluster import Cluster
-    from holdfast.scheduler.reservations.reservation_info import ReservationInfo
 
 _NO_SLOTS: frozenset[int] = frozenset()
 _CPU_SLOT = frozenset((CPU,))
@@ -92,8 +89,12 @@ class CPUManager(ResourceManager[Holding]):
     kubelet_policy: NDArray[np.int64] = cells_of("_kubelet_policy")
     """The topology manager policy of each row's kubelet, as an index into `POLICIES`."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        super().__init__(cluster, Holding())
+    def __init__(
+        self, cluster: ClusterBase, on_active: Callable[[], None], devices: DeviceManager
+    ) -> None:
+        """CPUs are chosen on NUMA nodes where `devices` has the devices of the pod."""
+        super().__init__(cluster, on_active, Holding())
+        self._devices = devices
         self.topologies: dict[int, NodeTopology] = {}
         columns = cluster.nodes.columns
         self.counts = Counts(columns)
@@ -341,7 +342,7 @@ class CPUManager(ResourceManager[Holding]):
         want = self.valid_want(pod.cls)
         if want is None:
             return None
-        devices = self._cluster.managers.devices
+        devices = self._devices
         search = devices.valid_search(pod.cls) if devices.active and devices.alignment else None
         counts = None
         if search is not None and row in self.topologies:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 import numpy as np
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from holdfast.api import names
 from holdfast.api.annotations import ResourceSpec
 from holdfast.scheduler.cluster.node_table import NodeTable
-from holdfast.scheduler.managers.numa.allocation import Holding, NumaCapacity
-from holdfast.scheduler.managers.numa.cpu_accumulator import Manner, eligible, take_cpus
+from holdfast.scheduler.managers.numa.allocation import Counts, Holding, NumaCapacity
+from holdfast.scheduler.managers.numa.cpu_accumulator import Apart, Manner, eligible, take_cpus
 from holdfast.scheduler.managers.numa.node_topology import (
     BEST_EFFORT,
     FULL_CORES,
@@ -25,9 +25,6 @@ from holdfast.scheduler.managers.numa.node_topology import (
     Want,
 )
 
-if TYPE_CHECKING:
-    from holdfast.scheduler.managers.numa.cpu_manager import CPUManager
-
 _BIND = {"FullPCPUsOnly": FULL_CORES, "SpreadByPCPUs": SPREAD}
 
 
@@ -35,10 +32,31 @@ Devices = list[tuple[str, int, "NDArray[np.int64]"]] | None
 """For each type of device, how many are requested and how many are free, [1, NUMA node]."""
 
 
+class FreeCPUs(Protocol):
+    """What the allocator reads of the CPU manager."""
+
+    topologies: dict[int, NodeTopology]
+    counts: Counts
+    """What is free, by row."""
+    fullest_first: bool
+    """Whether the NUMA node with the least free comes first, if the pod does not say."""
+
+    def free(self, row: int) -> NumaCapacity: ...
+
+    def left(self, hold: int) -> NumaCapacity:
+        """What is left of the reservation with this hold index."""
+
+    def free_for_owners(self, hold: int, row: int) -> NumaCapacity:
+        """What is free on the row for owners of the reservation with this hold index."""
+
+    def apart(self, row: int) -> Apart:
+        """Cores and NUMA nodes with pods that exclude others from them."""
+
+
 class NumaAllocator:
     """Chooses allocations on single rows; the CPU manager keeps them."""
 
-    def __init__(self, cpus: CPUManager, nodes: NodeTable) -> None:
+    def __init__(self, cpus: FreeCPUs, nodes: NodeTable) -> None:
         self._cpus = cpus
         self._nodes = nodes
 

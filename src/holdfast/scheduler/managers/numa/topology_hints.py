@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from holdfast.api import names
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.slots import CPU, MOST
-from holdfast.scheduler.managers.numa.allocation import Bools, Ints
+from holdfast.scheduler.managers.numa.allocation import Bools, Counts, Ints
 from holdfast.scheduler.managers.numa.node_topology import (
     BEST_EFFORT,
     FULL_CORES,
@@ -28,9 +28,6 @@ from holdfast.scheduler.managers.numa.node_topology import (
     SPREAD,
     Want,
 )
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.managers.numa.cpu_manager import CPUManager
 
 POLICY_CONFLICT = "node(s) NUMA Topology policy not match"
 NO_TOPOLOGY = "node(s) invalid CPU Topology"
@@ -74,10 +71,33 @@ class NumaLack(NamedTuple):
     """Whether preemption cannot help."""
 
 
+class CPUColumns(Protocol):
+    """What the filter reads of the CPU manager: arrays by row, and by hold index. `CPUManager`
+    documents them."""
+
+    active: bool
+    resources: list[str]
+    counts: Counts
+    owner_counts: Counts
+    held: Ints
+    valid: Bools
+    per_core: Ints
+    exclusive_cpus: Ints
+    ratio: NDArray[np.float64]
+    invalid_ratio: Bools
+    full_cores_only: Bools
+    kubelet_policy: Ints
+
+    @property
+    def has_node_policies(self) -> bool: ...
+    def grow_holds(self, hold: int) -> None: ...
+    def later_counts(self) -> Counts: ...
+
+
 class NumaFilter:
     """Filters rows by CPU bind policy, NUMA policy, free CPUs and amounts of NUMA nodes."""
 
-    def __init__(self, cpus: CPUManager, nodes: NodeTable) -> None:
+    def __init__(self, cpus: CPUColumns, nodes: NodeTable) -> None:
         self._cpus = cpus
         self._nodes = nodes
         self._columns = {

@@ -23,8 +23,7 @@ from holdfast.scheduler.cluster.epoch import Epoch
 from holdfast.scheduler.cluster.ledger import Ledger
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses
-from holdfast.scheduler.cluster.pods import PodRecord
-from holdfast.scheduler.cluster.reservation_table import ReservationRow
+from holdfast.scheduler.cluster.records import PodRecord, ReservationRow
 from holdfast.scheduler.managers.volumes.assume_cache import Assumed, RowUse
 from holdfast.scheduler.managers.volumes.attach_limits import Attached, CountedVolumes, Reserved, settle
 from holdfast.scheduler.managers.volumes.csi_translation import (

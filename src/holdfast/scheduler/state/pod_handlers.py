@@ -4,9 +4,7 @@ A handler keeps the pod's record, class, job and claims in line with its object,
 `PodWatcher` of pods that are to be scheduled or no longer are.
 """
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 import msgspec
 
@@ -14,6 +12,7 @@ from holdfast.api.errors import InvalidObject
 from holdfast.api.names import QUEUE_NAME_ANNOTATION, RESERVATION_ALLOCATED, RESERVATION_TEMPLATE
 from holdfast.api.pod import Pod
 from holdfast.api.times import parse_time
+from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.class_key import RESULTS, pin_of
 from holdfast.scheduler.cluster.decisions import ObjectRef
 from holdfast.scheduler.cluster.events import Change
@@ -25,13 +24,12 @@ from holdfast.scheduler.cluster.node_info import (
     releases_capacity,
 )
 from holdfast.scheduler.cluster.pod_classes import PodClass, Traits
-from holdfast.scheduler.cluster.pods import Phase, PodRecord, queued_since
-from holdfast.scheduler.jobs import Job
-from holdfast.scheduler.jobs.estimates import estimate_in
+from holdfast.scheduler.cluster.records import Phase, PodRecord, queued_since
+from holdfast.scheduler.jobs import Job, Jobs
 from holdfast.scheduler.jobs.job import KEYS as JOB_KEYS
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.cluster.cluster import Cluster
+from holdfast.scheduler.managers.resource_managers import ResourceManagers
+from holdfast.scheduler.managers.volumes import VolumeManager
+from holdfast.scheduler.reservations import ReservationCache, VirtualReservations
 
 _ENDED = ("Succeeded", "Failed")
 
@@ -39,18 +37,31 @@ _ENDED = ("Succeeded", "Failed")
 class PodHandlers:
     """Applies pod objects to the cluster state."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(
+        self,
+        cluster: ClusterBase,
+        volumes: VolumeManager,
+        managers: ResourceManagers,
+        reservations: ReservationCache,
+        virtuals: VirtualReservations,
+        jobs: Jobs,
+        nominate: Callable[[PodRecord, str], None],
+        confirm: Callable[[PodRecord], None],
+    ) -> None:
+        """`nominate` sets the nominated node of a pod; `confirm` marks an assumed pod as bound."""
         self._cluster = cluster
+        self._nominate = nominate
+        self._confirm = confirm
         self._pods = cluster.pods
         self._nodes = cluster.nodes
         self._ledger = cluster.ledger
         self._classes = cluster.classes
-        self._volumes = cluster.volumes
-        self._jobs = cluster.jobs
-        self._reservations = cluster.reservations
-        self._virtuals = cluster.virtuals
-        self._requests = cluster.virtuals.requirements.requests
-        self._managers = cluster.managers
+        self._volumes = volumes
+        self._jobs = jobs
+        self._reservations = reservations
+        self._virtuals = virtuals
+        self._requests = virtuals.requirements.requests
+        self._managers = managers
         self._chronicle = cluster.chronicle
         self._uid: dict[tuple[str, str], str] = {}
 
@@ -142,9 +153,7 @@ class PodHandlers:
             or known.queue
             or known.estimate is not None
         ):
-            before, known.estimate = known.estimate, estimate_in(pod)
-            if known.estimate is not None:
-                self._jobs.estimates_given = True
+            before, known.estimate = known.estimate, self._jobs.estimates.read(pod)
             if known.estimate != before and known.row >= 0:
                 self._cluster.epoch.run_estimates += 1
             known.queue = annotations.get(QUEUE_NAME_ANNOTATION, "")
@@ -223,7 +232,7 @@ class PodHandlers:
         seen = pod.cls.pod
         own = msgspec.structs.replace(seen.metadata, name=pod.name, uid=pod.uid)
         one = msgspec.structs.replace(seen, metadata=own)
-        return self._classes.acquire(one, self._traits(one, pod.job))
+        return self._classes.acquire(one, self._traits(one, self._jobs.of(pod)))
 
     def _class_of(self, pod: Pod) -> PodClass:
         """The class of a pod, acquired; raises InvalidObject."""
@@ -257,8 +266,7 @@ class PodHandlers:
             preempted = preempted and not deleted
             if preempted != known.preempted:
                 known.preempted = preempted
-                if known.job is not None:
-                    self._jobs.touch(known.job)
+                self._jobs.touch_job_of(known)
             known.ready = is_ready(pod)
             if known.job is not None:
                 known.bound_at = bound_at(pod)
@@ -283,7 +291,7 @@ class PodHandlers:
         known.pinned_node = pin_of(pod.spec) if known.cls.pinned else None
         # An update sent before the nomination was written has no nominatedNodeName; it clears nothing.
         if pod.status.nominated_node_name:
-            self._cluster.nominate(known, pod.status.nominated_node_name)
+            self._nominate(known, pod.status.nominated_node_name)
         if self._cluster.watcher is None:
             return
         if known.deletion_pending:
@@ -308,13 +316,13 @@ class PodHandlers:
         """Places a pod on the node its object names; this or another scheduler bound it."""
         row = self._nodes.row(node)
         if known.row >= 0 and known.row == row:
-            self._cluster.confirm(known)
+            self._confirm(known)
             return
         if self._cluster.watcher is not None:
             self._cluster.watcher.pod_settled(known)
         if known.row >= 0:
             self._vacate(known)
-        self._cluster.nominate(known, "")
+        self._nominate(known, "")
         self._cluster.epoch.inputs += 1
         row = self._cluster.open_row(node)
         self._ledger.place(known, row)
@@ -341,7 +349,7 @@ class PodHandlers:
             self._cluster.watcher.pod_settled(pod)
         if pod.row >= 0:
             self._vacate(pod)
-        self._cluster.nominate(pod, "")
+        self._nominate(pod, "")
         pod.gone = True
         self._managers.forget(pod.uid)
         del self._pods[pod.uid]

@@ -5,33 +5,30 @@
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
+from holdfast.api.devices import Device, NodeResourceTopology
 from holdfast.api.errors import InvalidObject
 from holdfast.api.jobs import PodGroup, Queue, VolcanoJob
-from holdfast.api.meta import Object
+from holdfast.api.meta import Object, ObjectMeta
 from holdfast.api.migration import PodMigrationJob
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.raw_objects import RawObject
 from holdfast.api.reservation import Reservation
 from holdfast.api.workloads import PriorityClass
+from holdfast.scheduler.cluster.base import ClusterBase, ClusterSettings, PodWatcher
 from holdfast.scheduler.cluster.decisions import (
     AnnotatePod,
     CreateReservation,
-    Decision,
     DeleteReservation,
-    Emit,
     Evict,
     ObjectRef,
     Preempt,
     PreemptReservation,
     SetPodGroupStatus,
-    SetPodScheduled,
     SetReservationStatus,
 )
-from holdfast.scheduler.cluster.domain_counts import DomainCounts
-from holdfast.scheduler.cluster.epoch import Epoch
 from holdfast.scheduler.cluster.events import (
     Added,
     BindConfirmed,
@@ -43,90 +40,55 @@ from holdfast.scheduler.cluster.events import (
     Updated,
     WriteRefused,
 )
-from holdfast.scheduler.cluster.ledger import Ledger
-from holdfast.scheduler.cluster.limit_sums import LimitSums
 from holdfast.scheduler.cluster.node_info import difference, kind_of, node_info, with_devices
-from holdfast.scheduler.cluster.node_table import NodeInfo, NodeTable
-from holdfast.scheduler.cluster.nominator import Nominator
+from holdfast.scheduler.cluster.node_table import NodeInfo
 from holdfast.scheduler.cluster.object_index import Migrations, RawObjects
 from holdfast.scheduler.cluster.plugin_errors import PluginErrors
-from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses
-from holdfast.scheduler.cluster.pod_handlers import PodHandlers
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
-from holdfast.scheduler.cluster.settings import ClusterSettings
-from holdfast.scheduler.cluster.story import Chronicle, Line
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.jobs import Jobs
 from holdfast.scheduler.managers.resource_managers import TOPOLOGY_KINDS, ResourceManagers
 from holdfast.scheduler.managers.volumes import STORAGE_KINDS, VolumeManager, hint
 from holdfast.scheduler.reservations import ReservationCache, VirtualReservations
+from holdfast.scheduler.reservations.reservation_handlers import ReservationHandlers
+from holdfast.scheduler.state.pod_handlers import PodHandlers
 
 _MAX_EVICTION_BACK_OFF = 10.0
 """The longest back-off, in seconds, before a pod whose eviction was refused is evicted again."""
 
 
-class PodWatcher(Protocol):
-    """Receives the changes of pods that are, or were, pending."""
-
-    def pod_pending(self, pod: PodRecord) -> None:
-        """A pod is to be scheduled: it is new, it changed in a way that may affect scheduling, or its
-        bind failed."""
-
-    def pod_settled(self, pod: PodRecord) -> None:
-        """A pod is no longer to be scheduled: it has a node, is being deleted, or is gone. A pod that
-        was assumed is still on its row."""
-
-    def bind_confirmed(self, pod: PodRecord) -> None:
-        """A decided bind was carried out."""
-
-    def bind_again(self, pod: PodRecord) -> bool:
-        """A decided bind was refused. True if the pod stays assumed and its bind is decided again."""
-
-    def bind_refused(self, pod: PodRecord, row: int, message: str) -> None:
-        """The bind to the node of this row was refused; the pod is pending again."""
-
-
-class Cluster:
+class Cluster(ClusterBase):
     """Nodes, pods, reservations, jobs and other objects, as of the events fed so far."""
 
     def __init__(
-        self, settings: ClusterSettings | None = None, watcher: "PodWatcher | None" = None
+        self, settings: ClusterSettings | None = None, watcher: PodWatcher | None = None
     ) -> None:
-        self.settings = settings or ClusterSettings()
-        self.watcher = watcher
-        self.now = 0.0
-        self.nodes = NodeTable()
-        self.epoch = Epoch()
-        self.ledger = Ledger(self.nodes, self.epoch.usage)
-        self.classes = PodClasses(self.nodes.slot, slots_left=self.nodes.slots.left)
-        self.topology = DomainCounts(self.classes, self.nodes.labels, self.nodes.columns)
-        self.ledger.listeners.append(self.topology.pod_moved)
-        self.ledger.on_emptied = self._row_emptied
-        self.classes.on_added.append(self._classes_changed)
-        self.classes.on_dropped.append(self._classes_changed)
+        super().__init__(settings, watcher)
         self.volumes = VolumeManager(self.nodes, self.ledger, self.classes, self.epoch)
-        self.pods: dict[str, PodRecord] = {}
-        self.jobs = Jobs(self)
-        self.limits = LimitSums(self)
-        self.ledger.allowed = self.limits.allowed
-        self.reservations = ReservationCache(self)
-        self.virtuals = VirtualReservations(self)
+        self.managers = ResourceManagers(self, self._nominated_beside)
+        self.reservations = ReservationCache(self, self.managers, self.volumes, watcher=self)
+        self.reservation_handlers = ReservationHandlers(
+            self, self.managers, self.reservations, watcher=self
+        )
+        self.virtuals = VirtualReservations(self, self.reservations, self.reservation_handlers)
+        self.jobs = Jobs(self, self.reservations, self._reprioritized)
         self.node_listeners: list[Callable[[int], None]] = []
         """Called with the row of every node object that is added, changed or deleted."""
-        self.managers = ResourceManagers(self)
         self.migrations = Migrations()
-        self.objects: dict[str, dict[tuple[str, str], Object]] = {}
-        """Objects of all other kinds, by kind (see `kind_of`) and then by (namespace, name)."""
         self.raw_objects = RawObjects()
         """Objects of the kinds that plugins declare in `reads_objects`."""
-        self.nominator = Nominator(self.nodes, self.epoch)
         self.not_evicted_before: dict[str, float] = {}
         """By uid, pods whose eviction was refused, and when their back-off ends."""
         self.plugin_errors = PluginErrors()
-        self.chronicle = Chronicle()
-        self.pod_handlers = PodHandlers(self)
-        self._changes = Change.NONE
-        self._reports: list[Decision] = []
-        self._warnings: dict[tuple[str, str, str], str] = {}
+        self.pod_handlers = PodHandlers(
+            self,
+            self.volumes,
+            self.managers,
+            self.reservations,
+            self.virtuals,
+            self.jobs,
+            self.nominate,
+            self.confirm,
+        )
         self._handlers: dict[type, Callable[[Any], None]] = {
             Added: self._put,
             Updated: self._put,
@@ -141,23 +103,6 @@ class Cluster:
         """Applies an event. An invalid object raises nothing; it is reported (`take_reports`)."""
         self.now = now
         self._handlers[type(event)](event)
-
-    def take_changes(self) -> int:
-        """The kinds of change since the last call."""
-        changes, self._changes = self._changes, Change.NONE
-        return changes
-
-    def has_changes(self) -> bool:
-        return bool(self._changes)
-
-    @property
-    def changes(self) -> int:
-        """The kinds of change since the last `take_changes`."""
-        return self._changes
-
-    def undo_changes(self, before: int) -> None:
-        """Restores the value `changes` had before a dry run, so that the dry run wakes up no pod."""
-        self._changes = before
 
     def release_slots(self) -> None:
         """Releases the slots of resources that no class, reservation or node has any more. Called once
@@ -178,27 +123,8 @@ class Cluster:
                 continue
             slots.release(slot)
 
-    def take_reports(self) -> list[Decision]:
-        """The events and conditions that report invalid objects, since the last call."""
-        reports, self._reports = self._reports, []
-        return reports
-
-    def warn_once(self, about: ObjectRef, reason: str, message: str, source: str = "") -> None:
-        """Emits a Warning event about an object, unless it is the same as the last of this reason and
-        source. An empty message ends the warning."""
-        known = self._warnings.pop((about.uid, reason, source), "")
-        if message:
-            self._warnings[about.uid, reason, source] = message
-            if message != known:
-                self.chronicle.note(self.now, about, reason, message)
-                self._reports.append(Emit(about, "Warning", reason, message, "Scheduling"))
-
     def pod(self, namespace: str, name: str) -> PodRecord | None:
         return self.pod_handlers.named(namespace, name)
-
-    def story(self, name: str) -> list[Line]:
-        """The recent history of an object; see `story.Chronicle`."""
-        return self.chronicle.story(name)
 
     def assume(self, pod: PodRecord, row: int) -> None:
         """Places a pod that is to be bound on the row, where it claims its requests from now on."""
@@ -222,6 +148,16 @@ class Cluster:
             return []
         holds = self.reservations.preemption_holds
         return [pod for pod in nominated.values() if pod.row < 0 and not (holds and holds.of(pod, row))]
+
+    def _nominated_beside(self, pod: PodRecord, row: int) -> list[tuple[PodRecord, str]]:
+        """The other pods nominated to the row that a pod defers to, each with the uid of the
+        reservation it would be allocated from."""
+        defers_to = self.jobs.queues.defers_to
+        return [
+            (each, self.reservations.inside(each, row))
+            for each in self.nominated_pods(row)
+            if each is not pod and defers_to(pod, each)
+        ]
 
     def nominate(self, pod: PodRecord, node: str) -> None:
         """Sets the pod's nominated node; an empty name clears it."""
@@ -247,10 +183,6 @@ class Cluster:
             if pod.uid in self.reservations.preemption_holds:
                 self.reservations.preemptor_pending(pod)
 
-    def changed(self, changes: int) -> None:
-        """Notes kinds of change that may make pending pods schedulable."""
-        self._changes |= changes
-
     # Objects
 
     def _put(self, event: Added | Updated) -> None:
@@ -262,11 +194,11 @@ class Cluster:
             self._put_node(obj)
         elif isinstance(obj, Reservation):
             self.virtuals.requirements.see_reservation(obj)
-            self.reservations.put(obj)
+            self.reservation_handlers.put(obj)
         elif isinstance(obj, PodGroup):
             self.jobs.put_group(obj)
         elif isinstance(obj, VolcanoJob):
-            self.jobs.put_volcano_job(obj)
+            self.jobs.estimates.put_volcano_job(obj)
         elif isinstance(obj, Queue):
             self.jobs.queues.put(obj)
         elif isinstance(obj, PodMigrationJob):
@@ -293,7 +225,7 @@ class Cluster:
         elif isinstance(obj, PodGroup):
             self.jobs.drop_group(obj)
         elif isinstance(obj, VolcanoJob):
-            self.jobs.drop_volcano_job(obj)
+            self.jobs.estimates.drop_volcano_job(obj)
         elif isinstance(obj, Queue):
             self.jobs.queues.drop(obj)
         elif isinstance(obj, PodMigrationJob):
@@ -325,7 +257,19 @@ class Cluster:
         if isinstance(some, PriorityClass):
             self.jobs.put_priority_class(some, there=after is not None)
         self._changes |= Change.OTHER
-        self.managers.object_changed(before, after)
+        if isinstance(some, TOPOLOGY_KINDS):
+            self._topology_changed(some)
+
+    def _topology_changed(self, changed: Device | NodeResourceTopology) -> None:
+        """Applies a change of the object that lists the devices or the CPUs of a node."""
+        name = changed.metadata.name
+        self.managers.object_changed(changed)
+        row = self.nodes.row(name)
+        info = self.nodes.info.get(row) if row is not None else None
+        if isinstance(changed, Device) and info is not None:
+            self._put_info(with_devices(info, self.managers.extended_resources(name)))
+        if row is not None:
+            self.reservations.node_changed(row)
 
     def _raw_changed(self, is_changed: bool) -> None:
         """Notes a change of an object that only plugins read, if there was one."""
@@ -344,21 +288,11 @@ class Cluster:
             self._drop_node(event.name, "malformed")
         elif event.kind == "Pod":
             self.pod_handlers.malformed(event.uid)
-        elif event.kind in TOPOLOGY_KINDS:
+        elif event.kind in ("Device", "NodeResourceTopology"):
             gone = self.objects.get(event.kind, {}).pop((event.namespace, event.name), None)
             if gone is not None:
                 self._other_changed(gone, None)
         self.report(ref, event.error)
-
-    def report(self, ref: ObjectRef, error: InvalidObject) -> None:
-        """Reports an invalid object: by an event, and a pod by its condition too."""
-        message = f"{error.field}: {error.message}" if error.field else error.message
-        self.chronicle.note(self.now, ref, "invalid", message)
-        if ref.kind == "Pod":
-            self._reports.append(SetPodScheduled(ref, "SchedulerError", message))
-            self._reports.append(Emit(ref, "Warning", "FailedScheduling", message, "Scheduling"))
-        else:
-            self._reports.append(Emit(ref, "Warning", f"Invalid{ref.kind}", message, "Scheduling"))
 
     # Nodes
 
@@ -371,13 +305,6 @@ class Cluster:
             self.report(ObjectRef("Node", "", meta.name, meta.uid), error)
             return
         self._put_info(with_devices(info, self.managers.extended_resources(meta.name)))
-
-    def device_resources_changed(self, name: str) -> None:
-        """Applies a change of the resources that a node has through its devices."""
-        row = self.nodes.row(name)
-        info = self.nodes.info.get(row) if row is not None else None
-        if info is not None:
-            self._put_info(with_devices(info, self.managers.extended_resources(name)))
 
     def _put_info(self, info: NodeInfo) -> None:
         """Writes a node to its row if it differs from what is there."""
@@ -401,15 +328,6 @@ class Cluster:
         self._node_changed(row, changes)
         self.chronicle.note(self.now, f"Node/{info.name}", "added" if before is None else "changed")
 
-    def open_row(self, name: str) -> int:
-        """The row of a node name, a new one if it has none; the node object may be seen later."""
-        known = self.nodes.row(name)
-        if known is not None:
-            return known
-        row = self.nodes.open_row(name)
-        self.managers.row_opened(row)
-        return row
-
     def _drop_node(self, name: str, why: str) -> None:
         row = self.nodes.row(name)
         if row is None or not self.nodes.alive[row]:
@@ -423,9 +341,6 @@ class Cluster:
             self._row_emptied(row)
         self.chronicle.note(self.now, f"Node/{name}", why)
 
-    def _classes_changed(self, cls: PodClass) -> None:
-        self.epoch.objects += 1
-
     def _node_changed(self, row: int, changes: int) -> None:
         self.epoch.objects += 1
         self.epoch.inputs += 1
@@ -435,11 +350,25 @@ class Cluster:
             listen(row)
         self._changes |= changes
 
-    def _row_emptied(self, row: int) -> None:
-        """Closes a row without pods and reservations if it has no node object either."""
-        if not self.nodes.alive[row]:
-            self.managers.row_closed(row)
-            self.nodes.close_row(row)
+    # Changes of reservations (`ReservationWatcher`) and of PodGroups
+
+    def reserve_pod_read(self, pod: PodRecord, metadata: ObjectMeta) -> None:
+        self.jobs.join(pod, metadata, pod.cls.namespace)
+
+    def reserve_pod_gone(self, pod: PodRecord) -> None:
+        self.jobs.leave(pod)
+
+    def reservation_succeeded(self, metadata: ObjectMeta, namespace: str) -> None:
+        self.jobs.ended(metadata, True, namespace)
+
+    def reservation_deleted(self, uid: str) -> None:
+        self.jobs.gone(uid)
+
+    def pods_named(self, name: str, uid: str) -> None:
+        self.pod_handlers.reclassify(name, uid)
+
+    def _reprioritized(self, pod: PodRecord) -> None:
+        self.pod_handlers.reprioritize(pod)
 
     # Binds
 
@@ -454,7 +383,7 @@ class Cluster:
         match decision:
             case CreateReservation(reservation=reservation):
                 self.virtuals.requirements.not_created(reservation.metadata.name, message)
-                self.jobs.holds.not_created(reservation.metadata.name)
+                self.reservations.starvation_holds.not_created(reservation.metadata.name)
             case SetReservationStatus() | DeleteReservation() | PreemptReservation():
                 self.reservations.not_written(decision.reservation.uid)
             case AnnotatePod(pod=pod):
@@ -488,8 +417,7 @@ class Cluster:
         victim.being_preempted = False
         victim.deletion_pending = victim.cls.terminating
         self.changed(Change.OTHER)
-        if victim.job is not None:
-            self.jobs.touch(victim.job)
+        self.jobs.touch_job_of(victim)
         if victim.phase is Phase.PENDING and not victim.deletion_pending and self.watcher is not None:
             self.watcher.pod_pending(victim)
 
@@ -521,8 +449,7 @@ class Cluster:
             return
         pod.phase = Phase.ASSIGNED
         self.epoch.inputs += 1
-        if pod.job is not None:
-            self.jobs.touch(pod.job)
+        self.jobs.touch_job_of(pod)
         self.chronicle.note(self.now, pod.ref, "bound")
         if pod.uid in self.reservations.preemption_holds:
             self.reservations.preemptor_changed(pod)

@@ -7,20 +7,19 @@ being written.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.names import HOLD_LABEL, STARVATION
+from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.columns import RowColumn
-
-if TYPE_CHECKING:
-    from holdfast.scheduler.cluster.cluster import Cluster
-    from holdfast.scheduler.cluster.pod_classes import PodClass
-    from holdfast.scheduler.cluster.pods import PodRecord
-    from holdfast.scheduler.reservations.reservation_info import ReservationInfo
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
+from holdfast.scheduler.reservations.owners import OwnerSpecs
+from holdfast.scheduler.reservations.preemption_holds import PreemptionHolds
 
 _MEMORY = 60.0
 """For this many seconds no hold for the same pod is placed on a node where one was refused."""
@@ -46,8 +45,18 @@ class WantedHold(NamedTuple):
 class StarvationHolds:
     """The starvation holds of a cluster: existing, decided, and refused ones."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(
+        self,
+        cluster: ClusterBase,
+        specs: OwnerSpecs,
+        members: Mapping[int, Mapping[str, ReservationInfo]],
+        preemption_holds: PreemptionHolds,
+    ) -> None:
+        """`members` are the reservations of each owner spec, by its id and their uid."""
         self._cluster = cluster
+        self._specs = specs
+        self._members = members
+        self._preemption_holds = preemption_holds
         self._known: dict[str, ReservationInfo] = {}
         self._of_pod: dict[str, str] = {}
         self.wanted: dict[str, WantedHold] = {}
@@ -146,11 +155,11 @@ class StarvationHolds:
         hold, or a waiting reservation for this pod that is large enough."""
         if self.is_held(pod):
             return True
-        nodes, reservations = self._cluster.nodes, self._cluster.reservations
+        nodes = self._cluster.nodes
         nominated_row = nodes.row(pod.nominated) if pod.nominated else None
         if nominated_row is not None and nodes.alive[nominated_row]:
             return True
-        preemption_holds = reservations.preemption_holds.get(pod.uid)
+        preemption_holds = self._preemption_holds.get(pod.uid)
         if preemption_holds and any(
             hold.placed and not hold.released for hold in preemption_holds.values()
         ):
@@ -160,8 +169,8 @@ class StarvationHolds:
             and not reservation.being_evicted
             and reservation.uid not in self._known
             and all(reservation.amounts.get(slot, 0) >= amount for slot, amount in pod.cls.requests)
-            for spec in reservations.matching(pod.cls)
-            for reservation in reservations.members.get(spec, {}).values()
+            for spec in self._specs.matching(pod.cls)
+            for reservation in self._members.get(spec, {}).values()
         )
 
     def knows(self, reservation: ReservationInfo) -> bool:
@@ -207,8 +216,8 @@ class StarvationHolds:
             self._cluster.nodes.row(reservation.wants_node)
             if reservation.pod.row < 0
             else reservation.pod.row
-            for spec in self._cluster.reservations.matching(cls)
-            for reservation in self._cluster.reservations.members.get(spec, {}).values()
+            for spec in self._specs.matching(cls)
+            for reservation in self._members.get(spec, {}).values()
             if reservation.uid in self._known and reservation.pod is not None
         ]
         return [row for row in found if row is not None]

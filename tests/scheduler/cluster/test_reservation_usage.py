@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from harness.builders import make_pod
 from harness.strategies import examples
-from holdfast.scheduler.cluster import reservation_table
+from holdfast.scheduler.cluster import reservation_usage
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses
-from holdfast.scheduler.cluster.reservation_table import UsageStates
+from holdfast.scheduler.cluster.reservation_usage import UsageStates
 from holdfast.scheduler.cluster.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS
 
 Gi = 1024**3
@@ -103,7 +103,7 @@ def test_a_class_that_claims_more_by_now_is_looked_at_again() -> None:
 
 
 def test_no_more_is_remembered_than_is_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reservation_table, "_KEPT", 4)
+    monkeypatch.setattr(reservation_usage, "_KEPT", 4)
     states, owner = made(), class_of("100m", "1Mi")
     usage = start = states.untouched(RESERVED)
     for _ in range(20):

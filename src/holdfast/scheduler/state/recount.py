@@ -11,11 +11,11 @@ import numpy as np
 from holdfast.api.resources import claimed_nonzero, pod_requests
 from holdfast.scheduler.cluster.affinity_terms import is_outdated
 from holdfast.scheduler.cluster.class_key import nonzero, resized_resources
-from holdfast.scheduler.cluster.cluster import Cluster
 from holdfast.scheduler.cluster.node_table import NO_PODS, Images
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.pods import Phase, PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.cluster.slots import NONZERO_CPU, NONZERO_MEMORY, PODS, capped
+from holdfast.scheduler.state.cluster import Cluster
 
 
 def validate_state(cluster: Cluster) -> list[str]:
