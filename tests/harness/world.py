@@ -44,7 +44,7 @@ from holdfast.scheduler.cluster.events import (
     Deleted,
     Event,
     Updated,
-    WriteRefused,
+    write_refused,
 )
 from holdfast.scheduler.controllers.provisioner import Provisioner
 from holdfast.scheduler.framework.config import API_VERSION, KIND, Configuration, load
@@ -389,7 +389,7 @@ class World:
         raw = self.objects.get(("Pod", decision.pod.name))
         if raw is None or decision.pod.uid in self.refuse:
             self.refuse.discard(decision.pod.uid)
-            self._feed(WriteRefused(decision, "no"))
+            self._feed(write_refused(decision, "no"))
             return
         annotations = {**(raw["metadata"].get("annotations") or {}), **decision.annotations}
         kept = {key: value for key, value in annotations.items() if value is not None}
@@ -407,7 +407,7 @@ class World:
         self.eviction_requests.append(ref.name)
         refusal = self.eviction_refusal or (BUDGET if ref.name in self.protected else "")
         if refusal:
-            self._feed(WriteRefused(decision, refusal))
+            self._feed(write_refused(decision, refusal))
             return
         self.evicted.append(ref.name)
         self._end(ref.name, "EvictionByEvictionAPI")
@@ -425,7 +425,7 @@ class World:
     def _create_reservation(self, decision: CreateReservation) -> None:
         raw = msgspec.to_builtins(decision.reservation)
         if self.creation_refusal:
-            self._feed(WriteRefused(decision, self.creation_refusal))
+            self._feed(write_refused(decision, self.creation_refusal))
         elif ("Reservation", raw["metadata"]["name"]) not in self.objects:
             raw["metadata"]["uid"] = f"created-{self.number()}"
             raw["metadata"]["creationTimestamp"] = format_time(self.now)
@@ -446,7 +446,7 @@ class World:
         if raw is None or raw["metadata"]["uid"] != ref.uid or ref.uid in self.refuse:
             self.refuse.discard(ref.uid)
             binds = decision.binds
-            self._feed(BindRefused(ref.uid, "no") if binds else WriteRefused(decision, "no"))
+            self._feed(BindRefused(ref.uid, "no") if binds else write_refused(decision, "no"))
             return
         if decision.binds:
             self._feed(BindConfirmed(ref.uid))
@@ -462,7 +462,7 @@ class World:
         raw = self.objects.get(("PodMigrationJob", decision.job.name))
         if self.refuses_migration_status:
             self.refused_migration_statuses += 1
-            self._feed(WriteRefused(decision, "no"))
+            self._feed(write_refused(decision, "no"))
         elif raw is not None:
             self._store({**raw, "status": msgspec.to_builtins(decision.status)})
 

@@ -60,7 +60,7 @@ from holdfast.scheduler.cluster.decisions import (
     specification,
     volume_patch,
 )
-from holdfast.scheduler.cluster.events import BindConfirmed, BindRefused, Event, WriteRefused
+from holdfast.scheduler.cluster.events import BindConfirmed, BindRefused, Event, write_refused
 from holdfast.scheduler.framework.gang_permit import READY
 
 _JOB_EVENTS = (STARVING, RESERVED, READY)
@@ -182,7 +182,7 @@ class DecisionExecutor:
         key = pod_key(decision.pod.namespace, decision.pod.name)
         if not self._patch(key, decision.pod, {"metadata": metadata_patch(decision)}):
             message = f'pods "{decision.pod.name}" not found'
-            self._target.feed(WriteRefused(decision, message))
+            self._target.feed(write_refused(decision, message))
 
     def _preempt(self, decision: Preempt) -> None:
         key = pod_key(decision.pod.namespace, decision.pod.name)
@@ -210,7 +210,7 @@ class DecisionExecutor:
         )
         disrupted = disruption(pod, budgets, now)
         if isinstance(disrupted, EvictionRefusal):
-            target.feed(WriteRefused(decision, disrupted.message))
+            target.feed(write_refused(decision, disrupted.message))
             return
         if options.get("dryRun"):
             return
@@ -249,7 +249,7 @@ class DecisionExecutor:
         try:
             self._objects.submit(raw)
         except StatusError as error:
-            self._target.feed(WriteRefused(decision, error.message))
+            self._target.feed(write_refused(decision, error.message))
 
     def _set_reservation_status(self, decision: SetReservationStatus) -> None:
         ref = decision.reservation

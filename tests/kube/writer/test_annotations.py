@@ -8,7 +8,7 @@ from harness.builders import make_pod
 from harness.fake_api import Fault
 from harness.virtual_time import run
 from holdfast.scheduler.cluster.decisions import AnnotatePod, Bind
-from holdfast.scheduler.cluster.events import BindConfirmed, WriteRefused
+from holdfast.scheduler.cluster.events import AnnotateRefused, BindConfirmed, write_refused
 from kube.writer.writer_fixture import PODS, desk, ref
 
 
@@ -36,7 +36,7 @@ def test_they_are_written_or_the_core_hears_why_not(
             d.api.faults += faults
             decision = AnnotatePod(ref(pod), {"new": "2", "old": None})
             await d.do(decision)
-            assert d.fed == [WriteRefused(decision, why) for why in told]
+            assert d.fed == [write_refused(decision, why) for why in told]
             [found] = d.api.all(PODS)
             assert found["metadata"]["annotations"] == written
 
@@ -52,7 +52,7 @@ def test_another_pod_of_the_name_is_left_alone() -> None:
             another["metadata"]["uid"] = "another"
             d.api.create(another)
             await d.do(AnnotatePod(gone, {"new": "2"}))
-            assert [type(event) for event in d.fed] == [WriteRefused]
+            assert [type(event) for event in d.fed] == [AnnotateRefused]
             assert not d.api.all(PODS)[0]["metadata"].get("annotations")
 
     run(story())

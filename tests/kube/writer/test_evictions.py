@@ -44,12 +44,12 @@ def test_a_victim_is_told_before_it_is_deleted() -> None:
 @pytest.mark.parametrize(
     ("faults", "told", "failed"),
     [
-        ([Fault("DELETE", status=403)], ["Updated on n", "WriteRefused: 403: scripted"], True),
-        ([Fault("PATCH", status=403)], ["Updated on n", "WriteRefused: 403: scripted"], True),
+        ([Fault("DELETE", status=403)], ["Updated on n", "PreemptRefused: 403: scripted"], True),
+        ([Fault("PATCH", status=403)], ["Updated on n", "PreemptRefused: 403: scripted"], True),
         # For longer than it is worth to try.
         (
             [Fault("DELETE", status=500, times=8)],
-            ["Updated on n", "WriteRefused: 500: scripted"],
+            ["Updated on n", "PreemptRefused: 500: scripted"],
             True,
         ),
         # Nor can it be looked at for a while.
@@ -59,10 +59,10 @@ def test_a_victim_is_told_before_it_is_deleted() -> None:
                 Fault("GET", cut="before", times=3),
                 Fault("GET", status=503),
             ],
-            ["Updated on n", "WriteRefused: 403: scripted"],
+            ["Updated on n", "PreemptRefused: 403: scripted"],
             True,
         ),
-        ([Fault("DELETE", status=409)], ["Updated on n", "WriteRefused: 409: scripted"], True),
+        ([Fault("DELETE", status=409)], ["Updated on n", "PreemptRefused: 409: scripted"], True),
         ([Fault("DELETE", status=404)], [], False),
         ([Fault("DELETE", status=503, times=3)], [], False),
         ([Fault("DELETE", cut="after")], [], False),

@@ -16,7 +16,7 @@ from holdfast.scheduler.cluster.decisions import (
     SetMigrationStatus,
     SpecifyMigration,
 )
-from holdfast.scheduler.cluster.events import WriteRefused
+from holdfast.scheduler.cluster.events import write_refused
 from kube.writer.writer_fixture import desk, ref
 
 JOBS = "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs"
@@ -68,7 +68,7 @@ def test_a_reservation_is_made_or_its_maker_hears_why_not(
         async with desk() as d:
             d.api.faults += faults
             await d.do(wanted(), wanted())
-            assert d.fed == [WriteRefused(wanted(), why) for why in told]
+            assert d.fed == [write_refused(wanted(), why) for why in told]
             assert len(d.api.all(RESERVATIONS)) == made
 
     run(story())
@@ -95,7 +95,7 @@ def test_an_eviction_is_granted_or_the_core_hears_why_not(
             d.api.faults += faults
             decision = Evict(ref(pod), "by a job", {"gracePeriodSeconds": 5})
             await d.do(decision)
-            assert d.fed == [WriteRefused(decision, why) for why in told]
+            assert d.fed == [write_refused(decision, why) for why in told]
             assert bool(d.api.all("/api/v1/pods")) == bool(told)
             assert d.api.count("POST", "/pods/p/eviction") == tries
             if d.api.bodies:
@@ -147,7 +147,7 @@ def test_a_status_is_written_or_refused(faults: list[Fault], told: int) -> None:
             d.api.faults += faults
             decision = SetMigrationStatus(ref(raw), PodMigrationJobStatus(phase="Running"))
             await d.do(decision)
-            assert d.fed == [WriteRefused(decision, "scripted")] * told
+            assert d.fed == [write_refused(decision, "scripted")] * told
             written = d.api.get(JOBS, "move", "").get("status")
             assert written == (None if told else {"phase": "Running"})
 

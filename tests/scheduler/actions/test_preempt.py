@@ -7,7 +7,7 @@ import pytest
 from harness.builders import make_node, make_pod
 from harness.driver import Driver
 from holdfast.scheduler.cluster.decisions import Decision, Emit, Nominate, Preempt
-from holdfast.scheduler.cluster.events import WriteRefused
+from holdfast.scheduler.cluster.events import write_refused
 from reference.setup import Setup
 
 CROWDED = "0/1 nodes are available: 1 Insufficient cpu."
@@ -62,6 +62,6 @@ def test_when_a_victim_stays_all_who_counted_on_its_room_are_tried_again() -> No
     decisions = driver.round()
     assert victims(decisions) == [("there", "urgent-1")]
     refused = next(each for each in decisions if isinstance(each, Preempt))
-    driver.update(there).feed(WriteRefused(refused, "forbidden"))
+    driver.update(there).feed(write_refused(refused, "forbidden"))
     assert victims(driver.round(20.0)) == [("there", "urgent-1")]
     assert [driver.record(pod).attempts for pod in urgent] == [2, 2]

@@ -4,7 +4,7 @@ from harness.builders import make_node, make_pod
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.reservation import Reservation
 from holdfast.scheduler.cluster.decisions import AnnotatePod, CreateReservation, Evict
-from holdfast.scheduler.cluster.events import Added, WriteRefused
+from holdfast.scheduler.cluster.events import Added, write_refused
 from holdfast.scheduler.state.cluster import Cluster
 
 
@@ -18,18 +18,18 @@ def cluster_with(uid: str) -> Cluster:
 
 def test_a_pod_that_could_not_be_evicted_stays() -> None:
     cluster = cluster_with("a")
-    cluster.feed(WriteRefused(Evict(cluster.pods["a"].ref, "why"), "no"), 1.0)
+    cluster.feed(write_refused(Evict(cluster.pods["a"].ref, "why"), "no"), 1.0)
     assert not cluster.pods["a"].being_preempted
 
 
 def test_a_reservation_of_a_pods_uid_that_could_not_be_created_is_no_matter_of_the_pod() -> None:
     cluster = cluster_with("a")
     made = Reservation(metadata=ObjectMeta(name="a"))
-    cluster.feed(WriteRefused(CreateReservation(made), "no"), 1.0)
+    cluster.feed(write_refused(CreateReservation(made), "no"), 1.0)
     assert cluster.pods["a"].being_preempted
 
 
 def test_annotations_that_could_not_be_written_keep_no_victim() -> None:
     cluster = cluster_with("a")
-    cluster.feed(WriteRefused(AnnotatePod(cluster.pods["a"].ref, {}), "no"), 1.0)
+    cluster.feed(write_refused(AnnotatePod(cluster.pods["a"].ref, {}), "no"), 1.0)
     assert cluster.pods["a"].being_preempted

@@ -8,7 +8,7 @@ from harness.builders import make_node, make_pod, make_pod_group
 from harness.driver import Driver
 from harness.job_scenarios import GROUP, SIGS, VOLCANO, gang, group, node, play, pod, step
 from holdfast.scheduler.cluster.decisions import Preempt
-from holdfast.scheduler.cluster.events import WriteRefused
+from holdfast.scheduler.cluster.events import write_refused
 from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.controllers.pod_groups import PodGroups
 from holdfast.scheduler.reservations.hold_objects import starvation_hold
@@ -571,7 +571,7 @@ def test_a_victim_whose_bind_is_refused_is_not_tried_again_unless_it_stays() -> 
     driver.update(third.label("seen", "again").obj())  # it does not say yet that it is deleted
     assert driver.binds(200.0) == {}
     decision = next(d for d in driver.decisions if isinstance(d, Preempt))
-    driver.feed(WriteRefused(decision, "no"))
+    driver.feed(write_refused(decision, "no"))
     assert driver.binds(300.0) == {"g-2": "n3"}
 
 
@@ -581,6 +581,6 @@ def test_a_victim_that_is_deleted_though_its_eviction_is_refused_is_not_tried_ag
     third = make_pod("g-2").cpu("2").group("g")
     driver.refuse(third.obj()).update(third.deleted().obj())
     decision = next(d for d in driver.decisions if isinstance(d, Preempt))
-    driver.feed(WriteRefused(decision, "no"))
+    driver.feed(write_refused(decision, "no"))
     driver.add(make_node("n3").allocatable(cpu="2", memory="8Gi").obj())
     assert driver.binds(300.0) == {"high": "n2"}

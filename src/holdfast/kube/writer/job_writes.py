@@ -30,7 +30,7 @@ from holdfast.scheduler.cluster.decisions import (
     SpecifyMigration,
     specification,
 )
-from holdfast.scheduler.cluster.events import Event, WriteRefused
+from holdfast.scheduler.cluster.events import Event, write_refused
 
 _ATTEMPTS = 8
 _NOT_THERE = (404, 422)
@@ -76,7 +76,7 @@ class JobStatuses:
                 if wait is not None and backoff.tries < _ATTEMPTS:
                     self._wanted.setdefault(ref.uid, wanted)
                     return wait
-                self._feed(WriteRefused(wanted, str(error)))
+                self._feed(write_refused(wanted, str(error)))
             return None
 
         return write
@@ -162,7 +162,7 @@ class MigrationWriter:
 
         def refused(error: Exception) -> None:
             message = error.message if isinstance(error, ApiError) else str(error)
-            self._feed(WriteRefused(decision, message))
+            self._feed(write_refused(decision, message))
 
         send = partial(self._api.write, method, path, body, type_)
         job = persistent(

@@ -50,7 +50,7 @@ from holdfast.scheduler.cluster.decisions import (
     metadata_patch,
     pod_scheduled_condition,
 )
-from holdfast.scheduler.cluster.events import Event, Updated, WriteRefused
+from holdfast.scheduler.cluster.events import Event, Updated, write_refused
 
 _ATTEMPTS = 8
 _NOT_FOUND = 404
@@ -180,7 +180,7 @@ class EvictionJob:
             return None  # the conflict was with the name: another has it
         if found is not None and there:
             self._feed(Updated(found))
-        self._feed(WriteRefused(self._decision, str(why)))
+        self._feed(write_refused(self._decision, str(why)))
         self._failed(why)
         return None
 
@@ -360,5 +360,5 @@ def annotation_job(api: ApiWriter, decision: AnnotatePod, feed: Callable[[Event]
     return persistent(
         api,
         lambda: api.write("PATCH", path_of(POD, pod.namespace, pod.name), patch, STRATEGIC),
-        lambda error: feed(WriteRefused(decision, str(error))),
+        lambda error: feed(write_refused(decision, str(error))),
     )

@@ -37,7 +37,7 @@ from holdfast.scheduler.cluster.decisions import (
     SetReservationStatus,
     metadata_patch,
 )
-from holdfast.scheduler.cluster.events import BindConfirmed, BindRefused, Deleted, Event, WriteRefused
+from holdfast.scheduler.cluster.events import BindConfirmed, BindRefused, Deleted, Event, write_refused
 
 
 class Releases:
@@ -273,7 +273,7 @@ class ReservationWriter:
         return persistent(
             self._api,
             partial(self._api.write, method, path, body, content_type),
-            lambda error: self._feed(WriteRefused(decision, str(error))),
+            lambda error: self._feed(write_refused(decision, str(error))),
             settled,
         )
 
@@ -286,7 +286,7 @@ class ReservationWriter:
         if decision.binds:
             self._feed(BindRefused(ref.uid, str(error)))
         else:
-            self._feed(WriteRefused(decision, str(error)))
+            self._feed(write_refused(decision, str(error)))
 
 
 def _is_seen_before(one: SetReservationStatus, next: SetReservationStatus) -> bool:

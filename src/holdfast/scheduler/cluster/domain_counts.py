@@ -24,13 +24,13 @@ class PodCounter:
     """How many pods of the counted classes are on each row, and in each domain of the topology keys in
     use."""
 
-    __slots__ = ("__weakref__", "_columns", "_domains", "_rows", "changed", "counts")
+    __slots__ = ("__weakref__", "_columns", "_domains", "changed", "column", "counts")
 
-    rows: Counts = cells_of("_rows")
+    rows: Counts = cells_of("column")
 
     def __init__(self, counts: Callable[[PodClass], bool], columns: RowColumns) -> None:
         self.counts = counts
-        self._rows = columns.new(np.int64)
+        self.column = columns.new(np.int64)
         self.changed = RowLog(keep=4096)
         self._domains: dict[str, Counts] = {}
         self._columns: dict[str, LabelColumn] = {}
@@ -48,7 +48,7 @@ class PodCounter:
 
     def add(self, row: int, count: int) -> None:
         """Adds to the count of a row and of its domains."""
-        self._rows.cells[row] += count
+        self.column.cells[row] += count
         for column in self._columns.values():
             code = column.codes.item(row)
             if code >= 0:

@@ -8,7 +8,19 @@ from typing import Any
 import msgspec
 
 from holdfast.api.errors import InvalidObject
-from holdfast.scheduler.cluster.decisions import Decision
+from holdfast.scheduler.cluster.decisions import (
+    AnnotatePod,
+    CreateReservation,
+    Decision,
+    DeleteReservation,
+    Evict,
+    Preempt,
+    PreemptReservation,
+    SetMigrationStatus,
+    SetPodGroupStatus,
+    SetReservationStatus,
+    SpecifyMigration,
+)
 
 
 class Added(msgspec.Struct, frozen=True):
@@ -55,10 +67,72 @@ class BindRefused(msgspec.Struct, frozen=True):
 
 
 class WriteRefused(msgspec.Struct, frozen=True):
-    """A decision other than a bind was not carried out; it may be decided again."""
+    """A decision other than a bind was not carried out; it may be decided again. Executors make it by
+    `write_refused`, whose result has the type of what was refused."""
 
     decision: Decision
     message: str
+
+
+class CreateRefused(WriteRefused, frozen=True):
+    """A reservation was not created."""
+
+    decision: CreateReservation
+
+
+class ReservationWriteRefused(WriteRefused, frozen=True):
+    """The status, the deletion or the preemption of a reservation was not written."""
+
+    decision: SetReservationStatus | DeleteReservation | PreemptReservation
+
+
+class AnnotateRefused(WriteRefused, frozen=True):
+    """The annotations of a pod were not written."""
+
+    decision: AnnotatePod
+
+
+class EvictRefused(WriteRefused, frozen=True):
+    """A pod was not evicted, because of a disruption budget or an error."""
+
+    decision: Evict
+
+
+class PreemptRefused(WriteRefused, frozen=True):
+    """A victim was not deleted."""
+
+    decision: Preempt
+
+
+class GroupStatusRefused(WriteRefused, frozen=True):
+    """The status of a PodGroup was not written."""
+
+    decision: SetPodGroupStatus
+
+
+class MigrationWriteRefused(WriteRefused, frozen=True):
+    """The status or the spec of a PodMigrationJob was not written."""
+
+    decision: SetMigrationStatus | SpecifyMigration
+
+
+_REFUSALS: dict[type, type[WriteRefused]] = {
+    CreateReservation: CreateRefused,
+    SetReservationStatus: ReservationWriteRefused,
+    DeleteReservation: ReservationWriteRefused,
+    PreemptReservation: ReservationWriteRefused,
+    AnnotatePod: AnnotateRefused,
+    Evict: EvictRefused,
+    Preempt: PreemptRefused,
+    SetPodGroupStatus: GroupStatusRefused,
+    SetMigrationStatus: MigrationWriteRefused,
+    SpecifyMigration: MigrationWriteRefused,
+}
+
+
+def write_refused(decision: Decision, message: str) -> WriteRefused:
+    """The event that answers a decision, other than a bind, that was not carried out."""
+    return _REFUSALS.get(type(decision), WriteRefused)(decision, message)
 
 
 Event = Added | Updated | Deleted | Malformed | BindConfirmed | BindRefused | WriteRefused

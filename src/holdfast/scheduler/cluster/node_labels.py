@@ -23,11 +23,11 @@ NO_SUCH_VALUE = -2
 class LabelColumn:
     """The values of one label key over all rows."""
 
-    codes: NDArray[np.int32] = cells_of("_codes")
+    codes: NDArray[np.int32] = cells_of("column")
 
     def __init__(self, key: str, columns: RowColumns) -> None:
         self.key = key
-        self._codes = columns.new(np.int32, ABSENT)
+        self.column = columns.new(np.int32, ABSENT)
         self.values: list[str] = []
         """By code; empty where the code is not in use."""
         self.reused = 0

@@ -91,15 +91,15 @@ class Image:
     """A container image on nodes. As in kube-scheduler it has one size, that of the first node seen
     with it, as long as any node has it."""
 
-    __slots__ = ("_present", "nodes", "size")
+    __slots__ = ("column", "nodes", "size")
 
-    present: NDArray[np.bool_] = cells_of("_present")
+    present: NDArray[np.bool_] = cells_of("column")
     """The rows whose nodes have it."""
 
     def __init__(self, size: int, columns: RowColumns) -> None:
         self.size = size
         self.nodes = 0
-        self._present = columns.new(np.bool_)
+        self.column = columns.new(np.bool_)
 
 
 class Images:

@@ -20,7 +20,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.reservation import Reservation
 from holdfast.machinery.dynamic_reservations import reservation_for, reservation_name, write_requirement
 from holdfast.scheduler.cluster.decisions import AnnotatePod, CreateReservation, Decision
-from holdfast.scheduler.cluster.events import Added, Deleted, Event, Malformed, Updated, WriteRefused
+from holdfast.scheduler.cluster.events import Added, CreateRefused, Deleted, Event, Malformed, Updated
 from holdfast.scheduler.cluster.records import Phase, ReservationInfo
 from holdfast.scheduler.reservations.provisioning_requests import Requirements, ReservationRequest
 from holdfast.scheduler.reservations.virtual_reservations import Settings, Virtual
@@ -56,10 +56,8 @@ class Provisioner:
     def feed(self, event: Event) -> None:
         """Handles an event, in a provisioner that is a process of its own."""
         requirements = self._requirements
-        if isinstance(event, WriteRefused):
-            if isinstance(event.decision, CreateReservation):
-                name = event.decision.reservation.metadata.name
-                requirements.not_created(name, event.message)
+        if isinstance(event, CreateRefused):
+            requirements.not_created(event.decision.reservation.metadata.name, event.message)
         elif isinstance(event, Malformed):
             requirements.forget_pod(event.uid)
         elif isinstance(event, Added | Updated | Deleted):

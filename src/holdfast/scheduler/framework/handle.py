@@ -245,12 +245,12 @@ class Handle:
                 self._cluster.plugin_errors.note(self._plugin, "CountPods", error)
                 return False
 
-        return PodCounts(self._cluster.topology.counter(object(), counts), self._cluster)
+        return PodCounts(self._cluster.topology.counter(object(), counts), self._cluster.reservations)
 
     def taken_ports(self, cls: PodClass) -> TakenPorts:
         """How often the host ports of the class are in use on each row, by pods and by reservations
         that do not match the class."""
-        return TakenPorts(self._cluster, real(cls))
+        return TakenPorts(self._cluster.nodes, self._cluster.reservations, real(cls))
 
     def pods(self, row: int) -> list[PodRecord]:
         """The pods on a row, assumed ones included, read-only and not to be kept."""

@@ -4,6 +4,7 @@
 read-only but for a plugin's own.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from operator import index
 from typing import Any
@@ -20,9 +21,10 @@ from holdfast.scheduler.cluster.node_table import Image, NodeInfo, NodeTable, Ta
 from holdfast.scheduler.cluster.plugin_errors import RAISED, words_of
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.framework.read_only_records import real
-from holdfast.scheduler.state.cluster import Cluster
+from holdfast.scheduler.reservations import ReservationCache
 
 _VALUES_HELD = 1000
+"""How many values of a label keep their codes for a plugin."""
 
 
 class Unreadable(HoldfastError):
@@ -119,95 +121,109 @@ def _cell(value: Any, dtype: "np.dtype[Any]") -> Any:
     raise ValueError(f"{value!r} is not a value of the type {dtype}")
 
 
-class NodeLabel:
+class NodeLabel(NodeColumn):
     """The values of a label as codes: `view.take(label) == label.code("a value")`; -1 for a row without
     the label. A value keeps its code once `code` was called, whether or not a node has it."""
 
-    __slots__ = ("_column", "_held")
+    __slots__ = ("_held", "_label")
 
-    def __init__(self, column: LabelColumn) -> None:
-        self._column = column
+    def __init__(self, label: LabelColumn) -> None:
+        super().__init__(label.column)
+        self._label = label
         self._held: dict[str, int] = {}
 
     @property
     def codes(self) -> NDArray[np.int32]:
-        return _read_only(self._column.codes)
+        return self.cells
 
     def code(self, value: str) -> int:
         code = self._held.get(value)
         if code is None:
             if len(self._held) >= _VALUES_HELD:
-                return self._column.code(value)  # right for now
-            code = self._held[value] = self._column.hold(value)
+                return self._label.code(value)  # right for now
+            code = self._held[value] = self._label.hold(value)
         return code
 
-    def __getitem__(self, rows: Any) -> Any:
-        return _read_only(self._column.codes)[rows]
 
-    def take(self, rows: Any) -> Any:
-        return self._column.codes.take(rows)
+class NodeImage(NodeColumn):
+    """Whether each row has an image."""
 
-    def item(self, row: int) -> int:
-        return self._column.codes.item(row)
+    __slots__ = ("_image",)
+
+    def __init__(self, image: Image) -> None:
+        super().__init__(image.column)
+        self._image = image
+
+    @property
+    def size(self) -> int:
+        """The size in bytes that the first node with the image reported."""
+        return self._image.size
+
+    @property
+    def nodes(self) -> int:
+        """The number of nodes with the image."""
+        return self._image.nodes
 
 
-class PodCounts:
+class PodCounts(NodeColumn):
     """How many pods of certain classes are on each row, assumed ones included; `view.take(counts)`."""
 
-    __slots__ = ("_cluster", "_counter")
+    __slots__ = ("_counter", "_reservations")
 
-    def __init__(self, counter: PodCounter, cluster: Cluster) -> None:
+    def __init__(self, counter: PodCounter, reservations: ReservationCache) -> None:
+        super().__init__(counter.column)
         self._counter = counter
-        self._cluster = cluster
+        self._reservations = reservations
 
     def as_seen_by(self, cls: PodClass) -> "PodCountsOfOwner":
         """The same less the reserve pods of reservations that pods of the class may allocate from."""
-        return PodCountsOfOwner(self._counter, self._cluster, real(cls))
-
-    @property
-    def cells(self) -> NDArray[np.int64]:
-        return _read_only(self._counter.rows)
+        return PodCountsOfOwner(self._counter, self._reservations, real(cls))
 
     @property
     def total(self) -> int:
         """The number on all rows, rows without a node included."""
         return int(self._counter.rows.sum())
 
+
+class ComputedColumn(ABC):
+    """A value per row that is computed each time it is read, like a `NodeColumn` to its reader."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def cells(self) -> NDArray[np.int64]:
+        """The values of all rows."""
+
+    @abstractmethod
+    def item(self, row: int) -> int:
+        """The value of one row, which does not need the others."""
+
     def __getitem__(self, rows: Any) -> Any:
-        return _read_only(self._counter.rows)[rows]
+        return self.cells[rows]
 
     def take(self, rows: Any) -> Any:
-        return self._counter.rows.take(rows)
-
-    def item(self, row: int) -> int:
-        return self._counter.rows.item(row)
+        return self.cells.take(rows)
 
 
-class PodCountsOfOwner:
+class PodCountsOfOwner(ComputedColumn):
     """How many pods of certain classes are on each row, less the reserve pods of reservations that
     pods of one class may allocate from."""
 
     __slots__ = ("_cls", "_counter", "_reservations")
 
-    def __init__(self, counter: PodCounter, cluster: Cluster, cls: PodClass) -> None:
+    def __init__(self, counter: PodCounter, reservations: ReservationCache, cls: PodClass) -> None:
         self._counter = counter
-        self._reservations = cluster.reservations
+        self._reservations = reservations
         self._cls = cls
 
     @property
     def cells(self) -> NDArray[np.int64]:
-        found: NDArray[np.int64] = self[:]
-        return found
-
-    def __getitem__(self, rows: Any) -> Any:
-        found = self._counter.rows.copy()
+        found: NDArray[np.int64] = self._counter.rows.copy()
         for placed in self._reserved():
             for row, pods in placed.items():
                 found[row] -= pods
-        return found[rows]
-
-    def take(self, rows: Any) -> Any:
-        return self[rows]
+        return found
 
     def item(self, row: int) -> int:
         reserved = sum(placed.get(row, 0) for placed in self._reserved())
@@ -222,7 +238,7 @@ class PodCountsOfOwner:
         ]
 
 
-class TaintColumn:
+class TaintColumn(ComputedColumn):
     """A number per row computed from the node's taints, once for each distinct set of taints rather
     than for each node."""
 
@@ -237,8 +253,7 @@ class TaintColumn:
 
     @property
     def cells(self) -> NDArray[np.int64]:
-        found: NDArray[np.int64] = self[:]
-        return found
+        return self._by_set()[self._nodes.taint_set]
 
     def __getitem__(self, rows: Any) -> Any:
         return self._by_set()[self._nodes.taint_set[rows]]
@@ -261,56 +276,20 @@ class TaintColumn:
         return self._values
 
 
-class NodeImage:
-    """Whether each row has an image."""
-
-    __slots__ = ("_image",)
-
-    def __init__(self, image: Image) -> None:
-        self._image = image
-
-    @property
-    def size(self) -> int:
-        """The size in bytes that the first node with the image reported."""
-        return self._image.size
-
-    @property
-    def nodes(self) -> int:
-        """The number of nodes with the image."""
-        return self._image.nodes
-
-    @property
-    def cells(self) -> NDArray[np.bool_]:
-        return _read_only(self._image.present)
-
-    def __getitem__(self, rows: Any) -> Any:
-        return _read_only(self._image.present)[rows]
-
-    def take(self, rows: Any) -> Any:
-        return self._image.present.take(rows)
-
-    def item(self, row: int) -> bool:
-        return self._image.present.item(row)
-
-
-class TakenPorts:
+class TakenPorts(ComputedColumn):
     """How often the host ports of a class are in use on each row: by pods, and by reservations that do
     not match the class."""
 
     __slots__ = ("_cls", "_nodes", "_ports", "_reservations")
 
-    def __init__(self, cluster: Cluster, cls: PodClass) -> None:
-        self._nodes = cluster.nodes
-        self._ports = cluster.nodes.ports
-        self._reservations = cluster.reservations
+    def __init__(self, nodes: NodeTable, reservations: ReservationCache, cls: PodClass) -> None:
+        self._nodes = nodes
+        self._ports = nodes.ports
+        self._reservations = reservations
         self._cls = cls
 
     @property
     def cells(self) -> NDArray[np.int64]:
-        found: NDArray[np.int64] = self[:]
-        return found
-
-    def __getitem__(self, rows: Any) -> Any:
         taken = np.zeros(self._nodes.capacity, dtype=np.int64)
         for port in self._cls.ports:
             for counts in self._ports.conflicts(port):
@@ -318,10 +297,7 @@ class TakenPorts:
         for times, placed in self._reserved():
             for row, pods in placed.items():
                 taken[row] -= times * pods
-        return taken[rows]
-
-    def take(self, rows: Any) -> Any:
-        return self[rows]
+        return taken
 
     def item(self, row: int) -> int:
         taken = 0

@@ -19,24 +19,23 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.workloads import PriorityClass
 from holdfast.scheduler.cluster.base import ClusterBase, ClusterSettings, PodWatcher
 from holdfast.scheduler.cluster.decisions import (
-    AnnotatePod,
-    CreateReservation,
-    DeleteReservation,
-    Evict,
     ObjectRef,
-    Preempt,
-    PreemptReservation,
-    SetPodGroupStatus,
-    SetReservationStatus,
 )
 from holdfast.scheduler.cluster.events import (
     Added,
+    AnnotateRefused,
     BindConfirmed,
     BindRefused,
     Change,
+    CreateRefused,
     Deleted,
     Event,
+    EvictRefused,
+    GroupStatusRefused,
     Malformed,
+    MigrationWriteRefused,
+    PreemptRefused,
+    ReservationWriteRefused,
     Updated,
     WriteRefused,
 )
@@ -96,6 +95,13 @@ class Cluster(ClusterBase):
             Malformed: self._malformed,
             BindConfirmed: self._bind_confirmed,
             BindRefused: self._bind_refused,
+            CreateRefused: self._create_refused,
+            ReservationWriteRefused: self._reservation_write_refused,
+            AnnotateRefused: self._annotate_refused,
+            EvictRefused: self._evict_refused,
+            PreemptRefused: self._preempt_refused,
+            GroupStatusRefused: self._group_status_refused,
+            MigrationWriteRefused: self._write_refused,
             WriteRefused: self._write_refused,
         }
 
@@ -377,27 +383,41 @@ class Cluster(ClusterBase):
         if pod is not None:
             self.confirm(pod)
 
+    def _create_refused(self, event: CreateRefused) -> None:
+        name = event.decision.reservation.metadata.name
+        self.virtuals.requirements.not_created(name, event.message)
+        self.reservations.starvation_holds.not_created(name)
+        self._write_refused(event)
+
+    def _reservation_write_refused(self, event: ReservationWriteRefused) -> None:
+        self.reservations.not_written(event.decision.reservation.uid)
+        self._write_refused(event)
+
+    def _annotate_refused(self, event: AnnotateRefused) -> None:
+        uid = event.decision.pod.uid
+        self.virtuals.not_written(uid, event.message)
+        self._requeue_preemptors(uid)
+        self._write_refused(event)
+
+    def _evict_refused(self, event: EvictRefused) -> None:
+        uid = event.decision.pod.uid
+        self._eviction_refused(uid)
+        self._preemption_ended(uid)
+        self._write_refused(event)
+
+    def _preempt_refused(self, event: PreemptRefused) -> None:
+        victim, preemptor = event.decision.pod.uid, event.decision.preemptor.uid
+        self._preemption_ended(victim)
+        self.reservations.not_written(preemptor)
+        self._requeue_preemptors(preemptor)
+        self._write_refused(event)
+
+    def _group_status_refused(self, event: GroupStatusRefused) -> None:
+        self.jobs.not_written(event.decision.group.uid)
+        self._write_refused(event)
+
     def _write_refused(self, event: WriteRefused) -> None:
-        """Notifies the part of the state that assumed the write, so that it may be decided again."""
-        decision, message = event.decision, event.message
-        match decision:
-            case CreateReservation(reservation=reservation):
-                self.virtuals.requirements.not_created(reservation.metadata.name, message)
-                self.reservations.starvation_holds.not_created(reservation.metadata.name)
-            case SetReservationStatus() | DeleteReservation() | PreemptReservation():
-                self.reservations.not_written(decision.reservation.uid)
-            case AnnotatePod(pod=pod):
-                self.virtuals.not_written(pod.uid, message)
-                self._requeue_preemptors(pod.uid)
-            case Evict(pod=pod):
-                self._eviction_refused(pod.uid)
-                self._preemption_ended(pod.uid)
-            case Preempt(pod=pod, preemptor=preemptor):
-                self._preemption_ended(pod.uid)
-                self.reservations.not_written(preemptor.uid)
-                self._requeue_preemptors(preemptor.uid)
-            case SetPodGroupStatus(group=group):
-                self.jobs.not_written(group.uid)
+        """Keeps the refusal for the migration controller; a migration writes all kinds of objects."""
         if self.migrations.known:
             self.migrations.refused.append(event)
 

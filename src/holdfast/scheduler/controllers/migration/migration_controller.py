@@ -8,12 +8,11 @@ the spec.
 from holdfast.api.meta import ObjectReference
 from holdfast.api.migration import MigrationPhase, PodMigrationJob
 from holdfast.scheduler.cluster.decisions import (
-    CreateReservation,
     Decision,
-    Evict,
     SetMigrationStatus,
     SpecifyMigration,
 )
+from holdfast.scheduler.cluster.events import CreateRefused, EvictRefused, MigrationWriteRefused
 from holdfast.scheduler.cluster.records import ReservationInfo
 from holdfast.scheduler.controllers.migration.migration_job import ENDED, Attempt, Move
 from holdfast.scheduler.controllers.migration.migration_reservation import maker_of, name_of
@@ -83,18 +82,18 @@ class MigrationController:
     def _take_refusals(self, now: float) -> None:
         jobs = self._jobs
         refused, jobs.refused = jobs.refused, []
-        for decision, message in ((each.decision, each.message) for each in refused):
+        for event in refused:
             for move in self._moves.values():
-                match decision:
-                    case SetMigrationStatus(job=job) | SpecifyMigration(job=job) if job == move.ref:
+                match event:
+                    case MigrationWriteRefused(decision=write) if write.job == move.ref:
                         move.last_status, move.specified = None, ("", "")
                         move.writing.refused(now)
-                    case Evict(pod=pod) if pod.uid == move.pod and move.eviction.under_way:
-                        self._steps.not_evicted(move, message, now)
-                    case CreateReservation(reservation=made) if (
-                        move.creation.under_way and made.metadata.name == name_of(move.job)
-                    ):
-                        self._steps.not_created(move, message, now)
+                    case EvictRefused(decision=evict) if evict.pod.uid == move.pod:
+                        if move.eviction.under_way:
+                            self._steps.not_evicted(move, event.message, now)
+                    case CreateRefused(decision=create) if move.creation.under_way:
+                        if create.reservation.metadata.name == name_of(move.job):
+                            self._steps.not_created(move, event.message, now)
 
     def _reconcile(self, move: Move, now: float) -> None:
         job, before = move.job, len(self._decisions)
