@@ -16,6 +16,7 @@
     selectors                  label, field and node selectors; tolerations
     documents                  YAML and JSON files, with limits
     crds                       CustomResourceDefinitions
+    memo                       a bounded memo
 
 The lowest layer: it imports msgspec, PyYAML and the standard library only, keeps no state, and reads no
 clock. Every other package may import it.

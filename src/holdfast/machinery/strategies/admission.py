@@ -9,6 +9,7 @@ import msgspec
 from holdfast.api import names
 from holdfast.api.decode import convert
 from holdfast.api.errors import InvalidObject, MalformedText
+from holdfast.api.memo import Memo
 from holdfast.api.pod import Pod
 from holdfast.api.raw_objects import Key, Raw
 from holdfast.api.resources import amounts, qos_class
@@ -20,7 +21,6 @@ from holdfast.machinery.strategies.strategy import Strategy, all_but_metadata
 
 GROUP = "scheduling.k8s.io"
 _PODS = Resource("", "pods")
-_SHAPES_KEPT = 10_000
 _TOLERATED_SECONDS = 300
 _CONTAINERS = ("containers", "initContainers")
 _LOWER = "PreemptLowerPriority"
@@ -164,7 +164,7 @@ def _covers(toleration: Raw, key: str) -> bool:
 # QoS class
 
 
-_known_qos: dict[bytes, str] = {}
+_known_qos: Memo[bytes, str] = Memo(10_000)
 
 
 def qos_of(raw: Raw) -> str:
@@ -174,8 +174,6 @@ def qos_of(raw: Raw) -> str:
     shape = msgspec.json.encode((spec.get("resources"), asked))
     known = _known_qos.get(shape)
     if known is None:
-        if len(_known_qos) >= _SHAPES_KEPT:
-            _known_qos.clear()
         try:
             known = qos_class(convert(raw, Pod))
         except Exception:  # what cannot be read is refused by validation, in its own words

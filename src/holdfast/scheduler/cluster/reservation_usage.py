@@ -9,6 +9,7 @@ follows when a pod of a class is added or removed is memoized.
 from collections.abc import Collection
 from typing import NamedTuple
 
+from holdfast.api.memo import Memo
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.slots import PODS, Amounts, Pairs
 
@@ -43,13 +44,13 @@ class Step(NamedTuple):
 
 
 class UsageStates:
-    """The states of usage in use, and the memoized steps between them. Both memos are bounded."""
+    """The states of usage in use, and the memoized steps between them."""
 
     def __init__(self, sums: Collection[int]) -> None:
         """`sums` are the slots of derived sums, which are not resources."""
         self._sums = sums
-        self._known: dict[tuple[Pairs, Pairs], ReservationUsage] = {}
-        self._steps: dict[tuple[ReservationUsage, int, int], Step] = {}
+        self._known: Memo[tuple[Pairs, Pairs], ReservationUsage] = Memo(_KEPT)
+        self._steps: Memo[tuple[ReservationUsage, int, int], Step] = Memo(_KEPT)
 
     def untouched(self, amounts: Amounts) -> ReservationUsage:
         """The usage of a reservation from which no pod is allocated."""
@@ -75,8 +76,6 @@ class UsageStates:
             claims = {slot: sign * amount for slot, amount in cls.usage}
             for slot, left in after.remaining.items():
                 claims[slot] = claims.get(slot, 0) + left - usage.remaining[slot]
-            if len(self._steps) >= _KEPT:
-                self._steps.clear()
             pairs = tuple((slot, amount) for slot, amount in claims.items() if amount)
             step = self._steps[key] = Step(after, pairs)
         return step
@@ -89,8 +88,6 @@ class UsageStates:
         key = tuple(amounts.items()), tuple(taken.items())
         usage = self._known.get(key)
         if usage is None:
-            if len(self._known) >= _KEPT:
-                self._known.clear()
             named = tuple(
                 [(slot, n) for slot, n in amounts.items() if slot != PODS and slot not in self._sums]
             )

@@ -6,6 +6,7 @@ from typing import Any
 
 from holdfast.api import names
 from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError, TimeError
+from holdfast.api.memo import Memo
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.quantity import QuantityError
 from holdfast.api.reservation import Reservation, ReservationPhase
@@ -21,7 +22,7 @@ from holdfast.scheduler.cluster.records import (
     ReservationInfo,
     queued_since,
 )
-from holdfast.scheduler.cluster.slots import Amounts
+from holdfast.scheduler.cluster.slots import Amounts, Pairs
 from holdfast.scheduler.managers.resource_managers import ResourceManagers
 from holdfast.scheduler.reservations.preemption_holds import preemptor_of
 from holdfast.scheduler.reservations.reservation_cache import ReservationCache, ReservationWatcher
@@ -62,7 +63,7 @@ class ReservationHandlers:
         self._nodes = cluster.nodes
         self._last_hold: tuple[Any, PodClass] | None = None
         self._last_terms: tuple[Any, Terms] | None = None
-        self._amounts: dict[tuple[tuple[int, int], ...], Amounts] = {}
+        self._amounts: Memo[Pairs, Amounts] = Memo(_AMOUNTS_KEPT)
 
     def put(self, reservation: Reservation) -> None:
         """Follows an object that was added or changed."""
@@ -128,9 +129,10 @@ class ReservationHandlers:
         """One object for equal amounts, which is never changed: thousands of reservations hold the
         same."""
         key = tuple(amounts.items())
-        if len(self._amounts) >= _AMOUNTS_KEPT:
-            self._amounts.clear()
-        return self._amounts.setdefault(key, amounts)
+        known = self._amounts.get(key)
+        if known is None:
+            known = self._amounts[key] = amounts
+        return known
 
     # Reading an object
 
