@@ -1,6 +1,6 @@
 """In which order `holdfast get queue` shows what waits."""
 
-from harness.job_scenarios import Raw, gang, group, in_queue, node, pod, queue
+from harness.objects import Raw, gang, in_queue, node, pod, pod_group, queue
 from holdfast.api.decode import decode
 from holdfast.cli.kinds.queues import in_order
 from holdfast.cli.snapshot import ClusterSnapshot
@@ -36,10 +36,10 @@ def test_queues_take_turns_by_their_shares() -> None:
 
 def test_members_of_a_job_stand_with_the_first_of_them() -> None:
     first, second = gang("g", 2)
-    snapshot = _picture(node("n1"), group("g", 2), first, pod("between"), second)
+    snapshot = _picture(node("n1", 4), pod_group("g", 2), first, pod("between"), second)
     assert _names(snapshot) == ["g-0", "g-1", "between"]
 
 
 def test_more_important_ones_come_first_without_queues() -> None:
-    snapshot = _picture(node("n1"), pod("low"), pod("high", priority=10))
+    snapshot = _picture(node("n1", 4), pod("low"), pod("high", priority=10))
     assert _names(snapshot) == ["high", "low"]

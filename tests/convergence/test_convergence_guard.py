@@ -7,7 +7,7 @@ import pytest
 
 from harness.builders import make_node, make_pod
 from harness.driver import Driver
-from harness.yaml_scenarios import NODE, documents, joined, pod
+from harness.scenarios import NODE, documents, joined, pod_text
 from holdfast.local.setup import SchedulerFactory as Embedded
 from holdfast.scheduler.actions.convergence import NOT_CONVERGING
 from holdfast.scheduler.cluster.decisions import AnnotatePod, Decision, Emit, Nominate, ObjectRef
@@ -187,7 +187,7 @@ def test_a_large_round_is_left_alone() -> None:
 
 
 def test_simulate_names_the_objects_of_a_livelock() -> None:
-    simulation = Simulation(read_scenario(documents(joined(NODE, pod("p", "9")))), Embedded.of())
+    simulation = Simulation(read_scenario(documents(joined(NODE, pod_text("p", "9")))), Embedded.of())
     scheduler = simulation.world.scheduler
 
     class Flips(Flipping):

@@ -3,7 +3,8 @@
 import json
 from typing import Any
 
-from harness.job_scenarios import Played, Raw, actions, node, play, pod, step
+from harness.objects import Raw, node, pod
+from harness.scenarios import Played, actions, play, step
 
 KOORD = "scheduling.koordinator.sh/"
 ID = KOORD + "reservation-id"

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from harness.job_scenarios import Played, Raw, actions, gang, group, node, play, pod, step
+from harness.objects import Raw, gang, node, pod, pod_group
+from harness.scenarios import Played, actions, play, step
 
 LIMITS = "node.koordinator.sh/limit-to-allocatable"
 SOON = {"starvingJobTimeThreshold": 10, "reservedNodePercent": 100}
@@ -54,7 +55,7 @@ def test_tasks_share_what_limits_leave() -> None:
     for task in tasks:
         task["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "6"}
     nodes = [limited("n1", 8, 100), limited("n2", 8, 100)]
-    played = play(nodes, full, group("g", 2), tasks, config=actions(**SOON), until=100)
+    played = play(nodes, full, pod_group("g", 2), tasks, config=actions(**SOON), until=100)
     assert made(played) == [(10.0, "g-0"), (10.0, "g-1")]
     assert played.times("g-0", "g-1") == [60, 60]
 
@@ -97,7 +98,7 @@ def test_nothing_more_is_held_for_a_pod_that_preempted(restart: list[Raw]) -> No
 def test_nothing_more_is_held_for_a_gang_that_preempted() -> None:
     victims = [pod(f"v{i}", 7, stops_in="25s") for i in (1, 2)]
     given = [HIGH | {"value": 1000}, node("n1", 8), node("n2", 8), node("n3", 2), *victims]
-    urgent = [group("g", 2, at="1s"), *gang("g", 2, 5, at="1s", priorityClassName="high")]
+    urgent = [pod_group("g", 2, at="1s"), *gang("g", 2, 5, at="1s", priorityClassName="high")]
     played = play(given, urgent, config=everything(**SOON), until=40)
     assert made(played) == []
     assert played.times("g-0", "g-1") == [26, 26]

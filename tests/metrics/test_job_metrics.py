@@ -1,6 +1,7 @@
 """What is counted about jobs, queues and holds."""
 
-from harness.job_scenarios import Raw, actions, gang, group, in_queue, node, pod, queue
+from harness.objects import Raw, gang, in_queue, node, pod, pod_group, queue
+from harness.scenarios import actions
 from holdfast.local.executor import DecisionExecutor
 from holdfast.local.setup import SchedulerFactory
 from holdfast.metrics import SchedulingMetrics
@@ -15,8 +16,8 @@ def test_figures_of_jobs_queues_and_holds() -> None:
     blocker = pod("blocker", 1, nodeName="n2", schedulerName="default-scheduler")
     small = [pod("p", 1, schedulerName="default-scheduler", priority=0)]
     given: list[Raw] = [node("n1", 2), node("n2", 2), queue("a"), blocker, *small]
-    given += [group("g", 2, queue="a"), *gang("g", 2, 2, schedulerName="default-scheduler")]
-    given += [group("h", 1), *gang("h", 1, 0, schedulerName="default-scheduler")]
+    given += [pod_group("g", 2, queue="a"), *gang("g", 2, 2, schedulerName="default-scheduler")]
+    given += [pod_group("h", 1), *gang("h", 1, 0, schedulerName="default-scheduler")]
     for raw in given:
         raw["metadata"]["namespace"] = "default" if raw["kind"] in ("Pod", "PodGroup") else ""
         raw.setdefault("status", {"phase": "Pending"} if raw["kind"] == "Pod" else {})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.yaml_scenarios import NODE, joined, pod, simulate
+from harness.scenarios import NODE, joined, pod_text, simulate
 from holdfast.sim.errors import InvalidInput
 
 EXPECT = "{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, %s}"
@@ -41,7 +41,9 @@ EXPECT = "{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, %s}"
     ],
 )
 def test_expectations(expected: str, complaint: str | None) -> None:
-    unmet = simulate(joined(NODE, pod("p", runs_for="5s"), pod("big", "8"), EXPECT % expected)).unmet
+    unmet = simulate(
+        joined(NODE, pod_text("p", runs_for="5s"), pod_text("big", "8"), EXPECT % expected)
+    ).unmet
     if complaint is None:
         assert unmet == []
     else:

@@ -5,19 +5,19 @@ without an error is what is tested."""
 
 import pytest
 
-from harness.yaml_scenarios import NODE, events, find, joined, pod, simulate, step
+from harness.scenarios import NODE, events, find, joined, pod_text, simulate, step_text
 from holdfast.sim.errors import InvalidInput, InvariantBroken
 
 
 def test_a_node_shrinking_below_its_use_disturbs_nothing_that_runs() -> None:
     shrink = "patch: {kind: Node, name: n1, merge: {status: {allocatable: {cpu: '1'}}}}"
-    result = simulate(joined(NODE, pod("a", "3"), step("5s", shrink), pod("b", at="6s")))
+    result = simulate(joined(NODE, pod_text("a", "3"), step_text("5s", shrink), pod_text("b", at="6s")))
     assert find(result, "Pod", "a")["status"]["phase"] == "Running"
     assert events(result, "Pod/default/b")[-1] == (6.0, "Unschedulable")
 
 
 def test_pods_placed_by_others_may_oversell_a_node() -> None:
-    result = simulate(joined(NODE, *(pod(f"p{i}", "3", spec="nodeName: n1") for i in range(3))))
+    result = simulate(joined(NODE, *(pod_text(f"p{i}", "3", spec="nodeName: n1") for i in range(3))))
     assert result.summary["utilisation"]["cpu"]["end"] == 2.25
 
 
@@ -25,10 +25,10 @@ def test_a_node_replaced_under_its_name_at_one_moment() -> None:
     again = "{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: '1'}}}"
     text = joined(
         NODE,
-        pod("p", "3"),
-        step("5s", "delete: {kind: Node, name: n1}"),
-        step("5s", f"apply: {again}"),
-        pod("q", at="6s"),
+        pod_text("p", "3"),
+        step_text("5s", "delete: {kind: Node, name: n1}"),
+        step_text("5s", f"apply: {again}"),
+        pod_text("q", at="6s"),
     )
     result = simulate(text)
     assert events(result, "Pod/default/p")[-1] == (5.0, "Deleted")
@@ -36,13 +36,13 @@ def test_a_node_replaced_under_its_name_at_one_moment() -> None:
 
 
 def test_a_pod_of_an_unknown_scheduler_is_left_alone() -> None:
-    result = simulate(joined(NODE, pod("p", spec="schedulerName: someone-else")))
+    result = simulate(joined(NODE, pod_text("p", spec="schedulerName: someone-else")))
     assert events(result, "Pod/default/p") == [(0.0, "Created")]
 
 
 @pytest.mark.parametrize("name", ["default-scheduler", "holdfast-scheduler"])
 def test_both_scheduler_names_are_served(name: str) -> None:
-    result = simulate(joined(NODE, pod("p", spec=f"schedulerName: {name}")))
+    result = simulate(joined(NODE, pod_text("p", spec=f"schedulerName: {name}")))
     assert find(result, "Pod", "p")["spec"]["nodeName"] == "n1"
 
 
@@ -67,12 +67,12 @@ def test_both_scheduler_names_are_served(name: str) -> None:
 )
 def test_a_step_that_cannot_be_taken_ends_the_run(what: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=f"s.yaml: document 3.*{message}.*at 5s"):
-        simulate(joined(NODE, pod("p"), step("5s", what)))
+        simulate(joined(NODE, pod_text("p"), step_text("5s", what)))
 
 
 def test_a_name_that_is_taken_cannot_be_given_again() -> None:
     with pytest.raises(InvalidInput, match=r"document 3.*Pod/default/p: already exists"):
-        simulate(joined(NODE, pod("p"), pod("p", at="5s")))
+        simulate(joined(NODE, pod_text("p"), pod_text("p", at="5s")))
 
 
 def test_a_broken_invariant_is_found_and_told_with_the_objects_story(
@@ -83,7 +83,7 @@ def test_a_broken_invariant_is_found_and_told_with_the_objects_story(
 
     monkeypatch.setattr(NodeResourcesFit, "filter", lambda self, cls: None)
     with pytest.raises(InvariantBroken) as broken:
-        simulate(joined(NODE, pod("a", "3"), pod("b", "3")))
+        simulate(joined(NODE, pod_text("a", "3"), pod_text("b", "3")))
     assert "Node/n1: cpu: 3000 more on 3000 of 4000 for Pod/default/b" in broken.value.problems
     assert any("story of Pod/default/b" in line for line in broken.value.stories)
 

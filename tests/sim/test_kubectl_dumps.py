@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from harness.yaml_scenarios import NODE, documents, events, find, joined, pod, simulate, step
+from harness.scenarios import NODE, documents, events, find, joined, pod_text, simulate, step_text
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.manifests import load_files
 from holdfast.sim.scenario import read_scenario
@@ -130,7 +130,7 @@ def test_pods_without_owner_references_are_adopted_by_their_labels(with_set: boo
 def test_a_deployment_of_a_dump_can_be_scaled_both_ways() -> None:
     for replicas, left in ((4, 4), (1, 1), (0, 0)):
         merge = json.dumps({"spec": {"replicas": replicas}})
-        patch = step("10s", f"patch: {{kind: Deployment, name: web, merge: {merge}}}")
+        patch = step_text("10s", f"patch: {{kind: Deployment, name: web, merge: {merge}}}")
         for parts in (_rollout(), _rollout()[:3]):
             assert len(_pods(simulate(joined(_list(_node(), *parts), patch)))) == left
 
@@ -208,7 +208,7 @@ def test_pods_of_a_job_end_and_the_job_with_them() -> None:
 
 
 def test_a_deleted_owner_takes_its_pods_along() -> None:
-    delete = step("10s", "delete: {kind: Deployment, name: web}")
+    delete = step_text("10s", "delete: {kind: Deployment, name: web}")
     for parts in (_rollout(), _rollout()[:3], _rollout(uids=False)):
         assert _pods(simulate(joined(_list(_node(), *parts), delete))) == []
 
@@ -366,7 +366,7 @@ def test_fields_newer_than_this_version_are_no_reason_to_refuse_a_dump() -> None
 
 
 def test_a_bare_pod_beside_a_deployment_stays_its_own() -> None:
-    result = simulate(joined(_list(_node(), *_rollout()), pod("bare")))
+    result = simulate(joined(_list(_node(), *_rollout()), pod_text("bare")))
     assert _pods(result) == ["bare", "web-abc-1", "web-abc-2"]
 
 
@@ -388,7 +388,7 @@ def test_a_runtime_class_gives_its_pods_overhead_selector_and_tolerations() -> N
     able["metadata"]["labels"] = {"kata": "yes"}
     able["spec"] = {"taints": [{"key": "kata", "effect": "NoSchedule"}]}
     able["status"] = {"allocatable": {"cpu": "5"}}
-    first, second = (pod(name, spec="runtimeClassName: kata") for name in ("a", "b"))
+    first, second = (pod_text(name, spec="runtimeClassName: kata") for name in ("a", "b"))
     result = simulate(joined(first, second, _list(_node(), able, RUNTIME_CLASS)))
     a, b = find(result, "Pod", "a"), find(result, "Pod", "b")
     assert a["spec"]["nodeName"] == "n2"
@@ -408,19 +408,19 @@ def test_a_pod_at_odds_with_its_runtime_class_is_refused() -> None:
         ("overhead: {cpu: '1'}", "Pod's Overhead doesn't match RuntimeClass's defined Overhead"),
         ("nodeSelector: {kata: 'no'}", "conflict: runtimeClass.scheduling.nodeSelector[kata] = yes"),
     ):
-        given = pod("p", spec=f"runtimeClassName: kata, {spec}")
+        given = pod_text("p", spec=f"runtimeClassName: kata, {spec}")
         with pytest.raises(InvalidInput) as refused:
             simulate(joined(NODE, json.dumps(RUNTIME_CLASS), given))
         assert complaint in str(refused.value)
 
 
 def test_a_runtime_class_that_is_not_in_the_dump_is_no_reason_to_refuse_its_pods() -> None:
-    result = simulate(joined(NODE, pod("p", spec="runtimeClassName: kata, overhead: {cpu: '1'}")))
+    result = simulate(joined(NODE, pod_text("p", spec="runtimeClassName: kata, overhead: {cpu: '1'}")))
     assert find(result, "Pod", "p")["spec"]["nodeName"] == "n1"
 
 
 def test_a_step_that_applies_what_scheduling_does_not_read_is_skipped_too() -> None:
-    scenario = read_scenario(documents(joined(NODE, step("1s", f"apply: {json.dumps(CONFIG)}"))))
+    scenario = read_scenario(documents(joined(NODE, step_text("1s", f"apply: {json.dumps(CONFIG)}"))))
     assert scenario.notes == ("skipped: 1 ConfigMap",)
     assert len(scenario.actions) == 1
 
@@ -495,7 +495,7 @@ def test_the_objects_of_a_run_are_a_dump_that_changes_nothing(
                 _apart("DaemonSet", "agent"),
                 job,
             ),
-            step("10s", patch),
+            step_text("10s", patch),
         ),
         until=chance.choice([5, 10, 20, 60]),
     )

@@ -2,11 +2,11 @@
 
 import pytest
 
-from harness.yaml_scenarios import NODE, condition, events, find, joined, pod, simulate, step
+from harness.scenarios import NODE, condition, events, find, joined, pod_text, simulate, step_text
 
 
 def test_a_bound_pod_runs_at_once_and_ends_after_runs_for() -> None:
-    result = simulate(joined(NODE, pod("p", at="2s", runs_for="10s")))
+    result = simulate(joined(NODE, pod_text("p", at="2s", runs_for="10s")))
     assert events(result, "Pod/default/p") == [
         (2.0, "Created"),
         (2.0, "Bound"),
@@ -26,8 +26,8 @@ def test_a_bound_pod_runs_at_once_and_ends_after_runs_for() -> None:
 
 
 def test_a_pod_is_nominated_until_it_is_bound() -> None:
-    there = pod("low", "4", "nodeName: n1", stops_in="10s")
-    urgent = pod("high", "4", "priority: 100")
+    there = pod_text("low", "4", "nodeName: n1", stops_in="10s")
+    urgent = pod_text("high", "4", "priority: 100")
     waiting = find(simulate(joined(NODE, there, urgent), until=5), "Pod", "high")
     assert waiting["status"]["nominatedNodeName"] == "n1"
     bound = find(simulate(joined(NODE, there, urgent), until=20), "Pod", "high")
@@ -36,23 +36,25 @@ def test_a_pod_is_nominated_until_it_is_bound() -> None:
 
 
 def test_runs_for_counts_from_being_bound_not_from_creation() -> None:
-    result = simulate(joined(NODE, pod("a", "4", runs_for="10s"), pod("b", "4", runs_for="5s")))
+    result = simulate(
+        joined(NODE, pod_text("a", "4", runs_for="10s"), pod_text("b", "4", runs_for="5s"))
+    )
     assert (15.0, "Succeeded") in events(result, "Pod/default/b")
 
 
 def test_a_pod_with_a_node_from_the_start_is_running_without_being_bound() -> None:
-    result = simulate(joined(NODE, pod("p", spec="nodeName: n1", runs_for="5s")))
+    result = simulate(joined(NODE, pod_text("p", spec="nodeName: n1", runs_for="5s")))
     assert events(result, "Pod/default/p") == [(0.0, "Created"), (0.0, "Running"), (5.0, "Succeeded")]
 
 
 def test_a_pod_on_a_node_that_is_not_there_starts_when_the_node_comes() -> None:
     node = "{apiVersion: v1, kind: Node, metadata: {name: n2, annotations: {sim.holdfast.io/at: 9s}}}"
-    result = simulate(joined(NODE, pod("p", spec="nodeName: n2"), node))
+    result = simulate(joined(NODE, pod_text("p", spec="nodeName: n2"), node))
     assert events(result, "Pod/default/p") == [(0.0, "Created"), (9.0, "Running")]
 
 
 def test_a_pod_on_a_node_that_never_comes_stays_pending() -> None:
-    result = simulate(joined(NODE, pod("p", spec="nodeName: n2")))
+    result = simulate(joined(NODE, pod_text("p", spec="nodeName: n2")))
     assert find(result, "Pod", "p")["status"]["phase"] == "Pending"
 
 
@@ -68,12 +70,12 @@ def test_the_deadline_and_runs_for_race(
     deadline: int, runs_for: str, expected: tuple[float, str]
 ) -> None:
     spec = f"activeDeadlineSeconds: {deadline}"
-    result = simulate(joined(NODE, pod("p", spec=spec, runs_for=runs_for)))
+    result = simulate(joined(NODE, pod_text("p", spec=spec, runs_for=runs_for)))
     assert events(result, "Pod/default/p")[-1] == expected
 
 
 def test_a_pod_past_its_deadline_says_so() -> None:
-    raw = find(simulate(joined(NODE, pod("p", spec="activeDeadlineSeconds: 3"))), "Pod", "p")
+    raw = find(simulate(joined(NODE, pod_text("p", spec="activeDeadlineSeconds: 3"))), "Pod", "p")
     assert (raw["status"]["phase"], raw["status"]["reason"]) == ("Failed", "DeadlineExceeded")
 
 
@@ -86,12 +88,14 @@ def test_a_deleted_pod_stops_within_its_grace_period(
 ) -> None:
     more = {"stops_in": stops_in} if stops_in else {}
     spec = f"terminationGracePeriodSeconds: {grace}"
-    result = simulate(joined(NODE, pod("p", spec=spec, delete_at="10s", **more)))
+    result = simulate(joined(NODE, pod_text("p", spec=spec, delete_at="10s", **more)))
     assert events(result, "Pod/default/p")[-1] == (gone, "Deleted")
 
 
 def test_a_stopping_pod_is_marked_and_keeps_its_room() -> None:
-    text = joined(NODE, pod("p", "4", delete_at="10s", stops_in="5s"), pod("next", "4", at="11s"))
+    text = joined(
+        NODE, pod_text("p", "4", delete_at="10s", stops_in="5s"), pod_text("next", "4", at="11s")
+    )
     assert find(simulate(text, until=12), "Pod", "p")["metadata"]["deletionTimestamp"] == (
         "2026-01-01T00:00:40Z"
     )
@@ -99,7 +103,7 @@ def test_a_stopping_pod_is_marked_and_keeps_its_room() -> None:
 
 
 def test_a_pod_that_ends_while_stopping_is_gone_at_once() -> None:
-    text = joined(NODE, pod("p", runs_for="12s", delete_at="10s", stops_in="20s"))
+    text = joined(NODE, pod_text("p", runs_for="12s", delete_at="10s", stops_in="20s"))
     assert events(simulate(text), "Pod/default/p")[-2:] == [(12.0, "Succeeded"), (12.0, "Deleted")]
 
 
@@ -107,14 +111,14 @@ def test_a_name_given_again_belongs_to_another_pod() -> None:
     """The end planned for the first pod does not come to the second."""
     text = joined(
         NODE,
-        pod("p", runs_for="20s", delete_at="10s"),
-        pod("p", at="15s", runs_for="20s"),
+        pod_text("p", runs_for="20s", delete_at="10s"),
+        pod_text("p", at="15s", runs_for="20s"),
     )
     assert events(simulate(text), "Pod/default/p")[-1] == (35.0, "Succeeded")
 
 
 def test_pods_of_a_deleted_node_are_deleted_and_their_room_is_gone_with_it() -> None:
-    text = joined(NODE, pod("p", stops_in="9s"), step("5s", "delete: {kind: Node, name: n1}"))
+    text = joined(NODE, pod_text("p", stops_in="9s"), step_text("5s", "delete: {kind: Node, name: n1}"))
     result = simulate(text)
     assert events(result, "Pod/default/p")[-1] == (5.0, "Deleted")
     assert result.end == 5.0
@@ -122,7 +126,9 @@ def test_pods_of_a_deleted_node_are_deleted_and_their_room_is_gone_with_it() -> 
 
 def test_runs_for_can_be_given_later() -> None:
     merge = "{metadata: {annotations: {sim.holdfast.io/runs-for: 30s}}}"
-    text = joined(NODE, pod("p"), step("10s", f"patch: {{kind: Pod, name: p, merge: {merge}}}"))
+    text = joined(
+        NODE, pod_text("p"), step_text("10s", f"patch: {{kind: Pod, name: p, merge: {merge}}}")
+    )
     assert events(simulate(text), "Pod/default/p")[-1] == (30.0, "Succeeded")
 
 
@@ -132,9 +138,9 @@ def test_pods_leave_a_node_tainted_noexecute_when_they_no_longer_tolerate_it() -
     result = simulate(
         joined(
             NODE,
-            pod("leaves"),
-            pod("stays", spec=tolerating),
-            step("5s", f"patch: {{kind: Node, name: n1, {taint}}}"),
+            pod_text("leaves"),
+            pod_text("stays", spec=tolerating),
+            step_text("5s", f"patch: {{kind: Node, name: n1, {taint}}}"),
         )
     )
     assert events(result, "Pod/default/leaves")[-1] == (5.0, "Deleted")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from harness.yaml_scenarios import documents
+from harness.scenarios import documents
 from holdfast.api.documents import MAX_ALIASES, MAX_DEPTH
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.manifests import load_files

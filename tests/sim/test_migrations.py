@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.yaml_scenarios import events, find, joined, simulate, step
+from harness.scenarios import events, find, joined, simulate, step_text
 from holdfast.sim.simulation import Result
 
 Raw = dict[str, Any]
@@ -140,7 +140,7 @@ def test_a_restart_in_the_middle_changes_nothing() -> None:
         _job("move-a", "a", "10s"),
         _pod("c", at="40s"),
     ]
-    restarts = [step(at, "restart: scheduler") for at in ("10s", "20s", "40s")]
+    restarts = [step_text(at, "restart: scheduler") for at in ("10s", "20s", "40s")]
     whole, broken = simulate(joined(*documents)), simulate(joined(*documents, *restarts))
     assert [e.event for e in whole.timeline] == [e.event for e in broken.timeline]
     status = find(whole, "PodMigrationJob", "move-a")["status"]

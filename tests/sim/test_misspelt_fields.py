@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.yaml_scenarios import NODE, documents, joined, pod, step
+from harness.scenarios import NODE, documents, joined, pod_text, step_text
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.scenario import read_scenario
 
@@ -130,7 +130,7 @@ def test_a_misspelt_field_is_refused(case: str) -> None:
 @pytest.mark.parametrize("case", MISSPELT)
 def test_a_step_that_applies_it_is_refused(case: str) -> None:
     raw, field, meant = MISSPELT[case]
-    (problem,) = _problems(NODE, step("1s", f"apply: {json.dumps(raw)}"))
+    (problem,) = _problems(NODE, step_text("1s", f"apply: {json.dumps(raw)}"))
     assert f'apply.{field}: strict decoding error: unknown field "{field}"; did you mean {meant}?' in (
         problem
     )
@@ -142,7 +142,7 @@ def test_a_step_that_patches_it_in_is_refused(case: str) -> None:
     merge = {key: value for key, value in raw.items() if key not in ("apiVersion", "kind")}
     merge["metadata"] = {key: value for key, value in raw["metadata"].items() if key != "name"}
     target = f"apiVersion: {raw['apiVersion']}, kind: {raw['kind']}, name: x"
-    found = _problems(NODE, step("1s", f"patch: {{{target}, merge: {json.dumps(merge)}}}"))
+    found = _problems(NODE, step_text("1s", f"patch: {{{target}, merge: {json.dumps(merge)}}}"))
     assert len(found) == 1
     assert f'patch.merge.{field}: strict decoding error: unknown field "{field}"' in found[0]
 
@@ -154,7 +154,8 @@ def test_all_of_them_are_told_at_once() -> None:
 
 
 def test_a_misplaced_field_is_told_once_and_with_its_place() -> None:
-    (problem,) = _problems(NODE, pod("p").replace("containers:", "labels: {a: b}, containers:"))
+    misplaced = pod_text("p").replace('"containers":', '"labels": {"a": "b"}, "containers":')
+    (problem,) = _problems(NODE, misplaced)
     assert (
         'spec.labels: strict decoding error: unknown field "spec.labels"; it belongs to metadata'
         in problem

@@ -1,6 +1,6 @@
 """Several profiles, of which not all schedule reservations."""
 
-from harness.yaml_scenarios import NODE, condition, documents, find, joined
+from harness.scenarios import NODE, condition, documents, find, joined, reservation_text
 from holdfast.local.setup import SchedulerFactory
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Simulation
@@ -18,22 +18,10 @@ CONFIG = {
 }
 
 
-def reservation(name: str, scheduler: str) -> str:
-    return f"""
-        apiVersion: scheduling.koordinator.sh/v1alpha1
-        kind: Reservation
-        metadata: {{name: {name}}}
-        spec:
-          owners: [{{labelSelector: {{matchLabels: {{app: {name}}}}}}}]
-          template:
-            spec:
-              schedulerName: {scheduler}
-              containers: [{{name: c, resources: {{requests: {{cpu: "1"}}}}}}]
-    """
-
-
 def test_a_reservation_of_a_profile_without_the_plugin_is_told_so() -> None:
-    text = joined(NODE, reservation("a", "holdfast-scheduler"), reservation("b", "plain"))
+    profiles = {"a": "holdfast-scheduler", "b": "plain"}
+    made = [reservation_text(name, "1", pod={"schedulerName": by}) for name, by in profiles.items()]
+    text = joined(NODE, *made)
     result = Simulation(read_scenario(documents(text)), SchedulerFactory.of(CONFIG)).run()
     assert find(result, "Reservation", "a")["status"]["phase"] == "Available"
     raw = find(result, "Reservation", "b")

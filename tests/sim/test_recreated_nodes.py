@@ -2,32 +2,30 @@
 
 import pytest
 
-from harness.yaml_scenarios import NODE, condition, events, find, joined, pod, simulate, step
+from harness.scenarios import (
+    NODE,
+    condition,
+    events,
+    find,
+    joined,
+    pod_text,
+    reservation_text,
+    simulate,
+    step_text,
+)
 
-BACK_AT_ONCE = (step("10s", "delete: {kind: Node, name: n1}"), step("10s", f"apply: {NODE}"))
-
-
-def reservation(name: str, cpu: str, spec: str = "") -> str:
-    return f"""
-        apiVersion: scheduling.koordinator.sh/v1alpha1
-        kind: Reservation
-        metadata: {{name: {name}}}
-        spec:
-          owners: [{{labelSelector: {{matchLabels: {{app: {name}}}}}}}]
-          template: {{spec: {{containers: [{{name: c, resources: {{requests: {{cpu: '{cpu}'}}}}}}]}}}}
-          {spec}
-    """
+BACK_AT_ONCE = (step_text("10s", "delete: {kind: Node, name: n1}"), step_text("10s", f"apply: {NODE}"))
 
 
 def test_its_reservations_expire_and_their_capacity_is_free_again() -> None:
     result = simulate(
         joined(
             NODE,
-            pod("busy", "3", "nodeName: n1"),
-            reservation("available", "1"),
-            reservation("waiting", "3", "preAllocation: true"),
+            pod_text("busy", "3", "nodeName: n1"),
+            reservation_text("available", "1"),
+            reservation_text("waiting", "3", preAllocation=True),
             *BACK_AT_ONCE,
-            pod("next", "4", at="10s"),
+            pod_text("next", "4", at="10s"),
         ),
         until=20,
     )
@@ -41,7 +39,7 @@ def test_its_reservations_expire_and_their_capacity_is_free_again() -> None:
 
 
 def test_a_pod_that_is_bound_to_the_new_node_stays() -> None:
-    result = simulate(joined(NODE, *BACK_AT_ONCE, pod("next", "4", at="10s")), until=20)
+    result = simulate(joined(NODE, *BACK_AT_ONCE, pod_text("next", "4", at="10s")), until=20)
     assert events(result, "Pod/default/next")[-1] == (10.0, "Running")
 
 
@@ -50,10 +48,10 @@ def test_after_a_restart_too(when: str) -> None:
     result = simulate(
         joined(
             NODE,
-            reservation("available", "4"),
+            reservation_text("available", "4"),
             *BACK_AT_ONCE,
-            step(when, "restart: scheduler"),
-            pod("next", "4", at="12s"),
+            step_text(when, "restart: scheduler"),
+            pod_text("next", "4", at="12s"),
         ),
         until=20,
     )
@@ -63,5 +61,7 @@ def test_after_a_restart_too(when: str) -> None:
 
 def test_a_node_that_only_changes_keeps_its_reservations() -> None:
     patch = "patch: {kind: Node, name: n1, merge: {metadata: {labels: {zone: a}}}}"
-    result = simulate(joined(NODE, reservation("available", "4"), step("10s", patch)), until=20)
+    result = simulate(
+        joined(NODE, reservation_text("available", "4"), step_text("10s", patch)), until=20
+    )
     assert find(result, "Reservation", "available")["status"]["phase"] == "Available"

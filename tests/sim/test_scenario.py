@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.yaml_scenarios import NODE, documents, joined, pod, step
+from harness.scenarios import NODE, documents, joined, pod_text, step_text
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.scenario import read_scenario
 
@@ -18,46 +18,46 @@ def problems(*parts: str) -> list[str]:
 @pytest.mark.parametrize(
     ("document", "complaint"),
     [
-        (pod("p", "one"), "Pod/default/p: spec.containers[0].resources.requests[cpu]: "),
+        (pod_text("p", "one"), "Pod/default/p: spec.containers[0].resources.requests[cpu]: "),
         (
-            pod("p", at="soon"),
+            pod_text("p", at="soon"),
             "Pod/default/p: metadata.annotations[sim.holdfast.io/at]: not a dur",
         ),
         (
-            pod("p", at="-1s"),
+            pod_text("p", at="-1s"),
             "Pod/default/p: metadata.annotations[sim.holdfast.io/at]: must not",
         ),
-        (pod("p", run_for="1s"), "unknown annotation; did you mean sim.holdfast.io/runs-for?"),
-        (pod("p", at="5s", delete_at="4s"), "is before the object is created"),
-        (pod("p", spec="priorityClassName: x"), "no PriorityClass with name x was found"),
+        (pod_text("p", run_for="1s"), "unknown annotation; did you mean sim.holdfast.io/runs-for?"),
+        (pod_text("p", at="5s", delete_at="4s"), "is before the object is created"),
+        (pod_text("p", spec="priorityClassName: x"), "no PriorityClass with name x was found"),
         ("{apiVersion: v1, kind: Pood}", "kind: unknown kind 'Pood'; did you mean Pod?"),
         ("{apiVersion: v2, kind: Pod}", "apiVersion: no Pod in 'v2'; known: v1"),
         ("[1]", "expected an object, got a list"),
-        (step("1s", "restart: kubelet"), "Step: restart: must be scheduler, got 'kubelet'"),
-        (step("60", "restart: scheduler"), "Step: at: not a duration: '60' (write it as 90s"),
-        (step("-1s", "restart: scheduler"), "Step: at: must not be negative"),
+        (step_text("1s", "restart: kubelet"), "Step: restart: must be scheduler, got 'kubelet'"),
+        (step_text("60", "restart: scheduler"), "Step: at: not a duration: '60' (write it as 90s"),
+        (step_text("-1s", "restart: scheduler"), "Step: at: must not be negative"),
         (
-            step("1s", "delete: {kind: Pod, name: p, namspace: x}"),
+            step_text("1s", "delete: {kind: Pod, name: p, namspace: x}"),
             "Step: delete.namspace: unknown field; did you mean namespace?",
         ),
-        (step("1s", "delete: {kind: Pod}"), "Step: delete.name: is required"),
+        (step_text("1s", "delete: {kind: Pod}"), "Step: delete.name: is required"),
         (
-            step("1s", "delete: {kind: Nod, name: n}"),
+            step_text("1s", "delete: {kind: Nod, name: n}"),
             "Step: delete.kind: unknown kind 'Nod'; did you mean",
         ),
-        (step("1s", "patch: {kind: Pod, name: p}"), "Step: patch.merge: is required"),
-        (step("1s", "delte: {}"), "Step: delte: unknown field; did you mean delete?"),
+        (step_text("1s", "patch: {kind: Pod, name: p}"), "Step: patch.merge: is required"),
+        (step_text("1s", "delte: {}"), "Step: delte: unknown field; did you mean delete?"),
         (
-            step("1s", "restart: scheduler, delete: {kind: Pod, name: p}"),
+            step_text("1s", "restart: scheduler, delete: {kind: Pod, name: p}"),
             "exactly one of apply, delete, patch, restart; got delete and restart",
         ),
-        (step("1s", "metadata: {}"), "exactly one of apply, delete, patch, restart; got none"),
+        (step_text("1s", "metadata: {}"), "exactly one of apply, delete, patch, restart; got none"),
         (
-            step("1s", f"apply: {pod('p', 'one')}"),
+            step_text("1s", f"apply: {pod_text('p', 'one')}"),
             "Pod/default/p: apply.spec.containers[0].resources.requests[cpu]",
         ),
         (
-            step("1s", f"apply: {pod('p', at='2s')}"),
+            step_text("1s", f"apply: {pod_text('p', at='2s')}"),
             "apply.metadata.annotations[sim.holdfast.io/at]: is not allowed in a Step",
         ),
         ("{kind: Step, at: 1s}", "Step: apiVersion: must be sim.holdfast.io/v1alpha1"),
@@ -82,7 +82,9 @@ def test_runs_for_is_for_pods_only() -> None:
 
 
 def test_every_problem_of_every_document_is_listed() -> None:
-    found = problems(pod("a", "one"), NODE, step("x", "restart: y"), pod("b", "-1", at="z"))
+    found = problems(
+        pod_text("a", "one"), NODE, step_text("x", "restart: y"), pod_text("b", "-1", at="z")
+    )
     assert [line.partition(",")[0] for line in found] == [
         "s.yaml: document 1",
         "s.yaml: document 3",

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.yaml_scenarios import NODE, condition, events, find, joined, pod, simulate, step
+from harness.scenarios import NODE, condition, events, find, joined, pod_text, simulate, step_text
 from holdfast.machinery.patch.json_patch import merge_patch
 from holdfast.sim.errors import InvalidInput
 
@@ -49,7 +49,7 @@ PRIORITY = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {n
 def test_priority_comes_from_the_class(
     spec: str, classes: list[tuple[str, int, str]], priority: int, policy: str
 ) -> None:
-    text = joined(NODE, pod("p", spec=spec), *(PRIORITY % each for each in classes))
+    text = joined(NODE, pod_text("p", spec=spec), *(PRIORITY % each for each in classes))
     made = find(simulate(text), "Pod", "p")["spec"]
     assert (made["priority"], made["preemptionPolicy"]) == (priority, policy)
 
@@ -57,7 +57,7 @@ def test_priority_comes_from_the_class(
 def test_a_class_that_comes_too_late_is_no_class() -> None:
     late = PRIORITY.replace("{name: %s}", "{name: %s, annotations: {sim.holdfast.io/at: 5s}}")
     with pytest.raises(InvalidInput, match="no PriorityClass with name hi was found"):
-        simulate(joined(NODE, pod("p", spec="priorityClassName: hi"), late % ("hi", 7, "")))
+        simulate(joined(NODE, pod_text("p", spec="priorityClassName: hi"), late % ("hi", 7, "")))
 
 
 def test_generated_names_are_distinct_and_repeatable() -> None:
@@ -73,7 +73,7 @@ def test_generated_names_are_distinct_and_repeatable() -> None:
 
 def test_the_condition_keeps_the_time_of_its_status_when_only_the_message_changes() -> None:
     node = "{apiVersion: v1, kind: Node, metadata: {name: n2, annotations: {sim.holdfast.io/at: 9s}}}"
-    result = simulate(joined(NODE, pod("p", "8"), node))
+    result = simulate(joined(NODE, pod_text("p", "8"), node))
     messages = [entry.message for entry in result.timeline if entry.event == "Unschedulable"]
     assert messages == [
         f"0/{n} nodes are available: {n} Insufficient cpu. preemption: 0/{n} nodes are available: "
@@ -86,7 +86,7 @@ def test_the_condition_keeps_the_time_of_its_status_when_only_the_message_change
 
 
 def test_events_that_repeat_are_counted() -> None:
-    text = joined(NODE, pod("p", "8"), step("5s", "restart: scheduler"))
+    text = joined(NODE, pod_text("p", "8"), step_text("5s", "restart: scheduler"))
     told = [raw for raw in simulate(text).objects if raw["kind"] == "Event"]
     assert [(e["reason"], e["count"], e["firstTimestamp"], e["lastTimestamp"]) for e in told] == [
         ("FailedScheduling", 2, "2026-01-01T00:00:00Z", "2026-01-01T00:00:05Z")
@@ -94,7 +94,7 @@ def test_events_that_repeat_are_counted() -> None:
 
 
 def test_a_gated_pod_says_so_and_is_not_called_unschedulable() -> None:
-    result = simulate(joined(NODE, pod("p", spec="schedulingGates: [{name: g}]")))
+    result = simulate(joined(NODE, pod_text("p", spec="schedulingGates: [{name: g}]")))
     found = condition(find(result, "Pod", "p"), "PodScheduled")
     assert found["reason"] == "SchedulingGated"
     assert found["message"] == "Scheduling is blocked due to non-empty scheduling gates"
@@ -118,17 +118,17 @@ def test_merge_patch(target: Any, patch: Any, result: Any) -> None:
 def test_apply_removes_only_what_was_applied_before() -> None:
     labelled = "apiVersion: v1, kind: Node, metadata: {name: n1, labels: {%s}}"
     node = "{%s, status: {allocatable: {cpu: '1'}}}" % (labelled % "mine: a, also: b")
-    theirs = step("3s", "patch: {kind: Node, name: n1, merge: {metadata: {labels: {theirs: c}}}}")
-    again = step("5s", "apply: {%s}" % (labelled % "mine: d"))
+    theirs = step_text("3s", "patch: {kind: Node, name: n1, merge: {metadata: {labels: {theirs: c}}}}")
+    again = step_text("5s", "apply: {%s}" % (labelled % "mine: d"))
     labels = find(simulate(joined(node, theirs, again)), "Node", "n1")["metadata"]["labels"]
     assert labels == {"kubernetes.io/hostname": "n1", "mine": "d", "theirs": "c"}
 
 
 def test_applying_again_changes_what_is_given_and_keeps_what_others_wrote() -> None:
     again = "apply: {apiVersion: v1, kind: Pod, metadata: {name: p, labels: {new: x}}, spec: " + (
-        "{containers: [{name: c, resources: {requests: {cpu: '1'}}}]}}"
+        "{containers: [{name: main, image: app, resources: {requests: {cpu: '1'}}}]}}"
     )
-    raw = find(simulate(joined(NODE, pod("p"), step("5s", again))), "Pod", "p")
+    raw = find(simulate(joined(NODE, pod_text("p"), step_text("5s", again))), "Pod", "p")
     assert raw["metadata"]["labels"] == {"new": "x"}
     assert "annotations" not in raw["metadata"]
     assert raw["spec"]["nodeName"] == "n1"
@@ -165,7 +165,7 @@ def test_a_waiting_claim_gets_a_volume_that_its_pods_node_can_reach() -> None:
     uses = "volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]"
     volumes = [("elsewhere", "5Gi", "n2"), ("small", "1Gi", "n1"), ("fits", "9Gi", "n1")]
     result = simulate(
-        joined(NODE, storage, *(volume % each for each in volumes), pod("p", at="3s", spec=uses))
+        joined(NODE, storage, *(volume % each for each in volumes), pod_text("p", at="3s", spec=uses))
     )
     assert find(result, "PersistentVolumeClaim", "data")["spec"]["volumeName"] == "fits"
     bound = find(result, "PersistentVolume", "fits")
@@ -190,9 +190,9 @@ def test_a_budgets_status_is_computed_where_it_is_absent(budget: str, allowed: i
         metadata: {{name: b}}
         spec: {{selector: {{}}, {budget}}}
     """
-    status = find(simulate(joined(NODE, text, pod("a"), pod("b"))), "PodDisruptionBudget", "b")[
-        "status"
-    ]
+    status = find(
+        simulate(joined(NODE, text, pod_text("a"), pod_text("b"))), "PodDisruptionBudget", "b"
+    )["status"]
     assert (status["currentHealthy"], status["expectedPods"]) == (2, 2)
     assert status["disruptionsAllowed"] == allowed
 
@@ -205,13 +205,13 @@ def test_a_budgets_status_is_taken_as_given() -> None:
         spec: {selector: {}, minAvailable: 1}
         status: {disruptionsAllowed: 5}
     """
-    status = find(simulate(joined(NODE, text, pod("a"))), "PodDisruptionBudget", "b")["status"]
+    status = find(simulate(joined(NODE, text, pod_text("a"))), "PodDisruptionBudget", "b")["status"]
     assert status["disruptionsAllowed"] == 5
 
 
 def test_a_more_important_pod_takes_the_place_of_another_once_that_is_gone() -> None:
-    low = pod("low", "4", spec="priority: 1")
-    result = simulate(joined(NODE, low, pod("high", "4", at="3s", spec="priority: 9")))
+    low = pod_text("low", "4", spec="priority: 1")
+    result = simulate(joined(NODE, low, pod_text("high", "4", at="3s", spec="priority: 9")))
     happened = [(e.object, e.event) for e in result.timeline if e.event in ("Bound", "Deleted")]
     assert happened == [
         ("Pod/default/low", "Bound"),

@@ -2,13 +2,14 @@
 
 import pytest
 
-from harness.yaml_scenarios import NODE, joined, pod, simulate
+from harness.scenarios import NODE, joined, pod_text, simulate
 from holdfast.sim.summary import reasons_in
 
 
 def test_the_figures_add_up() -> None:
     result = simulate(
-        joined(NODE, pod("a", "4", runs_for="10s"), pod("b", "2"), pod("big", "9")), until=20
+        joined(NODE, pod_text("a", "4", runs_for="10s"), pod_text("b", "2"), pod_text("big", "9")),
+        until=20,
     )
     summary = result.summary
     assert summary["objects"] == {"Pod": 3, "Node": 1, "Event": 4}
@@ -28,7 +29,7 @@ def test_the_figures_add_up() -> None:
 
 def test_utilisation_follows_nodes_that_come_and_go() -> None:
     gone = NODE.replace("name: n1", "name: n2, annotations: {sim.holdfast.io/delete-at: 10s}")
-    result = simulate(joined(NODE, gone, pod("a", "4", spec="nodeName: n1")), until=20)
+    result = simulate(joined(NODE, gone, pod_text("a", "4", spec="nodeName: n1")), until=20)
     assert result.summary["utilisation"]["cpu"] == {"mean": round(80 / 120, 6), "end": 1.0}
 
 

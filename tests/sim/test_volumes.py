@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.yaml_scenarios import NODE, condition, find, joined, pod, simulate, step
+from harness.scenarios import NODE, condition, find, joined, pod_text, simulate, step_text
 
 USES = "volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]"
 
@@ -67,8 +67,8 @@ def test_what_claims_get_before_any_pod_uses_them(documents: list[str], bound_to
 
 
 def test_a_pod_waits_for_an_immediate_claim_to_be_bound() -> None:
-    late = step("5s", f"apply: {volume()}")
-    result = simulate(joined(NODE, claim(), late, pod("p", spec=USES)))
+    late = step_text("5s", f"apply: {volume()}")
+    result = simulate(joined(NODE, claim(), late, pod_text("p", spec=USES)))
     assert [(e.t, e.event) for e in result.timeline if e.object == "Pod/default/p"] == [
         (0, "Created"),
         (0, "Unschedulable"),
@@ -78,13 +78,13 @@ def test_a_pod_waits_for_an_immediate_claim_to_be_bound() -> None:
 
 
 def test_a_claim_whose_volume_is_deleted_is_lost_until_it_is_back() -> None:
-    gone = step("5s", "delete: {kind: PersistentVolume, name: v1}")
-    late = pod("late", spec=USES, at="6s")
+    gone = step_text("5s", "delete: {kind: PersistentVolume, name: v1}")
+    late = pod_text("late", spec=USES, at="6s")
     result = simulate(joined(NODE, claim(), volume(), gone, late))
     assert find(result, "PersistentVolumeClaim", "data")["status"]["phase"] == "Lost"
     message = condition(find(result, "Pod", "late"), "PodScheduled")["message"]
     assert 'persistentvolumeclaim "data" bound to non-existent persistentvolume "v1"' in message
-    back = step("7s", f"apply: {volume()}")
+    back = step_text("7s", f"apply: {volume()}")
     result = simulate(joined(NODE, claim(), volume(), gone, late, back))
     assert find(result, "PersistentVolumeClaim", "data")["status"]["phase"] == "Bound"
     assert find(result, "Pod", "late")["spec"]["nodeName"] == "n1"
@@ -93,7 +93,7 @@ def test_a_claim_whose_volume_is_deleted_is_lost_until_it_is_back() -> None:
 @pytest.mark.parametrize(("policy", "phase"), [("Retain", "Released"), ("Delete", "")])
 def test_a_volume_whose_claim_is_deleted(policy: str, phase: str) -> None:
     spec = f"storageClassName: fast, persistentVolumeReclaimPolicy: {policy}"
-    gone = step("5s", "delete: {kind: PersistentVolumeClaim, name: data}")
+    gone = step_text("5s", "delete: {kind: PersistentVolumeClaim, name: data}")
     result = simulate(joined(claim(), volume(spec), gone))
     volumes = [raw for raw in result.objects if raw["kind"] == "PersistentVolume"]
     assert [raw["status"]["phase"] for raw in volumes] == ([phase] if phase else [])
@@ -105,11 +105,11 @@ def test_an_ephemeral_volume_lives_as_long_as_its_pod() -> None:
         "resources: {requests: {storage: 1Gi}}}}"
     )
     uses = f"volumes: [{{name: scratch, ephemeral: {{volumeClaimTemplate: {template}}}}}]"
-    documents = [NODE, storage_class(WAIT), pod("p", spec=uses)]
+    documents = [NODE, storage_class(WAIT), pod_text("p", spec=uses)]
     result = simulate(joined(*documents))
     found = find(result, "PersistentVolumeClaim", "p-scratch")
     assert found["status"]["phase"] == "Bound"
     assert find(result, "Pod", "p")["spec"]["nodeName"] == "n1"
-    gone = step("5s", "delete: {kind: Pod, name: p}")
+    gone = step_text("5s", "delete: {kind: Pod, name: p}")
     kinds = {raw["kind"] for raw in simulate(joined(*documents, gone)).objects}
     assert not kinds & {"PersistentVolumeClaim", "PersistentVolume", "Pod"}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from harness.yaml_scenarios import NODE, find, joined, pod, simulate, step
+from harness.scenarios import NODE, find, joined, pod_text, simulate, step_text
 from holdfast.sim.errors import InvalidInput
 from holdfast.sim.simulation import Result
 
@@ -33,7 +33,7 @@ def _workload(kind: str = "Deployment", replicas: int = 2, **spec: Any) -> str:
 
 
 def _patch(at: str, **spec: Any) -> str:
-    return step(at, f"patch: {{kind: Deployment, name: web, merge: {json.dumps({'spec': spec})}}}")
+    return step_text(at, f"patch: {{kind: Deployment, name: web, merge: {json.dumps({'spec': spec})}}}")
 
 
 def _pods(result: Result) -> list[Raw]:
@@ -49,7 +49,7 @@ STORIES = {
     "scaled up": ([_patch("10s", replicas=4)], 4, {"a"}),
     "scaled down": ([_patch("10s", replicas=1)], 1, {"a"}),
     "updated": ([_patch("10s", template=_template("b"))], 2, {"b"}),
-    "deleted": ([step("10s", "delete: {kind: Deployment, name: web}")], 0, set()),
+    "deleted": ([step_text("10s", "delete: {kind: Deployment, name: web}")], 0, set()),
 }
 
 
@@ -79,8 +79,9 @@ def test_pods_of_a_deployment_run_until_they_are_deleted(runs_for: str) -> None:
 
 
 def test_owners_that_are_not_there_count_as_present() -> None:
-    reference = "[{apiVersion: apps/v1, kind: ReplicaSet, name: gone, uid: u, controller: true}]"
-    owned = pod("owned").replace("annotations:", f"ownerReferences: {reference}, annotations:")
+    named = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gone", "uid": "u"}
+    reference = {**named, "controller": True}
+    owned = pod_text("owned", metadata={"ownerReferences": [reference]})
     result = simulate(joined(NODE, _workload(), owned))
     assert find(result, "Pod", "owned")["status"]["phase"] == "Running"
 

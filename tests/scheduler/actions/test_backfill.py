@@ -2,7 +2,8 @@
 
 import pytest
 
-from harness.job_scenarios import Raw, actions, gang, group, in_queue, node, play, pod, queue, step
+from harness.objects import Raw, gang, in_queue, node, pod, pod_group, queue
+from harness.scenarios import actions, play, step
 
 AFTER = {"starvingJobTimeThreshold": 10, "backfill": True}
 ESTIMATE = "holdfast.io/run-estimate"
@@ -102,7 +103,7 @@ def test_what_others_say_on_a_hold_stays() -> None:
 
 def test_the_room_of_a_gang_is_lent_until_all_of_it_is_free() -> None:
     """n1 is free at 30s, n2 at 90s: until then n1 is of use to others."""
-    given = [*busy("n1", 30), *busy("n2", 90), group("g", 2), *gang("g", 2)]
+    given = [*busy("n1", 30), *busy("n2", 90), pod_group("g", 2), *gang("g", 2)]
     smalls = [estimated("a", 20, "20s"), estimated("b", 30, "21s"), estimated("c", 20, "22s")]
     config = actions(**AFTER, reservedNodePercent=100)
     played = play(given, smalls, config=config, until=91)
@@ -113,7 +114,7 @@ def test_the_room_of_a_gang_is_lent_until_all_of_it_is_free() -> None:
 def test_a_gang_starts_no_later_than_expected_whatever_is_lent() -> None:
     """n1 is free at 30s and n2 expected at 90s; that n3, where nothing is held, is free at 60s is luck,
     which those who were let in until 80s may spoil. What was said is kept."""
-    given = [*busy("n1", 30), *busy("n2", 90), *busy("n3", 60), group("g", 2), *gang("g", 2)]
+    given = [*busy("n1", 30), *busy("n2", 90), *busy("n3", 60), pod_group("g", 2), *gang("g", 2)]
     smalls = [estimated("fits", 50, "20s")]
     config = actions(starvingJobTimeThreshold=10, reservedNodePercent=60, backfill=True)
     played = play(given, smalls, config=config, until=200)
@@ -130,7 +131,7 @@ def test_where_one_pod_waits_other_nodes_do_not_matter() -> None:
 
 
 def test_a_gang_is_let_in_whole() -> None:
-    given = [*busy("n1", 30, 30, 90), pod("big", 3), group("g", 2)]
+    given = [*busy("n1", 30, 30, 90), pod("big", 3), pod_group("g", 2)]
     said = {ESTIMATE: "20s"}
     members = gang("g", 2, at="20s", annotations=said, runs_for="20s")
     played = play(given, members, config=actions(**AFTER), until=91)
@@ -140,7 +141,7 @@ def test_a_gang_is_let_in_whole() -> None:
 
 def test_a_job_that_does_not_fit_holds_up_no_smaller_one() -> None:
     said = {ESTIMATE: "50s"}
-    large = [group("g", 2), *gang("g", 2, at="20s", annotations=said)]
+    large = [pod_group("g", 2), *gang("g", 2, at="20s", annotations=said)]
     small = pod("small", 1, at="25s", annotations=said)
     played = play(busy("n1", 30, 90), pod("big", 2), large, small, config=actions(**AFTER), until=60)
     assert played.times("g-0", "g-1", "small") == [None, None, 30]
@@ -156,7 +157,7 @@ def test_a_job_that_does_not_fit_holds_up_no_smaller_one() -> None:
 @pytest.mark.parametrize("together", [False, True])
 def test_queues_have_their_say(of: Raw, starts: list[float | None], together: bool) -> None:
     said = {ESTIMATE: "50s", **in_queue("q")}
-    job = group("small", 1, queue="q")
+    job = pod_group("small", 1, queue="q")
     smalls = gang("small", 2, at="20s", annotations=said)
     if not together:
         smalls = [pod(f"small-{i}", 1, at="20s", annotations=said) for i in range(2)]
@@ -185,7 +186,7 @@ def test_who_runs_longer_than_he_said_is_not_believed_again() -> None:
     ]
     played = play(given, config=actions(**AFTER), until=120)
     assert played.times("late", "meanwhile", "again", "other") == [30, 90, None, 100]
-    assert "Overrun" in played.told("late")
+    assert "Overrun" in played.reasons("late")
 
 
 def test_a_restart_in_between_changes_nothing() -> None:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from harness.job_scenarios import Played, Raw, actions, gang, group, in_queue, node, play, pod, queue
+from harness.objects import Raw, gang, in_queue, node, pod, pod_group, queue
+from harness.scenarios import Played, actions, play
 
 PREEMPT = actions("allocate", "preempt")
 RECLAIM = actions("allocate", "reclaim")
@@ -90,14 +91,14 @@ def test_a_closed_queue_makes_no_room() -> None:
 
 @pytest.mark.parametrize(("members", "victims"), [(2, 2), (4, 4), (5, 0)])
 def test_a_gang_gets_all_of_it_or_nothing(members: int, victims: int) -> None:
-    high = [group("g", members, queue="q"), *gang("g", members, at="10s", priority=10)]
+    high = [pod_group("g", members, queue="q"), *gang("g", members, at="10s", priority=10)]
     played = play(node("n1", 20), queue("q", **FULL), lows(4), high, config=PREEMPT)
     assert len(gone(played)) == victims
     assert len([name for name in played.bound() if name.startswith("g-")]) == victims
 
 
 def test_what_a_job_needs_as_a_whole_may_be_made_room_for() -> None:
-    high = [group("g", 2, minResources={"cpu": "2"}), *gang("g", 2, at="10s", priority=10)]
+    high = [pod_group("g", 2, minResources={"cpu": "2"}), *gang("g", 2, at="10s", priority=10)]
     played = play(node("n1", 2), [pod("low-0"), pod("low-1")], high, config=PREEMPT)
     assert gone(played) == ["low-0", "low-1"]
 
@@ -122,7 +123,7 @@ def test_below_a_full_queue_a_sibling_gives_back() -> None:
 
 def test_who_would_not_help_is_not_evicted() -> None:
     """Only the device is short."""
-    gpu = {"allocatable": {"example.com/gpu": "1"}}
+    gpu: Raw = {"allocatable": {"example.com/gpu": "1"}}
     queues = [
         queue("a", deserved={"cpu": "1"}),
         queue("b", deserved={"cpu": "3", "example.com/gpu": "1"}),
@@ -161,7 +162,7 @@ def test_the_less_important_queue_gives_back_first() -> None:
 def test_nobody_goes_for_those_a_job_could_do_without(config: Raw) -> None:
     queues = [queue("q", deserved={"cpu": "2"}), queue("r", deserved={"cpu": "6"})]
     of = "q" if config is PREEMPT else "r"
-    high = [group("g", 4, queue=of), *gang("g", 8, at="10s", priority=10)]
+    high = [pod_group("g", 4, queue=of), *gang("g", 8, at="10s", priority=10)]
     played = play(node("n1", 8), queues, lows(8), high, config=config)
     assert len(gone(played)) == 4
     assert len([name for name in played.bound() if name.startswith("g-")]) == 4
@@ -170,7 +171,7 @@ def test_nobody_goes_for_those_a_job_could_do_without(config: Raw) -> None:
 @pytest.mark.parametrize(("needs", "victims"), [("2", 2), ("4", 4), ("5", 0)])
 def test_as_much_room_is_made_as_the_job_needs_as_a_whole_or_none(needs: str, victims: int) -> None:
     spec: Raw = {"minResources": {"cpu": needs}}
-    high = [group("g", 2, **spec), *gang("g", 6, at="10s", priority=10)]
+    high = [pod_group("g", 2, **spec), *gang("g", 6, at="10s", priority=10)]
     played = play(node("n1", 4), [pod(f"low-{i}") for i in range(4)], high, config=PREEMPT)
     assert len(gone(played)) == victims
 
@@ -186,9 +187,9 @@ def test_what_the_cluster_itself_needs_is_not_reclaimed(of_the_cluster: Raw) -> 
 
 @pytest.mark.parametrize(("least", "victims"), [(1, 2), (2, 1), (3, 0)])
 def test_those_a_job_can_do_without_go_though_others_of_it_must_not(least: int, victims: int) -> None:
-    job = [group("g", least, queue="a")]
-    job += [pod(f"g-{i}", 1, "g") for i in range(2)]
-    job += [pod("g-2", 1, "g", annotations={"volcano.sh/preemptable": "false"})]
+    job = [pod_group("g", least, queue="a")]
+    job += [pod(f"g-{i}", 1, group="g") for i in range(2)]
+    job += [pod("g-2", 1, group="g", annotations={"volcano.sh/preemptable": "false"})]
     late = [waiting(f"b-{i}", of="b", at="10s") for i in range(2)]
     queues = [queue("a", deserved={"cpu": "1"}), queue("b", deserved={"cpu": "2"})]
     assert len(gone(play(node("n1", 3), queues, job, late, config=RECLAIM))) == victims

@@ -6,19 +6,8 @@ import pytest
 
 from harness.builders import make_node, make_pod, make_pod_group, make_queue
 from harness.driver import Driver
-from harness.job_scenarios import (
-    Played,
-    Raw,
-    actions,
-    gang,
-    group,
-    in_queue,
-    node,
-    play,
-    pod,
-    queue,
-    step,
-)
+from harness.objects import Raw, gang, in_queue, node, pod, pod_group, queue
+from harness.scenarios import Played, actions, play, step
 from holdfast.api.names import QUEUE_NAME_ANNOTATION
 from holdfast.scheduler.cluster.decisions import Bind, Nominate
 from reference.setup import Setup
@@ -49,7 +38,7 @@ def low(name: str, cpu: int = 1, queue: str = "", **more: Any) -> Raw:
 
 def test_a_gang_preempts_if_all_of_it_becomes_ready() -> None:
     lows = [low(f"low-{i}") for i in range(4)]
-    high = [group("g", 3), *gang("g", 3, at="10s", priority=10)]
+    high = [pod_group("g", 3), *gang("g", 3, at="10s", priority=10)]
     played = play(node("n1", 2), node("n2", 2), lows, high, config=PREEMPT)
     assert len(victims(played)) == 3
     assert played.times("g-0", "g-1", "g-2") == [10, 10, 10]
@@ -61,20 +50,20 @@ def test_a_gang_preempts_if_all_of_it_becomes_ready() -> None:
 )
 def test_otherwise_nobody_has_to_go(members: int, cpu: int, why: str) -> None:
     lows = [low(f"low-{i}") for i in range(4)]
-    high = [group("g", members), *gang("g", members, cpu, at="10s", priority=10)]
+    high = [pod_group("g", members), *gang("g", members, cpu, at="10s", priority=10)]
     played = play(node("n1", 2), node("n2", 2), lows, high, config=PREEMPT)
     assert victims(played) == [], why
 
 
 def test_without_the_action_nobody_has_to_go() -> None:
-    high = [group("g", 1), *gang("g", 1, at="10s", priority=10), low("one", at="10s", priority=10)]
+    high = [pod_group("g", 1), *gang("g", 1, at="10s", priority=10), low("one", at="10s", priority=10)]
     played = play(node("n1", 1), low("low"), high, config=actions("allocate", "reclaim"))
     assert victims(played) == []
 
 
 def test_the_room_is_kept_while_victims_stop() -> None:
     lows = [low(f"low-{i}", stops_in="20s") for i in range(2)]
-    high = [group("g", 2), *gang("g", 2, at="10s", priority=10)]
+    high = [pod_group("g", 2), *gang("g", 2, at="10s", priority=10)]
     other = low("other", at="15s", priority=5)
     played = play(node("n1", 2), lows, high, other, config=PREEMPT)
     assert played.times("g-0", "g-1", "other") == [30, 30, None]
@@ -82,8 +71,8 @@ def test_the_room_is_kept_while_victims_stop() -> None:
 
 def test_the_room_is_given_to_others_when_the_job_has_too_few_members_left() -> None:
     lows = [low(f"low-{i}", stops_in="20s") for i in range(2)]
-    high = [group("g", 2), *gang("g", 1, at="10s", priority=10)]
-    lost = pod("lost", 1, "g", at="10s", delete_at="15s", priority=10)
+    high = [pod_group("g", 2), *gang("g", 1, at="10s", priority=10)]
+    lost = pod("lost", 1, group="g", at="10s", delete_at="15s", priority=10)
     other = low("other", 2, at="16s", priority=5)
     played = play(node("n1", 2), lows, high, lost, other, config=PREEMPT, until=60)
     assert played.times("g-0", "other") == [None, 30]
@@ -155,9 +144,9 @@ def test_in_a_queue_only_those_of_the_queue_make_room() -> None:
 def test_a_job_is_never_left_with_fewer_than_it_needs() -> None:
     """One member has to go, so all go; of a job with one to spare only that one goes."""
     nodes, high = [node("n1", 1), node("n2", 1)], low("high", at="10s", priority=9)
-    tight = play(nodes, group("g", 2), gang("g", 2), high, config=PREEMPT)
+    tight = play(nodes, pod_group("g", 2), gang("g", 2), high, config=PREEMPT)
     assert sorted(victims(tight)) == ["g-0", "g-1"]
-    loose = play(nodes, group("g", 1), gang("g", 2), high, config=PREEMPT)
+    loose = play(nodes, pod_group("g", 1), gang("g", 2), high, config=PREEMPT)
     assert len(victims(loose)) == 1
 
 
@@ -233,17 +222,17 @@ def test_the_least_important_goes_first_and_the_spared_never() -> None:
 
 def test_a_job_reclaims_for_all_of_it_or_not_at_all() -> None:
     queues = [queue("a"), queue("b")]
-    fits = [group("g", 2, queue="b"), *gang("g", 2, at="10s")]
+    fits = [pod_group("g", 2, queue="b"), *gang("g", 2, at="10s")]
     played = play(node("n1", 4), queues, fill("a", 4), fits, config=RECLAIM)
     assert played.times("g-0", "g-1") == [10, 10]
-    too_much = [group("g", 3, queue="b"), *gang("g", 3, at="10s")]
+    too_much = [pod_group("g", 3, queue="b"), *gang("g", 3, at="10s")]
     played = play(node("n1", 4), queues, fill("a", 4), too_much, config=RECLAIM)
     assert victims(played, "Evicted") == []
 
 
 def test_of_a_job_all_goes_or_what_it_can_spare() -> None:
     queues = [queue("a"), queue("b")]
-    job = [group("g", 4, queue="a"), *gang("g", 4)]
+    job = [pod_group("g", 4, queue="a"), *gang("g", 4)]
     played = play(node("n1", 4), queues, job, fill("b", 1, at="10s"), config=RECLAIM)
     assert len(victims(played, "Evicted")) == 4
 
@@ -255,16 +244,16 @@ TASK = "volcano.sh/task-spec"
 
 
 def test_a_job_that_loses_the_last_of_a_task_goes_as_a_whole() -> None:
-    made = group("g", 2, minTaskMember={"ps": 1, "worker": 1})
-    ps = pod("ps", 1, "g", annotations={TASK: "ps"})
-    workers = [pod(f"w-{i}", 1, "g", annotations={TASK: "worker"}, priority=5) for i in range(3)]
+    made = pod_group("g", 2, minTaskMember={"ps": 1, "worker": 1})
+    ps = pod("ps", 1, group="g", annotations={TASK: "ps"})
+    workers = [pod(f"w-{i}", 1, group="g", annotations={TASK: "worker"}, priority=5) for i in range(3)]
     played = play(node("n1", 4), made, ps, workers, pod("high", 1, at="5s", priority=10))
     assert sorted(victims(played)) == ["ps", "w-0", "w-1", "w-2"]
 
 
 def test_a_job_that_can_spare_one_of_a_task_loses_no_more() -> None:
-    made = group("g", 2, minTaskMember={"worker": 1})
-    workers = [pod(f"w-{i}", 1, "g", annotations={TASK: "worker"}) for i in range(3)]
+    made = pod_group("g", 2, minTaskMember={"worker": 1})
+    workers = [pod(f"w-{i}", 1, group="g", annotations={TASK: "worker"}) for i in range(3)]
     played = play(node("n1", 3), made, workers, pod("high", 1, at="5s", priority=10))
     assert len(victims(played)) == 1
 
@@ -277,16 +266,22 @@ def test_a_job_that_can_spare_one_of_a_task_loses_no_more() -> None:
     ],
 )
 def test_nobody_goes_along_who_may_not_be_taken(other: Raw, why: str) -> None:
-    members = [pod("a", 1, "g"), pod("b", 1, "g", **other)]
-    played = play(node("n1", 2), group("g", 2), members, pod("high", 1, at="5s", priority=10))
+    members = [pod("a", 1, group="g"), pod("b", 1, group="g", **other)]
+    played = play(node("n1", 2), pod_group("g", 2), members, pod("high", 1, at="5s", priority=10))
     assert victims(played) == [], why
 
 
 def test_nor_is_it_reclaimed() -> None:
-    members = [pod("a", 1, "g"), pod("b", 1, "g", annotations=SPARED)]
+    members = [pod("a", 1, group="g"), pod("b", 1, group="g", annotations=SPARED)]
     taking = low("taking", 1, "b", at="5s")
     played = play(
-        node("n1", 2), queue("a"), queue("b"), group("g", 2, queue="a"), members, taking, config=RECLAIM
+        node("n1", 2),
+        queue("a"),
+        queue("b"),
+        pod_group("g", 2, queue="a"),
+        members,
+        taking,
+        config=RECLAIM,
     )
     assert victims(played, "Evicted") == []
 
@@ -319,7 +314,7 @@ def test_one_pod_has_one_victim_however_long_that_takes() -> None:
 def test_a_gang_that_reclaims_counts_for_its_queue_before_it_has_its_places() -> None:
     running = [low(f"a-{i}", 1, "a", stops_in="20s") for i in range(8)]
     gangs = [
-        [group(n, 2, queue="b"), *gang(n, 2, at=at)]
+        [pod_group(n, 2, queue="b"), *gang(n, 2, at=at)]
         for n, at in zip("xyz", ("5s", "6s", "7s"), strict=True)
     ]
     given = [raw for each in gangs for raw in each]

@@ -2,20 +2,8 @@
 
 import pytest
 
-from harness.job_scenarios import (
-    VOLCANO,
-    Played,
-    Raw,
-    actions,
-    gang,
-    group,
-    in_queue,
-    node,
-    play,
-    pod,
-    queue,
-    step,
-)
+from harness.objects import VOLCANO, Raw, gang, in_queue, node, pod, pod_group, queue
+from harness.scenarios import Played, actions, play, step
 
 CLOSED, OPEN = {"status": {"state": "Closed"}}, {"status": {"state": "Open"}}
 AFTER = {"starvingJobTimeThreshold": 10}
@@ -96,7 +84,7 @@ def test_what_waits_for_a_starving_pod_is_not_in_its_way_when_it_preempts() -> N
         (10, "Reserved"),
         (20, "Bound"),
     ]
-    assert played.told("low").count("Preempted") == 1
+    assert played.reasons("low").count("Preempted") == 1
     assert played.all("Reservation")[0]["status"]["phase"] == "Succeeded"
 
 
@@ -153,7 +141,7 @@ def test_without_the_action_nothing_is_held() -> None:
 
 
 def test_a_job_that_waits_for_its_own_pods_does_not_starve() -> None:
-    given = [node("n1", 4), group("g", 3), *gang("g", 2)]
+    given = [node("n1", 4), pod_group("g", 3), *gang("g", 2)]
     played = play(given, config=actions(**AFTER), until=100)
     assert played.events("PodGroup/default/g", "Starving", "Reserved") == []
 
@@ -161,13 +149,13 @@ def test_a_job_that_waits_for_its_own_pods_does_not_starve() -> None:
 @pytest.mark.parametrize("at", ["5s", "15s"])
 def test_a_job_goes_on_starving_when_its_pods_are_made_anew(at: str) -> None:
     """There is no node it could have before 30s."""
-    later = {"metadata": {"annotations": {"sim.holdfast.io/at": "30s"}}}
+    later: Raw = {"metadata": {"annotations": {"sim.holdfast.io/at": "30s"}}}
     given = [*full("n1", 3, 20, 30, 40), node("n2", 4, **later), pod("o", 4, at="30s", nodeName="n2")]
     job = [
-        group("g", 2),
-        pod("g-0", 2, "g", delete_at=at),
-        pod("g-1", 2, "g"),
-        pod("g-2", 2, "g", at=at),
+        pod_group("g", 2),
+        pod("g-0", 2, group="g", delete_at=at),
+        pod("g-1", 2, group="g"),
+        pod("g-2", 2, group="g", at=at),
     ]
     config = actions(**AFTER, reservedNodePercent=100)
     played = play(given, job, config=config, until=35)
@@ -192,10 +180,10 @@ def test_a_held_node_is_closed_or_only_the_amount_is_kept(
 ) -> None:
     """Of the five cores of n1 four are held, until n2 is free too."""
     config = actions(**AFTER, hold=hold, reservedNodePercent=100)
-    given = [node("n1", 5), *full("n2", 4, 50, 50, 50, 50), group("g", 2), *gang("g", 2, 4)]
+    given = [node("n1", 5), *full("n2", 4, 50, 50, 50, 50), pod_group("g", 2), *gang("g", 2, 4)]
     played = play(given, pod("small", 1, at="12s"), config=config, until=20)
     assert played.times("small") == [small]
-    assert played.why("small").startswith(why)
+    assert played.message("small").startswith(why)
 
 
 def test_pods_that_ask_for_nothing_pass() -> None:
@@ -208,7 +196,7 @@ def test_no_one_preempts_on_a_held_node() -> None:
     config = actions("allocate", "preempt", **AFTER)
     played = play(given, config=config, until=15)
     assert played.times("vip") == [None]
-    assert played.why("vip").startswith(HELD)
+    assert played.message("vip").startswith(HELD)
 
 
 def test_a_hold_ends_with_its_pod_being_placed() -> None:
@@ -287,14 +275,14 @@ def test_what_never_ends_is_not_waited_for() -> None:
 def test_a_pod_that_can_never_fit_holds_nothing_and_says_so() -> None:
     played = play(full("n1", 2, 30, 30), pod("big", 3), config=actions(**AFTER), until=100)
     assert holds(played) == {}
-    assert "CannotReserve" in played.told("big")
+    assert "CannotReserve" in played.reasons("big")
 
 
 # Gangs
 
 
 def test_a_gang_is_held_room_for_as_a_whole() -> None:
-    given = [*full("n1", 2, 30, 30), *full("n2", 2, 50, 60), group("g", 2), *gang("g", 2, 2)]
+    given = [*full("n1", 2, 30, 30), *full("n2", 2, 50, 60), pod_group("g", 2), *gang("g", 2, 2)]
     config = actions(**AFTER, reservedNodePercent=100)
     played = play(given, config=config)
     assert played.times("g-0", "g-1") == [60, 60]
@@ -306,13 +294,13 @@ def test_a_gang_is_held_room_for_as_a_whole() -> None:
 
 
 def test_of_a_gang_nothing_is_held_unless_all_of_it_can_be() -> None:
-    given = [*full("n1", 2, 30, 30), *full("n2", 2, 50, 60), group("g", 3), *gang("g", 3, 2)]
+    given = [*full("n1", 2, 30, 30), *full("n2", 2, 50, 60), pod_group("g", 3), *gang("g", 3, 2)]
     config = actions(**AFTER, reservedNodePercent=100)
     assert holds(play(given, config=config, until=20)) == {}
 
 
 def test_what_fits_already_is_held_too_and_starts_with_the_rest() -> None:
-    given = [node("n1", 2), *full("n2", 2, 50, 60), group("g", 2), *gang("g", 2, 2)]
+    given = [node("n1", 2), *full("n2", 2, 50, 60), pod_group("g", 2), *gang("g", 2, 2)]
     other = pod("other", 2, at="15s")
     config = actions(**AFTER, reservedNodePercent=100)
     played = play(given, other, config=config)
@@ -321,13 +309,13 @@ def test_what_fits_already_is_held_too_and_starts_with_the_rest() -> None:
 
 
 def test_several_tasks_may_be_held_room_for_on_one_node() -> None:
-    given = [*full("n1", 4, 30, 30, 40, 40), group("g", 2), *gang("g", 2, 2)]
+    given = [*full("n1", 4, 30, 30, 40, 40), pod_group("g", 2), *gang("g", 2, 2)]
     played = play(given, config=actions(**AFTER))
     assert played.times("g-0", "g-1") == [40, 40]
 
 
 def test_a_job_started_anew_waits_from_then_on() -> None:
-    given = [node("n1", 2), group("g", 2), *gang("g", 2, delete_at="30s")]
+    given = [node("n1", 2), pod_group("g", 2), *gang("g", 2, delete_at="30s")]
     again = [*gang("h", 2, at="100s"), pod("block", 1, at="31s", runs_for="200s")]
     for raw in again[:2]:
         raw["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = "g"
@@ -343,7 +331,7 @@ def test_a_pod_that_finds_room_elsewhere_gives_up_what_is_held() -> None:
     played = play(full("n1", 2, 90, 90), pod("big", 2), new, config=actions(**AFTER), until=30)
     assert played.bound()["big"] == (20, "n2")
     assert holds(played) == {}
-    assert "Released" in played.told("big")
+    assert "Released" in played.reasons("big")
 
 
 @pytest.mark.parametrize(
@@ -383,14 +371,14 @@ def test_a_pod_that_is_deleted_leaves_nothing_held() -> None:
 
 
 def test_a_gang_that_lost_a_member_holds_nothing() -> None:
-    given = [*full("n1", 2, 50, 60), *full("n2", 2, 50, 60), group("g", 2), *gang("g", 2, 2)]
+    given = [*full("n1", 2, 50, 60), *full("n2", 2, 50, 60), pod_group("g", 2), *gang("g", 2, 2)]
     given[-1]["metadata"]["annotations"]["sim.holdfast.io/delete-at"] = "20s"
     played = play(given, config=actions(**AFTER, reservedNodePercent=100), until=30)
     assert holds(played) == {}
 
 
 def test_a_group_that_is_deleted_holds_nothing() -> None:
-    given = [*full("n1", 2, 50, 60), group("g", 1), *gang("g", 1, 2)]
+    given = [*full("n1", 2, 50, 60), pod_group("g", 1), *gang("g", 1, 2)]
     gone = step("20s", delete={"kind": "PodGroup", "name": "g", "apiVersion": VOLCANO})
     assert holds(play(given, gone, config=actions(**AFTER), until=30)) == {}
 
@@ -442,7 +430,7 @@ def test_nothing_is_held_while_its_queue_takes_nothing(shuts: Raw, opens: Raw) -
     config = actions(starvingJobTimeThreshold=10, reservedNodePercent=100)
     played = play(node("n1", 2), queue("q"), first, big, others, steps, config=config, until=200)
     assert played.times("one", "big", "two") == [60, 160, None]
-    assert "Released" in played.told("big")
+    assert "Released" in played.reasons("big")
 
 
 def test_smaller_jobs_behind_do_not_starve_who_is_ahead() -> None:
@@ -459,7 +447,7 @@ def test_smaller_jobs_behind_do_not_starve_who_is_ahead() -> None:
 
 def test_a_job_that_may_never_hold_enough_stands_in_nobodys_way() -> None:
     full = [pod(f"full-{i}", 4, nodeName=f"n{i}", runs_for="50s") for i in range(4)]
-    many = [group("many", 3), *gang("many", 3, 4, priority=10)]
+    many = [pod_group("many", 3), *gang("many", 3, 4, priority=10)]
     config = actions(starvingJobTimeThreshold=5, reservedNodePercent=50)
     played = play(
         [node(f"n{i}", 4) for i in range(4)], full, many, pod("one", 4), config=config, until=20
@@ -471,10 +459,10 @@ def test_a_job_that_may_never_hold_enough_stands_in_nobodys_way() -> None:
 
 def test_what_is_released_is_told_to_the_job_even_if_its_pod_is_gone() -> None:
     full = pod("full", 4, nodeName="n1", runs_for="50s")
-    given = [group("g", 1), *gang("g", 1, 4), step("20s", delete=MEMBER)]
+    given = [pod_group("g", 1), *gang("g", 1, 4), step("20s", delete=MEMBER)]
     config = actions(starvingJobTimeThreshold=5, reservedNodePercent=100)
     played = play(node("n1", 4), full, given, config=config, until=30)
-    assert "Released" in played.told("g")
+    assert "Released" in played.reasons("g")
 
 
 MEMBER = {"kind": "Pod", "name": "g-0", "namespace": "default"}
@@ -491,7 +479,7 @@ def test_a_starving_pod_that_preempts_uses_what_is_held_for_it() -> None:
     low = pod("low", 2, nodeName="n1", stops_in="10s")
     high = pod("high", at="60s", priority=10, nodeSelector={"host": "n1"})
     high["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
-    jobs = [group("g", 2), *gang("g", 2, 6)]
+    jobs = [pod_group("g", 2), *gang("g", 2, 6)]
     played = play(nodes, busy, low, jobs, high, config=config, until=120)
     assert played.times("high", "g-0", "g-1") == [75, 90, 90]
     assert not any("preempted-for" in entry.object for entry in played.result.timeline)

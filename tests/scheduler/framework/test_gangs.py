@@ -6,7 +6,8 @@ import pytest
 
 from harness.builders import make_node, make_pod, make_pod_group
 from harness.driver import Driver
-from harness.job_scenarios import GROUP, SIGS, VOLCANO, gang, group, node, play, pod, step
+from harness.objects import GROUP, SIGS, VOLCANO, gang, node, pod, pod_group
+from harness.scenarios import play, step
 from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.events import write_refused
 from holdfast.scheduler.cluster.records import Phase
@@ -33,7 +34,7 @@ LIGHT = "pod-group.scheduling.sigs.k8s.io"
     ],
 )
 def test_a_gang_starts_whole_or_not_at_all(cpu: int, least: int, members: int, placed: int) -> None:
-    played = play(node("n1", cpu), group("g", least), gang("g", members))
+    played = play(node("n1", cpu), pod_group("g", least), gang("g", members))
     assert len(played.bound()) == placed
 
 
@@ -50,7 +51,7 @@ def test_a_gang_starts_whole_or_not_at_all(cpu: int, least: int, members: int, p
 def test_members_name_their_group_in_any_way(naming: dict[str, Any], api: str) -> None:
     pods = [pod(f"p{i}", **naming) for i in range(2)]
     late = pod("p2", **({"at": "10s"} | naming))
-    played = play(node("n1"), group("g", 3, api), pods, late)
+    played = play(node("n1", 4), pod_group("g", 3, api), pods, late)
     assert played.times("p0", "p1", "p2") == [10, 10, 10]
     assert played.find("PodGroup", "g")["status"]["phase"] == "Running"
 
@@ -79,7 +80,7 @@ def test_gangs_that_belong_together_start_together() -> None:
 
 def test_groups_that_belong_together_start_together() -> None:
     bond = {KOORD + "groups": '["default/a", "default/b"]'}
-    groups = [group(name, 1, SIGS) for name in ("a", "b")]
+    groups = [pod_group(name, 1, SIGS) for name in ("a", "b")]
     for each in groups:
         each["metadata"]["annotations"] |= bond
     pods = [pod("a0", labels={LIGHT: "a"}), pod("b0", labels={LIGHT: "b"}, at="10s")]
@@ -112,31 +113,31 @@ def test_who_counts_for_one_that_comes_later(policy: str, ended: str, placed: bo
 
 
 def test_the_group_may_come_after_its_pods_or_before() -> None:
-    late = play(node("n1"), gang("g", 2), group("g", 2, at="30s"))
+    late = play(node("n1", 4), gang("g", 2), pod_group("g", 2, at="30s"))
     assert late.times("g-0", "g-1") == [30, 30]
-    early = play(node("n1"), group("g", 2), gang("g", 2, at="30s"))
+    early = play(node("n1", 4), pod_group("g", 2), gang("g", 2, at="30s"))
     assert early.times("g-0", "g-1") == [30, 30]
 
 
 def test_without_their_group_pods_wait_and_say_so() -> None:
-    played = play(node("n1"), gang("g", 2))
-    assert played.why("g-0") == "PodGroup/default/g does not exist"
+    played = play(node("n1", 4), gang("g", 2))
+    assert played.message("g-0") == "PodGroup/default/g does not exist"
 
 
 def test_a_group_that_is_deleted_keeps_its_pods_waiting() -> None:
     gone = step("5s", delete={"kind": "PodGroup", "name": "g", "apiVersion": VOLCANO})
     room = step("10s", apply=node("n2", 8))
-    played = play(node("n1", 1), group("g", 2), gang("g", 2), gone, room)
+    played = play(node("n1", 1), pod_group("g", 2), gang("g", 2), gone, room)
     assert played.bound() == {}
-    assert played.why("g-1") == "PodGroup/default/g does not exist"
+    assert played.message("g-1") == "PodGroup/default/g does not exist"
 
 
 def test_a_member_deleted_half_way_keeps_the_others_waiting() -> None:
     room = step("10s", apply=node("n2", 8))
-    members = [*gang("g", 2), pod("g-2", 1, "g", delete_at="5s")]
-    played = play(node("n1", 1), group("g", 3), members, room)
+    members = [*gang("g", 2), pod("g-2", 1, group="g", delete_at="5s")]
+    played = play(node("n1", 1), pod_group("g", 3), members, room)
     assert played.bound() == {}
-    assert played.why("g-0") == "PodGroup/default/g has fewer pods than it needs"
+    assert played.message("g-0") == "PodGroup/default/g has fewer pods than it needs"
 
 
 def test_a_changed_minimum_counts_at_once() -> None:
@@ -149,7 +150,7 @@ def test_a_changed_minimum_counts_at_once() -> None:
             "merge": {"spec": {"minMember": 2}},
         },
     )
-    played = play(node("n1", 2), group("g", 3), gang("g", 3), less)
+    played = play(node("n1", 2), pod_group("g", 3), gang("g", 3), less)
     assert sorted(played.bound()) == ["g-0", "g-1"]
 
 
@@ -158,7 +159,7 @@ def test_tasks_have_minima_of_their_own() -> None:
         return pod(name, cpu, annotations={GROUP: "g", "volcano.sh/task-spec": kind})
 
     def tried(cpu: int) -> list[str]:
-        needs = group("g", 3, minTaskMember={"ps": 1, "worker": 2})
+        needs = pod_group("g", 3, minTaskMember={"ps": 1, "worker": 2})
         tasks = [task(f"w{i}", "worker") for i in range(3)] + [task("ps", "ps", 2)]
         return sorted(play(node("n1", cpu), needs, *tasks).bound())
 
@@ -168,13 +169,13 @@ def test_tasks_have_minima_of_their_own() -> None:
 
 @pytest.mark.parametrize(("asked", "placed"), [("4", 2), ("5", 0), ("4000m", 2)])
 def test_there_must_be_room_for_what_the_group_asks_for_as_a_whole(asked: str, placed: int) -> None:
-    played = play(node("n1", 4), group("g", 2, minResources={"cpu": asked}), gang("g", 2))
+    played = play(node("n1", 4), pod_group("g", 2, minResources={"cpu": asked}), gang("g", 2))
     assert len(played.bound()) == placed
 
 
 def test_pods_that_ask_for_nothing_are_counted() -> None:
-    members = [pod("g-0", 4, "g"), pod("g-1", 0, "g"), pod("g-2", 0, "g")]
-    assert len(play(node("n1", 4), group("g", 3), members).bound()) == 3
+    members = [pod("g-0", 4, group="g"), pod("g-1", 0, group="g"), pod("g-2", 0, group="g")]
+    assert len(play(node("n1", 4), pod_group("g", 3), members).bound()) == 3
 
 
 def test_the_groups_priority_decides_who_is_first() -> None:
@@ -187,24 +188,24 @@ def test_the_groups_priority_decides_who_is_first() -> None:
     played = play(
         important,
         node("n1", 2),
-        group("a", 2),
+        pod_group("a", 2),
         gang("a", 2),
-        group("b", 2, priorityClassName="high"),
+        pod_group("b", 2, priorityClassName="high"),
         gang("b", 2),
     )
     assert sorted(played.bound()) == ["b-0", "b-1"]
 
 
 def test_a_gang_waits_without_being_in_anyones_way() -> None:
-    played = play(node("n1", 3), group("g", 4), gang("g", 4), pod("one", 3, at="1s"))
+    played = play(node("n1", 3), pod_group("g", 4), gang("g", 4), pod("one", 3, at="1s"))
     assert played.bound() == {"one": (1, "n1")}
 
 
 def test_two_gangs_never_block_each_other() -> None:
     played = play(
         node("n1", 3),
-        group("a", 2),
-        group("b", 2),
+        pod_group("a", 2),
+        pod_group("b", 2),
         [x for pair in zip(gang("a", 2, runs_for="10s"), gang("b", 2), strict=True) for x in pair],
     )
     assert played.times("a-0", "a-1", "b-0", "b-1") == [0, 0, 10, 10]
@@ -212,30 +213,30 @@ def test_two_gangs_never_block_each_other() -> None:
 
 def test_a_member_that_failed_is_replaced_alone() -> None:
     """The others run on, so the job is ready as soon as the new one has a place."""
-    short = pod("g-2", 1, "g", activeDeadlineSeconds=5)
-    new = pod("g-3", 1, "g", at="20s")
-    played = play(node("n1", 3), group("g", 3), gang("g", 2), short, new)
+    short = pod("g-2", 1, group="g", activeDeadlineSeconds=5)
+    new = pod("g-3", 1, group="g", at="20s")
+    played = play(node("n1", 3), pod_group("g", 3), gang("g", 2), short, new)
     assert played.times("g-3") == [20]
 
 
 def test_those_that_did_their_work_count() -> None:
-    members = [pod("g-0", 1, "g", runs_for="5s"), pod("g-1", 1, "g", runs_for="50s")]
-    late = pod("g-2", 1, "g", at="20s")
-    played = play(node("n1", 4), group("g", 2), members, late)
+    members = [pod("g-0", 1, group="g", runs_for="5s"), pod("g-1", 1, group="g", runs_for="50s")]
+    late = pod("g-2", 1, group="g", at="20s")
+    played = play(node("n1", 4), pod_group("g", 2), members, late)
     assert played.times("g-2") == [20]
 
 
 def test_a_gang_started_anew_is_a_gang_again() -> None:
-    again = [pod("n-0", 1, "g", at="20s"), pod("n-1", 1, "g", at="30s")]
-    played = play(node("n1", 4), group("g", 2), gang("g", 2, delete_at="10s"), again)
+    again = [pod("n-0", 1, group="g", at="20s"), pod("n-1", 1, group="g", at="30s")]
+    played = play(node("n1", 4), pod_group("g", 2), gang("g", 2, delete_at="10s"), again)
     assert played.times("n-0", "n-1") == [30, 30]
 
 
 def test_a_restart_in_between_changes_nothing() -> None:
     restart = [step(f"{t}s", restart="scheduler") for t in (5, 15, 25)]
-    late = pod("g-2", 1, "g", at="10s")
+    late = pod("g-2", 1, group="g", at="10s")
     room = step("20s", apply=node("n2", 8))
-    played = play(node("n1", 1), group("g", 3), gang("g", 2), late, room, restart)
+    played = play(node("n1", 1), pod_group("g", 3), gang("g", 2), late, room, restart)
     assert played.times("g-0", "g-1", "g-2") == [20, 20, 20]
 
 
@@ -279,7 +280,7 @@ def test_reservations_can_be_members() -> None:
 def test_the_group_says_how_its_job_is_doing(
     api: str, cpu: int, members: int, phase: str, reason: str
 ) -> None:
-    played = play(node("n1", cpu), group("g", 3, api), gang("g", members))
+    played = play(node("n1", cpu), pod_group("g", 3, api), gang("g", members))
     status = played.find("PodGroup", "g")["status"]
     assert status["phase"] == phase
     said = {c["type"]: c["reason"] for c in status.get("conditions", []) if c["status"] == "True"}
@@ -323,13 +324,15 @@ def test_a_group_of_the_other_api_says_how_its_members_end(
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "work", "uid": "w", "controller": True}
     mine: dict[str, Any] = {"labels": {LIGHT: "g"}, "metadata": {"ownerReferences": [owner]}}
     pods = [pod(f"p{i}", **mine, **end) for i, end in enumerate(ends)]
-    status = play(node("n1"), group("g", 2, SIGS), pods, until=20).find("PodGroup", "g")["status"]
+    status = play(node("n1", 4), pod_group("g", 2, SIGS), pods, until=20).find("PodGroup", "g")[
+        "status"
+    ]
     assert (status.pop("phase"), status.pop("occupiedBy")) == (phase, "default/work")
     assert status == {"scheduleStartTime": "2026-01-01T00:00:00Z", **counts}
 
 
 def test_a_job_that_is_done_says_so() -> None:
-    played = play(node("n1"), group("g", 2), gang("g", 2, runs_for="10s"))
+    played = play(node("n1", 4), pod_group("g", 2), gang("g", 2, runs_for="10s"))
     assert played.find("PodGroup", "g")["status"] | {"conditions": []} == {
         "phase": "Completed",
         "succeeded": 2,
@@ -349,8 +352,8 @@ def test_members_that_attract_each_other_find_places() -> None:
             ]
         }
     }
-    members = [pod("g-0", 1, "g", affinity=near), pod("g-1", 1, "g", labels={"app": "db"})]
-    played = play(node("n1"), node("n2"), group("g", 2), members)
+    members = [pod("g-0", 1, group="g", affinity=near), pod("g-1", 1, group="g", labels={"app": "db"})]
+    played = play(node("n1", 4), node("n2", 4), pod_group("g", 2), members)
     assert played.bound()["g-0"][1] == played.bound()["g-1"][1]
 
 
@@ -368,7 +371,7 @@ def test_what_is_reserved_for_members_counts_as_free_for_the_job(needs: str, pla
             },
         }
 
-    late = [group("g", 2, at="5s", minResources={"cpu": needs})]
+    late = [pod_group("g", 2, at="5s", minResources={"cpu": needs})]
     late += gang("g", 2, 2, at="5s", labels={"app": "g"})
     played = play(node("n1", 2), node("n2", 2), reserve("r1"), reserve("r2"), late)
     assert len(played.bound()) == placed
@@ -377,11 +380,11 @@ def test_what_is_reserved_for_members_counts_as_free_for_the_job(needs: str, pla
 def test_a_gang_is_tried_again_whatever_was_to_blame_before() -> None:
     """It was told that the node is cordoned; now the node is full, until a pod there ends."""
     running = pod("running", 4, nodeName="n1", runs_for="60s")
-    members = [*gang("g", 2), pod("g-2", 1, "g", at="10s")]
+    members = [*gang("g", 2), pod("g-2", 1, group="g", at="10s")]
     cordon = {"kind": "Node", "name": "n1", "merge": {"spec": {"unschedulable": True}}}
     uncordon = {"kind": "Node", "name": "n1", "merge": {"spec": {"unschedulable": False}}}
     steps = [step("5s", patch=cordon), step("30s", patch=uncordon)]
-    played = play(node("n1", 4), running, group("g", 3), members, steps, until=100)
+    played = play(node("n1", 4), running, pod_group("g", 3), members, steps, until=100)
     assert played.times("g-0", "g-1", "g-2") == [60, 60, 60]
 
 

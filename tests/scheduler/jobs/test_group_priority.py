@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from harness.job_scenarios import Raw, actions, gang, group, node, play, pod, queue, step
+from harness.objects import Raw, gang, node, pod, pod_group, queue
+from harness.scenarios import actions, play, step
 
 PREEMPT = actions("allocate", "preempt")
 
@@ -42,26 +43,29 @@ def test_members_are_as_important_as_their_group(
     low: str, high: str, own: dict[str, Any], evicted: list[str]
 ) -> None:
     groups = [
-        group("low", 1, **({"priorityClassName": low} if low else {})),
-        group("high", 2, at="10s", **({"priorityClassName": high} if high else {})),
+        pod_group("low", 1, **({"priorityClassName": low} if low else {})),
+        pod_group("high", 2, at="10s", **({"priorityClassName": high} if high else {})),
     ]
     pods = [*gang("low", 2), *gang("high", 2, at="10s", **own)]
     assert sorted(victims(CLASSES, node("n1", 2), groups, pods)) == evicted
 
 
 def test_of_a_group_the_less_important_member_goes() -> None:
-    lows = [pod("low-0", 1, "low", priority=500), pod("low-1", 1, "low")]
-    groups = [group("low", 1, priorityClassName="low"), group("high", 1, priorityClassName="high")]
+    lows = [pod("low-0", 1, group="low", priority=500), pod("low-1", 1, group="low")]
+    groups = [
+        pod_group("low", 1, priorityClassName="low"),
+        pod_group("high", 1, priorityClassName="high"),
+    ]
     assert victims(CLASSES, node("n1", 2), groups, lows, gang("high", 1, at="10s")) == ["low-1"]
 
 
 def test_a_group_or_class_that_comes_later_counts_from_then_on() -> None:
     late = [
         priority_class("late", 1000, at="30s"),
-        group("high", 1, at="20s", priorityClassName="late"),
+        pod_group("high", 1, at="20s", priorityClassName="late"),
         *gang("high", 1, at="10s"),
     ]
-    played = play(node("n1", 1), group("low", 1), gang("low", 1), late, config=PREEMPT)
+    played = play(node("n1", 1), pod_group("low", 1), gang("low", 1), late, config=PREEMPT)
     assert played.times("high-0") == [30]
 
 
@@ -76,16 +80,16 @@ def test_a_group_that_loses_its_class_protects_its_pods_no_more() -> None:
         },
     )
     high = [pod("first", 1, at="5s", priority=50), pod("second", 1, at="20s", priority=50)]
-    given = [group("g", 1, priorityClassName="high"), *gang("g", 1), *high, lose]
+    given = [pod_group("g", 1, priorityClassName="high"), *gang("g", 1), *high, lose]
     played = play(CLASSES, node("n1", 1), given, config=PREEMPT)
     assert played.times("first", "second") == [10, None]
 
 
 def test_of_what_queues_have_too_much_the_less_important_group_gives_back() -> None:
     groups = [
-        group("mid", 1, queue="a", priorityClassName="high"),
-        group("low", 1, queue="b", priorityClassName="low"),
-        group("new", 1, queue="c", at="10s"),
+        pod_group("mid", 1, queue="a", priorityClassName="high"),
+        pod_group("low", 1, queue="b", priorityClassName="low"),
+        pod_group("new", 1, queue="c", at="10s"),
     ]
     queues = [queue("a"), queue("b"), queue("c")]
     pods = [*gang("mid", 2), *gang("low", 2), *gang("new", 1, at="10s")]
@@ -107,10 +111,10 @@ def test_tasks_that_need_more_than_the_job_do_not_count(
     least: int, tasks: dict[str, int], placed: int
 ) -> None:
     members = [
-        pod(f"g-{i}", 1, "g", annotations={"volcano.sh/task-spec": task})
+        pod(f"g-{i}", 1, group="g", annotations={"volcano.sh/task-spec": task})
         for i, task in enumerate(("ps", "worker", "worker"))
     ]
-    played = play(node("n1", 4), group("g", least, minTaskMember=tasks), members)
+    played = play(node("n1", 4), pod_group("g", least, minTaskMember=tasks), members)
     assert len(played.bound()) == placed
 
 
@@ -121,7 +125,7 @@ def test_tasks_that_need_more_than_the_job_do_not_count(
 def test_a_group_may_say_that_its_pods_are_nobodys_victims(
     on_group: str, on_pod: str, spared: bool
 ) -> None:
-    said = group("g", 1)
+    said = pod_group("g", 1)
     said["metadata"]["annotations"]["volcano.sh/preemptable"] = on_group
     pods = gang("g", 1, labels={"volcano.sh/preemptable": on_pod} if on_pod else {})
     high = [pod("high", 1, at="10s", priority=10)]
@@ -129,7 +133,7 @@ def test_a_group_may_say_that_its_pods_are_nobodys_victims(
 
 
 def test_when_it_says_so_no_more_they_may_go() -> None:
-    said = group("g", 1)
+    said = pod_group("g", 1)
     said["metadata"]["annotations"]["volcano.sh/preemptable"] = "false"
     merge = {"metadata": {"annotations": {"volcano.sh/preemptable": None}}}
     no_more = step("20s", patch={"kind": "PodGroup", "name": "g", "merge": merge})

@@ -4,20 +4,8 @@ from typing import Any
 
 import pytest
 
-from harness.job_scenarios import (
-    VOLCANO,
-    Played,
-    Raw,
-    actions,
-    gang,
-    group,
-    in_queue,
-    node,
-    play,
-    pod,
-    queue,
-    step,
-)
+from harness.objects import VOLCANO, Raw, gang, in_queue, node, pod, pod_group, queue
+from harness.scenarios import Played, actions, play, step
 
 
 def pods(of: str, count: int, cpu: int = 1, **more: Any) -> list[Raw]:
@@ -71,7 +59,7 @@ def test_a_queue_that_is_full_keeps_no_one_else_waiting() -> None:
     queues = [queue("a", capability={"cpu": "1"}), queue("b")]
     played = play(node("n1", 4), queues, pods("a", 5, priority=100), pods("b", 5))
     assert counts(played) == {"a": 1, "b": 3}
-    assert played.why("a-01") == "queue a would have more cpu than its capability"
+    assert played.message("a-01") == "queue a would have more cpu than its capability"
 
 
 def test_room_in_a_capability_is_used_when_it_comes() -> None:
@@ -98,40 +86,44 @@ def test_what_is_guaranteed_to_others_stays_free() -> None:
 )
 def test_a_queue_that_takes_nothing_says_so(given: list[Raw], why: str) -> None:
     other = [queue("b"), *pods("b", 1)]
-    played = play(node("n1"), given, pods("a", 1), other, group("g", 1, queue="a"), gang("g", 1))
+    played = play(node("n1", 4), given, pods("a", 1), other, pod_group("g", 1, queue="a"), gang("g", 1))
     assert counts(played) == {"b": 1}
-    assert played.why("a-00") == why
-    assert played.why("g-0") == why
+    assert played.message("a-00") == why
+    assert played.message("g-0") == why
 
 
 def test_a_queue_made_later_is_found() -> None:
-    played = play(node("n1"), pods("a", 1), queue("a", at="10s"))
+    played = play(node("n1", 4), pods("a", 1), queue("a", at="10s"))
     assert played.times("a-00") == [10]
 
 
 def test_a_queue_that_is_deleted_takes_nothing_more() -> None:
     gone = step("5s", delete={"kind": "Queue", "name": "a"})
-    played = play(node("n1"), queue("a"), pods("a", 1), gone)
-    late = play(node("n1"), queue("a"), gone, pod("p", 1, at="10s", annotations=in_queue("a")))
+    played = play(node("n1", 4), queue("a"), pods("a", 1), gone)
+    late = play(node("n1", 4), queue("a"), gone, pod("p", 1, at="10s", annotations=in_queue("a")))
     assert counts(played) == {"a": 1}
-    assert late.why("p") == "queue a does not exist"
+    assert late.message("p") == "queue a does not exist"
 
 
 def test_the_default_queue_need_not_be_there() -> None:
-    played = play(node("n1"), group("g", 1, queue="default"), gang("g", 1))
+    played = play(node("n1", 4), pod_group("g", 1, queue="default"), gang("g", 1))
     assert played.times("g-0") == [0]
 
 
 def test_jobs_of_several_pods_are_in_the_queue_of_their_group() -> None:
-    given = [queue("a", capability={"cpu": "3"}), group("g", 2, queue="a"), group("h", 2, queue="a")]
+    given = [
+        queue("a", capability={"cpu": "3"}),
+        pod_group("g", 2, queue="a"),
+        pod_group("h", 2, queue="a"),
+    ]
     played = play(node("n1", 8), given, gang("g", 2), gang("h", 2))
     assert sorted(played.bound()) == ["g-0", "g-1"]  # all of it or nothing
 
 
 def test_pods_whose_group_is_gone_are_in_no_queue() -> None:
     gone = step("10s", delete={"kind": "PodGroup", "name": "g", "apiVersion": VOLCANO})
-    given = [queue("a", capability={"cpu": "1"}), group("g", 1, queue="a"), *gang("g", 1)]
-    played = play(node("n1"), given, pods("a", 1, at="1s"), gone)
+    given = [queue("a", capability={"cpu": "1"}), pod_group("g", 1, queue="a"), *gang("g", 1)]
+    played = play(node("n1", 4), given, pods("a", 1, at="1s"), gone)
     assert played.times("g-0", "a-00") == [0, 10]
 
 
@@ -165,7 +157,7 @@ def test_inside_a_queue_the_more_important_is_first() -> None:
 
 
 def test_queues_say_what_they_have() -> None:
-    given = [queue("a"), group("g", 2, queue="a"), *gang("g", 2), group("h", 9, queue="a")]
+    given = [queue("a"), pod_group("g", 2, queue="a"), *gang("g", 2), pod_group("h", 9, queue="a")]
     played = play(node("n1", 8), given, pods("a", 1))
     assert played.find("Queue", "a")["status"] == {
         "state": "Open",
@@ -202,7 +194,7 @@ def test_what_is_held_for_a_starving_job_counts_against_its_queues_capability() 
     played = play(node("n1", 3), node("n2", 2), given, busy, big, small, config=config, until=100)
     assert played.times("big") == [60]
     assert played.times("small") == [None]
-    assert "capability" in played.why("small")
+    assert "capability" in played.message("small")
 
 
 # Guarantees
@@ -249,30 +241,34 @@ def test_who_owns_a_reservation_takes_nothing_that_is_guaranteed_to_others() -> 
 
 
 def test_a_queue_is_closed_once_its_jobs_are_gone() -> None:
-    given = [queue("a", state="Closing"), group("g", 1, queue="a"), pod("g-0", 1, "g", nodeName="n1")]
-    played = play(node("n1"), given)
+    given = [
+        queue("a", state="Closing"),
+        pod_group("g", 1, queue="a"),
+        pod("g-0", 1, group="g", nodeName="n1"),
+    ]
+    played = play(node("n1", 4), given)
     assert played.find("Queue", "a")["status"]["state"] == "Closing"
     done = step("10s", delete={"kind": "PodGroup", "name": "g", "namespace": "default"})
-    assert play(node("n1"), given, done).find("Queue", "a")["status"]["state"] == "Closed"
+    assert play(node("n1", 4), given, done).find("Queue", "a")["status"]["state"] == "Closed"
 
 
 @pytest.mark.parametrize("order", [("large", "small"), ("small", "large")])
 def test_members_for_which_the_queue_has_room_do_not_wait_for_others(order: tuple[str, str]) -> None:
     """Whoever is tried first: a job that needs one pod has one that its queue takes."""
     sizes = {"large": 6, "small": 2}
-    members = [pod(f"{i}-{name}", sizes[name], "g") for i, name in enumerate(order)]
+    members = [pod(f"{i}-{name}", sizes[name], group="g") for i, name in enumerate(order)]
     limited = queue("q", capability={"cpu": "4"})
-    played = play(node("n1", 8), limited, group("g", 1, queue="q"), members)
+    played = play(node("n1", 8), limited, pod_group("g", 1, queue="q"), members)
     assert sorted(name.split("-")[1] for name in played.bound()) == ["small"]
     refused = f"{order.index('large')}-large"
-    assert played.why(refused) == "queue q would have more cpu than its capability"
+    assert played.message(refused) == "queue q would have more cpu than its capability"
 
 
 def test_members_the_queue_takes_have_room_held() -> None:
     """The first member is more than its queue may ever have; the job needs only one."""
-    members = [pod("0-large", 6, "g", at="1s"), pod("1-small", 2, "g", at="1s")]
+    members = [pod("0-large", 6, group="g", at="1s"), pod("1-small", 2, group="g", at="1s")]
     others = [pod("running", 7, runs_for="60s"), pod("later", 1, at="20s", runs_for="100s")]
-    limited = [queue("q", capability={"cpu": "4"}), group("g", 1, at="1s", queue="q")]
+    limited = [queue("q", capability={"cpu": "4"}), pod_group("g", 1, at="1s", queue="q")]
     config = actions("allocate", starvingJobTimeThreshold=10, reservedNodePercent=100, hold="amount")
     played = play(node("n1", 8), limited, others, members, config=config, until=100)
     assert played.events("PodGroup/default/g", "Reserved") == [(11, "Reserved")]

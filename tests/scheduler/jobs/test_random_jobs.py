@@ -12,19 +12,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.job_scenarios import (
-    Played,
-    Raw,
-    actions,
-    gang,
-    group,
-    in_queue,
-    node,
-    play,
-    pod,
-    queue,
-    step,
-)
+from harness.objects import Raw, gang, in_queue, node, pod, pod_group, queue
+from harness.scenarios import Played, actions, play, step
 
 END = 300
 TIMES = st.integers(0, 150).map(lambda t: f"{t}s")
@@ -59,7 +48,7 @@ def job(draw: st.DrawFn, number: int) -> list[Raw]:
     needed = {task: draw(st.integers(1, tasks.count(task))) for task in sorted({*tasks} - {""})}
     if draw(st.booleans()) and needed:
         spec["minTaskMember"] = needed
-    made = group(name, draw(st.integers(1, count)), at=draw(TIMES), **spec)
+    made = pod_group(name, draw(st.integers(1, count)), at=draw(TIMES), **spec)
     if draw(st.integers(0, 5)) == 0:
         made["metadata"]["annotations"]["sim.holdfast.io/delete-at"] = f"{draw(st.integers(151, 250))}s"
     cpu, at, priority = draw(st.integers(0, 4)), draw(TIMES), draw(st.sampled_from((0, 5, 20)))

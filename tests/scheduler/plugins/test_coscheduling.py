@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from harness.job_scenarios import gang, group, node, play, pod
+from harness.objects import gang, node, pod, pod_group
+from harness.scenarios import play
 from holdfast.scheduler.framework.config import API_VERSION, KIND, load
 from holdfast.scheduler.plugins import registry
 
@@ -50,7 +51,7 @@ def off(*names: str) -> dict[str, Any]:
 def test_files_made_for_other_schedulers_load(plugins: dict[str, Any], sorts: str) -> None:
     loaded = load(file(profile(**plugins)), registry().implements())
     assert [ref.name for ref in loaded.profiles[0].points["queueSort"]] == [sorts]
-    full = play(node("n1", 2), group("g", 2), gang("g", 2), config=file(profile(**plugins)))
+    full = play(node("n1", 2), pod_group("g", 2), gang("g", 2), config=file(profile(**plugins)))
     assert sorted(full.bound()) == ["g-0", "g-1"]
 
 
@@ -65,7 +66,7 @@ def test_files_made_for_other_schedulers_load(plugins: dict[str, Any], sorts: st
     ],
 )
 def test_without_it_pods_are_placed_one_by_one(plugins: dict[str, Any], placed: int) -> None:
-    played = play(node("n1", 2), group("g", 3), gang("g", 3), config=file(profile(**plugins)))
+    played = play(node("n1", 2), pod_group("g", 3), gang("g", 3), config=file(profile(**plugins)))
     assert len(played.bound()) == placed
 
 
@@ -73,10 +74,10 @@ def test_each_profile_says_so_for_its_own_pods() -> None:
     apart = {"schedulerName": "apart", "plugins": {"multiPoint": off("Coscheduling")}}
     played = play(
         node("n1", 2),
-        group("together", 2),
-        pod("t-0", 1, "together"),
-        group("loose", 2),
-        pod("l-0", 1, "loose", schedulerName="apart"),
+        pod_group("together", 2),
+        pod("t-0", 1, group="together"),
+        pod_group("loose", 2),
+        pod("l-0", 1, group="loose", schedulerName="apart"),
         config=file(profile(), apart),
     )
     assert sorted(played.bound()) == ["l-0"]

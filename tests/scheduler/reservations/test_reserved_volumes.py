@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.yaml_scenarios import events, find, joined, simulate, step
+from harness.scenarios import events, find, joined, simulate, step_text
 
 CLASS = """
     apiVersion: storage.k8s.io/v1
@@ -88,7 +88,7 @@ def placed(*objects: str, until: float = 30) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("restart", [(), (step("3s", "restart: scheduler"),)])
+@pytest.mark.parametrize("restart", [(), (step_text("3s", "restart: scheduler"),)])
 @pytest.mark.parametrize(
     ("limit", "reserved", "pods", "expected"),
     [
@@ -138,7 +138,7 @@ def test_owners_of_a_reusable_reservation_share_its_places() -> None:
 
 def test_an_owner_that_goes_gives_its_place_back_to_the_reservation() -> None:
     r = reservation("r", of("a"), REUSABLE)
-    gone = step("8s", "delete: {kind: Pod, name: o}")
+    gone = step_text("8s", "delete: {kind: Pod, name: o}")
     found = placed(
         CLAIMS, node(fast=1), r, pod("o", of("b"), "r"), gone, pod("s", of("c"), at="10s"),
         pod("o2", of("d"), "r", "12s"),
@@ -187,7 +187,7 @@ def test_a_pod_with_an_ephemeral_volume_is_moved() -> None:
           podRef: {namespace: default, name: o}
           reservationOptions: {template: {metadata: {name: room}}}
     """
-    late = step("6s", "apply: {apiVersion: v1, kind: Node, metadata: {name: n2},"
+    late = step_text("6s", "apply: {apiVersion: v1, kind: Node, metadata: {name: n2},"
                 " status: {allocatable: {cpu: '8', pods: '20'}}}")  # fmt: skip
     moved = simulate(joined(CLAIMS, node(fast=1), pod("o", ephemeral("x")), late, job), until=20)
     assert (10.0, "Deleted") in events(moved, "Pod/default/o")
@@ -207,7 +207,7 @@ EMPTY = "{apiVersion: v1, kind: Node, metadata: {name: n2}, status: {allocatable
 
 @pytest.mark.parametrize(
     "meanwhile",
-    [(), (step("8s", f"apply: {EMPTY}"),), (step("8s", "restart: scheduler"),)],
+    [(), (step_text("8s", f"apply: {EMPTY}"),), (step_text("8s", "restart: scheduler"),)],
     ids=["nothing", "another node", "restart"],
 )
 def test_a_preemption_hold_waits_for_the_volume_count_its_victim_has(

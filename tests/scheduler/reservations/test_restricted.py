@@ -2,8 +2,8 @@
 
 import pytest
 
-from harness.job_scenarios import play
 from harness.objects import Raw, node, pod, reservation
+from harness.scenarios import play
 from harness.world import World
 from holdfast.scheduler.framework.config import API_VERSION, KIND
 

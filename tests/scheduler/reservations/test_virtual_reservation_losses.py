@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from harness.job_scenarios import Raw, node, play, pod, step
 from harness.numa_objects import STATUS, topology
+from harness.objects import Raw, node, pod
+from harness.scenarios import play, step
 from holdfast.scheduler.framework.config import API_VERSION, KIND
 
 TEMPLATE = {

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from harness.job_scenarios import node, play, pod
+from harness.objects import node, pod
+from harness.scenarios import play
 from holdfast.scheduler.cluster import node_labels as labels
 
 
