@@ -1,4 +1,4 @@
-"""What a pod says about where it wants to be: node affinity, pod affinity, spread."""
+"""The placement constraints of a pod: node affinity, pod affinity, topology spread."""
 
 from __future__ import annotations
 

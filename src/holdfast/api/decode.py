@@ -1,9 +1,8 @@
 """From raw objects to typed ones.
 
-An object that must come out of Holdfast as it went in is kept as a raw dict by whoever keeps
-it; the typed object decoded here is a *view* of it. A view knows only the fields that
-scheduling reads, may share parts with its raw object, and is never written back: change the
-raw object and decode again.
+An object that must come out of Holdfast as it went in is kept as a raw dict; the typed object decoded
+here is a *view* of it. A view knows only the fields that scheduling reads, may share parts with its raw
+object, and is never written back: change the raw object and decode again.
 
 Decoding costs one call into msgspec. Only when that fails do we look closer: JSON nulls,
 which Kubernetes writes for "not set" (`creationTimestamp: null`), are dropped and the object

@@ -43,7 +43,7 @@ class DeviceSpec(Struct):
 
 
 class Device(Object):
-    """All devices of the node whose name it bears."""
+    """All devices of the node with the same name."""
 
     spec: DeviceSpec = field(default_factory=DeviceSpec)
 
@@ -75,7 +75,7 @@ class Zone(Struct):
 
 
 class NodeResourceTopology(Object):
-    """The NUMA zones of the node whose name it bears; its fields stand at the top level."""
+    """The NUMA zones of the node with the same name; its fields stand at the top level."""
 
     topology_policies: list[str] = field(default_factory=list)
     zones: list[Zone] = field(default_factory=list)

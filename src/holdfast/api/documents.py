@@ -44,7 +44,7 @@ class BadFileError(HoldfastError):
 #
 # Nothing here recurses, and everything has a limit, so that no file can exhaust the machine: on
 # nesting, on aliases (which are how a small file becomes a huge one), and on directives. A key given
-# twice is an error, since whoever wrote it meant something by both. So is a key that is not a string
+# twice is an error, since one of the two would be lost. So is a key that is not a string
 # (`true:`, `null:`, `1:`): no object can hold it. Times stay text, and numbers are those of YAML 1.2
 # (`1:30` is text, not ninety).
 

@@ -76,8 +76,8 @@ class InvalidObject(HoldfastError):
     """One complaint about one field of one object.
 
     `object` is the object's name as timelines show it (`Pod/default/p1`), or "" while only a
-    part of an object is looked at. `field` is a path such as `spec.owners[1]`, or "" when the
-    object as a whole is meant.
+    part of an object is looked at. `field` is a path such as `spec.owners[1]`, or "" for the whole
+    object.
     """
 
     def __init__(self, object: str, field: str, message: str) -> None:

@@ -21,8 +21,8 @@ class EventSeries(Struct):
 
 
 class Event(Object):
-    """One type for both groups: `v1` says involvedObject and message, `events.k8s.io/v1`
-    says regarding and note."""
+    """One type for both groups: `v1` has involvedObject and message, `events.k8s.io/v1` has regarding
+    and note."""
 
     type: str = ""
     reason: str = ""
@@ -50,7 +50,7 @@ class Event(Object):
 
     @property
     def text(self) -> str:
-        """What the event says, in either spelling."""
+        """The message of the event, in either version."""
         return self.note or self.message
 
 
@@ -59,7 +59,7 @@ class Binding(Object):
 
 
 def last_observed(event: Mapping[str, Any]) -> str:
-    """When an event as it is written was last said; such times sort as they come."""
+    """The time an Event object was last observed. As text, such times sort in order."""
     series = event.get("series") or {}
     return str(
         series.get("lastObservedTime")

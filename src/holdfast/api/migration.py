@@ -1,4 +1,4 @@
-"""Moving a pod: first the room, then the move.
+"""Moving a pod: capacity is reserved first, then the pod is evicted.
 
 Wire-compatible with `scheduling.koordinator.sh/v1alpha1`, phases, conditions and reasons included.
 """
@@ -73,7 +73,7 @@ class PodMigrationJobSpec(Struct):
 
 
 class PreemptedReservation(Struct):
-    """Room made for a pod that had to go for a migration."""
+    """A reservation for a pod that was preempted for a migration."""
 
     namespace: str = ""
     name: str = ""

@@ -197,5 +197,5 @@ SIM_STOPS_IN = "sim.holdfast.io/stops-in"
 # Where a pod's group may be written, in the order they are believed.
 POD_GROUP_KEYS = (POD_GROUP_LABEL, VOLCANO_GROUP_NAME_ANNOTATION, GROUP_NAME_ANNOTATION)
 
-# A reservation without a priority label is nobody's victim.
+# A reservation without a priority label is never a victim.
 UNSET_RESERVATION_PRIORITY = 2**31 - 1

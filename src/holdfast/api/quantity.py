@@ -5,9 +5,9 @@ A quantity is a decimal number with one of three kinds of suffix: a decimal lett
 integers of 10^-9, the finest step Kubernetes keeps, so no sum ever depends on the order of
 its parts.
 
-Two limits follow Kubernetes: what is finer than one nano is rounded away from zero (who asks
-for something gets something), and what exceeds a signed 64-bit count of whole units is capped
-there. Capping matters to us doubly, since the cluster state is kept in int64 columns.
+Two limits follow Kubernetes: what is finer than one nano is rounded away from zero (a request is never
+rounded to zero), and what exceeds a signed 64-bit count of whole units is capped there. Capping matters
+to us doubly, since the cluster state is kept in int64 columns.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Objects that are not decoded: raw dicts and their keys, and the kinds that only plugins read.
 
 A plugin names such a kind by an `ObjectKind`: a custom resource, or a kind of Kubernetes' own that
-Holdfast does not read (ConfigMap, LimitRange). The objects are not decoded: what their fields mean is
-known to the plugin alone.
+Holdfast does not read (ConfigMap, LimitRange). The objects are not decoded: only the plugin knows what
+their fields mean.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reservations: capacity promised to pods that may not exist yet.
+"""Reservations: capacity reserved for pods that may not exist yet.
 
 Wire-compatible with `scheduling.koordinator.sh/v1alpha1`. The template is kept raw: it is a
 pod template, decoded as a pod when the reserve pod is made from it, and it must come back out

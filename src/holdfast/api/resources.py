@@ -1,4 +1,4 @@
-"""What a pod asks for.
+"""Requests and limits of a pod.
 
 Each quantity is rounded up to a thousandth, as the API server does; sums are exact and rounded up once
 at the end. Amounts that leave this module are integers in the unit the scheduler counts in: milli for
@@ -23,7 +23,7 @@ from holdfast.api.quantity import NANO, from_nano, parse, to_nano
 Amounts = dict[str, int]
 
 NON_ZERO: Mapping[str, int] = {CPU: 100, MEMORY: 200 * 1024**2}
-"""What a container that does not say is taken to use, where scores compare usage."""
+"""The default requests of a container without any, for scores that compare usage."""
 
 _MILLI = NANO // 1000
 
@@ -37,12 +37,12 @@ def pod_requests(
     use_status: bool = True,
     pod_level: bool = True,
 ) -> Amounts:
-    """The room the pod needs on a node.
+    """The requests of the pod on a node.
 
     `non_missing` gives amounts for resources a container does not mention (a mentioned zero
-    stays zero). With `use_status` a container whose resize is under way counts with the
-    largest of what it asks for, was granted and has; a pod without statuses is unaffected.
-    Without `pod_level` what the pod asks for as a whole is left out of account.
+    stays zero). With `use_status` a container that is being resized counts with the largest of its
+    requested, allocated and actual resources; a pod without statuses is unaffected. Without
+    `pod_level`, pod-level resources are ignored.
     """
     infeasible = use_status and resize_infeasible(pod)
     statuses = _statuses(pod) if use_status else {}
@@ -73,13 +73,13 @@ def claimed_nonzero(pod: Pod, use_status: bool = True) -> Amounts:
 
 
 def scored_nonzero(pod: Pod) -> Amounts:
-    """What the pod counts for while a node is being scored for it. As in kube-scheduler 1.35, what it
-    asks for as a whole is not looked at here."""
+    """What the pod counts for while a node is being scored for it. As in kube-scheduler 1.35, pod-level
+    resources are ignored here."""
     return pod_requests(pod, non_missing=NON_ZERO, use_status=False, pod_level=False)
 
 
 def has_pod_level(pod: Pod) -> bool:
-    """Whether the pod asks for something as a whole."""
+    """Whether the pod has pod-level resources."""
     whole = pod.spec.resources
     return whole is not None and any(map(is_pod_level, (*whole.requests, *whole.limits)))
 
@@ -103,7 +103,7 @@ def amounts(resources: ResourceList, path: str = "") -> Amounts:
 
 
 def qos_class(pod: Pod) -> QOS:
-    """The class a kubelet would put the pod in, from its cpu and memory alone."""
+    """The QoS class of the pod, from its cpu and memory only."""
     parts: list[tuple[ResourceRequirements, str]]
     if pod.spec.resources is not None and (pod.spec.resources.requests or pod.spec.resources.limits):
         parts = [(pod.spec.resources, "spec.resources")]
@@ -191,10 +191,10 @@ def _aggregate(pod: Pod, of: Callable[[Container], Amounts]) -> Amounts:
 
 
 def _pod_level_requests(pod: Pod) -> Amounts:
-    """What the pod asks for as a whole, which stands for the sum of its containers.
+    """The pod-level requests, which replace the sum of the containers' requests.
 
-    The API server completes it, if there is a limit for the whole: by the sum of what containers ask
-    for, else by the limit. Huge pages cannot be overcommitted, so their limit comes first, and is
+    The API server completes it, if there is a limit for the whole: by the sum of the containers'
+    requests, else by the limit. Huge pages cannot be overcommitted, so their limit comes first, and is
     itself completed by the sum of the containers' limits.
     """
     whole = pod.spec.resources
@@ -235,7 +235,7 @@ def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
 
 
 def resize_infeasible(pod: Pod) -> bool:
-    """Whether the kubelet has found that it can never do the resize asked for."""
+    """Whether the kubelet reports the requested resize as infeasible."""
     if not pod.status.conditions:
         return False
     pending = condition(pod.status.conditions, "PodResizePending")
@@ -245,7 +245,7 @@ def resize_infeasible(pod: Pod) -> bool:
 def _in_effect(
     spec: Amounts, actuated: ResourceRequirements, allocated: ResourceList, infeasible: bool
 ) -> Amounts:
-    """A resize counts from the moment it is asked for, until it is found impossible."""
+    """A resize counts from when it is requested until it is infeasible."""
     result = {} if infeasible else dict(spec)
     _raise(result, _nanos(actuated.requests, "status.resources.requests"))
     _raise(result, _nanos(allocated, "status.allocatedResources"))

@@ -1,8 +1,7 @@
 """Selecting objects by labels: label selectors, compiled once and matched often.
 
-A compiled `Selector` is a set of requirements that must all hold. Its `key` is the same for
-any two selectors that say the same in the same words, in whatever order, so counts kept per
-selector are shared between the pods that mean the same.
+A compiled `Selector` is a set of requirements that must all hold. Two selectors with the same
+requirements, in any order, have the same `key`, so that pods with equal selectors share counts.
 """
 
 from __future__ import annotations
@@ -58,8 +57,7 @@ class Requirement(NamedTuple):
 
 
 class _OfKey:
-    """All requirements on one label, joined, so that a value is judged at once however many there
-    are."""
+    """All requirements on one label, joined, so that a value is checked once for all of them."""
 
     __slots__ = ("_above", "_allowed", "_below", "_denied", "_never", "needed")
 
@@ -67,7 +65,7 @@ class _OfKey:
         self.needed = any(each.operator not in ("NotIn", "DoesNotExist") for each in requirements)
         """Whether the label must be there."""
         self._never = False
-        """Whether no value will do."""
+        """Whether no value matches."""
         self._allowed: frozenset[str] | None = None
         self._denied: frozenset[str] = frozenset()
         self._above: int | None = None
@@ -238,7 +236,7 @@ def shown_values(values: list[str] | tuple[str, ...]) -> str:
 
 
 def aggregated(problems: list[str]) -> str:
-    """Several problems in one line, each said once."""
+    """Several problems in one line, without duplicates."""
     said = list(dict.fromkeys(problems))
     return said[0] if len(said) == 1 else f"[{', '.join(said)}]"
 
@@ -325,7 +323,7 @@ def match_node_requirement(expression: NodeSelectorRequirement, labels: Mapping[
 
 
 def match_node_selector_term(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) -> bool:
-    """All expressions and all fields must hold; a term that says nothing matches nothing."""
+    """All expressions and all fields must hold; an empty term matches nothing."""
     if not term.match_expressions and not term.match_fields:
         return False
     try:
@@ -343,8 +341,7 @@ def match_node_selector(selector: NodeSelector, labels: Mapping[str, str], name:
 
 
 # Selectors as people type them: `-l 'app=web,tier in (a,b)'` and `--field-selector`.
-#
-# What is wrong with one is said in Kubernetes' words.
+# Errors have Kubernetes' messages.
 
 
 _TOKEN = re.compile(r"\s*(==|!=|[=!<>(),]|[^\s=!<>(),]+)")

@@ -101,7 +101,7 @@ class Volume(Struct):
     csi: CSIVolume | None = None
 
 
-# Claims, volumes and what the storage drivers say about nodes.
+# Claims, volumes, and CSI objects of nodes.
 
 
 class PersistentVolumeClaimStatus(Struct):

@@ -98,7 +98,7 @@ _SHAPE = re.compile(
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH).total_seconds()
 _LAST = (datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC) - _EPOCH).total_seconds()
-"""What four digits of a year can say; what lies beyond is said to be this."""
+"""The latest time with a year of four digits; later times are shown as this one."""
 
 
 @lru_cache(maxsize=4096)

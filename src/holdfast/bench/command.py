@@ -148,7 +148,7 @@ def bench(
             _on_a_server(workload or [], options, kubeconfig, kube_scheduler, output)
             return
         names = [find(name) for name in workload or ()] or [*rows(), *([TRACE] if trace else [])]
-        # What is wrong with the trace, or with where to draw, is said before anything is run.
+        # Errors of --trace and --plot are reported before anything runs.
         if TRACE in names:
             options.plan(TRACE)
         if plot is not None and not plot.parent.is_dir():

@@ -1,4 +1,4 @@
-"""Feeds a plan to a scheduler and times the scheduler's work alone.
+"""Feeds a plan to a scheduler and times only the scheduler's work.
 
 Timed is what a backend makes the scheduler do with decoded objects:
 
@@ -193,7 +193,7 @@ class _Shown(NamedTuple):
 
 
 Watch = Callable[[str], None]
-"""Is told which part of the work begins: feed, round, confirm, or "" for none of them."""
+"""Called when a part of the work begins: feed, round, confirm, or "" for none of them."""
 
 
 class Meter:
@@ -354,8 +354,8 @@ class Drive:
         self._measured = False
 
     def _round(self, pods: int, arriving: list[Object], events: list[Any]) -> bool:
-        """One round, with what came before it and what comes of it. `arriving` is last first. Answers
-        whether anything came of it."""
+        """One round: feeds the events, schedules, and carries out the decisions. `arriving` is in
+        reverse order. Returns whether anything was decided."""
         feed, now = self.scheduler.feed, self._now
         watch = self._watch if self._measured else None
         if watch:

@@ -27,7 +27,7 @@ from holdfast.kube.errors import ApiError, KubernetesError
 Raw = dict[str, Any]
 
 LABEL = "holdfast.io/bench"
-"""On everything the benchmark makes, so that nothing else is deleted after it."""
+"""A label of every object that the benchmark creates; only these are deleted afterwards."""
 _KINDS = ("Node", "Namespace", "Pod")
 _SERVERS_OWN = ("uid", "resourceVersion", "creationTimestamp", "generation")
 

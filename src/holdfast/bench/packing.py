@@ -39,7 +39,7 @@ from holdfast.scheduler.plugins import registry
 from holdfast.scheduler.scheduler import Scheduler
 
 MOST = 1.3
-"""How much is asked for in all, in parts of what there is."""
+"""The total request as a ratio of the capacity."""
 _MEMORY = 16 * 2**30
 
 
@@ -62,11 +62,11 @@ class Trace:
     shape_of: list[int]
     """Of each pod of the trace."""
     wants: list[float]
-    """GPUs each shape asks for."""
+    """GPUs that each shape requests."""
     kinds: list[tuple[PodKind, int]]
-    """What the pods of the trace ask for, and how many ask for it."""
+    """The requests of the pods of the trace, with their counts."""
     models: list[tuple[str, ...]]
-    """Of each kind the GPU models it asks for; empty if any will do."""
+    """The GPU models that each kind requests; empty for any."""
     model_of: dict[str, str]
     """The GPU model of each node, by its name."""
 
@@ -181,7 +181,7 @@ def fragments(
     rows_of: Sequence[Rows | None] | None = None,
 ) -> float:
     """Of all rows together, whose GPUs have so much left, [row, gpu]. `rows_of` has, for each kind of
-    pod, the rows with a GPU model it asks for, None where it asks for none."""
+    pod, the rows with a requested GPU model; None if it requests none."""
     free = gpus.sum(axis=1)
     lost, pods = 0.0, 0
     for (kind, count), rows in zip(counts, rows_of or [None] * len(counts), strict=True):
@@ -200,7 +200,7 @@ def fragments(
 
 _BATCH = 50
 _POINTS = 131
-"""Figures are taken at each percent of what there is that was asked for."""
+"""Figures are taken at each percent of the capacity requested."""
 
 STRATEGIES: Mapping[str, str] = {
     "binpack": "MostAllocated",
@@ -214,7 +214,7 @@ class Run(msgspec.Struct, frozen=True):
     strategy: str
     seed: int
     allocated: list[float]
-    """The share of GPUs allocated once so many percent were asked for."""
+    """The share of GPUs allocated when this percentage was requested."""
     fragments: list[float]
     """The share of GPUs free but of no use then."""
     pods_per_second: float
@@ -253,7 +253,7 @@ def run(trace: Trace, strategy: str, seed: int) -> Run:
 
 
 def _fragments(scheduler: Scheduler, trace: Trace) -> float:
-    """By the pods of the whole trace, whatever a strategy knows of them."""
+    """By the pods of the whole trace, also those a strategy has not seen."""
     nodes = scheduler.cluster.nodes
     table = scheduler.cluster.managers.devices.tables[GPU]
     free = nodes.allocatable[:, : nodes.size] - nodes.claimed[:, : nodes.size]
@@ -292,7 +292,7 @@ def _scheduler(strategy: str) -> Scheduler:
 
 
 _SHOWN = (100, 130)
-"""At how many percent of all GPUs asked for figures are shown."""
+"""The percentages of requested GPUs at which figures are shown."""
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _RIGHT, _TOP = 720, 400, 64, 48, 170, 24
 _COLOURS = ("#b07a00", "#3465a4", "#2e7d32")
 _FROM_X, _TO_X, _FROM_Y, _TO_Y = 80, 130, 80, 100
@@ -304,14 +304,14 @@ class PackingFigures(msgspec.Struct, frozen=True):
     strategy: str
     seeds: int
     allocated: dict[int, float]
-    """By how many percent were asked for."""
+    """By the percentage requested."""
     spread: dict[int, float]
     """Standard deviation of the same."""
     fragments: dict[int, float]
     """Free, but of no use to the pods that come."""
     pods_per_second: float
     curve: list[float]
-    """Allocated at each percent asked for."""
+    """Allocated at each percentage requested."""
 
 
 def figures(runs: list[Run]) -> list[PackingFigures]:

@@ -60,7 +60,7 @@ class PodMaker:
         self._along = along
 
     def arriving(self, number: int) -> list[Object]:
-        """What there is to be fed for a new pod, the pod last."""
+        """The objects to feed for a new pod, the pod last."""
         words = {"pod": self._name(number), "namespace": self._namespace(number)}
         along = [make_object(filled(template, words), "", number) for template in self._along]
         return [*along, self.pending(number)]

@@ -116,7 +116,7 @@ def run() -> None:
             _print_errors(failure.lines)
         sys.exit(failure.status)
     except BrokenPipeError:
-        sys.stderr.close()  # whoever reads us has gone; there is nobody to tell
+        sys.stderr.close()  # the reader of our output has closed it
         sys.exit(1)
     except SystemExit as exit_:
         sys.exit(1 if exit_.code == _USAGE_ERROR else exit_.code)

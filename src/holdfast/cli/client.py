@@ -32,7 +32,7 @@ class Server:
     def __init__(self, client: Client, namespace: str) -> None:
         self._client = client
         self.namespace = namespace
-        """The one meant where none is named."""
+        """The default namespace."""
 
     @property
     def address(self) -> str:
@@ -84,7 +84,7 @@ class Server:
                     yield frame["type"], named(info, frame["object"])
 
     async def events(self, raw: Raw) -> list[Raw]:
-        """What was said about an object, oldest first."""
+        """The events of an object, oldest first."""
         metadata = raw["metadata"]
         fields = f"involvedObject.kind={raw['kind']},involvedObject.name={metadata['name']}"
         if metadata.get("uid"):

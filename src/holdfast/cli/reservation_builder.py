@@ -228,7 +228,7 @@ def _template(given: Raw, namespace: str) -> Raw:
         if part in spec:
             spec[part] = [_known(container, Container) for container in spec[part]]
     if spec.get("schedulerName") == DEFAULT_SCHEDULER:
-        del spec["schedulerName"]  # what a server writes where nothing was said
+        del spec["schedulerName"]  # a default written by the server
     return {"metadata": {**metadata, "namespace": namespace}, "spec": spec}
 
 
@@ -327,7 +327,7 @@ def _pod_template(options: ReserveOptions, source: Source | None) -> Raw:
         raise Failure(1, [_NOTHING])
     spec: Raw = template.setdefault("spec", {})
     if options.resources:
-        # What is asked for by hand takes the place of what the workload's containers ask for.
+        # Amounts of the command line replace the requests of the workload's containers.
         spec["containers"] = [{"name": "main", "resources": {"requests": dict(options.resources)}}]
         spec.pop("initContainers", None)
         spec.pop("resources", None)

@@ -173,7 +173,7 @@ def reserve(
         _print(made, output or Made.YAML)
         return
     if workload is None:
-        make_reservations(options, from_file)  # what is wrong with it is said before anything is asked
+        make_reservations(options, from_file)  # reports errors before anything is requested
     _print(ask(where, read_and_make), output)
 
 

@@ -240,7 +240,7 @@ def print_comparison(results: Sequence[tuple[str | None, Result]]) -> None:
 
 def _console() -> Console:
     """As wide as the terminal; a fixed width if there is none."""
-    # What objects say of themselves is text, whatever brackets and colons are in it.
+    # Messages of objects are plain text, not markup.
     plain = partial(Console, highlight=False, markup=False, emoji=False)
     console = plain()
     return console if console.is_terminal else plain(width=_PIPED_WIDTH, no_color=True)

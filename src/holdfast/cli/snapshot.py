@@ -28,7 +28,7 @@ from holdfast.scheduler.state.cluster import Cluster
 
 
 CAPACITY = (NODE, POD, RESERVATION)
-"""The kinds that say who has how much of which node."""
+"""The kinds that determine the used capacity of nodes."""
 
 
 @dataclass(slots=True)

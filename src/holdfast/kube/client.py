@@ -70,7 +70,7 @@ Guard = Callable[[], RequestLimits]
 """Called in the step in which a request is written, when its connection is there; raises to hold it
 back."""
 Observe = Callable[[str, str, float], None]
-"""Told the method, the status (or `<error>`) and the seconds of every attempt."""
+"""Called with the method, the status (or `<error>`) and the seconds of every attempt."""
 
 
 def _no_guard() -> RequestLimits:
@@ -180,7 +180,7 @@ class Client:
         return await self._attempt(request)
 
     async def call(self, request: Request, attempts: int | None = None) -> bytes:
-        """As `send`, again and again while that may help; for ever if `attempts` is None."""
+        """As `send`, again and again while that may help; without end if `attempts` is None."""
         backoff = self.backoff()
         while True:
             try:

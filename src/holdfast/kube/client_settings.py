@@ -29,7 +29,7 @@ class Access:
     credentials: Credentials = field(default_factory=Anonymous)
     proxy: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
-    """Sent with every request: whom to act as."""
+    """Sent with every request: the user to impersonate."""
     namespace: str = "default"
     origin: str = ""
     """Where all this was found, for logs."""

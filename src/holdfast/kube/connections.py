@@ -56,7 +56,7 @@ class Wire:
         self._server_name: str | None = None
 
     def secure(self, tls: ssl.SSLContext | None, server_name: str | None) -> None:
-        """Use this context from now on; connections made with another are let go."""
+        """Use this context from now on; connections made with another are closed."""
         self._tls = tls
         self._server_name = server_name
         for connection in self._idle:
@@ -90,7 +90,7 @@ class Wire:
 
     @asynccontextmanager
     async def stream(self, head: bytes, idle: float) -> AsyncIterator["Stream"]:
-        """An answer that is read as it comes, on a connection of its own. Raises Unreachable, also
+        """A streamed response, on its own connection. Raises Unreachable, also
         if nothing came for `idle` seconds."""
         stream = await self._open_connection(lambda: Stream(idle))
         self._streams.add(stream)
@@ -262,7 +262,7 @@ class _Connection(asyncio.Protocol):
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(answer)
         else:
-            self.close()  # an answer nobody asked for
+            self.close()  # a response without a request
 
 
 class Stream(asyncio.Protocol):

@@ -62,7 +62,7 @@ class Watched(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """What to do where we may not read it; empty where Holdfast's own ClusterRole says we may."""
+        """What to do where we may not read it; empty where Holdfast's own ClusterRole grants it."""
         if not self.read_by:
             return ""
         return (

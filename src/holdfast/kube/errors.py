@@ -7,7 +7,7 @@ HoldfastError
     ├── ApiError             the server answered with an error status
     ├── Unreachable          no answer; the request may or may not have arrived
     │   └── NoConnection     no connection could be established
-    └── LeadershipLost       not sent: this process may not be the leader any more
+    └── LeadershipLost       not sent: this process may no longer be the leader
 """
 
 from holdfast.api.errors import HoldfastError

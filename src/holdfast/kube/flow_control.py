@@ -24,7 +24,7 @@ class Backoff:
         self.tries = 0
 
     def next(self, at_least: float | None = None) -> float:
-        """The next wait, no shorter than what the server asked for."""
+        """The next wait, no shorter than the server's Retry-After."""
         wait = min(self._first * 2.0 ** min(self.tries, 30), self._most) * (1 + self._rng.random())
         self.tries += 1
         return max(wait, at_least or 0.0)
@@ -60,7 +60,7 @@ CUT = "the connection was interrupted"
 LATE = "no response in time"
 
 Report = Callable[[str, str], None]
-"""Told `unreachable` or `back`, and the particulars."""
+"""Called with `unreachable` or `back`, and the details."""
 
 
 class Reach:

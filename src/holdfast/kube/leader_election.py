@@ -37,7 +37,7 @@ class Fence:
         self._exclusive_until = math.inf
 
     def open_until(self, moment: float, exclusive_until: float = math.inf) -> None:
-        """Nobody else leads before `alone_until`."""
+        """No other process leads before `exclusive_until`."""
         self._until = moment
         self._exclusive_until = exclusive_until
 
@@ -49,11 +49,11 @@ class Fence:
         return self._elapsed() < self._until
 
     def exclusive_for(self) -> float:
-        """For how long nobody else can lead."""
+        """Seconds during which no other process can lead."""
         return self._exclusive_until - self._elapsed()
 
     def check(self) -> None:
-        """Raises Deposed."""
+        """Raises LeadershipLost."""
         if self._elapsed() >= self._until:
             raise LeadershipLost("not sent: the lease was not renewed in time")
 
@@ -62,7 +62,7 @@ _JITTER = 1.2
 _READS = 8
 """A candidate reads the lease so many times per retry period."""
 _LAST_RELEASE = 10.0
-"""How long a leader that stops tries to let go of its lease, in seconds."""
+"""Seconds for which a leader that stops tries to release its lease."""
 _LATE_READ = 0.5
 """A renewal that is seen this long after the read before it, or longer, counts from when it is seen;
 else from the read before it, which is at most this much too early."""
@@ -112,7 +112,7 @@ class Election:
         self._seen: Lease | None = None
         self._seen_at = 0.0
         self._read_at = -math.inf
-        """When the lease was asked for last."""
+        """When the lease was last read."""
         self._renewed_at = 0.0
         self._problem = ""
         """What the last attempt failed for."""
@@ -149,8 +149,8 @@ class Election:
             self.is_leading = False
 
     async def release(self, patience: float = _LAST_RELEASE) -> None:
-        """Lets go of the lease, so that another need not wait for it to run out. Tries for as long as
-        `patience` says, and no longer than the lease would last."""
+        """Releases the lease, so that another candidate need not wait until it expires. Tries for at
+        most `patience` seconds, and no longer than the lease lasts."""
         self._fence.close()
         self.is_leading = False
         lease = self._seen
@@ -256,8 +256,8 @@ class Election:
         return not self._is_held() and await self._put_first(lease)
 
     async def _take_deleted(self) -> bool:
-        """Where there is no lease. If there was one, somebody deleted it, and whoever holds it makes it
-        again, or does not know of it yet."""
+        """Where there is no lease. If there was one, it was deleted; its holder creates it again, or
+        has not noticed yet."""
         if self._is_held():
             return False
         led = self._seen is not None

@@ -1,4 +1,4 @@
-"""`holdfast provisioner`: creates the reservations that pods request, in a process of its own.
+"""`holdfast provisioner`: creates the reservations that pods request, as a separate process.
 
 reflectors ─► inbox ─► provisioner ─► writes ─► server ─► reflectors …
 """
@@ -92,14 +92,14 @@ class _Figures:
 
 
 WATCHED = (
-    # Pods that have a node ask for nothing any more.
+    # Pods with a node request no reservation.
     Watched(KINDS["v1", "Pod"], "spec.nodeName=,status.phase!=Succeeded,status.phase!=Failed"),
     Watched(KINDS[RESERVATION_API, "Reservation"]),
 )
 
 
 class ProvisionerRunner:
-    """`fence` tells whether this process may write; see `Election`."""
+    """`fence` knows whether this process may write; see `Election`."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class ProvisionerRunner:
         await self.queue.close()
 
     def unsynced(self) -> list[str]:
-        """The kinds that have not been read yet, with what stands in the way."""
+        """The kinds that have not been read yet, each with the problem."""
         return [
             f"{r.watched.name}: {r.problem or 'not listed yet'}"
             for r in self.reflectors

@@ -116,7 +116,7 @@ class ObjectStore:
             yield self._gone(key, uid)
 
     def clear(self) -> Iterator[Event]:
-        """There are no objects of this kind any more."""
+        """The objects of this kind no longer exist."""
         self.begin_list()
         yield from self.end_list()
 
@@ -148,7 +148,7 @@ _GONE = 410
 
 Sink = Callable[[Event], None]
 Report = Callable[[str, str], None]
-"""Told what happened to the reflector (`listed`, `failed`, …) and the particulars, for logs."""
+"""Called with what happened to the reflector (`listed`, `failed`, …) and the details, for logs."""
 
 
 def _no_report(what: str, particulars: str) -> None:
@@ -216,9 +216,9 @@ class Reflector:
         return self._store.knows(found)
 
     async def refresh(self) -> None:
-        """Reads everything anew; returns when that is done, or the kind turns out to be absent. A watch
-        that is open may be behind, or dead without anybody knowing: what the server has at this moment
-        only a list tells."""
+        """Lists everything again; returns when that is done, or the kind turns out to be absent. A
+        watch that is open may be behind, or dead without anybody knowing: only a list shows the state
+        of the server at this moment."""
         self._is_fresh.clear()
         if self._turns is not None:
             self._is_restarting = True
@@ -251,11 +251,11 @@ class Reflector:
             except CredentialsError as error:
                 await self._wait(str(error))
             except msgspec.DecodeError as error:
-                # Not JSON at all: whatever sits between us and the server, it is not the server.
+                # Not JSON at all: it comes from something between this process and the server.
                 self._version = None
                 await self._wait(f"not JSON: {error}")
             except Exception as error:
-                # Whatever it is, a kind that is not followed any more would be the worst outcome.
+                # On any error the watch continues: a kind that is no longer watched would be worse.
                 self._version = None
                 await self._wait(f"{type(error).__name__}: {error}")
 

@@ -29,7 +29,7 @@ from holdfast.scheduler.cluster.events import BindConfirmed, Event, Updated
 from holdfast.scheduler.scheduler import Scheduler
 
 PODS_AT_ONCE = 100
-"""So many pods are tried before the network gets its turn, or as many as take"""
+"""Pods tried before the event loop handles I/O again, or as many as take"""
 SLICE = 0.02
 """seconds: diagnosing an unschedulable pod, preemption included, takes milliseconds."""
 FED_AT_ONCE = 500
@@ -56,7 +56,7 @@ def no_log(event: str, **particulars: object) -> None:
 
 
 class Runner:
-    """`fence` tells whether this process may decide and write; see `Election`."""
+    """`fence` knows whether this process may decide and write; see `Election`."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class Runner:
         self._follows = True
 
     async def lead(self, resync: bool) -> None:
-        """Decides from now on; with `anew`, once everything that claims capacity has been read again.
+        """Decides from now on; with `resync`, once everything that claims capacity has been read again.
         Another led until a moment ago, and what it wrote last must be known first."""
         if resync:
             claiming = [r for r in self.reflectors if r.watched.info.kind in _CLAIMING and not r.absent]
@@ -165,7 +165,7 @@ class Runner:
         await self.writer.queue.close()
 
     def unsynced(self) -> list[str]:
-        """The kinds that have not been read yet, with what stands in the way."""
+        """The kinds that have not been read yet, each with the problem."""
         return [
             f"{r.watched.name}: {r.problem or 'not listed yet'}"
             for r in self.reflectors

@@ -6,8 +6,8 @@
 
 A process that has lost its lease becomes a candidate again with a new runner, whose reflectors have
 read nothing yet, and under a new identity. So assumptions about writes with unknown outcome are gone,
-and the lease, even if nobody else wants it, is acquired only after it expired, when no earlier write
-can arrive.
+and the lease, even if no other process competes for it, is acquired only after it expired, when no
+earlier write can arrive.
 """
 
 import asyncio
@@ -53,10 +53,10 @@ class ServiceRunner(Protocol):
         """Makes no decisions before `lead` is called."""
 
     async def lead(self, resync: bool) -> None:
-        """Decides from now on; with `anew`, once it has read what another leader may have written."""
+        """Decides from now on; with `resync`, once it has read what another leader may have written."""
 
     def unsynced(self) -> list[str]:
-        """The kinds that have not been read yet, with what stands in the way."""
+        """The kinds that have not been read yet, each with the problem."""
 
 
 class HealthAnswers(NamedTuple):
@@ -67,7 +67,7 @@ class HealthAnswers(NamedTuple):
     configz: Callable[[], Mapping[str, Any]]
     more: Mapping[str, Callable[[], Awaitable[Any]]] = {}
     open_paths: Collection[str] = OPEN_PATHS
-    """What callers on other machines may ask for."""
+    """Paths served to clients on other machines."""
 
 
 class LeasedService:
@@ -99,7 +99,7 @@ class LeasedService:
             loop.add_signal_handler(number, self._stop.set)
 
     async def run(self, new_runner: Callable[[], ServiceRunner], answers: HealthAnswers) -> None:
-        """Until a signal says so. A runner serves until the lease it works under is lost. Raises
+        """Runs until a signal. A runner serves until the lease it works under is lost. Raises
         KubernetesError."""
         self._runner = new_runner()
         close_health = await self._start_health(answers)

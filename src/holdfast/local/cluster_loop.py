@@ -1,7 +1,7 @@
 """A running local cluster: its components on a real clock, and the event loop that drives them.
 
-A turn lets every component settle, runs a scheduling round if the scheduler got events or a timer is
-due, and carries out the decisions. Between turns the loop sleeps until the store changes or the next
+A step lets every component settle, runs a scheduling round if the scheduler got events or a timer is
+due, and carries out the decisions. Between steps the loop sleeps until the store changes or the next
 timer is due. It yields to other tasks every few milliseconds.
 """
 

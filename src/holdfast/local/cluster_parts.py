@@ -76,11 +76,11 @@ class ClusterParts:
         self.components: list[Component] = [
             TaintEviction(self.objects, clock, self.timers, self.kubelets, self.recorder)
         ]
-        """Those who are told of every change besides."""
+        """Further listeners of every change."""
         self.scheduler = setup.scheduler()
         self._plugin_objects = PluginObjects(store, read_by_plugins, self.feed)
         self.fed = False
-        """Whether the scheduler was told anything since this was last set to False."""
+        """Whether the scheduler received events since this was last set to False."""
         store.observe(self.changed)
 
     def feed(self, event: Event) -> None:
@@ -99,7 +99,7 @@ class ClusterParts:
         self._plugin_objects.feed_all()
 
     def settle(self) -> None:
-        """Lets everyone but the scheduler do what there is to do."""
+        """Runs all components except the scheduler until they have nothing to do."""
         for work in self.steps():
             if work is not None:
                 work()
@@ -189,7 +189,7 @@ class ClusterParts:
         self.feed(event(view))
 
     def viewed(self, key: Key, view: Any) -> None:
-        """Called with each object as the scheduler is about to be told of it."""
+        """Called with each object before the scheduler receives it."""
 
 
 def _view(key: Key, raw: Raw) -> Object:

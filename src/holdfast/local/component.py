@@ -66,10 +66,10 @@ class Component(Protocol):
         """Takes note of a change; writes nothing."""
 
     def settle(self) -> Steps:
-        """Does what there is to do by now, step by step. What must wait goes on the agenda.
+        """Does the work that is due, step by step. What must wait goes on the agenda.
 
-        A step takes milliseconds. Between two steps requests are answered, so anything may change: what
-        is gone through is a copy, and each object is read anew."""
+        A step takes milliseconds. Between two steps requests are answered, so anything may change: it
+        iterates over a copy, and reads each object again."""
 
 
 RESERVATION = (RESERVATION_API.partition("/")[0], "Reservation")
@@ -117,7 +117,7 @@ class ObjectWriter:
             yield from self.store.scan(*kind)
 
     def every_key(self) -> Iterator[Key]:
-        """Of every object, whatever kind it is of."""
+        """For objects of every kind."""
         for kind in self.store.kinds():
             for raw in self.store.scan(*kind):
                 yield Key(*kind, raw["metadata"].get("namespace", ""), raw["metadata"]["name"])

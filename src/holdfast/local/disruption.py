@@ -8,7 +8,7 @@ from holdfast.local.store.objects import POD, Key, Raw
 
 _BUDGET = ("policy", "PodDisruptionBudget")
 _SCALED = ("ReplicaSet", "StatefulSet", "ReplicationController", "Deployment")
-"""Workloads that say how many pods there should be."""
+"""Workloads with a number of expected pods."""
 
 
 class DisruptionController:

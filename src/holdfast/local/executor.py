@@ -3,7 +3,7 @@
 A decision becomes what the API server would make of the scheduler's request: a bind sets the node
 unless the pod is deleted, bound or recreated; an eviction is subject to disruption budgets; a write to
 an object that was recreated (UID changed) does nothing. Local clusters, simulations, benchmarks and
-tests all use this executor, on a `DecisionTarget` of their own. On a Kubernetes cluster `kube.writer`
+tests all use this executor, each with its `DecisionTarget`. On a Kubernetes cluster `kube.writer`
 sends the same writes as requests.
 """
 

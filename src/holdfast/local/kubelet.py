@@ -233,7 +233,7 @@ class Kubelets:
         return 0.0
 
     def settle(self) -> Steps:
-        """Starts pods that are on a node by now."""
+        """Starts pods that were bound."""
         for node in [node for node in self._arrived if node_key(node) in self._objects]:
             for key in self._arrived.pop(node):
                 pod = self._objects.get(key)

@@ -16,7 +16,7 @@ from holdfast.local.component import ObjectWriter, Steps
 from holdfast.local.store.objects import NODE, Key, Raw, StoreChange, node_key
 
 DEFAULT_CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
-"""Of a node that does not say what it has."""
+"""The allocatable of a node without any."""
 KUBELET_VERSION = f"v1.35.0+holdfast.{__version__}"
 HEARTBEAT = 300.0
 _TICK = 10.0
@@ -46,7 +46,7 @@ class NodeRegistration:
         self._timers = timers
         self._new: dict[str, None] = {}
         self._heartbeats: dict[str, None] = {}
-        """Nodes whose kubelets are to say that they are well."""
+        """Nodes whose heartbeats are due."""
         self._turn = 0
         if heartbeats:
             timers.add(clock.t + _TICK, self._tick)
@@ -76,7 +76,7 @@ class NodeRegistration:
                 yield None
 
     def _tick(self) -> None:
-        """Every so often the next few nodes, so that all have had their turn after a heartbeat."""
+        """Renews the heartbeats of a few nodes at a time, so that all are renewed once per period."""
         self._timers.add(self._clock.t + _TICK, self._tick)
         turns = int(HEARTBEAT / _TICK)
         self._turn = (self._turn + 1) % turns

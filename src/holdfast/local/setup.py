@@ -85,7 +85,7 @@ class SchedulerFactory:
         return frozenset(ref.name for point in points for ref in profile.points[point])
 
     def checks(self, scheduler_name: str, resource: str) -> bool:
-        """Whether pods of this scheduler name go only where there is room in this resource."""
+        """Whether the profile of this scheduler name filters nodes by this resource."""
         profile = self.profile(scheduler_name)
         if profile is None or all(ref.name != NODE_RESOURCES_FIT for ref in profile.points["filter"]):
             return False

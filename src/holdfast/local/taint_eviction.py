@@ -117,7 +117,7 @@ def _no_execute(node: Raw | None) -> list[Taint]:
             try:
                 found.append(convert(raw, Taint))
             except InvalidObject:
-                continue  # a taint that makes no sense keeps nobody away
+                continue  # an invalid taint evicts no pod
     return found
 
 

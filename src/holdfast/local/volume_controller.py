@@ -88,7 +88,7 @@ class VolumeController:
                 self._bind(claim, node)
 
     def _selected_node(self, claim: Raw) -> Raw | None:
-        """Where a scheduler says that the claim will be used first."""
+        """The annotation with the node that a scheduler selected for the claim."""
         name = (claim["metadata"].get("annotations") or {}).get(names.SELECTED_NODE_ANNOTATION)
         return self._objects.get(node_key(name)) if name else None
 
@@ -102,7 +102,7 @@ class VolumeController:
         return None if raw is None else convert(raw, StorageClass)
 
     def _with_class(self, claim: Raw) -> Raw:
-        """A claim that says nothing of a class gets the default one."""
+        """A claim without a storage class gets the default one."""
         if (claim.get("spec") or {}).get("storageClassName") is not None:
             return claim
         classes = [
@@ -215,7 +215,7 @@ class VolumeController:
             self._put({**claim, "status": {**status, "phase": LOST}})
 
     def _welcome(self) -> None:
-        """Volumes nobody has looked at yet can be had."""
+        """Volumes without a phase are available."""
         for volume in list(self._objects.scan("", "PersistentVolume")):
             status = volume.get("status") or {}
             if status.get("phase") in (None, "", "Pending"):

@@ -1,4 +1,4 @@
-"""What pods and provisioners say to each other about reservations made on demand.
+"""The annotations by which scheduler and provisioner exchange requests for reservations.
 
 pod          reservation-template           what to reserve, written by its user
 pod          new-reservation-requirement    id and room, written by the scheduler
@@ -58,7 +58,7 @@ def read_template(text: str) -> DynamicReservationTemplate:
 
 
 def read_requirement(text: str | None) -> NewReservationRequirement | None:
-    """None where there is none that makes sense: it needs an id."""
+    """None if there is no valid one: it needs an id."""
     if text is None:
         return None
     try:
@@ -83,7 +83,7 @@ def new_id(pod_uid: str, spent: str = "") -> str:
 
 
 def id_of(metadata: ObjectMeta) -> str:
-    """Whose reservation it is; empty for those nobody asked for."""
+    """Whose reservation it is; empty for those that no pod requested."""
     return metadata.labels.get(names.RESERVATION_ID) or metadata.annotations.get(
         names.RESERVATION_ID, ""
     )
@@ -116,7 +116,7 @@ def reservation_for(
 def sizes(
     requests: Mapping[str, int], template: DynamicReservationTemplate
 ) -> list[tuple[tuple[str, int], ...]]:
-    """How much to try to set aside for a pod, the best first, each at least what it asks for."""
+    """The amounts to try to reserve for a pod, best first, each at least its requests."""
     recommended = amounts_of(template.recommended_size)
     steps = amounts_of(template.roundup)
     most = at_least(requests, recommended)

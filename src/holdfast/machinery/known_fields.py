@@ -20,7 +20,7 @@ Schema = Mapping[str, "Schema | None"]
 
 
 def find_unknown(raw: Any, schema: Schema, *, mistakes_only: bool = False) -> Iterator[InvalidObject]:
-    """Fields the schema does not have, with the name or place that was probably meant. With
+    """Fields the schema does not have, with a suggestion for each. With
     `mistakes_only`, names that resemble no known one are accepted: the reader of the annotation may be
     newer than this version.
     """

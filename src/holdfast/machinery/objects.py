@@ -2,7 +2,7 @@
 
     new_object       a new object: defaults, the server's metadata, admission, validation
     changed_object   an update: what the request may not change is put back, then validation
-    checked_object   everything wrong with an object that can be told without a cluster
+    checked_object   all errors of an object that can be found without a cluster
     deleted_object   what a deletion leaves: an object that waits for finalizers or its grace period
 
 The local API server, the components of the local cluster and `simulate` write objects through these.
@@ -107,7 +107,7 @@ def new_object(request: WriteRequest, raw: Raw, applied: bool = False, checked: 
 
 def decoded_object(type: ResourceType, raw: Raw) -> tuple[Raw, list[FieldError]]:
     """The object as its type has it, without unknown fields; and the errors of strict decoding, with
-    what was probably meant by an unknown field."""
+    suggestions for unknown fields."""
     decoded, problems = read_object(type, {**raw, "apiVersion": type.api_version, "kind": type.kind})
     found = []
     for each in problems:
@@ -120,7 +120,7 @@ def decoded_object(type: ResourceType, raw: Raw) -> tuple[Raw, list[FieldError]]
 
 
 def checked_object(type: ResourceType, raw: Raw) -> tuple[Raw, list[FieldError]]:
-    """The decoded object, and everything wrong with it that can be told without a cluster: errors of
+    """The decoded object, and all its errors that can be found without a cluster: errors of
     strict decoding, else of validation."""
     decoded, problems = decoded_object(type, raw)
     if problems:
@@ -263,7 +263,7 @@ def is_gone(request: WriteRequest, raw: Raw) -> bool:
 def deleted_object(
     request: WriteRequest, raw: Raw, grace: int | None = None, propagation: str | None = None
 ) -> tuple[Raw, bool]:
-    """The object as a deletion leaves it, and whether nothing keeps it any more. `grace` and
+    """The object as a deletion leaves it, and whether it can be removed. `grace` and
     `propagation` are those of the delete options."""
     metadata, strategy = raw["metadata"], strategy_of(request.type)
     finalizers = _finalizers(propagation, metadata.get("finalizers") or [])

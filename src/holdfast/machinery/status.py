@@ -137,7 +137,7 @@ def too_large(limit: int) -> StatusError:
 
 
 def invalid(group: str, kind: str, name: str, complaints: Sequence[FieldError]) -> StatusError:
-    # The same complaint is made once, whoever makes it.
+    # Duplicate errors are reported once.
     complaints = [*dict.fromkeys(complaints)]
     qualified = f"{kind}.{group}" if group else kind
     if len(complaints) == 1:

@@ -37,7 +37,7 @@ _POINTS = {
 """The plugin's method and the name of its extension point."""
 
 Observe = Callable[[str, str, float], None]
-"""Told the plugin, the extension point and the seconds."""
+"""Called with the plugin, the extension point and the seconds."""
 
 
 _MOST_ATTEMPTS = 15

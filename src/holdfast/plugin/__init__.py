@@ -7,10 +7,10 @@ may read of the cluster in `Handle`, and docs/plugins.md has worked examples. `h
 tries a plugin in a small cluster.
 
 What is listed in `__all__` is stable: within a version of the contract (`API_VERSION`) names and
-meanings are only ever added. A plugin may say which version it was written for (`api_version = "v1"`);
-one that this Holdfast does not know is refused by name when it is loaded. Of `PodClass`, `PodRecord`
-and `NodeInfo` the attributes described in docs/plugins.md are part of the contract, the others are
-Holdfast's own.
+meanings are only ever added. A plugin may declare which version it was written for (`api_version =
+"v1"`); one that this Holdfast does not know is refused by name when it is loaded. Of `PodClass`,
+`PodRecord` and `NodeInfo` the attributes described in docs/plugins.md are part of the contract, the
+others are Holdfast's own.
 """
 
 from holdfast.api.affinity import NodeSelectorTerm, Taint

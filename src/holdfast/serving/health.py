@@ -1,7 +1,7 @@
 """Health and metrics endpoints: `/healthz /livez /readyz /metrics /configz /version`.
 
 Checks are named like kube-scheduler's: `/readyz?verbose` lists them, `?exclude=name` leaves one out,
-`/readyz/name` runs one alone. `open_paths` are served without authentication.
+`/readyz/name` runs only that one. `open_paths` are served without authentication.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from holdfast.api.errors import HoldfastError
 from holdfast.serving.listener import Bounds, Listener
 
 OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
-"""What everyone may ask for unless told otherwise: how it is, and which version it is."""
+"""Default paths that need no authorization: how it is, and which version it is."""
 _HEALTH = ("healthz", "livez", "readyz")
 _PLACES = Bounds(strangers=64, members=0)
 """Connections to a port that serves nothing else."""
@@ -29,7 +29,7 @@ class HealthCheck:
     problem: Callable[[], str]
     """What is wrong; "" if nothing is."""
     live: bool = True
-    """Whether a problem is a reason to be restarted, not just to be left alone for a while."""
+    """Whether a problem is a reason to be restarted, not only to be taken out of service."""
 
 
 def ping() -> HealthCheck:
@@ -73,7 +73,7 @@ class Health:
         self._checks = {"healthz": live, "livez": live, "readyz": endpoints.checks}
 
     async def answer(self, request: web.BaseRequest) -> web.Response | None:
-        """None where the path is none of these."""
+        """None for any other path."""
         root, _, rest = request.path[1:].partition("/")
         answer: web.Response | None
         if root in self._checks:
@@ -100,7 +100,8 @@ class Health:
         return _one_of(checks, name) if name else _all_of(root, checks, request)
 
     async def respond(self, request: web.BaseRequest, open_paths: Collection[str]) -> web.Response:
-        """As `answer`, where nothing else is served. What is not open is for this machine alone."""
+        """As `answer`, where nothing else is served. Other paths than `open_paths` are only for clients
+        on this machine."""
         if not is_open(request.path, open_paths) and not _is_local(request.remote):
             return web.Response(status=403, text="only served to clients on this machine\n")
         answer = await self.answer(request)
@@ -111,7 +112,7 @@ class Health:
         more = self._endpoints.more.get(request.path)
         if more is None:
             return web.Response(status=404, text="404 page not found\n")
-        # These name objects of all namespaces, and there is no telling who asks.
+        # These name objects of all namespaces, and clients are not authenticated.
         if not _is_local(request.remote):
             return web.Response(status=403, text="only served to clients on this machine\n")
         try:

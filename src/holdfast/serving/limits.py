@@ -78,7 +78,7 @@ TEMPLATE_BYTES = 64 * 1024
 # The event loop, and the log
 
 SLICE_SECONDS = 0.01
-"""Work on one request before others have their turn."""
+"""Work on one request before others are served."""
 LOG_LINES_PER_MINUTE = 60
 """Of one kind, about what clients make go wrong; those left out are counted."""
 
@@ -112,7 +112,7 @@ class RareLog:
             self._logger.error(event, exc_info=error, **particulars, **left_out)
 
     def _may(self, event: str) -> dict[str, int] | None:
-        """What to say besides, or None to say nothing."""
+        """Fields to log besides, or None not to log."""
         minute = int(self._clock() // 60)
         then, written, left_out = self._minutes.get(event, (minute, 0, 0))
         if then != minute:
@@ -127,9 +127,9 @@ class RareLog:
 class Turns:
     """Shares the event loop among work that is due at the same moment.
 
-    A change watched by a thousand clients causes a thousand writes at once; without this, nobody else
-    would be served in that iteration of the loop. Each write takes a turn first; when the turns of an
-    iteration have taken long enough, the rest wait for the next one.
+    A change watched by a thousand clients causes a thousand writes at once; without this, no other
+    request would be served in that iteration of the loop. Each write takes a turn first; when the turns
+    of an iteration have taken long enough, the rest wait for the next one.
     """
 
     def __init__(self) -> None:

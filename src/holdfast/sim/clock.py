@@ -34,7 +34,7 @@ class VirtualClock:
         self._stamp = format_time(self._epoch)
 
     def advance_to_timer(self, due: float) -> None:
-        """To the moment a timer of the core asks for. What the core is then told as the time is no
+        """Advances to a timer of the scheduler. What the core is then told as the time is no
         earlier than that, whatever rounding does to it, so that the timer has run out."""
         self.advance(self.since_start(due))
         self._epoch = max(self._epoch, due)
@@ -44,7 +44,7 @@ class VirtualClock:
         return self._epoch
 
     def stamp(self, after: float = 0.0) -> str:
-        """Now, or some seconds later, as objects say it."""
+        """Now, or some seconds later, as a timestamp of objects."""
         return format_time(self._start + self.t + after) if after else self._stamp
 
     def since_start(self, epoch: float) -> float:

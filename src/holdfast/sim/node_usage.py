@@ -39,7 +39,7 @@ class NodeUsage:
     def __init__(self) -> None:
         self._nodes: dict[str, _Account] = {}
         self._devices: dict[str, Amounts] = {}
-        """What nodes have in devices, which they need not say themselves."""
+        """The capacity of nodes in devices, which their allocatable may lack."""
         self._placed: dict[str, tuple[str, Amounts]] = {}
         self._asked: tuple[Pod, Amounts] | None = None
         """The pod last looked at."""
@@ -109,7 +109,7 @@ class NodeUsage:
         return problems
 
     def _requests(self, pod: Pod) -> Amounts:
-        """A pod is looked at twice when it is bound; between the two what it asks for is the same."""
+        """A pod is looked at twice when it is bound; between the two its requests are the same."""
         if self._asked is not None:
             before, amounts = self._asked
             if before is pod or (

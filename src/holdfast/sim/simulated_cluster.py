@@ -50,7 +50,7 @@ class SimulatedCluster(EmbeddedWorld):
         self.node_usage = NodeUsage()
         self.figures = RunFigures()
         self.views: dict[Key, Any] = {}
-        """Objects as the scheduler was last told of them."""
+        """Objects as the scheduler last received them."""
         self._checked: dict[tuple[str, str], bool] = {}
         super().__init__(
             setup,
@@ -82,7 +82,7 @@ class SimulatedCluster(EmbeddedWorld):
         self.figures.pod_bound(decision.pod.uid, self.clock.t)
 
     def _checks(self, scheduler_name: str, resource: str) -> bool:
-        """As the setup says."""
+        """As configured."""
         asked = (scheduler_name, resource)
         if asked not in self._checked:
             self._checked[asked] = self.setup.checks(*asked)

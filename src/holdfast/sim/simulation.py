@@ -39,7 +39,7 @@ _OBJECTS_PER_CHECK = 50
 scenarios once in so many steps that checking does not become all there is."""
 
 Progress = Callable[[float, int, int], None]
-"""Told the time, how many steps were made and how many pods wait."""
+"""Called with the time, the number of steps, and the number of pending pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,7 @@ class Simulation:
         """What plugins raised, by message."""
 
     def run(self, until: float | None = None, progress: Progress | None = None) -> Result:
-        """Raises InvalidInput where the scenario asks for what cannot be, InvariantBroken where
-        Holdfast is wrong."""
+        """Raises InvalidInput for an impossible scenario, InvariantBroken for an error of Holdfast."""
         world = self.world
         for planned in self._scenario.actions:
             world.timers.add(planned.t, self._when_due(planned), planned.order)
@@ -102,7 +101,7 @@ class Simulation:
         )
 
     def play(self, until: float | None = None, progress: Progress | None = None) -> None:
-        """Moment after moment, until nothing is due any more or the clock shows `until`."""
+        """Advances from timer to timer, until nothing is due or the clock is at `until`."""
         world = self.world
         while self._next_moment(until):
             self.settle()
@@ -134,7 +133,7 @@ class Simulation:
         return come
 
     def refused(self, planned: ScenarioAction, error: InvalidObject) -> None:
-        """The scenario asks for what an API server refuses: it is not one that can be run."""
+        """The scenario has a write that an API server refuses: it is not one that can be run."""
         at = f"at {self.world.clock.t:g}s"
         raise InvalidInput([f"{planned.origin}: {error} ({at})"]) from None
 
@@ -169,7 +168,7 @@ class Simulation:
         return min((each for each in timers if each is not None), default=None)
 
     def settle(self) -> None:
-        """Rounds until nothing follows from anything any more."""
+        """Runs rounds until nothing changes."""
         world = self.world
         rounds = 0
         while True:

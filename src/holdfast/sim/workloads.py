@@ -88,7 +88,7 @@ class ScenarioWorkloads(WorkloadControllers):
         return self._workloads.next_due() if self._active else None
 
     def _plan(self, due: float | None) -> None:
-        """Nothing: the simulation asks for `next_due`, since timers do not prolong a run."""
+        """Nothing: the simulation reads `next_due`, since timers do not prolong a run."""
 
     def _put(self, raw: Raw) -> Raw:
         if raw["kind"] == "Pod":

@@ -36,7 +36,7 @@ _OTHERWISE_NAMED = {
 
 
 def definitions(*names: str) -> list[Raw]:
-    """The definitions asked for by full name, plural, kind or short name; all without any."""
+    """The definitions with the given full name, plural, kind or short name; all without any."""
     if not names:
         return [definition(name) for name in NAMES]
     return [definition(name) for wanted in names for name in _matching(wanted)]
@@ -44,7 +44,7 @@ def definitions(*names: str) -> list[Raw]:
 
 @cache
 def definition(name: str) -> Raw:
-    """One definition by its full name. Shared: whoever changes it makes a copy first."""
+    """One definition by its full name. Shared: callers must copy it before changing it."""
     loaded = _load(f"{_OTHERWISE_NAMED.get(name, name.partition('.')[0])}.yaml")
     whole: Raw = _resolve(loaded, {**_load("parts.yaml"), "podTemplate": _load("podTemplate.json")})
     return whole

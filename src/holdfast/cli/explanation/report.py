@@ -57,9 +57,9 @@ class Report:
     node: str = ""
     reservation: str = ""
     told: str = ""
-    """What the object itself says, if that is something else."""
+    """The message of the object's condition."""
     would_say: str = ""
-    """What it would be told now."""
+    """The message that scheduling now would give."""
     nodes: list[ExplainedReason] = field(default_factory=list)
     ranked: list[Ranked] = field(default_factory=list)
     reservations: list[MatchingReservation] = field(default_factory=list)
@@ -140,7 +140,7 @@ class NodeVerdicts(NamedTuple):
     profile: Profile
     column: ClassColumn
     message: str
-    """What it would be told; empty if a node will do."""
+    """The message of the condition; empty if a node is feasible."""
     rejections: dict[str, NodeRejection]
     """Of every node, by its name."""
 

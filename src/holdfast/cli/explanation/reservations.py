@@ -1,4 +1,4 @@
-"""Explains a reservation: why it is pending, or what it reserves where, and for whom."""
+"""Explains a reservation: why it is pending, or what it reserves, on which node, and its owners."""
 
 from holdfast.cli.client import RESERVATION, Server
 from holdfast.cli.explanation.pods import condition_message

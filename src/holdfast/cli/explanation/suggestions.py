@@ -189,7 +189,7 @@ def _holders(snapshot: ClusterSnapshot, pod: PodRecord, name: str, missing: Amou
 
 
 def _barred(snapshot: ClusterSnapshot, placing: NodeVerdicts) -> Iterator[str]:
-    """For whom nodes have starvation holds that exclude other pods."""
+    """The jobs whose starvation holds exclude the pod from nodes."""
     found: dict[str, list[str]] = {}
     holds = snapshot.cluster.reservations.starvation_holds
     for name, rejection in placing.rejections.items():

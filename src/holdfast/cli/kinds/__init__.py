@@ -5,7 +5,7 @@
     nodes         requested, reserved and free amounts of each node
     queues        Queues; pending pods and reservations in scheduling order
 
-A kind is imported when it is asked for: not all of them need a scheduler.
+A kind is imported when it is used: not all of them need a scheduler.
 """
 
 from difflib import get_close_matches

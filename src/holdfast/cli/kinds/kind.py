@@ -35,25 +35,25 @@ class Found(NamedTuple):
     version: str = ""
     """What to watch from."""
     missing: tuple[str, ...] = ()
-    """What is to be said of names that are not there."""
+    """Messages for names that were not found."""
 
 
 class OutputKind(ABC):
     info: ClassVar[KindInfo]
     """What it is to the server."""
     selector: ClassVar[str] = ""
-    """The label that tells them from others of the server's kind."""
+    """The label that selects them among the server's objects of the kind."""
 
     @abstractmethod
     async def find(self, server: Server, query: Query) -> Found:
-        """A row for each that is asked for."""
+        """A row for each queried object."""
 
     @abstractmethod
     async def describe(self, server: Server, raw: Raw) -> str:
-        """All there is to say of one."""
+        """The description of one object."""
 
     async def objects(self, server: Server, query: Query) -> tuple[list[Raw], str, tuple[str, ...]]:
-        """The objects, the version they are of, and what is to be said of names that are not there."""
+        """The objects, their resource version, and messages for names that were not found."""
         namespace = query.namespace if self.info.namespaced else ""
         if not query.names:
             try:
@@ -85,7 +85,7 @@ class OutputKind(ABC):
 
 
 class PlainKind(OutputKind):
-    """A kind whose row depends on the object alone, so that changes can be shown as they come."""
+    """A kind whose row depends only on the object, so that it can be watched."""
 
     columns: ClassVar[tuple[OutputColumn, ...]]
 

@@ -11,7 +11,7 @@ from holdfast.scheduler.state.cluster import Cluster
 
 _ALWAYS = ("cpu", "memory")
 _SELDOM = ("pods", "ephemeral-storage")
-"""Shown only where they are asked for; pods have a column of their own."""
+"""Shown only where they are requested; pods have a column of their own."""
 
 
 class NodeKind(OutputKind):

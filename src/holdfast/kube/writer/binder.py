@@ -51,8 +51,8 @@ from holdfast.scheduler.cluster.decisions import (
 from holdfast.scheduler.cluster.events import BindConfirmed, BindRefused, Deleted, Event, Updated
 
 _SERVER_ERRORS = 4
-"""So many times in a row the server says it cannot; then the pod is looked at and, if it has no node,
-tried again later, perhaps elsewhere."""
+"""After this many server errors in a row the pod is read; if it has no node, it is scheduled again
+later, perhaps on another node."""
 _CONFLICTS = 5
 
 Feed = Callable[[Event], None]
@@ -123,8 +123,8 @@ class ClaimWaiter:
         self._waiting: dict[Key, list[asyncio.Future[None]]] = {}
 
     def is_bound(self, key: Key, written: str, node: str | None) -> bool:
-        """Whether the claim is fully bound. `written` is the version our own write made: anything
-        older says nothing. With `node`, a volume is being made for that node."""
+        """Whether the claim is fully bound. `written` is the version our own write made: an older one
+        shows nothing. With `node`, a volume is being made for that node."""
         claim: PersistentVolumeClaim | None = self._known.get(key)
         if claim is None:
             raise ClaimFailed(f'persistentvolumeclaim "{key[1]}" not found')
@@ -188,7 +188,7 @@ class BindJob:
         """Until when a bind that was sent may still be carried out, of which it is not known."""
         self._is_withdrawn = False
         self._given_up = ""
-        """Why the bind is not tried any more, though it may still be carried out."""
+        """Why the bind is no longer retried, though the server may still execute it."""
 
     async def __call__(self) -> Outcome:
         try:
@@ -204,7 +204,7 @@ class BindJob:
         except ClaimFailed as error:
             return await self._refuse(str(error))
         except LeadershipLost:
-            # Whoever leads now sees the pod as it is.
+            # The current leader sees the pod as it is.
             return None
         except TRANSIENT as error:
             wait = wait_after(error, self._backoff)
@@ -291,7 +291,7 @@ class BindJob:
             if error.is_transient:
                 return wait_after(error, self._backoff)
         except InvalidObject:
-            pass  # it makes no sense any more, which its reflector will say
+            pass  # it is obsolete; the reflector delivers the change
         except TRANSIENT as error:
             return wait_after(error, self._backoff)
         else:
@@ -319,7 +319,7 @@ class BindJob:
         return True
 
     async def _make_sure(self, why: str) -> float | None:
-        """None if no bind of ours can be carried out any more; else when to look again."""
+        """None if the server can no longer execute any of our binds; else when to look again."""
         left = self._unsure_until - asyncio.get_running_loop().time()
         if left <= 0:
             return None

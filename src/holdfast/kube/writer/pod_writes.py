@@ -131,7 +131,7 @@ class EvictionJob:
             else:
                 outcome = await self._stays(self._refusal)
         except LeadershipLost:
-            pass  # Whoever leads now sees both pods as they are.
+            pass  # The current leader sees both pods as they are.
         finally:
             if outcome is None:
                 self._mark()
@@ -172,7 +172,7 @@ class EvictionJob:
                 return wait_after(error, self._backoff)
             found = None
         except InvalidObject:
-            found = None  # it makes no sense any more, which its reflector will say
+            found = None  # it is obsolete; the reflector delivers the change
         except TRANSIENT as error:
             return wait_after(error, self._backoff)
         there = found is not None and found.metadata.uid == self._decision.pod.uid

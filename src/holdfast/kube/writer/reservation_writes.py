@@ -182,7 +182,7 @@ class ReservationWriter:
         patch = {"metadata": {"uid": ref.uid, **metadata_patch(decision)}}
 
         async def write() -> Outcome:
-            with suppress(LeadershipLost, *TRANSIENT):  # what it says is for people to read
+            with suppress(LeadershipLost, *TRANSIENT):  # its message is for people
                 await self._api.write("PATCH", path_of(_INFO, "", ref.name), patch, MERGE)
             return None
 

@@ -99,7 +99,7 @@ class WriteQueue:
         await self._still.wait()
 
     async def close(self) -> None:
-        """Whatever is not written yet is not written at all."""
+        """Drops the writes that were not sent."""
         self._closed = True
         for timer in self._timers:
             timer.cancel()
@@ -234,7 +234,7 @@ class ApiWriter:
         return RequestLimits(f"?timeout={allowed}s", allowed + ON_THE_WAY)
 
     async def sure(self, patience: float) -> bool:
-        """Waits until nothing that was sent can be carried out any more without an answer. False, at
+        """Waits until the server can no longer execute unanswered writes. False, at
         once, if that would take too long."""
         left = self._unsure_until - asyncio.get_running_loop().time()
         if left > patience:
@@ -244,7 +244,7 @@ class ApiWriter:
 
     @property
     def latest(self) -> float:
-        """So many seconds after it was sent a write that is not carried out will not be any more."""
+        """Seconds after which the server no longer executes a write that was sent."""
         bounded = self._fence.exclusive_for() < math.inf
         return ON_THE_WAY + (WRITE_TIMEOUT if bounded else _SERVER_TIMEOUT)
 

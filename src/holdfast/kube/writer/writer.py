@@ -78,7 +78,7 @@ class Writer:
         self._reservations = ReservationWriter(self._api, self.queue, feed, self._releases)
         self._jobs = JobStatuses(self._api, self.queue, feed)
         self._migrations = MigrationWriter(self._api, self.queue, feed)
-        # Whoever leads next need not wait for Events.
+        # The next leader need not wait for Events.
         self._recorder = EventWriter(ApiWriter(client, fence), wall, version)
         self._version = version
         self._victims: dict[str, Victims] = {}
@@ -86,8 +86,8 @@ class Writer:
         self.events_lost = 0
 
     async def finish(self, patience: float) -> bool:
-        """Sends nothing more; waits for the answers that are due, or until what was not answered cannot
-        be carried out any more. False if that takes too long."""
+        """Sends nothing more; waits for outstanding answers, or until the server can no longer execute
+        unanswered writes. False if that takes too long."""
         give_up_at = asyncio.get_running_loop().time() + patience
         if not await self.queue.finish(patience):
             return False

@@ -1,7 +1,7 @@
 """A Kubernetes API over HTTP, served from the local store.
 
     server                       authentication, discovery, dispatch
-    request_info                 what a URL and its query ask for
+    request_info                 the parsed URL and query of a request
     object_handler, watch        requests about objects; watches and their bookmarks
     verbs                        create, get, list, update, patch, delete and subresources, without HTTP
     tables                       the columns of `kubectl get`

@@ -1,9 +1,9 @@
 """Who the server is, and who may speak to it: its own certificate authority, and one token.
 
-Whoever has the token may do everything. It is in the kubeconfig that `holdfast up` writes, beside the
-authority's certificate, so that nothing need be trusted by hand. With a directory both outlive the
-process, and kubeconfigs written before a restart still work after it. A file there that cannot be used
-is never replaced or ignored: who may speak to the server is for its owner to say.
+The token allows everything. It is in the kubeconfig that `holdfast up` writes, beside the
+authority's certificate, so that clients trust the server without further setup. With a directory both
+outlive the process, and kubeconfigs written before a restart still work after it. A file there that
+cannot be used is never replaced or ignored: the owner of the server decides who gets it.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _NAMES = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.s
 _ADDRESSES = ("127.0.0.1", "::1")
 _CONTEXT = "holdfast"
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{16,512}=*")
-"""What a header can carry (RFC 6750), and nobody guesses."""
+"""Characters that a header can carry (RFC 6750), and long enough not to be guessed."""
 
 
 _BOTH = "delete ca.key and ca.crt: new ones are made, and clients need the new kubeconfig"
 
 
 class InvalidCredentials(HoldfastError):
-    """A file of the directory cannot be used; the message says what to do."""
+    """A file of the directory cannot be used; the message has the remedy."""
 
 
 @dataclass(frozen=True, slots=True)

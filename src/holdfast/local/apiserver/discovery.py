@@ -1,4 +1,4 @@
-"""What there is to be asked for: groups, versions, resources."""
+"""Discovery: groups, versions, resources."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def all_paths(catalogue: Catalogue) -> list[str]:
     return sorted(found)
 
 
-# The OpenAPI documents, made when they are first asked for and again when the types have changed.
+# The OpenAPI documents, built on the first request and again when the types have changed.
 #
 # With large definitions that takes a second, so it is done in a thread, one document at a time; the
 # types do not change under it, since a catalogue puts new ones in the place of the old.

@@ -319,12 +319,12 @@ class ObjectHandler:
             return delete_options(request.query, None)
         content_type = request.headers.get("Content-Type", "")
         if media_of(content_type) not in ("application/yaml", protobuf.MEDIA_TYPE):
-            content_type = "application/json"  # which clients do not always say of these
+            content_type = "application/json"  # clients do not always send a content type for these
         value = (await self._read(data, content_type, "DeleteOptions")).value
         return delete_options(request.query, read_known(_DELETE_OPTIONS, value))
 
     async def _settled(self) -> None:
-        """What the client is told of must not be taken back by a crash."""
+        """What a response reports must be durable first."""
         store = self._cluster.store
         if store.revision > store.durable:
             await store.settled(store.revision)

@@ -54,7 +54,7 @@ class Body:
         return self._data.count(b'":') + self._data.count(b'" :')
 
     def lacks(self, field: str) -> StatusError:
-        """Of a custom object, which must say what it is."""
+        """Checks that a custom object has kind and apiVersion."""
         text = self._data.decode(errors="replace") or json.dumps(self.value)
         why = f"Object '{field}' is missing in '{text}'"
         return _unrecognized(self._kind, why, text.encode())
@@ -303,7 +303,7 @@ async def _received(request: web.BaseRequest) -> bytes:
 
 
 def _decompressed(data: bytes, encoding: str) -> bytes:
-    """Never more than may be sent uncompressed, however much is in it."""
+    """At most as much as may be sent uncompressed."""
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise StatusError(
             415,

@@ -1,4 +1,4 @@
-"""What a URL's path asks for.
+"""Parses the path of a URL.
 
     /api/v1/namespaces/{namespace}/{plural}/{name}/{subresource}     the core group, namespaced
     /api/v1/{plural}/{name}/{subresource}                            outside namespaces, or in all
@@ -41,7 +41,7 @@ class RequestTarget(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def parse(path: str) -> RequestTarget | None:
-    """None where the path is none of these."""
+    """None for any other path."""
     parts = path.split("/")
     if parts[-1] == "":
         parts.pop()
@@ -86,7 +86,7 @@ def _named(target: RequestTarget, rest: list[str]) -> RequestTarget | None:
             return RequestTarget(target.group, target.version)
 
 
-# What requests say beside their path and body: the query, and the options of a deletion.
+# Query parameters: the query, and the options of a deletion.
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")

@@ -62,7 +62,7 @@ Condition = Callable[[Raw], bool]
 
 
 class Selection:
-    """Compiled once per request. `everything` says there is nothing to check."""
+    """Compiled once per request. `everything` is true if every object matches."""
 
     __slots__ = ("_fields", "_labels", "everything")
 
@@ -102,8 +102,8 @@ def _field_selector(text: str) -> FieldSelector:
 
 
 def _conditions(type: ResourceType, chosen: FieldSelector) -> list[Condition]:
-    """One for each field, however often the selector names it: a kind has few that it can be selected
-    by."""
+    """One for each field, even if the selector names it several times: a kind has few that it can be
+    selected by."""
     known = _known_fields(type)
     wanted: dict[str, tuple[set[str], set[str]]] = {}
     for path, equal, value in chosen.conditions:

@@ -1,4 +1,4 @@
-"""The embedded API server: a request comes in, is authenticated, and goes to whoever serves its path.
+"""The embedded API server: authenticates requests and dispatches them by path.
 
 /api, /apis, /version, /openapi/…        what there is            (discovery)
 /api/v1/…, /apis/{group}/{version}/…     objects                  (objects, streams)
@@ -101,7 +101,7 @@ class ApiServer:
             return answers.failure(internal(_PANIC), accept)
 
     async def _sent(self, request: web.BaseRequest, answer: web.StreamResponse) -> web.StreamResponse:
-        """A large answer piece by piece, as fast as the client takes it and others have their turns."""
+        """Sends a large response in pieces, so that other requests are served in between."""
         if not isinstance(answer, web.Response) or not isinstance(answer.body, bytes):
             return answer
         body = memoryview(answer.body)

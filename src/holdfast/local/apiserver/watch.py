@@ -42,7 +42,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Watcher:
-    """What one client still has to be told. `closed` says there will be no more."""
+    """The events that one client has yet to receive. `closed` is true if no more will follow."""
 
     def __init__(
         self,
@@ -63,9 +63,9 @@ class Watcher:
         self.after = 0
         """Changes up to this revision are known to the client, or not wanted."""
         self.sent = 0
-        """The latest revision the client was told of."""
+        """The latest revision sent to the client."""
         self._backlog: Iterator[bytes | None] = iter(())
-        """What there was to tell when the watch began; encoded as it is sent, however much it is."""
+        """The initial events; encoded while they are sent."""
         self._behind = False
         self._pending: deque[bytes] = deque()
         self.waiting = 0
@@ -87,7 +87,7 @@ class Watcher:
             self._put(text)
 
     def begin_with(self, objects: Sequence[Raw], revision: int, ends: bool) -> None:
-        """The objects there are, and then perhaps a word that these were all."""
+        """Starts with the existing objects, and a bookmark after them if `ends`."""
         shared = Shared(self._cluster, keep=False)
         self.after = self.sent = revision
 
@@ -325,8 +325,7 @@ def _event(sort: str, encoded: bytes) -> bytes:
 
 BOOKMARKS_EVERY = 60.0
 LONGEST = 1800
-"""A watch that does not say how long it wants to last ends by itself after this or up to twice as
-long."""
+"""Minimum duration of a watch without `timeoutSeconds`; the maximum is twice as long."""
 
 
 class Streams:
@@ -359,7 +358,7 @@ class Streams:
             if request.transport is not None:
                 request.transport.abort()
         except ConnectionError:
-            watcher.close()  # whoever watched has gone, as everyone does in the end
+            watcher.close()  # the client has disconnected
         except asyncio.CancelledError:
             watcher.close()
             raise
@@ -397,7 +396,7 @@ class Streams:
     def _send_all(self, watcher: Watcher, ends: bool) -> None:
         store = self._cluster.store
         group, kind = storage_group(watcher.type), watcher.type.kind
-        # Only what is durable is told; the hub brings the rest when it is.
+        # Only durable changes are sent; the hub brings the rest when it is.
         snapshot = store.snapshot(group, kind, at=store.durable)
         start, end = snapshot.span(watcher.namespace or None)
         watcher.begin_with(snapshot.objects[start:end], snapshot.revision, ends)

@@ -1,9 +1,9 @@
 """Requests too large for the event loop are worked out in threads beside it.
 
-While a request is worked out in the loop nobody else is served, so that is for requests whose work is a
-few milliseconds: a body of up to 64 KiB, for an object that takes no more in memory, less where its
-schema has patterns and rules that take long to check. Anything else goes to a thread, which takes turns
-with the loop. Reading is safe there, since objects are never changed in place; a write is drafted and
+A request that is processed in the event loop blocks all others, so only requests of a few milliseconds
+are: a body of up to 64 KiB, for an object that takes no more in memory, less where its schema has
+patterns and rules that take long to check. Others run in a thread, which shares the interpreter with
+the loop. Reading is safe there, since objects are never changed in place; a write is drafted and
 committed in the loop (`store.draft`), so that writes have one order. A request that somebody else's
 write came before is worked out again, as the API server does it.
 
@@ -65,8 +65,8 @@ class Workers:
     async def write(
         self, call: ApiRequest, size: int, verb: Callable[[ApiRequest], Written]
     ) -> Written:
-        """What the verb answers with, in the loop or from a thread, as the size of the request and of
-        the object say."""
+        """The result of the verb, computed in the loop or in a thread, depending on the size of the
+        request and of the object."""
         if size * custom.weight(call.type) <= LARGE and not self.is_large(call.key):
             return verb(call)
         for attempt in range(_TRIES):

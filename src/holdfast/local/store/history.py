@@ -12,7 +12,7 @@ _TRIM = 1024
 _FRACTION = 32
 """Of what is kept, so much more may be there before some is forgotten: milliseconds of work."""
 _OVERHEAD = 256
-"""Bytes that any change takes, however small its object."""
+"""Bytes counted for any change besides its object."""
 
 
 class _OfKind:

@@ -42,8 +42,8 @@ Row = tuple[int, str, str, str, str, bytes | None, int]
 
 
 class Database:
-    """The file. One process holds it at a time: SQLite's lock ends with the process, however it
-    ends.
+    """The file. One process holds it at a time: SQLite's lock ends with the process, also after a
+    crash.
     """
 
     def __init__(self, path: Path) -> None:
@@ -126,7 +126,7 @@ class Database:
         """Adds the changes, with their objects encoded, and takes out the rows of revisions that are
         gone, all or nothing. Raises StoreFailed.
 
-        Few statements, however many rows: between two of them this thread must ask Python for its
+        Few statements for many rows: between two of them this thread must ask Python for its
         turn, and the event loop's thread is slow to give it."""
         rows = [_row(change, data) for change, data in changes]
         chunks = [rows[i : i + _ROWS_AT_ONCE] for i in range(0, len(rows), _ROWS_AT_ONCE)]

@@ -96,11 +96,11 @@ Keys = list[Key]
 Changes = list[StoreChange]
 
 KEEP = 20_000
-"""How many changes are remembered unless told otherwise."""
+"""Default number of changes kept in the history."""
 KEEP_BYTES = 128 * 1024**2
 """How many bytes of older versions they may hold: some 10,000 changes of pods."""
 _SLICE = 0.005
-"""Seconds of telling subscribers before others have their turn."""
+"""Seconds of notifying subscribers before the event loop continues with other work."""
 _SNAPSHOTS = 8
 """Past snapshots kept at hand, for clients in the middle of a paged list."""
 
@@ -157,12 +157,12 @@ class Store:
         self.revision = 0
         """That of the latest change. An object's resourceVersion is this, as text."""
         self.failure: StoreFailed | None = None
-        """Set once the disk did not take a write: from then on nothing is changed any more."""
+        """Set once the disk did not take a write: from then on all writes are refused."""
         if journal is not None:
             self.revision = journal.load(self._objects, self._history)
             journal.start(self._progress_in_thread)
         self.durable = self.revision
-        """The latest revision that subscribers were told of, and a crash cannot take back."""
+        """The latest durable revision, which subscribers have received."""
         self._observers = Listeners()
         self._subscribers = Listeners()
         self._unsettled: deque[StoreChange] = deque()
@@ -260,11 +260,11 @@ class Store:
         return changes
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Tells the listener of every change, in order, once it is durable. The answer ends that."""
+        """Calls the listener with every change, in order, once it is durable. The answer ends that."""
         return self._subscribers.add(listener)
 
     def observe(self, listener: Listener) -> Callable[[], None]:
-        """Tells the listener of every change, in order, at once; for parts of the cluster, which do
+        """Calls the listener with every change, in order, at once; for parts of the cluster, which do
         nothing but write to this store."""
         return self._observers.add(listener)
 
@@ -351,7 +351,7 @@ class Store:
         self._observers.notify(change)
 
     def _settle(self, durable: int, until: float | None = None) -> None:
-        """Tells of what is durable; no longer than `until`, if that is given."""
+        """Notifies subscribers of durable changes; no longer than `until`, if that is given."""
         unsettled = self._unsettled
         while unsettled and unsettled[0].revision <= durable:
             change = unsettled.popleft()
@@ -371,7 +371,7 @@ class Store:
                 self._loop = None  # that loop has ended; the next call of settled or flush catches up
 
     def _progress(self, whole: bool = False) -> None:
-        """Tells whoever waits for it what is durable by now. A commit may be of thousands of changes,
+        """Notifies those that wait for durable changes. A commit may be of thousands of changes,
         and each may have hundreds of watchers: unless it is to be done as a `whole`, others have their
         turns in between."""
         journal = self._journal
@@ -437,9 +437,9 @@ class Draft(Store):
     """The store as seen by a request that runs in another thread; takes one write.
 
     A long request runs beside the event loop on immutable objects. Its write is kept in the draft and
-    committed in the loop's thread, provided that nobody has written the object, or others that the
-    result depends on (such as its namespace), since they were read. Otherwise the request runs again.
-    A read copies its result in one step, since the loop continues to write.
+    committed in the loop's thread, provided that no other request has written the object, or others
+    that the result depends on (such as its namespace), since they were read. Otherwise the request runs
+    again. A read copies its result in one step, since the loop continues to write.
     """
 
     def __init__(self, store: Store) -> None:

@@ -108,7 +108,7 @@ class Workloads:
         self._workloads: dict[tuple[str, str, str], dict[Ref, None]] = {}
         """By group, kind and namespace."""
 
-    # Being told
+    # Events
 
     def changed(self, key: tuple[str, str, str, str], before: Raw | None, after: Raw | None) -> None:
         ref = Ref(*key)
@@ -238,7 +238,7 @@ class Workloads:
     # Hearing how it went
 
     def created(self, action: CreateDependent, raw: Raw) -> EmitEvent | None:
-        """What is to be said of a creation that went well."""
+        """The event for a successful creation."""
         about = self.view.get(action.by)
         if about is None or not action.announce:
             return None

@@ -1,7 +1,7 @@
 """The Job controller: runs pods to completion, including indexed Jobs.
 
 A pod is created with a finalizer and counted in the same step that removes it, so each is counted
-exactly once, however soon after its end it is deleted.
+exactly once, even if it is deleted right after its end.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def _manage(
             make(number)
             made += 1
         elif ended(member[1]) and not is_going(member[1]):
-            _delete(owner, member, outcome)  # the next look makes it anew
+            _delete(owner, member, outcome)  # the next step creates it again
         if in_order and (member is None or not good(member[1])):
             return
     for number in sorted((each for each in pods if each not in wanted), reverse=True):

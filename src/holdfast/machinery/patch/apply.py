@@ -102,7 +102,7 @@ def _new_object(type: ResourceType, config: Raw) -> Raw:
 
 
 def _before_first_apply(type: ResourceType, live: Raw, time: str) -> Managed:
-    """An object nobody has tracked so far: what it has belongs to those before."""
+    """An object without managed fields: what it has belongs to those before."""
     tracked = track_update(type, None, live, "before-first-apply", "", time)
     return managers.decode(tracked["metadata"].get("managedFields"))
 
@@ -127,9 +127,8 @@ def _described(type: ResourceType, config: Raw) -> str:
 
 
 # Whether an applied configuration fits its type, before anything is done with it.
-#
-# What an update would be told by the decoder, apply is told here, in the words of the library that
-# merges in Kubernetes: the path is that of managed fields, and all mistakes are told at once.
+# Errors that the decoder reports for an update are reported here for apply, in the words of the library
+# that merges in Kubernetes: the path is that of managed fields, and all errors are reported at once.
 
 
 Mistakes = list[tuple[str, str]]
@@ -225,8 +224,8 @@ def not_ours_already(
 ) -> ownership.Conflicts:
     """Without the conflicts kubectl has with its own client-side past.
 
-    What the last-applied annotation says and the object still has was applied by kubectl before it
-    learned to apply on the server.
+    Fields in the last-applied annotation that the object still has were applied by kubectl on the
+    client side.
     """
     annotations = (live.get("metadata") or {}).get("annotations") or {}
     text = annotations.get(LAST_APPLIED)

@@ -141,7 +141,7 @@ _key = lru_cache(maxsize=4096)(lambda name, text: f"k:{_encode({name: text}).dec
 
 
 class NotComparable(PatchError):
-    """A value is not of its type, or an item of a list cannot be told from the others."""
+    """A value is not of its type, or an item of a list is not unique."""
 
 
 def kind_of(shape: FieldShape, value: Any) -> str:
@@ -344,9 +344,9 @@ def _list_writer(shape: FieldShape) -> Writer:
 def created_fields(shape: FieldShape, empty: Written, raw: Written, skipped: dict[str, Any]) -> Written:
     """The fields of a new object as FieldsV1: all that an empty object has not, except for `skipped`.
 
-    Most writes in a busy cluster create pods, and nobody else owns a field of a new object. So what a
+    Most writes in a busy cluster create pods, and a new object has no other field owner. So what a
     comparison with an empty object would find is written in one walk, by functions compiled once per
-    type. `skipped` has the names of fields nobody owns: with None, or with those to skip inside.
+    type. `skipped` has the names of fields without an owner: with None, or with those to skip inside.
     """
     written: Written = {}
     for name in sorted(raw):
@@ -376,7 +376,7 @@ def _changed_fields(part: FieldShape, old: Any, value: Any, skipped: dict[str, A
 
 
 def merged(shape: FieldShape, live: Any, applied: Any) -> Any:
-    """The live part with everything the applied one says; nothing is removed."""
+    """The live part merged with the applied one; nothing is removed."""
     if applied is ABSENT:
         return live
     if live is ABSENT or live is applied:

@@ -1,6 +1,6 @@
 """Why a patch could not be applied.
 
-PatchError          the patch, or the object it would give, makes no sense
+PatchError          the patch, or the resulting object, is invalid
 └── ApplyConflict   server-side apply would take fields that others own
 """
 

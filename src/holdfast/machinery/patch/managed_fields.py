@@ -1,6 +1,6 @@
 """Who owns which fields: `metadata.managedFields`, decoded.
 
-A manager is named by what its entry says apart from the fields and the time: name, operation,
+A manager is identified by its entry without the fields and the time: name, operation,
 subresource, and for updates the version it wrote in.
 """
 
@@ -40,7 +40,7 @@ class Manager(NamedTuple):
 
 
 class Owned(NamedTuple):
-    """What a manager owns, in which version it said so, and when."""
+    """The fields that a manager owns, with API version and time."""
 
     fields: Fields
     api_version: str
@@ -150,8 +150,7 @@ def capped(managed: Managed) -> Managed:
 
 
 # How ownership moves when an object changes.
-#
-# Taking a field by force or by an update takes it from whoever had it; a field that is gone is owned by
+# Taking a field by force or by an update takes it from its owner; a field that is gone is owned by
 # no one. An applier that no longer mentions a field it owned removes it, unless somebody else owns it
 # too.
 
@@ -232,7 +231,7 @@ def _taken(
 
 
 def _pruned(shape: FieldShape, new: Any, managed: Managed, last: Fields) -> Any:
-    """Without what the applier owned, does not mention any more, and nobody else owns."""
+    """Removes what the applier owned, no longer mentions, and no other manager owns."""
     last = f.with_named_fields(last, shape)
     pruned = removed(shape, new, last)
     owned: Fields = {}
@@ -247,7 +246,7 @@ def _pruned(shape: FieldShape, new: Any, managed: Managed, last: Fields) -> Any:
 
 
 def conflict_error(conflicts: Conflicts) -> ApplyConflict:
-    """In Kubernetes' words: each field, and whom it would be taken from."""
+    """In Kubernetes' words: each field, with its owner."""
     paths = {manager: list(f.members(taken)) for manager, taken in conflicts.items()}
     causes = [
         Cause(path, f"conflict with {_shown(manager)}") for manager in paths for path in paths[manager]
@@ -288,7 +287,7 @@ NEVER_OWNED: Fields = {
     "f:kind": LEAF,
     "f:metadata": {f.MEMBER: {}, **{f"f:{name}": LEAF for name in _SYSTEM_METADATA.split()}},
 }
-"""What every object has belongs to nobody."""
+"""Fields that every object has have no owner."""
 
 _SKIPPED: Raw = {
     "apiVersion": None,
@@ -369,7 +368,7 @@ def _created(type: ResourceType, raw: Raw, manager: str, subresource: str, time:
 
 
 def _managed_before(before: Raw | None, metadata: Raw, subresource: str) -> Managed:
-    """Who owned what: as the request says, if it says anything that makes sense; else as it was."""
+    """The managed fields of the request if they are valid, else those of the object before."""
     entries = metadata.get("managedFields")
     if entries is not None and not subresource:
         if entries in ([], [{}]):
@@ -409,7 +408,7 @@ def ignored_fields(type: ResourceType, subresource: str) -> Fields:
 
 
 def empty_object(type: ResourceType) -> Raw:
-    """What an object of this type is before anything was said of it."""
+    """The empty object of this type."""
     if type.definition:
         empty = _empty.get(type.definition)
         if empty is None:
@@ -421,7 +420,7 @@ def empty_object(type: ResourceType) -> Raw:
 def keep_times(before: Raw, after: Raw) -> Raw:
     """`after`, with the old times in `managedFields` when those are all that would change.
 
-    So a request that says what is so already is no change. Compared are objects as they are kept.
+    So a request that repeats the current state is no change. Compared are objects as they are kept.
     """
     old = (before.get("metadata") or {}).get("managedFields") or []
     new = (after.get("metadata") or {}).get("managedFields") or []

@@ -36,7 +36,7 @@ _compiling = Lock()
 def read(definition: str, raw: dict[str, Any]) -> tuple[dict[str, Any], list[FieldError]]:
     """The object as Kubernetes would keep it, and what is wrong with it.
 
-    A malformed object is given back as it came, with that one problem. Unknown fields are dropped from
+    A malformed object is returned unchanged, with that one problem. Unknown fields are dropped from
     the answer and reported, one problem each, the first hundred of them.
     """
     unknown: list[Path] = []
@@ -240,7 +240,7 @@ _DEEPEST = 8
 
 
 def suggestion(shape: FieldShape, path: str) -> str:
-    """What is probably meant by an unknown field of an object of this shape: `did you mean nodeName?`,
+    """A suggestion for an unknown field of an object of this shape: `did you mean nodeName?`,
     or where a field of this name belongs; empty if nothing is like it."""
     *way, last = _steps(path)
     here: FieldShape = shape

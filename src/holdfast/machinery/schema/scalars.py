@@ -239,7 +239,7 @@ _EXPONENT = re.compile(r"[eE][+-]?[0-9]+$")
 
 
 def canonical(quantity: Quantity) -> str:
-    """The usual spelling; raises `QuantityError` for what is none."""
+    """The usual spelling; raises `QuantityError` for an invalid quantity."""
     return _canonical(quantity if isinstance(quantity, str) else repr(quantity).replace("+", ""))
 
 

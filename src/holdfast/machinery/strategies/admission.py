@@ -101,7 +101,7 @@ def apply_runtime_class(request: WriteRequest, spec: Raw) -> None:
 
 def merge_runtime_class(spec: Raw, runtime_class: Raw) -> None:
     """Overhead, node selector and tolerations, as the RuntimeClass admission plugin sets them. Raises
-    InvalidObject in its words where the pod says otherwise."""
+    InvalidObject with its message if the pod contradicts it."""
     overhead = (runtime_class.get("overhead") or {}).get("podFixed")
     if overhead:
         given = spec.get("overhead")

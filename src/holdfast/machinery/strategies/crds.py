@@ -68,7 +68,7 @@ def _status(request: WriteRequest, raw: Raw, before: Raw) -> Raw:
 
 
 def _conflict(request: WriteRequest, raw: Raw) -> tuple[str, str] | None:
-    """The reason and what to say about it, if another definition of the group has one of the names."""
+    """The reason and message, if another definition of the group has one of the names."""
     spec = raw.get("spec") or {}
     ours = spec.get("names") or {}
     for other in request.store.scan(GROUP, KIND):

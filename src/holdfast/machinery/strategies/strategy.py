@@ -1,4 +1,4 @@
-"""What there is to say about a kind, and what holds for most."""
+"""The strategy of a kind, and the defaults that hold for most kinds."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def status_of(**zeros: int) -> New:
 
 
 def keep_status(request: WriteRequest, before: Raw, after: Raw) -> Raw:
-    """An update of the object itself leaves its status alone."""
+    """An update of the object does not change its status."""
     return _with_part(after, "status", before)
 
 
 def keep_spec(request: WriteRequest, before: Raw, after: Raw) -> Raw:
-    """An update of the status leaves the spec alone."""
+    """An update of the status does not change the spec."""
     return _with_part(after, "spec", before)
 
 
@@ -112,7 +112,7 @@ class Strategy:
     leaves_with: tuple[str, ...] = ()
     """Finalizers that a deletion adds, for those who clean up after the object."""
     orphans: bool = False
-    """Whether a deletion that does not say otherwise leaves dependents behind, with a warning."""
+    """Whether a deletion without propagationPolicy orphans dependents, with a warning."""
     grace: Callable[[Raw, int | None], int] | None = None
     """How long an object may take to end, given what was asked; None for kinds that end at once."""
 

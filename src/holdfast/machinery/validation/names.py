@@ -68,7 +68,7 @@ def _check_operator(found: Found, wanted: Part, where: str, numbers: bool) -> No
 
 
 def check_node_selector_term(found: Found, term: Part, path: str, strict: bool) -> None:
-    """What is only preferred may ask for values no label can have."""
+    """Preferred terms may have values that no label can have."""
     for i, wanted in enumerate(term.get("matchExpressions") or ()):
         where = f"{path}.matchExpressions[{i}]"
         _check_operator(found, wanted, where, numbers=True)
@@ -94,9 +94,8 @@ def _check_field(found: Found, wanted: Part, where: str) -> None:
         found.extend(field_problem(INVALID, place, value, message) for message in dns_subdomain(value))
 
 
-# Names, labels and ports, and what is said of those that are none.
-#
-# Each function gives the complaints about a text, and nothing when there are none.
+# Validation of names, labels and ports, with the API server's messages.
+# Each function returns the errors of a text.
 
 
 __all__ = ["dns_label", "dns_subdomain", "env_name", "label_key", "label_value", "port_name"]

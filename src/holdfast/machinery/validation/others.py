@@ -123,7 +123,7 @@ _USER_MAX = 1_000_000_000
 
 
 def check_node(found: Found, raw: Part) -> None:
-    # Kubernetes says metadata.taints, and so people look for that.
+    # Kubernetes reports metadata.taints.
     check_taints(found, (raw.get("spec") or {}).get("taints") or [], "metadata.taints")
     status = raw.get("status") or {}
     for field in ("capacity", "allocatable"):

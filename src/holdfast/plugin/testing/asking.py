@@ -20,7 +20,7 @@ from holdfast.scheduler.scheduler import Scheduler
 
 
 class Answers(NamedTuple):
-    """What one plugin says of one pod, by the name of the node."""
+    """The results of one plugin for one pod, by node name."""
 
     passes: dict[str, bool]
     raw_scores: dict[str, float]
@@ -61,7 +61,7 @@ class Asking:
         }
 
     def answers(self, pod: PodRecord, plugin: str) -> Answers:
-        """What the plugin itself says, and with it every path compared."""
+        """The results of the plugin itself, compared on every path."""
         profile = self.profile(pod)
         if plugin not in profile.plugins:
             raise ValueError(f"the profile {profile.scheduler_name} has no plugin {plugin}")

@@ -50,8 +50,8 @@ class RecordedEvent(NamedTuple):
 class PluginTestCluster:
     """Pods are called by their names, or `namespace/name` outside the namespace `default`.
 
-    After every step the scheduler's own books are recounted, and everything the tested plugins say of
-    pods that are there is computed on every path and must agree; see `ContractBroken`."""
+    After every step the scheduler's state is recounted, and the results of the tested plugins for
+    existing pods are computed on every path and must agree; see `ContractBroken`."""
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class PluginTestCluster:
             return asking.why_not(record)
 
     def passes(self, pod: Given, plugin: str | None = None) -> dict[str, bool]:
-        """Which nodes pass the filter of the plugin, whatever others say."""
+        """The nodes that pass the filter of the plugin; other plugins are ignored."""
         with self._asking(pod) as (asking, record):
             return asking.answers(record, plugin or self._tested[0]).passes
 

@@ -20,7 +20,7 @@ Rows = NDArray[np.intp]
 
 
 class ContractBroken(HoldfastError, AssertionError):
-    """A plugin does what the contract forbids; the message says where and how."""
+    """A plugin does what the contract forbids; the message has the node and the path."""
 
 
 class PluginRaised(ContractBroken):
@@ -38,7 +38,7 @@ class Paths:
         """The rows that have a node. Views have others too, of which answers are ignored."""
 
     def passes(self, test: Filter) -> dict[int, bool]:
-        """What the filter says of each row; where it says no, it must also say why."""
+        """The result of the filter for each row; a row that does not pass must have a reason."""
         found = self.agreed("filter", test.passes, self.rows)
         failed = np.array([row for row, passed in found.items() if not passed], dtype=np.intp)
         default = no_reason_given(self._plugin)
@@ -48,7 +48,7 @@ class Paths:
         return {row: bool(passed) for row, passed in found.items()}
 
     def reasons(self, test: Filter, failed: Rows) -> dict[int, tuple[Any, ...]]:
-        """Each row's reasons, by which it cannot be told how they were computed."""
+        """The reasons of each row, in a form that does not depend on the path."""
 
         def asked(view: View) -> Cells:
             listed: list[list[Any]] = [[] for _ in range(np.size(view.rows))]
@@ -80,7 +80,7 @@ class Paths:
         return dict(zip(raw, singly, strict=True))
 
     def agreed(self, what: str, formula: Formula, rows: Rows, *, whole: bool = True) -> dict[int, Any]:
-        """What a formula says of each of these rows, on whatever view. `whole` asks about all rows of
+        """The result of a formula for each of these rows, on any view. `whole` asks about all rows of
         the table at once, too."""
         found = {int(row): self._asked(what, formula, One(self._table, int(row))) for row in rows}
         for label, view in self._views(rows, whole):

@@ -2,8 +2,8 @@
 
 * Every formula gives the same for one row, some rows and all rows, and what was kept is what comes out
   when it is computed again (`PluginTestCluster` sees to that after every step).
-* A pod the plugin rejected is woken by what makes a node feasible for it, whatever kind of change that
-  is: each kind is brought about alone.
+* A pod the plugin rejected is requeued by any kind of change that makes a node feasible for it: each
+kind is tried separately.
 * Answers do not depend on the order in which objects were seen: a scheduler that is restarted on the
   same objects, in any order, gives the same ones.
 * `unreserve` also comes after `post_bind`, when the API server refuses the bind.
@@ -246,7 +246,7 @@ class _Life:
     def check_waking(self) -> None:
         """In a cluster of one or two nodes, with as many pods as it takes for one to wait.
 
-        Each kind of change is brought about alone, until it makes a node feasible for a pod that the
+        Each kind of change is tried separately, until it makes a node feasible for a pod that the
         plugins rejected. The pod must be woken by it, which the cluster checks once it has settled."""
         changes: list[Callable[[], None]] = [
             self._add_node,
@@ -311,8 +311,8 @@ class _Life:
             self._change_pod(self._random.choice(names))
 
     def _refuse_bind(self) -> None:
-        """Of one pod, as an API server may: the plugin has seen it through `post_bind` by then, and is
-        told to unreserve it."""
+        """Of one pod, as an API server may: the plugin has seen it through `post_bind` by then, and its
+        `unreserve` is called."""
         scheduler, now = self.cluster.scheduler, self.cluster.now
         asking = Asking(scheduler, self._plugins)
         feasible = [pod for pod in _pending(scheduler) if asking.row(pod) >= 0 and pod.job is None]
@@ -361,7 +361,7 @@ def _pending(scheduler: Scheduler) -> list[PodRecord]:
 
 
 def _answers(scheduler: Scheduler, plugins: list[str]) -> dict[tuple[str, str], Answers]:
-    """What the plugins say of every pod that waits, by pod and plugin."""
+    """The results of the plugins for every pending pod, by pod and plugin."""
     asking = Asking(scheduler, plugins)
     found: dict[tuple[str, str], Answers] = {}
     of_class: dict[tuple[str, int, str], Answers] = {}

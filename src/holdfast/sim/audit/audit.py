@@ -33,7 +33,7 @@ from holdfast.sim.audit.facts import PodFacts, Raw, ReservationFacts, gang_of
 _PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 _WITH_HOLDS = (CLAIMED, OVER_WAITING, SLOTS)
 _BUT_HOLDS = (CLAIMED_BUT_HOLDS, OVER_WAITING_BUT_HOLDS, SLOTS_BUT_HOLDS)
-"""Starvation holds are lent to pods that say how long they run: rules for those leave holds out."""
+"""Pods with a run-time estimate may use starvation holds: rules for those leave holds out."""
 _WRITES = 200
 _WRITES_PER_OBJECT = 30
 """At one moment a scheduler that converges writes no more than this."""
@@ -48,7 +48,7 @@ class Audit:
     def __init__(self, plugins: Plugins, counts: Counts, restricts: Counts, obstacles: Plugins) -> None:
         """`counts` is about going only where there is enough, `restricts` about taking no more of a
         Restricted reservation than it reserves; `obstacles` are all plugins that can keep a pod from
-        being bound, for whatever reason."""
+        being bound, for any reason."""
         self._plugins = lru_cache(plugins)
         self._counts = lru_cache(counts)
         self._restricts = lru_cache(restricts)

@@ -218,7 +218,7 @@ def _devices(
     for device in sorted({*used, *kept}):
         totals = node.devices.totals.get(device) if node.devices is not None else None
         if totals is None:
-            continue  # whoever has a device that is gone keeps it
+            continue  # a pod keeps a device that no longer exists
         for name in sorted({*used.get(device, {}), *kept.get(device, {})}):
             has = totals.get(name, 0)
             taken, left = used.get(device, {}).get(name, 0), kept.get(device, {}).get(name, 0)
@@ -315,8 +315,8 @@ def _volumes(
     reservations: list[ReservationFacts],
     found: dict[Key, Excess],
 ) -> None:
-    """A volume is attached once, whoever uses or reserves it. What a reservation with owners
-    reserves for further ones is left out.
+    """A volume is attached once, even if several pods or reservations use it. What a reservation with
+    owners reserves for further ones is left out.
     """
     used = _by_driver(cluster, (pod.usage for pod in node.special.values()))
     untouched = [each.usage for each in reservations if not cluster.owners_of(each)]

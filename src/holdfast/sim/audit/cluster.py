@@ -31,7 +31,7 @@ class NodeState:
     """None while there is no such node."""
     allocatable: Amounts = field(default_factory=dict)
     limits: Amounts = field(default_factory=dict)
-    """To how much limits may add up, of resources of which the node says so."""
+    """The highest sum of limits by resource, from annotations of the node."""
     devices: DeviceFacts | None = None
     topology: TopologyFacts | None = None
     volume_limits: dict[str, int] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class ClusterState:
         self.claims: dict[tuple[str, str], Raw] = {}
         self.volumes: dict[str, Raw] = {}
         self.asking: set[str] = set()
-        """Uids of pods that have asked for a reservation: capacity may be set aside for them, and for
+        """Uids of pods that requested a reservation: capacity may be set aside for them, and for
         those that share it, of which no object tells."""
         self.queues = 0
         """How many Queues there are."""
@@ -255,6 +255,6 @@ def _is_controlled(pod: PodFacts, wanted: Raw) -> bool:
 
 
 def _asked_for(pod: PodFacts, reservation: ReservationFacts) -> bool:
-    """A reservation requested for a pod is the pod's, whatever its owners say."""
+    """A reservation requested for a pod belongs to the pod, independent of spec.owners."""
     known = reservation.labels.get(_ID) or reservation.annotations.get(_ID)
     return bool(known) and f'"{known}"' in pod.annotations.get(_REQUIREMENT, "")

@@ -53,7 +53,7 @@ class AuditDeviceShare(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Of a GPU: whether nobody else has a share of it."""
+        """Of a GPU: whether it is exclusive."""
         shares = ("koordinator.sh/gpu-core", "koordinator.sh/gpu-memory-ratio")
         return all(self.resources.get(name, 100) >= 100 for name in shares)
 
@@ -132,7 +132,7 @@ class ReservationFacts:
     usage: Usage
     """`requests` is what it holds by its status."""
     is_as_asked: bool
-    """Whether it holds what its template asks for; not if there was no capacity to resize it."""
+    """Whether it holds what its template requests; not if there was no capacity to resize it."""
     slots: int
     owners: list[Raw]
     once: bool
@@ -167,7 +167,7 @@ class DeviceFacts:
     partitions: set[frozenset[int]] = field(default_factory=set)
     """The sets of GPUs that may be given together, by their minors."""
     keeps_partitions: bool = False
-    """Whether pods that say nothing of it get such sets only, too."""
+    """Whether pods without the annotation get only such sets, too."""
 
 
 @dataclass(slots=True)

@@ -180,7 +180,7 @@ def gang_at_rest(cluster: ClusterState, gang: Gang) -> tuple[int, int] | None:
 
 
 QUIET = 30.0
-"""Seconds without a change after which nothing waits any more that need not: three times the longest
+"""Seconds without a change after which no pod that fits may be pending: three times the longest
 back-off of a queue."""
 
 Schedules = Callable[[str], bool]

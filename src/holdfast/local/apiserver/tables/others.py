@@ -76,7 +76,7 @@ NODES = Printer(
 )
 
 
-# Kinds of which there is little to say: namespaces, events, configuration, leases, classes.
+# Kinds with few columns: namespaces, events, configuration, leases, classes.
 
 
 def _namespace(raw: Raw, now: float) -> list[Any]:

@@ -133,7 +133,7 @@ def _gates(pod: Raw, gates: list[Raw]) -> str:
 
 
 def row_conditions(pod: Raw) -> list[Raw]:
-    """By which kubectl can tell pods that are done from those that are not."""
+    """Marks completed pods for kubectl."""
     phase = (pod.get("status") or {}).get("phase")
     if phase not in _ENDED:
         return []

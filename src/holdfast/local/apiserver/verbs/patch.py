@@ -104,7 +104,7 @@ def _by_operations(view: Raw, value: Any) -> Raw:
     except PatchError as error:
         if error.code != 422:
             raise
-        # Kubernetes does not say which operation failed, or why.
+        # Kubernetes does not report which operation failed, or why.
         raise StatusError(422, "Invalid", _REJECTED, {}) from None
 
 

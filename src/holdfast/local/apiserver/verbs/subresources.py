@@ -1,7 +1,7 @@
 """Subresources and reviews: pods/binding, pods/eviction, scale, access reviews.
 
-The rules of binding and eviction are in `machinery.pod_subresources`. Whoever has the token may do
-everything, so access reviews have constant answers.
+The rules of binding and eviction are in `machinery.pod_subresources`. The token allows everything, so
+access reviews have constant answers.
 """
 
 from __future__ import annotations

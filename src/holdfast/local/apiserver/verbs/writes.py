@@ -263,7 +263,7 @@ def _check_preconditions(call: ApiRequest, options: DeleteOptions, raw: Raw) -> 
 
 
 def read(call: ApiRequest, body: Body, type: ResourceType | None = None) -> Raw:
-    """The decoded object; unknown fields are dropped or refused, as `fieldValidation` says. Raises
+    """The decoded object; unknown fields are dropped or refused, according to `fieldValidation`. Raises
     StatusError 400."""
     type = type or call.type
     raw: Raw = body.value

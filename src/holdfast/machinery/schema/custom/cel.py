@@ -43,7 +43,7 @@ _ABSENT: Any = object()
 
 
 class NotEvaluated(HoldfastError):
-    """The rule says something that cannot be evaluated here."""
+    """The rule cannot be evaluated here."""
 
 
 class RuleTooCostly(HoldfastError):
@@ -316,7 +316,7 @@ class _Frame:
 
 @lru_cache(maxsize=2048)
 def scan(text: str) -> Scan:
-    """What is known of a rule from its text alone."""
+    """What is known of a rule from its text."""
     if len(text) > MAX_CODE_POINTS:
         why = f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_CODE_POINTS}"
         return Scan(f"{_FAILED}{why}", Nesting())

@@ -25,7 +25,7 @@ MAX_NESTING = 1_000
 MAX_PROGRAM = 20_000
 _MAX_STEPS = 2_000_000
 _MAX_KEPT = 20_000
-"""Transitions remembered; then the automaton begins anew."""
+"""Transitions remembered; then the automaton is built again."""
 
 Test = Callable[[str], bool]
 Instruction = tuple[str, Any, int]
@@ -73,7 +73,7 @@ _FLAGS = re.compile(r"\(\?([imsU]*)(-[imsU]+)?([:)])", re.ASCII)
 
 
 class BadPattern(HoldfastError, ValueError):
-    """Says what Go says."""
+    """An invalid pattern, with Go's message."""
 
     def __init__(self, why: str, part: str = "") -> None:
         super().__init__(f"error parsing regexp: {why}" + (f": `{part}`" if part else ""))
