@@ -29,7 +29,14 @@ from holdfast.scheduler.framework.interface import (
 )
 from holdfast.scheduler.managers.devices import DeviceManager, DeviceRequestError
 from holdfast.scheduler.managers.devices.device_allocator import DeviceSearch
-from holdfast.scheduler.managers.devices.requests import FULL, GPU, LINES, MEMORY, RATIO, Share
+from holdfast.scheduler.managers.devices.requests import (
+    DEVICE_RESOURCES,
+    FULL,
+    GPU,
+    MEMORY,
+    RATIO,
+    Share,
+)
 from holdfast.scheduler.managers.devices.selection import Ranker, least_free, most_free
 from holdfast.scheduler.plugins.gpu_fragmentation import GpuPacking
 
@@ -63,7 +70,11 @@ def device_score(
     shares = [
         (
             share,
-            [(line, weights[name]) for line, name in enumerate(LINES[share.type]) if name in weights],
+            [
+                (line, weights[name])
+                for line, name in enumerate(DEVICE_RESOURCES[share.type])
+                if name in weights
+            ],
         )
         for share in search.shares
     ]

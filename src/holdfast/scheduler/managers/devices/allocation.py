@@ -15,7 +15,7 @@ from holdfast.api.annotations import DeviceAllocation
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
 from holdfast.api.quantity import QuantityError, amount, format_amount
-from holdfast.scheduler.managers.devices.requests import LINES
+from holdfast.scheduler.managers.devices.requests import DEVICE_RESOURCES
 
 MOST_OF_ONE = 1 << 52
 """Higher amounts of a device count as this much: a hundred times the sum of many still fits 64 bits."""
@@ -33,7 +33,7 @@ class DevicePart(NamedTuple):
 
     minor: int
     amounts: tuple[int, ...]
-    """By line of the device's type (`requests.LINES`)."""
+    """By resource of the device's type (`requests.DEVICE_RESOURCES`)."""
     functions: tuple[Function, ...] = ()
 
 
@@ -48,14 +48,14 @@ def read_allocation(text: str) -> Allocation | None:
         return {
             kind: tuple(_part(kind, each) for each in devices)
             for kind, devices in raw.items()
-            if kind in LINES and devices
+            if kind in DEVICE_RESOURCES and devices
         }
     except (InvalidObject, QuantityError):
         return None
 
 
 def _part(kind: str, device: DeviceAllocation) -> DevicePart:
-    given = (amount(line, device.resources.get(line, 0)) for line in LINES[kind])
+    given = (amount(resource, device.resources.get(resource, 0)) for resource in DEVICE_RESOURCES[kind])
     functions = device.extension.vfs if device.extension is not None else ()
     return DevicePart(
         device.minor,
@@ -73,8 +73,8 @@ def write_allocation(allocation: Allocation, ids: Mapping[tuple[str, int], str])
             device: dict[str, Any] = {
                 "minor": part.minor,
                 "resources": {
-                    line: _quantity(line, value)
-                    for line, value in zip(LINES[kind], part.amounts, strict=True)
+                    resource: _quantity(resource, value)
+                    for resource, value in zip(DEVICE_RESOURCES[kind], part.amounts, strict=True)
                     if value
                 },
             }
@@ -87,5 +87,5 @@ def write_allocation(allocation: Allocation, ids: Mapping[tuple[str, int], str])
     return msgspec.json.encode(written).decode()
 
 
-def _quantity(line: str, value: int) -> str:
-    return format_amount("memory" if line == names.GPU_MEMORY else line, value)
+def _quantity(resource: str, value: int) -> str:
+    return format_amount("memory" if resource == names.GPU_MEMORY else resource, value)

@@ -46,7 +46,7 @@ NOT_JOINT = "node(s) Device Joint-Allocate rules violation"
 
 
 Later = Callable[[TypeTable, Rows], Ints] | None
-"""Returns what will be free of the devices of rows, [line, (row,) place], for Waiting reservations;
+"""Returns what will be free of the devices of rows, [resource, (row,) place], for Waiting reservations;
 None means what is free now."""
 
 

@@ -28,9 +28,9 @@ from holdfast.scheduler.managers.devices.device_allocator import DeviceSearch, L
 from holdfast.scheduler.managers.devices.device_table import Bools, Ints, Rows, TypeTable
 from holdfast.scheduler.managers.devices.partitions import Partitions, read_partitions
 from holdfast.scheduler.managers.devices.requests import (
+    DEVICE_RESOURCES,
     FULL,
     GPU,
-    LINES,
     TYPE_OF,
     DeviceRequestError,
     device_request,
@@ -125,7 +125,7 @@ class DeviceManager(ResourceManager[Allocation]):
         return [lack.text for lack in lacks]
 
     def later_capacity(self, table: TypeTable) -> Ints:
-        """What is free, [line, row, place], once all pods that can end have ended."""
+        """What is free, [resource, row, place], once all pods that can end have ended."""
         kept = self._later_free.get(table.kind)
         if kept is None or kept[0].shape != table.total.shape:
             kept = self._later_free[table.kind] = table.total.copy(), set(self.there)
@@ -154,7 +154,7 @@ class DeviceManager(ResourceManager[Allocation]):
         return self.later_capacity(table)[:, rows]
 
     def _unclaimed(self, table: TypeTable, row: int, there: Mapping[str, PodRecord]) -> Ints:
-        """What is free of the devices of a row with these pods and reserve pods, [line, place]."""
+        """What is free of the devices of a row with these pods and reserve pods, [resource, place]."""
         parts = {uid: self.has(uid).get(table.kind, ()) for uid in there}
         for uid in there:
             table.spread(row, parts[uid])  # gives every device they have a place
@@ -269,7 +269,7 @@ class DeviceManager(ResourceManager[Allocation]):
 
     def _list(self, row: int) -> bool:
         device = self._cluster.objects.get("Device", {}).get(("", self._cluster.nodes.name(row)))
-        found: dict[str, dict[int, DeviceInfo]] = {kind: {} for kind in LINES}
+        found: dict[str, dict[int, DeviceInfo]] = {kind: {} for kind in DEVICE_RESOURCES}
         if isinstance(device, Device):
             for info in device.spec.devices:
                 if info.type in found:
@@ -308,9 +308,11 @@ class DeviceManager(ResourceManager[Allocation]):
             return True
         for share in search.shares:
             parts = what.get(share.type, ())
-            lines = [line for line, amount in enumerate(share.each) if amount]
+            resources = [resource for resource, amount in enumerate(share.each) if amount]
             if len(parts) != share.number or any(
-                part.amounts[line] != share.each[line] for part in parts for line in lines
+                part.amounts[resource] != share.each[resource]
+                for part in parts
+                for resource in resources
             ):
                 return False
         return True
@@ -341,7 +343,7 @@ class DeviceManager(ResourceManager[Allocation]):
                         taken[pod.reservation_uid] = before + table.spread(row, parts[uid])
             for uid, pod in self._held_first(there):
                 left: Ints | None = None
-                only: Bools = np.zeros(len(LINES[kind]), dtype=np.bool_)
+                only: Bools = np.zeros(len(DEVICE_RESOURCES[kind]), dtype=np.bool_)
                 if parts[uid]:
                     held = table.spread(row, parts[uid])
                     left = np.maximum(held - taken.get(uid, 0), 0)
@@ -364,7 +366,7 @@ class DeviceManager(ResourceManager[Allocation]):
 
     def _open(self) -> None:
         columns = self._cluster.nodes.columns
-        self.tables = {kind: TypeTable(kind, columns) for kind in LINES}
+        self.tables = {kind: TypeTable(kind, columns) for kind in DEVICE_RESOURCES}
 
     def row_closed(self, row: int) -> None:
         super().row_closed(row)
@@ -403,11 +405,11 @@ class DeviceManager(ResourceManager[Allocation]):
             self._recount(row)
         for kind, table in self.tables.items():
             free, left = kept[kind]
-            for line, row, at in zip(*np.nonzero(table.free != free), strict=True):
-                node, what = self._cluster.nodes.name(row), LINES[kind][line]
+            for resource, row, at in zip(*np.nonzero(table.free != free), strict=True):
+                node, what = self._cluster.nodes.name(row), DEVICE_RESOURCES[kind][resource]
                 problems.append(
                     f"Node/{node}: {kind} at {at}: {what} free is "
-                    f"{free[line, row, at]}, should be {table.free[line, row, at]}"
+                    f"{free[resource, row, at]}, should be {table.free[resource, row, at]}"
                 )
             if not np.array_equal(left, table.left):
                 problems.append(f"{kind}: reservations do not hold what they should")
@@ -417,16 +419,16 @@ class DeviceManager(ResourceManager[Allocation]):
 
 def _amounts(kind: str, info: DeviceInfo) -> tuple[int, ...]:
     """The capacity of a device by line; 0 if it is unhealthy or its amounts are invalid."""
-    lines = LINES[kind]
-    if not info.health or not any(line in info.resources for line in lines):
-        return (0,) * len(lines)
+    resources = DEVICE_RESOURCES[kind]
+    if not info.health or not any(resource in info.resources for resource in resources):
+        return (0,) * len(resources)
     try:
         values = [
-            amount(line, info.resources.get(line, 0 if line == names.GPU_MEMORY else FULL))
-            for line in lines
+            amount(resource, info.resources.get(resource, 0 if resource == names.GPU_MEMORY else FULL))
+            for resource in resources
         ]
     except QuantityError:
-        return (0,) * len(lines)
+        return (0,) * len(resources)
     return tuple(min(max(0, value), MOST_OF_ONE) for value in values)
 
 
@@ -435,13 +437,13 @@ def resources_of(device: Device) -> dict[str, int]:
     sums: dict[str, int] = {}
     well = 0
     for info in device.spec.devices:
-        if info.type not in LINES:
+        if info.type not in DEVICE_RESOURCES:
             continue
         amounts = _amounts(info.type, info)
-        for line, value in zip(LINES[info.type], amounts, strict=True):
-            sums[line] = sums.get(line, 0) + value
+        for resource, value in zip(DEVICE_RESOURCES[info.type], amounts, strict=True):
+            sums[resource] = sums.get(resource, 0) + value
         well += info.type == GPU and any(amounts)
-    total = {line: value for line, value in sums.items() if value}
+    total = {resource: value for resource, value in sums.items() if value}
     if well:
         total[names.GPU_PERCENT] = sums[names.GPU_CORE]
         total[names.GPU_SHARED] = FULL * well

@@ -1,8 +1,8 @@
 """The devices of one type on every node, as arrays: a row per node, a place per device.
 
 A device keeps its place while its node has it, or while a pod has a share of it. Devices that are added
-together have places in the order of their minors. A line is a resource of a device (`requests.LINES`).
-A device that is gone or unhealthy has a capacity of 0.
+together have places in the order of their minors. `requests.DEVICE_RESOURCES` has the resources of a
+type. A device that is gone or unhealthy has a capacity of 0.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from holdfast.api.devices import DeviceInfo
 from holdfast.scheduler.cluster.columns import RowColumn, RowColumns, cells_of
 from holdfast.scheduler.managers.devices.allocation import DevicePart
-from holdfast.scheduler.managers.devices.requests import CORE, GPU, LINES, MEMORY, RATIO
+from holdfast.scheduler.managers.devices.requests import CORE, DEVICE_RESOURCES, GPU, MEMORY, RATIO
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -35,7 +35,7 @@ class TypeTable:
     """The devices of one type on all rows."""
 
     total: Ints = cells_of("_total")
-    """Capacity of devices, [line, row, place]."""
+    """Capacity of devices, [resource, row, place]."""
     free: Ints = cells_of("_free")
     """What is neither allocated nor reserved; negative if a device became smaller than its
     allocations."""
@@ -49,13 +49,13 @@ class TypeTable:
 
     def __init__(self, kind: str, columns: RowColumns) -> None:
         self.kind = kind
-        lines, wide = len(LINES[kind]), (_FIRST_WIDTH,)
-        self._total = columns.new(np.int64, lead=(lines,), trail=wide)
-        self._free = columns.new(np.int64, lead=(lines,), trail=wide)
-        self.left: Ints = np.zeros((lines, _FIRST_HOLDS, _FIRST_WIDTH), dtype=np.int64)
-        """What is left of reservations, [line, hold index, place]."""
-        self.only: Bools = np.zeros((lines, _FIRST_HOLDS), dtype=np.bool_)
-        """Lines of which owners can be allocated from the reservation only, [line, hold index]."""
+        resources, wide = len(DEVICE_RESOURCES[kind]), (_FIRST_WIDTH,)
+        self._total = columns.new(np.int64, lead=(resources,), trail=wide)
+        self._free = columns.new(np.int64, lead=(resources,), trail=wide)
+        self.left: Ints = np.zeros((resources, _FIRST_HOLDS, _FIRST_WIDTH), dtype=np.int64)
+        """What is left of reservations, [resource, hold index, place]."""
+        self.only: Bools = np.zeros((resources, _FIRST_HOLDS), dtype=np.bool_)
+        """Whether owners get a resource from the reservation only, [resource, hold index]."""
         self._known = columns.new(np.bool_, trail=wide)
         self._switch = columns.new(np.int32, NOWHERE, trail=wide)
         self._numa = columns.new(np.int32, NOWHERE, trail=wide)
@@ -83,7 +83,7 @@ class TypeTable:
     def set_devices(
         self, row: int, infos: Mapping[int, DeviceInfo], amounts: Mapping[int, tuple[int, ...]]
     ) -> None:
-        """Sets the devices of a row and their capacity by line, with nothing allocated."""
+        """Sets the devices of a row and their capacity by resource, with nothing allocated."""
         self.forget(row)
         for minor in sorted(infos):
             self.place(row, minor)
@@ -101,7 +101,7 @@ class TypeTable:
             self.infos[row] = dict(infos)
 
     def most(self, row: int, minor: int) -> int:
-        """The capacity of the device in its last line, in percent."""
+        """The capacity of the device in its last resource, in percent."""
         return self.total.item(-1, row, self.place(row, minor))
 
     def offers(self, row: int, part: DevicePart) -> bool:
@@ -113,15 +113,15 @@ class TypeTable:
         """Allocates these parts, or releases them (sign -1)."""
         for part in parts:
             at = self.place(row, part.minor)
-            for line, amount in enumerate(part.amounts):
-                self.free[line, row, at] -= sign * amount
+            for resource, amount in enumerate(part.amounts):
+                self.free[resource, row, at] -= sign * amount
 
     def release_all(self, row: int) -> None:
         """Releases all allocations of the row."""
         self.free[:, row] = self.total[:, row]
 
     def spread(self, row: int, parts: Iterable[DevicePart]) -> Ints:
-        """Parts as an array, [line, place]."""
+        """Parts as an array, [resource, place]."""
         at = [self.place(row, part.minor) for part in parts]
         found: Ints = np.zeros(self.free.shape[::2], dtype=np.int64)
         for place, part in zip(at, parts, strict=True):
@@ -129,15 +129,15 @@ class TypeTable:
         return found
 
     def hold(self, index: int, left: Ints | None, only: Bools | bool = False) -> None:
-        """Sets what is left of a reservation, [line, place], None if it has no devices of this type;
-        and of which lines owners can be allocated from the reservation only."""
+        """Sets what is left of a reservation, [resource, place], None if it has no devices of this
+        type; and which resources owners can be allocated from the reservation only."""
         self.grow_holds(index)
         self.left[:, index] = 0 if left is None else left
         self.only[:, index] = only
 
     def available(self, rows: Rows, holds: Rows | None = None) -> Ints:
-        """What is available of the devices of rows, [line, (row,) place], to a pod; with `holds`, to
-        owners of these reservations."""
+        """What is available of the devices of rows, [resource, (row,) place], to a pod; with `holds`,
+        to owners of these reservations."""
         free = self.free[:, rows]
         if holds is None:
             return free
@@ -159,7 +159,7 @@ class TypeTable:
         if self.kind != GPU:
             ok: Bools = available[0] >= each[0]
             return ok
-        # GPU memory is requested in percent or in bytes; the other line follows from it.
+        # GPU memory is requested in percent or in bytes; the other follows from it.
         core, memory, ratio = each
         total = self.total[MEMORY, rows]
         if ratio:

@@ -28,9 +28,9 @@ from holdfast.scheduler.managers.devices.partitions import PartitionRequest, rea
 GPU, RDMA, FPGA = "gpu", "rdma", "fpga"
 
 CORE, MEMORY, RATIO = 0, 1, 2
-"""The lines of a GPU: percent of its cores, bytes of its memory, percent of its memory."""
+"""Indices of a GPU's resources: percent of its cores, bytes of its memory, percent of its memory."""
 
-LINES: Mapping[str, tuple[str, ...]] = {
+DEVICE_RESOURCES: Mapping[str, tuple[str, ...]] = {
     GPU: (n.GPU_CORE, n.GPU_MEMORY, n.GPU_MEMORY_RATIO),
     RDMA: (n.RDMA,),
     FPGA: (n.FPGA,),
@@ -38,14 +38,14 @@ LINES: Mapping[str, tuple[str, ...]] = {
 """The resources of each type of device."""
 
 WHOLE = (n.NVIDIA_GPU, n.AMD_GPU, n.DCU_GPU)
-RESOURCES: Mapping[str, tuple[str, ...]] = {
-    GPU: (*WHOLE, n.GPU_PERCENT, n.GPU_SHARED, *LINES[GPU]),
+REQUEST_NAMES: Mapping[str, tuple[str, ...]] = {
+    GPU: (*WHOLE, n.GPU_PERCENT, n.GPU_SHARED, *DEVICE_RESOURCES[GPU]),
     RDMA: (n.RDMA,),
     FPGA: (n.FPGA,),
 }
 """The resource names by which each type of device can be requested."""
 
-TYPE_OF: Mapping[str, str] = {name: kind for kind, every in RESOURCES.items() for name in every}
+TYPE_OF: Mapping[str, str] = {name: kind for kind, every in REQUEST_NAMES.items() for name in every}
 
 FULL = 100
 """Percent of one device."""
@@ -62,7 +62,7 @@ class Share(NamedTuple):
     number: int
     """How many devices."""
     each: tuple[int, ...]
-    """The request per device, by line; 0 if the line is not requested."""
+    """The request per device, by resource; 0 if it is not requested."""
     shared: bool
     """Whether the devices can be shared with other pods: the request is for less than a whole
     device."""
@@ -81,7 +81,7 @@ def device_request(amounts: Mapping[str, int]) -> Request:
             asked.setdefault(kind, {})[name] = amount
     if not asked:
         return ()
-    return tuple(_share(kind, asked[kind]) for kind in RESOURCES if kind in asked)
+    return tuple(_share(kind, asked[kind]) for kind in REQUEST_NAMES if kind in asked)
 
 
 def _share(kind: str, asked: Mapping[str, int]) -> Share:
@@ -89,11 +89,11 @@ def _share(kind: str, asked: Mapping[str, int]) -> Share:
         if name in asked and not _is_percentage(asked[name]):
             raise DeviceRequestError(f"invalid resource unit {name}: {asked[name]}")
     if kind != GPU:
-        return _of_cards(kind, asked[LINES[kind][0]])
+        return _of_cards(kind, asked[DEVICE_RESOURCES[kind][0]])
     form = _FORMS.get(frozenset(asked))
     share = form(asked) if form is not None else None
     if share is None:
-        listed = " ".join(name for name in RESOURCES[GPU] if name in asked)
+        listed = " ".join(name for name in REQUEST_NAMES[GPU] if name in asked)
         raise DeviceRequestError(f"invalid resource device requests: [{listed}]")
     return share
 

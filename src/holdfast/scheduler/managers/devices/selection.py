@@ -22,7 +22,7 @@ Ranks = Sequence[float]
 """The rank of each place of a row; higher is better."""
 
 Ranker = Callable[[TypeTable, int, Share, Ints], Ranks]
-"""Ranks places by the table, the row, the request, and what is available there, [line, place]."""
+"""Ranks places by the table, the row, the request, and what is available there, [resource, place]."""
 
 
 def most_free(table: TypeTable, row: int, share: Share, available: Ints) -> Ranks:
