@@ -79,7 +79,7 @@ def preemption_hold(
 
 def starvation_hold(pod: PodRecord, node: str, name: str) -> Reservation:
     """The Reservation that keeps capacity on a node for a pod of a starving job."""
-    job = str(pod.job.name) if pod.job is not None else str(pod.ref)
+    job = pod.job_name or str(pod.ref)
     meta = ObjectMeta(
         name=name,
         labels={names.HOLD_LABEL: names.STARVATION, names.HOLD_JOB: _label(job.rpartition("/")[2])},
