@@ -142,7 +142,7 @@ def test_a_plugin_that_wakes_everybody_up() -> None:
     (report,) = driver.scheduler.guard.take_reports()
     assert str(report.about) == "Pod/default/p" and "in one round" in report.message
     assert NOT_CONVERGING in driver.story(pending)
-    assert driver.place(pending) in ("backoff", "unschedulable")
+    assert driver.queued_in(pending) in ("backoff", "unschedulable")
     assert driver.scheduler.next_timer() == 1.0
     Waking.broken = False
     driver.update(make_node("n0").allocatable(cpu="8").obj())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from harness.builders import PodBuilder, make_pod
 from harness.builders.storage import ClaimBuilder, VolumeBuilder, make_claim, make_volume
-from harness.storage_driver import big_node
+from harness.driver import big_node
 from holdfast.api.meta import Object
 
 AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
@@ -14,7 +14,7 @@ GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s
 HOST = "kubernetes.io/hostname"
 
 
-def pod(*claims: str, name: str = "p") -> PodBuilder:
+def pod_with(*claims: str, name: str = "p") -> PodBuilder:
     builder = make_pod(name).namespace("default")
     for claim in claims:
         builder.claim(claim)

@@ -1,14 +1,25 @@
-"""The real scheduler, as tests drive it."""
+"""The scheduler driven by hand: typed objects and events in, the decisions of each round out.
+
+    driver = Driver().add(make_node("n1").allocatable(cpu="4").obj(), pod)
+    assert driver.binds() == {"p": "n1"}
+
+Nothing is carried out unless a test does so; `harness.world` carries out everything. Profiles are those
+of the reference scheduler unless a configuration is given.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from holdfast.api.meta import Object
+import msgspec
+
+from harness.builders import NodeBuilder, make_node
+from holdfast.api.meta import Object, ObjectReference
+from holdfast.api.names import SELECTED_NODE_ANNOTATION
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.scheduler.cluster.decisions import Bind, Decision, SetPodScheduled
+from holdfast.scheduler.cluster.decisions import Bind, BindVolume, Decision, SelectNode, SetPodScheduled
 from holdfast.scheduler.cluster.events import Added, BindConfirmed, BindRefused, Deleted, Event, Updated
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.config import Configuration, load
@@ -69,6 +80,10 @@ class Driver:
     def queue(self) -> Any:
         return self.scheduler.queue
 
+    @property
+    def cluster(self) -> Any:
+        return self.scheduler.cluster
+
     def at(self, now: float) -> Driver:
         self.now = now
         return self
@@ -93,6 +108,23 @@ class Driver:
     def refuse(self, *pods: Pod, message: str = "refused") -> Driver:
         return self.feed(*(BindRefused(pod.metadata.uid, message) for pod in pods))
 
+    def write_volumes(self, decisions: Iterable[Decision]) -> Driver:
+        """Writes what was decided about claims and volumes to the objects."""
+        for decision in decisions:
+            if isinstance(decision, BindVolume):
+                volume = self.cluster.volumes.volume(decision.volume.name)
+                claim = decision.claim
+                ref = ObjectReference(namespace=claim.namespace, name=claim.name, uid=claim.uid)
+                spec = msgspec.structs.replace(volume.spec, claim_ref=ref)
+                self.update(msgspec.structs.replace(volume, spec=spec))
+            elif isinstance(decision, SelectNode):
+                claims = self.cluster.objects["PersistentVolumeClaim"]
+                found = claims[decision.claim.namespace, decision.claim.name]
+                annotations = found.metadata.annotations | {SELECTED_NODE_ANNOTATION: decision.node}
+                meta = msgspec.structs.replace(found.metadata, annotations=annotations)
+                self.update(msgspec.structs.replace(found, metadata=meta))
+        return self
+
     def round(self, now: float | None = None) -> list[Decision]:
         self.now = self.now if now is None else now
         decisions = self.scheduler.round(self.now)
@@ -101,15 +133,35 @@ class Driver:
         assert not problems, "\n".join(problems)
         return decisions
 
+    def later(self, seconds: float = 30.0) -> list[Decision]:
+        """A round some time later, by default after any back-off."""
+        return self.round(self.now + seconds)
+
     def binds(self, now: float | None = None) -> dict[str, str]:
         """A round, and the nodes it found for pods."""
-        return {d.pod.name: d.node for d in self.round(now) if isinstance(d, Bind)}
+        return binds(self.round(now))
+
+    def schedule(self, *pods: Object) -> dict[str, str]:
+        """Adds pods, and the nodes a later round found for them."""
+        return binds(self.add(*pods).later())
+
+    def why_not(self, pod: Object) -> str:
+        """What a later round says of a pod that finds no node, without the part about preemption."""
+        placed = self.schedule(pod)
+        assert not placed, placed
+        return self.message(pod.metadata.name)
+
+    def message(self, name: str) -> str:
+        """What was said last of a pod that found no node, without the part about preemption."""
+        said = (d for d in reversed(self.decisions) if isinstance(d, SetPodScheduled))
+        return next(d.message for d in said if d.pod.name == name).partition(" preemption:")[0]
 
     def messages(self, now: float | None = None) -> dict[str, str]:
         """A round, and what it says of pods it found no node for."""
         return {d.pod.name: d.message for d in self.round(now) if isinstance(d, SetPodScheduled)}
 
-    def place(self, pod: Pod) -> str | None:
+    def queued_in(self, pod: Pod) -> str | None:
+        """The part of the scheduling queue a pod is in."""
         return self.scheduler.queue.place(pod.metadata.uid)
 
     def record(self, pod: Pod) -> PodRecord:
@@ -122,6 +174,32 @@ class Driver:
     def answer(self, pod: Pod, profile: str = "default-scheduler") -> Answer:
         """What a known, pending pod would get now."""
         return answer(self.scheduler, self.record(pod), profile)
+
+
+def default_driver(*objects: Object, config: Config | None = None) -> Driver:
+    """With kube-scheduler's default configuration, or parts of it replaced."""
+    api = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    return Driver(config=api | (config or {})).add(*objects)
+
+
+def without(*plugins: str) -> Config:
+    """The part of a configuration with a profile that lacks some plugins."""
+    disabled = [{"name": name} for name in plugins]
+    return {"profiles": [{"plugins": {"multiPoint": {"disabled": disabled}}}]}
+
+
+def big_node(name: str) -> NodeBuilder:
+    return make_node(name).allocatable(cpu="8", memory="32Gi", pods=110)
+
+
+def binds(decisions: Iterable[Decision]) -> dict[str, str]:
+    return {d.pod.name: d.node for d in decisions if isinstance(d, Bind)}
+
+
+def assumed_volumes(decisions: Iterable[Decision]) -> dict[str, str]:
+    """Claims and the volumes they are bound to, or `node/…` where one is to be provisioned."""
+    found = {d.claim.name: d.volume.name for d in decisions if isinstance(d, BindVolume)}
+    return found | {d.claim.name: f"node/{d.node}" for d in decisions if isinstance(d, SelectNode)}
 
 
 def profile_of(scheduler: Scheduler, name: str) -> Profile:

@@ -115,7 +115,7 @@ def test_a_change_does_not_wake_pods_that_other_plugins_rejected() -> None:
     pod = make_pod("p").cpu("2").obj()
     driver.add(pod).round(0.0)
     driver.add(quota_object("a")).round(20.0)
-    assert driver.place(pod) == "unschedulable"
+    assert driver.queued_in(pod) == "unschedulable"
     assert driver.record(pod).attempts == 1
 
 
@@ -133,9 +133,9 @@ def test_two_plugins_share_a_kind_and_one_may_keep_pods_out_of_the_queue() -> No
     driver = driven(TeamQuotas, Gate).add(make_node("n").allocatable(cpu="4").obj())
     gated = make_pod("gated").gate("other").obj()
     assert driver.add(of_team("p"), gated).binds(0.0) == {}
-    assert driver.place(of_team("p")) == "gated"
+    assert driver.queued_in(of_team("p")) == "gated"
     assert driver.add(quota_object("a")).binds(1.0) == {"p": "n"}
-    assert driver.place(gated) == "gated"
+    assert driver.queued_in(gated) == "gated"
 
 
 class Twice(Plugin):

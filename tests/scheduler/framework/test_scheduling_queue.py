@@ -196,7 +196,7 @@ def test_a_change_that_cannot_help_wakes_nobody() -> None:
     assert driver.record(pod).attempts == 1
     driver.update(make_node("n").allocatable(cpu="1500m").obj())
     driver.round(6.0)
-    assert (driver.place(pod), driver.record(pod).attempts) == ("unschedulable", 1)
+    assert (driver.queued_in(pod), driver.record(pod).attempts) == ("unschedulable", 1)
 
 
 def test_refused_binds_back_off_longer_each_time() -> None:
@@ -240,7 +240,7 @@ def test_a_pod_that_leaves_is_not_tried_again() -> None:
     driver = Driver().add(make_node("n").obj(), pod)
     driver.round(0.0)
     driver.update(make_pod("p").deleted().obj()).refuse(pod)
-    assert (driver.binds(100.0), driver.place(pod)) == ({}, None)
+    assert (driver.binds(100.0), driver.queued_in(pod)) == ({}, None)
 
 
 def test_pods_of_other_schedulers_are_left_alone_but_counted() -> None:

@@ -180,7 +180,7 @@ def test_what_cannot_help_costs_no_attempt(start: Start, event: Event) -> None:
     driver.round(0.0)
     event(driver)
     assert driver.binds(20.0) == {}
-    assert (driver.place(waiting), driver.record(waiting).attempts) == ("unschedulable", 1)
+    assert (driver.queued_in(waiting), driver.record(waiting).attempts) == ("unschedulable", 1)
 
 
 def test_a_victim_leaves_no_room_until_it_is_gone() -> None:
@@ -190,7 +190,7 @@ def test_a_victim_leaves_no_room_until_it_is_gone() -> None:
     assert driver.messages(0.0) == told
     leaving = tenant().deleted().condition("DisruptionTarget", "True", "PreemptionByScheduler").obj()
     assert driver.update(leaving).round(20.0) == []
-    assert (driver.place(waiting), driver.record(waiting).attempts) == ("unschedulable", 1)
+    assert (driver.queued_in(waiting), driver.record(waiting).attempts) == ("unschedulable", 1)
     assert driver.delete(leaving).binds(40.0) == {"p": "n"}
 
 

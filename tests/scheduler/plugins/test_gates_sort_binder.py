@@ -11,7 +11,7 @@ def test_a_gated_pod_waits_until_all_its_gates_are_gone() -> None:
     driver = Driver().add(make_node("n").obj())
     driver.add(make_pod("p").gate("a").gate("b").obj())
     assert driver.round(0.0) == []
-    assert driver.place(make_pod("p").obj()) == "gated"
+    assert driver.queued_in(make_pod("p").obj()) == "gated"
     driver.update(make_pod("p").gate("b").obj())
     assert driver.round(1.0) == []
     driver.update(make_pod("p").obj())

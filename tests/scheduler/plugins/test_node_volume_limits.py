@@ -14,7 +14,7 @@ from harness.builders.storage import (
     make_csi_node,
     make_volume,
 )
-from harness.storage_driver import Driver, big_node, without
+from harness.driver import big_node, default_driver, without
 from holdfast.api.meta import Object
 from holdfast.scheduler.cluster.decisions import Preempt
 
@@ -57,83 +57,85 @@ def node(limit: int | None, driver: str = "d") -> list[Object]:
 def test_a_node_has_no_more_volumes_than_its_driver_can_attach(
     limit: int | None, there: list[str], new: list[str], fits: bool
 ) -> None:
-    driver = Driver(*node(limit), *csi("a"), *csi("b"), *csi("c"))
+    driver = default_driver(*node(limit), *csi("a"), *csi("b"), *csi("c"))
     for claim in there:
         driver.add(pod(f"on-{claim}", claim).node("n").obj())
     if fits:
-        assert driver.place(pod("p", *new).obj()) == {"p": "n"}
+        assert driver.schedule(pod("p", *new).obj()) == {"p": "n"}
     else:
-        assert driver.why(pod("p", *new).obj()) == FULL
+        assert driver.why_not(pod("p", *new).obj()) == FULL
 
 
 def test_drivers_do_not_share_a_limit() -> None:
-    driver = Driver(*node(1), *csi("a"), *csi("b", driver="e"))
+    driver = default_driver(*node(1), *csi("a"), *csi("b", driver="e"))
     driver.add(pod("old", "a").node("n").obj())
-    assert driver.place(pod("p", "b").obj()) == {"p": "n"}
+    assert driver.schedule(pod("p", "b").obj()) == {"p": "n"}
 
 
 def test_two_claims_of_one_handle_are_one_volume() -> None:
-    driver = Driver(*node(1), *csi("a", handle="h"), *csi("b", handle="h"))
+    driver = default_driver(*node(1), *csi("a", handle="h"), *csi("b", handle="h"))
     driver.add(pod("old", "a").node("n").obj())
-    assert driver.place(pod("p", "b").obj()) == {"p": "n"}
+    assert driver.schedule(pod("p", "b").obj()) == {"p": "n"}
 
 
 def test_a_volume_two_pods_share_is_detached_with_the_last() -> None:
     first, second = pod("x", "a").node("n").obj(), pod("y", "a").node("n").obj()
-    driver = Driver(*node(1), *csi("a"), *csi("b"), first, second)
-    assert driver.why(pod("p", "b").obj()) == FULL
-    assert driver.delete(first).place() == {}
-    assert driver.delete(second).place() == {"p": "n"}
+    driver = default_driver(*node(1), *csi("a"), *csi("b"), first, second)
+    assert driver.why_not(pod("p", "b").obj()) == FULL
+    assert driver.delete(first).schedule() == {}
+    assert driver.delete(second).schedule() == {"p": "n"}
 
 
 def test_pods_of_one_round_are_counted_as_they_are_placed() -> None:
-    driver = Driver(*node(2), *csi("a"), *csi("b"), *csi("c"))
-    placed = driver.place(pod("p1", "a").obj(), pod("p2", "b").obj(), pod("p3", "c").obj())
+    driver = default_driver(*node(2), *csi("a"), *csi("b"), *csi("c"))
+    placed = driver.schedule(pod("p1", "a").obj(), pod("p2", "b").obj(), pod("p3", "c").obj())
     assert placed.keys() == {"p1", "p2"}
     assert driver.message("p3") == FULL
 
 
 def test_a_pod_of_higher_priority_takes_the_place_of_a_volume() -> None:
-    driver = Driver(*node(1), *csi("a"), *csi("b"), pod("old", "a").node("n").obj())
-    decisions = driver.add(pod("new", "b").priority(10).obj()).round()
+    driver = default_driver(*node(1), *csi("a"), *csi("b"), pod("old", "a").node("n").obj())
+    decisions = driver.add(pod("new", "b").priority(10).obj()).later()
     assert [d.pod.name for d in decisions if isinstance(d, Preempt)] == ["old"]
-    assert driver.delete(pod("old", "a").obj()).place() == {"new": "n"}
+    assert driver.delete(pod("old", "a").obj()).schedule() == {"new": "n"}
 
 
 def test_a_higher_limit_wakes_the_pod() -> None:
-    driver = Driver(*node(0), *csi("a"))
-    assert driver.why(pod("p", "a").obj()) == FULL
+    driver = default_driver(*node(0), *csi("a"))
+    assert driver.why_not(pod("p", "a").obj()) == FULL
     driver.update(make_csi_node("n").driver("d", 1).obj())
-    assert driver.place() == {"p": "n"}
+    assert driver.schedule() == {"p": "n"}
 
 
 def test_a_limit_known_before_its_node() -> None:
-    driver = Driver(make_csi_node("n").driver("d", 0).obj(), *csi("a"), big_node("n").obj())
-    assert driver.why(pod("p", "a").obj()) == FULL
+    driver = default_driver(make_csi_node("n").driver("d", 0).obj(), *csi("a"), big_node("n").obj())
+    assert driver.why_not(pod("p", "a").obj()) == FULL
 
 
 def test_attachments_count_though_no_pod_is_there() -> None:
     attachment = make_attachment("x").of("d", "v-a", "n").obj()
-    driver = Driver(*node(1), *csi("a"), *csi("b"), attachment)
-    assert driver.why(pod("p", "b").obj()) == FULL
-    assert driver.delete(attachment).place() == {"p": "n"}
+    driver = default_driver(*node(1), *csi("a"), *csi("b"), attachment)
+    assert driver.why_not(pod("p", "b").obj()) == FULL
+    assert driver.delete(attachment).schedule() == {"p": "n"}
 
 
 def test_an_attachment_of_a_volume_a_pod_uses_counts_once() -> None:
-    driver = Driver(*node(2), *csi("a"), *csi("b"), make_attachment("x").of("d", "v-a", "n").obj())
+    driver = default_driver(
+        *node(2), *csi("a"), *csi("b"), make_attachment("x").of("d", "v-a", "n").obj()
+    )
     driver.add(pod("old", "a").node("n").obj())
-    assert driver.place(pod("p", "b").obj()) == {"p": "n"}
+    assert driver.schedule(pod("p", "b").obj()) == {"p": "n"}
 
 
 @pytest.mark.parametrize(
     ("attacher", "volume"), [("", "v-a"), ("d", "gone"), ("other", "v-a"), ("d", "in-tree")]
 )
 def test_attachments_that_say_nothing_of_the_driver(attacher: str, volume: str) -> None:
-    driver = Driver(
+    driver = default_driver(
         *node(1), *csi("a"), *csi("b"), make_attachment("x").of(attacher, volume, "n").obj()
     )
     driver.add(make_volume("in-tree").obj())
-    assert driver.place(pod("p", "b").obj()) == {"p": "n"}
+    assert driver.schedule(pod("p", "b").obj()) == {"p": "n"}
 
 
 def test_a_claim_without_a_volume_counts_for_its_provisioner() -> None:
@@ -142,19 +144,19 @@ def test_a_claim_without_a_volume_counts_for_its_provisioner() -> None:
         make_claim("w1").storage_class("fast").size("1Gi").obj(),
         make_claim("w2").storage_class("fast").size("1Gi").obj(),
     ]
-    driver = Driver(*node(1), *objects, *csi("a"))
-    assert driver.place(pod("p1", "w1").obj()) == {"p1": "n"}
-    assert driver.why(pod("p2", "w2").obj()) == FULL
+    driver = default_driver(*node(1), *objects, *csi("a"))
+    assert driver.schedule(pod("p1", "w1").obj()) == {"p1": "n"}
+    assert driver.why_not(pod("p2", "w2").obj()) == FULL
 
 
 def test_a_claim_that_gets_its_volume_still_counts_once() -> None:
     claim = make_claim("w").storage_class("fast").size("1Gi")
-    driver = Driver(*node(2), make_class("fast", "d").obj(), claim.obj(), *csi("a"), *csi("b"))
+    driver = default_driver(*node(2), make_class("fast", "d").obj(), claim.obj(), *csi("a"), *csi("b"))
     driver.add(pod("old", "w").node("n").obj())
     volume = make_volume("v").csi("d", "h").storage_class("fast").claimed_by("w").obj()
     driver.update(volume, claim.bound_to("v").obj())
-    assert driver.place(pod("p1", "a").obj()) == {"p1": "n"}
-    assert driver.why(pod("p2", "b").obj()) == FULL
+    assert driver.schedule(pod("p1", "a").obj()) == {"p1": "n"}
+    assert driver.why_not(pod("p2", "b").obj()) == FULL
 
 
 @pytest.mark.parametrize(
@@ -170,29 +172,29 @@ def test_in_tree_disks_count_for_the_driver_that_replaced_them(
 ) -> None:
     volume = make_volume("v").spec(**source).claimed_by("c").obj()
     claim = make_claim("c").bound_to("v").obj()
-    driver = Driver(*node(0, driver_name), volume, claim)
-    assert driver.why(pod("p", "c").obj()) == FULL
-    assert driver.why(make_pod("inline").volume("v", **source).obj()) == FULL
+    driver = default_driver(*node(0, driver_name), volume, claim)
+    assert driver.why_not(pod("p", "c").obj()) == FULL
+    assert driver.why_not(make_pod("inline").volume("v", **source).obj()) == FULL
 
 
 def test_one_disk_by_two_of_its_names() -> None:
     volume = make_volume("v").spec(awsElasticBlockStore={"volumeID": "aws://zone/vol-1"})
-    driver = Driver(*node(1, "ebs.csi.aws.com"), volume.claimed_by("c").obj())
+    driver = default_driver(*node(1, "ebs.csi.aws.com"), volume.claimed_by("c").obj())
     driver.add(make_claim("c").bound_to("v").obj(), pod("old", "c").node("n").obj())
     inline = make_pod("p").volume("v", awsElasticBlockStore={"volumeID": "vol-1"}).obj()
-    assert driver.place(inline) == {"p": "n"}
+    assert driver.schedule(inline) == {"p": "n"}
 
 
 def test_an_ephemeral_volume_counts() -> None:
     builder = make_pod("p").namespace("default").volume("scratch", ephemeral={})
     claim = make_claim("p-scratch").owned_by("Pod", "p", api_version="v1").storage_class("fast")
-    driver = Driver(*node(0), make_class("fast", "d").obj(), claim.size("1Gi").obj())
-    assert driver.why(builder.obj()) == FULL
+    driver = default_driver(*node(0), make_class("fast", "d").obj(), claim.size("1Gi").obj())
+    assert driver.why_not(builder.obj()) == FULL
 
 
 def test_a_missing_claim_where_no_other_plugin_says_so() -> None:
     config = without("VolumeRestrictions", "VolumeBinding", "VolumeZone")
-    driver = Driver(big_node("n").obj(), config=config)
-    assert driver.why(pod("p", "c").obj()) == (
+    driver = default_driver(big_node("n").obj(), config=config)
+    assert driver.why_not(pod("p", "c").obj()) == (
         '0/1 nodes are available: 1 looking up PVC default/c: persistentvolumeclaim "c" not found.'
     )

@@ -22,11 +22,11 @@ from harness.claims import (
     NO_VOLUME,
     claim,
     nodes_say,
-    pod,
+    pod_with,
     volume,
     zones,
 )
-from harness.storage_driver import Driver, binds, promised
+from harness.driver import assumed_volumes, binds, default_driver
 
 # Claims that wait: volumes there are
 
@@ -70,52 +70,54 @@ from harness.storage_driver import Driver, binds, promised
     ],
 )
 def test_which_volume_will_do(wish: ClaimBuilder, offer: VolumeBuilder, found: bool) -> None:
-    driver = Driver(*zones("a"), make_class("wait").obj(), wish.obj(), offer.obj())
+    driver = default_driver(*zones("a"), make_class("wait").obj(), wish.obj(), offer.obj())
     if found:
-        driver.add(pod("c").obj())
-        decisions = driver.round()
+        driver.add(pod_with("c").obj())
+        decisions = driver.later()
         assert binds(decisions) == {"p": "n1"}
         bound = offer.obj().spec.claim_ref
-        assert promised(decisions) == ({} if bound and bound.uid else {"c": "v"})
+        assert assumed_volumes(decisions) == ({} if bound and bound.uid else {"c": "v"})
     else:
-        assert driver.why(pod("c").obj()) == nodes_say(1, f"1 {NO_VOLUME}")
+        assert driver.why_not(pod_with("c").obj()) == nodes_say(1, f"1 {NO_VOLUME}")
 
 
 def test_the_smallest_volume_that_will_do_is_taken() -> None:
     offers = [volume("big").size("50Gi"), volume("small").size("1Gi"), volume("right").size("6Gi")]
-    driver = Driver(*zones("a"), make_class("wait").obj(), claim().obj())
-    driver.add(*(offer.obj() for offer in offers), pod("c").obj())
-    assert promised(driver.round()) == {"c": "right"}
+    driver = default_driver(*zones("a"), make_class("wait").obj(), claim().obj())
+    driver.add(*(offer.obj() for offer in offers), pod_with("c").obj())
+    assert assumed_volumes(driver.later()) == {"c": "right"}
 
 
 def test_a_volume_meant_for_the_claim_comes_before_a_smaller_one() -> None:
-    driver = Driver(*zones("a"), make_class("wait").obj(), claim().obj(), volume("small").obj())
-    driver.add(volume("meant").size("50Gi").claimed_by("c").obj(), pod("c").obj())
-    assert promised(driver.round()) == {"c": "meant"}
+    driver = default_driver(*zones("a"), make_class("wait").obj(), claim().obj(), volume("small").obj())
+    driver.add(volume("meant").size("50Gi").claimed_by("c").obj(), pod_with("c").obj())
+    assert assumed_volumes(driver.later()) == {"c": "meant"}
 
 
 def test_the_smallest_on_the_node_not_in_the_cluster() -> None:
-    driver = Driver(*zones("a", "b"), make_class("wait").obj(), claim().obj())
+    driver = default_driver(*zones("a", "b"), make_class("wait").obj(), claim().obj())
     driver.add(volume("v1").on_nodes("zone", "b").obj())
     driver.add(volume("v2").size("9Gi").on_nodes("zone", "a").obj())
-    driver.add(pod("c").node_selector({"zone": "a"}).obj())
-    assert promised(driver.round()) == {"c": "v2"}
+    driver.add(pod_with("c").node_selector({"zone": "a"}).obj())
+    assert assumed_volumes(driver.later()) == {"c": "v2"}
 
 
 def test_two_claims_of_a_pod_get_two_volumes_smallest_first() -> None:
-    driver = Driver(*zones("a"), make_class("wait").obj())
+    driver = default_driver(*zones("a"), make_class("wait").obj())
     driver.add(claim("large").size("8Gi").obj(), claim("little").size("1Gi").obj())
     driver.add(volume("v1").size("2Gi").obj(), volume("v2").size("9Gi").obj())
-    driver.add(pod("large", "little").obj())
-    assert promised(driver.round()) == {"large": "v2", "little": "v1"}
+    driver.add(pod_with("large", "little").obj())
+    assert assumed_volumes(driver.later()) == {"large": "v2", "little": "v1"}
 
 
 def test_a_node_with_one_volume_is_not_enough_for_two_claims() -> None:
-    driver = Driver(*zones("a", "b"), make_class("wait").obj(), claim("c1").obj(), claim("c2").obj())
+    driver = default_driver(
+        *zones("a", "b"), make_class("wait").obj(), claim("c1").obj(), claim("c2").obj()
+    )
     driver.add(volume("v1").on_nodes("zone", "a").obj(), volume("v2").on_nodes("zone", "b").obj())
-    assert driver.why(pod("c1", "c2").obj()) == nodes_say(2, f"2 {NO_VOLUME}")
+    assert driver.why_not(pod_with("c1", "c2").obj()) == nodes_say(2, f"2 {NO_VOLUME}")
     driver.add(volume("v3").on_nodes("zone", "b").obj())
-    assert driver.place() == {"p": "n2"}
+    assert driver.schedule() == {"p": "n2"}
 
 
 def test_volumes_with_longer_affinities() -> None:
@@ -123,9 +125,9 @@ def test_volumes_with_longer_affinities() -> None:
         {"key": "zone", "operator": "In", "values": ["b"]},
         {"key": HOST, "operator": "Exists"},
     ]
-    driver = Driver(*zones("a", "b"), make_class("wait").obj(), claim().obj())
+    driver = default_driver(*zones("a", "b"), make_class("wait").obj(), claim().obj())
     driver.add(volume().affinity(both).obj())
-    assert driver.place(pod("c").obj()) == {"p": "n2"}
+    assert driver.schedule(pod_with("c").obj()) == {"p": "n2"}
 
 
 # Claims that wait: volumes to be made
@@ -148,27 +150,27 @@ def test_a_volume_is_made_where_the_class_allows(
     storage_class = make_class("wait", provisioner)
     for key, value in allowed:
         storage_class.allowed(key, value)
-    driver = Driver(*zones("a"), storage_class.obj(), claim().obj())
+    driver = default_driver(*zones("a"), storage_class.obj(), claim().obj())
     if reason:
-        assert driver.why(pod("c").obj()) == nodes_say(1, f"1 {reason}")
+        assert driver.why_not(pod_with("c").obj()) == nodes_say(1, f"1 {reason}")
     else:
-        driver.add(pod("c").obj())
-        assert promised(driver.round()) == {"c": "node/n1"}
+        driver.add(pod_with("c").obj())
+        assert assumed_volumes(driver.later()) == {"c": "node/n1"}
 
 
 def test_a_volume_there_is_comes_before_one_to_be_made() -> None:
-    driver = Driver(*zones("a", "b"), make_class("wait", "d").obj(), claim().obj())
+    driver = default_driver(*zones("a", "b"), make_class("wait", "d").obj(), claim().obj())
     driver.add(volume().on_nodes("zone", "b").obj())
-    driver.add(pod("c").node_selector({"zone": "b"}).obj())
-    assert promised(driver.round()) == {"c": "v"}
+    driver.add(pod_with("c").node_selector({"zone": "b"}).obj())
+    assert assumed_volumes(driver.later()) == {"c": "v"}
 
 
 def test_a_claim_that_waits_for_a_node_binds_the_pod_to_it() -> None:
-    driver = Driver(*zones("a", "b"), make_class("wait", "d").obj())
+    driver = default_driver(*zones("a", "b"), make_class("wait", "d").obj())
     driver.add(claim().selected_node("n2").obj())
-    assert driver.place(pod("c").obj()) == {"p": "n2"}
+    assert driver.schedule(pod_with("c").obj()) == {"p": "n2"}
     driver.add(claim("elsewhere").selected_node("gone").obj())
-    assert driver.why(pod("elsewhere", name="q").obj()) == nodes_say(2, f"2 {NO_VOLUME}")
+    assert driver.why_not(pod_with("elsewhere", name="q").obj()) == nodes_say(2, f"2 {NO_VOLUME}")
 
 
 @pytest.mark.parametrize(
@@ -201,33 +203,35 @@ def test_a_claim_that_waits_for_a_node_binds_the_pod_to_it() -> None:
     ],
 )
 def test_a_driver_that_tells_its_capacity_must_have_enough(capacity: Any, reason: str) -> None:
-    driver = Driver(*zones("a"), make_class("wait", "d").obj(), claim().obj())
+    driver = default_driver(*zones("a"), make_class("wait", "d").obj(), claim().obj())
     driver.add(make_csi_driver("d").tracks_capacity().obj(), capacity.obj())
     if reason:
-        assert driver.why(pod("c").obj()) == nodes_say(1, f"1 {reason}")
+        assert driver.why_not(pod_with("c").obj()) == nodes_say(1, f"1 {reason}")
         driver.update(make_csi_driver("d").tracks_capacity(False).obj())
     else:
-        driver.add(pod("c").obj())
-    assert promised(driver.round()) == {"c": "node/n1"}
+        driver.add(pod_with("c").obj())
+    assert assumed_volumes(driver.later()) == {"c": "node/n1"}
 
 
 def test_capacity_that_is_freed_wakes_the_pod() -> None:
-    driver = Driver(*zones("a", "b"), make_class("wait", "d").obj(), claim().obj())
+    driver = default_driver(*zones("a", "b"), make_class("wait", "d").obj(), claim().obj())
     driver.add(make_csi_driver("d").tracks_capacity().obj())
     place = make_capacity("s", "wait").topology(matchLabels={"zone": "b"})
     driver.add(place.capacity("1Gi").obj())
-    assert driver.why(pod("c").obj()) == nodes_say(2, f"2 {NO_SPACE}")
+    assert driver.why_not(pod_with("c").obj()) == nodes_say(2, f"2 {NO_SPACE}")
     driver.update(place.capacity("10Gi").obj())
-    assert driver.place() == {"p": "n2"}
+    assert driver.schedule() == {"p": "n2"}
     driver.delete(place.obj())
-    assert driver.why(pod("c2", name="q").obj()).endswith('"c2" not found.')
+    assert driver.why_not(pod_with("c2", name="q").obj()).endswith('"c2" not found.')
 
 
 def test_every_node_is_told_what_it_lacks() -> None:
-    driver = Driver(*zones("a", "b", "c"), make_class("wait", "d").allowed("zone", "b", "c").obj())
+    driver = default_driver(
+        *zones("a", "b", "c"), make_class("wait", "d").allowed("zone", "b", "c").obj()
+    )
     driver.add(make_csi_driver("d").tracks_capacity().obj(), claim().obj())
     driver.add(make_volume("v").on_nodes("zone", "a", "b").obj())
     driver.add(make_claim("bound").bound_to("v").obj())
-    assert driver.why(pod("bound", "c").obj()) == nodes_say(
+    assert driver.why_not(pod_with("bound", "c").obj()) == nodes_say(
         3, f"1 {NO_VOLUME}", f"1 {AFFINITY}", f"2 {NO_SPACE}"
     )

@@ -8,7 +8,7 @@ import pytest
 
 from harness.builders import make_pod
 from harness.builders.storage import make_claim, make_volume
-from harness.storage_driver import Driver, big_node
+from harness.driver import big_node, default_driver
 from holdfast.scheduler.cluster.decisions import Preempt
 
 DISK = "0/1 nodes are available: 1 node(s) had no available disk."
@@ -62,19 +62,19 @@ def rbd(monitors: str, image: str = "i", pool: str = "p", read_only: bool = Fals
 def test_a_disk_is_given_once_per_node(
     there: dict[str, Any], new: dict[str, Any], conflict: bool
 ) -> None:
-    driver = Driver(big_node("n").obj(), make_pod("old").volume("v", **there).node("n").obj())
+    driver = default_driver(big_node("n").obj(), make_pod("old").volume("v", **there).node("n").obj())
     pod = make_pod("new").volume("v", **new).obj()
     if conflict:
-        assert driver.why(pod) == DISK
+        assert driver.why_not(pod) == DISK
     else:
-        assert driver.place(pod) == {"new": "n"}
+        assert driver.schedule(pod) == {"new": "n"}
 
 
 def test_a_disk_is_free_again_when_its_pod_is_gone() -> None:
     old = make_pod("old").volume("v", **aws("a")).node("n").obj()
-    driver = Driver(big_node("n").obj(), old)
-    assert driver.why(make_pod("new").volume("v", **aws("a")).obj()) == DISK
-    assert driver.delete(old).place() == {"new": "n"}
+    driver = default_driver(big_node("n").obj(), old)
+    assert driver.why_not(make_pod("new").volume("v", **aws("a")).obj()) == DISK
+    assert driver.delete(old).schedule() == {"new": "n"}
 
 
 def one_pod_claim(name: str) -> list[Any]:
@@ -87,47 +87,47 @@ def one_pod_claim(name: str) -> list[Any]:
 def test_a_claim_for_one_pod_is_closed_to_all_others_on_any_node() -> None:
     nodes = [big_node("n1").obj(), big_node("n2").obj()]
     old = make_pod("old").namespace("default").claim("c").node("n1").obj()
-    driver = Driver(*nodes, *one_pod_claim("c"), old)
-    assert driver.why(make_pod("new").namespace("default").claim("c").obj()) == ONE_POD
-    assert driver.delete(old).place().keys() == {"new"}
+    driver = default_driver(*nodes, *one_pod_claim("c"), old)
+    assert driver.why_not(make_pod("new").namespace("default").claim("c").obj()) == ONE_POD
+    assert driver.delete(old).schedule().keys() == {"new"}
 
 
 def test_a_claim_for_one_pod_is_open_again_when_the_node_of_its_pod_is_gone() -> None:
     gone = big_node("n1").obj()
     old = make_pod("old").namespace("default").claim("c").node("n1").obj()
-    driver = Driver(gone, big_node("n2").obj(), *one_pod_claim("c"), old)
-    assert driver.why(make_pod("new").namespace("default").claim("c").obj()) == ONE_POD
-    assert driver.delete(gone).place() == {"new": "n2"}
+    driver = default_driver(gone, big_node("n2").obj(), *one_pod_claim("c"), old)
+    assert driver.why_not(make_pod("new").namespace("default").claim("c").obj()) == ONE_POD
+    assert driver.delete(gone).schedule() == {"new": "n2"}
 
 
 def test_of_two_pods_in_one_round_the_second_waits_for_the_claim() -> None:
-    driver = Driver(big_node("n1").obj(), big_node("n2").obj(), *one_pod_claim("c"))
+    driver = default_driver(big_node("n1").obj(), big_node("n2").obj(), *one_pod_claim("c"))
     pods = [make_pod(name).namespace("default").claim("c").obj() for name in ("a", "b")]
-    assert driver.place(*pods).keys() == {"a"}
+    assert driver.schedule(*pods).keys() == {"a"}
     assert driver.message("b") == ONE_POD
 
 
 def test_a_pod_of_higher_priority_takes_a_claim_for_one_pod() -> None:
-    driver = Driver(big_node("n1").obj(), big_node("n2").obj(), *one_pod_claim("c"))
+    driver = default_driver(big_node("n1").obj(), big_node("n2").obj(), *one_pod_claim("c"))
     old = make_pod("old").namespace("default").claim("c").node("n2").obj()
     new = make_pod("new").namespace("default").claim("c").priority(10).obj()
-    decisions = driver.add(old, new).round()
+    decisions = driver.add(old, new).later()
     assert [d.pod.name for d in decisions if isinstance(d, Preempt)] == ["old"]
-    assert driver.delete(old).place() == {"new": "n2"}
+    assert driver.delete(old).schedule() == {"new": "n2"}
 
 
 def test_a_claim_of_the_same_name_in_another_namespace_is_another() -> None:
     old = make_pod("old").namespace("other").claim("c").node("n1").obj()
-    driver = Driver(big_node("n1").obj(), *one_pod_claim("c"), old)
-    assert driver.place(make_pod("new").namespace("default").claim("c").obj()) == {"new": "n1"}
+    driver = default_driver(big_node("n1").obj(), *one_pod_claim("c"), old)
+    assert driver.schedule(make_pod("new").namespace("default").claim("c").obj()) == {"new": "n1"}
 
 
 def test_a_claim_that_does_not_exist_and_appears_later() -> None:
-    driver = Driver(big_node("n").obj())
+    driver = default_driver(big_node("n").obj())
     pod = make_pod("p").namespace("default").claim("c").obj()
     text = '0/1 nodes are available: persistentvolumeclaim "c" not found.'
-    assert driver.why(pod) == text
+    assert driver.why_not(pod) == text
     driver.add(make_claim("other").bound_to("v").obj())
-    assert driver.place() == {}
+    assert driver.schedule() == {}
     driver.add(make_volume("v").claimed_by("c").obj(), make_claim("c").bound_to("v").obj())
-    assert driver.place() == {"p": "n"}
+    assert driver.schedule() == {"p": "n"}

@@ -6,7 +6,7 @@ import pytest
 
 from harness.builders import Builder, make_pod
 from harness.builders.storage import make_claim, make_class, make_volume
-from harness.storage_driver import Driver, big_node, without
+from harness.driver import big_node, default_driver, without
 from holdfast.api.names import OLD_REGION_LABEL, OLD_ZONE_LABEL, REGION_LABEL, ZONE_LABEL
 from holdfast.api.storage import PersistentVolumeClaim
 
@@ -40,27 +40,27 @@ CONFLICT = "0/1 nodes are available: 1 node(s) had no available volume zone."
 def test_a_pod_goes_to_the_zones_of_its_volume(
     volume: dict[str, str], node: dict[str, str], fits: bool
 ) -> None:
-    driver = Driver(
+    driver = default_driver(
         big_node("n").labels(node).obj(),
         make_volume("v").labels(volume).claimed_by("c").obj(),
         make_claim("c").bound_to("v").obj(),
     )
     pod = make_pod("p").namespace("default").claim("c").obj()
     if fits:
-        assert driver.place(pod) == {"p": "n"}
+        assert driver.schedule(pod) == {"p": "n"}
     else:
-        assert driver.why(pod) == CONFLICT
+        assert driver.why_not(pod) == CONFLICT
 
 
 def test_a_node_that_comes_into_the_zone_wakes_the_pod() -> None:
-    driver = Driver(
+    driver = default_driver(
         big_node("n").label(ZONE_LABEL, "b").obj(),
         make_volume("v").label(ZONE_LABEL, "a").claimed_by("c").obj(),
         make_claim("c").bound_to("v").obj(),
     )
-    assert driver.why(make_pod("p").namespace("default").claim("c").obj()) == CONFLICT
+    assert driver.why_not(make_pod("p").namespace("default").claim("c").obj()) == CONFLICT
     driver.update(big_node("n").label(ZONE_LABEL, "a").obj())
-    assert driver.place() == {"p": "n"}
+    assert driver.schedule() == {"p": "n"}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_a_node_that_comes_into_the_zone_wakes_the_pod() -> None:
     ],
 )
 def test_claims_that_lead_to_no_volume(claim: Builder[PersistentVolumeClaim], text: str) -> None:
-    driver = Driver(
+    driver = default_driver(
         big_node("n").label(ZONE_LABEL, "a").obj(),
         make_class("now").immediate().obj(),
         make_class("wait").obj(),
@@ -84,6 +84,6 @@ def test_claims_that_lead_to_no_volume(claim: Builder[PersistentVolumeClaim], te
     )
     pod = make_pod("p").namespace("default").claim("c").obj()
     if text:
-        assert driver.why(pod) == f"0/1 nodes are available: {text}."
+        assert driver.why_not(pod) == f"0/1 nodes are available: {text}."
     else:
-        assert driver.place(pod) == {"p": "n"}
+        assert driver.schedule(pod) == {"p": "n"}

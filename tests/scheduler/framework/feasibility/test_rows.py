@@ -7,7 +7,7 @@ import random
 import pytest
 
 from harness.builders import make_node, make_pod
-from harness.storage_driver import Driver
+from harness.driver import Driver, default_driver
 from holdfast.api.meta import Object
 from holdfast.api.names import LIMIT_TO_ALLOCATABLE
 from holdfast.scheduler.cluster.epoch import RowLog
@@ -45,7 +45,7 @@ def test_rows_with_limits_fare_as_if_looked_at_for_the_first_time(
 ) -> None:
     monkeypatch.setattr(rows, "_MEMO_ENTRIES", kept)
     rng = random.Random(seed)
-    driver = Driver()
+    driver = default_driver()
     for i in range(8):
         driver.add(a_node(f"n{i}", rng))
     driver.add(make_pod("first").requests({"cpu": "1"}).limits({"cpu": "3"}).obj())
@@ -57,7 +57,7 @@ def test_rows_with_limits_fare_as_if_looked_at_for_the_first_time(
             driver.add(a_pod(f"p{number}", rng))
         else:
             driver.update(a_node(f"n{rng.randrange(8)}", rng))
-        driver.round()
+        driver.later()
         check(driver, column)
     if kept > 3:
         assert column._memo is not None and column._memo.known, "rows were remembered"

@@ -10,9 +10,9 @@ import pytest
 
 from harness.builders import make_pod
 from harness.builders.storage import make_claim, make_csi_node, make_volume
-from harness.claims import AFFINITY, nodes_say, pod, zones
+from harness.claims import AFFINITY, nodes_say, pod_with, zones
+from harness.driver import big_node, default_driver
 from harness.objects import reservation
-from harness.storage_driver import Driver, big_node
 from holdfast.api.decode import decode
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE
@@ -24,7 +24,7 @@ from holdfast.scheduler.framework.interface import Plugin
 @pytest.mark.parametrize("seed", range(60))
 def test_the_same_scores_as_from_scratch(seed: int) -> None:
     rng = random.Random(seed)
-    driver = Driver()
+    driver = default_driver()
     for i in range(10):
         node = big_node(f"n{i}").zone(rng.choice("abc")).label("disk", rng.choice("xy"))
         if rng.random() < 0.4:
@@ -59,7 +59,7 @@ def test_the_same_scores_as_from_scratch(seed: int) -> None:
                 assert column.verdict() == whole.verdict()
             if not again:
                 driver.update(make_csi_node(f"n{rng.randrange(10)}").driver("d", 2).obj())
-        driver.round()
+        driver.later()
 
 
 def test_pods_that_find_a_node_pay_for_no_guarded_formulas(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,22 +71,22 @@ def test_pods_that_find_a_node_pay_for_no_guarded_formulas(monkeypatch: pytest.M
         make(self, plugin, point, *rest)
 
     monkeypatch.setattr(Guarded, "__init__", counting)
-    driver = Driver(
+    driver = default_driver(
         *zones("a", "b"),
         make_volume("v1").on_nodes("zone", "a").claimed_by("c1").obj(),
         make_volume("v2").on_nodes("zone", "gone").claimed_by("c2").obj(),
         make_claim("c1").bound_to("v1").obj(),
         make_claim("c2").bound_to("v2").obj(),
     )
-    assert driver.place(pod("c1").obj()) == {"p": "n1"}
+    assert driver.schedule(pod_with("c1").obj()) == {"p": "n1"}
     assert made == []
-    assert driver.why(pod("c2", name="q").obj()) == nodes_say(2, f"2 {AFFINITY}")
+    assert driver.why_not(pod_with("c2", name="q").obj()) == nodes_say(2, f"2 {AFFINITY}")
     assert "VolumeBinding" in made and len(made) == len(set(made)) * 2, "once for each formula"
 
 
 def test_a_reservation_with_volumes_in_a_profile_without_reservations_is_rejected() -> None:
     mapping = {"profiles": [{"plugins": {"multiPoint": {"disabled": [{"name": "Reservation"}]}}}]}
-    driver = Driver(config=mapping)
+    driver = default_driver(config=mapping)
     driver.add(big_node("n0").obj(), make_csi_node("n0").driver("d", 3).obj())
     driver.add(
         make_volume("v").csi("d", "h").claimed_by("c").obj(), make_claim("c").bound_to("v").obj()
@@ -95,13 +95,13 @@ def test_a_reservation_with_volumes_in_a_profile_without_reservations_is_rejecte
         "r", pod={"volumes": [{"name": "c", "persistentVolumeClaim": {"claimName": "c"}}]}
     )
     driver.add(decode(raw))
-    driver.round()
+    driver.later()
     known = driver.cluster.reservations.get("r")
     assert known is not None and "has no Reservation plugin" in known.message
 
 
 def test_an_error_that_no_formula_owns_is_raised_as_it_is() -> None:
-    driver = Driver(big_node("n0").obj(), make_csi_node("n0").driver("d", 3).obj())
+    driver = default_driver(big_node("n0").obj(), make_csi_node("n0").driver("d", 3).obj())
     driver.add(
         make_volume("v").csi("d", "h").claimed_by("c").obj(), make_claim("c").bound_to("v").obj()
     )
@@ -117,7 +117,7 @@ def test_an_error_that_no_formula_owns_is_raised_as_it_is() -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_the_best_of_some_rows_is_the_one_from_scratch(seed: int) -> None:
     rng = random.Random(seed)
-    driver = Driver()
+    driver = default_driver()
     for i in range(8):
         node = big_node(f"n{i}").zone(rng.choice("ab")).label("disk", rng.choice("xyz"))
         for taint in "klm":

@@ -20,7 +20,7 @@ from harness.builders.storage import (
     make_csi_node,
     make_volume,
 )
-from harness.storage_driver import Driver, big_node
+from harness.driver import Driver, big_node, default_driver
 from holdfast.api.meta import Object
 
 ZONE = "topology.kubernetes.io/zone"
@@ -56,7 +56,7 @@ def cluster() -> Driver:
     user = make_pod("user").claim("alone").node("n")
     pods = ("missing", "alone", "counted", "unmatched", "unbound", "no-space", "far", "plain")
     claims = {name: name for name in pods[:-1]}
-    return Driver(
+    return default_driver(
         big_node("n").label(ZONE, "a").allocatable(cpu="1").obj(),
         make_class("wait").obj(),
         make_class("make", MAKER).obj(),
@@ -94,14 +94,14 @@ def goes(obj: Object) -> Callable[[Driver], Driver]:
 
 def woken(driver: Driver, happen: Callable[[Driver], Driver], patch: pytest.MonkeyPatch) -> set[str]:
     """The pods that are looked at again."""
-    driver.round()
+    driver.later()
     names: set[str] = set()
-    scheduler = driver.scheduler
+    hints = driver.scheduler._hints
     patch.setattr(
-        scheduler, "_wake_group", lambda group, now: names.update(p.name for p in group.pods.values())
+        hints, "_wake_group", lambda group, now: names.update(p.name for p in group.pods.values())
     )
     happen(driver)
-    driver.round()
+    driver.later()
     return names
 
 
@@ -176,7 +176,7 @@ def test_what_storage_wakes(
 
 def test_every_pod_of_the_cluster_waits_for_its_own_reason() -> None:
     driver = cluster()
-    assert driver.place() == {}
+    assert driver.schedule() == {}
     reasons = {
         "missing": 'persistentvolumeclaim "missing" not found',
         "alone": "1 node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access "

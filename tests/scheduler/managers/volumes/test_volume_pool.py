@@ -9,7 +9,7 @@ import pytest
 
 from harness.builders import make_pod
 from harness.builders.storage import ClaimBuilder, VolumeBuilder, make_claim, make_class, make_volume
-from harness.storage_driver import Driver, big_node, without
+from harness.driver import big_node, default_driver, without
 from holdfast.api.selectors import match_node_selector
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
 from holdfast.scheduler.managers.volumes.volume_objects import references_claim, storage_of
@@ -101,7 +101,7 @@ def served(
 @pytest.mark.parametrize("seed", range(150))
 def test_the_same_volumes_as_node_by_node(seed: int) -> None:
     rng = random.Random(seed)
-    driver = Driver(
+    driver = default_driver(
         make_class("wait").obj(),
         *(node(rng, f"n{i}").obj() for i in range(8)),
         config=without("NodeResourcesFit", "NodeResourcesBalancedAllocation"),
@@ -136,14 +136,18 @@ def test_the_same_volumes_as_node_by_node(seed: int) -> None:
                 taken.add(found.metadata.name)
             expected[info.name] = taken if len(taken) == count else None
             assert column.fits_row(row) == (len(taken) == count), f"{info.name}: {driver.now}"
-        driver.round()
+        driver.later()
         if record.row >= 0:
-            promised = set(driver.cluster.volumes.assumed.of(record.uid)[0])
+            assumed_volumes = set(driver.cluster.volumes.assumed.of(record.uid)[0])
             meant = {
                 v.metadata.name
                 for v in volumes
                 if any(references_claim(v.spec.claim_ref, c) for c in claims)
             }
-            assert promised | meant >= (expected[nodes.name(record.row)] or set()) >= promised
+            assert (
+                assumed_volumes | meant
+                >= (expected[nodes.name(record.row)] or set())
+                >= assumed_volumes
+            )
         driver.delete(pod)
-        driver.round()
+        driver.later()
