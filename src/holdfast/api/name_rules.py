@@ -1,4 +1,4 @@
-"""The rules of names: of objects, label keys and values, resources.
+"""The rules of names: of objects, label keys and values, resources, ports, environment variables.
 
 Each function gives the errors of a text, in the words of the API server and of kube-scheduler.
 """
@@ -104,3 +104,32 @@ def label_value(text: str) -> tuple[str, ...]:
 def is_qualified_name(text: str) -> bool:
     """Whether it can be the key of a label, or the name of a resource."""
     return not label_key(text)
+
+
+_is_port_name = re.compile("[-a-z0-9]+").fullmatch
+
+
+def port_name(text: str) -> tuple[str, ...]:
+    """Names of container ports."""
+    found: list[str] = []
+    if len(text) > 15:
+        found.append("must be no more than 15 characters")
+    if _is_port_name(text) is None:
+        found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+    if not any("a" <= char <= "z" for char in text):
+        found.append("must contain at least one letter (a-z)")
+    if "--" in text:
+        found.append("must not contain consecutive hyphens")
+    if text.startswith("-") or text.endswith("-"):
+        found.append("must not begin or end with a hyphen")
+    return tuple(found)
+
+
+def env_name(text: str) -> tuple[str, ...]:
+    """Names of environment variables."""
+    if all(char.isascii() and char.isprintable() and char != "=" for char in text):
+        return ()
+    return (
+        "a valid environment variable name must consist only of printable ASCII characters other than "
+        "'='",
+    )

@@ -9,7 +9,6 @@ command line share it.
     status                    the errors of refused requests
     patch                     JSON, merge and strategic patches; server-side apply
     openapi                   OpenAPI documents
-    known_fields              misspelt fields of annotations
     dynamic_reservations      annotations between pods and provisioners
 
 May import `api`.

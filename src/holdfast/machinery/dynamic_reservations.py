@@ -28,7 +28,7 @@ from holdfast.api.reservation import (
     Reservation,
     ReservationSpec,
 )
-from holdfast.machinery.known_fields import find_unknown, schema_of
+from holdfast.machinery.schema.decoding import find_unknown
 from holdfast.machinery.schema.field_errors import FieldError, required
 from holdfast.machinery.validation.own_kinds import check_amounts, check_owner
 
@@ -49,7 +49,7 @@ def read_template(text: str) -> DynamicReservationTemplate:
         check_owner(found, owner, f"owners[{i}]")
     check_amounts(found, template.recommended_size, "recommendedSize")
     check_amounts(found, template.roundup, "roundup")
-    errors = find_unknown(raw, schema_of(DynamicReservationTemplate))
+    errors = find_unknown(raw, DynamicReservationTemplate)
     invalid = (InvalidObject("", each.field, each.message) for each in found)
     first = next(chain(errors, invalid), None)
     if first is not None:

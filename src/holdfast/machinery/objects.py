@@ -27,8 +27,8 @@ from holdfast.machinery.schema import (
 )
 from holdfast.machinery.schema.types import shown, stored
 from holdfast.machinery.status import Resource, forbidden, invalid, not_found
+from holdfast.machinery.strategies import strategy_of
 from holdfast.machinery.strategies.strategy import Strategy
-from holdfast.machinery.strategies.table import strategy_of
 from holdfast.machinery.validation import check_values
 from holdfast.machinery.validation import metadata as metadata_rules
 
@@ -270,7 +270,7 @@ def deleted_object(
     period = strategy.grace(raw, grace) if strategy.grace is not None else 0
     already = metadata.get("deletionTimestamp")
     if not already:
-        added = strategy.leaves_with
+        added = strategy.deletion_finalizers
         finalizers = [*finalizers, *(each for each in added if each not in finalizers)]
     left = metadata.get("deletionGracePeriodSeconds") or 0
     if already:

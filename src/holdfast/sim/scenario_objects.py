@@ -24,12 +24,13 @@ from holdfast.api import names
 from holdfast.api.decode import object_name
 from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import NO_KINDS, Kinds, is_cluster_scoped, kind_info
+from holdfast.api.memo import Memo
 from holdfast.api.resources import is_hugepages, is_native
 from holdfast.local.store.objects import Key, Raw
 from holdfast.machinery.objects import check_decoded, check_decoded_metadata, decoded_object
 from holdfast.machinery.schema import UNKNOWN, FieldError, ResourceType, holdfast_catalogue, open_type
 from holdfast.machinery.status import StatusError
-from holdfast.machinery.validation.others import ABOUT_VOLUMES
+from holdfast.machinery.validation.core_kinds import ABOUT_VOLUMES
 
 IMAGE = "pause"
 _HOST_PATH = "/mnt"
@@ -82,7 +83,7 @@ class ScenarioObject:
         if not self.errors:
             self.raw = _without_zeroes(given, self.raw)
             if template is not None and not self.newer:
-                _keep_spec(template, given["spec"], self.raw["spec"])
+                _known_specs[template] = (given["spec"], self.raw["spec"])
 
     def _is_copy(self, given: Raw, type: ResourceType, template: bytes) -> bool:
         """Whether a valid pod with this spec came before: then only the rest is read, and the two share
@@ -97,8 +98,7 @@ class ScenarioObject:
         return True
 
 
-_SPECS_KEPT = 1024
-_known_specs: dict[bytes, tuple[Raw, Raw]] = {}
+_known_specs: Memo[bytes, tuple[Raw, Raw]] = Memo(1024)
 """Pod specs as they were given and as they were decoded, of valid pods, by the encoded former."""
 
 
@@ -111,12 +111,6 @@ def _template(given: Raw) -> bytes | None:
         return msgspec.json.encode(spec)
     except (TypeError, ValueError, OverflowError, RecursionError):
         return None
-
-
-def _keep_spec(template: bytes, given: Raw, decoded: Raw) -> None:
-    if len(_known_specs) >= _SPECS_KEPT:
-        _known_specs.clear()
-    _known_specs[template] = (given, decoded)
 
 
 def type_of(raw: Raw, declared: Kinds = NO_KINDS) -> ResourceType:

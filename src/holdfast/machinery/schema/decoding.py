@@ -1,43 +1,48 @@
-"""Reading an object of a built-in kind as Kubernetes' Go types would.
+"""Strict decoding of built-in kinds, as Kubernetes' Go types do it; suggestions for unknown fields.
 
-One walk over the object does what unmarshalling and marshalling it again does there: a value of the
-wrong type is an error, unknown fields fall out (and are reported), nulls and empty optional parts
-disappear, parts that are always written appear, quantities and times take their usual form. What did
-not change is shared with the object that came in.
+One walk over the object does what unmarshalling and marshalling it does in Go: a value of the wrong
+type is an error, unknown fields are dropped and reported, nulls and empty optional parts are dropped,
+parts that are always written are added, quantities and times take their canonical form. Unchanged parts
+are shared with the object that was given. Types are compiled once into nested functions: a plain pod
+takes a few tens of microseconds.
 
-Types are compiled once into nested functions, so that a plain pod costs a few tens of microseconds.
+Typed views skip unknown fields, so JSON values in annotations are checked by `find_unknown` beside.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import cache
 from threading import Lock
 from typing import Any
 
+import msgspec
+
+from holdfast.api.errors import InvalidObject
 from holdfast.machinery.schema.field_errors import MALFORMED, FieldError, unknown_field
 from holdfast.machinery.schema.scalars import DROP, Mismatch, leaf, zero_of
 from holdfast.machinery.schema.shapes import JSON_SCHEMA, SCHEMA_OR_OTHER, FieldShape, builtin_shape
 
 Path = tuple[Any, ...]
-"""Where we are, innermost first: `(("containers", …), 0)` and so on; () is the top."""
+"""The path of a part, innermost step last in nested pairs: `(((), "containers"), 0)`; () is the top."""
 Reader = Callable[[Any, Path, list[Path]], Any]
 
 MOST_UNKNOWN = 100
-"""How many unknown fields are reported, as the API server's strict decoder has it."""
+"""How many unknown fields are reported: the limit of the API server's strict decoder."""
 
 _readers: dict[int, Reader] = {}
-"""Finished ones, by the identity of their shape."""
+"""Compiled readers by the identity of their shape."""
 _unfinished: dict[int, Reader] = {}
 _compiling = Lock()
 
 
 def read(definition: str, raw: dict[str, Any]) -> tuple[dict[str, Any], list[FieldError]]:
-    """The object as Kubernetes would keep it, and what is wrong with it.
+    """The decoded object, and its errors.
 
-    A malformed object is returned unchanged, with that one problem. Unknown fields are dropped from
-    the answer and reported, one problem each, the first hundred of them.
+    A malformed object is returned as it was given, with one error. Unknown fields are dropped and
+    reported, one error each, the first hundred of them.
     """
     unknown: list[Path] = []
     reader = reader_of(builtin_shape(definition))
@@ -49,7 +54,7 @@ def read(definition: str, raw: dict[str, Any]) -> tuple[dict[str, Any], list[Fie
 
 
 def reader_of(shape: FieldShape) -> Reader:
-    """The compiled reader of a struct, map or list; shapes are few and live as long as we do."""
+    """The compiled reader of a struct, map or list; shapes are few and are never freed."""
     reader = _readers.get(id(shape))
     if reader is None:
         with _compiling:
@@ -90,7 +95,7 @@ def _compile(shape: FieldShape, keep_zero: bool) -> Reader:
 
 
 def _schema_or_other() -> Reader:
-    """Where a custom kind's schema may have a schema, or a list of them, or something simple."""
+    """A field of a JSON schema that is a schema, a list of schemas or a plain value."""
 
     def read_either(value: Any, path: Path, unknown: list[Path]) -> Any:
         if value is None:
@@ -228,11 +233,8 @@ def _list(shape: FieldShape, keep_zero: bool) -> Reader:
 
 
 def _zero(shape: FieldShape, read: Reader, path: Path, unknown: list[Path]) -> Any:
-    """What Go makes of a null among the values of a map or the items of a list."""
+    """The zero value that Go decodes a null in a map or list to."""
     return read({}, path, unknown) if shape.kind == "struct" else zero_of(shape)
-
-
-# Suggestions for unknown fields
 
 
 _DEEPEST = 8
@@ -240,8 +242,8 @@ _DEEPEST = 8
 
 
 def suggestion(shape: FieldShape, path: str) -> str:
-    """A suggestion for an unknown field of an object of this shape: `did you mean nodeName?`,
-    or where a field of this name belongs; empty if nothing is like it."""
+    """A hint at the intended field of an unknown one: `did you mean nodeName?`, or where a field of
+    this name belongs; empty if no field is similar."""
     *way, last = _steps(path)
     here: FieldShape = shape
     for step in way:
@@ -276,3 +278,60 @@ def _places(shape: FieldShape, path: str) -> Iterator[tuple[str, str]]:
         inner = part.items if part.kind == "list" and part.items is not None else part
         if inner.kind == "struct" and (not inner.name or inner.name != shape.name):
             yield from _places(inner, f"{path}.{name}" if path else name)
+
+
+def find_unknown(
+    raw: Any, type: type[msgspec.Struct], *, mistakes_only: bool = False
+) -> Iterator[InvalidObject]:
+    """The fields of a JSON value that a struct type does not have, with a suggestion. With
+    `mistakes_only`, names that resemble no known one are accepted: the reader of the annotation may be
+    newer than this version."""
+    shape = _struct_shape(type)
+    for path, known in _unknown_in(raw, shape, ""):
+        hint = suggestion(shape, path)
+        if hint.startswith("it belongs"):
+            yield InvalidObject("", path, f"unknown field here; {hint}")
+        elif hint:
+            yield InvalidObject("", path, f"unknown field; {hint}")
+        elif not mistakes_only:
+            names = f"; known: {', '.join(known)}" if len(known) <= 12 else ""
+            yield InvalidObject("", path, f"unknown field{names}")
+
+
+def _unknown_in(raw: Any, shape: FieldShape, path: str) -> Iterator[tuple[str, list[str]]]:
+    """The paths of unknown fields, with the fields that are known there."""
+    if isinstance(raw, list) and shape.items is not None:
+        for i, item in enumerate(raw):
+            yield from _unknown_in(item, shape.items, f"{path}[{i}]")
+    if not isinstance(raw, Mapping) or shape.kind != "struct":
+        return
+    for key, value in raw.items():
+        where = f"{path}.{key}" if path else str(key)
+        inner = shape.fields.get(key)
+        if inner is None:
+            yield where, [*shape.fields]
+        else:
+            yield from _unknown_in(value, inner, where)
+
+
+@cache
+def _struct_shape(type: type[msgspec.Struct]) -> FieldShape:
+    info = msgspec.inspect.type_info(type)
+    assert isinstance(info, msgspec.inspect.StructType)
+    shape = FieldShape("struct")
+    shape.name = type.__name__
+    shape.fields = {field.encode_name: _shape_of(field.type) for field in info.fields}
+    return shape
+
+
+def _shape_of(type: msgspec.inspect.Type) -> FieldShape:
+    if isinstance(type, msgspec.inspect.UnionType):
+        shapes = map(_shape_of, type.types)
+        return next((shape for shape in shapes if shape.kind != "any"), FieldShape("any"))
+    if isinstance(type, msgspec.inspect.ListType):
+        shape = FieldShape("list")
+        shape.items = _shape_of(type.item_type)
+        return shape
+    return (
+        _struct_shape(type.cls) if isinstance(type, msgspec.inspect.StructType) else FieldShape("any")
+    )

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
+from holdfast.api.memo import Memo
 from holdfast.api.quantity import parse
 from holdfast.api.resources import is_hugepages, is_pod_level
 from holdfast.machinery.schema.custom import defaulted
@@ -35,8 +36,7 @@ def apply_defaults(type: ResourceType, raw: dict[str, Any]) -> dict[str, Any]:
 
 
 _POD = "io.k8s.api.core.v1.Pod"
-_SPECS_KEPT = 1024
-_known_specs: dict[int, tuple[Any, Any]] = {}
+_known_specs: Memo[int, tuple[Any, Any]] = Memo(1024)
 """Pod specs with and without defaults, by the identity of the latter, which the entry keeps alive."""
 
 
@@ -47,8 +47,6 @@ def _defaulted_pod(raw: dict[str, Any], fill: Fill) -> dict[str, Any]:
     if known is None:
         filled: dict[str, Any] = fill(raw)
         if spec is not None:
-            if len(_known_specs) >= _SPECS_KEPT:
-                _known_specs.clear()
             _known_specs[id(spec)] = (spec, filled["spec"])
         return filled
     # The defaults of a pod are all in its spec.

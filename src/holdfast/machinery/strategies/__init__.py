@@ -1,11 +1,128 @@
 """The rules of single kinds when their objects are written: admission, preparation, update rules.
 
     strategy             the rules that most kinds share
-    table                the strategy of each kind
     admission            admission of pods; priority classes
     pods                 pods: what may change
     workloads            selectors and templates of workload kinds
     core_kinds, crds     the other built-in kinds and Reservations; CustomResourceDefinitions
 
-A kind without a strategy of its own is stored as it was sent.
+`strategy_of` has the strategy of each kind; a kind without one of its own is stored as it was sent.
+May import `machinery.schema`, `machinery.status`, `machinery.object_request` and `api`.
 """
+
+from holdfast.api.raw_objects import Raw
+from holdfast.machinery.schema import ResourceType
+from holdfast.machinery.strategies.admission import PRIORITY_CLASS
+from holdfast.machinery.strategies.core_kinds import (
+    ATTACHMENT,
+    CLAIM,
+    CONFIG_MAP,
+    CSI_CAPACITY,
+    CSI_DRIVER,
+    CSI_NODE,
+    EVENT,
+    LEASE,
+    NAMESPACE,
+    NODE,
+    RESERVATION,
+    SECRET,
+    SERVICE,
+    STORAGE_CLASS,
+    VOLUME,
+)
+from holdfast.machinery.strategies.crds import DEFINITION
+from holdfast.machinery.strategies.pods import POD
+from holdfast.machinery.strategies.strategy import (
+    PLAIN,
+    Strategy,
+    all_but_metadata,
+    all_but_status,
+    keep_all_but_status,
+    keep_status,
+    spec_of,
+    without_status,
+)
+from holdfast.machinery.strategies.workloads import (
+    BUDGET,
+    CRON_JOB,
+    DAEMON_SET,
+    DEPLOYMENT,
+    JOB,
+    REPLICA_SET,
+    REPLICATION_CONTROLLER,
+    STATEFUL_SET,
+)
+
+_RBAC = "rbac.authorization.k8s.io"
+_STORAGE = "storage.k8s.io"
+_UPSERTED = Strategy(create_on_update=True)
+
+_BUILTIN: dict[tuple[str, str], Strategy] = {
+    ("", "Pod"): POD,
+    ("", "Node"): NODE,
+    ("", "Namespace"): NAMESPACE,
+    ("", "Service"): SERVICE,
+    ("", "ReplicationController"): REPLICATION_CONTROLLER,
+    ("", "PersistentVolume"): VOLUME,
+    ("", "PersistentVolumeClaim"): CLAIM,
+    ("", "ConfigMap"): CONFIG_MAP,
+    ("", "Secret"): SECRET,
+    ("", "Event"): EVENT,
+    ("events.k8s.io", "Event"): EVENT,
+    ("", "Endpoints"): _UPSERTED,
+    ("", "PodTemplate"): Strategy(generation_of=lambda raw: raw.get("template"), returns_deleted=True),
+    ("", "ServiceAccount"): Strategy(returns_deleted=True),
+    ("apps", "Deployment"): DEPLOYMENT,
+    ("apps", "ReplicaSet"): REPLICA_SET,
+    ("apps", "StatefulSet"): STATEFUL_SET,
+    ("apps", "DaemonSet"): DAEMON_SET,
+    ("batch", "Job"): JOB,
+    ("batch", "CronJob"): CRON_JOB,
+    ("policy", "PodDisruptionBudget"): BUDGET,
+    ("scheduling.k8s.io", "PriorityClass"): PRIORITY_CLASS,
+    ("coordination.k8s.io", "Lease"): LEASE,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): DEFINITION,
+    ("networking.k8s.io", "Ingress"): Strategy(
+        generation_of=spec_of, new=without_status, changed=keep_status
+    ),
+    ("networking.k8s.io", "IngressClass"): Strategy(generation_of=spec_of),
+    ("networking.k8s.io", "NetworkPolicy"): Strategy(generation_of=spec_of),
+    ("discovery.k8s.io", "EndpointSlice"): Strategy(generation_of=all_but_metadata),
+    ("node.k8s.io", "RuntimeClass"): Strategy(unconditional_update=False, create_on_update=True),
+    **{
+        (_RBAC, kind): _UPSERTED
+        for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+    },
+    (_STORAGE, "StorageClass"): STORAGE_CLASS,
+    (_STORAGE, "VolumeAttachment"): ATTACHMENT,
+    (_STORAGE, "CSINode"): CSI_NODE,
+    (_STORAGE, "CSIDriver"): CSI_DRIVER,
+    (_STORAGE, "CSIStorageCapacity"): CSI_CAPACITY,
+}
+
+
+def _without_status(request: object, raw: Raw) -> Raw:
+    return {name: value for name, value in raw.items() if name != "status"}
+
+
+_CUSTOM = Strategy(generation_of=all_but_metadata, unconditional_update=False)
+_CUSTOM_WITH_STATUS = Strategy(
+    generation_of=all_but_status,
+    unconditional_update=False,
+    new=_without_status,
+    changed=keep_status,
+    status_changed=keep_all_but_status,
+)
+
+
+_OWN: dict[tuple[str, str], Strategy] = {
+    ("scheduling.koordinator.sh", "Reservation"): RESERVATION,
+}
+
+
+def strategy_of(type: ResourceType) -> Strategy:
+    if type.builtin:
+        return _BUILTIN.get((type.group, type.kind), PLAIN)
+    if (type.group, type.kind) in _OWN:
+        return _OWN[type.group, type.kind]
+    return _CUSTOM_WITH_STATUS if type.subresource("status") is not None else _CUSTOM

@@ -77,9 +77,6 @@ def _default(request: WriteRequest) -> Raw | None:
     return min(classes, key=lambda each: int(each.get("value", 0)), default=None)
 
 
-# RuntimeClass
-
-
 def apply_runtime_class(request: WriteRequest, spec: Raw) -> None:
     """As the plugin RuntimeClass: overhead, node selector and tolerations of the pod's class. The class
     of a restored pod may be missing. Raises StatusError 403."""
@@ -126,9 +123,6 @@ def merge_runtime_class(spec: Raw, runtime_class: Raw) -> None:
         spec["tolerations"] = tolerations
 
 
-# DefaultTolerationSeconds
-
-
 _DEFAULT_TOLERATIONS: list[Raw] = [
     {
         "key": key,
@@ -161,9 +155,6 @@ def _covers(toleration: Raw, key: str) -> bool:
     return effect == names.NO_EXECUTE and (toleration.get("key") or key) == key
 
 
-# QoS class
-
-
 _known_qos: Memo[bytes, str] = Memo(10_000)
 
 
@@ -180,9 +171,6 @@ def qos_of(raw: Raw) -> str:
             return "BestEffort"
         _known_qos[shape] = known
     return known
-
-
-# PriorityClasses
 
 
 def _new(request: WriteRequest, raw: Raw) -> Raw:

@@ -1,4 +1,8 @@
-"""Namespaces and nodes."""
+"""Strategies of core kinds other than pods and workloads, and of Reservations.
+
+Namespaces, nodes; events of core/v1 and of events.k8s.io; ConfigMaps and Secrets (immutable ones,
+`stringData`), leases; services with their addresses and ports; Reservations; volumes and claims.
+"""
 
 from __future__ import annotations
 
@@ -68,9 +72,6 @@ def _check_node(request: WriteRequest, before: Raw, after: Raw) -> list[FieldErr
 NODE = Strategy(changed=keep_status, check_changed=_check_node)
 
 
-# Events: the older sort with first and last times, and the newer one with a time and a series.
-
-
 _LIMITS = (("reportingInstance", 128), ("action", 128), ("reason", 128), ("message", 1024))
 _NEEDED = ("reportingInstance", "action", "reason")
 _OLD_FIELDS = ("firstTimestamp", "lastTimestamp", "count", "source")
@@ -117,9 +118,6 @@ def _check_strictly(raw: Raw) -> list[FieldError]:
 
 
 EVENT = Strategy(create_on_update=True, check_new=_check_new)
-
-
-# ConfigMaps and Secrets, which can be sealed; secrets given as text; and leases.
 
 
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
@@ -218,9 +216,6 @@ LEASE = Strategy(
 SECRET = Strategy(
     new=_new_secret, changed=_changed_secret, check_new=_check_new_secret, check_changed=_check_secret
 )
-
-
-# Services: the addresses and ports they are given.
 
 
 _ADDRESSES = ipaddress.ip_network("10.96.0.0/16")
@@ -323,17 +318,12 @@ SERVICE = Strategy(
 )
 
 
-# Reservations: like any kind that is defined, but that they say when they end.
-#
-# A schema's default would not do, for it cannot depend on whether another field is given.
-
-
-def _new_reservations(request: WriteRequest, raw: Raw) -> Raw:
+def _new_reservation(request: WriteRequest, raw: Raw) -> Raw:
     kept = {name: value for name, value in raw.items() if name != "status"}
     return _expiring(kept, None)
 
 
-def _changed_reservations(request: WriteRequest, before: Raw, after: Raw) -> Raw:
+def _changed_reservation(request: WriteRequest, before: Raw, after: Raw) -> Raw:
     return _expiring(keep_status(request, before, after), before)
 
 
@@ -365,13 +355,10 @@ def with_expiry(reservation: Raw, before: Raw | None = None) -> Raw:
 RESERVATION = Strategy(
     generation_of=all_but_status,
     unconditional_update=False,
-    new=_new_reservations,
-    changed=_changed_reservations,
+    new=_new_reservation,
+    changed=_changed_reservation,
     status_changed=keep_all_but_status,
 )
-
-
-# Volumes and claims.
 
 
 _CLAIM_FIXED = (

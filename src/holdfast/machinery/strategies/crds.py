@@ -237,7 +237,7 @@ def _check_changed(request: WriteRequest, before: Raw, after: Raw) -> list[Field
 
 DEFINITION = Strategy(
     generation_of=spec_of,
-    leaves_with=(CLEANUP,),
+    deletion_finalizers=(CLEANUP,),
     unconditional_update=False,
     new=_new,
     changed=_changed,

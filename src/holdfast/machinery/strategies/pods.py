@@ -1,4 +1,4 @@
-"""Pods: what admission gives them, and what may be changed of one that exists."""
+"""The strategy of pods: admission of new ones, permitted updates, grace periods."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _status_changed(request: WriteRequest, before: Raw, after: Raw) -> Raw:
 
 
 def _with_address(status: Raw) -> Raw:
-    """The first address stands in two places; the list is believed."""
+    """podIP is the first of podIPs; the list wins."""
     addresses = status.get("podIPs")
     if addresses:
         return {**status, "podIP": addresses[0].get("ip", "")}
@@ -110,7 +110,7 @@ def _check_changed(request: WriteRequest, before: Raw, after: Raw) -> list[Field
 
 
 def _with_allowed(old: Raw, new: Raw) -> Raw:
-    """The old spec with the changes that may be made."""
+    """The old spec with the permitted changes."""
     spec = dict(old)
     for part in _CONTAINERS:
         if part in old:
@@ -141,8 +141,8 @@ def _only_more(old: Raw | None, new: Raw | None) -> bool:
 
 
 def _narrower(old: Raw | None, new: Raw | None) -> bool:
-    """A gated pod's required node affinity may be narrowed: set where there was none, or each of its
-    terms given more to ask for. What is only preferred is free."""
+    """Whether the required node affinity of a gated pod is only narrowed: set where there was none, or
+    with more requirements in each of its terms. Preferred terms may change freely."""
     old_node, new_node = (old or {}).get("nodeAffinity") or {}, (new or {}).get("nodeAffinity") or {}
     if _without(old or {}, "nodeAffinity") != _without(new or {}, "nodeAffinity"):
         return False
@@ -232,7 +232,7 @@ def _check_ephemeral(old: Raw, new: Raw) -> list[FieldError]:
 
 
 def _difference(old: Raw, new: Raw) -> str:
-    """The lines that differ, with a few around them."""
+    """A unified diff of the two specs."""
     texts = [
         msgspec.json.format(msgspec.json.encode(each, order="sorted"), indent=2)
         .decode()
@@ -251,7 +251,7 @@ def _grace(raw: Raw, asked: int | None) -> int:
 
 
 def _generation_of(raw: Raw) -> Any:
-    """A pod's own generation: its spec, but for the node that binding writes into it."""
+    """The spec without nodeName: binding does not change the generation."""
     spec = raw.get("spec")
     return {**spec, "nodeName": None} if isinstance(spec, dict) else spec
 

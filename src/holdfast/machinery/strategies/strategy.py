@@ -41,7 +41,7 @@ def without_status(request: WriteRequest, raw: Raw) -> Raw:
 
 
 def status_of(**zeros: int) -> New:
-    """A new object's status: what is always said is zero."""
+    """The status of a new object, with counts of zero."""
 
     def with_zeros(request: WriteRequest, raw: Raw) -> Raw:
         return {**raw, "status": dict(zeros)}
@@ -96,25 +96,27 @@ def _nothing_changed(request: WriteRequest, before: Raw, after: Raw) -> list[Fie
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
+    """How objects of a kind are prepared, validated and deleted."""
+
     generation_of: Callable[[Raw], Any] | None = None
-    """What a change of makes a new generation; None for kinds that do not count generations."""
+    """The part whose change increments the generation; None for kinds without generations."""
     unconditional_update: bool = True
-    """Whether an update may leave the resourceVersion out."""
+    """Whether an update may omit the resourceVersion."""
     create_on_update: bool = False
-    """Whether a PUT of what is not there creates it."""
+    """Whether a PUT of an object that does not exist creates it."""
     returns_deleted: bool = False
-    """Whether a deletion answers with the object rather than with a Status."""
+    """Whether a deletion returns the object and not a Status."""
     new: New = _as_it_is
     changed: Changed = _change
     status_changed: Changed = keep_spec
     check_new: CheckNew = _nothing_new
     check_changed: CheckChanged = _nothing_changed
-    leaves_with: tuple[str, ...] = ()
-    """Finalizers that a deletion adds, for those who clean up after the object."""
+    deletion_finalizers: tuple[str, ...] = ()
+    """Finalizers that a deletion adds, for the controller that cleans up."""
     orphans: bool = False
-    """Whether a deletion without propagationPolicy orphans dependents, with a warning."""
+    """Whether a deletion without a propagation policy orphans dependents, with a warning."""
     grace: Callable[[Raw, int | None], int] | None = None
-    """How long an object may take to end, given what was asked; None for kinds that end at once."""
+    """The grace period of a deletion, given the requested one; None for kinds without."""
 
 
 PLAIN = Strategy()

@@ -1,4 +1,4 @@
-"""What makes pods: the selectors and templates of controllers and jobs."""
+"""Strategies of workload kinds: selectors, pod templates, replica counts, disruption budgets."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ REPLICATION_CONTROLLER = _controller("replication controller", replicas=0)
 
 
 def _new_job(request: WriteRequest, raw: Raw) -> Raw:
-    """A job finds its pods by its own uid unless it says otherwise."""
+    """A job selects its pods by its UID unless it has a manual selector."""
     spec = {"manualSelector": False, **(raw.get("spec") or {})}
     labels = raw["metadata"].get("labels")
     if not spec.get("manualSelector"):

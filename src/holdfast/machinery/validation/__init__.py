@@ -1,13 +1,14 @@
-"""What an API server rejects in a well-formed object of a built-in kind, in its words.
+"""Validation of decoded and defaulted objects: one list of field errors, in the API server's words.
 
     pods, placement   containers and pod specs; affinity, tolerations, spread
-    metadata, names   metadata; labels and label selectors
-    others            resources, nodes, volumes, claims, disruption budgets, priority classes
+    metadata          metadata, labels and label selectors
+    core_kinds        resources, nodes, volumes, claims, disruption budgets, priority classes
     crds              CustomResourceDefinitions
     own_kinds         Reservations, Queues and PodGroups
 
-Objects are validated after decoding and defaulting. Rules that need the cluster's
-other objects, and those of updates, are in `machinery.strategies`.
+`check_values` has the rules of a kind: those of a custom kind are in its schema (`schema.custom`).
+Rules that need the cluster's other objects, and those of updates, are in `machinery.strategies`. May
+import `machinery.schema` and `api`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 from holdfast.machinery.schema import custom
 from holdfast.machinery.schema.field_errors import FieldError
 from holdfast.machinery.schema.types import ResourceType
-from holdfast.machinery.validation import others, pods
+from holdfast.machinery.validation import core_kinds, pods
 from holdfast.machinery.validation.crds import check_definition
 from holdfast.machinery.validation.own_kinds import check_own_kinds
 
@@ -35,9 +36,9 @@ def _cron_job(found: list[FieldError], raw: dict[str, Any]) -> None:
 
 
 CHECKS: dict[tuple[str, str], Check] = {
-    ("", "Node"): others.check_node,
-    ("", "PersistentVolume"): others.check_volume,
-    ("", "PersistentVolumeClaim"): others.check_claim,
+    ("", "Node"): core_kinds.check_node,
+    ("", "PersistentVolume"): core_kinds.check_volume,
+    ("", "PersistentVolumeClaim"): core_kinds.check_claim,
     ("", "Pod"): pods.check_pod,
     ("", "ReplicationController"): _workload,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): check_definition,
@@ -47,8 +48,8 @@ CHECKS: dict[tuple[str, str], Check] = {
     ("apps", "StatefulSet"): _workload,
     ("batch", "CronJob"): _cron_job,
     ("batch", "Job"): _workload,
-    ("policy", "PodDisruptionBudget"): others.check_budget,
-    ("scheduling.k8s.io", "PriorityClass"): others.check_priority_class,
+    ("policy", "PodDisruptionBudget"): core_kinds.check_budget,
+    ("scheduling.k8s.io", "PriorityClass"): core_kinds.check_priority_class,
 }
 
 

@@ -107,9 +107,6 @@ def _check_columns(found: Found, version: Part, path: str) -> None:
             found.append(field_problem(TOO_LONG, f"{where}.JSONPath", detail=why))
 
 
-# Lists in schemas: which say that they are sets or maps, and have what that takes.
-
-
 Schema = dict[str, Any]
 
 _NEEDS_DEFAULT = (
@@ -182,9 +179,6 @@ def _check_keys(found: Found, schema: Schema, keys: list[str], path: str) -> Non
         if fields[key].get("nullable"):
             why = "this property is in x-kubernetes-list-map-keys, so it cannot be nullable"
             found.append(field_problem(FORBIDDEN, f"{place}.nullable", detail=why))
-
-
-# The rules of structural schemas.
 
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")

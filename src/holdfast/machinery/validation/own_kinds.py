@@ -14,8 +14,8 @@ from holdfast.api.quantity import QuantityError, parse
 from holdfast.api.selectors import as_integer
 from holdfast.machinery.schema.field_errors import INVALID, FieldError, field_problem, invalid, required
 from holdfast.machinery.schema.types import ResourceType
-from holdfast.machinery.validation.names import check_key, check_label_selector, check_labels
-from holdfast.machinery.validation.others import check_quantity
+from holdfast.machinery.validation.core_kinds import check_quantity
+from holdfast.machinery.validation.metadata import check_key, check_label_selector, check_labels
 from holdfast.machinery.validation.placement import (
     check_affinity,
     check_spread,
@@ -43,9 +43,6 @@ def check_own_kinds(type: ResourceType, raw: dict[str, Any]) -> Found:
     else:
         return []
     return [field_problem(INVALID, ".".join(e.path), e.value, e.message) for e in found]
-
-
-# Reservations
 
 
 def _check_reservation(raw: dict[str, Any], spec: dict[str, Any]) -> Found:
@@ -108,9 +105,6 @@ def check_amounts(found: Found, resources: Mapping[str, Any], path: str) -> None
             found.append(invalid(where, quantity, str(error)))
         else:
             check_quantity(found, name, str(quantity), where)
-
-
-# Queues and PodGroups
 
 
 class Contradiction(NamedTuple):

@@ -1,9 +1,10 @@
-"""Where a pod may go: affinity, tolerations, spread."""
+"""Affinity, tolerations, topology spread constraints, taints."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from holdfast.api.name_rules import dns_label, label_value
 from holdfast.machinery.schema.field_errors import (
     DUPLICATE,
     INVALID,
@@ -12,12 +13,10 @@ from holdfast.machinery.schema.field_errors import (
     field_problem,
     not_supported,
 )
-from holdfast.machinery.validation.names import (
+from holdfast.machinery.validation.metadata import (
     check_key,
     check_label_selector,
     check_node_selector_term,
-    dns_label,
-    label_value,
 )
 
 Found = list[FieldError]

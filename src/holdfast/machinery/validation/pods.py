@@ -1,9 +1,10 @@
-"""The containers of a pod."""
+"""Pod specs: containers, volumes, scheduling gates."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from holdfast.api.name_rules import dns_label, dns_subdomain, env_name, label_key, port_name
 from holdfast.machinery.schema.field_errors import (
     DUPLICATE,
     FORBIDDEN,
@@ -14,15 +15,8 @@ from holdfast.machinery.schema.field_errors import (
     field_problem,
     not_supported,
 )
-from holdfast.machinery.validation.names import (
-    check_labels,
-    dns_label,
-    dns_subdomain,
-    env_name,
-    label_key,
-    port_name,
-)
-from holdfast.machinery.validation.others import check_requirements
+from holdfast.machinery.validation.core_kinds import check_requirements
+from holdfast.machinery.validation.metadata import check_labels
 from holdfast.machinery.validation.placement import check_affinity, check_spread, check_tolerations
 
 Found = list[FieldError]
@@ -198,9 +192,6 @@ def _check_host_ports(found: Found, containers: list[Part], path: str) -> None:
             taken.add(name)
 
 
-# The spec of a pod, and of a template that pods are made from.
-
-
 _CHOICES = {
     "restartPolicy": ("Always", "OnFailure", "Never"),
     "dnsPolicy": ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"),
@@ -260,7 +251,7 @@ def check_pod_spec(found: Found, spec: Part, path: str, template: bool = True) -
 
 
 def check_template(found: Found, template: Part | None, path: str) -> None:
-    """What the labels of a template must match is for the workload to say."""
+    """Whether a selector matches the labels of the template is checked by `strategies.workloads`."""
     template = template or {}
     labels = (template.get("metadata") or {}).get("labels") or {}
     check_labels(found, labels, f"{path}.labels")

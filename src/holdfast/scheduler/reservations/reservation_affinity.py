@@ -14,7 +14,7 @@ from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Struct
 from holdfast.api.selectors import find_untolerated, match_node_selector_term, tolerated
-from holdfast.machinery.known_fields import find_unknown, schema_of
+from holdfast.machinery.schema.decoding import find_unknown
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import ReservationInfo
 
@@ -127,6 +127,6 @@ def _read(text: str, type: type[T], annotation: str) -> T:
     ignored."""
     source, field = "{}" if text in ("", "null") else text, f"metadata.annotations[{annotation}]"
     read = decode_json(source, type, field=field)
-    for error in find_unknown(msgspec.json.decode(source), schema_of(type), mistakes_only=True):
+    for error in find_unknown(msgspec.json.decode(source), type, mistakes_only=True):
         raise error.within(prefix=field)
     return read

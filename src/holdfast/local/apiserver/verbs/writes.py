@@ -45,9 +45,9 @@ from holdfast.machinery.status import (
     success,
     unknown_resource,
 )
+from holdfast.machinery.strategies import strategy_of
 from holdfast.machinery.strategies.crds import GROUP, KIND
 from holdfast.machinery.strategies.strategy import Strategy
-from holdfast.machinery.strategies.table import strategy_of
 from holdfast.machinery.validation import metadata as metadata_rules
 
 _TRIES = 8

@@ -1,10 +1,13 @@
-"""Amounts of resources: names, signs, wholes, and requests against limits."""
+"""Resource amounts, and the rules of core kinds other than pods: nodes, volumes, claims, disruption
+budgets, priority classes.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from holdfast.api.errors import MalformedText
+from holdfast.api.name_rules import label_key
 from holdfast.api.quantity import NANO, parse
 from holdfast.api.resources import is_extended, is_hugepages, is_native, is_pod_level
 from holdfast.api.workloads import scaled_value
@@ -16,7 +19,7 @@ from holdfast.machinery.schema.field_errors import (
     field_problem,
     not_supported,
 )
-from holdfast.machinery.validation.names import check_label_selector, label_key
+from holdfast.machinery.validation.metadata import check_label_selector
 from holdfast.machinery.validation.placement import check_taints, check_volume_affinity
 
 Found = list[FieldError]
@@ -97,9 +100,6 @@ def check_quantity(found: Found, name: str, quantity: str, where: str) -> None:
         found.append(field_problem(INVALID, where, quantity, _NOT_WHOLE))
 
 
-# Kinds other than pods.
-
-
 Part = dict[str, Any]
 
 _MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
@@ -144,7 +144,7 @@ def check_budget(found: Found, raw: Part) -> None:
 
 
 def check_amount_or_percent(found: Found, value: int | str, path: str) -> None:
-    """A count, or a share of at most all."""
+    """A count, or a percentage of at most 100."""
     if isinstance(value, int):
         if value < 0:
             found.append(field_problem(INVALID, path, value, _NOT_NEGATIVE))
