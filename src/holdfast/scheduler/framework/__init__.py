@@ -24,5 +24,5 @@
     dynamic_provisioning       pods that bring a reservation template
     guarded                    in-tree formulas whose errors are caught
 
-May import `jobs`, `managers`, `reservations`, `cluster`, `machinery` and `api`.
+May import `state`, `jobs`, `managers`, `reservations`, `cluster`, `machinery` and `api`.
 """

@@ -106,14 +106,6 @@ class Gangs:
             return None
         return leader if self._queue.place(leader.uid) in _STANDING else None
 
-    def may_fit(self, leader: PodRecord) -> bool:
-        """Whether a node is feasible for any of the pending members now."""
-        for pods in self._by_class(self.pending_members(leader)).values():
-            profile = self._profiles[pods[0].scheduler]
-            if self._columns.column(profile, pods[0].cls).best() >= 0:
-                return True
-        return False
-
     # Scheduling a job
 
     def schedule(self, leader: PodRecord, now: float, one_by_one: bool = False) -> int:
@@ -145,17 +137,105 @@ class Gangs:
             self._failures.refuse(leader, members, refusal, now)
         return len(members) - len(self._rest.get(job.name, ()))
 
-    def _requeue_rest(self, job: Job, left: list[PodRecord]) -> None:
-        """Queues the members that are left again, behind the pods that are queued already."""
-        if not left:
-            return
-        job.has_enough = True
-        job.leader = left[0]
-        for pod in left[1:]:
-            if self._queue.place(pod.uid) != "following":
-                self._queue.follow(pod)
-        self._rest[job.name] = left
-        self._queue.add(left[0])
+    def _attempt(self, jobs: list[Job], members: list[PodRecord], now: float) -> GangRefusal | None:
+        """Assumes members in a statement and commits it if the jobs are ready; otherwise, or if plugins
+        permit too few of them, returns why."""
+        stops: Stops = []
+        lost: Unpermitted | None = None
+        while True:
+            statement = Statement(self._cycle)
+            enough = self._enough(jobs, members, statement)
+            left = self.assume_all(statement, members, enough)
+            # Assumed members count in `is_ready`.
+            if not statement.assumed or not all(job.is_ready for job in jobs):
+                why = self._failures.reasons(jobs, left)
+                statement.discard()
+                return why if lost is None else self._failures.unpermitted(lost, stops)
+            refusal = self._failures.reasons(jobs, left) if left and enough is None else None
+            lost = statement.commit(now, reports_ready=True)
+            if lost is None:
+                for pod, stop in stops:
+                    self._failures.refuse_member(pod, stop, now)
+                if enough is not None:
+                    self._requeue_rest(jobs[0], left)
+                return refusal
+            # Other members may take the place of those that were not permitted.
+            stops += lost.stops
+            refused = {pod.uid for pod, _ in lost.stops}
+            members = [pod for pod in members if pod.uid not in refused]
+            if not all(job.would_be_ready(p for p in members if p.job == job.name) for job in jobs):
+                return self._failures.unpermitted(lost, stops)
+
+    def _enough(
+        self, jobs: list[Job], members: list[PodRecord], statement: Statement
+    ) -> Callable[[], bool] | None:
+        """A function that returns whether the job has as many placed members as it needs; None if the
+        job has no members beyond those, or is ready already."""
+        job = jobs[0]
+        needed = max(1, job.still_needs - job.ready_members)
+        if len(jobs) > 1 or needed >= len(members) or job.is_ready:
+            return None
+        return lambda: len(statement.assumed) >= needed and job.is_ready
+
+    def assume_all(
+        self,
+        statement: Statement,
+        members: list[PodRecord],
+        is_enough: Callable[[], bool] | None = None,
+    ) -> list[PodRecord]:
+        """Assumes every member that fits, until `is_enough`, and returns the others. Members are tried
+        again after others were placed where affinity or spread constraints depend on those."""
+        left = members
+        queues, limits = self._jobs.queues, self._jobs.queue_limits
+        while True:
+            again, tried, progress, depends = [], set(), False, False
+            for number, pod in enumerate(left, 1):
+                profile = self._profiles[pod.scheduler]
+                kind = (profile.index, pod.cls.id)
+                if (kind in tried and pod.pinned_node is None and not pod.nominated) or (
+                    queues and limits.admission_error(pod)
+                ):
+                    again.append(pod)
+                elif statement.assume(profile, pod):
+                    if is_enough is not None and is_enough():
+                        return again + left[number:]
+                    progress = progress or bool(again)
+                else:
+                    if not statement.was_refused:
+                        tried.add(kind)
+                    depends = depends or not self._columns.column(profile, pod.cls).is_local
+                    again.append(pod)
+            if not (again and progress and depends):
+                return again
+            left = again
+
+    def _finish_start(
+        self, jobs: list[Job], members: list[PodRecord], refusal: GangRefusal, now: float
+    ) -> GangRefusal | None:
+        """Tries again as if no pod of another job had a nominated node: the rest of a job whose start
+        was interrupted comes before nominated pods. A pod whose nominated node is used loses its
+        nomination."""
+        cluster = self._cluster
+        names = {job.name for job in jobs}
+        preemption_holds, changes = cluster.reservations.preemption_holds, cluster.changes
+        nominated = [
+            (pod, node)
+            for node, there in cluster.nominator.items()
+            for pod in there.values()
+            if pod.job not in names and pod.reservation is None and pod.uid not in preemption_holds
+        ]
+        if not nominated or all(job.is_ready for job in jobs):
+            return refusal
+        for pod, _ in nominated:
+            cluster.nominate(pod, "")
+        cluster.undo_changes(changes)
+        again = self._attempt(jobs, members, now)
+        taken = {cluster.nodes.name(pod.row) for pod in members if pod.row >= 0}
+        for pod, node in nominated:
+            cluster.nominate(pod, node)
+        lost = [pod for pod, node in nominated if node in taken]
+        self._preemption.apply([Nominate(pod.ref, "") for pod in lost])
+        return again
 
     def _schedule_rest(
         self, leader: PodRecord, members: list[PodRecord], now: float, one_by_one: bool
@@ -179,6 +259,18 @@ class Gangs:
                 self._queue.remove(pod)
             self._failures.refuse(left[0], left, refusal, now)
         return len(members) - len(left) if again else len(members)
+
+    def _requeue_rest(self, job: Job, left: list[PodRecord]) -> None:
+        """Queues the members that are left again, behind the pods that are queued already."""
+        if not left:
+            return
+        job.has_enough = True
+        job.leader = left[0]
+        for pod in left[1:]:
+            if self._queue.place(pod.uid) != "following":
+                self._queue.follow(pod)
+        self._rest[job.name] = left
+        self._queue.add(left[0])
 
     def new_round(self) -> None:
         """Forgets which members were left over in the last round."""
@@ -255,6 +347,14 @@ class Gangs:
                 lacking.append(name)
         return lacking
 
+    def may_fit(self, leader: PodRecord) -> bool:
+        """Whether a node is feasible for any of the pending members now."""
+        for pods in self._by_class(self.pending_members(leader)).values():
+            profile = self._profiles[pods[0].scheduler]
+            if self._columns.column(profile, pods[0].cls).best() >= 0:
+                return True
+        return False
+
     def _cannot_be_ready(self, jobs: list[Job], members: list[PodRecord]) -> bool:
         """Whether too few members can fit, by an estimate; only if all of them have a condition
         message from an earlier attempt."""
@@ -303,104 +403,6 @@ class Gangs:
         for pod in members:
             found.setdefault((pod.scheduler, pod.cls.id), []).append(pod)
         return found
-
-    def _attempt(self, jobs: list[Job], members: list[PodRecord], now: float) -> GangRefusal | None:
-        stops: Stops = []
-        lost: Unpermitted | None = None
-        while True:
-            statement = Statement(self._cycle)
-            enough = self._enough(jobs, members, statement)
-            left = self.assume_all(statement, members, enough)
-            # Assumed members count in `is_ready`.
-            if not statement.assumed or not all(job.is_ready for job in jobs):
-                why = self._failures.reasons(jobs, left)
-                statement.discard()
-                return why if lost is None else self._failures.unpermitted(lost, stops)
-            refusal = self._failures.reasons(jobs, left) if left and enough is None else None
-            lost = statement.commit(now, reports_ready=True)
-            if lost is None:
-                for pod, stop in stops:
-                    self._failures.refuse_member(pod, stop, now)
-                if enough is not None:
-                    self._requeue_rest(jobs[0], left)
-                return refusal
-            # Other members may take the place of those that were not permitted.
-            stops += lost.stops
-            refused = {pod.uid for pod, _ in lost.stops}
-            members = [pod for pod in members if pod.uid not in refused]
-            if not all(job.would_be_ready(p for p in members if p.job == job.name) for job in jobs):
-                return self._failures.unpermitted(lost, stops)
-
-    def _finish_start(
-        self, jobs: list[Job], members: list[PodRecord], refusal: GangRefusal, now: float
-    ) -> GangRefusal | None:
-        """Tries again as if no pod of another job had a nominated node: the rest of a job whose start
-        was interrupted comes before nominated pods. A pod whose nominated node is used loses its
-        nomination."""
-        cluster = self._cluster
-        names = {job.name for job in jobs}
-        preemption_holds, changes = cluster.reservations.preemption_holds, cluster.changes
-        nominated = [
-            (pod, node)
-            for node, there in cluster.nominator.items()
-            for pod in there.values()
-            if pod.job not in names and pod.reservation is None and pod.uid not in preemption_holds
-        ]
-        if not nominated or all(job.is_ready for job in jobs):
-            return refusal
-        for pod, _ in nominated:
-            cluster.nominate(pod, "")
-        cluster.undo_changes(changes)
-        again = self._attempt(jobs, members, now)
-        taken = {cluster.nodes.name(pod.row) for pod in members if pod.row >= 0}
-        for pod, node in nominated:
-            cluster.nominate(pod, node)
-        lost = [pod for pod, node in nominated if node in taken]
-        self._preemption.apply([Nominate(pod.ref, "") for pod in lost])
-        return again
-
-    def _enough(
-        self, jobs: list[Job], members: list[PodRecord], statement: Statement
-    ) -> Callable[[], bool] | None:
-        """A function that returns whether the job has as many placed members as it needs; None if the
-        job has no members beyond those, or is ready already."""
-        job = jobs[0]
-        needed = max(1, job.still_needs - job.ready_members)
-        if len(jobs) > 1 or needed >= len(members) or job.is_ready:
-            return None
-        return lambda: len(statement.assumed) >= needed and job.is_ready
-
-    def assume_all(
-        self,
-        statement: Statement,
-        members: list[PodRecord],
-        is_enough: Callable[[], bool] | None = None,
-    ) -> list[PodRecord]:
-        """Assumes every member that fits, until `is_enough`, and returns the others. Members are tried
-        again after others were placed where affinity or spread constraints depend on those."""
-        left = members
-        queues, limits = self._jobs.queues, self._jobs.queue_limits
-        while True:
-            again, tried, progress, depends = [], set(), False, False
-            for number, pod in enumerate(left, 1):
-                profile = self._profiles[pod.scheduler]
-                kind = (profile.index, pod.cls.id)
-                if (kind in tried and pod.pinned_node is None and not pod.nominated) or (
-                    queues and limits.admission_error(pod)
-                ):
-                    again.append(pod)
-                elif statement.assume(profile, pod):
-                    if is_enough is not None and is_enough():
-                        return again + left[number:]
-                    progress = progress or bool(again)
-                else:
-                    if not statement.was_refused:
-                        tried.add(kind)
-                    depends = depends or not self._columns.column(profile, pod.cls).is_local
-                    again.append(pod)
-            if not (again and progress and depends):
-                return again
-            left = again
 
 
 def _refusal(reason: str, message: str, wakes_on: int) -> GangRefusal:

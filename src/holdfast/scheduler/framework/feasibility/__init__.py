@@ -38,7 +38,8 @@ reservation is evaluated as if what is left of the reservation were free, once p
 (`reservation_scores` picks one; the matched ones follow `Epoch.reservations` and `Epoch.owners`);
 `VolumeColumn` for other classes with volumes, unless a plugin scores volumes: the column of the same
 class without volumes, narrowed to the rows where its volumes can be; `ClassColumn` for all others.
-`ColumnStore` makes them, and drops those used longest ago, roughly, above a limit of memory.
+`ColumnStore` (`node_search`) makes them, and drops those used longest ago, roughly, above a limit of
+memory; `NodeSearch`, beside it, takes the best row of one for a pod.
 
 What may be read when:
 
