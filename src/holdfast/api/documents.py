@@ -91,7 +91,7 @@ def read_first(text: str) -> Any:
 
 
 def read_yaml(text: str, name: str) -> Iterator[Document]:
-    """Every document with something in it."""
+    """The documents that are not empty."""
     return (document for document in _documents(text, name) if document.data is not None)
 
 

@@ -102,7 +102,7 @@ class ObjectKind(msgspec.Struct, frozen=True):
 
 
 def declared_infos(kinds: Iterable[ObjectKind]) -> Kinds:
-    """Those that Holdfast does not know itself."""
+    """The kinds that Holdfast does not read itself."""
     infos = (kind.info() for kind in kinds)
     return {
         (info.api_version, info.kind): info

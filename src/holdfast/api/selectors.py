@@ -231,7 +231,7 @@ def requirement_problems(
 
 
 def shown_values(values: list[str] | tuple[str, ...]) -> str:
-    """As Kubernetes shows them where they are wrong together."""
+    """The values in the form of Kubernetes' messages."""
     return json.dumps(list(values), ensure_ascii=False, separators=(",", ":")) if values else "null"
 
 

@@ -52,7 +52,7 @@ def parse_duration(text: str) -> float:
 
 
 def format_duration(seconds: float) -> str:
-    """As Go prints it: `24h0m0s`, `1m30.5s`, `100ms`."""
+    """The duration as Go prints it: `24h0m0s`, `1m30.5s`, `100ms`."""
     nanos = round(seconds * 10**9)
     if nanos == 0:
         return "0s"

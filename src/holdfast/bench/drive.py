@@ -206,7 +206,7 @@ class Meter:
         self.cpu = 0
         self.pods = 0
         self.decision_times: list[float] = []
-        """Of each batch, from its first pod fed to its decisions, divided by its pods."""
+        """Seconds per pod of each batch, from feeding its first pod to its decisions."""
 
     @property
     def total(self) -> int:

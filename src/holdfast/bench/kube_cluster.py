@@ -225,7 +225,7 @@ class Binds:
             version = await self.look()
 
     async def look(self) -> str:
-        """Which have their nodes now, and as of which version of the list."""
+        """The pods that have nodes, and the resource version of the list."""
         listed = msgspec.json.decode(
             await self._client.call(get(self._path, timeout=120), attempts=5), type=_List
         )

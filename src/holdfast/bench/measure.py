@@ -97,7 +97,7 @@ class BenchResult(msgspec.Struct, frozen=True, rename="camel"):
     measured_pods: int
     bound: int
     checksum: str
-    """Of the measured pods' nodes."""
+    """Checksum of the nodes of the measured pods."""
     decisions: dict[str, int]
     pods_per_second: Rate
     parts: Parts
@@ -110,7 +110,8 @@ class BenchResult(msgspec.Struct, frozen=True, rename="camel"):
     wall_to_cpu: float
     """Elapsed time against CPU time in the best run: above 1, others had the processor meanwhile."""
     peak_memory_mb: float = msgspec.field(name="peakMemoryMB")
-    """Of the process up to the end of the first run; its own only if the row has its own process."""
+    """Peak of the process until the end of the first run; meaningful only if the workload has its own
+    process."""
 
 
 def measure(plan: BenchPlan, batch: int, repeat: int) -> BenchResult:

@@ -60,7 +60,7 @@ class Trace:
     gpus: int
     shapes: list[Raw]
     shape_of: list[int]
-    """Of each pod of the trace."""
+    """The shape of each pod of the trace."""
     wants: list[float]
     """GPUs that each shape requests."""
     kinds: list[tuple[PodKind, int]]
@@ -180,8 +180,8 @@ def fragments(
     memory: Ints,
     rows_of: Sequence[Rows | None] | None = None,
 ) -> float:
-    """Of all rows together, whose GPUs have so much left, [row, gpu]. `rows_of` has, for each kind of
-    pod, the rows with a requested GPU model; None if it requests none."""
+    """The fragmented GPUs of all rows, from what is left of each GPU, [row, gpu]. `rows_of` has, for
+    each kind of pod, the rows with a requested GPU model; None if it requests none."""
     free = gpus.sum(axis=1)
     lost, pods = 0.0, 0
     for (kind, count), rows in zip(counts, rows_of or [None] * len(counts), strict=True):

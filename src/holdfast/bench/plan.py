@@ -82,7 +82,7 @@ class PodMaker:
         return int(name[len(self.prefix) + 1 :])
 
     def annotations(self, number: int) -> Mapping[str, str]:
-        """Those of the pod's template."""
+        """The annotations of the pod's template."""
         return self._annotations[self._shape(number)]
 
     def _shape(self, number: int) -> int:
@@ -207,7 +207,7 @@ class Churning:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Until every pod has a node, or nothing can change that."""
+    """Waits until every pod has a node, or no pod can get one."""
 
 
 Step = PlannedObjects | Pods | Churning | Wait

@@ -162,7 +162,7 @@ class OutputReport(enum.StrEnum):
 
 
 class Where(NamedTuple):
-    """Which cluster is queried."""
+    """The cluster and namespace to query."""
 
     kubeconfig: str | None = None
     context: str | None = None

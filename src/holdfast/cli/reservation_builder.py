@@ -43,7 +43,7 @@ class ReserveOptions:
     policy: str = ""
     pre_allocation: bool = False
     namespace: str = ""
-    """Of the owners, if it was given."""
+    """The namespace of the owners, if it was given."""
 
 
 def read_resources(

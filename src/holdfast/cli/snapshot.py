@@ -36,7 +36,7 @@ class ClusterSnapshot:
     scheduler: Scheduler
     now: float
     objects: dict[tuple[str, str], dict[tuple[str, str], Raw]] = field(default_factory=dict)
-    """As they are on the wire, by (apiVersion, kind) and then (namespace, name)."""
+    """Raw objects, by (apiVersion, kind) and then (namespace, name)."""
 
     @property
     def cluster(self) -> Cluster:

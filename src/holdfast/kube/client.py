@@ -125,7 +125,8 @@ class Client:
     ) -> None:
         self.access = access
         self.rng = rng or random.Random()
-        """Of all that talks to this server: to seed a generator takes longer than to send a write."""
+        """Shared by everything that uses this client: seeding a generator takes longer than sending a
+        write."""
         self.reach = Reach(report)
         self._connections = connections
         self._observe = observe
@@ -180,7 +181,7 @@ class Client:
         return await self._attempt(request)
 
     async def call(self, request: Request, attempts: int | None = None) -> bytes:
-        """As `send`, again and again while that may help; without end if `attempts` is None."""
+        """Like `send`, with retries of transient errors; without end if `attempts` is None."""
         backoff = self.backoff()
         while True:
             try:

@@ -197,7 +197,7 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
     def abort(self) -> None:
-        """As `close`, but the other side is not waited for."""
+        """Like `close`, without waiting for the peer."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -298,7 +298,7 @@ class Stream(asyncio.Protocol):
             await self._more()
 
     async def pieces(self) -> AsyncIterator[bytes]:
-        """Until the body ends. Raises Unreachable if it does not end as it should."""
+        """Yields the body in pieces. Raises Unreachable if it ends early."""
         while True:
             while self._pieces:
                 piece = self._pieces.popleft()

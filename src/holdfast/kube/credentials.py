@@ -192,7 +192,7 @@ class ExecCredentials(Credentials):
         return self._identity
 
     async def renew(self) -> ClientIdentity:
-        """Many requests may ask at once; the program runs once for all of them."""
+        """Concurrent requests share one run of the program."""
         if self._running is None or self._running.done():
             self._running = asyncio.create_task(self._ask())
         return await asyncio.shield(self._running)

@@ -43,7 +43,7 @@ class Watched(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As logs and figures have it; no two that are watched have the same."""
+        """The name in logs and metrics; unique among watched kinds."""
         if self.read_by:
             group = f".{self.info.group}" if self.info.group else ""
             return f"{self.info.plural}.{self.info.version}{group}"
@@ -51,7 +51,7 @@ class Watched(NamedTuple):
 
     @property
     def readers(self) -> str:
-        """Which plugins read the kind, for logs; empty if Holdfast itself does."""
+        """The plugins that read the kind, for logs; empty if Holdfast itself does."""
         match self.read_by:
             case ():
                 return ""

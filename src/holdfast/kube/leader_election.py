@@ -97,7 +97,7 @@ class Election:
     ) -> None:
         self.identity = identity
         self.leader = ""
-        """Who holds the lease as far as is known."""
+        """The last known holder of the lease."""
         self.is_leading = False
         self.is_first = False
         """Whether the lease did not exist before, so there was no leader yet."""
@@ -233,7 +233,7 @@ class Election:
         return taken
 
     def _lease_seconds(self) -> int:
-        """As written to the lease: in whole seconds, rounded up."""
+        """The lease duration in whole seconds, rounded up, as written to the lease."""
         return max(1, math.ceil(self._settings.lease_duration))
 
     async def _take(self) -> bool:

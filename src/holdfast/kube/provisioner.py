@@ -126,7 +126,7 @@ class ProvisionerRunner:
         self._reservations = ReservationWriter(self._api, self.queue, self._put)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         endless = [asyncio.create_task(reflector.run()) for reflector in self.reflectors]
         endless.append(asyncio.create_task(self._loop()))
         try:
@@ -139,7 +139,7 @@ class ProvisionerRunner:
             await asyncio.gather(*endless, return_exceptions=True)
 
     def follow(self) -> None:
-        """Nothing is decided while another leads: the fence is shut."""
+        """Does nothing: while another process leads, the fence is closed and nothing is decided."""
 
     async def lead(self, resync: bool) -> None:
         """What another asked for last is seen in time: reservations made twice have the same name."""

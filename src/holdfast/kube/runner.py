@@ -33,7 +33,7 @@ PODS_AT_ONCE = 100
 SLICE = 0.02
 """seconds: diagnosing an unschedulable pod, preemption included, takes milliseconds."""
 FED_AT_ONCE = 500
-"""So many events are fed before it does."""
+"""Events fed before the event loop handles I/O again."""
 BINDS_WAITING = 500
 """While more binds than this wait to be sent, no more is decided."""
 _SWEEP_EVERY = 60.0
@@ -117,7 +117,7 @@ class Runner:
         return next(filter(None, found), "")
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
         endless = [asyncio.create_task(reflector.run()) for reflector in self.reflectors]
         endless += [asyncio.create_task(self._loop()), asyncio.create_task(self._sweep())]
         syncing = asyncio.create_task(self._mark_synced())

@@ -39,7 +39,7 @@ Log = Callable[..., None]
 
 class ServiceRunner(Protocol):
     async def run(self) -> None:
-        """Until cancelled."""
+        """Runs until cancelled."""
 
     async def stop(self, patience: float) -> bool:
         """Decides nothing more; waits for what was decided to be written. False if it took too long."""
@@ -171,7 +171,7 @@ class LeasedService:
         self._announce(f"{election.identity} stopped leading")
 
     def _announce(self, message: str) -> None:
-        """As an Event about the lease, as others who hold leases do."""
+        """Emits an Event about the lease, as client-go does."""
         task = asyncio.create_task(announce(self._client, self._lease, message, self.clock.wall()))
         self._announcements.add(task)
         task.add_done_callback(self._announcements.discard)

@@ -92,7 +92,7 @@ class EmbeddedCluster:
                 self.world.objects.create(raw)
 
     async def run(self) -> None:
-        """Until `stop` is called. Raises what went wrong, if something did."""
+        """Runs until `stop` is called. Raises the error of a component, if there is one."""
         while not self._stopping:
             self._changed.clear()
             if await self._step():
@@ -163,7 +163,7 @@ class EmbeddedCluster:
             )
 
     async def _sleep(self) -> None:
-        """Until something is written, or due."""
+        """Sleeps until the store changes or a timer is due."""
         world = self.world
         dues = [
             due for due in (world.timers.next_time(), world.scheduler.next_timer()) if due is not None

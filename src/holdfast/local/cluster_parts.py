@@ -230,7 +230,7 @@ class PluginObjects:
                 self._served[_defined(definition)] = _versions(definition)
 
     def feed_all(self) -> None:
-        """To a scheduler that knows nothing."""
+        """Feeds all objects to a new scheduler."""
         for kind, infos in self._read.items():
             for info in infos:
                 if self._is_served(kind, info):

@@ -163,7 +163,7 @@ class ObjectWriter:
     def request(
         self, type: ResourceType, metadata: Raw, *, subresource: str = "", restores: bool = False
     ) -> ObjectRequest[ObjectWriter]:
-        """To write an object of this metadata; managed fields are not tracked."""
+        """A write request for an object with this metadata; managed fields are not tracked."""
         namespace = (metadata.get("namespace") or DEFAULT_NAMESPACE) if type.namespaced else ""
         name = metadata.get("name") or ""
         return ObjectRequest(self, type, namespace, name, subresource, UNTRACKED, restores)

@@ -38,7 +38,7 @@ class TaintEviction:
         self._stale_nodes: dict[str, None] = {}
         self._stale_pods: dict[Key, None] = {}
         self._planned: dict[Key, Timer] = {}
-        """Of pods that are tolerated for some time yet."""
+        """The timers of pods with `tolerationSeconds`."""
 
     def changed(self, change: StoreChange) -> None:
         _, key, before, after = change

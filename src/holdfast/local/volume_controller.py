@@ -35,7 +35,7 @@ class VolumeController:
         self._objects = objects
         self._stale = False
         self._new_pods: list[Key] = []
-        """Those with volumes claims have to be made for."""
+        """New pods with generic ephemeral volumes, for which claims are created."""
         self._left: list[Raw] = []
         """Pods that are gone, and whose own claims go with them."""
 

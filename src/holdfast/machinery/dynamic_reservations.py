@@ -126,7 +126,7 @@ def sizes(
 
 
 def at_least(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    """Of each resource the larger amount."""
+    """The larger amount of each resource."""
     return {name: max(one.get(name, 0), other.get(name, 0)) for name in {**one, **other}}
 
 
@@ -138,5 +138,5 @@ def _rounded_up(amounts: Mapping[str, int], steps: Mapping[str, int]) -> dict[st
 
 
 def amounts_of(resources: ResourceList) -> dict[str, int]:
-    """As the scheduler counts them."""
+    """Amounts in the units of the scheduler."""
     return {name: amount(name, quantity) for name, quantity in resources.items()}

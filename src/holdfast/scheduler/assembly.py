@@ -26,7 +26,8 @@ and classes of pods has cycles, and 100,000 objects that wait to be collected ar
 
 
 def controllers(configuration: Configuration) -> list[Callable[[Cluster], Controller]]:
-    """Jobs are always looked after; the first profile that has reservations says how those are."""
+    """The job controllers always run; the reservation controllers have the arguments of the first
+    profile with the Reservation plugin."""
     for profile in configuration.profiles:
         if any(ref.name == RESERVATION for refs in profile.points.values() for ref in refs):
             args = profile.args.get(RESERVATION)
@@ -69,7 +70,7 @@ def declared_kinds(
 
 
 def _args(configuration: Configuration, plugin: str) -> object:
-    """Those of the first profile that has the plugin."""
+    """The arguments of the first profile that has the plugin."""
     for profile in configuration.profiles:
         if any(ref.name == plugin for refs in profile.points.values() for ref in refs):
             return profile.args.get(plugin)

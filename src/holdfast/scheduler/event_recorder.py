@@ -106,7 +106,7 @@ class SeriesEvents:
 
 
 class _Occurrences:
-    """Of one event."""
+    """The occurrences of one event."""
 
     __slots__ = ("count", "last_at", "name", "namespace", "written")
 

@@ -17,11 +17,11 @@ MIB = 1024**2
 # A request
 
 BODY_BYTES = 3 * MIB
-"""Of a request's body, as sent and once more when decompressed: the real API server's."""
+"""Limit of a request's body, as sent and again when decompressed; the same as the real API server's."""
 REQUEST_LINE_BYTES = 32 * 1024
 """Method, path and query. Long selectors are legal; no client of Kubernetes comes near this."""
 HEADER_BYTES = 16 * 1024
-"""Of one header: tokens and lists of media types are longer than most servers expect."""
+"""Limit of one header: tokens and lists of media types are longer than most servers expect."""
 HEADERS = 64
 """With the two above, headers take at most 1 MiB, as with the real API server."""
 
@@ -73,14 +73,14 @@ SEND_BUFFER_BYTES = 256 * 1024
 ENCODED_BYTES = 64 * MIB
 """Objects kept encoded to be sent again, as they take memory in both forms."""
 TEMPLATE_BYTES = 64 * 1024
-"""Of a pod that others are made from; 1,024 of these are kept."""
+"""Limit of a cached pod template; 1,024 of these are kept."""
 
 # The event loop, and the log
 
 SLICE_SECONDS = 0.01
 """Work on one request before others are served."""
 LOG_LINES_PER_MINUTE = 60
-"""Of one kind, about what clients make go wrong; those left out are counted."""
+"""Log lines of one kind about errors of clients; those left out are counted."""
 
 
 class RareLog:

@@ -43,7 +43,8 @@ class Bounds(NamedTuple):
 
     @staticmethod
     def affordable() -> Bounds:
-        """As many as the process has file descriptors for, asking the system for more if it must."""
+        """The number of connections that the process has file descriptors for; raises its limit if
+        necessary."""
         wanted = limits.STRANGERS + limits.MEMBERS + limits.SPARE_FILES
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         unlimited = resource.RLIM_INFINITY

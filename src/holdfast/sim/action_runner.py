@@ -62,7 +62,7 @@ class ActionRunner:
         self._plan_deletion(key, stored)
 
     def _plan_deletion(self, key: Key, raw: Raw, before: Raw | None = None) -> None:
-        """At its `delete-at`, if the object is still there."""
+        """Deletes the object at its `delete-at`, if it still exists."""
         at = _delete_at(raw)
         if before is not None and _delete_at(before) == at:
             return

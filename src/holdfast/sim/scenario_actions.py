@@ -78,4 +78,4 @@ class Scenario:
     notes: tuple[str, ...] = ()
     """What of the input is not made use of, a line each."""
     kinds: tuple[ObjectKind, ...] = ()
-    """Those of objects that only plugins read."""
+    """The kinds of objects that only plugins read."""

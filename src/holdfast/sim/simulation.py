@@ -31,8 +31,8 @@ from holdfast.sim.summary import summary
 from holdfast.sim.timeline import TimelineEntry
 
 _ROUNDS_AT_ONCE = 1_000
-"""More rounds than this, and some more for each object, without time moving on is a cluster that does
-not settle. The scheduler's own guard is mostly sooner."""
+"""With more rounds than this, plus some per object, at one moment the cluster counts as not settling.
+The scheduler's own guard usually reacts earlier."""
 _ROUNDS_PER_OBJECT = 10
 _OBJECTS_PER_CHECK = 50
 """The state is checked after every step while there are no more objects than this; in larger
@@ -159,7 +159,7 @@ class Simulation:
         return True
 
     def _next_timer(self) -> float | None:
-        """Of the scheduler and of the workload controllers, whose is the earlier."""
+        """The earlier of the timers of the scheduler and of the workload controllers."""
         world = self.world
         timers = [world.scheduler.next_timer()]
         due = world.workloads.next_due()
@@ -210,7 +210,7 @@ class Simulation:
         self._to_look_at.clear()
 
     def _check_state(self) -> None:
-        """Not at every moment of a large scenario."""
+        """Checks the state, in large scenarios not at every moment."""
         self._unchecked += 1
         self.check_state(fully=self._unchecked * _OBJECTS_PER_CHECK >= len(self.world.views))
 

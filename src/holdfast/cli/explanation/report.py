@@ -64,9 +64,9 @@ class Report:
     ranked: list[Ranked] = field(default_factory=list)
     reservations: list[MatchingReservation] = field(default_factory=list)
     owners: list[str] = field(default_factory=list)
-    """Of a reservation: pods that use it, or wait and could."""
+    """For a reservation: pods that use it, and pending pods that could."""
     members: list[str] = field(default_factory=list)
-    """Of a group: its pods."""
+    """For a group: its pods."""
     help: list[str] = field(default_factory=list)
     events: list[Raw] = field(default_factory=list)
 
@@ -142,7 +142,7 @@ class NodeVerdicts(NamedTuple):
     message: str
     """The message of the condition; empty if a node is feasible."""
     rejections: dict[str, NodeRejection]
-    """Of every node, by its name."""
+    """By node name."""
 
     @property
     def reasons(self) -> list[ExplainedReason]:

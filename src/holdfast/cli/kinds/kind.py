@@ -91,7 +91,7 @@ class PlainKind(OutputKind):
 
     @abstractmethod
     def cells(self, raw: Raw, now: float) -> list[str]:
-        """As many as there are columns."""
+        """One cell per column."""
 
     async def find(self, server: Server, query: Query) -> Found:
         now = time.time()

@@ -102,7 +102,7 @@ def taken(status: Raw) -> str:
 
 
 def owner_text(owner: Raw) -> str:
-    """Who may use it, in short."""
+    """The owners, in short form."""
     parts = []
     for kind in ("object", "controller"):
         reference = owner.get(kind)

@@ -182,10 +182,10 @@ class BindJob:
         self._backoff = api.backoff(0.1, 5.0)
         self._errors = 0
         self._version = version
-        """Of the pod as it was last seen; "" if that is not known."""
+        """The resource version of the pod when it was last seen; "" if unknown."""
         self._conflicts = 0
         self._unsure_until = -math.inf
-        """Until when a bind that was sent may still be carried out, of which it is not known."""
+        """The time until which the server may still execute an unanswered bind."""
         self._is_withdrawn = False
         self._given_up = ""
         """Why the bind is no longer retried, though the server may still execute it."""

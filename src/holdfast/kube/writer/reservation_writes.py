@@ -56,7 +56,7 @@ class Releases:
         self._written: dict[str, asyncio.Future[None]] = {}
 
     def begin(self, uid: str, node: str) -> None:
-        """That a reservation on the node has failed is to be written."""
+        """Registers a write that a reservation on the node has failed."""
         if node and uid not in self._nodes:
             self._nodes[uid] = node
             self._left[node] = self._left.get(node, 0) + 1
@@ -119,7 +119,7 @@ class ReservationWriter:
         """By uid, those of which a status is not written or not answered yet, and who waits for it."""
 
     def create(self, decision: CreateReservation, victims: Iterable[Victims] = ()) -> None:
-        """Once all these victims have their conditions."""
+        """Creates the reservation once all these victims have their conditions."""
         name, body = decision.reservation.metadata.name, msgspec.to_builtins(decision.reservation)
         job = self._persistent(decision, "POST", path_of(_INFO), body, settled=_THERE_ALREADY)
         unmarked = list(victims)

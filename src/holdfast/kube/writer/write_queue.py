@@ -16,9 +16,9 @@ from holdfast.kube.flow_control import Backoff, RateLimit
 from holdfast.kube.leader_election import Fence
 
 SLOTS = 32
-"""So many writes are on their way at once."""
+"""Writes in flight at once."""
 FEW = 4
-"""So many of them may be of the last lane while others are at work: they would slow those down."""
+"""Of these, writes of the last lane while other lanes have work, since they would delay those."""
 
 
 class Lane(enum.IntEnum):
@@ -208,7 +208,7 @@ class ApiWriter:
         self._client = client
         self._fence = fence
         self._unsure_until = -math.inf
-        """Until when a write that was sent may still be carried out, of which it is not known."""
+        """The time until which the server may still execute an unanswered write."""
 
     def backoff(self, first: float, most: float) -> Backoff:
         return self._client.backoff(first, most)

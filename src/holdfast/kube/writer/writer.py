@@ -46,7 +46,7 @@ EVENTS_WAITING = 50_000
 """The limit of queued Events; further ones are dropped."""
 
 NameController = Callable[[Emit], str]
-"""Which scheduler an Event is from."""
+"""Returns the scheduler name that an Event is reported by."""
 
 
 class Writer:
@@ -82,7 +82,7 @@ class Writer:
         self._recorder = EventWriter(ApiWriter(client, fence), wall, version)
         self._version = version
         self._victims: dict[str, Victims] = {}
-        """Of jobs, or pods by themselves, that have to go, until all of them have their conditions."""
+        """The victims of each job, or single pods, until all of them have their conditions."""
         self.events_lost = 0
 
     async def finish(self, patience: float) -> bool:
@@ -149,7 +149,7 @@ class Writer:
             self.claims.changed((obj.metadata.namespace, obj.metadata.name))
 
     def sweep(self) -> None:
-        """To be called every minute or so."""
+        """Called about every minute."""
         for job in self._recorder.ended():
             self.queue.submit(Lane.EVENT, object(), job)
 

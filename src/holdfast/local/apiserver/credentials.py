@@ -1,4 +1,4 @@
-"""Who the server is, and who may speak to it: its own certificate authority, and one token.
+"""The credentials of the server: its own certificate authority, and one token.
 
 The token allows everything. It is in the kubeconfig that `holdfast up` writes, beside the
 authority's certificate, so that clients trust the server without further setup. With a directory both
@@ -61,8 +61,8 @@ class ServerCredentials:
 
 
 def make_credentials(directory: Path | None = None, hosts: Iterable[str] = ()) -> ServerCredentials:
-    """Those kept in the directory, or new ones; kept there if there is one. The server's own
-    certificate is new each time, and good for the loopback addresses and `hosts`. Raises
+    """Loads the credentials of the directory, or creates new ones and stores them there. The server's
+    own certificate is new each time, and good for the loopback addresses and `hosts`. Raises
     InvalidCredentials."""
     if directory is not None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -61,7 +61,7 @@ _VERBS = {
 
 @lru_cache(maxsize=64)
 def _usual_options(agent: str) -> WriteOptions:
-    """Of a creation that says nothing more."""
+    """Whether a creation has only default options."""
     return write_options({}, "CreateOptions", agent)
 
 
@@ -291,7 +291,7 @@ class ObjectHandler:
     async def _posted(
         self, request: web.BaseRequest, call: ApiRequest, accept: str
     ) -> web.StreamResponse:
-        """Of kinds that are asked rather than kept."""
+        """Handles POST of kinds that are not stored, such as reviews."""
         if request.method != "POST" or call.name:
             raise method_not_allowed()
         form = object_form(accept)

@@ -303,7 +303,7 @@ async def _received(request: web.BaseRequest) -> bytes:
 
 
 def _decompressed(data: bytes, encoding: str) -> bytes:
-    """At most as much as may be sent uncompressed."""
+    """Decompresses at most as much as may be sent uncompressed."""
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise StatusError(
             415,

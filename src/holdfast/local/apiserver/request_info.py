@@ -270,7 +270,7 @@ def _bounded(text: str) -> int:
 
 
 def _flag(query: Query, name: str) -> bool | None:
-    """As Kubernetes reads it: given without a value it is meant; `0` and `false` say no."""
+    """A flag as Kubernetes reads it: true without a value; false for `0` and `false`."""
     text = query.get(name)
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""Which objects a list or watch is about: by labels, and by the fields a kind can be selected by."""
+"""Label and field selectors of lists and watches."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class ApiServer:
         self._workers.close()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Nothing is done for a request, nor read of its body, before it is known who sent it."""
+        """Authenticates before it processes a request or reads its body."""
         accept = request.headers.get("Accept", "")
         connection = request.protocol
         if isinstance(connection, Connection):

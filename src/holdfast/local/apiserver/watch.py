@@ -136,12 +136,12 @@ class Watcher:
         self.close()
 
     def close(self) -> None:
-        """Nothing more comes; what waits is still sent."""
+        """Ends the watch after what is queued was sent."""
         self.closed = True
         self._ready.set()
 
     def terminate(self) -> None:
-        """Nothing more is sent."""
+        """Ends the watch at once."""
         self.close()
         self._pending.clear()
         self._counted(-self.waiting)

@@ -10,7 +10,7 @@ from holdfast.local.store.objects import Compacted, Key, StoreChange, StoreFaile
 
 _TRIM = 1024
 _FRACTION = 32
-"""Of what is kept, so much more may be there before some is forgotten: milliseconds of work."""
+"""The history may exceed its limit by this fraction before it is trimmed, which takes milliseconds."""
 _OVERHEAD = 256
 """Bytes counted for any change besides its object."""
 
@@ -56,19 +56,19 @@ class History:
         self._all: deque[StoreChange] = deque()
         self._kinds: dict[tuple[str, str], _OfKind] = {}
         self._costs: deque[int] = deque()
-        """Of each change in `_all`."""
+        """The cost in bytes of each change in `_all`."""
         self._sizes: dict[Key, int] = {}
-        """Of the newest version of each object."""
+        """The size of the newest version of each object."""
 
     def __len__(self) -> int:
         return len(self._all)
 
     def sized(self, key: Key, size: int) -> None:
-        """Of an object whose changes are not remembered."""
+        """Sets the size of an object whose changes are not kept."""
         self._sizes[key] = size
 
     def size(self, key: Key) -> int:
-        """Of the newest version of an object; 0 if that is not known."""
+        """The size of the newest version of an object; 0 if unknown."""
         return self._sizes.get(key, 0)
 
     def add(self, change: StoreChange, size: int) -> None:
@@ -121,7 +121,7 @@ class History:
         return forgotten
 
     def forget_surplus(self, up_to: int) -> list[StoreChange]:
-        """As `forget`, of the changes beyond those to keep, but none after `up_to`."""
+        """Like `forget`, for the changes beyond the limit, but none after `up_to`."""
         forgotten = []
         while self._all and (len(self._all) > self.keep or self.bytes > self.keep_bytes):
             if self._all[0].revision > up_to:

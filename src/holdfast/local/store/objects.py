@@ -111,7 +111,7 @@ class FutureRevision(StoreError):
 
 
 class NotEncodable(_AboutObject):
-    """Only the write that brought the object fails."""
+    """The object cannot be encoded; only its write fails."""
 
     _says = "cannot be encoded as JSON"
 
@@ -126,7 +126,7 @@ class StoreFailed(StoreError):
 
 _UIDS = uuid.UUID("6ba7b812-9dad-11d1-80b4-00c04fd430c8")
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Those the API server makes names of: no vowels, so no words."""
+"""The letters of generated names: without vowels, so that they form no words."""
 _SUFFIX_LENGTH = 5
 
 

@@ -155,7 +155,7 @@ class Store:
         """Whether objects are encoded as they come. A simulation keeps nothing and need not."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self.revision = 0
-        """That of the latest change. An object's resourceVersion is this, as text."""
+        """The revision of the latest change. As text it is an object's resourceVersion."""
         self.failure: StoreFailed | None = None
         """Set once the disk did not take a write: from then on all writes are refused."""
         if journal is not None:
@@ -280,7 +280,7 @@ class Store:
                 await self._waiting.until(revision)
 
     def flush(self) -> None:
-        """As `settled` of the latest revision, but blocks: for where there is no event loop."""
+        """Like `settled` of the latest revision, but blocks; for callers without an event loop."""
         if self._journal is not None:
             self._journal.flush()
             self._progress(whole=True)

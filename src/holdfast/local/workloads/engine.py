@@ -104,7 +104,7 @@ class Workloads:
         self._to_collect: dict[Ref, None] = {}
         self._timers: TimerQueue[Ref] = TimerQueue()
         self._failures: dict[Ref, tuple[str, float]] = {}
-        """Who could not create something: why, and when it is tried again."""
+        """Objects that failed to create a dependent: the reason, and when it is retried."""
         self._workloads: dict[tuple[str, str, str], dict[Ref, None]] = {}
         """By group, kind and namespace."""
 
@@ -196,8 +196,8 @@ class Workloads:
         return self.looked(look)
 
     def next_look(self, now: float) -> Look | None:
-        """At the next object; None when there is none. A look is worked out, wherever that is, and then
-        given to `looked`, which has the actions, before there is another."""
+        """The next object to reconcile; None if there is none. The caller computes the result and
+        passes it to `looked`, which returns the actions, before it takes the next."""
         while (due := self._timers.pop(now)) is not None:
             self._to_see[due] = None
         # What has lost its owner comes first: a workload that makes pods without end is always to be

@@ -34,7 +34,7 @@ class CreateDependent:
 
     raw: Raw
     by: Ref
-    """Who wants it, and is told how it went: `Created pod: NAME`, or why not."""
+    """The owner, which gets the event: `Created pod: NAME`, or why not."""
     announce: bool = True
 
 
@@ -44,7 +44,7 @@ class Update:
 
     ref: Ref
     before: Raw
-    """As it was when that was worked out."""
+    """The object that the action was computed from."""
     after: Raw
 
     def applied_to(self, now: Raw) -> Raw:

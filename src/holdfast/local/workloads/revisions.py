@@ -38,7 +38,7 @@ class ControllerHistory:
     digest: str
     """The short name of the present template."""
     templates: dict[str, Raw]
-    """Those before it that are still kept, by the name of their revision."""
+    """Earlier templates that are kept, by revision name."""
 
 
 def recorded(

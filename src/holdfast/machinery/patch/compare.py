@@ -28,7 +28,7 @@ NOTHING = Comparison({}, {}, {})
 
 
 def compare(shape: FieldShape, before: Any, after: Any) -> Comparison:
-    """Which fields `after` has lost, changed and gained."""
+    """The fields that `after` lost, changed and gained."""
     if before is after:
         return NOTHING
     if before is ABSENT:

@@ -1,4 +1,4 @@
-"""Who owns which fields: `metadata.managedFields`, decoded.
+"""Field ownership: `metadata.managedFields`, decoded.
 
 A manager is identified by its entry without the fields and the time: name, operation,
 subresource, and for updates the version it wrote in.
@@ -122,7 +122,7 @@ def _seconds(time: str | None) -> int:
 
 
 def capped(managed: Managed) -> Managed:
-    """At most ten updaters are told apart: the oldest are put together as `ancient-changes`."""
+    """Keeps at most ten updaters: the oldest are merged into `ancient-changes`."""
     updaters = [manager for manager in managed if manager.operation == UPDATE]
     excess = len(updaters) - _MAX_UPDATERS
     if excess <= 0:
@@ -167,7 +167,7 @@ class Conflicting(HoldfastError):
 def updated(
     shape: FieldShape, live: Any, new: Any, managed: Managed, ignored: Fields
 ) -> tuple[Managed, Fields]:
-    """Who owns what after an update, and the fields the updater has gained by it."""
+    """The field owners after an update, and the fields that the updater gained."""
     managed, changed, gained = _taken(shape, live, new, managed, None, ignored, force=True)
     return managed, f.without(f.union(changed, gained), ignored)
 

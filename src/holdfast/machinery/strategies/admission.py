@@ -37,8 +37,8 @@ SYSTEM_CLASSES = {
 
 
 def apply_priority(request: WriteRequest, spec: Raw) -> None:
-    """As the plugin Priority. A restored pod may have a priority without a class, or of a class that is
-    not here. Raises StatusError 403."""
+    """The admission plugin Priority. A restored pod may have a priority without a class, or of a class
+    that is not here. Raises StatusError 403."""
     name, given = spec.get("priorityClassName"), spec.get("priority")
     chosen = request.store.get(Key(GROUP, "PriorityClass", "", name)) if name else _default(request)
     is_known = chosen is not None or name in SYSTEM_CLASSES
@@ -72,14 +72,14 @@ def apply_priority(request: WriteRequest, spec: Raw) -> None:
 
 
 def _default(request: WriteRequest) -> Raw | None:
-    """Of several defaults the lowest counts."""
+    """The default class; of several, the one with the lowest value."""
     classes = [each for each in request.store.scan(GROUP, "PriorityClass") if each.get("globalDefault")]
     return min(classes, key=lambda each: int(each.get("value", 0)), default=None)
 
 
 def apply_runtime_class(request: WriteRequest, spec: Raw) -> None:
-    """As the plugin RuntimeClass: overhead, node selector and tolerations of the pod's class. The class
-    of a restored pod may be missing. Raises StatusError 403."""
+    """The admission plugin RuntimeClass: overhead, node selector and tolerations of the pod's class.
+    The class of a restored pod may be missing. Raises StatusError 403."""
     name = spec.get("runtimeClassName")
     if not name:
         return
@@ -136,8 +136,8 @@ _DEFAULT_TOLERATIONS: list[Raw] = [
 
 
 def add_default_tolerations(spec: Raw) -> None:
-    """As DefaultTolerationSeconds: every pod tolerates a node that is not ready or unreachable for five
-    minutes, unless it has tolerations of its own for these."""
+    """The admission plugin DefaultTolerationSeconds: every pod tolerates a node that is not ready or
+    unreachable for five minutes, unless it has tolerations of its own for these."""
     given = spec.get("tolerations")
     if not given:
         spec["tolerations"] = _DEFAULT_TOLERATIONS

@@ -383,7 +383,7 @@ def _new_claim(request: WriteRequest, raw: Raw) -> Raw:
 
 
 def _default_class(request: WriteRequest) -> str:
-    """Of several the newest, then the first by name."""
+    """The default storage class; of several, the newest, then the first by name."""
     classes = [
         each["metadata"]
         for each in request.store.scan("storage.k8s.io", "StorageClass")

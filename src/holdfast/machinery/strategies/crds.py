@@ -167,7 +167,7 @@ def _check_versions(spec: Raw) -> list[FieldError]:
 
 
 def _check_selectable_fields(version: Raw, path: str) -> list[FieldError]:
-    """Of one version, whose own path in the definition is given."""
+    """Checks the selectable fields of one version; `path` is its path in the definition."""
     schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
     listed = version.get("selectableFields") or ()
     known: set[str] = set()

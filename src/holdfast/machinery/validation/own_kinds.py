@@ -109,7 +109,7 @@ def check_amounts(found: Found, resources: Mapping[str, Any], path: str) -> None
 
 class Contradiction(NamedTuple):
     path: tuple[str, ...]
-    """Of the field to blame, from `spec` on."""
+    """The path of the invalid field, from `spec` on."""
     value: Any
     message: str
 

@@ -311,8 +311,8 @@ class _Life:
             self._change_pod(self._random.choice(names))
 
     def _refuse_bind(self) -> None:
-        """Of one pod, as an API server may: the plugin has seen it through `post_bind` by then, and its
-        `unreserve` is called."""
+        """Refuses the bind of one pod, as an API server may: the plugin has seen it through `post_bind`
+        by then, and its `unreserve` is called."""
         scheduler, now = self.cluster.scheduler, self.cluster.now
         asking = Asking(scheduler, self._plugins)
         feasible = [pod for pod in _pending(scheduler) if asking.row(pod) >= 0 and pod.job is None]
@@ -351,7 +351,7 @@ class _Life:
 
 
 def _decoded(raw: Raw, declared: Kinds) -> Object:
-    """As schedulers are fed with it."""
+    """The typed object that schedulers are fed with."""
     info = declared.get((raw["apiVersion"], raw["kind"]))
     return decode(raw) if info is None else raw_object(info, raw)
 
@@ -406,7 +406,7 @@ def _kept(
 
 
 def _copied(value: Any) -> Any:
-    """Of what is no plain value only that it is there."""
+    """A copy of plain values; of other values only their presence."""
     if isinstance(value, OwnColumn):
         return value.cells.copy()
     if isinstance(value, np.ndarray):

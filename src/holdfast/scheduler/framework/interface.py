@@ -229,7 +229,7 @@ class Score(msgspec.Struct, frozen=True):
 
     @classmethod
     def same(cls, value: int, version: Version | None = None) -> "Score":
-        """Every node scores this."""
+        """A score that is the same for every node."""
         return cls(lambda view: value, Scope.NODE, version=version, constant=value)
 
 
@@ -259,7 +259,7 @@ class Range(NamedTuple):
 
 
 def _share(part: Cells, whole: float) -> Cells:
-    """So many hundredths, without what is behind the point. Where numbers have fractions, a millionth
+    """A percentage, truncated to a whole number. Where numbers have fractions, a millionth
     is within what they cannot express."""
     is_whole = isinstance(part, int) or np.asarray(part).dtype.kind != "f"
     if is_whole and isinstance(whole, int):

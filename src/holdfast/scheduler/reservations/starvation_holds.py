@@ -29,9 +29,9 @@ class Dropped(NamedTuple):
     """When a hold that was refused or released may be placed on the same node again."""
 
     revision: int
-    """Not while `Epoch.inputs` has this value."""
+    """The value of `Epoch.inputs` with which the hold is not created again."""
     until: float
-    """Not before this time."""
+    """The time before which the hold is not created again."""
 
 
 class WantedHold(NamedTuple):

@@ -36,7 +36,7 @@ _BUT_HOLDS = (CLAIMED_BUT_HOLDS, OVER_WAITING_BUT_HOLDS, SLOTS_BUT_HOLDS)
 """Pods with a run-time estimate may use starvation holds: rules for those leave holds out."""
 _WRITES = 200
 _WRITES_PER_OBJECT = 30
-"""At one moment a scheduler that converges writes no more than this."""
+"""The most writes per object at one moment by a scheduler that converges."""
 
 Plugins = Callable[[str], frozenset[str]]
 """The plugins of the profile that pods of a scheduler name fall under."""
@@ -101,7 +101,7 @@ class Audit:
         return problems
 
     def at_rest(self, now: float) -> list[str]:
-        """Nothing more follows at this moment. Every rule that does not hold."""
+        """The violations found once nothing more happens at this moment."""
         self._writes = 0
         problems: list[str] = []
         if self._moved:

@@ -109,7 +109,7 @@ def _resources(cluster: ClusterState, node: NodeState, found: dict[Key, Excess])
     available: Amounts = {}
     waiting: Amounts = {}
     held: Amounts = {}
-    """Of `available`, what starvation holds keep."""
+    """The part of `available` in starvation holds."""
     held_waiting: Amounts = {}
     slots, held_slots = len(node.pods), 0
     for each in node.reservations.values():

@@ -205,7 +205,7 @@ _PLUGINS = frozenset(
     "Reservation LimitAware DynamicReservation Coscheduling NodeNUMAResource DeviceShare "
     "ReservationPreemption".split()
 )
-"""Those that keep no plain pod from a plain node with enough capacity."""
+"""Plugins that never reject a plain pod on a plain node with enough capacity."""
 
 
 def places_plain_pods(plugins: frozenset[str]) -> bool:

@@ -63,7 +63,7 @@ def has_rules(schema: Schema) -> bool:
 
 
 def check_rules(schema: Schema, value: Any, old: Any, problems: Problems) -> None:
-    """Every rule of a schema, on an object that is otherwise in order; `old` None on creation."""
+    """Evaluates every rule of a schema on an otherwise valid object; `old` None on creation."""
     try:
         _Checking(problems).part(schema, value, _ABSENT if old is None else old, "")
     except RuleTooCostly as error:
@@ -184,7 +184,8 @@ def _kind(value: Any) -> str:
 
 
 def _identity(item: Any, keys: Iterable[str]) -> str:
-    """Which item of a list with keys this is, also in an older version of the list."""
+    """The identity of an item of a list with keys, which is the same in an older version of the
+    list."""
     values = [item.get(key) for key in keys] if isinstance(item, dict) else item
     return json.dumps(values, sort_keys=True)
 
@@ -243,7 +244,7 @@ def _compiled(text: str) -> Callable[[dict[str, Any]], Any] | None:
 MAX_CODE_POINTS = 100_000
 MAX_DEPTH = 250
 MAX_LINKS = 1_000
-"""Of `&&` and `||` in a row. cel-go balances such chains; the library descends along them."""
+"""The most `&&` and `||` in a chain. cel-go balances such chains; the library descends along them."""
 MAX_OPERATORS = 4_000
 """In all, wherever they are: a bound that holds however the library reads a text."""
 MAX_RULES = 2_000
@@ -255,7 +256,7 @@ BUDGET = 10 * CALL_BUDGET
 _COPY = 64
 """`map` and `filter` copy what they have so far in every iteration: so many items cost as one more."""
 _TEXT = 1_024
-"""So many characters cost as one more iteration."""
+"""The number of characters that cost one more iteration."""
 
 _TOKEN = re.compile(
     r"""

@@ -43,8 +43,8 @@ memory; `NodeSearch`, beside it, takes the best row of one for a pod.
 
 What may be read when:
 
-* Only `ColumnStore.column` hands out columns, and it hands them out up to date. Whoever keeps one calls
-  `refresh` before the next question, if pods or objects may have changed in between.
+* Only `ColumnStore.column` hands out columns, and it hands them out up to date. A caller that keeps one
+calls `refresh` before it uses it again, if pods or objects may have changed in between.
 * Nothing may be refreshed inside `Ledger.peek`: it takes the rows it touched off `Epoch.usage` again.
 * Formulas are also computed for rows that belong to no node any more. Their result is not used.
 * A `View` is valid until the next change of the ledger or of a node, and is not kept. A `KeyView` shows

@@ -50,7 +50,7 @@ class PluginAnswers:
     with its weight."""
 
     def __init__(self, cls: PodClass, fail: Fail, foreign: Collection[str], is_guarded: bool) -> None:
-        """`fail` is told of whatever plugins raise; see `holdfast.scheduler.framework.guarded`.
+        """`fail` is called with whatever plugins raise; see `holdfast.scheduler.framework.guarded`.
         `foreign` are the names of those whose answers are checked."""
         self._cls = cls
         self._fail = fail
@@ -221,7 +221,7 @@ class CompiledClass:
     _is_guarded = False
     """Whether a formula of one of Holdfast's own plugins raised; see `framework.guarded`."""
     _guarded_filters: list[tuple[str, Filter]] | None = None
-    """Made when they are first asked for."""
+    """Created on first use."""
     _versions: list[Asked]
     _settled: list[Asked]
 

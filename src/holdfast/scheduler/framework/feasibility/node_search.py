@@ -21,7 +21,7 @@ from holdfast.scheduler.state.cluster import Cluster
 _CELLS = 12 * 1024**2
 """How many cells all columns together may have; a cell takes about 20 bytes."""
 _FEWEST = 64
-"""So many columns are kept whatever their size."""
+"""Number of columns that are always kept."""
 
 
 class ColumnStore:
@@ -34,7 +34,7 @@ class ColumnStore:
         self._errors = cluster.plugin_errors
         self._columns: dict[tuple[int, int], ClassColumn] = {}
         self._weight = 0
-        """Of all columns together."""
+        """The weight of all columns together."""
         self._profiles_seen: set[int] = set()
         cluster.classes.on_dropped.append(self._class_dropped)
 

@@ -118,7 +118,7 @@ class ReservationScores:
         return [hold for row in rows.tolist() for hold in matched.on(row)]
 
     def serving(self, matched: list[ReservationRow]) -> list[ReservationRow]:
-        """Those that `serves` is true of."""
+        """The reservations for which `serves` is true."""
         asked = [slot for slot, _ in self._asked]
         if not matched or not asked or self._cluster.managers.awake:
             return [hold for hold in matched if self.serves(hold)]
