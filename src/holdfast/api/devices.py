@@ -1,4 +1,4 @@
-"""What nodes report about their devices and their NUMA topology."""
+"""Device and NodeResourceTopology objects of nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What files are made of, and how much of it they may have."""
+"""Reads YAML documents, with limits on size and nesting."""
 
 import re
 from collections.abc import Iterator
@@ -278,13 +278,13 @@ def _unsupported_key(key: Any, value: Any) -> str:
 
 
 def whole_number(text: str) -> int | float:
-    """What has more than 64 bits is no whole number to those who read JSON, but a large one."""
+    """An integer of more than 64 bits becomes a float, as for readers of JSON."""
     value = int(text, 0) if len(text) <= _LONGEST_INT else float(text)
     return value if _LEAST_INT <= value <= _MOST_INT else float(value)
 
 
 def _plain(text: str) -> Any:
-    """What a plain scalar stands for."""
+    """The value of a plain scalar."""
     value = _WORDS.get(text, _NOTHING)
     if value is not _NOTHING:
         return value

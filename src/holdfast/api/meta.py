@@ -83,7 +83,7 @@ class Condition(Struct):
 
 
 class Object(Struct):
-    """What can stand on its own on the API server."""
+    """An object of the API server, with metadata."""
 
     api_version: str = ""
     kind: str = ""

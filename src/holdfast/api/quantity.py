@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 Quantity = str | int | float
-"""What YAML and JSON may hold where a quantity is expected."""
+"""The types of a quantity in YAML and JSON."""
 
 NANO = 10**9
 MAX_AMOUNT = 2**63 - 1

@@ -122,5 +122,5 @@ class NewReservationRequirement(Struct):
 
     @property
     def id(self) -> str:
-        """What the reservation to be made is known by."""
+        """The id of the requested reservation."""
         return self.labels.get(RESERVATION_ID, "")

@@ -198,7 +198,7 @@ def requirement_problems(
     node: bool = False,
     path: str = "",
 ) -> list[str]:
-    """What is wrong with a requirement that stands at a path, in kube-scheduler's words."""
+    """The errors of a requirement at a path, with kube-scheduler's messages."""
     at = f"{path}." if path else ""
     if not node and operator not in _LABEL_OPERATORS:
         return [f'"{operator}" is not a valid label selector operator']
@@ -295,7 +295,7 @@ def field_requirement(expression: NodeSelectorRequirement) -> Requirement:
 
 
 def term_problems(term: NodeSelectorTerm, path: str) -> list[str]:
-    """What is wrong with a term that stands at a path, in kube-scheduler's words."""
+    """The errors of a term at a path, with kube-scheduler's messages."""
     found: list[str] = []
     for i, e in enumerate(term.match_expressions):
         at = f"{path}.matchExpressions[{i}]"

@@ -24,7 +24,7 @@ _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
 _POD_COLUMNS = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_spec", "qos")
 _REQUIRED = ("sn", "cpu_milli", "memory_mib")
 _NUMBERS = ("_milli", "_mib", "gpu")
-"""How the names of columns of numbers end."""
+"""Suffixes of the names of numeric columns."""
 
 Record = dict[str, str]
 

@@ -49,9 +49,9 @@ COMMANDS = {
     ),
     "version": ("holdfast.cli.config:version", "Print the version."),
 }
-"""Where each subcommand is, and what it does."""
+"""The function of each subcommand, and its help."""
 _USAGE_ERROR = 2
-"""What the library exits with when it does not understand a command line."""
+"""Exit status of the library for an invalid command line."""
 
 
 class _LazyCommand(TyperCommand):

@@ -41,7 +41,7 @@ class Difference(msgspec.Struct):
     misjudged_reservations: list[str]
     """In the cache, but with another phase, node, allocated amount or owners than in their status."""
     inconsistent: list[str]
-    """What does not add up inside the cache."""
+    """Inconsistencies within the cache."""
 
     @property
     def is_empty(self) -> bool:

@@ -32,7 +32,7 @@ class Access:
     """Sent with every request: the user to impersonate."""
     namespace: str = "default"
     origin: str = ""
-    """Where all this was found, for logs."""
+    """The source of these settings, for logs."""
 
 
 # TLS contexts

@@ -30,5 +30,5 @@ class Clock:
         return elapsed + self._offset
 
     def wall(self) -> float:
-        """What others' clocks should show, for stamps on objects."""
+        """The wall clock time, for timestamps of objects."""
         return time.time()

@@ -22,7 +22,7 @@ from holdfast.api.times import parse_time
 from holdfast.kube.errors import CredentialsError
 
 _LOOK_AGAIN = 60.0
-"""How long what was read from a file is used before the file is looked at again, in seconds."""
+"""Seconds after which a credential file is read again."""
 
 
 class ClientIdentity(NamedTuple):
@@ -72,7 +72,7 @@ class FileCredentials(Credentials):
         rest: ClientIdentity = _ANONYMOUS,
     ) -> None:
         self._rest = rest
-        """What does not come from files."""
+        """The credentials that do not come from files."""
         self._token = token
         self._certificate = certificate
         self._key = key

@@ -62,7 +62,8 @@ class Watched(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """What to do where we may not read it; empty where Holdfast's own ClusterRole grants it."""
+        """The remedy if reading the kind is forbidden; empty where Holdfast's own ClusterRole grants
+        it."""
         if not self.read_by:
             return ""
         return (

@@ -115,7 +115,7 @@ class Election:
         """When the lease was last read."""
         self._renewed_at = 0.0
         self._problem = ""
-        """What the last attempt failed for."""
+        """The error of the last attempt."""
 
     async def acquire(self) -> None:
         """Returns when this process leads."""
@@ -124,7 +124,7 @@ class Election:
         self.is_leading = True
 
     def _wait(self) -> float:
-        """How long a candidate waits before it looks again."""
+        """Seconds that a candidate waits before it reads the lease again."""
         random = self._rng.random()
         if self._problem:
             return self._settings.retry_period * (1 + _JITTER * random)
@@ -256,7 +256,7 @@ class Election:
         return not self._is_held() and await self._put_first(lease)
 
     async def _take_deleted(self) -> bool:
-        """Where there is no lease. If there was one, it was deleted; its holder creates it again, or
+        """Handles a missing lease. If there was one, it was deleted; its holder creates it again, or
         has not noticed yet."""
         if self._is_held():
             return False

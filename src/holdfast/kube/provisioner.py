@@ -142,7 +142,7 @@ class ProvisionerRunner:
         """Does nothing: while another process leads, the fence is closed and nothing is decided."""
 
     async def lead(self, resync: bool) -> None:
-        """What another asked for last is seen in time: reservations made twice have the same name."""
+        """Starts at once: a reservation that another leader created too has the same name."""
         self._wake.set()
 
     async def stop(self, patience: float) -> bool:

@@ -80,7 +80,7 @@ class Runner:
         self._log = log
         self._inbox: deque[Event] = deque()
         self._held: list[Event] | None = []
-        """What came before all nodes were known; None since they are. They come first, so that two
+        """Events received before all nodes were known; None afterwards. They come first, so that two
         schedulers that start on the same cluster have them in the same order."""
         self._wake = asyncio.Event()
         self._stopping = False

@@ -25,13 +25,13 @@ from holdfast.scheduler.framework.config import LeaderElection
 from holdfast.serving.health import OPEN_PATHS, Endpoints, HealthCheck, ping, start_health
 
 _STALE_AFTER = 20.0
-"""How much longer than its duration a lease may go without renewal before we are called dead."""
+"""Seconds beyond the lease duration without renewal after which the process is unhealthy."""
 _LAST_WRITES = 5.0
 """How long writes that were decided are waited for when we stop, in seconds; and then, as long again,
 the answers to those that have been sent. With the time it may take to release the lease all three fit
 into the 30 seconds a pod has to stop."""
 _LAST_ANSWERS = 2.0
-"""How long requests for health are waited for when we stop, in seconds."""
+"""Seconds to wait for health requests in progress when the process stops."""
 _LEVELS = {"failed": "warning", "lost": "warning", "not released": "warning"}
 
 Log = Callable[..., None]

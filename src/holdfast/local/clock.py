@@ -71,7 +71,7 @@ class ComponentTimers:
         self._places: dict[Key, int] = {}
         self._queue: TimerQueue[Timer] = TimerQueue()
         self._actions: dict[Timer, tuple[Callable[[], None], Key | None]] = {}
-        """What a timer does, and its owner."""
+        """The action and the owner of each timer."""
         self._owned: dict[Key, dict[Timer, None]] = {}
         self._count = 0
 

@@ -180,7 +180,7 @@ class Kubelets:
         self._arrived: dict[str, dict[Key, None]] = {}
         self._started: dict[str, float] = {}
         self._ran_before: dict[str, float] = {}
-        """How long pods have run when they are first seen, by their own account."""
+        """Seconds that pods had run when they were first seen, by their start time."""
         self._end_at: dict[str, tuple[tuple[float, str], Timer]] = {}
         self._stopping: dict[str, tuple[float, Timer]] = {}
         """When they will have stopped."""

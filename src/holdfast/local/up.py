@@ -41,7 +41,7 @@ from holdfast.serving.health import OPEN_PATHS, Endpoints, Health, HealthCheck, 
 from holdfast.serving.listener import Listener
 
 _LAST_ANSWERS = 2.0
-"""How long requests under way are waited for when we stop, in seconds."""
+"""Seconds to wait for requests in progress when the process stops."""
 _ANY_ADDRESS = ("0.0.0.0", "::", "")
 
 
@@ -58,9 +58,9 @@ class UpSettings:
     host: str = "127.0.0.1"
     port: int = 0
     folder: Path | None = None
-    """Where it is kept; None for in memory only."""
+    """The data directory; None to keep the state in memory."""
     open_paths: Sequence[str] = OPEN_PATHS
-    """What is served without the token."""
+    """Paths served without the token."""
 
 
 class Up:
@@ -86,7 +86,7 @@ class Up:
         self.address = ""
 
     def _fill(self) -> None:
-        """What is there from the start, and what was asked for."""
+        """Creates the initial objects, the nodes and the manifests."""
         bootstrap(self.api)
         keeper = CrdRegistry(self.api)
         for definition in definitions():

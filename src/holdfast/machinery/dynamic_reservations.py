@@ -98,7 +98,7 @@ def reservation_name(id: str) -> str:
 def reservation_for(
     template: DynamicReservationTemplate, requirement: NewReservationRequirement
 ) -> Reservation:
-    """What Holdfast's own provisioner creates."""
+    """The reservation that Holdfast's provisioner creates."""
     container = {"name": "reserved", "resources": {"requests": dict(requirement.resources)}}
     return Reservation(
         api_version=names.RESERVATION_API,

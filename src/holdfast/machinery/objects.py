@@ -38,7 +38,7 @@ _NAMESPACES = Resource("", "namespaces")
 _IDENTITY = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 _GIVEN_BY_SERVER = (*_IDENTITY, "selfLink", "resourceVersion")
 _MOST_OF_NAME = 58
-"""How much of a generateName is used, so that the whole name is a DNS label."""
+"""The longest prefix of a generateName that is used, so that the name is a DNS label."""
 
 
 class _NoCluster:

@@ -1,4 +1,4 @@
-"""What the server answers when it does not do what it was asked: a `Status`, as Kubernetes gives it.
+"""Errors of API requests: a `Status`, as in Kubernetes.
 
 `StatusError` is raised anywhere below the HTTP handler; the functions here make the usual ones. Clients
 match on `reason` and people on `message`, so both are Kubernetes' own.
@@ -13,7 +13,7 @@ from holdfast.machinery.schema.field_errors import FieldError
 
 
 class Resource(NamedTuple):
-    """What messages are about: `deployments.apps`."""
+    """A resource as messages name it: `deployments.apps`."""
 
     group: str
     plural: str

@@ -27,7 +27,7 @@ _PLACES = Bounds(strangers=64, members=0)
 class HealthCheck:
     name: str
     problem: Callable[[], str]
-    """What is wrong; "" if nothing is."""
+    """Returns the problem; "" if there is none."""
     live: bool = True
     """Whether a problem is a reason to be restarted, not only to be taken out of service."""
 

@@ -38,7 +38,7 @@ IDLE_SECONDS = 90.0
 REQUEST_SECONDS = 60.0
 """For a body to come: the real API server's timeout of a request."""
 STALLED_SECONDS = 60.0
-"""How long a client may take nothing of what is sent to it. Longer than a laptop swaps."""
+"""Seconds for which a client may read nothing. Longer than a laptop swaps."""
 UNREAD_SECONDS = 1.0
 """How long the rest of a refused request is read, so that the client sees the answer."""
 SWEEP_SECONDS = 1.0

@@ -117,7 +117,7 @@ class Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What is no HTTP is answered in the words of the real API server, and not logged: anyone can
+        """Responds to invalid HTTP like the real API server. It is not logged, because any client can
         send it."""
         if not isinstance(exc, HttpProcessingError):
             self.log_exception("request failed", exc_info=exc)

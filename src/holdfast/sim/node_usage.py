@@ -92,7 +92,7 @@ class NodeUsage:
             self._count(*placed, -1, t)
 
     def does_not_fit(self, pod: Pod, node: str, checked: Callable[[str], bool]) -> list[str]:
-        """What placing the pod there would sell twice, by the node as it is now."""
+        """The resources that the pod would overcommit on the node."""
         account = self._nodes.get(node) or _Account()
         offered = self._devices.get(node, {}) | (account.offered or {})
         wanted = {"pods": 1} | {

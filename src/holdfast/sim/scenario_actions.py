@@ -76,6 +76,6 @@ class Scenario:
     start: float = START
     """When virtual time starts, in seconds since the epoch."""
     notes: tuple[str, ...] = ()
-    """What of the input is not made use of, a line each."""
+    """Notes about input that is ignored, a line each."""
     kinds: tuple[ObjectKind, ...] = ()
     """The kinds of objects that only plugins read."""

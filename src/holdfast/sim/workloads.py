@@ -84,7 +84,7 @@ class ScenarioWorkloads(WorkloadControllers):
             yield from super().settle()
 
     def next_due(self) -> float | None:
-        """When a controller has to look again, in seconds since the epoch."""
+        """When a controller is due again, in seconds since the epoch."""
         return self._workloads.next_due() if self._active else None
 
     def _plan(self, due: float | None) -> None:

@@ -1,5 +1,5 @@
-"""Why an object has no node, or why it got the one it has: objects are read from the server and a
-scheduler that was fed the same objects is asked.
+"""Why an object has no node, or why it got the one it has: reads objects from the server and queries a
+scheduler that was fed the same objects.
 
     report        the explanation as data and as text
     pods          a pod: the reasons of each node, scores, queue limits

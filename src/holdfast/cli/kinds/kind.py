@@ -33,14 +33,14 @@ class Found(NamedTuple):
     rows: list[OutputRow]
     columns: Sequence[OutputColumn]
     version: str = ""
-    """What to watch from."""
+    """The resource version to watch from."""
     missing: tuple[str, ...] = ()
     """Messages for names that were not found."""
 
 
 class OutputKind(ABC):
     info: ClassVar[KindInfo]
-    """What it is to the server."""
+    """The kind on the server."""
     selector: ClassVar[str] = ""
     """The label that selects them among the server's objects of the kind."""
 

@@ -26,7 +26,7 @@ class EventWriter:
         self._recorder = EventRecorder(SeriesEvents(socket.gethostname()), version, _MOST_SERIES)
 
     def job(self, event: Emit, controller: str) -> Job | None:
-        """What is to be written, if anything."""
+        """The next write; None if there is none."""
         write = self._recorder.record(event, controller, self._wall())
         return self._job(write) if write is not None else None
 

@@ -244,7 +244,7 @@ class ReservationWriter:
         return write
 
     def _take(self, uid: str) -> SetReservationStatus | None:
-        """What is to be written next."""
+        """Takes the next write."""
         wanted = self._wanted.get(uid)
         if not wanted:
             return None

@@ -1,4 +1,4 @@
-"""What the API is served from: the objects, the types, the time."""
+"""The state of the API server: store, types and clock."""
 
 from collections import OrderedDict
 from copy import copy

@@ -61,7 +61,7 @@ _VERBS = {
 
 @lru_cache(maxsize=64)
 def _usual_options(agent: str) -> WriteOptions:
-    """Whether a creation has only default options."""
+    """The options of a creation without query parameters."""
     return write_options({}, "CreateOptions", agent)
 
 
@@ -324,7 +324,7 @@ class ObjectHandler:
         return delete_options(request.query, read_known(_DELETE_OPTIONS, value))
 
     async def _settled(self) -> None:
-        """What a response reports must be durable first."""
+        """Waits until what the response reports is durable."""
         store = self._cluster.store
         if store.revision > store.durable:
             await store.settled(store.revision)

@@ -221,7 +221,7 @@ def _duplicates(data: bytes) -> list[str]:
 
 
 def go_kind(value: Any) -> str:
-    """What Go's JSON calls a value."""
+    """The name of a value's type in Go's JSON messages."""
     match value:
         case bool():
             return "bool"

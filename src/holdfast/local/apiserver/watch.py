@@ -103,7 +103,7 @@ class Watcher:
         self._backlog, self._behind = sent(), True
 
     def begin_after(self, revision: int, changes: Sequence[StoreChange]) -> None:
-        """What happened since a revision the client has seen."""
+        """Starts with the changes after a revision that the client has."""
         shared = Shared(self._cluster, keep=False)
         self.after = self.sent = max(revision, changes[-1].revision if changes else 0)
         self._backlog = (self._of_change(change, shared) for change in changes)
@@ -160,7 +160,8 @@ class Watcher:
             self._hub.waiting += more
 
     async def next(self, timeout: float | None) -> bytes:
-        """What there is, at once and some of it; empty when nothing came in time or nothing will."""
+        """The next queued events, at most a batch; empty after the timeout or when the watch has
+        ended."""
         while self._behind:
             text = self._some_backlog()
             if text:
@@ -192,7 +193,7 @@ class Watcher:
         return b"".join(some)
 
     def _judged(self, change: StoreChange) -> tuple[str, Raw | None]:
-        """What the change is to someone who sees only what they chose."""
+        """The event type of a change for a watch with a selector."""
         before, after = change.before, change.after
         if not self._chosen.everything:
             if before is not None and not self._chosen.matches(shown(self.type, before)):
@@ -218,8 +219,7 @@ class Watcher:
 
     @property
     def shows(self) -> Hashable:
-        """What two watchers of a kind have in common who are shown the same of an object; None for one
-        who is alone in that."""
+        """The key by which watchers share encoded events; None if they cannot be shared."""
         return None if self._headers else (self._form, self._include)
 
     def _put(self, text: bytes) -> None:

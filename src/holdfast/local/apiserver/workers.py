@@ -56,7 +56,7 @@ class Workers:
         self._committing = asyncio.Lock()
 
     async def compute(self, function: Callable[[], T]) -> T:
-        """What the function answers with, from a thread. It must not touch the store."""
+        """The result of the function, computed in a thread. It must not touch the store."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(_THREADS, "request")
             sys.setswitchinterval(_SWITCH_INTERVAL)

@@ -50,7 +50,7 @@ class History:
         self.keep = keep
         self.keep_bytes = keep_bytes
         self.bytes = 0
-        """What the remembered changes hold beside the objects there are now; see `memory_of`."""
+        """Bytes of the kept changes besides the current objects; see `memory_of`."""
         self.compacted = 0
         """Changes after this revision are all here; of those before it, none is."""
         self._all: deque[StoreChange] = deque()

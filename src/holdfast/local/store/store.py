@@ -43,8 +43,8 @@ class Snapshot:
     objects: Sequence[Raw]
 
     def span(self, namespace: str | None = None, after: Key | None = None) -> tuple[int, int]:
-        """Where the objects of a namespace begin and end in `objects`, leaving out those up to and
-        including `after`, which need not be there any more."""
+        """The range of the objects of a namespace in `objects` after the key `after`, which need not
+        exist."""
         start, end = 0, len(self.keys)
         if namespace is not None and self.keys:
             group, kind = self.keys[0][:2]
@@ -111,7 +111,7 @@ class Journal(Protocol):
     durable: int
     """The latest revision that is."""
     failure: StoreFailed | None
-    """Why no more will be."""
+    """The error after which no write is durable."""
 
     def load(self, objects: dict[Kind, dict[Key, Raw]], history: History) -> int:
         """Fills in what was kept before; answers with the revision reached."""

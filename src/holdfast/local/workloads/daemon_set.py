@@ -47,7 +47,7 @@ _TOLERATED = [
     _everywhere(names.TAINT_PID_PRESSURE, names.NO_SCHEDULE),
     _everywhere(names.TAINT_UNSCHEDULABLE, names.NO_SCHEDULE),
 ]
-"""What a daemon puts up with wherever it runs."""
+"""Tolerations of every DaemonSet pod."""
 _TOLERATED_ON_HOST_NETWORK = _everywhere(names.TAINT_NETWORK_UNAVAILABLE, names.NO_SCHEDULE)
 
 

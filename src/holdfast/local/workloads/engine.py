@@ -52,7 +52,7 @@ _ADOPTERS = {
     "ReplicaSet": (("apps", "Deployment"),),
 }
 _RETRY = 10.0
-"""How long to wait after something could not be created."""
+"""Seconds to wait after a failed creation."""
 
 
 class Look:
@@ -70,7 +70,7 @@ class Look:
     ) -> None:
         self._view, self.ref, self._now = view, ref, now
         self.why, self.until = why, until
-        """Why something could not be created, and when that is tried again."""
+        """The error of a failed creation, and when it is retried."""
         self.collects = collects
         """Whether it is only about what the object depends on, and what depends on it."""
         self.outcome: ActionOutcome | None = None
@@ -188,7 +188,7 @@ class Workloads:
     # Doing
 
     def step(self, now: float) -> list[Action] | None:
-        """What the next object needs; None when there is none to look at."""
+        """Reconciles the next object; None if there is none."""
         look = self.next_look(now)
         if look is None:
             return None
@@ -230,7 +230,7 @@ class Workloads:
         return outcome.actions
 
     def next_due(self) -> float | None:
-        """When something has to be looked at again; at once while there is more to see."""
+        """When to reconcile again; at once while objects are queued."""
         if self._to_see or self._to_collect:
             return 0.0
         return self._timers.next_time()

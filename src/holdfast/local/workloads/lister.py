@@ -84,7 +84,7 @@ Action = CreateDependent | Update | DeleteDependent | EmitEvent
 class ActionOutcome:
     actions: list[Action] = field(default_factory=list)
     again_at: float | None = None
-    """When to look again even if nothing happens."""
+    """When to reconcile again even without changes."""
 
     def look_again(self, at: float | None) -> None:
         if at is not None and (self.again_at is None or at < self.again_at):
@@ -229,7 +229,7 @@ def controller_uid(raw: Raw) -> str | None:
 
 
 def owner_ref(owner: Raw, namespace: str) -> Ref:
-    """What an owner reference points to, for a dependent in that namespace."""
+    """The object of an owner reference, for a dependent in that namespace."""
     group = group_of(owner.get("apiVersion", ""))
     return Ref(group, owner.get("kind", ""), namespace, owner.get("name", ""))
 

@@ -135,7 +135,7 @@ Mistakes = list[tuple[str, str]]
 
 
 def mistakes_in(shape: FieldShape, config: Any) -> str:
-    """What is wrong with a configuration, as one text; "" when nothing is."""
+    """The errors of a configuration, as one text; "" if it is valid."""
     found: Mistakes = []
     _check(found, shape, config, "")
     if not found:

@@ -179,7 +179,7 @@ def is_granular(shape: FieldShape, kind: str) -> bool:
 
 
 def element_of(shape: FieldShape, item: Any) -> str:
-    """How an item of a list is named: by its keys, or by its value."""
+    """The path element of a list item: its keys, or its value."""
     if shape.list_type == "set":
         if item.__class__ is str:
             return _set(item)

@@ -235,7 +235,7 @@ def _step_into(raw: Any, step: str) -> Any:
 
 
 def _index(key: str, size: int) -> int | None:
-    """Where in a list of this size; None is out of bounds or no number."""
+    """The index in a list of this size; None if it is out of bounds or not a number."""
     try:
         i = int(key)
     except ValueError:

@@ -46,7 +46,7 @@ class Owned(NamedTuple):
     api_version: str
     time: str | None
     entry: dict[str, Any] | None = None
-    """What was decoded, as long as nothing of it has changed."""
+    """The entry it was decoded from, while it is unchanged."""
 
 
 Managed = dict[Manager, Owned]
@@ -398,7 +398,7 @@ def reconciled(type: ResourceType, managed: Managed) -> Managed:
 
 
 def ignored_fields(type: ResourceType, subresource: str) -> Fields:
-    """What a request to this resource cannot change, and so cannot own."""
+    """Fields that a request to this resource cannot change, and so cannot own."""
     if type.subresource("status") is None:
         return f.EMPTY
     if subresource != "status":

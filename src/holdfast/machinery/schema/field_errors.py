@@ -1,4 +1,4 @@
-"""What is wrong with an object, in Kubernetes' words.
+"""Errors of an object, with Kubernetes' messages.
 
 MALFORMED   a value of the wrong type: the object cannot be read at all        400 BadRequest
 UNKNOWN     a field the type does not have: an error when asked to be strict   400 BadRequest
@@ -53,7 +53,7 @@ class FieldError(msgspec.Struct, frozen=True):
     reason: str
     field: str
     message: str
-    """What is wrong, without the field: `Invalid value: 0: must be greater than zero`."""
+    """The message without the field: `Invalid value: 0: must be greater than zero`."""
 
     @property
     def text(self) -> str:

@@ -15,7 +15,7 @@ from holdfast.api.times import format_micro_time, format_time, parse_time
 from holdfast.machinery.schema.shapes import FieldShape
 
 DROP: Any = type("Drop", (), {"__repr__": lambda self: "DROP"})()
-"""What a reader answers for a part that is not written: a null, or an optional zero."""
+"""The result of a reader for a part that is not written: a null, or an optional zero."""
 
 Leaf = Callable[[Any, tuple[Any, ...], list[Any]], Any]
 
@@ -54,7 +54,7 @@ def _found(value: Any) -> str:
 
 
 def zero_of(shape: FieldShape) -> Any:
-    """What Go writes for a value that was never set."""
+    """The zero value that Go writes."""
     return _ZEROES.get(shape.format or shape.kind)
 
 

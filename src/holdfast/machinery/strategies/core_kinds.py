@@ -328,7 +328,7 @@ def _changed_reservation(request: WriteRequest, before: Raw, after: Raw) -> Raw:
 
 
 def _expiring(raw: Raw, before: Raw | None) -> Raw:
-    """What has no spec to look at is refused, or was let in by others."""
+    """The object with its expiry set. One without a spec is left to validation."""
     if not _has_spec(raw) or not (before is None or _has_spec(before)):
         return raw
     return with_expiry(raw, before)

@@ -1,6 +1,6 @@
-"""What a CustomResourceDefinition must have beside its names: columns, scale, structural schemas.
+"""Validation of CustomResourceDefinitions besides names: columns, scale, structural schemas.
 
-A schema is structural when every field says its type at one place, outside of alternatives, so that
+A schema is structural when every field has its type in one place, outside of alternatives, so that
 objects can be pruned and defaulted without guessing.
 """
 
@@ -370,7 +370,7 @@ def _check_nested(found: Found, schema: Schema, path: str, skip_any_of: bool = F
 
 
 def _check_complete(found: Found, schema: Schema, path: str) -> None:
-    """What an alternative at the root speaks of must be described outside of it."""
+    """Fields in an alternative at the root must be defined outside of it."""
     for word in ("anyOf", "allOf", "oneOf"):
         for i, option in enumerate(schema.get(word) or ()):
             _check_described(found, schema, option, path, f"{path}.{word}[{i}]")

@@ -46,7 +46,8 @@ def check_own_kinds(type: ResourceType, raw: dict[str, Any]) -> Found:
 
 
 def _check_reservation(raw: dict[str, Any], spec: dict[str, Any]) -> Found:
-    """What is well-formed by the schema, and could not be scheduled or would match no pod."""
+    """Errors that the schema does not find: a reservation that cannot be scheduled or matches no
+    pod."""
     found: Found = []
     labels = (raw.get("metadata") or {}).get("labels") or {}
     order = labels.get(RESERVATION_ORDER)
@@ -154,7 +155,7 @@ def _part(part: Part, name: str) -> Part:
 
 
 def _exceeds(one: Any, other: Any) -> bool:
-    """What cannot be read is for others to complain of."""
+    """False for invalid quantities, which other checks report."""
     try:
         return parse(one) > parse(other)
     except (QuantityError, TypeError):

@@ -141,8 +141,8 @@ class Asking:
         return {row: int(cells[keys.of[row]]) for row in rows.tolist()}
 
     def _column(self, profile: Profile, cls: PodClass) -> ClassColumn:
-        """What is known of the class. It was kept up to date where something changed, and must be what
-        comes out when everything is computed again."""
+        """The cached column of the class. It was updated where something changed, and must equal a
+        column that is computed again."""
         kept = self._scheduler.columns.column(profile, cls)
         fresh = ColumnStore(self._cluster).column(profile, cls)
         before, after = (each.rejected and each.rejected.message for each in (kept, fresh))

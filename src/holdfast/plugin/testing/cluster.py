@@ -222,7 +222,7 @@ class PluginTestCluster:
         ]
 
     def errors(self) -> list[str]:
-        """What plugins raised, in the words of the pods' conditions."""
+        """The errors that plugins raised, as in the pods' conditions."""
         return list(self._simulation.plugin_errors)
 
     def objects(self) -> list[Raw]:
@@ -294,7 +294,7 @@ class PluginTestCluster:
             scheduler.feed(Deleted(view), now)
 
     def _check(self) -> None:
-        """When everything has settled."""
+        """Checks the state once everything has settled."""
         for failed in self._simulation.plugin_errors.values() if not self._keeps_errors else ():
             if failed.point not in _OF_NODES:
                 raise ContractBroken(f"{failed.message}\n{failed.trace}")
@@ -390,7 +390,7 @@ def _name(namespace: str, name: str) -> str:
 
 
 def short_name(raw: Raw) -> str:
-    """What a pod is called here."""
+    """The name of a pod in results: without the namespace `default`."""
     metadata = raw["metadata"]
     return _name(_namespace(metadata.get("namespace") or ""), metadata["name"])
 

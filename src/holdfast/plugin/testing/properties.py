@@ -419,7 +419,7 @@ def _copied(value: Any) -> Any:
 
 
 def _difference(what: str, one: Any, other: Any) -> str:
-    """What was one and is the other; of arrays the first row, of mappings the first key that differs.
+    """The difference of two values; for arrays the first row, for mappings the first key that differs.
     Empty if nothing does."""
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         shared = min(len(one), len(other))

@@ -46,7 +46,7 @@ NOT_CONVERGING = "NotConverging"
 _REPEATS = 8
 """How often a decision may be repeated while nothing changes."""
 _PER_OBJECT = 4
-"""How often, in addition, per object there is, whatever changes."""
+"""How often in addition for each object, even if something changes."""
 _AT_ONCE = 0.5
 """Seconds after which a repeated decision is a retry and counts as new."""
 _MEMORY = 60.0

@@ -55,7 +55,7 @@ class Audit:
         self._obstacles = lru_cache(obstacles)
         self._cluster = ClusterState()
         self._known: dict[str, dict[Key, Excess]] = {}
-        """What was wrong with each node when last looked at."""
+        """The violations of each node at the last check."""
         self._stale: dict[str, None] = {}
         """Nodes that changed since."""
         self._in_write = False
@@ -244,7 +244,7 @@ class Audit:
         return liveness.places_plain_pods(self._obstacles(scheduler))
 
     def _judge(self) -> Iterator[str]:
-        """What the write made worse, on the nodes that it changed."""
+        """The violations that the write caused or increased on the nodes it changed."""
         cluster = self._cluster
         for pod in self._bound:
             yield from lifecycle.bind(cluster, pod)

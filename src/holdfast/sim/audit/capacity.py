@@ -63,7 +63,7 @@ PLUGIN_OF = {
 
 class Excess(NamedTuple):
     amount: int
-    """How much is too much."""
+    """The amount by which the limit is exceeded."""
     figures: str
 
 

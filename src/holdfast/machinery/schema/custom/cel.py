@@ -302,7 +302,7 @@ class Scan(NamedTuple):
 
 
 class _Frame:
-    """What is open in one pair of brackets: how long each chain is that leads to where we are."""
+    """The open chains within one pair of brackets, with their lengths."""
 
     __slots__ = ("calc", "choices", "links", "member", "nesting", "relations")
 

@@ -127,7 +127,7 @@ class Chars:
 
 
 class _Group(NamedTuple):
-    """What stood before a parenthesis that is open."""
+    """The state before an open parenthesis."""
 
     start: int
     flags: frozenset[str]
@@ -461,7 +461,7 @@ def _property(name: str) -> Test | None:
 
 
 class _State:
-    """Where the automaton can be: instructions to go on from, and what stood before."""
+    """A state of the automaton: the next instructions, and the previous character."""
 
     __slots__ = ("before", "ends", "next", "starts")
 

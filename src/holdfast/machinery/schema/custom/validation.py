@@ -101,7 +101,7 @@ def check(type: ResourceType, raw: dict[str, Any], old: dict[str, Any] | None) -
 
 
 def compile_schema(schema: Schema) -> Check:
-    """What checks values by a schema."""
+    """Compiles a schema to a function that checks values."""
     wanted = _wanted_types(schema)
     nullable = bool(schema.get("nullable"))
     checks: list[Check] = []
