@@ -121,6 +121,16 @@ class Migrations:
         """Refused writes of any kind."""
         self._uid: dict[str, str] = {}
 
+    def take_changed(self) -> dict[str, PodMigrationJob]:
+        """What changed since the last call."""
+        changed, self.changed = self.changed, {}
+        return changed
+
+    def take_refused(self) -> list[WriteRefused]:
+        """The writes that were refused since the last call."""
+        refused, self.refused = self.refused, []
+        return refused
+
     def put(self, job: PodMigrationJob) -> None:
         meta = job.metadata
         namesake = self._uid.get(meta.name)

@@ -74,6 +74,11 @@ class Slots:
             if slot not in self._pinned:
                 self.loose[slot] = None
 
+    def take_loose(self) -> dict[int, None]:
+        """The slots in `loose`, which is empty then."""
+        loose, self.loose = self.loose, {}
+        return loose
+
     def release(self, slot: int) -> None:
         """Releases an unused slot for the next name."""
         del self._slot[self._names[slot]]

@@ -54,7 +54,7 @@ class QueueStatuses:
                 dirty[jobs.known[name].queue] = None
         if not dirty:
             return []
-        self._queues.dirty = {}
+        self._queues.take_dirty()
         phases: dict[str, Counter[str]] = {name: Counter() for name in dirty}
         for job in jobs.known.values():
             if job.group is not None and job.queue in phases:
@@ -122,7 +122,7 @@ class PodGroups:
         if not self._jobs.dirty and not timed and not self._without_pods:
             return []
         self._let_in()
-        dirty, self._jobs.dirty = self._jobs.dirty, {}
+        dirty = self._jobs.take_dirty()
         for timers in (self._deadlines, self._unfinished):
             dirty |= {name: None for name, deadline in timers.items() if deadline <= now}
         decisions: list[Decision] = []
@@ -209,8 +209,8 @@ class PodGroups:
             job.problem = JobProblem(reason, f"{job.name} has {of_task or job.lacks(())}")
         may_be_interrupted = job.interrupted or not job.seen_ready
         is_news = may_be_interrupted and self._jobs.look_for_interruption(job)
-        if is_news and self._jobs.on_changed is not None:
-            self._jobs.on_changed(job)
+        if is_news:
+            self._jobs.changed(job)
 
     def _is_late(self, job: Job, now: float) -> list[Decision]:
         """Updates `overdue`: whether the job is pending longer than its timeout. Emits one event."""

@@ -39,8 +39,7 @@ class Provisioner:
         cannot know, and assumes so."""
         self._requirements = requirements
         self._is_current = is_current
-        requirements.has_provisioner = True
-        requirements.dirty.update(dict.fromkeys(requirements.by_id))
+        requirements.serve()
         self.created = 0
         """The number of reservations it decided to create."""
         self.failures = 0
@@ -72,7 +71,7 @@ class Provisioner:
     def run(self, now: float) -> list[Decision]:
         requirements = self._requirements
         decisions: list[Decision] = []
-        dirty, requirements.dirty = requirements.dirty, {}
+        dirty = requirements.take_dirty()
         for id in dirty:
             decisions += self._reconcile(id, requirements.by_id.get(id, {}).values())
         return decisions
@@ -118,7 +117,7 @@ class DynamicReservations:
     def __init__(self, cluster: Cluster, settings: Settings) -> None:
         self._cluster = cluster
         self._virtuals = cluster.virtuals
-        self._virtuals.settings = settings
+        self._virtuals.enable(settings)
 
     def run(self, now: float) -> list[Decision]:
         virtuals = self._virtuals
@@ -133,8 +132,7 @@ class DynamicReservations:
             self._follow(uid, now)
         for uid in list(virtuals.refused):
             self._reconsider(uid)
-        decisions += virtuals.reports
-        virtuals.reports = []
+        decisions += virtuals.take_reports()
         return decisions
 
     def next_timer(self) -> float | None:

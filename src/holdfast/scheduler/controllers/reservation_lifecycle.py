@@ -47,7 +47,7 @@ class ReservationLifecycle:
         """Reconciles every reservation that is dirty or due."""
         while (due := self._timers.pop(now)) is not None:
             self._reservations.dirty[due] = None
-        dirty, self._reservations.dirty = self._reservations.dirty, {}
+        dirty = self._reservations.take_dirty()
         for uid in dirty:
             reservation = self._reservations.known.get(uid)
             if reservation is None:

@@ -65,7 +65,7 @@ class Gangs:
         self._failures = failures
         self._rest: dict[JobName, list[PodRecord]] = {}
         """Members still pending, of jobs that became ready in this round."""
-        cluster.jobs.on_changed = self.changed
+        cluster.jobs.on_changed.append(self.changed)
 
     # Members that become pending or stop being so
 

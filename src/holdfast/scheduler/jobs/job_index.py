@@ -45,7 +45,7 @@ class Jobs:
         self.known: dict[JobName, Job] = {}
         self.dirty: dict[JobName, None] = {}
         """Jobs whose status may have to change."""
-        self.on_changed: Callable[[Job], None] | None = None
+        self.on_changed: list[Callable[[Job], None]] = []
         """Called with a job that may be schedulable now, or whose condition may change."""
         self._settings = cluster.settings
         self.queues = Queues(cluster, self._queue_of)
@@ -114,8 +114,8 @@ class Jobs:
         job.remove(pod)
         self.touch(job)
         self._drop_if_empty(job)
-        if self.on_changed is not None and job.members:
-            self.on_changed(job)
+        if job.members:
+            self.changed(job)
 
     def ended(
         self, meta: ObjectMeta, succeeded: bool, namespace: str = "", bound: float | None = None
@@ -268,10 +268,20 @@ class Jobs:
         """Notes that the job's status may have to change."""
         self.dirty[job.name] = None
 
+    def take_dirty(self) -> dict[JobName, None]:
+        """The jobs in `dirty`, which is empty then."""
+        dirty, self.dirty = self.dirty, {}
+        return dirty
+
     def touch_job_of(self, pod: PodRecord) -> None:
         """The same for the job of a pod, if it has one."""
         if pod.job is not None:
             self.dirty[pod.job] = None
+
+    def changed(self, job: Job) -> None:
+        """Notifies that a job may be schedulable now, or that its condition may change."""
+        for notify in self.on_changed:
+            notify(job)
 
     def not_written(self, uid: str) -> None:
         """Notes that writing the status of a PodGroup failed, so that it is written again."""
@@ -359,11 +369,11 @@ class Jobs:
             self.known.pop(job.name, None)
 
     def _notify(self, *jobs: Job | None) -> None:
-        """Calls `on_changed` after a change of a PodGroup."""
+        """Notifies of jobs after a change of their PodGroup."""
         self._cluster.epoch.inputs += 1
         for job in jobs:
-            if job is not None and job.members and self.on_changed is not None:
-                self.on_changed(job)
+            if job is not None and job.members:
+                self.changed(job)
 
 
 def _is_non_preemptible(meta: ObjectMeta) -> bool:

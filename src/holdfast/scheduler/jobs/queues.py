@@ -192,6 +192,11 @@ class Queues:
         self._cluster.epoch.queues += 1
         self._cluster.changed(Change.OTHER)
 
+    def take_dirty(self) -> dict[str, None]:
+        """The queues in `dirty`, which is empty then."""
+        dirty, self.dirty = self.dirty, {}
+        return dirty
+
     # Queries
 
     def of(self, pod: PodRecord) -> str:

@@ -122,7 +122,6 @@ class DeviceShare(ClusterPlugin):
         super().__init__(handle, args)
         self._args = args if isinstance(args, DeviceShareArgs) else DeviceShareArgs()
         self._devices = self.cluster.managers.devices
-        self._devices.alignment = not self._args.disable_device_numa_topology_alignment
         strategy = self._args.scoring_strategy.type
         self._packing = GpuPacking(self.cluster) if strategy == "LeastFragmented" else None
         self._ranker: Ranker = most_free
@@ -130,7 +129,8 @@ class DeviceShare(ClusterPlugin):
             self._ranker = self._packing.rank
         elif strategy in ("MostAllocated", "BestFit"):
             self._ranker = least_free
-        self._devices.ranker = self._ranker
+        alignment = not self._args.disable_device_numa_topology_alignment
+        self._devices.configure(alignment, self._ranker)
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         try:

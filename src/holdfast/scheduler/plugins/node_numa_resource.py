@@ -47,8 +47,8 @@ class NodeNUMAResource(ClusterPlugin):
         super().__init__(handle, args)
         self._args = args if isinstance(args, NodeNUMAResourceArgs) else NodeNUMAResourceArgs()
         self._cpus = self.cluster.managers.cpus
-        self._cpus.default_policy = self._args.default_cpu_bind_policy
-        self._cpus.fullest_first = self._args.numa_scoring_strategy.type == "MostAllocated"
+        fullest_first = self._args.numa_scoring_strategy.type == "MostAllocated"
+        self._cpus.configure(self._args.default_cpu_bind_policy, fullest_first)
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         if not cls.requests:

@@ -51,7 +51,7 @@ class Requirements:
         """The ids that changed, for the provisioner."""
         self.edited: dict[str, None] = {}
         """The uids of pods whose requirement was changed or removed after it was written."""
-        self.has_provisioner = False
+        self._has_provisioner = False
         """Whether a provisioner reads `dirty`."""
         self.making: dict[str, str] = {}
         """The ids whose reservation is being created, by the reservation's name."""
@@ -125,9 +125,24 @@ class Requirements:
             self.refusals[name] = message
             self.touch(self.making[name])
 
+    def take_dirty(self) -> dict[str, None]:
+        """The ids in `dirty`, which is empty then."""
+        dirty, self.dirty = self.dirty, {}
+        return dirty
+
+    def take_edited(self) -> dict[str, None]:
+        """The pods in `edited`, which is empty then."""
+        edited, self.edited = self.edited, {}
+        return edited
+
+    def serve(self) -> None:
+        """A provisioner reads `dirty` from now on."""
+        self._has_provisioner = True
+        self.dirty.update(dict.fromkeys(self.by_id))
+
     def touch(self, id: str) -> None:
         """Has the provisioner look at the id again."""
-        if self.has_provisioner:
+        if self._has_provisioner:
             self.dirty[id] = None
 
     def _leave(self, request: ReservationRequest) -> None:

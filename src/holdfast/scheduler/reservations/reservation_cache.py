@@ -129,6 +129,11 @@ class ReservationCache(ReservationIndex):
             for named in self._leave_owners(reservation):
                 self._watcher.pods_named(named.name, named.uid)
 
+    def take_dirty(self) -> dict[str, None]:
+        """The reservations in `dirty`, which is empty then."""
+        dirty, self.dirty = self.dirty, {}
+        return dirty
+
     # Ends
 
     def delete(self, reservation: ReservationInfo, why: str) -> list[Decision]:

@@ -137,6 +137,15 @@ class VirtualReservations:
         """The uids of created reservations that were rejected, and why."""
         self._unwritten: dict[str, str] = {}
 
+    def enable(self, settings: Settings) -> None:
+        """Enables dynamic reservations."""
+        self.settings = settings
+
+    def take_reports(self) -> list[Decision]:
+        """The events that are to be emitted, since the last call."""
+        reports, self.reports = self.reports, []
+        return reports
+
     # Requests
 
     def id_for(self, request: ReservationRequest, size: Mapping[str, int]) -> str:
@@ -260,7 +269,7 @@ class VirtualReservations:
 
     def ask_again(self) -> None:
         """Has requirements written again that were removed or changed while the pod waits."""
-        edited, self.requirements.edited = self.requirements.edited, {}
+        edited = self.requirements.take_edited()
         for uid in edited:
             virtual = self._by_requester.get(uid)
             if virtual is not None and virtual.waiting:

@@ -121,8 +121,7 @@ class Cluster(ClusterBase):
             used.update(slot for slot, _ in cls.usage)
             used.update(slot for slot, _ in cls.requests)
         used.update(self.reservations.slots())
-        loose, slots.loose = slots.loose, {}
-        for slot in loose:
+        for slot in slots.take_loose():
             if slot in used or slot >= len(nodes.allocatable):
                 continue
             if nodes.allocatable[slot].any() or nodes.claimed[slot].any() or nodes.held[slot].any():

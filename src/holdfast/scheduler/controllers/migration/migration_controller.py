@@ -42,8 +42,7 @@ class MigrationController:
             self._started = True
             self._drop_left_behind()
         if jobs.changed:
-            changed, jobs.changed = jobs.changed, {}
-            for job in changed.values():
+            for job in jobs.take_changed().values():
                 self._follow(job, now)
         if jobs.refused:
             self._take_refusals(now)
@@ -80,9 +79,7 @@ class MigrationController:
             self._drop_reservation(job, phase)
 
     def _take_refusals(self, now: float) -> None:
-        jobs = self._jobs
-        refused, jobs.refused = jobs.refused, []
-        for event in refused:
+        for event in self._jobs.take_refused():
             for move in self._moves.values():
                 match event:
                     case MigrationWriteRefused(decision=write) if write.job == move.ref:

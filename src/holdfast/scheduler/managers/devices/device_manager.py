@@ -74,6 +74,12 @@ class DeviceManager(ResourceManager[Allocation]):
         self._searches: dict[int, DeviceSearch | None] = {}
         cluster.classes.on_dropped.append(self._class_dropped)
 
+    def configure(self, alignment: bool, ranker: Ranker) -> None:
+        """Sets whether devices are aligned with the NUMA nodes of the pod's CPUs, and what ranks the
+        devices of a node."""
+        self.alignment = alignment
+        self.ranker = ranker
+
     # Queries
 
     def search(self, cls: PodClass) -> DeviceSearch | None:

@@ -129,6 +129,12 @@ class CPUManager(ResourceManager[Holding]):
         """What is free for owners of each reservation on its row, by hold index."""
         cluster.classes.on_dropped.append(self._class_dropped)
 
+    def configure(self, default_policy: str, fullest_first: bool) -> None:
+        """Sets the CPU bind policy of pods that name none, and whether the NUMA node with the least
+        free comes first."""
+        self.default_policy = default_policy
+        self.fullest_first = fullest_first
+
     # Queries
 
     def want(self, cls: PodClass) -> Want:
