@@ -77,7 +77,7 @@ class Scheduler:
         aliases: Mapping[str, str] | None = None,
         controllers: Sequence[Callable[[Cluster], Controller]] = (),
     ) -> None:
-        self.cluster = Cluster(_settings(configuration, aliases or {}), watcher=self)
+        self.cluster = Cluster(_settings(configuration, aliases or {}), listener=self)
         preempts = any(action.name == "preempt" for action in configuration.actions)
         profiles = [
             Profile(index, resolved, registry, self.cluster, preempts)
@@ -301,7 +301,7 @@ class Scheduler:
             if reads and not self._is_gated(profile, pod):
                 self.pod_pending(pod)
 
-    # PodWatcher
+    # PodListener
 
     def pod_pending(self, pod: PodRecord) -> None:
         """Queues a pod, or gates it."""

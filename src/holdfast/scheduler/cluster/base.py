@@ -40,7 +40,7 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     `backfill`)."""
 
 
-class PodWatcher(Protocol):
+class PodListener(Protocol):
     """Receives the changes of pods that are, or were, pending."""
 
     def pod_pending(self, pod: PodRecord) -> None:
@@ -66,10 +66,10 @@ class ClusterBase:
     last asked."""
 
     def __init__(
-        self, settings: ClusterSettings | None = None, watcher: PodWatcher | None = None
+        self, settings: ClusterSettings | None = None, listener: PodListener | None = None
     ) -> None:
         self.settings = settings or ClusterSettings()
-        self.watcher = watcher
+        self.listener = listener
         self.now = 0.0
         self.nodes = NodeTable()
         self.epoch = Epoch()

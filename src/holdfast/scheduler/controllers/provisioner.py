@@ -191,5 +191,5 @@ class DynamicReservations:
         virtual = self._virtuals.of(reservation)
         if virtual is None or not self._virtuals.refusal(reservation, virtual):
             del self._virtuals.refused[uid]
-            if self._cluster.watcher is not None:
-                self._cluster.watcher.pod_pending(reservation.pod)
+            if self._cluster.listener is not None:
+                self._cluster.listener.pod_pending(reservation.pod)

@@ -30,7 +30,7 @@ from holdfast.scheduler.reservations.starvation_holds import StarvationHolds, is
 from holdfast.scheduler.reservations.waiting_reservations import WaitingReservations
 
 
-class ReservationWatcher(Protocol):
+class ReservationListener(Protocol):
     """Receives the changes of reservations that concern jobs and pod classes."""
 
     def reserve_pod_read(self, pod: PodRecord, metadata: ObjectMeta) -> None:
@@ -66,13 +66,13 @@ class ReservationCache(ReservationIndex):
         cluster: ClusterBase,
         managers: ResourceManagers,
         volumes: VolumeManager,
-        watcher: ReservationWatcher,
+        listener: ReservationListener,
     ) -> None:
         super().__init__(cluster)
         self._cluster = cluster
         self._managers = managers
         self._volumes = volumes
-        self._watcher = watcher
+        self._listener = listener
         self._ledger = cluster.ledger
         self.dirty: dict[str, None] = {}
         """The uids of reservations whose status, phase or amounts may have to change."""
@@ -112,7 +112,7 @@ class ReservationCache(ReservationIndex):
             self._cluster.warn_once(reservation.ref, reason, "")
         self._let_go(reservation)
         self.starvation_holds.drop(reservation)
-        self._watcher.reservation_deleted(reservation.object.metadata.uid)
+        self._listener.reservation_deleted(reservation.object.metadata.uid)
         self.dirty.pop(uid, None)
         self.note(reservation, why)
 
@@ -122,12 +122,12 @@ class ReservationCache(ReservationIndex):
         self._leave_spec(reservation)
         reservation.preemptor = preemptor
         for named in self._join_owners(reservation, spec):
-            self._watcher.pods_named(named.name, named.uid)
+            self._listener.pods_named(named.name, named.uid)
 
     def _leave_spec(self, reservation: ReservationInfo) -> None:
         if reservation.owner_spec_id >= 0:
             for named in self._leave_owners(reservation):
-                self._watcher.pods_named(named.name, named.uid)
+                self._listener.pods_named(named.name, named.uid)
 
     def take_dirty(self) -> dict[str, None]:
         """The reservations in `dirty`, which is empty then."""
@@ -172,7 +172,7 @@ class ReservationCache(ReservationIndex):
         self.starvation_holds.drop(reservation)
         if reason == ReservationPhase.SUCCEEDED:
             meta, namespace = reservation.object.metadata, namespace_of(reservation.object)
-            self._watcher.reservation_succeeded(meta, namespace)
+            self._listener.reservation_succeeded(meta, namespace)
         self._let_go(reservation)
         self.dirty[reservation.uid] = None
 
@@ -180,8 +180,8 @@ class ReservationCache(ReservationIndex):
         """Releases its capacity, its reserve pod and its owner spec."""
         pod = reservation.pod
         if pod is not None:
-            if self._cluster.watcher is not None:
-                self._cluster.watcher.pod_settled(pod)
+            if self._cluster.listener is not None:
+                self._cluster.listener.pod_settled(pod)
             if pod.row >= 0:
                 self.waiting.leave(reservation)
                 self.set_victims(reservation, frozenset())
@@ -190,7 +190,7 @@ class ReservationCache(ReservationIndex):
                 self._cluster.changed(Change.POD_LEFT)
             pod.phase = Phase.PENDING
             pod.gone = True
-            self._watcher.reserve_pod_gone(pod)
+            self._listener.reserve_pod_gone(pod)
             self._managers.forget(pod.uid)
             self._cluster.classes.release(pod.cls)
             reservation.pod = None
@@ -246,8 +246,8 @@ class ReservationCache(ReservationIndex):
         assert pod is not None
         pod.phase = Phase.ASSIGNED
         reservation.message = self.victims_message(reservation)
-        if self._cluster.watcher is not None:
-            self._cluster.watcher.bind_confirmed(pod)
+        if self._cluster.listener is not None:
+            self._cluster.listener.bind_confirmed(pod)
         self.note(
             reservation, "waiting" if reservation.waiting else "available", self._nodes.name(pod.row)
         )
@@ -393,10 +393,10 @@ class ReservationCache(ReservationIndex):
 
     def preemptor_pending(self, pod: PodRecord) -> None:
         """Schedules the preemption holds of a pod that is pending again: it had the capacity itself."""
-        watcher = self._cluster.watcher
+        listener = self._cluster.listener
         for hold in self.preemption_holds.get(pod.uid, {}).values():
-            if watcher is not None and hold.pod is not None and hold.pod.phase is Phase.PENDING:
-                watcher.pod_pending(hold.pod)
+            if listener is not None and hold.pod is not None and hold.pod.phase is Phase.PENDING:
+                listener.pod_pending(hold.pod)
 
     def _pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
         if pod.reservation_uid:
@@ -476,14 +476,14 @@ class ReservationCache(ReservationIndex):
             return  # its preemptor waits for it already
         self._cluster.changed(Change.POD_LEFT)
         if reservation.preemptor:
-            owner, watcher = self._cluster.pods.get(reservation.preemptor), self._cluster.watcher
+            owner, listener = self._cluster.pods.get(reservation.preemptor), self._cluster.listener
             if (
                 owner is not None
                 and owner.phase is Phase.PENDING
                 and not owner.deletion_pending
-                and watcher
+                and listener
             ):
-                watcher.pod_pending(owner)
+                listener.pod_pending(owner)
 
     def moved(self, reservation: ReservationInfo) -> None:
         """Marks it as changed, for the lifecycle controller and for caches."""

@@ -25,7 +25,7 @@ from holdfast.scheduler.cluster.records import (
 from holdfast.scheduler.cluster.slots import Amounts, Pairs
 from holdfast.scheduler.managers.resource_managers import ResourceManagers
 from holdfast.scheduler.reservations.preemption_holds import preemptor_of
-from holdfast.scheduler.reservations.reservation_cache import ReservationCache, ReservationWatcher
+from holdfast.scheduler.reservations.reservation_cache import ReservationCache, ReservationListener
 from holdfast.scheduler.reservations.reservation_victims import (
     problems,
     victims_in,
@@ -53,12 +53,12 @@ class ReservationHandlers:
         cluster: ClusterBase,
         managers: ResourceManagers,
         reservations: ReservationCache,
-        watcher: ReservationWatcher,
+        listener: ReservationListener,
     ) -> None:
         self._cluster = cluster
         self._managers = managers
         self._reservations = reservations
-        self._watcher = watcher
+        self._listener = listener
         self._ledger = cluster.ledger
         self._nodes = cluster.nodes
         self._last_hold: tuple[Any, PodClass] | None = None
@@ -165,7 +165,7 @@ class ReservationHandlers:
             record.reservation = info
         else:
             self._reclass(record, cls)
-        self._watcher.reserve_pod_read(record, reservation.metadata)
+        self._listener.reserve_pod_read(record, reservation.metadata)
         terms = self._terms(info, cls)
         info.wanted = self._interned(terms.wanted)
         if info.once != terms.once and info.hold is not None:
@@ -231,8 +231,8 @@ class ReservationHandlers:
             reservation.error = text
             self._reservations.note(reservation, "invalid", text)
         pod = reservation.pod
-        if pod is not None and pod.phase is Phase.PENDING and self._cluster.watcher is not None:
-            self._cluster.watcher.pod_settled(pod)
+        if pod is not None and pod.phase is Phase.PENDING and self._cluster.listener is not None:
+            self._cluster.listener.pod_settled(pod)
 
     def _created(self, meta: ObjectMeta) -> float:
         try:
@@ -252,13 +252,13 @@ class ReservationHandlers:
         if pod.phase is not Phase.PENDING:
             return
         self._reservations.set_amounts(reservation, reservation.wanted)
-        watcher = self._cluster.watcher
-        if watcher is None:
+        listener = self._cluster.listener
+        if listener is None:
             return
         if reservation.terminating:
-            watcher.pod_settled(pod)
+            listener.pod_settled(pod)
         elif changed:
-            watcher.pod_pending(pod)
+            listener.pod_pending(pod)
 
     def _found_on(self, reservation: ReservationInfo, node: str) -> None:
         """Holds its capacity on the node of its status, which this or another scheduler has written."""
@@ -271,9 +271,9 @@ class ReservationHandlers:
             if pod.phase is Phase.ASSUMED:
                 reservations.confirm(reservation)
             return
-        watcher = self._cluster.watcher
-        if watcher is not None:
-            watcher.pod_settled(pod)
+        listener = self._cluster.listener
+        if listener is not None:
+            listener.pod_settled(pod)
         if pod.row >= 0:
             reservations.waiting.leave(reservation)
             reservations.set_victims(reservation, frozenset())

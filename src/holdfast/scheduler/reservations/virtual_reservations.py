@@ -484,8 +484,8 @@ class VirtualReservations:
                 or reservation.terminating
             ):
                 continue
-            if cluster.watcher is not None:
-                cluster.watcher.pod_pending(reservation.pod)
+            if cluster.listener is not None:
+                cluster.listener.pod_pending(reservation.pod)
 
     def _emit(self, virtual: Virtual, type: str, reason: str, message: str) -> None:
         self.reports.append(Emit(virtual.requester, type, reason, message, "Provisioning"))

@@ -1,7 +1,7 @@
 """The cluster state of the scheduler, kept up to date by events.
 
 `feed` takes an event; its effects are written to the node table, the ledger and the indexes, and the
-`PodWatcher` (the scheduler) is notified of changes of pods. Nothing is decided here.
+`PodListener` (the scheduler) is notified of changes of pods. Nothing is decided here.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.raw_objects import RawObject
 from holdfast.api.reservation import Reservation
 from holdfast.api.workloads import PriorityClass
-from holdfast.scheduler.cluster.base import ClusterBase, ClusterSettings, PodWatcher
+from holdfast.scheduler.cluster.base import ClusterBase, ClusterSettings, PodListener
 from holdfast.scheduler.cluster.decisions import (
     ObjectRef,
 )
@@ -59,14 +59,14 @@ class Cluster(ClusterBase):
     """Nodes, pods, reservations, jobs and other objects, as of the events fed so far."""
 
     def __init__(
-        self, settings: ClusterSettings | None = None, watcher: PodWatcher | None = None
+        self, settings: ClusterSettings | None = None, listener: PodListener | None = None
     ) -> None:
-        super().__init__(settings, watcher)
+        super().__init__(settings, listener)
         self.volumes = VolumeManager(self.nodes, self.ledger, self.classes, self.epoch)
         self.managers = ResourceManagers(self, self._nominated_beside)
-        self.reservations = ReservationCache(self, self.managers, self.volumes, watcher=self)
+        self.reservations = ReservationCache(self, self.managers, self.volumes, listener=self)
         self.reservation_handlers = ReservationHandlers(
-            self, self.managers, self.reservations, watcher=self
+            self, self.managers, self.reservations, listener=self
         )
         self.virtuals = VirtualReservations(self, self.reservations, self.reservation_handlers)
         self.jobs = Jobs(self, self.reservations, self._reprioritized)
@@ -355,7 +355,7 @@ class Cluster(ClusterBase):
             listen(row)
         self._changes |= changes
 
-    # Changes of reservations (`ReservationWatcher`) and of PodGroups
+    # Changes of reservations (`ReservationListener`) and of PodGroups
 
     def reserve_pod_read(self, pod: PodRecord, metadata: ObjectMeta) -> None:
         self.jobs.join(pod, metadata, pod.cls.namespace)
@@ -437,8 +437,8 @@ class Cluster(ClusterBase):
         victim.deletion_pending = victim.cls.terminating
         self.changed(Change.OTHER)
         self.jobs.touch_job_of(victim)
-        if victim.phase is Phase.PENDING and not victim.deletion_pending and self.watcher is not None:
-            self.watcher.pod_pending(victim)
+        if victim.phase is Phase.PENDING and not victim.deletion_pending and self.listener is not None:
+            self.listener.pod_pending(victim)
 
     def _requeue_preemptors(self, uid: str) -> None:
         """Requeues a pending pod whose decision was not carried out, and the other pods nominated to
@@ -448,8 +448,8 @@ class Cluster(ClusterBase):
             return
         waiting = self.nominator.get(pod.nominated, {pod.uid: pod})
         for each in list(waiting.values()):
-            if self.watcher is not None and not each.deletion_pending:
-                self.watcher.pod_pending(each)
+            if self.listener is not None and not each.deletion_pending:
+                self.listener.pod_pending(each)
 
     def _binding(self, uid: str) -> PodRecord | None:
         """The pod, or reserve pod, of that uid."""
@@ -474,8 +474,8 @@ class Cluster(ClusterBase):
             self.reservations.preemptor_changed(pod)
         if pod.reservation_uid:
             self.reservations.pod_confirmed(pod)
-        if self.watcher is not None:
-            self.watcher.bind_confirmed(pod)
+        if self.listener is not None:
+            self.listener.bind_confirmed(pod)
 
     def _bind_refused(self, event: BindRefused) -> None:
         pod = self._binding(event.uid)
@@ -483,9 +483,9 @@ class Cluster(ClusterBase):
             return
         row = pod.row
         self.chronicle.note(self.now, pod.ref, "bind refused", event.message)
-        if self.watcher is not None and self.watcher.bind_again(pod):
+        if self.listener is not None and self.listener.bind_again(pod):
             return
         self.unassume(pod)
         self.changed(Change.POD_LEFT)
-        if self.watcher is not None:
-            self.watcher.bind_refused(pod, row, event.message)
+        if self.listener is not None:
+            self.listener.bind_refused(pod, row, event.message)

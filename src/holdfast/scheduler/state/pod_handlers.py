@@ -1,7 +1,7 @@
 """Event handlers of pods: add, update, delete, and the end of a pod.
 
 A handler keeps the pod's record, class, job and claims in line with its object, and notifies the
-`PodWatcher` of pods that are to be scheduled or no longer are.
+`PodListener` of pods that are to be scheduled or no longer are.
 """
 
 from collections.abc import Callable
@@ -195,8 +195,8 @@ class PodHandlers:
                 continue
             before, pod.cls = pod.cls, self._current_class(pod)
             self._classes.release(before)
-            if self._cluster.watcher is not None and not pod.deletion_pending:
-                self._cluster.watcher.pod_pending(pod)
+            if self._cluster.listener is not None and not pod.deletion_pending:
+                self._cluster.listener.pod_pending(pod)
 
     def reprioritize(self, pod: PodRecord) -> None:
         """Updates the class of a member after its PodGroup's priority or preemptability changed."""
@@ -213,10 +213,10 @@ class PodHandlers:
         self._classes.release(before)
         if (
             pod.phase is Phase.PENDING
-            and self._cluster.watcher is not None
+            and self._cluster.listener is not None
             and not pod.deletion_pending
         ):
-            self._cluster.watcher.pod_pending(pod)
+            self._cluster.listener.pod_pending(pod)
 
     def _claim_as(self, pod: PodRecord, cls: PodClass) -> None:
         """Changes the class, and so the claim, of a pod on a node."""
@@ -252,7 +252,7 @@ class PodHandlers:
 
     def _place_or_queue(self, known: PodRecord, pod: Pod, changed: bool) -> None:
         """Applies the rest of a pod's object: places it if it has a node, otherwise notifies the
-        watcher. `changed` is whether it changed in a way that may affect scheduling."""
+        listener. `changed` is whether it changed in a way that may affect scheduling."""
         node = pod.spec.node_name
         if node:
             started = pod.status.start_time
@@ -292,12 +292,12 @@ class PodHandlers:
         # An update sent before the nomination was written has no nominatedNodeName; it clears nothing.
         if pod.status.nominated_node_name:
             self._nominate(known, pod.status.nominated_node_name)
-        if self._cluster.watcher is None:
+        if self._cluster.listener is None:
             return
         if known.deletion_pending:
-            self._cluster.watcher.pod_settled(known)
+            self._cluster.listener.pod_settled(known)
         elif changed:
-            self._cluster.watcher.pod_pending(known)
+            self._cluster.listener.pod_pending(known)
 
     def _update_allocation(self, known: PodRecord, pod: Pod) -> None:
         """Allocates the pod from the reservation its annotation names."""
@@ -318,8 +318,8 @@ class PodHandlers:
         if known.row >= 0 and known.row == row:
             self._confirm(known)
             return
-        if self._cluster.watcher is not None:
-            self._cluster.watcher.pod_settled(known)
+        if self._cluster.listener is not None:
+            self._cluster.listener.pod_settled(known)
         if known.row >= 0:
             self._vacate(known)
         self._nominate(known, "")
@@ -345,8 +345,8 @@ class PodHandlers:
         """Removes a pod from the state, with everything kept for it."""
         self._virtuals.requirements.forget_pod(pod.uid)
         self._cluster.epoch.inputs += 1
-        if self._cluster.watcher is not None:
-            self._cluster.watcher.pod_settled(pod)
+        if self._cluster.listener is not None:
+            self._cluster.listener.pod_settled(pod)
         if pod.row >= 0:
             self._vacate(pod)
         self._nominate(pod, "")
