@@ -62,7 +62,7 @@ def reserve_pod(cluster: Cluster, uid: str) -> PodRecord:
 
 
 def set_aside(cluster: Cluster, uid: str, row: int) -> None:
-    cluster.ledger.hold(reserve_pod(cluster, uid), row, cluster.reservations.known[uid].amounts)
+    cluster.ledger.reserve(reserve_pod(cluster, uid), row, cluster.reservations.known[uid].amounts)
 
 
 def problems(cluster: Cluster) -> list[str]:
@@ -87,7 +87,7 @@ def snapshot(cluster: Cluster) -> dict[str, Any]:
         "rows": {uid: pod.row for uid, pod in cluster.pods.items()},
         "holds": {
             hold.pod.uid: (hold.row, dict(hold.amounts), {s: n for s, n in hold.taken.items() if n})
-            for hold in ledger.holds
+            for hold in ledger.reserved
         },
         "drawn": {uid: pod.reservation_uid for uid, pod in cluster.pods.items()},
         "placed": {cls.id: dict(cls.placed) for cls in cluster.classes},
@@ -112,7 +112,7 @@ def move_something(cluster: Cluster, choose: Chooser) -> None:
             ledger.remove(pod)
         return
     uid = choose(("kept", "h1", "h2"))
-    if ledger.holds.get(uid) is not None:
+    if ledger.reserved.get(uid) is not None:
         if choose((True, False)):
             sizes = {"less": {CPU: 300}, "more": {CPU: 900, PODS: 1}, "other": {MEMORY: 2048, PODS: 2}}
             ledger.resize(reserve_pod(cluster, uid), sizes[choose(sorted(sizes))])
@@ -195,7 +195,7 @@ def test_an_inner_commit_stands_only_with_the_outer(
 ) -> None:
     cluster = make_cluster()
     outer_and_inner(cluster, commit_outer, commit_inner)
-    assert {hold.pod.uid for hold in cluster.ledger.holds} == left
+    assert {hold.pod.uid for hold in cluster.ledger.reserved} == left
     assert not problems(cluster)
 
 
@@ -234,7 +234,7 @@ def test_claiming_twice_is_a_mistake(what: Callable[[Cluster], None], message: s
 
 def test_free_is_what_is_left_and_may_be_negative() -> None:
     cluster = make_cluster()
-    cluster.ledger.hold(reserve_pod(cluster, "h1"), 0, {CPU: 8000})
+    cluster.ledger.reserve(reserve_pod(cluster, "h1"), 0, {CPU: 8000})
     free = cluster.ledger.free(0)
     assert (free[CPU], free[PODS]) == (-100, 108)
 

@@ -90,7 +90,9 @@ class Tries:
     def leave(self) -> None:
         ledger = self.cluster.ledger
         there = {uid: each for row in ledger.pods.values() for uid, each in row.items()}
-        there |= {hold.pod.uid: hold.pod for row in range(len(NODES)) for hold in ledger.holds.on(row)}
+        there |= {
+            hold.pod.uid: hold.pod for row in range(len(NODES)) for hold in ledger.reserved.on(row)
+        }
         if not there:
             return
         leaving = there[self.choose(sorted(there))]
@@ -99,7 +101,7 @@ class Tries:
             ledger.remove(leaving)
             self.gone[leaving.uid] = leaving, row, None
         else:
-            hold = ledger.holds.get(leaving.uid)
+            hold = ledger.reserved.get(leaving.uid)
             assert hold is not None
             amounts = hold.amounts
             ledger.release(leaving)
@@ -113,7 +115,7 @@ class Tries:
         if back.reservation is None:
             self.cluster.ledger.place(back, row)
         else:
-            self.cluster.ledger.hold(back, row, amounts)
+            self.cluster.ledger.reserve(back, row, amounts)
 
     def newcomer(self) -> None:
         pending = [uid for uid, each in self.cluster.pods.items() if each.row < 0]

@@ -152,7 +152,9 @@ class DryRun:
                     self._cluster.reservations.inside(nominated, row) for nominated in nominated_pods
                 )
             )
-            and not any(pod.reservation_uid and ledger.holds.get(pod.reservation_uid) for pod in pods)
+            and not any(
+                pod.reservation_uid and ledger.reserved.get(pod.reservation_uid) for pod in pods
+            )
         ):
             spare = ledger.spare(row, needs, pods, nominated_pods)
             if min(spare.values(), default=0) < 0:
@@ -453,7 +455,7 @@ ReleasedReservation = tuple[int, Amounts, list[PodRecord]]
 
 def release_reservation(cluster: Cluster, reserving: PodRecord) -> ReleasedReservation:
     """Releases a reservation and removes the pods allocated from it; inside a transaction."""
-    hold, reservation = cluster.ledger.holds.get(reserving.uid), reserving.reservation
+    hold, reservation = cluster.ledger.reserved.get(reserving.uid), reserving.reservation
     assert hold is not None and reservation is not None
     row, amounts = hold.row, hold.amounts
     allocated_pods = cluster.reservations.allocated_pods(reservation)
@@ -466,7 +468,7 @@ def release_reservation(cluster: Cluster, reserving: PodRecord) -> ReleasedReser
 def restore_reservation(cluster: Cluster, reserving: PodRecord, gone: ReleasedReservation) -> None:
     """Undoes `release_reservation`."""
     row, amounts, allocated_pods = gone
-    cluster.ledger.hold(reserving, row, amounts)
+    cluster.ledger.reserve(reserving, row, amounts)
     for pod in allocated_pods:
         cluster.ledger.place(pod, row)
 
@@ -509,7 +511,7 @@ def reservation_victims_by_amounts(
     ledger, slots = cluster.ledger, [need.slot for need in needs]
 
     def freed(each: PodRecord) -> dict[int, int]:
-        hold, reservation = ledger.holds.get(each.uid), each.reservation
+        hold, reservation = ledger.reserved.get(each.uid), each.reservation
         assert hold is not None and reservation is not None
         return ledger.freed(hold, cluster.reservations.allocated_pods(reservation), slots)
 

@@ -212,7 +212,7 @@ class DynamicProvisioning:
         return self._columns.column(profile, sized)
 
     def _covers(self, uid: str, cls: PodClass) -> bool:
-        hold = self._cluster.ledger.holds.get(uid) if uid else None
+        hold = self._cluster.ledger.reserved.get(uid) if uid else None
         return hold is not None and all(
             hold.left(slot) >= amount for slot, amount in cls.requests if slot in hold.amounts
         )
@@ -305,7 +305,7 @@ class DynamicProvisioning:
             return True
         for each in allocated_pods:
             ledger.allocate_from(each, standin.uid)
-        ledger.hold(standin.pod, row, standin.amounts)
+        ledger.reserve(standin.pod, row, standin.amounts)
         return False
 
     def _class_dropped(self, cls: PodClass) -> None:

@@ -151,7 +151,7 @@ class ReservationPreemption(ClusterPlugin):
         return tried.best(rows) if len(rows) else self._why_not(resolvable, promising, tried)
 
     def _try(self, pod: PodRecord, row: int, trial: Trial) -> Found:
-        there = [hold.pod for hold in self.cluster.ledger.holds.on(row)]
+        there = [hold.pod for hold in self.cluster.ledger.reserved.on(row)]
         lower = [each for each in there if self._is_lower(each, pod) and not self._is_awaited(each)]
         going = [each for each in self._evicted_on(row) if each not in lower]
         if not lower:
@@ -248,7 +248,7 @@ class ReservationPreemption(ClusterPlugin):
                 for victim in choice[1]:
                     release_reservation(self.cluster, victim)
                 assert member.reservation is not None
-                ledger.hold(member, choice[0], member.reservation.amounts)
+                ledger.reserve(member, choice[0], member.reservation.amounts)
                 found.append((member, choice))
         gone: dict[int, set[str]] = {}
         for _, (row, victims) in found:
@@ -271,7 +271,7 @@ class ReservationPreemption(ClusterPlugin):
 
     def _evicted_on(self, row: int) -> list[PodRecord]:
         """The reserve pods on the row that are being evicted, which the dry run counts as gone."""
-        there = (hold.pod for hold in self.cluster.ledger.holds.on(row))
+        there = (hold.pod for hold in self.cluster.ledger.reserved.on(row))
         return [each for each in there if self._is_evicted(each)]
 
     def _preempting_event(

@@ -220,7 +220,7 @@ class ReservationCache(ReservationIndex):
         """Holds its amounts on this row, before its status is written."""
         pod = reservation.pod
         assert pod is not None
-        self._ledger.hold(pod, row, reservation.amounts)
+        self._ledger.reserve(pod, row, reservation.amounts)
         reservation.node_gone = False
         if reservation.victims or (reservation.pre_allocation and not self.has_capacity(reservation)):
             self.waiting.join(reservation)
@@ -366,12 +366,12 @@ class ReservationCache(ReservationIndex):
     def node_deleted(self, row: int) -> None:
         """Marks reservations of the row as lost, even if a node of the same name is created before the
         lifecycle controller runs."""
-        for hold in self._ledger.holds.on(row):
+        for hold in self._ledger.reserved.on(row):
             if hold.pod.reservation is not None:
                 hold.pod.reservation.node_gone = True
 
     def node_changed(self, row: int) -> None:
-        for hold in self._ledger.holds.on(row):
+        for hold in self._ledger.reserved.on(row):
             if hold.pod.reservation is not None:
                 self.moved(hold.pod.reservation)
 
@@ -418,7 +418,7 @@ class ReservationCache(ReservationIndex):
             for uid, reservation in self.members.get(spec, {}).items()
             if reservation.pod is not None and reservation.pod.row >= 0
         }
-        hold = self._ledger.holds.get(pod.reservation_uid)
+        hold = self._ledger.reserved.get(pod.reservation_uid)
         if hold is not None:
             ours[hold.pod.uid] = hold.pod
         return self.waiting.claimed_by_others(cls, pod.row, [pod, *ours.values()])

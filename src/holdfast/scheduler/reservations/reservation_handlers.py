@@ -211,13 +211,13 @@ class ReservationHandlers:
         """Changes the class of a reserve pod, also in the ledger."""
         before = record.cls
         if cls is not before and record.row >= 0:
-            hold = self._ledger.holds.get(record.uid)
+            hold = self._ledger.reserved.get(record.uid)
             assert hold is not None
             row, amounts = hold.row, hold.amounts
             with self._ledger.transaction() as transaction:
                 self._ledger.release(record)
                 record.cls = cls
-                self._ledger.hold(record, row, amounts)
+                self._ledger.reserve(record, row, amounts)
                 transaction.commit()
         record.cls = cls
         self._cluster.classes.release(before)
@@ -280,7 +280,7 @@ class ReservationHandlers:
             self._ledger.release(pod)
             self._cluster.changed(Change.POD_LEFT)
         self._reservations.set_amounts(reservation, self._held(reservation, pod.cls))
-        self._ledger.hold(pod, row, reservation.amounts)
+        self._ledger.reserve(pod, row, reservation.amounts)
         reservation.node_gone = False
         if status.phase == ReservationPhase.WAITING:
             reservations.waiting.join(reservation)

@@ -37,10 +37,10 @@ class WaitingReservations:
         self._known = known
         self._allocated_pods = allocated_pods
         self._ledger = cluster.ledger
-        self._holds = cluster.ledger.holds
+        self._holds = cluster.ledger.reserved
         self._nodes = cluster.nodes
         self._limits = cluster.limits
-        self.on_row = cluster.ledger.holds.waiting
+        self.on_row = cluster.ledger.reserved.waiting
         """The uids of Waiting reservations, by row."""
         self.growing: dict[int, dict[str, None]] = {}
         """The uids of reservations that could not be resized, by row."""
@@ -151,7 +151,7 @@ class WaitingReservations:
         assert hold is not None
         row, nodes = hold.row, self._nodes
         behind = self._behind(reservation) if amounts is None else []
-        for_good = self._ledger.taken_for_good(hold)
+        for_good = self._ledger.taken_permanently(hold)
         short: Amounts = {}
         for slot, reserved in (hold.amounts if amounts is None else amounts).items():
             if amounts is not None and reserved <= hold.amounts.get(slot, 0):

@@ -92,7 +92,7 @@ def _claims(cluster: Cluster) -> list[str]:
         if pod.cls.is_daemon:
             for slot, amount in pod.cls.usage:
                 daemon_requested[slot, pod.row] += amount
-    for hold in cluster.ledger.holds:
+    for hold in cluster.ledger.reserved:
         taken: Counter[int] = Counter()
         for_good: Counter[int] = Counter()
         for pod in cluster.pods.values():
@@ -151,7 +151,7 @@ def _pods(cluster: Cluster) -> list[str]:
         lowest = min((pod.cls.priority for pod in there), default=NO_PODS)
         if cluster.nodes.lowest[row] != lowest:
             problems.append(f"row {row}: lowest priority is {cluster.nodes.lowest[row]}")
-        held = cluster.ledger.holds.on(row)
+        held = cluster.ledger.reserved.on(row)
         lowest = min((hold.pod.cls.priority for hold in held), default=NO_PODS)
         if cluster.nodes.lowest_held[row] != lowest:
             problems.append(f"row {row}: lowest priority held is {cluster.nodes.lowest_held[row]}")
@@ -209,12 +209,12 @@ def _columns(cluster: Cluster) -> list[str]:
 def present(cluster: Cluster) -> list[PodRecord]:
     """Pods and reserve pods that are on a row."""
     pods = [pod for pod in cluster.pods.values() if pod.row >= 0]
-    return pods + [hold.pod for hold in cluster.ledger.holds]
+    return pods + [hold.pod for hold in cluster.ledger.reserved]
 
 
 def _reservations(cluster: Cluster) -> list[str]:
     problems = []
-    holds = {hold.pod.uid: hold for hold in cluster.ledger.holds}
+    holds = {hold.pod.uid: hold for hold in cluster.ledger.reserved}
     for uid, reservation in cluster.reservations.known.items():
         pod, hold = reservation.pod, holds.pop(uid, None)
         row = pod.row if pod is not None else -1
@@ -230,7 +230,7 @@ def _reservations(cluster: Cluster) -> list[str]:
             problems.append(f"{reservation!r} holds {hold.amounts}, should be {reservation.amounts}")
         if hold is not None:
             left = {slot: hold.left(slot) for slot in hold.amounts}
-            kept = {slot: int(cluster.ledger.holds.left[slot, hold.index]) for slot in hold.amounts}
+            kept = {slot: int(cluster.ledger.reserved.left[slot, hold.index]) for slot in hold.amounts}
             if left != kept:
                 problems.append(f"{reservation!r} has {left} left, the table has {kept}")
     problems.extend(
