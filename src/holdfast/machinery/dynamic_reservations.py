@@ -1,9 +1,9 @@
 """The annotations by which scheduler and provisioner exchange requests for reservations.
 
 pod          reservation-template           what to reserve, written by its user
-pod          new-reservation-requirement    id and room, written by the scheduler
-reservation  reservation-id                 whose it is, written by the provisioner
-pod          reservation-provision-error    why there will be none, written by the provisioner
+pod          new-reservation-requirement    id and amounts, written by the scheduler
+reservation  reservation-id                 the id of the request, written by the provisioner
+pod          reservation-provision-error    why there is none, written by the provisioner
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a write does to an object, without storing it: create, update, delete.
+"""The writes of an object, without storing it: create, update, delete.
 
     new_object       a new object: defaults, the server's metadata, admission, validation
-    changed_object   an update: what the request may not change is put back, then validation
+    changed_object   an update: fields that the request may not change are restored, then validation
     checked_object   all errors of an object that can be found without a cluster
-    deleted_object   what a deletion leaves: an object that waits for finalizers or its grace period
+    deleted_object   a deletion: the object that waits for finalizers or its grace period
 
 The local API server, the components of the local cluster and `simulate` write objects through these.
 Each raises StatusError, with the API server's code, reason and message.
@@ -66,9 +66,6 @@ class _NoCluster:
 
     def stamp(self, after: float = 0.0) -> str:
         return ""
-
-
-# Create
 
 
 def new_object(request: WriteRequest, raw: Raw, applied: bool = False, checked: bool = False) -> Raw:
@@ -198,9 +195,6 @@ def with_managers(request: WriteRequest, before: Raw | None, after: Raw) -> Raw:
     return stored(type, track_update(type, was, shown(type, after), manager, request.subresource, now))
 
 
-# Update
-
-
 def changed_object(request: WriteRequest, before: Raw, after: Raw, applied: bool = False) -> Raw:
     """`after` as it is to replace `before`, as far as the request's subresource lets it; equal to
     `before` if nothing changes. `applied` says that its managed fields are as they should be. Raises
@@ -255,9 +249,6 @@ def is_gone(request: WriteRequest, raw: Raw) -> bool:
         and not metadata.get("deletionGracePeriodSeconds")
         and not _namespace_waits(request, raw)
     )
-
-
-# Delete
 
 
 def deleted_object(

@@ -1,4 +1,4 @@
-"""pods/binding and pods/eviction: what a pod becomes, and why it is refused."""
+"""pods/binding and pods/eviction: the pod and the disruption budget afterwards, and refusals."""
 
 from __future__ import annotations
 
@@ -58,9 +58,6 @@ def _scheduled(status: Raw, now: str) -> Raw:
     bound = {**status, "conditions": [*others, condition]}
     bound.pop("nominatedNodeName", None)
     return bound
-
-
-# Eviction: a deletion that PodDisruptionBudgets may refuse.
 
 
 VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."

@@ -1,4 +1,4 @@
-"""The state of the API server: store, types and clock."""
+"""The state that requests share: store, types, clock; and the pods of one template."""
 
 from collections import OrderedDict
 from copy import copy
@@ -49,9 +49,6 @@ class ApiState:
 
 ApiRequest = ObjectRequest[ApiState]
 """A request about objects of a type, as the verbs see it."""
-
-
-# Pods of one template
 
 
 _KEPT = 1024

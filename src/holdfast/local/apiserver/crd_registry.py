@@ -1,7 +1,6 @@
-"""Serving what CustomResourceDefinitions describe, as they come, change and go.
+"""Serves the kinds of CustomResourceDefinitions while these are created, changed and deleted.
 
-A definition that is deleted takes its objects with it: they are deleted first, and the definition is
-gone once the last of them is.
+When a definition is deleted, its objects are deleted first; the definition goes with the last of them.
 """
 
 import structlog

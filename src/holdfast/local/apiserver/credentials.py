@@ -1,9 +1,9 @@
-"""The credentials of the server: its own certificate authority, and one token.
+"""The certificate authority and the token of the server; the objects that every cluster begins with.
 
-The token allows everything. It is in the kubeconfig that `holdfast up` writes, beside the
-authority's certificate, so that clients trust the server without further setup. With a directory both
-outlive the process, and kubeconfigs written before a restart still work after it. A file there that
-cannot be used is never replaced or ignored: the owner of the server decides who gets it.
+The token allows everything. It is in the kubeconfig that `holdfast up` writes, with the certificate of
+the authority, so that clients trust the server without further setup. With a directory both outlive the
+process, and a kubeconfig stays valid after a restart. A file there that cannot be used is never
+replaced or ignored: the owner of the server decides who gets it.
 """
 
 from __future__ import annotations
@@ -240,10 +240,6 @@ def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-
-
-# What a cluster has from its first moment: the usual namespaces and the two system priority
-# classes.
 
 
 NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")

@@ -1,4 +1,9 @@
-"""Discovery: groups, versions, resources."""
+"""Discovery (groups, versions, resources) and the OpenAPI documents.
+
+OpenAPI documents are built on the first request and again when the types have changed. With large
+definitions that takes a second, so it is done in a thread, one document at a time; the types do not
+change during it, since a catalogue replaces types and does not modify them.
+"""
 
 from __future__ import annotations
 
@@ -173,12 +178,6 @@ def all_paths(catalogue: Catalogue) -> list[str]:
         if each.group:
             found.add(f"/apis/{each.group}")
     return sorted(found)
-
-
-# The OpenAPI documents, built on the first request and again when the types have changed.
-#
-# With large definitions that takes a second, so it is done in a thread, one document at a time; the
-# types do not change under it, since a catalogue puts new ones in the place of the old.
 
 
 _ANY = ("application/json", "*/*", "application/*", "")

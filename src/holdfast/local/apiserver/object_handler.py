@@ -1,4 +1,4 @@
-"""Requests about objects: from HTTP to a verb, and what it answers back to HTTP."""
+"""Requests about objects: from HTTP to a verb, and from its result to a response."""
 
 from __future__ import annotations
 

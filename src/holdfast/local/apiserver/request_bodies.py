@@ -1,7 +1,7 @@
-"""Reading what clients send: JSON or YAML, within limits.
+"""Request bodies: JSON, YAML or protobuf, read within limits.
 
-Nothing that can be sent exhausts the machine: a body has at most 3 MiB, nests at most 200 deep, and
-what YAML aliases make of it is bounded too. Of several YAML documents the first is read.
+No body exhausts the machine: it has at most 3 MiB and 200 levels, and what YAML aliases expand to is
+bounded. Of several YAML documents the first is read. Only requests with the token are read.
 """
 
 from __future__ import annotations
@@ -259,9 +259,6 @@ def _go_message(error: msgspec.DecodeError, data: bytes) -> str:
     character = data[at : at + 1].decode(errors="replace")
     place = next(place for mark, place in _GO_MESSAGES if mark in message)
     return f"invalid character {character!r} {place}"
-
-
-# The body of a request, read within limits. Only for requests that have shown the token.
 
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"

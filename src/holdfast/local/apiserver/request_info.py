@@ -1,11 +1,11 @@
-"""Parses the path of a URL.
+"""Request paths and query parameters: the resource and the options of a request.
 
     /api/v1/namespaces/{namespace}/{plural}/{name}/{subresource}     the core group, namespaced
-    /api/v1/{plural}/{name}/{subresource}                            outside namespaces, or in all
+    /api/v1/{plural}/{name}/{subresource}                            cluster-scoped, or all namespaces
     /apis/{group}/{version}/…                                        every other group
-    …/watch/…                                                        the older way to ask for a watch
+    …/watch/…                                                        the deprecated path of a watch
 
-`/api/v1/namespaces/x` is a namespace itself, and `/api/v1/namespaces/x/status` a part of one.
+`/api/v1/namespaces/x` is a namespace, and `/api/v1/namespaces/x/status` its status.
 """
 
 from __future__ import annotations
@@ -84,9 +84,6 @@ def _named(target: RequestTarget, rest: list[str]) -> RequestTarget | None:
             return target._replace(name=name, subresource=subresource)
         case _:
             return RequestTarget(target.group, target.version)
-
-
-# Query parameters: the query, and the options of a deletion.
 
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")

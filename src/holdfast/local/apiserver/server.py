@@ -1,7 +1,7 @@
 """The embedded API server: authenticates requests and dispatches them by path.
 
-/api, /apis, /version, /openapi/…        what there is            (discovery)
-/api/v1/…, /apis/{group}/{version}/…     objects                  (objects, streams)
+/api, /apis, /version, /openapi/…        `discovery`
+/api/v1/…, /apis/{group}/{version}/…     `object_handler`, `watch`
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Watches: each change is encoded once per form and handed to all who watch its kind.
+"""Watches: event queues, bookmarks, and streams over HTTP.
 
-A watcher has a bounded queue, and so have all watchers together. One that does not read fast enough is
-terminated, as by the real API server: what waits for it is dropped, the stream ends after the last
-whole event, and the client comes back with the revision it saw last. Nothing may be sent after that
-event, not even a bookmark, or the client would take what was dropped for seen.
+Each change is encoded once per form and queued for all watchers of its kind. The queue of a watcher is
+bounded, and so are all queues together. A watcher that does not read fast enough is terminated, as by
+the API server: its queue is dropped, the stream ends after the last whole event, and the client comes
+back with the last revision that it saw. Nothing may be sent after that event, not even a bookmark, or
+the client would skip the dropped events.
 """
 
 from __future__ import annotations
@@ -318,9 +319,6 @@ class WatchHub:
 
 def _event(sort: str, encoded: bytes) -> bytes:
     return b'{"type":"' + sort.encode() + b'","object":' + encoded + b"}\n"
-
-
-# Watches over HTTP: events as lines of JSON, for as long as the client stays.
 
 
 BOOKMARKS_EVERY = 60.0

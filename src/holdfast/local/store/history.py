@@ -1,4 +1,9 @@
-"""The changes that watches can resume from, and notification of their listeners."""
+"""The changes that watches can resume from, and the notification of listeners.
+
+*Observers* are parts of the cluster, which only write to the same store: they are notified at once. The
+journal keeps the order of writes, so a crash that reverts what they saw also reverts what they wrote.
+*Subscribers* (watches) serve clients and see only durable changes.
+"""
 
 import asyncio
 import heapq
@@ -136,11 +141,6 @@ class History:
         self.bytes -= self._costs.popleft()
         self._kinds[change.key[:2]].forget_first()
         return change
-
-
-# Notification. *Observers* are part of the cluster: they only write to the same store, and since the
-# journal keeps the order of writes, a crash that reverts what they saw also reverts what they wrote.
-# They are notified at once. *Subscribers* (watches) serve the outside and see only durable changes.
 
 
 Listener = Callable[[StoreChange], None]

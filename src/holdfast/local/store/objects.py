@@ -1,7 +1,18 @@
-"""Store keys, changes, errors, and the identity (uid, name, time) of new objects.
+"""Store keys, changes, errors, and the identity (UID, name, time) of new objects.
 
 Objects are raw dicts and are never changed in place: an update replaces the dict, so a holder of a
-typed view or of the earlier version can keep it.
+typed view or of the earlier version can keep it. UIDs and generated names are random, or derived from
+the seed of a simulation, so that a run is reproducible.
+
+    HoldfastError
+    └── StoreError
+        ├── AlreadyExists    created again
+        ├── NotFound         updated or deleted, but does not exist
+        ├── Conflict         not the expected version
+        ├── Compacted        a revision that is no longer retained (410 Gone)
+        ├── FutureRevision   a revision that does not exist yet
+        ├── NotEncodable     an object that JSON cannot represent
+        └── StoreFailed      a write to disk failed, or the file cannot be used
 """
 
 import hashlib
@@ -57,19 +68,6 @@ def node_key(name: str) -> Key:
     return Key("", "Node", "", name)
 
 
-# Errors
-#
-#     HoldfastError
-#     └── StoreError
-#         ├── AlreadyExists    created again
-#         ├── NotFound         updated or deleted, but does not exist
-#         ├── Conflict         not the expected version
-#         ├── Compacted        a revision that is no longer retained (410 Gone)
-#         ├── FutureRevision   a revision that does not exist yet
-#         ├── NotEncodable     an object that JSON cannot represent
-#         └── StoreFailed      a write to disk failed, or the file cannot be used
-
-
 class StoreError(HoldfastError):
     pass
 
@@ -118,10 +116,6 @@ class NotEncodable(_AboutObject):
 
 class StoreFailed(StoreError):
     pass
-
-
-# Identity of new objects: uid, generated name, creation time. A simulation derives them from its seed,
-# so that a run is reproducible; elsewhere they are random.
 
 
 _UIDS = uuid.UUID("6ba7b812-9dad-11d1-80b4-00c04fd430c8")

@@ -1,4 +1,8 @@
-"""Server-side apply."""
+"""Server-side apply: conflicts, and the annotation of client-side apply.
+
+An applied configuration is checked against its type first. The errors are those of the library that
+merges in Kubernetes: paths are those of managed fields, and all errors are reported at once.
+"""
 
 from __future__ import annotations
 
@@ -126,11 +130,6 @@ def _described(type: ResourceType, config: Raw) -> str:
     return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {version}, Kind={type.kind}"
 
 
-# Whether an applied configuration fits its type, before anything is done with it.
-# Errors that the decoder reports for an update are reported here for apply, in the words of the library
-# that merges in Kubernetes: the path is that of managed fields, and all errors are reported at once.
-
-
 Mistakes = list[tuple[str, str]]
 
 
@@ -210,9 +209,6 @@ def _go_syntax(value: Any) -> str:
     if isinstance(value, list):
         return f"[]interface {{}}{{{', '.join(map(_go_syntax, value))}}}"
     return f'"{value}"' if isinstance(value, str) else go_text(value)
-
-
-# The annotation in which client-side apply keeps what it last applied.
 
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

@@ -1,7 +1,13 @@
-"""Why a patch could not be applied.
+"""Sets of field paths (FieldsV1), and the errors of patches.
 
-PatchError          the patch, or the resulting object, is invalid
-└── ApplyConflict   server-side apply would take fields that others own
+A set is a tree of path elements: `f:name` is a field, `k:{"name":"c"}` the item of a list with those
+keys, `v:"x"` the item of a set with that value. A node that has `MEMBER` is in the set; another node
+only leads to members. In `managedFields` (FieldsV1) a leaf is written `{}`, and a member that has
+children has an entry `.`; `decode` and `encode` translate. Sets are never changed in place, and share
+their parts.
+
+    PatchError          the patch, or the resulting object, is invalid
+    └── ApplyConflict   server-side apply would take fields that others own
 """
 
 from __future__ import annotations
@@ -38,16 +44,6 @@ class ApplyConflict(PatchError):
     def __init__(self, message: str, causes: list[Cause]) -> None:
         super().__init__(message, code=409)
         self.causes = causes
-
-
-# Sets of fields, as `managedFields` writes them.
-#
-# A set is a tree of path elements: `f:name` is a field, `k:{"name":"c"}` the item of a list with those
-# keys, `v:"x"` the item of a set with that value. A node that has `MEMBER` is itself in the set; one
-# that has not only leads to others that are. In `managedFields` (FieldsV1) a leaf is written `{}` and a
-# member that has children has an entry `.`; `decode` and `encode` translate.
-#
-# Sets are never changed in place, and share their parts.
 
 
 MEMBER = "."

@@ -1,4 +1,9 @@
-"""JSON merge patch (RFC 7386)."""
+"""JSON merge patch (RFC 7386) and JSON patch (RFC 6902), with the messages of Kubernetes.
+
+Kubernetes deviates from RFC 6902: replacing an absent key adds it, and an index may count from the end.
+The result shares with the object what no operation changed: a container is copied when it is first
+changed.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +28,6 @@ def merge_patch(raw: Any, patch: Any) -> Any:
         else:
             result[key] = merge_patch(result.get(key), value)
     return result
-
-
-# JSON patch (RFC 6902), with the liberties and the messages of Kubernetes.
-#
-# Its liberties: replacing a key that is not there adds it, and an index may count from the end. The
-# result shares with the object what no operation touched: a container is copied when it is first
-# changed, and is the patch's own from then on.
 
 
 _MAX_OPERATIONS = 10_000

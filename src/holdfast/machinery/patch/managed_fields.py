@@ -1,7 +1,9 @@
-"""Field ownership: `metadata.managedFields`, decoded.
+"""Field managers: `metadata.managedFields` decoded, ownership through updates and applies.
 
-A manager is identified by its entry without the fields and the time: name, operation,
-subresource, and for updates the version it wrote in.
+A manager is identified by its entry without the fields and the time: name, operation, subresource, and
+for updates the version it wrote in. An update, or an apply by force, takes a field from its owner; a
+field that is removed has no owner. An applier that no longer has a field it owned removes it, unless
+another manager owns it too.
 """
 
 from __future__ import annotations
@@ -149,12 +151,6 @@ def capped(managed: Managed) -> Managed:
     return managed
 
 
-# How ownership moves when an object changes.
-# Taking a field by force or by an update takes it from its owner; a field that is gone is owned by
-# no one. An applier that no longer mentions a field it owned removes it, unless somebody else owns it
-# too.
-
-
 Conflicts = dict[Manager, Fields]
 
 
@@ -272,9 +268,6 @@ def _shown(manager: Manager) -> str:
 
 
 __all__ = ["ABSENT", "Conflicting", "applied", "conflict_error", "updated"]
-
-
-# Keeping `managedFields` while objects are created and updated.
 
 
 Raw = dict[str, Any]

@@ -1,4 +1,8 @@
-"""Scalars of built-in kinds: what is accepted where one is expected, and the form it is kept in."""
+"""Scalars of built-in kinds: accepted values, and the canonical form in which they are stored.
+
+A quantity keeps the kind of its suffix and takes the largest suffix with a whole number: `1000m`
+becomes `1`, `0.5Gi` becomes `512Mi`.
+"""
 
 from __future__ import annotations
 
@@ -225,12 +229,6 @@ _LEAVES: dict[str, Callable[[bool], Leaf]] = {
     "micro-time": lambda keep: _time(micro=True),
     "byte": _bytes,
 }
-
-
-# The form Kubernetes writes a quantity in: `1000m` comes back as `1`, `0.5Gi` as `512Mi`.
-#
-# A quantity keeps the kind of suffix it came with. Within it, the number is brought to the largest
-# suffix that leaves it whole.
 
 
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")

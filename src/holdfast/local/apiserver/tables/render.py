@@ -21,7 +21,7 @@ import msgspec
 
 from holdfast.api.errors import HoldfastError
 from holdfast.local.apiserver.tables.columns import NAME, Printer, TableColumn, since
-from holdfast.local.apiserver.tables.others import DEFAULT, NODES, PLAIN, STORAGE
+from holdfast.local.apiserver.tables.core_kinds import DEFAULT, NODES, PLAIN, STORAGE
 from holdfast.local.apiserver.tables.workloads import PODS, WORKLOADS, row_conditions
 from holdfast.local.store import Raw
 from holdfast.machinery.schema.field_errors import shown as quoted

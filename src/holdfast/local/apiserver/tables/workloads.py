@@ -1,4 +1,4 @@
-"""A pod in one line: how many of its containers are ready, and what the matter is with the rest."""
+"""Columns of pods, and of the kinds that make or select them: controllers, jobs, services, budgets."""
 
 from typing import Any
 
@@ -155,9 +155,6 @@ PODS = Printer(
     ),
     _cells,
 )
-
-
-# What makes pods, in one line each: controllers, jobs, services, budgets.
 
 
 _CONTAINERS = (wide("Containers"), wide("Images"))

@@ -1,7 +1,7 @@
-"""Judging a custom object by its schema, in the words Kubernetes' validator has.
+"""Validation of custom objects by their schema, with the messages of Kubernetes' validator.
 
-A schema is compiled into a list of checks per part. Each takes the value and its path and adds what it
-finds to the problems.
+A schema is compiled into a list of checks per part; each takes a value and its path and adds its errors
+to the list. String formats that are not in `FORMATS` are not checked.
 """
 
 from __future__ import annotations
@@ -298,13 +298,9 @@ def _add_objects(checks: list[Check], schema: Schema) -> None:
     checks.append(check_object)
 
 
-# `anyOf`, `oneOf`, `allOf` and `not`.
+def alternatives(word: str, options: list[Check]) -> Check:
+    """The check of `anyOf`, `oneOf`, `allOf` or `not`."""
 
-
-CombinatorsCheck = Callable[[Any, str, list[FieldError]], None]
-
-
-def alternatives(word: str, options: list[CombinatorsCheck]) -> CombinatorsCheck:
     def check_alternatives(value: Any, path: str, problems: list[FieldError]) -> None:
         tried: list[list[FieldError]] = []
         for option in options:
@@ -338,13 +334,8 @@ def _complaint(word: str, path: str, good: int, count: int) -> str:
     return f'"{path}" must validate one and only one schema (oneOf). {found}'
 
 
-# Lists that are sets or maps hold nothing twice.
-
-
-ListTypesCheck = Callable[[Any, str, list[FieldError]], None]
-
-
-def list_checks(schema: dict[str, Any]) -> list[ListTypesCheck]:
+def list_checks(schema: dict[str, Any]) -> list[Check]:
+    """The checks of lists that are sets or maps: no item, or key, occurs twice."""
     kind = schema.get("x-kubernetes-list-type")
     if kind == "set":
         return [_unique(lambda item: item)]
@@ -360,7 +351,7 @@ def _keys_of(item: Any, keys: tuple[str, ...]) -> Any:
     return {key: item[key] for key in keys if key in item}
 
 
-def _unique(name: Callable[[Any], Any]) -> ListTypesCheck:
+def _unique(name: Callable[[Any], Any]) -> Check:
     def check_unique(value: Any, path: str, problems: list[FieldError]) -> None:
         if value.__class__ is not list:
             return
@@ -375,9 +366,6 @@ def _unique(name: Callable[[Any], Any]) -> ListTypesCheck:
             seen.add(text)
 
     return check_unique
-
-
-# The formats of strings that are looked at; others say what is meant and are let pass.
 
 
 _HOST = re.compile(

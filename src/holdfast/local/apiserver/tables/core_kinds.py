@@ -1,4 +1,4 @@
-"""A node in one line."""
+"""Columns of nodes, namespaces, events, configuration, leases, priority classes, volumes and claims."""
 
 from typing import Any
 
@@ -74,9 +74,6 @@ NODES = Printer(
     ),
     _cells,
 )
-
-
-# Kinds with few columns: namespaces, events, configuration, leases, classes.
 
 
 def _namespace(raw: Raw, now: float) -> list[Any]:
@@ -192,9 +189,6 @@ PLAIN = {
 }
 
 DEFAULT = Printer((NAME, AGE), _name_and_age)
-
-
-# Volumes, claims and what provides them, in one line each.
 
 
 _MODES = {
