@@ -1,15 +1,16 @@
 """What an API server does to an object, over raw objects. The local API server, `simulate` and the
 command line share it.
 
-    schema                    types, strict decoding, defaults, validation by schema
-    objects, object_request   create, update, delete: what a write does to an object; the request
-    strategies                the rules of single kinds: admission, preparation, update rules
-    validation                rules of the built-in kinds, in the API server's words
-    pod_subresources          binding and eviction of pods
-    status                    the errors of refused requests
-    patch                     JSON, merge and strategic patches; server-side apply
-    openapi                   OpenAPI documents
-    dynamic_reservations      annotations between pods and provisioners
+    objects                 create, update, delete: what a write does to an object
+    pod_subresources        binding and eviction of pods
+    dynamic_reservations    annotations between pods and provisioners
+    strategies              the rules of single kinds: admission, preparation, update rules
+    object_request          the write of one object, as its rules see it
+    validation              field errors of decoded objects, in the API server's words
+    patch                   JSON, merge and strategic patches; server-side apply; managed fields
+    openapi                 OpenAPI documents
+    status                  the errors of refused requests
+    schema                  types, strict decoding, defaults, validation by schema
 
-May import `api`.
+Each imports only from those below it. May import `api`.
 """

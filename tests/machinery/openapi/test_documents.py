@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from harness.widgets import widget_crd
+from holdfast.machinery import openapi
 from holdfast.machinery.schema import Catalogue
 
 
@@ -32,21 +33,21 @@ def kind_of(operation: dict[str, Any]) -> tuple[str, str, str]:
 
 
 def test_one_document_per_group_and_version(catalogue: Catalogue) -> None:
-    paths = catalogue.openapi_v3_paths()
+    paths = openapi.openapi_v3_paths(catalogue)
     assert {"api/v1", "apis/apps/v1", "apis/example.com/v1", "apis/events.k8s.io/v1"} <= set(paths)
 
 
 def test_every_reference_leads_somewhere(catalogue: Catalogue) -> None:
-    for path in catalogue.openapi_v3_paths():
-        document = catalogue.openapi_v3(path)
+    for path in openapi.openapi_v3_paths(catalogue):
+        document = openapi.openapi_v3(catalogue, path)
         known = {f"#/components/schemas/{name}" for name in document["components"]["schemas"]}
         assert references(document) <= known, path
-    document = catalogue.openapi_v2()
+    document = openapi.openapi_v2(catalogue)
     assert references(document) <= {f"#/definitions/{name}" for name in document["definitions"]}
 
 
 def test_explain_finds_a_kind_by_its_path(catalogue: Catalogue) -> None:
-    document = catalogue.openapi_v3("api/v1")
+    document = openapi.openapi_v3(catalogue, "api/v1")
     operation = document["paths"]["/api/v1/namespaces/{namespace}/pods"]["get"]
     assert kind_of(operation) == ("", "v1", "Pod")
     schema = document["components"]["schemas"]["io.k8s.api.core.v1.Pod"]
@@ -54,7 +55,7 @@ def test_explain_finds_a_kind_by_its_path(catalogue: Catalogue) -> None:
 
 
 def test_apply_finds_merge_keys_and_what_patches_are_taken(catalogue: Catalogue) -> None:
-    document = catalogue.openapi_v3("apis/apps/v1")
+    document = openapi.openapi_v3(catalogue, "apis/apps/v1")
     patch = document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
     assert "application/strategic-merge-patch+json" in patch["requestBody"]["content"]
     assert "fieldValidation" in {parameter["name"] for parameter in patch["parameters"]}
@@ -66,7 +67,7 @@ def test_apply_finds_merge_keys_and_what_patches_are_taken(catalogue: Catalogue)
 
 
 def test_a_custom_kind(catalogue: Catalogue) -> None:
-    document = catalogue.openapi_v3("apis/example.com/v1")
+    document = openapi.openapi_v3(catalogue, "apis/example.com/v1")
     patch = document["paths"]["/apis/example.com/v1/namespaces/{namespace}/widgets/{name}"]["patch"]
     assert "application/strategic-merge-patch+json" not in patch["requestBody"]["content"]
     schema = document["components"]["schemas"]["com.example.v1.Widget"]
@@ -75,7 +76,7 @@ def test_a_custom_kind(catalogue: Catalogue) -> None:
 
 
 def test_descriptions_come_with_the_package_that_has_them(catalogue: Catalogue) -> None:
-    schema = catalogue.openapi_v3("api/v1")["components"]["schemas"]["io.k8s.api.core.v1.Pod"]
+    schema = openapi.openapi_v3(catalogue, "api/v1")["components"]["schemas"]["io.k8s.api.core.v1.Pod"]
     assert schema["description"].startswith("Pod is ")
     assert schema["properties"]["spec"]["description"]
 
@@ -86,13 +87,13 @@ def test_without_it_there_is_everything_else(
     from holdfast.machinery import openapi as models
 
     monkeypatch.setattr(models, "described_definitions", dict)
-    schema = catalogue.openapi_v3("api/v1")["components"]["schemas"]["io.k8s.api.core.v1.Pod"]
+    schema = openapi.openapi_v3(catalogue, "api/v1")["components"]["schemas"]["io.k8s.api.core.v1.Pod"]
     assert "description" not in schema
     assert "spec" in schema["properties"]
 
 
 def test_version_2_says_no_more_than_it_can(catalogue: Catalogue) -> None:
-    size = catalogue.openapi_v2()["definitions"]["com.example.v1.Widget"]["properties"]["spec"][
+    size = openapi.openapi_v2(catalogue)["definitions"]["com.example.v1.Widget"]["properties"]["spec"][
         "properties"
     ]["mode"]
     assert "default" not in size
@@ -104,4 +105,4 @@ def test_a_changed_definition_changes_the_documents() -> None:
     generation = catalogue.generation
     catalogue.remove_crd("widgets.example.com")
     assert catalogue.generation > generation
-    assert "apis/example.com/v1" not in catalogue.openapi_v3_paths()
+    assert "apis/example.com/v1" not in openapi.openapi_v3_paths(catalogue)

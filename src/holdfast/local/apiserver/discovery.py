@@ -19,6 +19,7 @@ from holdfast.local.apiserver import protobuf
 from holdfast.local.apiserver import responses as answers
 from holdfast.local.apiserver.responses import DISCOVERY_GROUP, JSON, not_acceptable
 from holdfast.local.store import Raw
+from holdfast.machinery import openapi
 from holdfast.machinery.schema import Catalogue, ResourceType, Subresource
 
 VERSION: Raw = {
@@ -206,17 +207,17 @@ class Documents:
         match path:
             case ["v2"] if _wants_protobuf(accept):
                 made = await self._made(
-                    "v2.pb", lambda: protobuf.encode_openapi(catalogue.openapi_v2())
+                    "v2.pb", lambda: protobuf.encode_openapi(openapi.openapi_v2(catalogue))
                 )
                 return _served(request, made, protobuf.OPENAPI_CONTENT_TYPE)
             case ["v2"]:
-                made = await self._made("v2", lambda: _json(catalogue.openapi_v2()))
+                made = await self._made("v2", lambda: _json(openapi.openapi_v2(catalogue)))
                 return _served(request, made)
             case ["v3"]:
                 return _served(request, _hashed(await self._index()))
             case ["v3", *rest]:
                 group_version = "/".join(rest)
-                if group_version not in catalogue.openapi_v3_paths():
+                if group_version not in openapi.openapi_v3_paths(catalogue):
                     return None
                 return _served(request, await self._v3(group_version))
             case _:
@@ -225,13 +226,13 @@ class Documents:
     async def _index(self) -> bytes:
         """Each document is named with the hash of what is in it, so that clients may keep it."""
         paths = {}
-        for path in self._catalogue.openapi_v3_paths():
+        for path in openapi.openapi_v3_paths(self._catalogue):
             made = await self._v3(path)
             paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={made.hash}"}
         return _json({"paths": paths})
 
     async def _v3(self, path: str) -> _Made:
-        return await self._made(f"v3/{path}", lambda: _json(self._catalogue.openapi_v3(path)))
+        return await self._made(f"v3/{path}", lambda: _json(openapi.openapi_v3(self._catalogue, path)))
 
     async def _made(self, name: str, make: Make) -> _Made:
         async with self._making:

@@ -14,7 +14,6 @@ from typing import Any
 
 from holdfast.api.crds import definitions
 from holdfast.api.kinds import KindInfo
-from holdfast.machinery import openapi
 from holdfast.machinery.schema.custom import cel as rules
 from holdfast.machinery.schema.types import VERBS, PrinterColumn, ResourceType, ScalePaths, Subresource
 
@@ -56,18 +55,6 @@ class Catalogue:
     def remove_crd(self, name: str) -> None:
         if self._drop(name):
             self.generation += 1
-
-    def openapi_v2(self) -> dict[str, Any]:
-        """Everything in one document of OpenAPI 2."""
-        return openapi.openapi_v2(self)
-
-    def openapi_v3_paths(self) -> list[str]:
-        """The names of the documents of OpenAPI 3: `api/v1`, `apis/apps/v1`."""
-        return openapi.openapi_v3_paths(self)
-
-    def openapi_v3(self, path: str) -> dict[str, Any]:
-        """One of them."""
-        return openapi.openapi_v3(self, path)
 
     def _add(self, type: ResourceType) -> None:
         self._types[type.group, type.version, type.plural] = type
