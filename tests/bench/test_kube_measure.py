@@ -13,12 +13,11 @@ import pytest
 from rich.console import Console
 
 from holdfast.bench import kube_measure as measure
-from holdfast.bench.errors import BenchError
 from holdfast.bench.kube_cluster import LABEL, content_of, kube_scheduler
 from holdfast.bench.kube_measure import DEFAULT_ROWS, KubeResult, best_of, print_results
 from holdfast.bench.measure import this_machine
 from holdfast.bench.plan import plan_of
-from holdfast.bench.workload import rows
+from holdfast.bench.workload import BenchError, rows
 from realserver.server import RealServer
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from holdfast.bench.errors import BenchError
 from holdfast.bench.packing import (
     MOST,
     STRATEGIES,
@@ -17,6 +16,7 @@ from holdfast.bench.packing import (
     read_trace,
     run,
 )
+from holdfast.bench.workload import BenchError
 from holdfast.scheduler.managers.devices.fragmentation import Mix, PodKind
 
 GIB = 2**30

@@ -6,9 +6,9 @@ import pytest
 
 from holdfast.api.node import Node
 from holdfast.bench.drive import Drive
-from holdfast.bench.errors import BenchError
 from holdfast.bench.plan import PlannedObjects, Pods
 from holdfast.bench.trace import GPU, GPU_MILLI, MODEL, plan_of_trace
+from holdfast.bench.workload import BenchError
 from holdfast.scheduler.cluster.class_key import class_key
 
 NODES = """\

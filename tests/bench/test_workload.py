@@ -2,9 +2,8 @@
 
 import pytest
 
-from holdfast.bench.errors import BenchError
 from holdfast.bench.plan import PlannedObjects, plan_of
-from holdfast.bench.workload import find, read_workload, rows
+from holdfast.bench.workload import BenchError, find, read_workload, rows
 
 NAMES = list(rows())
 

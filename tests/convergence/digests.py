@@ -10,9 +10,8 @@ from convergence.random_scenarios import lived
 from holdfast.cli.options import load_setup
 from holdfast.local.setup import SchedulerFactory
 from holdfast.sim.manifests import load_files
-from holdfast.sim.output import to_json
 from holdfast.sim.scenario import read_scenario
-from holdfast.sim.simulation import Result, Simulation
+from holdfast.sim.simulation import Result, Simulation, to_json
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples"

@@ -15,8 +15,9 @@ from typing import Any
 
 from holdfast.api.documents import Document
 from holdfast.local.setup import SchedulerFactory
-from holdfast.sim.errors import InvalidInput, InvariantBroken
+from holdfast.sim.manifests import InvalidInput
 from holdfast.sim.scenario import read_scenario
+from holdfast.sim.simulated_cluster import InvariantBroken
 from holdfast.sim.simulation import Result, Simulation
 
 Raw = dict[str, Any]

@@ -15,8 +15,8 @@ from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.interface import FINE, ClusterPlugin, Nomination, Outcome, Trial
 from holdfast.scheduler.state.cluster import Cluster
-from holdfast.sim.errors import InvariantBroken
 from holdfast.sim.scenario import read_scenario
+from holdfast.sim.simulated_cluster import InvariantBroken
 from holdfast.sim.simulation import Simulation
 from reference.setup import Setup, document
 

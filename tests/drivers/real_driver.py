@@ -37,7 +37,7 @@ from holdfast.local.cluster_parts import ClusterParts
 from holdfast.local.component import CREATED, TimelineRecorder, no_timeline
 from holdfast.local.executor import DecisionExecutor, reservation_of
 from holdfast.local.kubelet import FullReports
-from holdfast.local.node_registration import address_of
+from holdfast.local.node_lifecycle import address_of
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import POD, Identity, Key, RandomNames, Raw, StoreChange
 from holdfast.local.store.store import Store

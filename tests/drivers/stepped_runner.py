@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from drivers.watches import PATIENCE
 from holdfast.kube.client import Client
-from holdfast.kube.clock import Clock
+from holdfast.kube.flow_control import Clock
 from holdfast.kube.leader_election import Fence
 from holdfast.kube.runner import Runner
 from holdfast.local.setup import SchedulerFactory

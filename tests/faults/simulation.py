@@ -21,8 +21,8 @@ from harness.team_quotas import QUOTA, TeamQuotas
 from holdfast.api.times import format_time
 from holdfast.kube.cache_comparer import Difference, compare
 from holdfast.kube.client_settings import Access
-from holdfast.kube.clock import Clock
 from holdfast.kube.decoding import WATCHED
+from holdfast.kube.flow_control import Clock
 from holdfast.kube.run import Running, RunSettings
 from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.framework.config import API_VERSION, KIND, Configuration, load

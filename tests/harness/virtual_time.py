@@ -11,7 +11,7 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from holdfast.kube.clock import Clock
+from holdfast.kube.flow_control import Clock
 
 T = TypeVar("T")
 START = 1_767_225_600.0

@@ -12,8 +12,8 @@ from harness.fake_api import FakeApi, Fault, Raw
 from harness.runner_cluster import node, pod, running
 from harness.virtual_time import run, until
 from holdfast.api.decode import decode
-from holdfast.kube.client_metrics import RunnerFigures
 from holdfast.kube.runner import BINDS_WAITING
+from holdfast.kube.service import RunnerFigures
 from holdfast.scheduler.cluster.events import Updated
 from holdfast.scheduler.cluster.records import Phase
 

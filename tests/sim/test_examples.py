@@ -6,10 +6,9 @@ import pytest
 
 from holdfast.local.setup import SchedulerFactory
 from holdfast.sim.manifests import load_files, load_text
-from holdfast.sim.output import to_json
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.scenario_actions import ExpectationCheck
-from holdfast.sim.simulation import Simulation
+from holdfast.sim.simulation import Simulation, to_json
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(

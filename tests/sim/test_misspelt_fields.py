@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from harness.scenarios import NODE, documents, joined, pod_text, step_text
-from holdfast.sim.errors import InvalidInput
+from holdfast.sim.manifests import InvalidInput
 from holdfast.sim.scenario import read_scenario
 
 Raw = dict[str, Any]

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.scenarios import NODE, documents, joined, pod_text, step_text
-from holdfast.sim.errors import InvalidInput
+from holdfast.sim.manifests import InvalidInput
 from holdfast.sim.scenario import read_scenario
 
 EXPECT = "{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, %s}"

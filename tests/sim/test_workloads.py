@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from harness.scenarios import NODE, find, joined, pod_text, simulate, step_text
-from holdfast.sim.errors import InvalidInput
+from holdfast.sim.manifests import InvalidInput
 from holdfast.sim.simulation import Result
 
 Raw = dict[str, Any]

@@ -3,10 +3,10 @@
     errors                     the error tree
     quantity, times            quantities, durations and timestamps as numbers
     meta                       metadata, label selectors, owner references, conditions
-    pod, node, affinity        pods, nodes, affinity and spread constraints
+    pod, node, affinity        pods; nodes and their devices; affinity and spread constraints
     storage, workloads         volumes and claims; workload kinds and disruption budgets
-    reservation, migration     Reservation, PodMigrationJob
-    jobs, devices              PodGroup and Queue; Device and NodeResourceTopology
+    reservation                Reservation, PodMigrationJob
+    jobs                       PodGroup and Queue
     events                     Event and Binding
     annotations                annotation values, typed
     names, name_rules          label, annotation, taint and resource names; the syntax of names

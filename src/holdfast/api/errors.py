@@ -17,7 +17,7 @@
     │   │   └── NoConnection  kube.errors                           not even a connection
     │   └── LeadershipLost    kube.errors                           leadership lost, nothing sent
     ├── ClaimFailed           kube.writer.binder                    a claim will not be bound
-    ├── BenchError            bench.errors                          a benchmark cannot be run
+    ├── BenchError            bench.workload                        a benchmark cannot be run
     │   └── NoGpusError       bench.packing                         a trace without GPUs
     ├── Failure               cli.options                           a command fails, with a status
     ├── CpuWantError          scheduler.managers.numa.node_topology an invalid request for CPUs
@@ -28,15 +28,15 @@
     ├── ConfigError           scheduler.framework.config.structs    an invalid configuration
     ├── Unreadable            scheduler.framework.node_columns      an invalid annotation of a node
     ├── PluginError           scheduler.framework.registry          a plugin breaks its contract
-    ├── ContractBroken        plugin.testing.paths                  a tested plugin breaks it
-    │   └── PluginRaised      plugin.testing.paths                  a tested plugin raises
+    ├── ContractBroken        plugin.testing.queries                a tested plugin breaks it
+    │   └── PluginRaised      plugin.testing.queries                a tested plugin raises
     ├── _TooDeepError         local.apiserver.request_bodies
     ├── InvalidCredentials    local.apiserver.credentials           a request without credentials
     ├── ProtobufError         local.apiserver.protobuf              a body that is no protobuf
     ├── StatusError           machinery.status                      a request is refused
     │   └── ContinueExpired   local.apiserver.verbs.get             a list that cannot be continued
     ├── OutOfBudget           local.apiserver.tables.render         a path that costs too much
-    ├── NotApplied            local.apply_manifests                 manifests that were refused
+    ├── NotApplied            local.up                              manifests that were refused
     ├── PatchError            machinery.patch.fields                a patch that cannot be applied
     │   ├── ApplyConflict     machinery.patch.fields                fields others manage
     │   └── NotComparable     machinery.patch.compare               values of other types
@@ -48,8 +48,8 @@
     ├── RuleTooCostly         machinery.schema.custom.cel           a rule that costs too much
     ├── Mismatch              machinery.schema.scalars              a value of another type
     ├── UpError               local.up                              `up` cannot start
-    ├── InvalidInput          sim.errors                            an invalid scenario
-    ├── InvariantBroken       sim.errors                            Holdfast is wrong
+    ├── InvalidInput          sim.manifests                         an invalid scenario
+    ├── InvariantBroken       sim.simulated_cluster                 Holdfast is wrong
     ├── ChangedMeanwhile      local.store.store                     a draft that is outdated
     └── StoreError            local.store.objects                   of the store
         ├── _AboutObject      local.store.objects

@@ -12,8 +12,10 @@ from types import MappingProxyType
 
 import msgspec
 
-from holdfast.api import devices, events, jobs, migration, node, pod, reservation, storage, workloads
+from holdfast.api import events, jobs, node, pod, reservation, storage, workloads
 from holdfast.api import names as n
+from holdfast.api import node as devices
+from holdfast.api import reservation as migration
 from holdfast.api import workloads as policy
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Object

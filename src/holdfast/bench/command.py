@@ -14,13 +14,12 @@ from rich.console import Console
 
 from holdfast.api.errors import HoldfastError
 from holdfast.bench import report
-from holdfast.bench.errors import BenchError
 from holdfast.bench.measure import BenchResult, measure, this_machine
 from holdfast.bench.measure import profile as take_profile
 from holdfast.bench.packing import PackingFigures, as_mappings, pack, show
 from holdfast.bench.plan import BenchPlan, plan_of
 from holdfast.bench.trace import PUBLISHED, plan_of_trace
-from holdfast.bench.workload import TRACE, find, rows
+from holdfast.bench.workload import TRACE, BenchError, find, rows
 
 
 class Mode(StrEnum):

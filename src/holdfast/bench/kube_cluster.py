@@ -19,8 +19,8 @@ from typing import Any
 import msgspec
 
 from holdfast.api.meta import Object
-from holdfast.bench.errors import BenchError
 from holdfast.bench.plan import BenchPlan, Churning, PlannedObjects, Pods
+from holdfast.bench.workload import BenchError
 from holdfast.kube.client import Client, Request, get
 from holdfast.kube.errors import ApiError, KubernetesError
 

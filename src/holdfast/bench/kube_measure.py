@@ -14,7 +14,6 @@ import time
 import msgspec
 from rich.console import Console
 
-from holdfast.bench.errors import BenchError
 from holdfast.bench.kube_cluster import (
     BenchCluster,
     Binds,
@@ -28,6 +27,7 @@ from holdfast.bench.kube_cluster import (
 from holdfast.bench.measure import Machine, this_machine
 from holdfast.bench.plan import BenchPlan
 from holdfast.bench.report import new_table
+from holdfast.bench.workload import BenchError
 from holdfast.kube.client import Client
 from holdfast.kube.kubeconfig import find_access
 

@@ -20,9 +20,9 @@ import msgspec
 import yaml
 from rich.console import Console
 
-from holdfast.bench.errors import BenchError
 from holdfast.bench.measure import this_machine
 from holdfast.bench.report import new_table
+from holdfast.bench.workload import BenchError
 from holdfast.local.cluster_loop import EmbeddedCluster
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store import Store, StoreChange, open_store, pod_key

@@ -16,8 +16,8 @@ import numpy as np
 
 import holdfast
 from holdfast.bench.drive import Drive, Meter
-from holdfast.bench.errors import BenchError
 from holdfast.bench.plan import BenchPlan
+from holdfast.bench.workload import BenchError
 
 
 class Machine(msgspec.Struct, frozen=True):

@@ -18,7 +18,6 @@ from rich.table import Table
 
 from holdfast.api import names
 from holdfast.api.meta import Object
-from holdfast.bench.errors import BenchError
 from holdfast.bench.plan import PodMaker, Raw, make_object
 from holdfast.bench.report import new_table
 from holdfast.bench.trace import (
@@ -29,6 +28,7 @@ from holdfast.bench.trace import (
     node_records,
     pod_records,
 )
+from holdfast.bench.workload import BenchError
 from holdfast.scheduler.cluster.decisions import Bind
 from holdfast.scheduler.cluster.events import Added, BindConfirmed
 from holdfast.scheduler.cluster.slots import CPU, MEMORY

@@ -14,9 +14,9 @@ from holdfast.api.kinds import is_cluster_scoped
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.times import parse_duration
-from holdfast.bench.errors import BenchError
 from holdfast.bench.workload import (
     Barrier,
+    BenchError,
     Churn,
     CreateNamespaces,
     CreateNodes,

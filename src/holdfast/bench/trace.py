@@ -10,9 +10,8 @@ import csv
 from collections.abc import Iterator
 from pathlib import Path
 
-from holdfast.bench.errors import BenchError
 from holdfast.bench.plan import BenchPlan, PlannedObjects, PodMaker, Pods, Raw, Wait, make_object
-from holdfast.bench.workload import TRACE
+from holdfast.bench.workload import TRACE, BenchError
 
 PUBLISHED = "https://github.com/alibaba/clusterdata/tree/master/cluster-trace-gpu-v2023"
 GPU = "nvidia.com/gpu"

@@ -27,7 +27,12 @@ from typing import Any, Literal
 import msgspec
 import yaml
 
-from holdfast.bench.errors import BenchError
+from holdfast.api.errors import HoldfastError
+
+
+class BenchError(HoldfastError):
+    """A workload, trace or option does not exist or is invalid."""
+
 
 _DATA = files("holdfast.bench")
 

@@ -5,7 +5,7 @@
     get                  `holdfast get` and `describe`; `kinds` has what is known of each kind
     explain              `holdfast explain`; `explanation` finds the reasons
     reserve              `holdfast reserve`; `reservation_builder` makes the Reservation
-    run, provisioner     `holdfast run`, `holdfast provisioner`
+    run                  `holdfast run`, `holdfast provisioner`
     up                   `holdfast up`
     config               `holdfast config`, `holdfast crds`, `holdfast version`
     client, snapshot     reads an API server; a scheduler that was fed everything it has

@@ -24,7 +24,7 @@ COMMANDS = {
     ),
     "run": ("holdfast.cli.run:run", "Run the scheduler on a Kubernetes cluster."),
     "provisioner": (
-        "holdfast.cli.provisioner:provisioner",
+        "holdfast.cli.run:provisioner",
         "Create the reservations that pods request by template.",
     ),
     "simulate": (

@@ -35,8 +35,7 @@ def load_setup(path: str | None) -> "SchedulerFactory":
     from holdfast.local.setup import SchedulerFactory
     from holdfast.scheduler.framework.config import ConfigError
     from holdfast.scheduler.framework.registry import PluginError
-    from holdfast.sim.errors import InvalidInput
-    from holdfast.sim.manifests import load_one
+    from holdfast.sim.manifests import InvalidInput, load_one
 
     try:
         setup = SchedulerFactory.of(load_one(path) if path is not None else None)

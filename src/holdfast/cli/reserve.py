@@ -191,8 +191,7 @@ def _made(options: "ReserveOptions", source: "Source | None") -> "list[Raw]":
 
 def _read_file(file: str, namespace: str) -> "Source":
     from holdfast.cli.reservation_builder import source_of
-    from holdfast.sim.errors import InvalidInput
-    from holdfast.sim.manifests import load_one
+    from holdfast.sim.manifests import InvalidInput, load_one
 
     try:
         raw = load_one(file)

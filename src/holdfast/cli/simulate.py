@@ -87,9 +87,9 @@ def simulate(
 ) -> None:
     """Run a scenario on a simulated cluster, in virtual time."""
     from holdfast.cli.options import load_setup, warn_of_plugins
-    from holdfast.sim.errors import InvalidInput, InvariantBroken
-    from holdfast.sim.manifests import load_files
+    from holdfast.sim.manifests import InvalidInput, load_files
     from holdfast.sim.scenario import read_scenario
+    from holdfast.sim.simulated_cluster import InvariantBroken
     from holdfast.sim.simulation import Simulation
 
     end, begin = _until(until), _start(start)
@@ -140,7 +140,7 @@ def simulate(
 
 def _show(results: "list[tuple[str | None, Result]]", output: SimulateOutput) -> None:
     if output is SimulateOutput.JSON:
-        from holdfast.sim.output import to_json
+        from holdfast.sim.simulation import to_json
 
         sys.stdout.write(to_json(results) + "\n")
         return

@@ -16,10 +16,8 @@ from holdfast.cli.options import (
     read_open_paths,
     warn_of_plugins,
 )
-from holdfast.local.apply_manifests import NotApplied
-from holdfast.local.up import Up, UpSettings, serve
-from holdfast.sim.errors import InvalidInput
-from holdfast.sim.manifests import load_files
+from holdfast.local.up import NotApplied, Up, UpSettings, serve
+from holdfast.sim.manifests import InvalidInput, load_files
 
 KUBECONFIG = "holdfast.kubeconfig"
 

@@ -1,10 +1,11 @@
-"""Back-off, client-side rate limiting, and tracking of whether the server is reachable."""
+"""Clocks, back-off, client-side rate limiting, and tracking of whether the server is reachable."""
 
 import asyncio
 import os
 import random
 import socket
 import ssl
+import time
 from collections.abc import Callable
 
 import aiohttp
@@ -134,3 +135,36 @@ def _words(error: BaseException) -> str:
         text = error.strerror if known else os.strerror(error.errno)
         return (text or str(error)).lower()
     return str(error) or type(error).__name__
+
+
+# Clocks: monotonic elapsed time, and wall-clock time that never goes back
+
+
+_TOLERATED = 1.0
+_ELAPSED = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
+
+
+class Clock:
+    """`elapsed` continues while the machine is suspended, so that an expired lease is noticed on
+    resume.
+
+    `now` is the Unix time and never goes back: it ignores a wall clock that is set back and follows one
+    that is set forward.
+    """
+
+    def __init__(self) -> None:
+        self._offset = self.wall() - self.elapsed()
+
+    def elapsed(self) -> float:
+        return time.clock_gettime(_ELAPSED) if _ELAPSED is not None else time.monotonic()
+
+    def now(self) -> float:
+        elapsed = self.elapsed()
+        ahead = self.wall() - elapsed - self._offset
+        if ahead > _TOLERATED:
+            self._offset += ahead
+        return elapsed + self._offset
+
+    def wall(self) -> float:
+        """The wall clock time, for timestamps of objects."""
+        return time.time()

@@ -14,9 +14,8 @@ import msgspec
 from holdfast.api.times import format_micro_time
 from holdfast.api.workloads import Lease, LeaseSpec
 from holdfast.kube.client import LEASE, Client, Request, get, path_of
-from holdfast.kube.clock import Clock
 from holdfast.kube.errors import ApiError, KubernetesError, LeadershipLost
-from holdfast.kube.flow_control import LATE, Backoff
+from holdfast.kube.flow_control import LATE, Backoff, Clock
 from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
 from holdfast.scheduler.event_recorder import EventRecorder, SeriesEvents
 from holdfast.scheduler.framework.config import LeaderElection

@@ -17,14 +17,13 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import RESERVATION_API
 from holdfast.kube.client import Client
-from holdfast.kube.client_metrics import Requests
 from holdfast.kube.client_settings import Access
-from holdfast.kube.clock import Clock
 from holdfast.kube.decoding import Watched
+from holdfast.kube.flow_control import Clock
 from holdfast.kube.leader_election import Fence
 from holdfast.kube.reflector import Reflector
 from holdfast.kube.runner import Log, no_log
-from holdfast.kube.service import HealthAnswers, LeasedService
+from holdfast.kube.service import HealthAnswers, LeasedService, Requests
 from holdfast.kube.writer.pod_writes import annotation_job
 from holdfast.kube.writer.reservation_writes import ReservationWriter
 from holdfast.kube.writer.write_queue import ApiWriter, Lane, WriteQueue

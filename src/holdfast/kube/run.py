@@ -13,14 +13,12 @@ import msgspec
 from holdfast.api.crds import definitions
 from holdfast.kube.cache_comparer import Difference, compare
 from holdfast.kube.client import APPLY, Client, Request, get
-from holdfast.kube.client_metrics import Requests, RunnerFigures
 from holdfast.kube.client_settings import Access
-from holdfast.kube.clock import Clock
 from holdfast.kube.decoding import WATCHED, Watched, read_by_plugins
 from holdfast.kube.errors import KubernetesError
-from holdfast.kube.flow_control import RateLimit
+from holdfast.kube.flow_control import Clock, RateLimit
 from holdfast.kube.runner import Runner
-from holdfast.kube.service import HealthAnswers, LeasedService, Log
+from holdfast.kube.service import HealthAnswers, LeasedService, Log, Requests, RunnerFigures
 from holdfast.metrics import SchedulingMetrics
 from holdfast.scheduler.assembly import GARBAGE_AFTER, controllers, declared_kinds
 from holdfast.scheduler.framework.config import Configuration, VolumeBindingArgs, to_mapping

@@ -16,9 +16,8 @@ from collections.abc import Callable, Sequence
 from itertools import chain, repeat
 
 from holdfast.kube.client import Client
-from holdfast.kube.clock import Clock
 from holdfast.kube.decoding import WATCHED, Watched
-from holdfast.kube.flow_control import RateLimit
+from holdfast.kube.flow_control import Clock, RateLimit
 from holdfast.kube.leader_election import Fence
 from holdfast.kube.reflector import Reflector
 from holdfast.kube.writer.write_queue import Lane

@@ -16,8 +16,7 @@ from holdfast.local.component import Component, TimelineRecorder, Work, no_timel
 from holdfast.local.executor import DecisionExecutor
 from holdfast.local.kubelet import FullReports
 from holdfast.local.namespace_controller import Namespaces
-from holdfast.local.node_registration import NodeRegistration, address_of, new_node
-from holdfast.local.pod_gc import PodGC
+from holdfast.local.node_lifecycle import NodeRegistration, PodGC, address_of, new_node
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Identity, Key, RandomNames, StoreChange, node_key
 from holdfast.local.store.store import Store

@@ -23,11 +23,11 @@ from holdfast.local.component import (
 )
 from holdfast.local.disruption import DisruptionController
 from holdfast.local.kubelet import Kubelets, Reports
+from holdfast.local.node_lifecycle import TaintEviction
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import POD, Identity, Key, Raw, StoreChange, node_key, pod_key
 from holdfast.local.store.store import Store
 from holdfast.local.stored_events import StoredEvents
-from holdfast.local.taint_eviction import TaintEviction
 from holdfast.local.volume_controller import VolumeController
 from holdfast.scheduler.cluster.decisions import Bind, Emit
 from holdfast.scheduler.cluster.events import Added, Deleted, Event, Malformed, Updated

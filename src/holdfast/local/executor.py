@@ -17,9 +17,8 @@ from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import condition
-from holdfast.api.migration import MigrationPhase
 from holdfast.api.names import RESERVATION_API
-from holdfast.api.reservation import ReservationPhase, ReservationStatus
+from holdfast.api.reservation import MigrationPhase, ReservationPhase, ReservationStatus
 from holdfast.local.component import (
     BOUND,
     EVICTED,

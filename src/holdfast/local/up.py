@@ -10,17 +10,20 @@ import gc
 import os
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 import yaml
 
+from holdfast.api import names
 from holdfast.api.crds import definitions
+from holdfast.api.decode import object_name
 from holdfast.api.documents import Document
 from holdfast.api.errors import HoldfastError
-from holdfast.local.apiserver.api_state import ApiState
+from holdfast.local.apiserver.api_state import ApiRequest, ApiState
 from holdfast.local.apiserver.crd_registry import CrdRegistry
 from holdfast.local.apiserver.credentials import (
     ServerCredentials,
@@ -31,10 +34,13 @@ from holdfast.local.apiserver.credentials import (
     write_secret,
 )
 from holdfast.local.apiserver.server import ApiServer
-from holdfast.local.apply_manifests import apply_documents
+from holdfast.local.apiserver.verbs.patch import APPLY, patch
+from holdfast.local.apiserver.verbs.writes import create_object
 from holdfast.local.cluster_loop import EmbeddedCluster
 from holdfast.local.setup import SchedulerFactory
-from holdfast.local.store import Store, open_store
+from holdfast.local.store import Raw, Store, open_store
+from holdfast.machinery.object_request import WriteOptions
+from holdfast.machinery.status import StatusError
 from holdfast.scheduler.assembly import GARBAGE_AFTER
 from holdfast.scheduler.framework.config import to_mapping
 from holdfast.serving.health import OPEN_PATHS, Endpoints, Health, HealthCheck, ping
@@ -224,3 +230,71 @@ def _write_kubeconfig(path: Path, server: str, credentials: ServerCredentials) -
         write_kubeconfig(path, server, credentials)
     except OSError as error:
         raise UpError(f"{path}: cannot be written: {error.strerror or error}") from None
+
+
+# `--apply`: applies manifest files like `kubectl apply --server-side`
+
+
+MANAGER = "holdfast-up"
+_FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass")
+"""Kinds that others need when they are created; these come first, wherever they stand."""
+
+
+class NotApplied(HoldfastError):
+    """One line per problem, each naming the file and the document."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(self.problems))
+
+
+def apply_documents(cluster: ApiState, documents: Sequence[Document]) -> int:
+    """Applies all valid documents and returns their number. Raises NotApplied with all problems."""
+    problems: list[str] = []
+    for document in sorted(documents, key=_rank):
+        problems.extend(f"{document}: {problem}" for problem in _apply(cluster, document.data))
+    if problems:
+        raise NotApplied(problems)
+    return len(documents)
+
+
+def _rank(document: Document) -> int:
+    kind = document.data.get("kind") if isinstance(document.data, dict) else None
+    return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
+
+
+def _apply(cluster: ApiState, raw: object) -> Iterator[str]:
+    if not isinstance(raw, dict):
+        yield "expected an object"
+        return
+    metadata = raw.get("metadata")
+    if raw.get("apiVersion") == names.SIM_API:
+        yield f"{raw.get('kind')}: is for `holdfast simulate` only"
+        return
+    group, _, version = str(raw.get("apiVersion") or "").rpartition("/")
+    type = cluster.catalogue.kind(group, version, str(raw.get("kind") or ""))
+    if type is None:
+        yield f"no kind {raw.get('kind')!r} in version {raw.get('apiVersion')!r}"
+        return
+    if not isinstance(metadata, dict) or not (metadata.get("name") or metadata.get("generateName")):
+        yield f"{raw['kind']}: metadata.name: is required"
+        return
+    namespace = str(metadata.get("namespace") or names.DEFAULT_NAMESPACE) if type.namespaced else ""
+    call = ApiRequest(
+        cluster,
+        type,
+        namespace,
+        str(metadata.get("name") or ""),
+        options=WriteOptions(manager=MANAGER, validation="Strict", force=True),
+    )
+    try:
+        _put(call, raw)
+    except StatusError as error:
+        yield f"{object_name(raw)}: {error.message}"
+
+
+def _put(call: ApiRequest, raw: Raw) -> None:
+    if call.name:
+        patch(call, msgspec.json.encode(raw), APPLY)
+    else:
+        create_object(call, raw)

@@ -1,8 +1,7 @@
 """Prometheus metrics, under kube-scheduler's names where it has them.
 
-    figures            counters and histograms that take many observations at once
     scheduler_metrics  rounds, binds, plugin durations
-    cluster_metrics    reservations, jobs, queues, limits, holds
+    cluster_metrics    reservations, jobs, queues, limits, holds; counters and histograms
 
 May import `scheduler` and the layers below.
 """

@@ -1,17 +1,18 @@
-"""Metrics of jobs, queues, starvation holds, limits and reservations (Koordinator's names where it
-has them).
+"""Metrics of jobs, queues, starvation holds, limits and reservations (Koordinator's names where it has
+them), and the counters and histograms that all metrics are made of.
 """
 
+from bisect import bisect_left
 from collections import Counter as Count
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 from holdfast.api.names import CPU
 from holdfast.api.quantity import NANO, QuantityError, parse, whole
 from holdfast.api.reservation import Reservation, ReservationPhase
-from holdfast.metrics.figures import Counter, Histogram, exponential
 from holdfast.scheduler.cluster.decisions import Decision, Emit, SetReservationStatus
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.jobs.job import Job
@@ -19,6 +20,61 @@ from holdfast.scheduler.reservations.reservation_status import EXPIRED, SUCCEEDE
 from holdfast.scheduler.reservations.virtual_reservations import VirtualFigures
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.scheduler.state.cluster import Cluster
+
+Labels = tuple[str, ...]
+
+
+def exponential(start: float, factor: float, count: int) -> list[float]:
+    return [start * factor**i for i in range(count)]
+
+
+class Histogram:
+    def __init__(
+        self, name: str, about: str, buckets: Sequence[float], labels: Sequence[str] = ()
+    ) -> None:
+        self._name = name
+        self._about = about
+        self._labels = list(labels)
+        self._bounds = list(buckets)
+        self._counts: dict[Labels, list[int]] = {}
+        self._sums: dict[Labels, float] = {}
+
+    def observe(self, value: float, labels: Labels = (), times: int = 1) -> None:
+        counts = self._counts.get(labels)
+        if counts is None:
+            counts = self._counts[labels] = [0] * (len(self._bounds) + 1)
+            self._sums[labels] = 0.0
+        counts[bisect_left(self._bounds, value)] += times
+        self._sums[labels] += value * times
+
+    def family(self) -> HistogramMetricFamily:
+        family = HistogramMetricFamily(self._name, self._about, labels=self._labels)
+        names = [*(f"{bound:.12g}" for bound in self._bounds), "+Inf"]
+        for labels, counts in self._counts.items():
+            buckets = list(zip(names, accumulate(counts), strict=True))
+            family.add_metric(labels, buckets, self._sums[labels])
+        return family
+
+
+class Counter:
+    def __init__(self, name: str, about: str, labels: Sequence[str] = ()) -> None:
+        self._name = name
+        self._about = about
+        self._labels = list(labels)
+        self.values: dict[Labels, float] = {} if labels else {(): 0.0}
+
+    def add(self, labels: Labels = (), amount: float = 1.0) -> None:
+        self.values[labels] = self.values.get(labels, 0.0) + amount
+
+    def family(self) -> CounterMetricFamily:
+        family = CounterMetricFamily(self._name, self._about, labels=self._labels)
+        for labels, value in self.values.items():
+            family.add_metric(labels, value)
+        return family
+
+
+# Jobs, queues and starvation holds
+
 
 _COUNTED_EVENTS = ("Starving", "Reserved", "Released", "Ready", "Overrun", "ScheduleTimeout")
 

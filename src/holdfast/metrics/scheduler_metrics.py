@@ -10,12 +10,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoM
 
 from holdfast import __version__
 from holdfast.metrics.cluster_metrics import (
+    Counter,
+    Histogram,
     JobFigures,
     ProvisioningFigures,
     ReservationFigures,
+    exponential,
     limit_ratios,
 )
-from holdfast.metrics.figures import Counter, Histogram, exponential
 from holdfast.scheduler.cluster.decisions import Bind, Decision, Preempt
 from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.framework.config.plugin_sets import PREEMPTION

@@ -7,7 +7,7 @@ from holdfast.api import names
 from holdfast.api.errors import InvalidObject
 from holdfast.local.clock import Timer
 from holdfast.local.component import DELETED, RESERVATION
-from holdfast.local.node_registration import registered_node
+from holdfast.local.node_lifecycle import registered_node
 from holdfast.local.store.objects import NODE, POD, Key, Raw
 from holdfast.machinery.object_request import WriteRequest
 from holdfast.machinery.objects import changed_object, decoded_object, is_gone

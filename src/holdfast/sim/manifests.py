@@ -11,13 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.api.documents import MAX_BYTES, MAX_DEPTH, BadFileError, Document, read_yaml, whole_number
+from holdfast.api.errors import HoldfastError
 from holdfast.api.kinds import KINDS, NO_KINDS, KindInfo, Kinds, api_version_of
 from holdfast.api.names import SIM_API
-from holdfast.sim.errors import InvalidInput
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _HALF_A_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 """An escape that makes sense beside another one only."""
+
+
+class InvalidInput(HoldfastError):
+    """One line per error, each naming the file, the document and the field."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(self.problems))
 
 
 def load_files(paths: Sequence[str]) -> list[Document]:

@@ -22,12 +22,18 @@ from holdfast.local.store.objects import Key, Raw
 from holdfast.machinery.strategies.admission import SYSTEM_CLASSES
 from holdfast.sim.clock import start_time, timing
 from holdfast.sim.document_fields import described
-from holdfast.sim.errors import InvalidInput
 from holdfast.sim.expect import Expectation, read_expectation
-from holdfast.sim.manifests import counted, is_skipped
-from holdfast.sim.scenario_actions import Apply, Create, ExpectationCheck, Scenario, ScenarioAction
+from holdfast.sim.manifests import InvalidInput, counted, is_skipped
+from holdfast.sim.scenario_actions import (
+    STEP,
+    Apply,
+    Create,
+    ExpectationCheck,
+    Scenario,
+    ScenarioAction,
+    read_step,
+)
 from holdfast.sim.scenario_objects import ScenarioObject, made_uid, owner_key
-from holdfast.sim.step_documents import STEP, read_step
 from holdfast.sim.workloads import makes_pods
 
 _OWNERS = (

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from holdfast.api.documents import Document
 from holdfast.api.errors import InvalidObject
 from holdfast.local.executor import DecisionExecutor
@@ -21,13 +23,11 @@ from holdfast.local.store.objects import Raw
 from holdfast.scheduler.cluster.decisions import Decision
 from holdfast.scheduler.cluster.plugin_errors import PluginReport
 from holdfast.sim.action_runner import ActionRunner, Step
-from holdfast.sim.errors import InvalidInput
 from holdfast.sim.expect import Expectation, failures
-from holdfast.sim.invariants import broken
-from holdfast.sim.node_usage import NodeUsage
+from holdfast.sim.manifests import InvalidInput
 from holdfast.sim.scenario_actions import ExpectationCheck, Scenario, ScenarioAction
-from holdfast.sim.simulated_cluster import SimulatedCluster
-from holdfast.sim.summary import summary
+from holdfast.sim.simulated_cluster import SimulatedCluster, broken
+from holdfast.sim.summary import NodeUsage, summary
 from holdfast.sim.timeline import TimelineEntry
 
 _ROUNDS_AT_ONCE = 1_000
@@ -224,3 +224,25 @@ class Simulation:
             problems = broken(world.scheduler, world.store, world.setup.serves)
             if problems:
                 raise world.broken(problems)
+
+
+# JSON output: identical bytes for the same scenario, configuration and seed
+
+
+def as_mapping(result: Result) -> dict[str, Any]:
+    return {
+        "seed": result.seed,
+        "end": result.end,
+        "timeline": result.timeline,
+        "objects": result.objects,
+        "summary": result.summary,
+    }
+
+
+def to_json(results: list[tuple[str | None, Result]]) -> str:
+    """One run as it is; several runs with the name of each configuration."""
+    if len(results) == 1:
+        content = as_mapping(results[0][1])
+    else:
+        content = {"runs": [{"config": name, **as_mapping(result)} for name, result in results]}
+    return msgspec.json.format(msgspec.json.encode(content), indent=2).decode()

@@ -8,8 +8,12 @@ from harness.builders import make_pod
 from harness.fake_api import Fault, Raw
 from harness.virtual_time import run
 from holdfast.api.meta import ObjectMeta, ObjectReference
-from holdfast.api.migration import PodMigrationJobStatus
-from holdfast.api.reservation import Reservation, ReservationOwner, ReservationSpec
+from holdfast.api.reservation import (
+    PodMigrationJobStatus,
+    Reservation,
+    ReservationOwner,
+    ReservationSpec,
+)
 from holdfast.scheduler.cluster.decisions import (
     CreateReservation,
     Evict,

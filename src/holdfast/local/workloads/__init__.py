@@ -5,7 +5,7 @@
     component            runs the controllers in the local cluster
     pods                 ready, available, ended; pods from templates
     replica_set          ReplicaSets
-    deployment, rollout  Deployments; how many replicas each ReplicaSet gets next
+    deployment           Deployments; how many replicas each ReplicaSet gets next
     stateful_set         StatefulSets
     daemon_set           DaemonSets
     revisions            ControllerRevisions

@@ -19,15 +19,14 @@ computed for one row and for many, kept and recomputed, and a difference raises 
 
     objects     builders of nodes, pods and reservations
     cluster     the cluster: steps, queries, its objects
-    asking      queries about one pod
-    paths       one formula on every kind of view
+    queries     queries about one pod, answered on every kind of view
     properties  random lives of a cluster, and the properties that hold in all of them
 """
 
 from holdfast.plugin.testing.cluster import PluginTestCluster, RecordedEvent
 from holdfast.plugin.testing.objects import node, pod, reservation
-from holdfast.plugin.testing.paths import ContractBroken, PluginRaised
 from holdfast.plugin.testing.properties import check_plugin
+from holdfast.plugin.testing.queries import ContractBroken, PluginRaised
 
 Cluster = PluginTestCluster
 Event = RecordedEvent

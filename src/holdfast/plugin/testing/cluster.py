@@ -13,8 +13,7 @@ from holdfast.api.kinds import KINDS
 from holdfast.local.component import BOUND, ENDED
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Key, pod_key
-from holdfast.plugin.testing.asking import Asking
-from holdfast.plugin.testing.paths import ContractBroken
+from holdfast.plugin.testing.queries import Asking, ContractBroken
 from holdfast.scheduler.cluster.events import Added, Change, Deleted
 from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.config import API_VERSION, KIND, load

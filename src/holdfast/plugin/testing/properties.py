@@ -21,11 +21,10 @@ from holdfast.api.decode import decode
 from holdfast.api.kinds import Kinds
 from holdfast.api.meta import Object
 from holdfast.api.raw_objects import declared_infos, raw_object
-from holdfast.plugin.testing.asking import Answers, Asking
 from holdfast.plugin.testing.cluster import Given, PluginTestCluster, Raw, documents_of, short_name
 from holdfast.plugin.testing.objects import node as make_node
 from holdfast.plugin.testing.objects import pod as make_pod
-from holdfast.plugin.testing.paths import ContractBroken
+from holdfast.plugin.testing.queries import Answers, Asking, ContractBroken
 from holdfast.scheduler.cluster.events import Added, BindRefused
 from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.interface import Plugin

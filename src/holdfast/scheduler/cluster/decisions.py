@@ -12,13 +12,8 @@ import msgspec
 from holdfast.api.jobs import PodGroupStatus, QueueStatus
 from holdfast.api.kinds import api_version_of
 from holdfast.api.meta import ObjectReference
-from holdfast.api.migration import PodMigrationJobStatus
-from holdfast.api.names import (
-    BOUND_BY_CONTROLLER_ANNOTATION,
-    SELECTED_NODE_ANNOTATION,
-    VOLCANO_API,
-)
-from holdfast.api.reservation import Reservation, ReservationStatus
+from holdfast.api.names import BOUND_BY_CONTROLLER_ANNOTATION, SELECTED_NODE_ANNOTATION, VOLCANO_API
+from holdfast.api.reservation import PodMigrationJobStatus, Reservation, ReservationStatus
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 

@@ -7,8 +7,8 @@ kind has a version, which moves with every change of one of its objects and with
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from holdfast.api.migration import PodMigrationJob
 from holdfast.api.raw_objects import ObjectKind, RawObject
+from holdfast.api.reservation import PodMigrationJob
 from holdfast.scheduler.cluster.events import WriteRefused
 from holdfast.scheduler.cluster.read_only import read_only
 

@@ -18,12 +18,7 @@ from holdfast.scheduler.cluster.decisions import ObjectRef
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.records import JobName, PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
-from holdfast.scheduler.jobs.queue_shares import (
-    QueueClaim,
-    Vector,
-    deserved_shares,
-    dominant_share,
-)
+from holdfast.scheduler.jobs.queue_shares import QueueClaim, Vector, deserved_shares, dominant_share
 
 DEFAULT = "default"
 ROOT = "root"

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ClassVar, NamedTuple, Protocol
 
-from holdfast.api.devices import Device, NodeResourceTopology
 from holdfast.api.meta import ObjectMeta
+from holdfast.api.node import Device, NodeResourceTopology
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationRow

@@ -26,10 +26,7 @@ from holdfast.scheduler.cluster.slots import Amounts, Pairs
 from holdfast.scheduler.managers.resource_managers import ResourceManagers
 from holdfast.scheduler.reservations.preemption_holds import preemptor_of
 from holdfast.scheduler.reservations.reservation_cache import ReservationCache, ReservationListener
-from holdfast.scheduler.reservations.reservation_victims import (
-    problems,
-    victims_in,
-)
+from holdfast.scheduler.reservations.reservation_victims import problems, victims_in
 from holdfast.scheduler.reservations.reserve_pod import (
     Terms,
     counts_pods,

@@ -7,20 +7,16 @@
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.api.devices import Device, NodeResourceTopology
 from holdfast.api.errors import InvalidObject
 from holdfast.api.jobs import PodGroup, Queue, VolcanoJob
 from holdfast.api.meta import Object, ObjectMeta
-from holdfast.api.migration import PodMigrationJob
-from holdfast.api.node import Node
+from holdfast.api.node import Device, Node, NodeResourceTopology
 from holdfast.api.pod import Pod
 from holdfast.api.raw_objects import RawObject
-from holdfast.api.reservation import Reservation
+from holdfast.api.reservation import PodMigrationJob, Reservation
 from holdfast.api.workloads import PriorityClass
 from holdfast.scheduler.cluster.base import ClusterBase, ClusterSettings, PodListener
-from holdfast.scheduler.cluster.decisions import (
-    ObjectRef,
-)
+from holdfast.scheduler.cluster.decisions import ObjectRef
 from holdfast.scheduler.cluster.events import (
     Added,
     AnnotateRefused,

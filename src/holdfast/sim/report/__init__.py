@@ -9,9 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.sim.output import to_json
 from holdfast.sim.report.page import page
-from holdfast.sim.simulation import Result
+from holdfast.sim.simulation import Result, to_json
 from holdfast.sim.timeline import TimelineEntry
 
 

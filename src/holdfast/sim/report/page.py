@@ -5,8 +5,8 @@ from html import escape
 from typing import Any
 
 from holdfast.api.times import format_duration
-from holdfast.sim.node_usage import Sample
 from holdfast.sim.simulation import Result
+from holdfast.sim.summary import Sample
 from holdfast.sim.timeline import TimelineEntry
 
 _WIDTH, _LABEL, _LANE, _GAP, _AXIS = 960, 130, 34, 8, 26

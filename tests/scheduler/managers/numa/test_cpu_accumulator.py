@@ -5,7 +5,7 @@ import json
 import pytest
 
 from holdfast.api.decode import decode
-from holdfast.api.devices import NodeResourceTopology
+from holdfast.api.node import NodeResourceTopology
 from holdfast.scheduler.managers.numa.cpu_accumulator import BY_CORE, BY_NUMA, Apart, Manner, take_cpus
 from holdfast.scheduler.managers.numa.node_topology import FULL_CORES, SPREAD, NodeTopology
 

@@ -6,12 +6,8 @@ the spec.
 """
 
 from holdfast.api.meta import ObjectReference
-from holdfast.api.migration import MigrationPhase, PodMigrationJob
-from holdfast.scheduler.cluster.decisions import (
-    Decision,
-    SetMigrationStatus,
-    SpecifyMigration,
-)
+from holdfast.api.reservation import MigrationPhase, PodMigrationJob
+from holdfast.scheduler.cluster.decisions import Decision, SetMigrationStatus, SpecifyMigration
 from holdfast.scheduler.cluster.events import CreateRefused, EvictRefused, MigrationWriteRefused
 from holdfast.scheduler.cluster.records import ReservationInfo
 from holdfast.scheduler.controllers.migration.migration_job import ENDED, Attempt, Move

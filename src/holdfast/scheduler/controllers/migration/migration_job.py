@@ -7,8 +7,8 @@ import msgspec
 from holdfast.api import names
 from holdfast.api.errors import DurationError, TimeError
 from holdfast.api.meta import Condition, ObjectReference, condition
-from holdfast.api.migration import (
-    DEFAULT_TTL,
+from holdfast.api.reservation import (
+    DEFAULT_MIGRATION_TTL,
     MigrationMode,
     MigrationPhase,
     MigrationStep,
@@ -115,9 +115,11 @@ class Move:
     def deadline(self) -> float | None:
         """When the job fails by its TTL; None for never."""
         try:
-            ttl = parse_duration(self.job.spec.ttl if self.job.spec.ttl is not None else DEFAULT_TTL)
+            ttl = parse_duration(
+                self.job.spec.ttl if self.job.spec.ttl is not None else DEFAULT_MIGRATION_TTL
+            )
         except DurationError:
-            ttl = parse_duration(DEFAULT_TTL)
+            ttl = parse_duration(DEFAULT_MIGRATION_TTL)
         return self.created + ttl if ttl > 0 else None
 
     @property

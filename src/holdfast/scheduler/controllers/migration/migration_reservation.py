@@ -10,8 +10,8 @@ import msgspec
 
 from holdfast.api import names
 from holdfast.api.meta import ObjectMeta, ObjectReference, OwnerReference, controller_of
-from holdfast.api.migration import PodMigrationJob
 from holdfast.api.reservation import (
+    PodMigrationJob,
     Reservation,
     ReservationControllerReference,
     ReservationOwner,

@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.api import names
 from holdfast.api.meta import ObjectReference
-from holdfast.api.migration import MigrationPhase, MigrationReason, MigrationStep
+from holdfast.api.reservation import MigrationPhase, MigrationReason, MigrationStep
 from holdfast.scheduler.cluster.decisions import CreateReservation, Decision, Emit, Evict
 from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationInfo
 from holdfast.scheduler.controllers.migration.migration_job import Move

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 import numpy as np
 
 from holdfast.api import names
-from holdfast.api.devices import Device, DeviceInfo
+from holdfast.api.node import Device, DeviceInfo
 from holdfast.api.quantity import QuantityError, amount
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.pod_classes import PodClass

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.devices import DeviceInfo
+from holdfast.api.node import DeviceInfo
 from holdfast.scheduler.cluster.columns import RowColumn, RowColumns, cells_of
 from holdfast.scheduler.managers.devices.allocation import DevicePart
 from holdfast.scheduler.managers.devices.requests import CORE, DEVICE_RESOURCES, GPU, MEMORY, RATIO

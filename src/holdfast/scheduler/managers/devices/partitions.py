@@ -17,9 +17,9 @@ from msgspec import field
 
 from holdfast.api import names
 from holdfast.api.decode import decode_json
-from holdfast.api.devices import Device
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Struct
+from holdfast.api.node import Device
 from holdfast.api.quantity import Quantity, QuantityError, parse
 
 MISSING = "node(s) missing GPU Partition Table"

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api import names
-from holdfast.api.devices import NodeResourceTopology
+from holdfast.api.node import NodeResourceTopology
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.columns import RowColumns, cells_of
 from holdfast.scheduler.cluster.pod_classes import PodClass

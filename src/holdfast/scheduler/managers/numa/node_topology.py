@@ -15,9 +15,9 @@ from msgspec import field
 from holdfast.api import names
 from holdfast.api.annotations import CPUTopology, NUMATopologySpec, ResourceSpec
 from holdfast.api.decode import decode_json
-from holdfast.api.devices import NodeResourceTopology
 from holdfast.api.errors import HoldfastError, InvalidObject
 from holdfast.api.meta import Struct
+from holdfast.api.node import NodeResourceTopology
 from holdfast.api.quantity import QuantityError, amount
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.slots import CPU
