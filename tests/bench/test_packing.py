@@ -17,7 +17,7 @@ from holdfast.bench.packing import (
     run,
 )
 from holdfast.bench.workload import BenchError
-from holdfast.scheduler.managers.devices.fragmentation import Mix, PodKind
+from holdfast.scheduler.plugins.gpu_fragmentation import Mix, PodKind
 
 GIB = 2**30
 

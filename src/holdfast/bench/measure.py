@@ -224,7 +224,7 @@ _SECTIONS = {
     "scheduler/cluster/domain_counts.py": "topology counts",
     "scheduler/managers/volumes/": "volumes",
     "scheduler/cluster/view.py": "column refresh",
-    "scheduler/cluster/story.py": "story",
+    "scheduler/cluster/base.py": "story",
     "scheduler/cluster/columns.py": "ledger",
     "scheduler/cluster/reservation_table.py": "ledger",
     "scheduler/reservations/": "reservations",

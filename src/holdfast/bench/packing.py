@@ -33,9 +33,9 @@ from holdfast.scheduler.cluster.decisions import Bind
 from holdfast.scheduler.cluster.events import Added, BindConfirmed
 from holdfast.scheduler.cluster.slots import CPU, MEMORY
 from holdfast.scheduler.framework.config import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND, load
-from holdfast.scheduler.managers.devices.fragmentation import PodKind
 from holdfast.scheduler.managers.devices.requests import GPU, RATIO
 from holdfast.scheduler.plugins import registry
+from holdfast.scheduler.plugins.gpu_fragmentation import PodKind
 from holdfast.scheduler.scheduler import Scheduler
 
 MOST = 1.3

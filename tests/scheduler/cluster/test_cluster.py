@@ -7,6 +7,7 @@ import pytest
 from harness.builders import NodeBuilder, PodBuilder, make_node, make_pod
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Object
+from holdfast.scheduler.cluster.base import Chronicle
 from holdfast.scheduler.cluster.decisions import Emit, SetPodScheduled
 from holdfast.scheduler.cluster.events import (
     Added,
@@ -19,7 +20,6 @@ from holdfast.scheduler.cluster.events import (
 )
 from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.cluster.slots import CPU, PODS
-from holdfast.scheduler.cluster.story import Chronicle
 from holdfast.scheduler.state.cluster import Cluster
 from holdfast.scheduler.state.recount import oversold, validate_state
 

@@ -1,6 +1,6 @@
 """The parts of the state that all others build on: node table, pod classes, ledger, events, decisions.
 
-    base                                         `ClusterBase`: these parts together, and its settings
+    base                                         `ClusterBase`: these parts together, settings, stories
     epoch                                        versions of the parts of the state, for caches
     node_table, slots, columns                   a row per node, a slot per resource; values per row
     node_labels, node_selectors                  labels as columns of codes; compiled node selectors
@@ -16,8 +16,7 @@
     view                                         rows as plugins see them: one, some or all
     read_only                                    values that plugins can read but not change
     events, decisions                            input and output of the scheduler
-    timer_queue, story                           timers; the recent history of each object
-    plugin_errors                                errors of plugins
+    timer_queue, plugin_errors                   timers; errors of plugins
 
 Time is a number that comes with each event. May import `api`, `msgspec` and `numpy`.
 """

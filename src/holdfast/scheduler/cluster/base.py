@@ -4,8 +4,9 @@ Managers, reservations and jobs are given a `ClusterBase`; the whole state, `Clu
 them (`holdfast.scheduler.state`).
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -21,7 +22,11 @@ from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.nominator import Nominator
 from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.scheduler.cluster.story import Chronicle, Line
+
+_LINES_KEPT = 10_000
+"""The number of lines kept, of about 200 bytes each."""
+_LONGEST = 1024
+"""The maximum length of a detail, in characters."""
 
 
 class ClusterSettings(msgspec.Struct, frozen=True):
@@ -59,6 +64,44 @@ class PodListener(Protocol):
 
     def bind_refused(self, pod: PodRecord, row: int, message: str) -> None:
         """The bind to the node of this row was refused; the pod is pending again."""
+
+
+class Line(NamedTuple):
+    """One entry of a story."""
+
+    time: float
+    object: str
+    what: str
+    detail: str
+
+    def __str__(self) -> str:
+        tail = f": {self.detail}" if self.detail else ""
+        return f"{self.time:10.3f}  {self.what}{tail}"
+
+
+class Chronicle:
+    """The story of each object: its recent events and decisions, in order.
+
+    A failing invariant prints it, and the log has it for an object whose decisions do not converge.
+    The number and the length of entries are bounded, so memory does not grow with the age of the
+    scheduler."""
+
+    def __init__(self, keep: int = _LINES_KEPT) -> None:
+        self._lines: deque[tuple[float, object, str, str]] = deque(maxlen=keep)
+
+    def note(self, time: float, about: object, what: str, detail: str = "") -> None:
+        """Adds an entry. `str(about)` names the object, and is called only when a story is read."""
+        if detail:
+            detail = detail[:_LONGEST]
+        self._lines.append((time, about, what, detail))
+
+    def story(self, name: str) -> list[Line]:
+        """The entries about `Pod/namespace/name` or `Kind/name`, oldest first."""
+        return [
+            Line(time, name, what, detail)
+            for time, about, what, detail in self._lines
+            if str(about) == name
+        ]
 
 
 class ClusterBase:
@@ -146,7 +189,7 @@ class ClusterBase:
                 self._reports.append(Emit(about, "Warning", reason, message, "Scheduling"))
 
     def story(self, name: str) -> list[Line]:
-        """The recent history of an object; see `story.Chronicle`."""
+        """The recent history of an object; see `Chronicle`."""
         return self.chronicle.story(name)
 
     # Rows

@@ -5,7 +5,7 @@
     preemption_candidates  nodes with victims, and which of them is chosen
     disruption_budgets     PodDisruptionBudgets in preemption
     resource_allocation    scores by requested resources
-    gpu_fragmentation      the score by GPU fragmentation
+    gpu_fragmentation      GPU fragmentation, and the score by it
 
 May import `framework` and the parts below it, never an action.
 """

@@ -1,12 +1,11 @@
 """The reservation cache: owners, matching, phases and status of reservations.
 
-    reservation_index       all reservations by uid, name, owners and preemptor
+    reservation_index       all reservations by uid, name, owners; those a pod class matches, by row
     reservation_cache       the changes they go through, kept in line with nodes and pods
     reservation_handlers    event handlers of Reservations
     reserve_pod             the pod that a reservation is scheduled as
     owners                  which pods are owners
     reservation_affinity    the reservation affinity of a pod
-    matched_reservations    the reservations that a pod class matches, by row
     waiting_reservations    pre-allocation: Waiting reservations of each node, oldest first
     preemption_holds        reservations that keep capacity for a preemptor
     starvation_holds        reservations that keep capacity for pods of starving jobs
@@ -20,8 +19,8 @@ written. May import `managers`, `cluster`, `machinery` and `api`.
 """
 
 from holdfast.scheduler.cluster.records import ReservationInfo
-from holdfast.scheduler.reservations.matched_reservations import MatchedReservations
 from holdfast.scheduler.reservations.reservation_cache import ReservationCache
+from holdfast.scheduler.reservations.reservation_index import MatchedReservations
 from holdfast.scheduler.reservations.virtual_reservations import VirtualReservations
 
 __all__ = ["MatchedReservations", "ReservationCache", "ReservationInfo", "VirtualReservations"]

@@ -6,7 +6,6 @@
     device_allocator  the nodes that can serve a pod class, and with which devices
     selection         which devices of one node to allocate
     partitions        sets of GPUs that are allocated together
-    fragmentation     free capacity that typical pods cannot use
     allocation        the allocation as annotations of pods and reservations
 
 Does nothing until the first Device object, or the first pod with a device allocation, is seen.
