@@ -21,25 +21,23 @@ import msgspec
 from harness.objects import ID, READY, REQUIREMENT, Raw
 from holdfast.api.decode import decode
 from holdfast.api.times import format_time, parse_time
+from holdfast.local.executor import DecisionExecutor
+from holdfast.local.store.objects import Key
 from holdfast.scheduler.assembly import controllers
 from holdfast.scheduler.cluster.decisions import (
     AnnotatePod,
     Bind,
     CreateReservation,
-    DeleteReservation,
+    Decision,
     Emit,
     Evict,
-    Nominate,
-    Preempt,
+    ObjectRef,
     PreemptReservation,
     SetMigrationStatus,
-    SetPodScheduled,
     SetReservationStatus,
-    SpecifyMigration,
 )
 from holdfast.scheduler.cluster.events import (
     Added,
-    BindConfirmed,
     BindRefused,
     Deleted,
     Event,
@@ -131,6 +129,7 @@ class World:
         self.after_each: Callable[[], None] = lambda: None
         """Called after each decision is carried out."""
         self._numbers = 0
+        self._executor = DecisionExecutor(WorldTarget(self))
         self.start()
         self.put(*objects)
 
@@ -261,7 +260,7 @@ class World:
         """Of the PodScheduled condition."""
         for condition in self.objects["Pod", name]["status"].get("conditions", ()):
             if condition["type"] == "PodScheduled":
-                return str(condition["message"])
+                return str(condition.get("message", ""))
         return ""
 
     def requirement(self, name: str) -> dict[str, str]:
@@ -337,164 +336,100 @@ class World:
         if self._apart and hasattr(self, "provisioner"):
             self.provisioner.feed(event)
 
-    def _change(self, kind: str, name: str, changes: Raw) -> None:
-        """Merges changes of metadata, spec and status into an object, if it is there."""
-        raw = self.objects.get((kind, name))
-        if raw is None:
-            return
-        merged = dict(raw)
-        for part, values in changes.items():
-            inner = dict(merged.get(part) or {})
-            for key, value in values.items():
-                before = inner.get(key)
-                inner[key] = {**before, **value} if isinstance(before, dict) else value
-            merged[part] = inner
-        self._store(merged)
-
-    def _carry_out(self, decision: Any) -> None:
-        carry_out = _CARRIED_OUT.get(type(decision))
-        if carry_out is not None:
-            getattr(self, carry_out)(decision)
+    def _carry_out(self, decision: Decision) -> None:
+        if isinstance(decision, PreemptReservation):
+            self.preempted.append((decision.preemptor.uid, decision.reservation.uid))
+        refusal = self._refusal(decision)
+        if isinstance(decision, Evict) and self._is_there(decision.pod):
+            self.eviction_requests.append(decision.pod.name)
+            if not refusal:
+                self.evicted.append(decision.pod.name)
+        if not refusal:
+            self._executor.carry_out(decision)
+        elif isinstance(decision, Bind):
+            self._feed(BindRefused(decision.pod.uid, refusal))
+        elif isinstance(decision, SetReservationStatus) and decision.binds:
+            self._feed(BindRefused(decision.reservation.uid, refusal))
+        else:
+            self._feed(write_refused(decision, refusal))
         self.after_each()
 
-    # Decisions about pods
+    def _is_there(self, ref: ObjectRef) -> bool:
+        raw = self.objects.get((ref.kind, ref.name))
+        return raw is not None and raw["metadata"]["uid"] == ref.uid
 
-    def _bind(self, decision: Bind) -> None:
-        uid, raw = decision.pod.uid, self.objects.get(("Pod", decision.pod.name))
-        if raw is None or raw["metadata"]["uid"] != uid or uid in self.refuse:
-            self.refuse.discard(uid)
-            self._feed(BindRefused(uid, "no"))
+    def _refusal(self, decision: Decision) -> str:
+        """Why the API server refuses a write, if it does."""
+        match decision:
+            case Bind() | AnnotatePod():
+                return self._refused_once(decision.pod.uid)
+            case SetReservationStatus():
+                return self._refused_once(decision.reservation.uid)
+            case Evict() if self._is_there(decision.pod):
+                return self.eviction_refusal or (BUDGET if decision.pod.name in self.protected else "")
+            case CreateReservation():
+                return self.creation_refusal
+            case SetMigrationStatus() if self.refuses_migration_status:
+                self.refused_migration_statuses += 1
+                return "no"
+            case _:
+                return ""
+
+    def _refused_once(self, uid: str) -> str:
+        if uid not in self.refuse:
+            return ""
+        self.refuse.discard(uid)
+        return "no"
+
+
+class WorldTarget:
+    """The world as decisions are carried out on it; see `DecisionTarget`."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.objects = self
+
+    def get(self, key: Key) -> Raw | None:
+        return self._world.objects.get((key.kind, key.name))
+
+    def update(self, key: Key, raw: Raw) -> None:
+        self._world._store(raw)
+
+    def submit(self, raw: Raw) -> None:
+        created = {"uid": f"created-{self._world.number()}", "creationTimestamp": self.now()}
+        self._world._store({**raw, "metadata": {**raw["metadata"], **created}})
+
+    def end(self, key: Key) -> None:
+        self._world._remove(key.kind, key.name)
+
+    def scan(self, group: str, kind: str) -> list[Raw]:
+        return [raw for (each, _), raw in self._world.objects.items() if each == kind]
+
+    def now(self) -> str:
+        return format_time(self._world.now)
+
+    def feed(self, event: Event) -> None:
+        self._world._feed(event)
+
+    def record(
+        self, key: Key, event: str, *, node: str = "", reservation: str = "", message: str = ""
+    ) -> None:
+        pass
+
+    def binding(self, key: Key, decision: Bind) -> None:
+        pass
+
+    def started(self, pod: Raw, bound: Raw) -> Raw:
+        conditions = [*bound["status"]["conditions"], *(READY if self._world.pods_become_ready else ())]
+        return {**bound, "status": {**bound["status"], "phase": "Running", "conditions": conditions}}
+
+    def delete_pod(self, key: Key, grace: int | None = None) -> None:
+        if not self._world.graceful:
+            self._world._remove("Pod", key.name)
             return
-        self._feed(BindConfirmed(uid))
-        changes: Raw = {
-            "spec": {"nodeName": decision.node},
-            "metadata": {"annotations": dict(decision.annotations)},
-            "status": {"phase": "Running", **({"conditions": READY} if self.pods_become_ready else {})},
-        }
-        self._change("Pod", decision.pod.name, changes)
+        raw = self._world.objects["Pod", key.name]
+        deletion = {"deletionTimestamp": format_time(self._world.now + 30)}
+        self._world._store({**raw, "metadata": {**raw["metadata"], **deletion}})
 
-    def _set_pod_scheduled(self, decision: SetPodScheduled) -> None:
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": decision.reason,
-            "message": decision.message,
-        }
-        self._change("Pod", decision.pod.name, {"status": {"conditions": [condition]}})
-
-    def _nominate(self, decision: Nominate) -> None:
-        self._change("Pod", decision.pod.name, {"status": {"nominatedNodeName": decision.node}})
-
-    def _annotate(self, decision: AnnotatePod) -> None:
-        raw = self.objects.get(("Pod", decision.pod.name))
-        if raw is None or decision.pod.uid in self.refuse:
-            self.refuse.discard(decision.pod.uid)
-            self._feed(write_refused(decision, "no"))
-            return
-        annotations = {**(raw["metadata"].get("annotations") or {}), **decision.annotations}
-        kept = {key: value for key, value in annotations.items() if value is not None}
-        self._store({**raw, "metadata": {**raw["metadata"], "annotations": kept}})
-
-    def _preempt(self, decision: Preempt) -> None:
-        if ("Pod", decision.pod.name) in self.objects:
-            self._end(decision.pod.name, "PreemptionByScheduler")
-
-    def _evict(self, decision: Evict) -> None:
-        ref = decision.pod
-        raw = self.objects.get(("Pod", ref.name))
-        if raw is None or raw["metadata"]["uid"] != ref.uid:
-            return
-        self.eviction_requests.append(ref.name)
-        refusal = self.eviction_refusal or (BUDGET if ref.name in self.protected else "")
-        if refusal:
-            self._feed(write_refused(decision, refusal))
-            return
-        self.evicted.append(ref.name)
-        self._end(ref.name, "EvictionByEvictionAPI")
-
-    def _end(self, name: str, reason: str) -> None:
-        if not self.graceful:
-            self._remove("Pod", name)
-            return
-        condition = {"type": "DisruptionTarget", "status": "True", "reason": reason, "message": ""}
-        deletion = {"deletionTimestamp": format_time(self.now + 30)}
-        self._change("Pod", name, {"metadata": deletion, "status": {"conditions": [condition]}})
-
-    # Decisions about reservations
-
-    def _create_reservation(self, decision: CreateReservation) -> None:
-        raw = msgspec.to_builtins(decision.reservation)
-        if self.creation_refusal:
-            self._feed(write_refused(decision, self.creation_refusal))
-        elif ("Reservation", raw["metadata"]["name"]) not in self.objects:
-            raw["metadata"]["uid"] = f"created-{self.number()}"
-            raw["metadata"]["creationTimestamp"] = format_time(self.now)
-            self._store(raw)
-
-    def _delete_reservation(self, decision: DeleteReservation) -> None:
-        if ("Reservation", decision.reservation.name) in self.objects:
-            self._remove("Reservation", decision.reservation.name)
-
-    def _preempt_reservation(self, decision: PreemptReservation) -> None:
-        self.preempted.append((decision.preemptor.uid, decision.reservation.uid))
-        marks = {"labels": decision.labels, "annotations": decision.annotations}
-        self._change("Reservation", decision.reservation.name, {"metadata": marks})
-
-    def _set_reservation_status(self, decision: SetReservationStatus) -> None:
-        ref = decision.reservation
-        raw = self.objects.get(("Reservation", ref.name))
-        if raw is None or raw["metadata"]["uid"] != ref.uid or ref.uid in self.refuse:
-            self.refuse.discard(ref.uid)
-            binds = decision.binds
-            self._feed(BindRefused(ref.uid, "no") if binds else write_refused(decision, "no"))
-            return
-        if decision.binds:
-            self._feed(BindConfirmed(ref.uid))
-        status = msgspec.to_builtins(decision.status)
-        metadata = raw["metadata"]
-        annotations = {**metadata.get("annotations", {}), **decision.annotations}
-        annotations = {key: value for key, value in annotations.items() if value}
-        self._store({**raw, "metadata": {**metadata, "annotations": annotations}, "status": status})
-
-    # Decisions about migrations
-
-    def _set_migration_status(self, decision: SetMigrationStatus) -> None:
-        raw = self.objects.get(("PodMigrationJob", decision.job.name))
-        if self.refuses_migration_status:
-            self.refused_migration_statuses += 1
-            self._feed(write_refused(decision, "no"))
-        elif raw is not None:
-            self._store({**raw, "status": msgspec.to_builtins(decision.status)})
-
-    def _specify_migration(self, decision: SpecifyMigration) -> None:
-        raw = self.objects.get(("PodMigrationJob", decision.job.name))
-        if raw is None:
-            return
-        spec = dict(raw["spec"])
-        if decision.pod is not None:
-            spec["podRef"] = msgspec.to_builtins(decision.pod)
-        if decision.reservation is not None:
-            reference = msgspec.to_builtins(decision.reservation)
-            options = spec.get("reservationOptions") or {}
-            spec["reservationOptions"] = {**options, "reservationRef": reference}
-        self._store({**raw, "spec": spec})
-
-    def _record(self, decision: Emit) -> None:
-        self.events.append(decision)
-
-
-_CARRIED_OUT: dict[type, str] = {
-    Bind: "_bind",
-    SetPodScheduled: "_set_pod_scheduled",
-    Nominate: "_nominate",
-    AnnotatePod: "_annotate",
-    Preempt: "_preempt",
-    Evict: "_evict",
-    CreateReservation: "_create_reservation",
-    DeleteReservation: "_delete_reservation",
-    PreemptReservation: "_preempt_reservation",
-    SetReservationStatus: "_set_reservation_status",
-    SetMigrationStatus: "_set_migration_status",
-    SpecifyMigration: "_specify_migration",
-    Emit: "_record",
-}
+    def emit(self, decision: Emit) -> None:
+        self._world.events.append(decision)

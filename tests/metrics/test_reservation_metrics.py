@@ -5,7 +5,7 @@ import re
 from harness.objects import node, pod, reservation
 from harness.world import World
 from holdfast.metrics import SchedulingMetrics
-from holdfast.scheduler.cluster.decisions import Bind
+from holdfast.scheduler.cluster.decisions import Bind, Decision
 
 
 class Measured(World):
@@ -23,9 +23,10 @@ class Measured(World):
 
         object.__setattr__(self.scheduler, "round", measured)
 
-    def _bind(self, decision: Bind) -> None:
-        self.metrics.pod_bound(decision.pod.uid, self.now)
-        super()._bind(decision)
+    def _carry_out(self, decision: Decision) -> None:
+        if isinstance(decision, Bind):
+            self.metrics.pod_bound(decision.pod.uid, self.now)
+        super()._carry_out(decision)
 
     def figures(self, name: str) -> dict[str, float]:
         """By their labels, in the order of the alphabet."""

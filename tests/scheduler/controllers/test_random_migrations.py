@@ -14,7 +14,7 @@ from harness.objects import Raw, migration, node, pod, replica
 from harness.random_events import RandomLife
 from harness.strategies import examples
 from harness.world import World
-from holdfast.scheduler.cluster.decisions import Evict
+from holdfast.scheduler.cluster.decisions import Decision, Evict
 
 ENDED = ("Succeeded", "Failed", "Aborted")
 PODS = ("web-0", "web-1", "bare-0", "bare-1")
@@ -23,7 +23,12 @@ PODS = ("web-0", "web-1", "bare-0", "bare-1")
 class CarefulWorld(World):
     """Sees to it that pods are evicted only when they may be."""
 
-    def _evict(self, decision: Evict) -> None:
+    def _carry_out(self, decision: Decision) -> None:
+        if isinstance(decision, Evict):
+            self._check_eviction(decision)
+        super()._carry_out(decision)
+
+    def _check_eviction(self, decision: Evict) -> None:
         raw = self.objects["PodMigrationJob", decision.message.rpartition("/")[2]]
         assert any(each["type"] == "Eviction" for each in raw["status"]["conditions"])
         assert raw["spec"]["podRef"]["uid"] == decision.pod.uid
@@ -32,7 +37,6 @@ class CarefulWorld(World):
                 "Reservation", raw["spec"]["reservationOptions"]["reservationRef"]["name"]
             ]
             assert room["status"]["phase"] == "Available", "there is no room for the replacement"
-        super()._evict(decision)
 
 
 class Life(RandomLife):

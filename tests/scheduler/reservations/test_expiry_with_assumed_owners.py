@@ -2,7 +2,7 @@
 under way is waited for, a pod that waits in Permit gives its place up, and nobody else gets in."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -12,47 +12,37 @@ from harness.world import World
 from holdfast.plugin.testing import Cluster
 from holdfast.plugin.testing import node as a_node
 from holdfast.plugin.testing import pod as a_pod
-from holdfast.scheduler.cluster.decisions import Bind
+from holdfast.scheduler.cluster.decisions import Bind, Decision
 from holdfast.scheduler.cluster.events import BindRefused
 from scheduler.controllers.migrations import RESERVATION
 
 NOT_ACTIVE = "reservation is not active"
 
 
-class SlowBinds:
+class SlowWorld(World):
     """Holds binds back until it is told to carry them out."""
 
     held: list[Bind]
 
-    def _bind(self, decision: Bind) -> None:
+    def _carry_out(self, decision: Decision) -> None:
+        if not isinstance(decision, Bind):
+            super()._carry_out(decision)
+            return
         if not hasattr(self, "held"):
             self.held = []
         self.held.append(decision)
 
-
-class SlowWorld(SlowBinds, World):
-    def carry_on(self) -> "SlowWorld":
+    def carry_on(self) -> Self:
         held, self.held = self.held, []
         for decision in held:
-            World._bind(self, decision)
-        self.settle()
-        return self
+            super()._carry_out(decision)
+        return self.settle()
 
-    def refuse_binds(self) -> "SlowWorld":
+    def refuse_binds(self) -> Self:
         held, self.held = self.held, []
         for decision in held:
             self._feed(BindRefused(decision.pod.uid, "no"))
-        self.settle()
-        return self
-
-
-class SlowMovingWorld(SlowBinds, World):
-    def carry_on(self) -> "SlowMovingWorld":
-        held, self.held = self.held, []
-        for decision in held:
-            World._bind(self, decision)
-        self.settle()
-        return self
+        return self.settle()
 
 
 def slow_world(**spec: Any) -> SlowWorld:
@@ -100,7 +90,7 @@ def test_after_its_time_it_takes_no_more_owners() -> None:
 
 def test_the_reservation_of_a_move_that_fails_is_deleted_once_the_bind_under_way_is_done() -> None:
     nodes = [node("n1", cpu="4"), node("n2", cpu="4")]
-    it = SlowMovingWorld(*nodes, running(replica("web", cpu="3"), "n1"))
+    it = SlowWorld(*nodes, running(replica("web", cpu="3"), "n1"))
     it.eviction_refusal = "not yet"
     it.put(migration(ttl="60s"))
     it.put(replica("another", cpu="3"))
