@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from harness.served_cluster import Clustered, Raw, call, pod, reservation
+from harness.objects import Raw, pod, reservation
+from harness.served_cluster import Clustered, call
 
 AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
 
@@ -22,16 +23,25 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
         cluster.merge("/api/v1/nodes/node-2", {"spec": {"taints": [taint]}})
         cluster.merge("/api/v1/nodes/node-3", {"spec": {"unschedulable": True}})
         cluster.create(
-            reservation("peak", "6", allocateOnce=False, allocatePolicy="Restricted"),
-            reservation("gold", "1", metadata={"labels": {"tier": "gold"}}, unschedulable=True),
+            reservation(
+                "peak", "6", allocateOnce=False, allocatePolicy="Restricted", app="web", memory="8Gi"
+            ),
+            reservation(
+                "gold",
+                "1",
+                metadata={"labels": {"tier": "gold"}},
+                unschedulable=True,
+                app="web",
+                memory="8Gi",
+            ),
         ).settle()
         cluster.create(
-            pod("web-0", "2", "web"),
-            pod("big", "4"),
-            pod("giant", "100"),
-            pod("gated", schedulingGates=[{"name": "example.com/hold"}]),
-            pod("theirs", schedulerName="somebody-else"),
-            pod("greedy", "5", "web", metadata={"annotations": {AFFINITY: "{}"}}),
+            pod("web-0", "2", "web", memory="1Gi"),
+            pod("big", "4", memory="1Gi"),
+            pod("giant", "100", memory="1Gi"),
+            pod("gated", schedulingGates=[{"name": "example.com/hold"}], memory="1Gi"),
+            pod("theirs", schedulerName="somebody-else", memory="1Gi"),
+            pod("greedy", "5", "web", metadata={"annotations": {AFFINITY: "{}"}}, memory="1Gi"),
         ).settle()
         yield cluster
 
@@ -113,7 +123,7 @@ def test_a_reservation_says_what_is_left_and_who_owns_it(cluster: Clustered) -> 
 
 
 def test_a_reservation_without_a_node_is_explained_like_a_pod(cluster: Clustered) -> None:
-    cluster.create(reservation("too-big", "64", "x")).settle()
+    cluster.create(reservation("too-big", "64", "x", memory="8Gi")).settle()
     found = explained(cluster, "rsv/too-big")
     assert found["summary"] == "No suitable node."
     assert "no node is large enough: it requests 64 cpu, the most a node has is 8" in found["help"]
@@ -121,8 +131,8 @@ def test_a_reservation_without_a_node_is_explained_like_a_pod(cluster: Clustered
 
 def test_a_reservation_that_waits_says_for_what(cluster: Clustered) -> None:
     on_it: Raw = {"nodeName": "node-2", "tolerations": [{"operator": "Exists"}]}
-    cluster.create(pod("running", "3", **on_it)).settle()
-    cluster.create(reservation("ahead", "7", "y", preAllocation=True, pod=on_it)).settle()
+    cluster.create(pod("running", "3", **on_it, memory="1Gi")).settle()
+    cluster.create(reservation("ahead", "7", "y", preAllocation=True, pod=on_it, memory="8Gi")).settle()
     found = explained(cluster, "rsv", "ahead")
     assert found["phase"] == "Waiting"
     assert found["summary"].startswith("It waits on node-2 until 7 cpu")
@@ -131,7 +141,7 @@ def test_a_reservation_that_waits_says_for_what(cluster: Clustered) -> None:
 
 
 def test_an_ended_reservation_says_how(cluster: Clustered) -> None:
-    cluster.create(reservation("past", "1", "z", expires="2020-01-01T00:00:00Z")).settle()
+    cluster.create(reservation("past", "1", "z", expires="2020-01-01T00:00:00Z", memory="8Gi")).settle()
     found = explained(cluster, "rsv", "past")
     assert (found["phase"], found["told"]) == ("Failed", "reservation has expired")
     assert found["summary"] == "It has ended and reserves nothing."
@@ -154,8 +164,8 @@ def test_a_group_says_who_fits_and_who_does_not(cluster: Clustered) -> None:
             "metadata": {"name": "train", "namespace": "default"},
             "spec": {"minMember": 2},
         },
-        pod("train-0", "3", nodeName="node-3", metadata=GROUP),
-        *(pod(f"train-{i}", "3", metadata=GROUP, **WAITING) for i in (1, 2, 3)),
+        pod("train-0", "3", nodeName="node-3", metadata=GROUP, memory="1Gi"),
+        *(pod(f"train-{i}", "3", metadata=GROUP, **WAITING, memory="1Gi") for i in (1, 2, 3)),
     ).settle()
     found = explained(cluster, "podgroup", "train")
     assert found["summary"] == (
@@ -185,7 +195,7 @@ def group(name: str, **spec: Any) -> Raw:
 
 def test_members_are_found_however_they_name_their_group(cluster: Clustered) -> None:
     cluster.create(
-        group("light", minMember=3), pod("light-0", "1", metadata=light("light", 3))
+        group("light", minMember=3), pod("light-0", "1", metadata=light("light", 3), memory="1Gi")
     ).settle()
     found = explained(cluster, "podgroup", "light")
     assert found["summary"] == "0 of 1 members have a node, 3 are needed. It has too few pods."
@@ -199,7 +209,9 @@ def test_members_are_found_however_they_name_their_group(cluster: Clustered) -> 
 
 def test_queues_that_take_nothing_are_named(cluster: Clustered) -> None:
     waits = {"annotations": {"scheduling.k8s.io/group-name": "queued"}}
-    cluster.create(group("queued", queue="nowhere"), pod("queued-0", "1", metadata=waits)).settle()
+    cluster.create(
+        group("queued", queue="nowhere"), pod("queued-0", "1", metadata=waits, memory="1Gi")
+    ).settle()
     assert explained(cluster, "podgroup", "queued")["summary"] == (
         "0 of 1 members have a node, 1 are needed. "
         "It is not being scheduled: queue nowhere does not exist."
@@ -272,5 +284,5 @@ def test_a_reservation_that_was_asked_for(
         **annotations,
     }
     name = f"asking-{len(annotations)}"
-    cluster.create(pod(name, "1", metadata={"annotations": written}))
+    cluster.create(pod(name, "1", metadata={"annotations": written}, memory="1Gi"))
     assert explained(cluster, "pod", name)["summary"] == summary

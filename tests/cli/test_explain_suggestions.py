@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from harness.served_cluster import Clustered, Raw, pod, reservation
+from harness.objects import Raw, pod, reservation
+from harness.served_cluster import Clustered
 from holdfast.api.names import HOLD_LABEL
 
 AFFINITY = "scheduling.koordinator.sh/reservation-affinity"

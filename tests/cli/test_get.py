@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.served_cluster import Clustered, Raw, call, pod, reservation
+from harness.objects import Raw, pod, reservation
+from harness.served_cluster import Clustered, call
 from holdfast.cli.get import _follow
 from holdfast.cli.kinds.kind import Found, Query
 from holdfast.cli.kinds.reservations import ReservationKind
@@ -31,14 +32,28 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
     """Two nodes of 8 cpu and 32Gi. `peak` is half used, `big` fits nowhere."""
     with Clustered(tmp_path_factory.mktemp("get")) as cluster:
         cluster.create(
-            reservation("peak", allocateOnce=False, ttl="2h", pod={"nodeName": "node-1"}),
             reservation(
-                "small", "1", "db", metadata={"labels": {"tier": "gold"}}, pod={"nodeName": "node-2"}
+                "peak",
+                allocateOnce=False,
+                ttl="2h",
+                pod={"nodeName": "node-1"},
+                app="web",
+                memory="8Gi",
             ),
-            reservation("big", "64", "db"),
+            reservation(
+                "small",
+                "1",
+                "db",
+                metadata={"labels": {"tier": "gold"}},
+                pod={"nodeName": "node-2"},
+                memory="8Gi",
+            ),
+            reservation("big", "64", "db", memory="8Gi"),
             QUEUE,
         ).settle()
-        cluster.create(pod("web-0", "2", "web"), pod("huge", "7500m")).settle()
+        cluster.create(
+            pod("web-0", "2", "web", memory="1Gi"), pod("huge", "7500m", memory="1Gi")
+        ).settle()
         yield cluster
 
 
@@ -146,7 +161,13 @@ def test_holds_are_the_reservations_with_the_label(cluster: Clustered) -> None:
     labels = {"holdfast.io/hold": "starvation", "holdfast.io/hold-job": "train"}
     annotations = {"holdfast.io/hold-job": "default/train"}
     cluster.create(
-        reservation("hold-1", "1", metadata={"labels": labels, "annotations": annotations})
+        reservation(
+            "hold-1",
+            "1",
+            metadata={"labels": labels, "annotations": annotations},
+            app="web",
+            memory="8Gi",
+        )
     ).settle()
     row = cluster("get", "holds").rows()[1]
     assert row[:3] == ["hold-1", "default/train", "Available"]
@@ -242,7 +263,9 @@ class OneChange:
     """A server that tells of one change."""
 
     async def watch(self, *_: object) -> AsyncIterator[tuple[str, Raw]]:
-        changed = reservation("peak", metadata={"creationTimestamp": "2026-01-01T00:00:00Z"})
+        changed = reservation(
+            "peak", metadata={"creationTimestamp": "2026-01-01T00:00:00Z"}, app="web", memory="8Gi"
+        )
         yield "MODIFIED", {**changed, "status": {"phase": "Available", "nodeName": "n1"}}
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.served_cluster import Clustered, Done, Raw, call, deployment, workload
+from harness.objects import Raw, deployment, workload
+from harness.served_cluster import Clustered, Done, call
 from holdfast.sim.scenario_objects import ScenarioObject
 
 PLAIN = ["--cpu", "4", "--memory", "8Gi", "--owner", "app=web"]

@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 
 from harness.embedded_cluster import Driven
 from harness.fake_api import FakeApi
-from harness.runner_cluster import node, pod, running
+from harness.objects import node, own_pod
+from harness.runner_cluster import running
 from harness.virtual_time import run, until
 from holdfast.local.setup import SchedulerFactory
 from holdfast.scheduler.actions.convergence import NOT_CONVERGING
@@ -60,7 +61,7 @@ def test_run_logs_it() -> None:
         api = FakeApi()
         api.create(node("n", cpu="1"))
         async with running(api, plugins=(Stirring,), log=log):
-            api.create(pod("big", cpu="2"))
+            api.create(own_pod("big", cpu="2"))
             await until(lambda: bool(lines))
             Stirring.is_broken = False
             check(lines[0], "big")
@@ -79,11 +80,11 @@ def test_up_logs_it() -> None:
     profile = {"plugins": {"multiPoint": {"enabled": [{"name": Stirring.name}]}}}
     mapping = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}
     driven = Driven(setup=SchedulerFactory(load(mapping, plugins.implements()), plugins))
-    driven.node("n", cpu="1")
+    driven.create_node("n", cpu="1")
     with capture_logs() as logged:
-        big = driven.pod("big", cpu="2")
+        big = driven.create_pod("big", cpu="2")
         Stirring.is_broken = False
-        driven.node("m", cpu="4")
+        driven.create_node("m", cpu="4")
         driven.after(2)
     lines = [dict(line) for line in logged if line["event"] == EVENT]
     assert len(lines) == 1

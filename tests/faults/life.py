@@ -14,6 +14,7 @@ from typing import Any
 from faults.audit import GROUP_NAME, milli
 from faults.model import GROUPS, MIGRATIONS, NODES, OTHER_GROUPS, PODS, QUOTAS, RESERVATIONS, Raw
 from faults.slow_permit import QUESTIONS
+from harness.objects import node, own_pod, reservation
 from harness.team_quotas import quota
 
 TROUBLED = 24.0
@@ -67,44 +68,18 @@ class Life:
     troubles: list[Trouble] = field(default_factory=list)
 
 
-def pod(name: str, cpu: int, priority: int = 0, **more: Any) -> Raw:
-    container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": f"{cpu}m"}}}
-    spec = {
-        "schedulerName": "holdfast-scheduler",
-        "priority": priority,
-        "terminationGracePeriodSeconds": 5,
-        "containers": [container],
-    }
-    meta = {"name": name, "namespace": "default", "labels": {}, "annotations": {}}
-    meta.update(more)
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+def pod_of(name: str, cpu: int, priority: int = 0, **metadata: Any) -> Raw:
+    """A pod for holdfast-scheduler that requests so many millicores."""
+    more = {"labels": {}, "annotations": {}, **metadata}
+    return own_pod(name, f"{cpu}m", priority=priority, terminationGracePeriodSeconds=5, **more)
 
 
-def node(name: str, cpu: int) -> Raw:
-    size = {"cpu": f"{cpu}m", "memory": "32Gi", "pods": "110"}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-        "spec": {},
-        "status": {"allocatable": size, "capacity": size},
-    }
+def node_of(name: str, cpu: int) -> Raw:
+    return node(name, f"{cpu}m", "32Gi")
 
 
-def reservation(name: str, cpu: int, once: bool, app: str, **more: Any) -> Raw:
-    container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": f"{cpu}m"}}}
-    return {
-        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
-        "kind": "Reservation",
-        "metadata": {"name": name},
-        "spec": {
-            "template": {"spec": {"containers": [container]}},
-            "owners": [{"labelSelector": {"matchLabels": {"app": app}}}],
-            "allocateOnce": once,
-            "ttl": "0s",
-            **more,
-        },
-    }
+def reservation_of(name: str, cpu: int, once: bool, app: str) -> Raw:
+    return reservation(name, f"{cpu}m", app, allocateOnce=once, ttl="0s")
 
 
 def group(name: str, least: int) -> Raw:
@@ -156,11 +131,11 @@ def _draw_world(life: Life, rng: random.Random) -> None:
 
     nodes = [f"n{i}" for i in range(rng.randint(2, 4))]
     size = rng.choice((2000, 4000))
-    life.first += [(NODES, node(name, size)) for name in nodes]
+    life.first += [(NODES, node_of(name, size)) for name in nodes]
     life.starving = rng.random() < 0.15
     for i in range(rng.randint(2, 7)):
         replica = {"annotations": {"replica": "yes"}} if rng.random() < 0.3 else {}
-        raw = pod(f"p{i}", rng.choice((300, 500, 1000)), rng.choice((0, 0, 10)), **replica)
+        raw = pod_of(f"p{i}", rng.choice((300, 500, 1000)), rng.choice((0, 0, 10)), **replica)
         if rng.random() < 0.1:
             raw["metadata"]["finalizers"] = ["example.com/kept"]
         create(PODS, raw)
@@ -173,28 +148,28 @@ def _draw_world(life: Life, rng: random.Random) -> None:
     if rng.random() < 0.6:
         for i in range(rng.randint(1, 2)):
             once = rng.random() < 0.5
-            raw = reservation(f"r{i}", rng.choice((500, 1000)), once, f"r{i}")
+            raw = reservation_of(f"r{i}", rng.choice((500, 1000)), once, f"r{i}")
             create(RESERVATIONS, raw)
             for j in range(rng.randint(0, 3)):
-                create(PODS, pod(f"o{i}-{j}", rng.choice((300, 500)), 0, labels={"app": f"r{i}"}))
+                create(PODS, pod_of(f"o{i}-{j}", rng.choice((300, 500)), 0, labels={"app": f"r{i}"}))
             if rng.random() < 0.2:
                 life.acts.append((when(), "delete", (RESERVATIONS, f"r{i}", "")))
     if rng.random() < 0.5:
         # Room is short, so these make others go.
         for i in range(len(nodes)):
-            create(PODS, pod(f"low{i}", size - 500, 0, annotations={"replica": "yes"}))
+            create(PODS, pod_of(f"low{i}", size - 500, 0, annotations={"replica": "yes"}))
         for i in range(rng.randint(1, 2)):
-            create(PODS, pod(f"high{i}", rng.choice((size // 2, size - 700)), 100))
+            create(PODS, pod_of(f"high{i}", rng.choice((size // 2, size - 700)), 100))
     if rng.random() < 0.25:
         template = {
             "owners": [{"labelSelector": {"matchLabels": {"job": "drp"}}}],
             "recommendedSize": {"cpu": "1"},
         }
         asks = {_TEMPLATE: json.dumps(template)}
-        create(PODS, pod("drp-0", 500, 0, labels={"job": "drp"}, annotations=asks))
-        create(PODS, pod("drp-1", 500, 0, labels={"job": "drp"}))
+        create(PODS, pod_of("drp-0", 500, 0, labels={"job": "drp"}, annotations=asks))
+        create(PODS, pod_of("drp-1", 500, 0, labels={"job": "drp"}))
     if rng.random() < 0.25:
-        create(PODS, pod("moved", 500, 0, annotations={"replica": "yes"}))
+        create(PODS, pod_of("moved", 500, 0, annotations={"replica": "yes"}))
         create(MIGRATIONS, migration("move", "moved"))
     if rng.random() < 0.1:
         life.acts.append((when(), "delete", (NODES, nodes[-1], "")))
@@ -219,17 +194,17 @@ def _draw_more(life: Life, rng: random.Random) -> None:
     }
     size = max(sizes.values())
     if rng.random() < 0.4:
-        raw = reservation("w", rng.choice((size // 2, size - 300)), rng.random() < 0.5, "w")
+        raw = reservation_of("w", rng.choice((size // 2, size - 300)), rng.random() < 0.5, "w")
         raw["spec"]["preAllocation"] = True
         life.acts.append((when(), "create", (RESERVATIONS, raw)))
         for i in range(rng.randint(0, 2)):
-            owner = pod(f"w-{i}", rng.choice((300, 500)), 0, labels={"app": "w"})
+            owner = pod_of(f"w-{i}", rng.choice((300, 500)), 0, labels={"app": "w"})
             life.acts.append((when(), "create", (PODS, owner)))
     if rng.random() < 0.3:
         name, gone_at = rng.choice(sorted(sizes)), when()
         life.acts.append((gone_at, "delete", (NODES, name, "")))
         back_at = gone_at + rng.choice((0.0, rng.uniform(0.0, 8.0)))
-        life.acts.append((back_at, "create", (NODES, node(name, sizes[name]))))
+        life.acts.append((back_at, "create", (NODES, node_of(name, sizes[name]))))
     if rng.random() < 0.5:
         members, at = rng.randint(2, 4), when()
         raw = group("team", rng.randint(2, members))
@@ -237,7 +212,7 @@ def _draw_more(life: Life, rng: random.Random) -> None:
         life.first.append((OTHER_GROUPS, raw))
         priority, cpu = rng.choice((0, 0, 20)), rng.choice((300, 500, 1000))
         for i in range(members):
-            member = pod(f"t{i}", cpu, priority, annotations={GROUP_NAME: "team", "replica": "yes"})
+            member = pod_of(f"t{i}", cpu, priority, annotations={GROUP_NAME: "team", "replica": "yes"})
             life.acts.append((at + rng.uniform(0.0, 0.5), "create", (PODS, member)))
 
 
@@ -245,7 +220,7 @@ def _draw_crowd(life: Life, rng: random.Random, size: int) -> None:
     """Pods that want a whole node each, one after the other, while binds fail or take effect late."""
     at = rng.uniform(0.0, TROUBLED * 0.5)
     for i in range(rng.randint(3, 6)):
-        raw = pod(f"c{i}", size - rng.choice((0, 200)), rng.choice((0, 0, 5)))
+        raw = pod_of(f"c{i}", size - rng.choice((0, 200)), rng.choice((0, 0, 5)))
         moment = at + rng.uniform(0.0, 8.0)
         life.acts.append((moment, "create", (PODS, raw)))
         if rng.random() < 0.3:
@@ -274,7 +249,7 @@ def _draw_quotas(life: Life, rng: random.Random) -> None:
         act(rng.choice(("define", "define", "undefine")), QUOTAS, "")
     for team in ("a", "b"):
         for i in range(rng.randint(1, 2)):
-            create = pod(f"t{team}{i}", 200, rng.choice((0, 10)), labels={"team": team})
+            create = pod_of(f"t{team}{i}", 200, rng.choice((0, 10)), labels={"team": team})
             life.acts.append((when(), "create", (PODS, create)))
         for _ in range(rng.randint(1, 4)):
             what = rng.choice(("create", "create", "open", "close", "delete"))
@@ -312,7 +287,7 @@ def _draw_gang(life: Life, rng: random.Random, size: int) -> None:
     cpu = rng.choice((500, 1000, size // 2))
     for i in range(members):
         annotations = {GROUP_NAME: "gang", "replica": "yes"}
-        raw = pod(f"g{i}", cpu, priority, annotations=annotations)
+        raw = pod_of(f"g{i}", cpu, priority, annotations=annotations)
         life.acts.append((at + rng.uniform(0.0, 0.5), "create", (PODS, raw)))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from faults.audit import GROUP_NAME
-from faults.life import Life, Trouble, group, migration, node, pod, reservation
+from faults.life import Life, Trouble, group, migration, node_of, pod_of, reservation_of
 from faults.model import GROUPS, MIGRATIONS, NODES, PODS, RESERVATIONS, Raw
 from faults.simulation import Process, Simulation
 from holdfast.scheduler.scheduler import Scheduler
@@ -22,13 +22,13 @@ _REPLICA = {"replica": "yes"}
 
 def cluster(*acts: tuple[float, str, Raw], nodes: int = 2) -> Life:
     life = Life(seed=0)
-    life.first += [(NODES, node(f"n{i}", 2000)) for i in range(nodes)]
+    life.first += [(NODES, node_of(f"n{i}", 2000)) for i in range(nodes)]
     life.acts += [(at, "create", (path, raw)) for at, path, raw in acts]
     return life
 
 
 def member(name: str, cpu: int, priority: int) -> Raw:
-    return pod(name, cpu, priority, annotations={GROUP_NAME: "gang", **_REPLICA})
+    return pod_of(name, cpu, priority, annotations={GROUP_NAME: "gang", **_REPLICA})
 
 
 def gang_and(*acts: tuple[float, str, Raw]) -> Life:
@@ -42,14 +42,14 @@ def a_gang_makes_room() -> Life:
     return gang_and(
         (0.5, PODS, member("g0", 1500, 0)),
         (0.5, PODS, member("g1", 1500, 0)),
-        (5.0, PODS, pod("high", 1500, 100)),
+        (5.0, PODS, pod_of("high", 1500, 100)),
     )
 
 
 def others_make_room_for_a_gang() -> Life:
     return gang_and(
-        (0.5, PODS, pod("low0", 1500, 0, annotations=_REPLICA)),
-        (0.5, PODS, pod("low1", 1500, 0, annotations=_REPLICA)),
+        (0.5, PODS, pod_of("low0", 1500, 0, annotations=_REPLICA)),
+        (0.5, PODS, pod_of("low1", 1500, 0, annotations=_REPLICA)),
         (5.0, PODS, member("g0", 1000, 100)),
         (5.0, PODS, member("g1", 1000, 100)),
     )
@@ -59,7 +59,7 @@ def a_gang_starts_while_others_want_its_place() -> Life:
     return gang_and(
         (5.0, PODS, member("g0", 1500, 0)),
         (5.0, PODS, member("g1", 1500, 0)),
-        (5.0, PODS, pod("other", 700, 0)),
+        (5.0, PODS, pod_of("other", 700, 0)),
     )
 
 
@@ -67,17 +67,17 @@ def something_more_important_comes_while_a_gang_starts() -> Life:
     return gang_and(
         (5.0, PODS, member("g0", 1500, 0)),
         (5.0, PODS, member("g1", 1500, 0)),
-        (6.0, PODS, pod("high", 1500, 100)),
+        (6.0, PODS, pod_of("high", 1500, 100)),
     )
 
 
 def owners_take_a_reservation() -> Life:
     return cluster(
-        (0.5, RESERVATIONS, reservation("r", 1500, False, "r")),
-        (5.0, PODS, pod("o0", 500, 0, labels={"app": "r"})),
-        (5.0, PODS, pod("o1", 500, 0, labels={"app": "r"})),
-        (5.0, RESERVATIONS, reservation("once", 1000, True, "once")),
-        (5.01, PODS, pod("o2", 500, 0, labels={"app": "once"})),
+        (0.5, RESERVATIONS, reservation_of("r", 1500, False, "r")),
+        (5.0, PODS, pod_of("o0", 500, 0, labels={"app": "r"})),
+        (5.0, PODS, pod_of("o1", 500, 0, labels={"app": "r"})),
+        (5.0, RESERVATIONS, reservation_of("once", 1000, True, "once")),
+        (5.01, PODS, pod_of("o2", 500, 0, labels={"app": "once"})),
     )
 
 
@@ -88,14 +88,14 @@ def a_reservation_is_asked_for() -> Life:
     }
     asks = {"scheduling.koordinator.sh/reservation-template": json.dumps(template)}
     return cluster(
-        (5.0, PODS, pod("drp-0", 500, 0, labels={"job": "drp"}, annotations=asks)),
-        (5.0, PODS, pod("drp-1", 500, 0, labels={"job": "drp"})),
+        (5.0, PODS, pod_of("drp-0", 500, 0, labels={"job": "drp"}, annotations=asks)),
+        (5.0, PODS, pod_of("drp-1", 500, 0, labels={"job": "drp"})),
     )
 
 
 def a_pod_moves() -> Life:
     return cluster(
-        (0.5, PODS, pod("moved", 500, 0, annotations=_REPLICA)),
+        (0.5, PODS, pod_of("moved", 500, 0, annotations=_REPLICA)),
         (5.0, MIGRATIONS, migration("move", "moved")),
     )
 

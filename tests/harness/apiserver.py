@@ -37,19 +37,6 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 _PATIENCE = 20.0
 
 
-def pod(name: str, **spec: Any) -> Raw:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name},
-        "spec": {"containers": [{"name": "c", "image": "i"}], **spec},
-    }
-
-
-def config_map(name: str, **metadata: Any) -> Raw:
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}}
-
-
 @dataclass(frozen=True)
 class Answer:
     code: int

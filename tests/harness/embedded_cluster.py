@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+from harness.objects import node, pod
 from holdfast.api.times import format_time, parse_time
 from holdfast.local.cluster_loop import EmbeddedCluster
 from holdfast.local.setup import SchedulerFactory
@@ -63,36 +64,18 @@ class Driven:
         self.store.delete(key)
         self.settle()
 
-    def node(self, name: str, cpu: str = "4", **spec: Any) -> Key:
-        self.create(
-            {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "metadata": {"name": name},
-                "spec": spec,
-                "status": {"capacity": {"cpu": cpu, "memory": "8Gi"}},
-            }
-        )
+    def create_node(self, name: str, cpu: str = "4", **spec: Any) -> Key:
+        raw = node(name, cpu, "8Gi", **spec)
+        raw["status"] = {"capacity": {"cpu": cpu, "memory": "8Gi"}}
+        self.create(raw)
         return node_key(name)
 
-    def pod(self, name: str, cpu: str = "1", namespace: str = "default", **more: Any) -> Key:
-        """`annotations`, `finalizers` and the like go to metadata, all else to the spec."""
-        metadata = {k: more.pop(k) for k in ("annotations", "finalizers", "labels") if k in more}
-        container = {"name": "c", "image": "app:1", "resources": {"requests": {"cpu": cpu}}}
-        self.create(
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": name, "namespace": namespace, **metadata},
-                "spec": {
-                    "containers": [container],
-                    "schedulerName": "default-scheduler",
-                    "terminationGracePeriodSeconds": 30,
-                    **more,
-                },
-                "status": {"phase": "Pending"},
-            }
-        )
+    def create_pod(self, name: str, cpu: str = "1", namespace: str = "default", **more: Any) -> Key:
+        """As the API server would have stored it; `finalizers` and the like go to metadata."""
+        finalizers = {"finalizers": more.pop("finalizers")} if "finalizers" in more else {}
+        spec = {"schedulerName": "default-scheduler", "terminationGracePeriodSeconds": 30, **more}
+        raw = pod(name, cpu, metadata={"namespace": namespace, **finalizers}, **spec)
+        self.create({**raw, "status": {"phase": "Pending"}})
         return pod_key(namespace, name)
 
     def get(self, key: Key) -> Raw:

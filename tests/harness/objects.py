@@ -64,12 +64,12 @@ def pod_spec(requests: Mapping[str, Amount], ports: Sequence[int] = (), **more: 
 
 
 def pod(name: str, cpu: Amount = "1", app: str = "", **more: Any) -> Raw:
-    """One container that requests `cpu`, or `requests`, and has `ports` of the host.
+    """One container that requests `cpu` and `memory`, or `requests`, and has `ports` of the host.
 
     `group` is its PodGroup; `at`, `runs_for`, `delete_at` and `stops_in` are a scenario's; `labels`,
     `annotations`, `uid` and `metadata` are its metadata; the rest is its spec.
     """
-    requests = more.pop("requests", {"cpu": str(cpu)} if cpu else {})
+    requests = _requests(cpu, more)
     annotations = {
         SIM + key.replace("_", "-"): str(more.pop(key)) for key in _TIMES if more.get(key) is not None
     }
@@ -84,12 +84,18 @@ def pod(name: str, cpu: Amount = "1", app: str = "", **more: Any) -> Raw:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec(requests, **more)}
 
 
+def own_pod(name: str, cpu: Amount = "100m", **more: Any) -> Raw:
+    """A pod for holdfast-scheduler, where another scheduler may run too."""
+    metadata = {"namespace": "default", **more.pop("metadata", {})}
+    return pod(name, cpu, metadata=metadata, **{"schedulerName": "holdfast-scheduler", **more})
+
+
 def reservation(name: str, cpu: Amount = "4", app: str = "a", **more: Any) -> Raw:
     """For pods labelled with the app, unless `owners` says otherwise.
 
     `pod` is the spec of its template, `template` all of it; the rest but metadata is its own spec.
     """
-    requests = more.pop("requests", {"cpu": str(cpu)})
+    requests = _requests(cpu, more)
     template = more.pop("template", None) or {
         "metadata": {"labels": {"app": app}},
         "spec": pod_spec(requests, **more.pop("pod", {})),
@@ -104,6 +110,34 @@ def reservation(name: str, cpu: Amount = "4", app: str = "a", **more: Any) -> Ra
         "metadata": {"name": name, **_metadata(more)},
         "spec": {"template": template, "owners": owners, **more},
     }
+
+
+def config_map(name: str, **metadata: Any) -> Raw:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}}
+
+
+def workload(api_version: str, kind: str, name: str, app: str, **spec: Any) -> Raw:
+    container = {
+        "name": "main",
+        "image": "i",
+        "env": [{"name": "PASSWORD", "value": "secret"}],
+        "resources": {"requests": {"cpu": "2", "memory": "4Gi"}},
+    }
+    template = {
+        "metadata": {"labels": {"app": app}},
+        "spec": {"containers": [container], "nodeSelector": {"disk": "ssd"}, **spec.pop("pod", {})},
+    }
+    return {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"template": template, **spec},
+    }
+
+
+def deployment(name: str, app: str, replicas: int) -> Raw:
+    selector = {"matchLabels": {"app": app}}
+    return workload("apps/v1", "Deployment", name, app, selector=selector, replicas=replicas)
 
 
 def replica(name: str, cpu: Amount = "1", **more: Any) -> Raw:
@@ -177,6 +211,14 @@ def requesting(name: str, cpu: Amount = "1", app: str = "a", **more: Any) -> Raw
 
 def required(id: str, **resources: str) -> Raw:
     return {"labels": {ID: id}, "resources": resources}
+
+
+def _requests(cpu: Amount, more: Raw) -> dict[str, Amount]:
+    usual = {"cpu": str(cpu) if cpu else "", "memory": more.pop("memory", "")}
+    given: dict[str, Amount] = more.pop(
+        "requests", {name: amount for name, amount in usual.items() if amount}
+    )
+    return given
 
 
 def _metadata(more: Raw) -> Raw:

@@ -8,7 +8,6 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from harness.builders import make_node, make_pod
 from harness.fake_api import FakeApi, Raw
 from harness.fake_client import FakeClient
 from harness.virtual_time import LoopClock, until
@@ -84,13 +83,3 @@ async def running(
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         await runner.close()
-
-
-def pod(name: str, cpu: str = "100m", scheduler: str = MINE) -> Raw:
-    raw = make_pod(name).cpu(cpu).raw()
-    raw["spec"]["schedulerName"] = scheduler
-    return raw
-
-
-def node(name: str, cpu: str = "4") -> Raw:
-    return make_node(name).allocatable(cpu=cpu, memory="32Gi", pods=110).raw()

@@ -23,16 +23,6 @@ _PATIENCE = 60.0
 _PROGRAM = "from holdfast.cli import main; main()"
 
 
-def pod(name: str, cpu: str = "100m", **metadata: Any) -> Raw:
-    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, **metadata},
-        "spec": {"containers": [container]},
-    }
-
-
 class Client:
     def __init__(self, kubeconfig: Path) -> None:
         document = yaml.safe_load(kubeconfig.read_text())

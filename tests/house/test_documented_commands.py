@@ -23,7 +23,8 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.served_cluster import Clustered, call, deployment, pod, reservation, workload
+from harness.objects import deployment, pod, reservation, workload
+from harness.served_cluster import Clustered, call
 from holdfast.bench.workload import find
 from holdfast.cli.app import COMMANDS, load_command
 from house.markdown import PAGES, Command, blocks, commands

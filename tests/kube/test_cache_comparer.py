@@ -7,24 +7,15 @@ from collections.abc import Callable
 import pytest
 
 from harness.fake_api import FakeApi, Raw
-from harness.runner_cluster import node, pod, running
+from harness.objects import node, own_pod, reservation
+from harness.runner_cluster import running
 from harness.virtual_time import run
 
 RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 
 
-def reservation(name: str) -> Raw:
-    container = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
-    return {
-        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
-        "kind": "Reservation",
-        "metadata": {"name": name},
-        "spec": {
-            "allocateOnce": False,
-            "owners": [{"labelSelector": {"matchLabels": {"for": name}}}],
-            "template": {"spec": {"containers": [container]}},
-        },
-    }
+def reusable(name: str) -> Raw:
+    return reservation(name, "1", name, allocateOnce=False)
 
 
 def said(api: FakeApi, name: str, **status: object) -> None:
@@ -42,7 +33,7 @@ def others(api: FakeApi) -> None:
     api.delete(api.get(RESERVATIONS, "kept", ""), silently=True)
     api.delete(api.get("/api/v1/pods", "owner"), silently=True)
     api.delete(api.get("/api/v1/nodes", "n", ""), silently=True)
-    for raw in (reservation("new"), pod("new"), node("new")):
+    for raw in (reusable("new"), own_pod("new"), node("new")):
         api.create(raw)
 
 
@@ -85,11 +76,11 @@ def test_what_differs_is_named(happens: Callable[[FakeApi], None], found: dict[s
     async def story() -> None:
         api = FakeApi()
         api.create(node("n"))
-        api.create(reservation("kept"))
+        api.create(reusable("kept"))
         async with running(api) as cluster:
             await cluster.quiet()
-            owner = pod("owner", cpu="500m")
-            owner["metadata"]["labels"] = {"for": "kept"}
+            owner = own_pod("owner", cpu="500m")
+            owner["metadata"]["labels"] = {"app": "kept"}
             uid = api.create(owner)["metadata"]["uid"]
             await cluster.quiet()
             happens(api)

@@ -8,7 +8,8 @@ from copy import deepcopy
 import pytest
 
 from harness.fake_api import FakeApi, Raw
-from harness.runner_cluster import node, pod, running
+from harness.objects import node, own_pod
+from harness.runner_cluster import running
 from harness.virtual_time import run, until
 
 VOLCANO = "scheduling.volcano.sh/v1beta1"
@@ -26,7 +27,7 @@ def group(least: int) -> Raw:
 
 
 def member(name: str) -> Raw:
-    raw = pod(name)
+    raw = own_pod(name)
     raw["metadata"].setdefault("annotations", {})["scheduling.k8s.io/group-name"] = "g"
     return raw
 
@@ -181,7 +182,7 @@ def test_two_preemptors_at_once_do_not_leave_a_job_with_too_few() -> None:
             await cluster.quiet()
             cluster.runner.follow()
             for name in ("high0", "high1"):
-                raw = pod(name, cpu="1")
+                raw = own_pod(name, cpu="1")
                 raw["spec"]["priority"] = 100
                 api.create(raw)
             await asyncio.sleep(1)

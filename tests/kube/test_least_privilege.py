@@ -6,8 +6,8 @@ from pathlib import Path
 
 from harness.builders import make_node, make_pod
 from harness.holdfast_process import holdfast
+from harness.objects import own_pod
 from realserver.accounts import ACCOUNT, as_the_account, documents, ensure, of_the_provisioner
-from realserver.client import Json
 from realserver.server import RealServer
 
 
@@ -23,18 +23,12 @@ def test_the_scheduler_runs_with_what_deploy_gives_it(real_cluster: RealServer, 
     config.write_text(documents("config.yaml")[0]["data"]["config.yaml"])
     client.create(make_node("n1").allocatable(cpu="1", memory="8Gi", pods=110).raw())
 
-    def pod(name: str, cpu: str) -> Json:
-        raw = make_pod(name).cpu(cpu).raw()
-        del raw["metadata"]["uid"]
-        raw["spec"]["schedulerName"] = "holdfast-scheduler"
-        return raw
-
     flags = ("--config", str(config))
     with holdfast(as_the_account(real_cluster, tmp_path), tmp_path / "log", *flags) as run:
-        client.create(pod("fits", "1"))
-        client.create(pod("waits", "2"))
-        run.wait_until(lambda: client.get(pod("fits", "1"))["spec"].get("nodeName") == "n1")
-        run.wait_until(lambda: client.get(pod("waits", "2"))["status"].get("conditions"))
+        client.create(own_pod("fits", "1"))
+        client.create(own_pod("waits", "2"))
+        run.wait_until(lambda: client.get(own_pod("fits", "1"))["spec"].get("nodeName") == "n1")
+        run.wait_until(lambda: client.get(own_pod("waits", "2"))["status"].get("conditions"))
         run.wait_until(
             lambda: (
                 {e["reason"] for e in client.list("v1", "events")} >= {"Scheduled", "FailedScheduling"}

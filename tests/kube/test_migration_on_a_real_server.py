@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from harness.builders import make_node, make_pod
+from harness.builders import make_node
 from harness.holdfast_process import holdfast
+from harness.objects import own_pod
 from holdfast.api.crds import definitions
 from realserver.accounts import as_the_account, documents, ensure
 from realserver.server import RealServer
@@ -14,13 +15,6 @@ from realserver.server import RealServer
 Json = dict[str, Any]
 GROUP = "/apis/scheduling.koordinator.sh/v1alpha1"
 KINDS = ("reservations", "podmigrationjobs")
-
-
-def pod() -> Json:
-    raw = make_pod("web").cpu("1").raw()
-    del raw["metadata"]["uid"]
-    raw["spec"]["schedulerName"] = "holdfast-scheduler"
-    return raw
 
 
 def test_a_pod_is_moved(real_cluster: RealServer, tmp_path: Path) -> None:
@@ -41,7 +35,7 @@ def test_a_pod_is_moved(real_cluster: RealServer, tmp_path: Path) -> None:
     flags = ("--config", str(config))
     with holdfast(as_the_account(real_cluster, tmp_path), tmp_path / "log", *flags) as run:
         run.wait_until(lambda: all(client.can_watch(GROUP[6:], kind) for kind in KINDS))
-        old = client.create(pod())
+        old = client.create(own_pod("web", "1"))
         run.wait_until(lambda: client.get(old)["spec"].get("nodeName"))
         before = client.get(old)["spec"]["nodeName"]
         client.patch(old, {"status": {"phase": "Running"}}, "status")
@@ -57,7 +51,7 @@ def test_a_pod_is_moved(real_cluster: RealServer, tmp_path: Path) -> None:
         assert (room["status"]["phase"], room["status"]["nodeName"] != before) == ("Available", True)
         client.delete(old)  # as its kubelet would, were there one
         run.wait_until(lambda: job().get("reason") == "WaitForPodBindReservation")
-        new = client.create(pod())
+        new = client.create(own_pod("web", "1"))
         run.wait_until(lambda: job().get("reason") == "WaitForBoundPodReady")
         assert client.get(new)["spec"]["nodeName"] == room["status"]["nodeName"]
         ready = [{"type": "Ready", "status": "True"}]

@@ -10,7 +10,8 @@ import pytest
 
 from harness.fake_api import FakeApi, Fault, Raw
 from harness.fake_client import FakeClient
-from harness.runner_cluster import node, pod, running
+from harness.objects import node, own_pod
+from harness.runner_cluster import running
 from harness.team_quotas import QUOTA, TeamQuotas, quota
 from harness.virtual_time import run, until
 from holdfast.api.raw_objects import ObjectKind, RawObject
@@ -25,7 +26,7 @@ FOREVER = float("inf")
 
 
 def of_team(name: str, team: str = "a") -> Raw:
-    raw = pod(name)
+    raw = own_pod(name)
     raw["metadata"]["labels"] = {"team": team}
     return raw
 
@@ -52,7 +53,7 @@ def test_a_plugin_reads_its_objects_from_the_server() -> None:
         api.create(node("n"))
         made = api.create(quota("a", closed=True))
         api.create(of_team("p"))
-        api.create(pod("free"))
+        api.create(own_pod("free"))
         async with running(api, plugins=(TeamQuotas,)) as cluster:
             await cluster.quiet()
             assert api.pods() == {"p": "", "free": "n"}
@@ -75,7 +76,7 @@ def test_a_kind_the_server_does_not_have_counts_as_empty_and_is_looked_for_again
         api.served = known_paths()
         api.create(node("n"))
         api.create(of_team("p"))
-        api.create(pod("free"))
+        api.create(own_pod("free"))
         async with running(api, plugins=(TeamQuotas,), log=log) as cluster:
             await cluster.quiet()
             assert cluster.runner.unsynced() == []
@@ -112,7 +113,7 @@ def test_what_we_may_not_read_is_said_with_the_rule_that_is_missing() -> None:
     async def story() -> None:
         api, log = FakeApi(), Logged()
         api.create(node("n"))
-        api.create(pod("free"))
+        api.create(own_pod("free"))
         message = 'teamquotas.example.com is forbidden: User "x" cannot list resource'
         fault = Fault("", PATH, status=403, reason="Forbidden", message=message, times=FOREVER)
         api.faults.append(fault)

@@ -13,7 +13,8 @@ import pytest
 
 from harness.fake_api import FakeApi, Fault, Raw
 from harness.fake_client import FakeClient
-from harness.runner_cluster import node, pod, running
+from harness.objects import node, own_pod
+from harness.runner_cluster import running
 from harness.virtual_time import LoopClock, run, until
 from holdfast.kube.leader_election import Fence
 from holdfast.kube.provisioner import ProvisionerRunner
@@ -26,7 +27,7 @@ ALLOCATED = f"{PREFIX}reservation-allocated"
 
 
 def asking(name: str, id: str = "") -> Raw:
-    raw = pod(name, "1")
+    raw = own_pod(name, "1")
     annotations = {
         f"{PREFIX}reservation-template": '{"owners": [{"labelSelector": {}}]}',
     }

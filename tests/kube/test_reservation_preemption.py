@@ -5,30 +5,19 @@ from __future__ import annotations
 import pytest
 
 from harness.fake_api import FakeApi, Fault, Raw
-from harness.runner_cluster import node, pod, running
+from harness.objects import node, own_pod, reservation
+from harness.runner_cluster import running
 from harness.virtual_time import run, until
 
 RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 
 
-def reservation(name: str, priority: str) -> Raw:
-    container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": "2"}}}
-    return {
-        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
-        "kind": "Reservation",
-        "metadata": {
-            "name": name,
-            "labels": {
-                "koordinator.sh/priority": priority,
-                "scheduling.koordinator.sh/can-preempt": "true",
-            },
-        },
-        "spec": {
-            "template": {"spec": {"containers": [container]}},
-            "owners": [{"labelSelector": {"matchLabels": {"app": name}}}],
-            "allocateOnce": False,
-        },
+def preempting(name: str, priority: str) -> Raw:
+    labels = {
+        "koordinator.sh/priority": priority,
+        "scheduling.koordinator.sh/can-preempt": "true",
     }
+    return reservation(name, "2", name, labels=labels, allocateOnce=False)
 
 
 def phases(api: FakeApi) -> dict[str, str]:
@@ -48,16 +37,16 @@ def test_a_reservation_takes_the_place_of_another(used: bool, faults: list[Fault
         api = FakeApi()
         api.create(node("n", cpu="2"))
         async with running(api) as cluster:
-            api.create(reservation("low", "1"))
+            api.create(preempting("low", "1"))
             await until(lambda: phases(api) == {"low": "Available"})
             if used:
-                owner = pod("owner", cpu="1")
+                owner = own_pod("owner", cpu="1")
                 owner["metadata"]["labels"] = {"app": "low"}
                 api.create(owner)
                 await until(lambda: api.pods() == {"owner": "n"})
             await cluster.quiet()
             api.faults += faults
-            api.create(reservation("high", "9"))
+            api.create(preempting("high", "9"))
             await until(lambda: phases(api) == {"high": "Available"})
             await cluster.quiet()
             assert api.pods() == {}

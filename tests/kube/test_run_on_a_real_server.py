@@ -9,28 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from harness.builders import make_node, make_pod
 from harness.holdfast_process import HoldfastProcess, holdfast, wait_until
+from harness.objects import node, own_pod
 from realserver.client import RefusedError
 from realserver.server import RealServer
 
 MINE = "holdfast-scheduler"
 Json = dict[str, Any]
-
-
-def pod(name: str, cpu: str = "10m", priority: int | None = None) -> Json:
-    raw = make_pod(name).cpu(cpu).raw()
-    del raw["metadata"]["uid"]
-    raw["spec"]["schedulerName"] = MINE
-    if priority is not None:
-        raw["spec"]["priority"] = priority
-    return raw
-
-
-def node(name: str, cpu: str = "64") -> Json:
-    raw = make_node(name).allocatable(cpu=cpu, memory="256Gi", pods=1000).raw()
-    del raw["metadata"]["uid"]
-    return raw
 
 
 def create_all(server: RealServer, objects: list[Json], workers: int = 4) -> None:
@@ -78,12 +63,12 @@ def test_pods_are_scheduled_told_why_not_and_given_room(
     client = real_cluster.client
     client.create(node("n1", cpu="1"))
     with holdfast(real_cluster.kubeconfig("holdfast"), tmp_path / "log", "--no-leader-elect") as run:
-        low = client.create(pod("low", cpu="1"))
+        low = client.create(own_pod("low", cpu="1"))
         run.wait_until(lambda: all_bound(real_cluster, 1))
-        client.create(pod("big", cpu="4"))
+        client.create(own_pod("big", cpu="4"))
 
         def told() -> str:
-            conditions = client.get(pod("big")).get("status", {}).get("conditions", [])
+            conditions = client.get(own_pod("big")).get("status", {}).get("conditions", [])
             return str(conditions[0]["message"]) if conditions else ""
 
         run.wait_until(told)
@@ -97,7 +82,7 @@ def test_pods_are_scheduled_told_why_not_and_given_room(
             }
         )
         try:
-            urgent = pod("urgent", cpu="1")
+            urgent = own_pod("urgent", cpu="1")
             urgent["spec"]["priorityClassName"] = "high"
             client.create(urgent)
             # No kubelet is here to end the victim, so the test does once it is told to go.
@@ -160,7 +145,7 @@ def test_claims_are_bound_before_their_pod(real_cluster: RealServer, tmp_path: P
         }
     )
     with holdfast(real_cluster.kubeconfig("holdfast"), tmp_path / "log", "--no-leader-elect") as run:
-        user = pod("user")
+        user = own_pod("user")
         user["spec"]["volumes"] = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
         client.create(user)
         run.wait_until(lambda: client.get(volume)["spec"].get("claimRef", {}).get("name") == "data")
@@ -209,8 +194,8 @@ def test_a_reservation_is_kept_for_its_owner(real_cluster: RealServer, tmp_path:
 
         run.wait_until(lambda: status().get("phase") == "Available")
         assert status()["nodeName"] == "n1"
-        client.create(pod("stranger", cpu="2"))
-        owner = pod("owner", cpu="2")
+        client.create(own_pod("stranger", cpu="2"))
+        owner = own_pod("owner", cpu="2")
         owner["metadata"]["labels"] = {"app": "mine"}
         client.create(owner)
         run.wait_until(lambda: nodes_of(real_cluster) == {"stranger": "", "owner": "n1"})
@@ -243,7 +228,7 @@ def test_leaders_hand_over_and_no_pod_is_bound_twice(real_cluster: RealServer, t
         wait_until(lambda: len(leaders()) == 1)
         first = leaders()[0]
         second = b if first is a else a
-        creating = pool.submit(create_all, real_cluster, [pod(f"p{i}") for i in range(600)])
+        creating = pool.submit(create_all, real_cluster, [own_pod(f"p{i}") for i in range(600)])
         wait_until(lambda: first.figure("scheduler_pod_scheduling_attempts_count") > 50)
         first.signal(signal.SIGSTOP)  # still believes that it leads, and has binds on their way
         wait_until(lambda: second.figure("leader_election_master_status") == 1)
@@ -273,7 +258,7 @@ def test_a_server_killed_in_the_middle_loses_nothing(real_cluster: RealServer, t
     pods = 2000
     create_all(real_cluster, [node(f"n{i}") for i in range(50)])
     kubeconfig = real_cluster.kubeconfig("holdfast")
-    create_all(real_cluster, [pod(f"p{i}") for i in range(pods)])
+    create_all(real_cluster, [own_pod(f"p{i}") for i in range(pods)])
     with holdfast(kubeconfig, tmp_path / "log", "--no-leader-elect") as run:
         bound = "scheduler_pod_scheduling_attempts_count"
         run.wait_until(lambda: run.figure(bound) > 100)

@@ -9,7 +9,8 @@ import random
 import pytest
 
 from harness.fake_api import FakeApi, Fault, Raw
-from harness.runner_cluster import node, pod, running
+from harness.objects import node, own_pod
+from harness.runner_cluster import running
 from harness.virtual_time import run, until
 from holdfast.api.decode import decode
 from holdfast.kube.runner import BINDS_WAITING
@@ -25,11 +26,11 @@ def test_pods_of_our_name_are_bound_and_no_others() -> None:
         api = FakeApi()
         for i in range(3):
             api.create(node(f"n{i}"))
-        api.create(pod("before"))
-        api.create(pod("theirs", scheduler="default-scheduler"))
+        api.create(own_pod("before"))
+        api.create(own_pod("theirs", schedulerName="default-scheduler"))
         async with running(api) as cluster:
             await cluster.quiet()
-            api.create(pod("after"))
+            api.create(own_pod("after"))
             await cluster.quiet()
             nodes = api.pods()
             assert nodes.pop("theirs") == ""
@@ -49,7 +50,7 @@ def test_what_does_not_fit_says_so_and_fits_when_there_is_room() -> None:
         api = FakeApi()
         api.create(node("n", cpu="1"))
         async with running(api) as cluster:
-            api.create(pod("big", cpu="2"))
+            api.create(own_pod("big", cpu="2"))
             await cluster.quiet()
             (condition,) = api.get("/api/v1/pods", "big")["status"]["conditions"]
             assert condition["reason"] == "Unschedulable"
@@ -65,7 +66,7 @@ def test_events_refer_to_the_version_of_the_pod_that_was_seen() -> None:
         api = FakeApi()
         api.create(node("n", cpu="1"))
         async with running(api) as cluster:
-            made = api.create(pod("big", cpu="2"))
+            made = api.create(own_pod("big", cpu="2"))
             await cluster.quiet()
             (event,) = api.all("/apis/events.k8s.io/v1/events")
             assert event["regarding"]["resourceVersion"] == made["metadata"]["resourceVersion"]
@@ -77,7 +78,7 @@ def test_nobody_is_decided_for_before_everything_is_known() -> None:
     async def story() -> None:
         api = FakeApi()
         api.create(node("n"))
-        api.create(pod("p"))
+        api.create(own_pod("p"))
         slow = Fault("GET", "persistentvolumeclaims", status=500, times=FOREVER)
         api.faults.append(slow)
         async with running(api) as cluster:
@@ -96,7 +97,7 @@ def test_nodes_are_known_first_whatever_comes_first() -> None:
         for name in ("a", "b", "c"):
             api.create(node(name))
         for name in ("c", "a"):
-            on = pod(f"on-{name}")
+            on = own_pod(f"on-{name}")
             on["spec"]["nodeName"] = name
             api.create(on)
         api.faults.append(Fault("GET", "/api/v1/nodes", delay=20))
@@ -114,7 +115,7 @@ def test_a_follower_keeps_itself_informed_and_leads_at_once() -> None:
         api = FakeApi()
         api.create(node("n"))
         async with running(api, leads=False) as cluster:
-            api.create(pod("p"))
+            api.create(own_pod("p"))
             await asyncio.sleep(60)
             assert api.binds == []
             assert api.count("POST") == api.count("PATCH") == 0
@@ -133,14 +134,14 @@ def test_pods_are_bound_while_more_are_being_decided() -> None:
         for i in range(20):
             api.create(node(f"n{i}", cpu="64"))
         for i in range(2000):
-            api.create(pod(f"p{i}"))
+            api.create(own_pod(f"p{i}"))
         api.faults.append(Fault("POST", "/binding", delay=0.05, times=FOREVER))
         async with running(api) as cluster:
             await until(lambda: api.binds)
             assumed = [p for p in cluster.scheduler.cluster.pods.values() if p.phase is Phase.ASSUMED]
             assert len(assumed) <= BINDS_WAITING + 200
             # One that matters more and comes now need not wait for those that were there before.
-            urgent = pod("urgent")
+            urgent = own_pod("urgent")
             urgent["spec"]["priority"] = 1000
             api.create(urgent)
             await until(lambda: api.pods()["urgent"])
@@ -162,7 +163,7 @@ def test_whatever_the_server_does_each_pod_is_bound_once_and_the_cache_is_right(
         async with running(api) as cluster:
             made: list[Raw] = []
             for step in range(120):
-                made.append(api.create(pod(f"p{step}", cpu=rng.choice(["100m", "1", "2"]))))
+                made.append(api.create(own_pod(f"p{step}", cpu=rng.choice(["100m", "1", "2"]))))
                 await asyncio.sleep(rng.random())
                 await _something_bad(rng, api, made)
             api.faults.clear()
@@ -208,13 +209,13 @@ async def _something_bad(rng: random.Random, api: FakeApi, made: list[Raw]) -> N
         # The name again, at once.
         victim = made.pop(rng.randrange(len(made)))
         api.delete(victim)
-        made.append(api.create(pod(f"{victim['metadata']['name']}-x", cpu="1")))
+        made.append(api.create(own_pod(f"{victim['metadata']['name']}-x", cpu="1")))
     elif chance == 9:
         # Somebody else binds one of ours.
         waiting = [name for name, where in api.pods().items() if not where]
         raw = api.get("/api/v1/pods", waiting[0]) if waiting else None
         if raw is not None and raw["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "100m"}:
-            extra = api.create(node(f"extra-{len(api.requests)}"))["metadata"]["name"]
+            extra = api.create(node(f"extra-{len(api.requests)}", cpu="4"))["metadata"]["name"]
             api.change({**raw, "spec": {**raw["spec"], "nodeName": extra}})
     elif chance == 10:
         api.faults.append(Fault("POST", "/binding", delay=30, cut=rng.choice(["after", ""]), times=2))
@@ -224,8 +225,8 @@ def test_a_restart_goes_on_where_the_last_one_stopped() -> None:
     async def story() -> None:
         api = FakeApi()
         api.create(node("n", cpu="1"))
-        api.create(pod("fits"))
-        api.create(pod("waits", cpu="2"))
+        api.create(own_pod("fits"))
+        api.create(own_pod("waits", cpu="2"))
         async with running(api) as cluster:
             await cluster.quiet()
         writes = len(api.bodies)
@@ -246,7 +247,7 @@ def test_stopping_finishes_what_is_on_its_way() -> None:
         api = FakeApi()
         api.create(node("n", cpu="64"))
         for i in range(50):
-            api.create(pod(f"p{i}"))
+            api.create(own_pod(f"p{i}"))
         api.faults.append(Fault("POST", "/binding", delay=1, times=FOREVER))
         async with running(api) as cluster:
             await until(lambda: cluster.api.count("POST"))
@@ -264,11 +265,11 @@ def test_preemption_makes_room() -> None:
         api = FakeApi()
         api.create(node("n", cpu="2"))
         async with running(api) as cluster:
-            low = pod("low", cpu="2")
+            low = own_pod("low", cpu="2")
             low["spec"]["priority"] = 1
             api.create(low)
             await cluster.quiet()
-            high = pod("high", cpu="2")
+            high = own_pod("high", cpu="2")
             high["spec"]["priority"] = 100
             api.create(high)
             await until(lambda: api.pods() == {"high": "n"})
@@ -285,12 +286,12 @@ def test_a_preemption_the_server_refuses_is_tried_again() -> None:
         api = FakeApi()
         api.create(node("n", cpu="2"))
         async with running(api) as cluster:
-            low = pod("low", cpu="2")
+            low = own_pod("low", cpu="2")
             low["spec"]["priority"] = 1
             api.create(low)
             await cluster.quiet()
             api.faults.append(Fault("DELETE", "/low", status=403, times=2))
-            high = pod("high", cpu="2")
+            high = own_pod("high", cpu="2")
             high["spec"]["priority"] = 100
             api.create(high)
             await until(lambda: api.pods() == {"high": "n"}, within=60)
@@ -319,8 +320,8 @@ def test_metrics_tell_what_happened() -> None:
     async def story() -> None:
         api = FakeApi()
         api.create(node("n", cpu="1"))
-        api.create(pod("fits"))
-        api.create(pod("waits", cpu="2"))
+        api.create(own_pod("fits"))
+        api.create(own_pod("waits", cpu="2"))
         async with running(api) as cluster:
             await cluster.quiet()
             assert cluster.runner._metrics is not None
@@ -357,7 +358,7 @@ def test_a_pod_that_was_read_for_its_bind_and_has_changed_since_is_as_the_watch_
     async def story() -> None:
         api = FakeApi()
         api.create(node("n", cpu="1"))
-        raw = api.create(pod("p", cpu="1"))
+        raw = api.create(own_pod("p", cpu="1"))
         async with running(api) as cluster:
             await until(lambda: api.pods()["p"] == "n")
             await cluster.quiet()
@@ -368,7 +369,7 @@ def test_a_pod_that_was_read_for_its_bind_and_has_changed_since_is_as_the_watch_
             cluster.runner._bind_answered(Updated(read))
             await cluster.quiet()
             assert (await cluster.difference()).is_empty
-            api.create(pod("next", cpu="1"))
+            api.create(own_pod("next", cpu="1"))
             await cluster.quiet()
             assert api.pods()["next"] == ("n" if now == "gone" else "")
 

@@ -115,7 +115,7 @@ def claims_are_bound(it: Driven) -> None:
 )
 def test_what_happens_to_many_happens_in_small_steps(happens: Callable[[Driven], None]) -> None:
     it = Driven()
-    it.node("n")
+    it.create_node("n")
     happens(it)
     writes = []
     before = first = it.store.revision
@@ -145,7 +145,7 @@ def test_kubelets_say_one_after_the_other_that_they_are_well() -> None:
 def test_what_goes_between_two_steps_is_left_alone() -> None:
     """A client deletes all pods of a node that has gone, while they are being deleted."""
     it = Driven()
-    it.node("n")
+    it.create_node("n")
     pods(it)
     it.store.delete(node_key("n"))
     steps = it.cluster.world.steps()
@@ -162,7 +162,7 @@ def test_what_goes_between_two_steps_is_left_alone() -> None:
 def test_others_have_their_turn_while_much_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step takes a millisecond here, and a turn lasts five."""
     it = Driven()
-    it.node("n")
+    it.create_node("n")
     pods(it)
     it.store.delete(node_key("n"))
     now = 0.0
@@ -240,7 +240,7 @@ def test_a_daemon_set_looks_at_many_nodes_beside_the_loop(monkeypatch: pytest.Mo
     monkeypatch.setattr("holdfast.local.workloads.component._MANY_NODES", 2)
     it = Driven()
     for number in range(3):
-        it.node(f"n{number}")
+        it.create_node(f"n{number}")
     labels = {"a": "b"}
     it.store.create(
         Key("apps", "DaemonSet", "default", "d"),
@@ -322,7 +322,7 @@ def test_what_a_client_writes_while_a_controller_acts_is_kept() -> None:
 def test_a_pod_that_ended_is_counted_though_a_client_writes_to_its_job() -> None:
     """It is counted when its finalizer is taken off, and that is written before the job's status."""
     it = Driven()
-    it.node("n")
+    it.create_node("n")
     key = Key("batch", "Job", "default", "j")
     it.store.create(
         key,

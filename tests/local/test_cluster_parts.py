@@ -18,10 +18,10 @@ def terminate(it: Driven, name: str) -> Key:
 
 def test_a_namespace_that_is_deleted_is_emptied_first() -> None:
     it = Driven()
-    it.node("n")
+    it.create_node("n")
     key = terminate(it, "x")
-    running = it.pod("running", namespace="x", annotations={"sim.holdfast.io/stops-in": "5s"})
-    elsewhere = it.pod("elsewhere")
+    running = it.create_pod("running", namespace="x", annotations={"sim.holdfast.io/stops-in": "5s"})
+    elsewhere = it.create_pod("elsewhere")
     it.create({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "x"}})
     it.update(key, metadata={"deletionTimestamp": it.clock.stamp()})
     assert [each for each in it.store.keys_in("x") if each.kind != "Event"] == [running]
@@ -62,7 +62,7 @@ def test_an_empty_namespace_is_gone_at_once() -> None:
 
 def test_a_budgets_status_follows_its_pods_whatever_it_said_before() -> None:
     it = Driven()
-    it.node("n")
+    it.create_node("n")
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -72,7 +72,7 @@ def test_a_budgets_status_follows_its_pods_whatever_it_said_before() -> None:
     }
     it.create(budget)
     for name in "ab":
-        it.pod(name, labels={"app": "web"})
+        it.create_pod(name, labels={"app": "web"})
     key = Key("policy", "PodDisruptionBudget", "default", "b")
     assert it.get(key)["status"]["disruptionsAllowed"] == 1
     it.delete(pod_key("default", "a"))
@@ -81,10 +81,10 @@ def test_a_budgets_status_follows_its_pods_whatever_it_said_before() -> None:
 
 def test_events_are_kept_for_an_hour() -> None:
     it = Driven()
-    it.node("n")
-    it.pod("early")
+    it.create_node("n")
+    it.create_pod("early")
     it.after(60)
-    it.pod("late")
+    it.create_pod("late")
     it.clock.t += expiry.KEPT - 30
     it.settle()
     assert [event["involvedObject"]["name"] for event in it.store.scan("", "Event")] == ["late"]
@@ -93,10 +93,10 @@ def test_events_are_kept_for_an_hour() -> None:
 def test_there_are_no_more_than_so_many_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expiry, "MOST", 10)
     it = Driven()
-    it.node("n", "100")
+    it.create_node("n", "100")
     for i in range(30):
         it.clock.t += 1
-        it.pod(f"p{i}", "10m")
+        it.create_pod(f"p{i}", "10m")
     left = [event["involvedObject"]["name"] for event in it.store.scan("", "Event")]
     assert len(left) <= 10
     assert "p29" in left
@@ -105,9 +105,9 @@ def test_there_are_no_more_than_so_many_events(monkeypatch: pytest.MonkeyPatch) 
 def test_a_restart_keeps_all_and_loses_no_time(tmp_path: Path) -> None:
     clock = HandClock()
     it = Driven(open_store(tmp_path), clock)
-    it.node("n", "2")
-    ends = it.pod("ends", annotations={"sim.holdfast.io/runs-for": "10s"})
-    stays, waits = it.pod("stays"), it.pod("waits")
+    it.create_node("n", "2")
+    ends = it.create_pod("ends", annotations={"sim.holdfast.io/runs-for": "10s"})
+    stays, waits = it.create_pod("stays"), it.create_pod("waits")
     it.after(4)
     before = it.get(stays)
     it.store.close()
@@ -124,8 +124,8 @@ def test_a_restart_keeps_all_and_loses_no_time(tmp_path: Path) -> None:
 
 def test_a_pod_that_was_stopping_when_the_cluster_went_down_stops(tmp_path: Path) -> None:
     it = Driven(open_store(tmp_path))
-    it.node("n")
-    pod = it.pod("p", annotations={"sim.holdfast.io/stops-in": "20s"})
+    it.create_node("n")
+    pod = it.create_pod("p", annotations={"sim.holdfast.io/stops-in": "20s"})
     stopping = {"deletionTimestamp": it.clock.stamp(30), "deletionGracePeriodSeconds": 30}
     it.update(pod, metadata=stopping)
     it.store.close()
@@ -137,10 +137,10 @@ def test_a_pod_that_was_stopping_when_the_cluster_went_down_stops(tmp_path: Path
 
 def test_a_pod_of_before_a_restart_keeps_its_address_to_itself() -> None:
     first = Driven()
-    first.node("n")
-    addresses = [first.get(first.pod(f"p{i}"))["status"]["podIP"] for i in range(3)]
+    first.create_node("n")
+    addresses = [first.get(first.create_pod(f"p{i}"))["status"]["podIP"] for i in range(3)]
     second = Driven(first.store, first.clock)
-    addresses.append(second.get(second.pod("after"))["status"]["podIP"])
+    addresses.append(second.get(second.create_pod("after"))["status"]["podIP"])
     assert len(set(addresses)) == 4
 
 

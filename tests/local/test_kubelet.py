@@ -9,19 +9,19 @@ from holdfast.local.store import pod_key
 @pytest.mark.parametrize("scheduler", ["default-scheduler", "holdfast-scheduler", "koord-scheduler"])
 def test_pods_of_its_schedulers_are_bound_and_run(scheduler: str) -> None:
     it = Driven()
-    it.node("n")
-    pod = it.pod("p", schedulerName=scheduler)
+    it.create_node("n")
+    pod = it.create_pod("p", schedulerName=scheduler)
     assert (it.placed(pod), it.phase(pod)) == ("n", "Running")
     assert it.condition(pod, "Ready")["status"] == "True"
     (container,) = it.get(pod)["status"]["containerStatuses"]
-    assert (container["name"], container["ready"], container["image"]) == ("c", True, "app:1")
+    assert (container["name"], container["ready"], container["image"]) == ("main", True, "app")
     assert it.reasons() == ["Scheduled"]
 
 
 def test_pods_of_another_scheduler_are_left_to_it_and_run_once_it_has_bound_them() -> None:
     it = Driven()
-    it.node("n")
-    pod = it.pod("p", schedulerName="mine")
+    it.create_node("n")
+    pod = it.create_pod("p", schedulerName="mine")
     assert (it.placed(pod), it.phase(pod)) == ("", "Pending")
     it.update(pod, spec={"nodeName": "n"})
     assert it.phase(pod) == "Running"
@@ -29,20 +29,20 @@ def test_pods_of_another_scheduler_are_left_to_it_and_run_once_it_has_bound_them
 
 def test_a_pod_that_fits_nowhere_says_why_and_is_bound_when_room_comes() -> None:
     it = Driven()
-    it.node("small", "1")
-    pod = it.pod("p", "2")
+    it.create_node("small", "1")
+    pod = it.create_pod("p", "2")
     assert "Insufficient cpu" in it.condition(pod, "PodScheduled")["message"]
     assert it.reasons() == ["FailedScheduling"]
-    it.node("big")
+    it.create_node("big")
     it.after(2)
     assert it.placed(pod) == "big"
 
 
 def test_a_pod_ends_when_its_time_is_over() -> None:
     it = Driven()
-    it.node("n")
-    pod = it.pod("p", annotations={"sim.holdfast.io/runs-for": "5s"})
-    late = it.pod("late", activeDeadlineSeconds=3)
+    it.create_node("n")
+    pod = it.create_pod("p", annotations={"sim.holdfast.io/runs-for": "5s"})
+    late = it.create_pod("late", activeDeadlineSeconds=3)
     it.after(4)
     assert (it.phase(pod), it.phase(late)) == ("Running", "Failed")
     assert it.get(late)["status"]["reason"] == "DeadlineExceeded"
@@ -62,8 +62,8 @@ def _ask_to_stop(it: Driven, name: str, grace: int = 30) -> None:
 )
 def test_a_pod_told_to_stop_is_gone_when_it_has(stops_in: str, grace: int, gone_after: int) -> None:
     it = Driven()
-    it.node("n")
-    pod = it.pod("p", annotations={"sim.holdfast.io/stops-in": stops_in})
+    it.create_node("n")
+    pod = it.create_pod("p", annotations={"sim.holdfast.io/stops-in": stops_in})
     _ask_to_stop(it, "p", grace)
     if gone_after:
         it.after(gone_after - 1)
@@ -74,9 +74,9 @@ def test_a_pod_told_to_stop_is_gone_when_it_has(stops_in: str, grace: int, gone_
 
 def test_what_a_pod_held_is_free_when_it_is_gone() -> None:
     it = Driven()
-    it.node("n", "1")
-    it.pod("first", annotations={"sim.holdfast.io/stops-in": "5s"})
-    second = it.pod("second")
+    it.create_node("n", "1")
+    it.create_pod("first", annotations={"sim.holdfast.io/stops-in": "5s"})
+    second = it.create_pod("second")
     _ask_to_stop(it, "first")
     assert it.placed(second) == ""
     it.after(6)
@@ -85,11 +85,11 @@ def test_what_a_pod_held_is_free_when_it_is_gone() -> None:
 
 def test_finalizers_keep_a_pod_that_has_stopped() -> None:
     it = Driven()
-    it.node("n", "1")
-    pod = it.pod("p", finalizers=["example.com/wait"])
+    it.create_node("n", "1")
+    pod = it.create_pod("p", finalizers=["example.com/wait"])
     _ask_to_stop(it, "p")
     assert (it.phase(pod), it.get(pod)["metadata"]["deletionGracePeriodSeconds"]) == ("Failed", 0)
-    other = it.pod("other")
+    other = it.create_pod("other")
     it.after(2)
     assert it.placed(other) == "n"
     it.update(pod, metadata={"finalizers": []})
@@ -98,9 +98,9 @@ def test_finalizers_keep_a_pod_that_has_stopped() -> None:
 
 def test_a_more_important_pod_takes_the_place_of_another() -> None:
     it = Driven()
-    it.node("n", "1")
-    low = it.pod("low", priority=0)
-    high = it.pod("high", priority=10)
+    it.create_node("n", "1")
+    low = it.create_pod("low", priority=0)
+    high = it.create_pod("high", priority=10)
     it.after(2)
     assert (low in it.store, it.placed(high)) == (False, "n")
     assert "Preempted" in it.reasons()
@@ -108,10 +108,10 @@ def test_a_more_important_pod_takes_the_place_of_another() -> None:
 
 def test_the_same_name_again_is_another_pod() -> None:
     it = Driven()
-    it.node("n")
-    first = it.get(it.pod("p"))["metadata"]["uid"]
+    it.create_node("n")
+    first = it.get(it.create_pod("p"))["metadata"]["uid"]
     it.delete(pod_key("default", "p"))
-    again = it.pod("p", annotations={"sim.holdfast.io/runs-for": "5s"})
+    again = it.create_pod("p", annotations={"sim.holdfast.io/runs-for": "5s"})
     assert it.get(again)["metadata"]["uid"] != first
     it.after(5)
     assert it.phase(again) == "Succeeded"

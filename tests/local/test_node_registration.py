@@ -61,12 +61,12 @@ def test_a_node_someone_applies_gets_a_kubelet(given: Any, allocatable: Any) -> 
     node = it.get(node_key("mine"))
     assert node["status"]["allocatable"] == allocatable
     assert node["metadata"]["labels"]["kubernetes.io/hostname"] == "mine"
-    assert it.placed(it.pod("p")) == "mine"
+    assert it.placed(it.create_pod("p")) == "mine"
 
 
 def test_kubelets_say_in_time_that_they_are_well() -> None:
     it = Driven()
-    node = it.node("n")
+    node = it.create_node("n")
     lease = Key("coordination.k8s.io", "Lease", "kube-node-lease", "n")
     said, renewed = it.condition(node, "Ready"), it.get(lease)["spec"]["renewTime"]
     for _ in range(31):
@@ -80,10 +80,10 @@ def test_kubelets_say_in_time_that_they_are_well() -> None:
 
 def test_a_cordoned_node_keeps_its_pods_and_gets_no_more() -> None:
     it = Driven()
-    node = it.node("n")
-    first = it.pod("first")
+    node = it.create_node("n")
+    first = it.create_pod("first")
     it.update(node, spec={"unschedulable": True})
-    second = it.pod("second")
+    second = it.create_pod("second")
     assert (it.placed(first), it.placed(second)) == ("n", "")
     it.update(node, spec={"unschedulable": False})
     it.after(2)
@@ -109,8 +109,8 @@ def tolerating(seconds: int | None, **more: Any) -> list[dict[str, Any]]:
 )
 def test_pods_leave_a_node_tainted_noexecute(tolerations: Any, stays: int | None) -> None:
     it = Driven()
-    node = it.node("n")
-    pod = it.pod("p", tolerations=tolerations)
+    node = it.create_node("n")
+    pod = it.create_pod("p", tolerations=tolerations)
     it.update(node, spec={"taints": [TAINT]})
     for second in range(8):
         assert (pod in it.store) == (stays is None or second < stays), f"after {second} s"
@@ -120,8 +120,8 @@ def test_pods_leave_a_node_tainted_noexecute(tolerations: Any, stays: int | None
 
 def test_a_taint_that_is_taken_away_in_time_evicts_nobody() -> None:
     it = Driven()
-    node = it.node("n")
-    pod = it.pod("p", tolerations=tolerating(5))
+    node = it.create_node("n")
+    pod = it.create_pod("p", tolerations=tolerating(5))
     it.update(node, spec={"taints": [TAINT]})
     it.after(3)
     it.update(node, spec={"taints": []})
@@ -136,39 +136,39 @@ def test_a_taint_that_is_taken_away_in_time_evicts_nobody() -> None:
 
 def test_a_pod_put_on_a_tainted_node_leaves_it_too() -> None:
     it = Driven()
-    it.node("n", taints=[TAINT])
-    assert it.pod("direct", nodeName="n") not in it.store
+    it.create_node("n", taints=[TAINT])
+    assert it.create_pod("direct", nodeName="n") not in it.store
 
 
 def test_a_deleted_nodes_pods_go_with_it() -> None:
     it = Driven()
-    node = it.node("n")
-    pods = [it.pod("a", annotations={"sim.holdfast.io/stops-in": "20s"}), it.pod("b")]
+    node = it.create_node("n")
+    pods = [it.create_pod("a", annotations={"sim.holdfast.io/stops-in": "20s"}), it.create_pod("b")]
     it.delete(node)
     assert [pod in it.store for pod in pods] == [False, False]
-    waiting = it.pod("c")
-    it.node("n")
+    waiting = it.create_pod("c")
+    it.create_node("n")
     it.after(2)
     assert it.placed(waiting) == "n"
 
 
 def test_a_deleted_nodes_pods_go_with_it_though_the_node_is_back_at_once() -> None:
     it = Driven()
-    node = it.node("n")
-    left = it.pod("a")
+    node = it.create_node("n")
+    left = it.create_pod("a")
     raw = it.get(node)
     it.store.delete(node)
     it.store.create(node, {**raw, "metadata": {**raw["metadata"], "uid": "another"}})
     it.settle()
     assert left not in it.store
-    assert it.placed(it.pod("b")) == "n"
+    assert it.placed(it.create_pod("b")) == "n"
 
 
 def test_a_pod_on_a_node_that_never_was_is_given_some_time() -> None:
     it = Driven()
-    early, lost = it.pod("early", nodeName="soon"), it.pod("lost", nodeName="never")
+    early, lost = it.create_pod("early", nodeName="soon"), it.create_pod("lost", nodeName="never")
     it.after(20)
-    it.node("soon")
+    it.create_node("soon")
     assert (it.phase(early), it.phase(lost)) == ("Running", "Pending")
     it.after(30)
     assert (early in it.store, lost in it.store) == (True, False)

@@ -44,7 +44,7 @@ def owned(it: Driven) -> None:
 @pytest.mark.usefixtures("no_collection")
 def test_the_column_of_a_class_goes_with_the_class(reserved: bool, cpu: str) -> None:
     it = Driven()
-    it.node("n")
+    it.create_node("n")
     cluster = it.cluster.world.scheduler.cluster
     cluster.classes._keep = 0
     if reserved:

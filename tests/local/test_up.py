@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.up_process import PODS, Running, pod, refused
+from harness.objects import pod
+from harness.up_process import PODS, Running, refused
 from holdfast.cli.app import app
 from holdfast.cli.options import Failure
 from holdfast.local.store import Raw

@@ -8,7 +8,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from harness.up_process import PODS, pod
+from harness.objects import pod
+from harness.up_process import PODS
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.up import Up, UpSettings, _brought_up
 from holdfast.serving.health import OPEN_PATHS

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from harness.objects import pod
 from harness.team_quotas import install, quota, quota_definition
-from harness.up_process import PODS, Running, pod
+from harness.up_process import PODS, Running
 from holdfast.local.store import Raw
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

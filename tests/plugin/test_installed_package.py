@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from harness.up_process import PODS, Running, pod
+from harness.objects import pod
+from harness.up_process import PODS, Running
 from holdfast.cli.app import app
 
 ROOT = Path(__file__).parents[2]

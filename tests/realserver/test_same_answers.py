@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from harness.apiserver import LiveServer
+from harness.objects import pod
 from holdfast.api.crds import definitions
 from holdfast.local.apiserver.api_state import ApiState
 from holdfast.local.apiserver.credentials import ensure_definition
@@ -33,20 +34,12 @@ class Asked(NamedTuple):
     content_type: str = "application/json"
 
 
-def pod(name: str = "p", metadata: Json | None = None, **spec: Any) -> str:
-    container = {"name": "c", "image": "i"}
-    return json.dumps(
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": name, **(metadata or {})},
-            "spec": {"containers": [container], **spec},
-        }
-    )
+def pod_body(name: str = "p", metadata: Json | None = None, **spec: Any) -> str:
+    return json.dumps(pod(name, metadata=metadata or {}, **spec))
 
 
 def with_container(**fields: Any) -> str:
-    return pod(containers=[{"name": "c", "image": "i", **fields}])
+    return pod_body(containers=[{"name": "c", "image": "i", **fields}])
 
 
 def asking(requests: Json, limits: Json | None = None) -> str:
@@ -72,24 +65,24 @@ _PODS: dict[str, str] = {
     "limits below requests": asking({"cpu": "2", "memory": "1Gi"}, {"cpu": "1", "memory": "1Mi"}),
     "half a gpu": asking({"example.com/gpu": "500m"}),
     "resource without a domain": asking({"gpu": "1"}),
-    "no name": pod(""),
-    "no containers": pod(containers=[]),
-    "two containers of one name": pod(containers=[{"name": "c", "image": "i"}] * 2),
-    "names": pod(containers=[{"name": "C_", "image": " i"}]),
-    "no image": pod(containers=[{"name": "c"}]),
-    "restart policy": pod(restartPolicy="Sometimes"),
-    "no such class": pod(priorityClassName="nope"),
-    "priority without a class": pod(priority=5),
-    "policy without a class": pod(preemptionPolicy="Never"),
-    "tolerations": pod(tolerations=[{"key": "a b", "operator": "Maybe", "effect": "No"}]),
-    "more tolerations": pod(
+    "no name": pod_body(""),
+    "no containers": pod_body(containers=[]),
+    "two containers of one name": pod_body(containers=[{"name": "c", "image": "i"}] * 2),
+    "names": pod_body(containers=[{"name": "C_", "image": " i"}]),
+    "no image": pod_body(containers=[{"name": "c"}]),
+    "restart policy": pod_body(restartPolicy="Sometimes"),
+    "no such class": pod_body(priorityClassName="nope"),
+    "priority without a class": pod_body(priority=5),
+    "policy without a class": pod_body(preemptionPolicy="Never"),
+    "tolerations": pod_body(tolerations=[{"key": "a b", "operator": "Maybe", "effect": "No"}]),
+    "more tolerations": pod_body(
         tolerations=[
             {"operator": "Equal", "value": "x"},
             {"key": "a", "operator": "Exists", "value": "x"},
             {"key": "a", "tolerationSeconds": 3},
         ]
     ),
-    "node affinity": pod(
+    "node affinity": pod_body(
         affinity=required_terms(
             {
                 "matchExpressions": [
@@ -101,8 +94,8 @@ _PODS: dict[str, str] = {
             }
         )
     ),
-    "node affinity for nothing": pod(affinity=required_terms()),
-    "spread": pod(
+    "node affinity for nothing": pod_body(affinity=required_terms()),
+    "spread": pod_body(
         topologySpreadConstraints=[
             {"maxSkew": 0, "topologyKey": "", "whenUnsatisfiable": "Never"},
             {"maxSkew": 1, "topologyKey": "z", "whenUnsatisfiable": "ScheduleAnyway", "minDomains": 0},
@@ -111,31 +104,31 @@ _PODS: dict[str, str] = {
     "ports": with_container(
         ports=[{"containerPort": 0}, {"containerPort": 70000, "hostPort": -1, "protocol": "FOO"}]
     ),
-    "volumes": pod(volumes=[{"name": "v"}, {"name": "v", "emptyDir": {}}]),
+    "volumes": pod_body(volumes=[{"name": "v"}, {"name": "v", "emptyDir": {}}]),
     "mount of no volume": with_container(volumeMounts=[{"name": "x", "mountPath": "/a"}]),
-    "gates": pod(schedulingGates=[{"name": "a b"}, {"name": "x"}, {"name": "x"}]),
-    "gate and node": pod(nodeName="n", schedulingGates=[{"name": "x"}]),
-    "times": pod(activeDeadlineSeconds=0, terminationGracePeriodSeconds=-1),
-    "node selector": pod(nodeSelector={"a b": "c d"}),
-    "labels": pod(metadata={"labels": {"a b": "x y"}, "annotations": {"x y": "z"}}),
-    "label without a name": pod(metadata={"labels": {"": "z"}}),
-    "annotation that is no text": pod(metadata={"annotations": {"x": 5}}),
-    "owner": pod(metadata={"ownerReferences": [{"name": "x"}]}),
-    "finalizer": pod(metadata={"finalizers": ["nogroup"]}),
-    "list that is a map": pod(containers={"a": 1}),
-    "flag that is text": pod(hostNetwork="yes"),
-    "text that is a number": pod(nodeName=5),
+    "gates": pod_body(schedulingGates=[{"name": "a b"}, {"name": "x"}, {"name": "x"}]),
+    "gate and node": pod_body(nodeName="n", schedulingGates=[{"name": "x"}]),
+    "times": pod_body(activeDeadlineSeconds=0, terminationGracePeriodSeconds=-1),
+    "node selector": pod_body(nodeSelector={"a b": "c d"}),
+    "labels": pod_body(metadata={"labels": {"a b": "x y"}, "annotations": {"x y": "z"}}),
+    "label without a name": pod_body(metadata={"labels": {"": "z"}}),
+    "annotation that is no text": pod_body(metadata={"annotations": {"x": 5}}),
+    "owner": pod_body(metadata={"ownerReferences": [{"name": "x"}]}),
+    "finalizer": pod_body(metadata={"finalizers": ["nogroup"]}),
+    "list that is a map": pod_body(containers={"a": 1}),
+    "flag that is text": pod_body(hostNetwork="yes"),
+    "text that is a number": pod_body(nodeName=5),
 }
 CASES: dict[str, Asked] = {
     **{f"pod: {name}": Asked("POST", TRY, body) for name, body in _PODS.items()},
-    "unknown fields": Asked("POST", f"{TRY}&fieldValidation=Strict", pod(foo=1, bar=2)),
+    "unknown fields": Asked("POST", f"{TRY}&fieldValidation=Strict", pod_body(foo=1, bar=2)),
     "malformed": Asked("POST", PODS, "{nope"),
     "nothing": Asked("POST", PODS, ""),
     "a list": Asked("POST", PODS, "[]"),
     "another kind": Asked("POST", PODS, '{"apiVersion": "v1", "kind": "Node"}'),
     "no kind": Asked("POST", PODS, '{"metadata": {"name": "x"}}'),
-    "another namespace": Asked("POST", PODS, pod(metadata={"namespace": "other"})),
-    "content type": Asked("POST", PODS, pod(), "text/plain"),
+    "another namespace": Asked("POST", PODS, pod_body(metadata={"namespace": "other"})),
+    "content type": Asked("POST", PODS, pod_body(), "text/plain"),
     "patch type": Asked("PATCH", f"{PODS}/x", "{}", "application/json"),
     **{
         f"labels {text}": Asked("GET", f"{PODS}?labelSelector={text}")
@@ -146,19 +139,19 @@ CASES: dict[str, Asked] = {
     "continue": Asked("GET", f"{PODS}?continue=abc"),
     "exactly what": Asked("GET", f"{PODS}?resourceVersionMatch=Exact"),
     "match": Asked("GET", f"{PODS}?resourceVersionMatch=Foo&resourceVersion=1"),
-    "method": Asked("PUT", PODS, pod()),
-    "method on one": Asked("POST", f"{PODS}/x", pod()),
-    "put what is not there": Asked("PUT", f"{PODS}/x", pod("x")),
-    "put another": Asked("PUT", f"{PODS}/x", pod("y")),
+    "method": Asked("PUT", PODS, pod_body()),
+    "method on one": Asked("POST", f"{PODS}/x", pod_body()),
+    "put what is not there": Asked("PUT", f"{PODS}/x", pod_body("x")),
+    "put another": Asked("PUT", f"{PODS}/x", pod_body("y")),
     "patch what is not there": Asked("PATCH", f"{PODS}/x", "{}", MERGE),
     "delete what is not there": Asked("DELETE", f"{PODS}/x"),
     "no such resource": Asked("GET", "/api/v1/foo"),
     "no such group": Asked("GET", "/apis/foo/v1"),
     "no such subresource": Asked("GET", f"{PODS}/x/foo"),
-    "dry run": Asked("POST", f"{PODS}?dryRun=Some", pod()),
-    "field validation": Asked("POST", f"{PODS}?fieldValidation=Some", pod()),
-    "apply by nobody": Asked("PATCH", f"{PODS}/x", pod("x"), APPLY),
-    "apply to another": Asked("PATCH", f"{PODS}/x?fieldManager=a", pod("y"), APPLY),
+    "dry run": Asked("POST", f"{PODS}?dryRun=Some", pod_body()),
+    "field validation": Asked("POST", f"{PODS}?fieldValidation=Some", pod_body()),
+    "apply by nobody": Asked("PATCH", f"{PODS}/x", pod_body("x"), APPLY),
+    "apply to another": Asked("PATCH", f"{PODS}/x?fieldManager=a", pod_body("y"), APPLY),
     "binding": Asked(
         "POST",
         f"{PODS}/x/binding",
@@ -193,13 +186,13 @@ CASES: dict[str, Asked] = {
         "Deployment",
         spec={
             "selector": {},
-            "template": {"spec": json.loads(pod())["spec"] | {"restartPolicy": "Never"}},
+            "template": {"spec": json.loads(pod_body())["spec"] | {"restartPolicy": "Never"}},
         },
     ),
     "job": new(
         "/apis/batch/v1/namespaces/default/jobs",
         "Job",
-        spec={"parallelism": -1, "template": {"spec": json.loads(pod())["spec"]}},
+        spec={"parallelism": -1, "template": {"spec": json.loads(pod_body())["spec"]}},
     ),
     "service": new(
         "/api/v1/namespaces/default/services", "Service", "1d", spec={"ports": [{"port": 0}]}

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from harness.apiserver import CONFIG_MAPS, LiveServer, config_map
+from harness.apiserver import CONFIG_MAPS, LiveServer
+from harness.objects import config_map
 from holdfast.serving.limits import Turns
 
 

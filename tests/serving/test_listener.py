@@ -16,7 +16,8 @@ import pytest
 import structlog
 from aiohttp import web
 
-from harness.apiserver import CONFIG_MAPS, PODS, LiveServer, config_map, pod
+from harness.apiserver import CONFIG_MAPS, PODS, LiveServer
+from harness.objects import config_map, pod
 from holdfast.local.apiserver.credentials import make_credentials
 from holdfast.serving import limits
 from holdfast.serving.limits import RareLog

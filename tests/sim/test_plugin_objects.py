@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from harness.objects import pod
+from harness.scenarios import step
 from harness.team_quotas import FULL, QUOTA, TeamQuotas, config, quota
 from holdfast.api.documents import Document
 from holdfast.api.raw_objects import ObjectKind
@@ -35,18 +37,8 @@ def setup(*plugins: type[Plugin], on: bool = True) -> SchedulerFactory:
     return SchedulerFactory(load(mapping, registry.implements()), registry)
 
 
-def pod(name: str, team: str = "a", **annotations: str) -> dict[str, Any]:
-    times = {f"sim.holdfast.io/{key}": value for key, value in annotations.items()}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": {"team": team}, "annotations": times},
-        "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
-    }
-
-
-def step(at: str, **verb: Any) -> dict[str, Any]:
-    return {"apiVersion": "sim.holdfast.io/v1alpha1", "kind": "Step", "at": at, **verb}
+def team_pod(name: str, team: str = "a", **times: str) -> dict[str, Any]:
+    return pod(name, labels={"team": team}, annotations={}, **times)
 
 
 def expect(**what: Any) -> dict[str, Any]:
@@ -83,14 +75,14 @@ def test_objects_are_created_changed_and_deleted_as_the_scenario_says() -> None:
     result = played(
         NODE,
         later,
-        pod("p1"),
-        pod("p2", at="11s"),
+        team_pod("p1"),
+        team_pod("p2", at="11s"),
         step("30s", patch={**TARGET, "merge": {"spec": {"maxCPU": 2}}}),
         step("60s", apply=quota("a", maxCPU=2, closed=True)),
-        pod("p3", at="61s"),
+        team_pod("p3", at="61s"),
         step("70s", apply=quota("a", maxCPU=9)),
         step("80s", delete=TARGET),
-        pod("p4", at="81s"),
+        team_pod("p4", at="81s"),
         step("90s", restart="scheduler"),
         expect(at="5s", pending={"p1": ""}),
         expect(at="20s", bound={"p1": "n1"}, pending={"p2": f"0/1 nodes are available: 1 {FULL}. "
@@ -109,7 +101,7 @@ def test_a_scheduler_that_restarts_knows_the_objects_again() -> None:
         NODE,
         quota("a"),
         step("10s", restart="scheduler"),
-        pod("p", at="20s"),
+        team_pod("p", at="20s"),
         expect(bound={"p": "n1"}),
     )
 
@@ -117,7 +109,7 @@ def test_a_scheduler_that_restarts_knows_the_objects_again() -> None:
 def test_the_same_name_again_and_delete_at() -> None:
     short = quota("a", closed=True)
     short["metadata"]["annotations"] = {"sim.holdfast.io/delete-at": "10s"}
-    played(NODE, short, step("20s", apply=quota("a")), pod("p"), expect(bound={"p": "n1"}))
+    played(NODE, short, step("20s", apply=quota("a")), team_pod("p"), expect(bound={"p": "n1"}))
 
 
 def test_objects_end_with_their_namespace() -> None:
@@ -155,7 +147,7 @@ def test_a_kind_of_the_same_name_in_another_group_is_another_kind() -> None:
     named = {"kind": "Reservation", "name": "r", "apiVersion": "example.com/v1"}
     result = played(
         NODE,
-        pod("p"),
+        team_pod("p"),
         step("10s", apply=site),
         step("20s", patch={**named, "merge": {"spec": {"owners": None}}}),
         expect(bound={"p": "n1"}),
@@ -167,7 +159,7 @@ def test_a_kind_of_the_same_name_in_another_group_is_another_kind() -> None:
         NODE,
         site,
         step("10s", delete=named),
-        pod("p", at="20s"),
+        team_pod("p", at="20s"),
         expect(pending={"p": ""}, absent=["Reservation/r"]),
         plugins=(Sites,),
     )
@@ -213,7 +205,7 @@ def test_other_kinds_of_other_groups_are_skipped_as_before() -> None:
 def test_a_run_whose_configuration_has_no_such_plugin_keeps_the_objects_unread() -> None:
     """As the runs with several configurations of one scenario do."""
     scenario = read_scenario(
-        documents(NODE, quota("a", closed=True), pod("p"), step("9s", delete=TARGET)), (QUOTA,)
+        documents(NODE, quota("a", closed=True), team_pod("p"), step("9s", delete=TARGET)), (QUOTA,)
     )
     for on, bound in ((True, None), (False, "n1")):
         result = Simulation(scenario, setup(TeamQuotas, on=on)).run(5.0)
@@ -242,7 +234,7 @@ def test_a_plugin_may_read_kinds_of_kubernetes_own() -> None:
     played(
         NODE,
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"a": "b"}},
-        pod("p"),
+        team_pod("p"),
         step(
             "10s",
             apply={
@@ -265,10 +257,10 @@ def test_jobs_and_reservations_wait_for_objects_as_pods_do() -> None:
         "metadata": {"name": "g"},
         "spec": {"minMember": 2},
     }
-    members = [pod(f"m{i}") for i in range(2)]
+    members = [team_pod(f"m{i}") for i in range(2)]
     for member in members:
         member["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = "g"
-    template = pod("t", team="b")
+    template = team_pod("t", team="b")
     reservation = {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
         "kind": "Reservation",
@@ -296,7 +288,7 @@ def test_jobs_and_reservations_wait_for_objects_as_pods_do() -> None:
 
 def test_many_kinds_of_pods_that_wait_for_one_object_are_all_placed() -> None:
     """More than those whose reasons are kept up to date at every change."""
-    waiting = [pod(f"p{i}") for i in range(130)]
+    waiting = [team_pod(f"p{i}") for i in range(130)]
     for number, each in enumerate(waiting):
         each["metadata"]["labels"]["number"] = str(number)
         each["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "1m"

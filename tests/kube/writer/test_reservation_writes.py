@@ -24,7 +24,7 @@ from kube.writer.writer_fixture import desk, ref
 RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 
 
-def reservation(name: str = "r") -> Raw:
+def bare_reservation(name: str = "r") -> Raw:
     return {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
         "kind": "Reservation",
@@ -48,7 +48,7 @@ def status(raw: Raw, phase: str, node: str = "", binds: bool = False) -> SetRese
 def test_a_reservation_gets_its_node_or_not(faults: list[Fault], told: list[str]) -> None:
     async def story() -> None:
         async with desk() as d:
-            r = d.api.create(reservation())
+            r = d.api.create(bare_reservation())
             d.api.faults += faults
             await d.do(status(r, "Available", "n", binds=True))
             assert d.said() == told
@@ -66,7 +66,7 @@ def test_what_a_reservation_was_given_is_written_with_its_node(faults: list[Faul
 
     async def story() -> None:
         async with desk() as d:
-            r = d.api.create(reservation())
+            r = d.api.create(bare_reservation())
             d.api.faults += faults
             bind = SetReservationStatus(
                 ref(r), ReservationStatus(phase="Available", node_name="n"), True, given
@@ -83,7 +83,7 @@ def test_what_a_reservation_was_given_is_written_with_its_node(faults: list[Faul
 def test_the_last_status_of_a_reservation_is_written_and_its_bind_still_answered() -> None:
     async def story() -> None:
         async with desk() as d:
-            r = d.api.create(reservation())
+            r = d.api.create(bare_reservation())
             d.api.faults.append(Fault("PATCH", status=503, times=2))
             d.writer.carry_out([status(r, "Available", "n", binds=True)])
             await asyncio.sleep(0.05)
@@ -100,7 +100,7 @@ def test_one_that_waited_is_available_before_it_has_succeeded(faults: list[Fault
 
     async def story() -> None:
         async with desk() as d:
-            r = d.api.create(reservation())
+            r = d.api.create(bare_reservation())
             await d.do(status(r, "Waiting", "n", binds=True))
             d.api.faults += faults
             d.api.bodies.clear()
@@ -116,11 +116,11 @@ def test_one_that_waited_is_available_before_it_has_succeeded(faults: list[Fault
 def test_a_reservation_that_is_gone_or_another_is_left_alone() -> None:
     async def story() -> None:
         async with desk() as d:
-            r = d.api.create(reservation())
+            r = d.api.create(bare_reservation())
             d.api.delete(r)
             await d.do(status(r, "Available", "n", binds=True))
             assert d.said()[0] == "Deleted"
-            other = d.api.create(reservation())
+            other = d.api.create(bare_reservation())
             d.fed.clear()
             await d.do(status(r, "Available", "n"), DeleteReservation(ref(r), "over"))
             assert {type(event).__name__ for event in d.fed} <= {"ReservationWriteRefused"}
@@ -142,11 +142,11 @@ def test_a_reservation_that_is_gone_or_another_is_left_alone() -> None:
 def test_that_it_has_to_go_is_written_on_a_reservation(faults: list[Fault], told: list[str]) -> None:
     async def story() -> None:
         async with desk() as d:
-            raw = reservation()
+            raw = bare_reservation()
             raw["metadata"]["labels"] = {"kept": "yes"}
             r = d.api.create(raw)
             d.api.faults += faults
-            preemptor = ref(d.api.create(reservation("p")))
+            preemptor = ref(d.api.create(bare_reservation("p")))
             await d.do(PreemptReservation(ref(r), preemptor, "n", {"soft": "true"}, {"why": "so"}))
             assert d.said() == told
             metadata = d.api.get(RESERVATIONS, "r", "")["metadata"]
@@ -169,7 +169,7 @@ def test_what_a_failed_reservation_held_is_given_away_once_that_is_written(fault
 
     async def story() -> None:
         async with desk() as d:
-            old, new = d.api.create(reservation("old")), d.api.create(reservation("new"))
+            old, new = d.api.create(bare_reservation("old")), d.api.create(bare_reservation("new"))
             pods = [d.api.create(make_pod(name).raw()) for name in ("p", "elsewhere")]
             d.api.faults.append(fault)
             await d.do(
@@ -201,7 +201,7 @@ def test_nobody_waits_for_a_status_that_is_not_written(
 ) -> None:
     async def story() -> None:
         async with desk() as d:
-            r, p = d.api.create(reservation()), d.api.create(make_pod("p").raw())
+            r, p = d.api.create(bare_reservation()), d.api.create(make_pod("p").raw())
             d.api.faults.append(Fault("PATCH", "reservations/r", status=403))
             await d.do(end(r), status(r, "Failed", "n"), Bind(ref(p), "n"))
             assert "BindConfirmed" in d.said()
@@ -215,7 +215,7 @@ def test_an_owner_is_deleted_once_it_is_written_that_its_reservation_had_one(end
 
     async def story() -> None:
         async with desk() as d:
-            r, owner = d.api.create(reservation()), d.api.create(make_pod("owner").on("n").raw())
+            r, owner = d.api.create(bare_reservation()), d.api.create(make_pod("owner").on("n").raw())
             other = d.api.create(make_pod("other").on("n").raw())
             d.api.faults.append(Fault("PATCH", RESERVATIONS, status=503, times=3, retry_after=10))
             if ends == "refused":

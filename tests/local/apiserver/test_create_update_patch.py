@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver import CONFIG_MAPS, MERGE, PODS, LiveServer, config_map, pod
+from harness.apiserver import CONFIG_MAPS, MERGE, PODS, LiveServer
+from harness.objects import config_map, pod
 
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -176,7 +177,7 @@ def test_spec_and_status_are_written_apart(server: LiveServer) -> None:
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        ({"spec": {"containers": [{"name": "c", "image": "other"}]}}, 200),
+        ({"spec": {"containers": [{"name": "main", "image": "other"}]}}, 200),
         ({"spec": {"activeDeadlineSeconds": 5}}, 200),
         ({"spec": {"tolerations": [{"key": "more", "operator": "Exists"}]}}, 200),
         ({"spec": {"terminationGracePeriodSeconds": 5}}, 422),

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver import CONFIG_MAPS, PODS, LiveServer, Raw, config_map, pod
+from harness.apiserver import CONFIG_MAPS, PODS, LiveServer
+from harness.objects import Raw, config_map, pod
 from holdfast.local.apiserver.api_state import ApiRequest
 from holdfast.local.apiserver.request_info import DeleteOptions, ListOptions
 from holdfast.local.apiserver.verbs.get import list_objects

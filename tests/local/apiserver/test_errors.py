@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver import CONFIG_MAPS, MERGE, PODS, LiveServer, config_map, pod
+from harness.apiserver import CONFIG_MAPS, MERGE, PODS, LiveServer
+from harness.objects import config_map, pod
 
 NOT_FOUND = "the server could not find the requested resource"
 NOT_ALLOWED = "the server does not allow this method on the requested resource"

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from harness.apiserver import CONFIG_MAPS, PODS, TABLE, LiveServer, config_map, pod
+from harness.apiserver import CONFIG_MAPS, PODS, TABLE, LiveServer
+from harness.objects import config_map, pod
 from holdfast.local.apiserver.responses import YAML, to_bytes
 from holdfast.local.apiserver.selection import select
 from holdfast.local.store import Store

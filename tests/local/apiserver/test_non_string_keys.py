@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.apiserver import CONFIG_MAPS, PODS, LiveServer, config_map, pod
+from harness.apiserver import CONFIG_MAPS, PODS, LiveServer
+from harness.objects import config_map, pod
 from holdfast.local.store import open_store
 
 YAML = "application/yaml"

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver import PODS, LiveServer, pod
+from harness.apiserver import PODS, LiveServer
+from harness.objects import pod
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 

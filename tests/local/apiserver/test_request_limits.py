@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver import LiveServer, config_map, pod
+from harness.apiserver import LiveServer
+from harness.objects import config_map, pod
 from holdfast.local.apiserver.api_state import ApiRequest, ApiState
 from holdfast.local.apiserver.request_bodies import read_object
 from holdfast.local.apiserver.selection import Selection

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver import PODS, LiveServer, pod
+from harness.apiserver import PODS, LiveServer
+from harness.objects import pod
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from harness.apiserver import CONFIG_MAPS, TABLE, LiveServer, config_map
+from harness.apiserver import CONFIG_MAPS, TABLE, LiveServer
+from harness.objects import config_map
 from holdfast.local.apiserver import responses as encoding
 from holdfast.local.apiserver import watch as streams
 from holdfast.local.apiserver import watch as watching

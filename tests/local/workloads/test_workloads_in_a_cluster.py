@@ -19,7 +19,7 @@ def _key(kind: str, name: str = "web") -> Key:
 def _cluster(*workloads: Raw, nodes: int = 3) -> Driven:
     driven = Driven()
     for number in range(nodes):
-        driven.node(f"n{number}", cpu="16")
+        driven.create_node(f"n{number}", cpu="16")
     for raw in workloads:
         driven.create(raw)
     return driven
@@ -86,7 +86,7 @@ def test_an_update_waits_for_room() -> None:
     _patch(driven, key, template=image(driven.get(key), "b"))
     phases = sorted(pod["status"]["phase"] for pod in _pods(driven))
     assert phases == ["Pending", "Running", "Running"]
-    driven.node("n9", cpu="8")
+    driven.create_node("n9", cpu="8")
     driven.after(15)
     assert _images(driven) == {"b"} and len(_pods(driven)) == 2
 
@@ -140,7 +140,7 @@ def test_a_job_whose_pods_fail_gives_up() -> None:
 def test_daemons_follow_the_nodes() -> None:
     driven = _cluster(workload("DaemonSet", "agent"), nodes=2)
     assert sorted(pod["spec"]["nodeName"] for pod in _pods(driven)) == ["n0", "n1"]
-    driven.node("n7")
+    driven.create_node("n7")
     assert sorted(pod["spec"]["nodeName"] for pod in _pods(driven)) == ["n0", "n1", "n7"]
     driven.update(Key("", "Node", "", "n7"), spec={"unschedulable": True})
     assert len(_pods(driven)) == 3

@@ -11,7 +11,7 @@ from holdfast.machinery.schema import MALFORMED, Catalogue, read_object, strict_
 CATALOGUE = Catalogue()
 
 
-def pod(**spec: Any) -> dict[str, Any]:
+def minimal_pod(**spec: Any) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -29,7 +29,7 @@ def read(raw: dict[str, Any], group: str = "", plural: str = "pods") -> tuple[An
 
 
 def test_an_object_in_its_usual_form_is_given_back_as_it_is() -> None:
-    raw = pod(nodeName="n1")
+    raw = minimal_pod(nodeName="n1")
     result, problems = read(raw)
     assert result is raw
     assert not problems
@@ -47,7 +47,7 @@ def test_an_object_in_its_usual_form_is_given_back_as_it_is() -> None:
     ],
 )
 def test_empty_parts(given: dict[str, Any], kept: dict[str, Any] | None) -> None:
-    assert read(pod(**given))[0] == pod(**(given if kept is None else kept))
+    assert read(minimal_pod(**given))[0] == minimal_pod(**(given if kept is None else kept))
 
 
 def test_parts_that_are_always_written() -> None:
@@ -97,18 +97,20 @@ def test_parts_that_are_always_written() -> None:
 def test_a_value_of_the_wrong_type(spec: dict[str, Any], message: str) -> None:
     type = CATALOGUE.resource("", "v1", "pods")
     assert type is not None
-    raw = pod(**spec)
+    raw = minimal_pod(**spec)
     result, problems = read_object(type, raw)
     assert result is raw
     assert [(problem.reason, problem.text) for problem in problems] == [(MALFORMED, message)]
 
 
 def test_unknown_fields_fall_out_and_are_named() -> None:
-    raw = pod(nodeNmae="n", containers=[{"name": "c", "image": "i", "resources": {}, "imag": 1}])
+    raw = minimal_pod(
+        nodeNmae="n", containers=[{"name": "c", "image": "i", "resources": {}, "imag": 1}]
+    )
     type = CATALOGUE.resource("", "v1", "pods")
     assert type is not None
     result, problems = read_object(type, raw)
-    assert result == pod()
+    assert result == minimal_pod()
     assert strict_error(problems) == (
         'strict decoding error: unknown field "spec.containers[0].imag", unknown field "spec.nodeNmae"'
     ) or strict_error(problems) == (
@@ -136,7 +138,7 @@ def test_unknown_fields_fall_out_and_are_named() -> None:
     ],
 )
 def test_quantities_take_their_usual_form(given: Any, kept: str) -> None:
-    assert read(pod(overhead={"x": given}))[0]["spec"]["overhead"] == {"x": kept}
+    assert read(minimal_pod(overhead={"x": given}))[0]["spec"]["overhead"] == {"x": kept}
 
 
 def test_times_and_bytes() -> None:
