@@ -6,6 +6,7 @@ ten times as many examples; `mutations` is repeatable and does not shrink what f
 
 from __future__ import annotations
 
+import gc
 import os
 
 import pytest
@@ -39,3 +40,11 @@ _LONG = ("test_up_killed.py", "test_killing.py", "test_mutations.py")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in _LONG)
+
+
+def pytest_runtest_logstart() -> None:
+    """Keeps the collected tests out of garbage collections, which would go through all of them each
+    time. Benchmarks end that for their process, so it is looked at before every test."""
+    if not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
