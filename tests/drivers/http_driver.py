@@ -17,8 +17,8 @@ from holdfast.local.apiserver.server import ApiServer
 from holdfast.local.cluster_loop import EmbeddedCluster
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store import Raw, Store
+from holdfast.local.timeline import Timeline, TimelineEntry
 from holdfast.sim.clock import VirtualClock
-from holdfast.sim.timeline import Timeline, TimelineEntry
 
 
 class EmbeddedStage:

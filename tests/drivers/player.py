@@ -14,6 +14,7 @@ from holdfast.api.kinds import KINDS, KindInfo, kind_info
 from holdfast.api.times import parse_duration as duration
 from holdfast.local.cluster_parts import ClusterParts
 from holdfast.local.store.objects import Raw, StoreChange
+from holdfast.local.timeline import Timeline, TimelineEntry
 from holdfast.sim.action_runner import with_allocatable
 from holdfast.sim.clock import VirtualClock
 from holdfast.sim.expect import Expectation, failures
@@ -27,7 +28,6 @@ from holdfast.sim.scenario_actions import (
     Scenario,
     Target,
 )
-from holdfast.sim.timeline import Timeline, TimelineEntry
 
 APPLY = "application/apply-patch+yaml"
 MERGE = "application/merge-patch+json"

@@ -34,17 +34,16 @@ from holdfast.kube.kubeconfig import find_access
 from holdfast.local.clock import LocalClock
 from holdfast.local.cluster_loop import served_components
 from holdfast.local.cluster_parts import ClusterParts
-from holdfast.local.component import CREATED, TimelineRecorder, no_timeline
 from holdfast.local.executor import DecisionExecutor, reservation_of
 from holdfast.local.kubelet import FullReports
 from holdfast.local.node_lifecycle import address_of
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import POD, Identity, Key, RandomNames, Raw, StoreChange
 from holdfast.local.store.store import Store
+from holdfast.local.timeline import CREATED, Timeline, TimelineEntry, TimelineRecorder, no_timeline
 from holdfast.scheduler.cluster.decisions import Decision
 from holdfast.scheduler.cluster.events import Event
 from holdfast.sim.clock import VirtualClock
-from holdfast.sim.timeline import Timeline, TimelineEntry
 from realserver.server import RealServer
 
 _IDLE = 120.0

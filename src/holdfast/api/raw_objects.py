@@ -1,4 +1,4 @@
-"""Objects that are not decoded: raw dicts and their keys, and the kinds that only plugins read.
+"""Objects that are not decoded: raw dicts, their keys and conditions; kinds that only plugins read.
 
 A plugin names such a kind by an `ObjectKind`: a custom resource, or a kind of Kubernetes' own that
 Holdfast does not read (ConfigMap, LimitRange). The objects are not decoded: only the plugin knows what
@@ -130,3 +130,17 @@ def raw_object(info: KindInfo, raw: Any) -> RawObject:
     meta = convert(kept, ObjectMeta, f"{info.kind}/{namespace}{kept.get('name') or ''}", "metadata")
     named = {**raw, "apiVersion": info.api_version, "kind": info.kind, "metadata": kept}
     return RawObject(api_version=info.api_version, kind=info.kind, metadata=meta, raw=named)
+
+
+def with_condition(conditions: list[Raw], condition: Raw, now: str) -> list[Raw]:
+    """The conditions with this one set. The transition time changes only with the status, not with
+    the reason or message alone.
+    """
+    result = list(conditions)
+    for i, known in enumerate(result):
+        if known.get("type") == condition["type"]:
+            since = known.get("lastTransitionTime") or now
+            same = known.get("status") == condition["status"]
+            result[i] = {**condition, "lastTransitionTime": since if same else now}
+            return result
+    return [*result, {**condition, "lastTransitionTime": now}]

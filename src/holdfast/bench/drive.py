@@ -22,6 +22,7 @@ import msgspec
 from holdfast.api.decode import decode_json, decode_pod_json
 from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
+from holdfast.api.raw_objects import Key, Raw
 from holdfast.api.reservation import Reservation
 from holdfast.bench.plan import (
     CREATED,
@@ -34,7 +35,6 @@ from holdfast.bench.plan import (
     uid_of,
 )
 from holdfast.local.executor import DecisionExecutor, reservation_key
-from holdfast.local.store.objects import Key, Raw, pod_key
 from holdfast.scheduler.assembly import GARBAGE_AFTER, controllers
 from holdfast.scheduler.cluster.decisions import Bind, Decision, Emit
 from holdfast.scheduler.cluster.events import Added, Deleted, Event, Updated
@@ -83,7 +83,7 @@ class PlanCluster:
 
     def forget(self, pod: Pod) -> None:
         """A pod of the plan is deleted."""
-        key = pod_key(pod.metadata.namespace, pod.metadata.name)
+        key = Key("", "Pod", pod.metadata.namespace, pod.metadata.name)
         self._bound.pop(key, None)
         self._written.pop(key, None)
         self.waiting.discard(key.name)
@@ -167,7 +167,7 @@ class PlanCluster:
 
     def started(self, pod: Raw, bound: Raw) -> Raw:
         metadata = bound["metadata"]
-        key = pod_key(metadata["namespace"], metadata["name"])
+        key = Key("", "Pod", metadata["namespace"], metadata["name"])
         maker, _ = self._maker(key.name)
         has_others = metadata["annotations"] != maker.annotations(maker.number_of(key.name))
         self._bound[key] = bound["spec"]["nodeName"], metadata["annotations"] if has_others else None

@@ -22,8 +22,8 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.api.times import format_duration
+from holdfast.local.timeline import TimelineEntry
 from holdfast.sim.simulation import Result
-from holdfast.sim.timeline import TimelineEntry
 
 _PROGRESS_EVERY = 50
 _GARBAGE_AFTER = 200_000

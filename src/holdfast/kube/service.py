@@ -16,21 +16,18 @@ import signal
 import socket
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from holdfast.kube.client import Client
 from holdfast.kube.flow_control import Clock
 from holdfast.kube.leader_election import Election, Fence, announce
+from holdfast.kube.runner import Runner
 from holdfast.kube.writer.write_queue import Lane
 from holdfast.metrics.cluster_metrics import Counter, Histogram
 from holdfast.scheduler.framework.config import LeaderElection
 from holdfast.serving.health import OPEN_PATHS, Endpoints, HealthCheck, ping, start_health
-
-if TYPE_CHECKING:
-    from holdfast.kube.runner import Runner
-
 
 _STALE_AFTER = 20.0
 """Seconds beyond the lease duration without renewal after which the process is unhealthy."""
@@ -266,7 +263,7 @@ class RunnerFigures:
 
     def __init__(
         self,
-        runner: "Callable[[], Runner | None]",
+        runner: Callable[[], Runner | None],
         lease_name: str,
         leaderships_lost: Callable[[], int] = int,
     ) -> None:

@@ -5,6 +5,7 @@ Simulations use these parts on a virtual clock, `holdfast up` on the real one:
     cluster_parts         all parts, connected to the scheduler
     executor              carries the scheduler's decisions out
     component             what controllers and kubelets have in common
+    timeline              what happened to objects, in order
     clock                 the clock, and the timers of components
     setup                 the scheduler, from its configuration
     kubelet               pods that start, run, end and stop

@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from holdfast.api.raw_objects import Key
 from holdfast.api.times import format_time
-from holdfast.local.store.objects import Key
 from holdfast.scheduler.cluster.timer_queue import TimerQueue
 
 

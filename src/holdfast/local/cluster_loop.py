@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from holdfast.local.clock import LocalClock, RealClock
 from holdfast.local.cluster_parts import ClusterParts
-from holdfast.local.component import Component, TimelineRecorder, Work, no_timeline
+from holdfast.local.component import Component, Work
 from holdfast.local.executor import DecisionExecutor
 from holdfast.local.kubelet import FullReports
 from holdfast.local.namespace_controller import Namespaces
@@ -21,6 +21,7 @@ from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Identity, Key, RandomNames, StoreChange, node_key
 from holdfast.local.store.store import Store
 from holdfast.local.stored_events import EventExpiry
+from holdfast.local.timeline import TimelineRecorder, no_timeline
 from holdfast.local.workloads.component import WorkloadControllers
 from holdfast.metrics import SchedulingMetrics
 from holdfast.scheduler.cluster.decisions import Bind

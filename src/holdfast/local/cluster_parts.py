@@ -12,15 +12,7 @@ from holdfast.api.meta import Object, ObjectMeta
 from holdfast.api.names import HOLDFAST_SCHEDULER
 from holdfast.api.raw_objects import ObjectKind, RawObject, declared_infos, raw_object
 from holdfast.local.clock import ComponentTimers, LocalClock
-from holdfast.local.component import (
-    CREATED,
-    RESERVATION,
-    Component,
-    ObjectWriter,
-    Steps,
-    TimelineRecorder,
-    deletion_event,
-)
+from holdfast.local.component import RESERVATION, Component, ObjectWriter, Steps
 from holdfast.local.disruption import DisruptionController
 from holdfast.local.kubelet import Kubelets, Reports
 from holdfast.local.node_lifecycle import TaintEviction
@@ -28,6 +20,7 @@ from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import POD, Identity, Key, Raw, StoreChange, node_key, pod_key
 from holdfast.local.store.store import Store
 from holdfast.local.stored_events import StoredEvents
+from holdfast.local.timeline import CREATED, TimelineRecorder, deletion_event
 from holdfast.local.volume_controller import VolumeController
 from holdfast.scheduler.cluster.decisions import Bind, Emit
 from holdfast.scheduler.cluster.events import Added, Deleted, Event, Malformed, Updated

@@ -1,6 +1,4 @@
-"""What the components of a local cluster share: the Component protocol, ObjectWriter, timeline event
-names.
-"""
+"""What the components of a local cluster share: the Component protocol and ObjectWriter."""
 
 from __future__ import annotations
 
@@ -16,42 +14,6 @@ from holdfast.machinery.object_request import UNTRACKED, ObjectRequest
 from holdfast.machinery.objects import check_namespace_is_active, deleted_object, new_object
 from holdfast.machinery.schema import ResourceType, holdfast_catalogue, open_type, read_object
 from holdfast.machinery.schema.types import key_of as storage_key
-from holdfast.scheduler.cluster.records import FINISHED
-
-CREATED = "Created"
-BOUND = "Bound"
-RUNNING = "Running"
-SUCCEEDED = "Succeeded"
-FAILED = "Failed"
-DELETED = "Deleted"
-UNSCHEDULABLE = "Unschedulable"
-PREEMPTED = "Preempted"
-EVICTED = "Evicted"
-AVAILABLE = "Available"
-WAITING = "Waiting"
-COLLECTED = "Collected"
-
-
-class TimelineRecorder(Protocol):
-    def __call__(
-        self, key: Key, event: str, *, node: str = "", reservation: str = "", message: str = ""
-    ) -> None: ...
-
-
-def no_timeline(
-    key: Key, event: str, *, node: str = "", reservation: str = "", message: str = ""
-) -> None:
-    """A TimelineRecorder that records nothing."""
-
-
-def deletion_event(reservation: Raw) -> str:
-    """The timeline event of a reservation's deletion."""
-    ended = (reservation.get("status") or {}).get("phase") in FINISHED
-    return COLLECTED if ended else DELETED
-
-
-# Components
-
 
 Work = Callable[[], None]
 """Takes long and writes nothing: to be called before the next step, where there are threads in one."""
@@ -205,17 +167,3 @@ def has_ended(raw: Raw) -> bool:
     """Whether the object is deleted and has no finalizers left."""
     metadata = raw["metadata"]
     return bool(metadata.get("deletionTimestamp")) and not metadata.get("finalizers")
-
-
-def with_condition(conditions: list[Raw], condition: Raw, now: str) -> list[Raw]:
-    """The conditions with this one set. The transition time changes only with the status, not with
-    the reason or message alone.
-    """
-    result = list(conditions)
-    for i, known in enumerate(result):
-        if known.get("type") == condition["type"]:
-            since = known.get("lastTransitionTime") or now
-            same = known.get("status") == condition["status"]
-            result[i] = {**condition, "lastTransitionTime": since if same else now}
-            return result
-    return [*result, {**condition, "lastTransitionTime": now}]

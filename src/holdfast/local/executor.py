@@ -18,16 +18,9 @@ from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import condition
 from holdfast.api.names import RESERVATION_API
+from holdfast.api.raw_objects import Key, Raw, with_condition
 from holdfast.api.reservation import MigrationPhase, ReservationPhase, ReservationStatus
-from holdfast.local.component import (
-    BOUND,
-    EVICTED,
-    PREEMPTED,
-    UNSCHEDULABLE,
-    deletion_event,
-    with_condition,
-)
-from holdfast.local.store.objects import Key, Raw, pod_key
+from holdfast.local.timeline import BOUND, EVICTED, PREEMPTED, UNSCHEDULABLE, deletion_event
 from holdfast.machinery.patch.json_patch import merge_patch
 from holdfast.machinery.pod_subresources import EvictionRefusal, bound_pod, disruption, marked
 from holdfast.machinery.status import StatusError
@@ -144,7 +137,7 @@ class DecisionExecutor:
 
     def _bind(self, decision: Bind) -> None:
         target, ref = self._target, decision.pod
-        key = pod_key(ref.namespace, ref.name)
+        key = _pod_key(ref)
         pod = self._objects.get(key)
         if pod is None:
             target.feed(BindRefused(ref.uid, f'pods "{ref.name}" not found'))
@@ -162,7 +155,7 @@ class DecisionExecutor:
         self._objects.update(key, started)
 
     def _set_pod_scheduled(self, decision: SetPodScheduled) -> None:
-        key = pod_key(decision.pod.namespace, decision.pod.name)
+        key = _pod_key(decision.pod)
         pod = self._current(key, decision.pod)
         if pod is None:
             return
@@ -174,17 +167,17 @@ class DecisionExecutor:
         self._objects.update(key, {**pod, "status": {**pod["status"], "conditions": conditions}})
 
     def _nominate(self, decision: Nominate) -> None:
-        key = pod_key(decision.pod.namespace, decision.pod.name)
+        key = _pod_key(decision.pod)
         self._patch(key, decision.pod, {"status": {"nominatedNodeName": decision.node or None}})
 
     def _annotate_pod(self, decision: AnnotatePod) -> None:
-        key = pod_key(decision.pod.namespace, decision.pod.name)
+        key = _pod_key(decision.pod)
         if not self._patch(key, decision.pod, {"metadata": metadata_patch(decision)}):
             message = f'pods "{decision.pod.name}" not found'
             self._target.feed(write_refused(decision, message))
 
     def _preempt(self, decision: Preempt) -> None:
-        key = pod_key(decision.pod.namespace, decision.pod.name)
+        key = _pod_key(decision.pod)
         pod = self._current(key, decision.pod)
         if pod is None:
             return
@@ -197,7 +190,7 @@ class DecisionExecutor:
 
     def _evict(self, decision: Evict) -> None:
         target, ref, options = self._target, decision.pod, decision.options
-        key = pod_key(ref.namespace, ref.name)
+        key = _pod_key(ref)
         pod = self._current(key, ref)
         if pod is None:
             return
@@ -368,6 +361,10 @@ def reservation_of(pod: Raw) -> str:
         return decode_json(text, ReservationAllocated).name
     except InvalidObject:
         return ""
+
+
+def _pod_key(ref: ObjectRef) -> Key:
+    return Key("", "Pod", ref.namespace, ref.name)
 
 
 def reservation_key(name: str) -> Key:

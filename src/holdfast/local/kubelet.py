@@ -8,20 +8,12 @@ from typing import Protocol
 
 from holdfast.api import names
 from holdfast.api.errors import DurationError, TimeError
+from holdfast.api.raw_objects import with_condition
 from holdfast.api.times import parse_duration, parse_time
 from holdfast.local.clock import ComponentTimers, LocalClock, Timer
-from holdfast.local.component import (
-    DELETED,
-    ENDED,
-    FAILED,
-    RUNNING,
-    SUCCEEDED,
-    ObjectWriter,
-    Steps,
-    TimelineRecorder,
-    with_condition,
-)
+from holdfast.local.component import ENDED, ObjectWriter, Steps
 from holdfast.local.store.objects import Key, Raw, node_key
+from holdfast.local.timeline import DELETED, FAILED, RUNNING, SUCCEEDED, TimelineRecorder
 from holdfast.machinery.strategies.pods import DEFAULT_GRACE
 
 _RUNS = ("PodScheduled", "Initialized", "ContainersReady", "Ready")

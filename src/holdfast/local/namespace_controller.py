@@ -5,10 +5,12 @@ ones.
 from collections import Counter
 
 from holdfast.api.kinds import KINDS
+from holdfast.api.raw_objects import with_condition
 from holdfast.local.clock import LocalClock
-from holdfast.local.component import DELETED, ObjectWriter, Steps, TimelineRecorder, with_condition
+from holdfast.local.component import ObjectWriter, Steps
 from holdfast.local.kubelet import Kubelets
 from holdfast.local.store.objects import Key, Raw, StoreChange
+from holdfast.local.timeline import DELETED, TimelineRecorder
 
 _PLURALS = {(info.group, info.kind): info.plural for info in KINDS.values()}
 

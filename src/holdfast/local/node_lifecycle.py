@@ -15,10 +15,11 @@ from holdfast.api.affinity import Taint, Toleration
 from holdfast.api.decode import convert
 from holdfast.api.errors import InvalidObject
 from holdfast.api.names import NO_EXECUTE
+from holdfast.api.raw_objects import with_condition
 from holdfast.api.selectors import tolerates
 from holdfast.api.times import format_micro_time
 from holdfast.local.clock import ComponentTimers, LocalClock, Timer
-from holdfast.local.component import ObjectWriter, Steps, with_condition
+from holdfast.local.component import ObjectWriter, Steps
 from holdfast.local.kubelet import Kubelets
 from holdfast.local.store.objects import NODE, POD, Key, Raw, StoreChange, node_key
 from holdfast.local.stored_events import StoredEvents

@@ -7,7 +7,7 @@
     clock                          virtual time
     simulated_cluster, workloads   the simulated cluster, its invariants; its workload controllers
     action_runner, simulation      carries a scenario's actions out; the loop; a run as JSON
-    timeline, summary              what happened, in order; figures of a run, usage of nodes
+    summary                        figures of a run, usage of nodes
     audit                          an independent capacity audit
     expect                         a scenario's expectations
     report                         a run as a folder with a page

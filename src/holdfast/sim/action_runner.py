@@ -6,9 +6,10 @@ from typing import Any
 from holdfast.api import names
 from holdfast.api.errors import InvalidObject
 from holdfast.local.clock import Timer
-from holdfast.local.component import DELETED, RESERVATION
+from holdfast.local.component import RESERVATION
 from holdfast.local.node_lifecycle import registered_node
 from holdfast.local.store.objects import NODE, POD, Key, Raw
+from holdfast.local.timeline import DELETED
 from holdfast.machinery.object_request import WriteRequest
 from holdfast.machinery.objects import changed_object, decoded_object, is_gone
 from holdfast.machinery.patch import PatchError, merge_patch

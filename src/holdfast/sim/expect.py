@@ -21,8 +21,8 @@ from holdfast.api import names
 from holdfast.api.errors import InvalidObject
 from holdfast.local.component import ObjectWriter
 from holdfast.local.store.objects import Raw, pod_key
+from holdfast.local.timeline import TimelineEntry
 from holdfast.sim.document_fields import described, seconds, unknown_fields
-from holdfast.sim.timeline import TimelineEntry
 
 _WHAT = "Expect"
 _MAPS = ("bound", "pending", "phases")

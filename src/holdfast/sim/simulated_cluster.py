@@ -18,6 +18,7 @@ from holdfast.local.namespace_controller import Namespaces
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Identity, Key, SeededNames, StoreChange
 from holdfast.local.store.store import Store
+from holdfast.local.timeline import Timeline
 from holdfast.scheduler.cluster.decisions import Bind
 from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.scheduler import Scheduler
@@ -26,7 +27,6 @@ from holdfast.scheduler.state.recount import validate_state
 from holdfast.sim.audit import Audit
 from holdfast.sim.clock import START, VirtualClock
 from holdfast.sim.summary import NodeUsage, RunFigures
-from holdfast.sim.timeline import Timeline
 from holdfast.sim.workloads import ScenarioWorkloads
 
 _KNOWN = frozenset((info.group, info.kind) for info in KINDS.values())

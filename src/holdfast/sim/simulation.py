@@ -20,6 +20,7 @@ from holdfast.api.errors import InvalidObject
 from holdfast.local.executor import DecisionExecutor
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Raw
+from holdfast.local.timeline import TimelineEntry
 from holdfast.scheduler.cluster.decisions import Decision
 from holdfast.scheduler.cluster.plugin_errors import PluginReport
 from holdfast.sim.action_runner import ActionRunner, Step
@@ -28,7 +29,6 @@ from holdfast.sim.manifests import InvalidInput
 from holdfast.sim.scenario_actions import ExpectationCheck, Scenario, ScenarioAction
 from holdfast.sim.simulated_cluster import SimulatedCluster, broken
 from holdfast.sim.summary import NodeUsage, summary
-from holdfast.sim.timeline import TimelineEntry
 
 _ROUNDS_AT_ONCE = 1_000
 """With more rounds than this, plus some per object, at one moment the cluster counts as not settling.

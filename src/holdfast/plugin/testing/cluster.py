@@ -10,9 +10,10 @@ from holdfast.api import names
 from holdfast.api.decode import decode, object_name
 from holdfast.api.documents import BadFileError
 from holdfast.api.kinds import KINDS
-from holdfast.local.component import BOUND, ENDED
+from holdfast.local.component import ENDED
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Key, pod_key
+from holdfast.local.timeline import BOUND
 from holdfast.plugin.testing.queries import Asking, ContractBroken
 from holdfast.scheduler.cluster.events import Added, Change, Deleted
 from holdfast.scheduler.cluster.records import Phase, PodRecord

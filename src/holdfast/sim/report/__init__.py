@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
+from holdfast.local.timeline import TimelineEntry
 from holdfast.sim.report.page import page
 from holdfast.sim.simulation import Result, to_json
-from holdfast.sim.timeline import TimelineEntry
 
 
 def write_report(

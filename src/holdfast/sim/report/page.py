@@ -5,9 +5,9 @@ from html import escape
 from typing import Any
 
 from holdfast.api.times import format_duration
+from holdfast.local.timeline import TimelineEntry
 from holdfast.sim.simulation import Result
 from holdfast.sim.summary import Sample
-from holdfast.sim.timeline import TimelineEntry
 
 _WIDTH, _LABEL, _LANE, _GAP, _AXIS = 960, 130, 34, 8, 26
 _MOST_NODES = 60
