@@ -4,7 +4,7 @@
     epoch                                        versions of the parts of the state, for caches
     node_table, slots, columns                   a row per node, a slot per resource; values per row
     node_labels, node_selectors                  labels as columns of codes; compiled node selectors
-    node_info, object_index                      what is read of nodes; objects that plugins read
+    object_index                                 objects that plugins read; PodMigrationJobs
     records                                      pods and reservations as the scheduler keeps them
     nominator                                    pods with a nominated node
     class_key, pod_classes                       what scheduling reads of a pod; pods with equal keys

@@ -9,20 +9,28 @@ earlier have lower rows, and ties between nodes are broken by row.
 import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api import quantity
 from holdfast.api.affinity import Taint
+from holdfast.api.errors import InvalidObject
+from holdfast.api.node import Node
 from holdfast.scheduler.cluster.columns import RowColumn, RowColumns, cells_of
+from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.node_labels import LabelColumns
-from holdfast.scheduler.cluster.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, Slots
+from holdfast.scheduler.cluster.read_only import ReadOnlyDict, read_only
+from holdfast.scheduler.cluster.slots import CPU, MEMORY, MOST, NONZERO_CPU, NONZERO_MEMORY, Slots
 
 TaintSet = tuple[Taint, ...]
 Key = tuple[tuple[str, str, str], ...]
 EMPTY = 0
+_MAX_RESOURCES = 512
+_MAX_IMAGES = 500
+_MAX_IMAGE_NAMES = 16
 
 
 class TaintSets:
@@ -252,6 +260,60 @@ class NodeInfo:
     images: Mapping[str, int]
     derived: frozenset[str] = frozenset()
     """The resources in `allocatable` that are not the node's own but follow from its devices."""
+
+
+def node_info(node: Node) -> NodeInfo:
+    """What scheduling reads of a node; raises InvalidObject if a quantity is invalid or there are too
+    many resources. Only the first few hundred images count; a kubelet lists fifty."""
+    meta, status = node.metadata, node.status
+    field = "allocatable" if status.allocatable else "capacity"
+    offered = {}
+    listed = status.allocatable or status.capacity
+    if len(listed) > _MAX_RESOURCES:
+        why = f"{len(listed)} resources exceed the limit of {_MAX_RESOURCES}"
+        raise InvalidObject(f"Node/{meta.name}", f"status.{field}", why)
+    for name, given in listed.items():
+        try:
+            offered[name] = min(quantity.amount(name, given), MOST)
+        except ValueError as error:
+            raise InvalidObject(f"Node/{meta.name}", f"status.{field}[{name}]", str(error)) from error
+    return NodeInfo(
+        name=meta.name,
+        uid=meta.uid,
+        labels=ReadOnlyDict(meta.labels),
+        annotations=ReadOnlyDict(meta.annotations),
+        taints=read_only(node.spec.taints),
+        unschedulable=node.spec.unschedulable,
+        allocatable=ReadOnlyDict(offered),
+        images=ReadOnlyDict(
+            (name, image.size_bytes)
+            for image in reversed(status.images[:_MAX_IMAGES])
+            for name in image.names[:_MAX_IMAGE_NAMES]
+        ),
+    )
+
+
+def with_devices(info: NodeInfo, offered: Mapping[str, int]) -> NodeInfo:
+    """The node with the resources of its devices, as far as its own allocatable does not have them."""
+    if not offered and not info.derived:
+        return info
+    own = {name: value for name, value in info.allocatable.items() if name not in info.derived}
+    more = {name: value for name, value in offered.items() if name not in own}
+    return replace(info, allocatable=ReadOnlyDict(own | more), derived=frozenset(more))
+
+
+def difference(before: NodeInfo, after: NodeInfo) -> int:
+    """The kinds of change between two versions of a node, as a `Change`."""
+    changes = Change.NONE
+    if before.allocatable != after.allocatable:
+        changes |= Change.NODE_ALLOCATABLE
+    if before.labels != after.labels:
+        changes |= Change.NODE_LABELS
+    if before.taints != after.taints or before.unschedulable != after.unschedulable:
+        changes |= Change.NODE_TAINTS
+    if before.annotations != after.annotations or before.images != after.images:
+        changes |= Change.NODE_OTHER
+    return changes
 
 
 class Held(NamedTuple):

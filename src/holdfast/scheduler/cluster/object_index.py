@@ -7,6 +7,7 @@ kind has a version, which moves with every change of one of its objects and with
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from holdfast.api.meta import Object
 from holdfast.api.raw_objects import ObjectKind, RawObject
 from holdfast.api.reservation import PodMigrationJob
 from holdfast.scheduler.cluster.events import WriteRefused
@@ -15,6 +16,17 @@ from holdfast.scheduler.cluster.read_only import read_only
 Name = tuple[str, str]
 """Namespace, empty for cluster-scoped objects, and name."""
 _NOT_COMPARED = ("resourceVersion", "generation")
+
+
+_SHARED_KINDS = ("PodGroup", "Job")
+"""Kinds that occur in several API groups."""
+
+
+def kind_of(obj: Object) -> str:
+    """The kind, with its API group if the kind occurs in several groups."""
+    if obj.kind not in _SHARED_KINDS:
+        return obj.kind
+    return f"{obj.kind}.{obj.api_version.partition('/')[0]}"
 
 
 class ObjectsOfKind(Mapping[Name, Mapping[str, Any]]):

@@ -35,9 +35,8 @@ from holdfast.scheduler.cluster.events import (
     Updated,
     WriteRefused,
 )
-from holdfast.scheduler.cluster.node_info import difference, kind_of, node_info, with_devices
-from holdfast.scheduler.cluster.node_table import NodeInfo
-from holdfast.scheduler.cluster.object_index import Migrations, RawObjects
+from holdfast.scheduler.cluster.node_table import NodeInfo, difference, node_info, with_devices
+from holdfast.scheduler.cluster.object_index import Migrations, RawObjects, kind_of
 from holdfast.scheduler.cluster.plugin_errors import PluginErrors
 from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.jobs import Jobs

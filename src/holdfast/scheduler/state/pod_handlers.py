@@ -8,21 +8,17 @@ from collections.abc import Callable
 
 import msgspec
 
+from holdfast.api.annotations import ReservationAllocated
+from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
+from holdfast.api.meta import condition
 from holdfast.api.names import QUEUE_NAME_ANNOTATION, RESERVATION_ALLOCATED, RESERVATION_TEMPLATE
 from holdfast.api.pod import Pod
-from holdfast.api.times import parse_time
+from holdfast.api.times import TimeError, parse_time
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.class_key import RESULTS, pin_of
 from holdfast.scheduler.cluster.decisions import ObjectRef
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.cluster.node_info import (
-    allocated_from,
-    bound_at,
-    is_preempted,
-    is_ready,
-    releases_capacity,
-)
 from holdfast.scheduler.cluster.pod_classes import PodClass, Traits
 from holdfast.scheduler.cluster.records import Phase, PodRecord, queued_since
 from holdfast.scheduler.jobs import Job, Jobs
@@ -77,7 +73,7 @@ class PodHandlers:
         known = self._pods.get(uid)
         if pod.status.phase in _ENDED:
             # The event may arrive late, when another pod already has the name.
-            self._jobs.ended(meta, pod.status.phase == "Succeeded", bound=bound_at(pod))
+            self._jobs.ended(meta, pod.status.phase == "Succeeded", bound=_bound_at(pod))
             if known is not None:
                 self._forget(known, pod.status.phase.lower())
             return
@@ -170,7 +166,7 @@ class PodHandlers:
         self._cluster.epoch.inputs += 1
         if known.row >= 0:
             self._claim_as(known, cls)
-            if releases_capacity(before, cls):
+            if _releases_capacity(before, cls):
                 self._cluster.changed(Change.POD_LEFT)
             if cls.labels != before.labels or cls.terminating != before.terminating:
                 self._cluster.changed(Change.POD_LABELS)
@@ -258,7 +254,7 @@ class PodHandlers:
             started = pod.status.start_time
             before = known.started
             known.started = parse_time(started) if started else None
-            preempted, deleted = is_preempted(pod), pod.metadata.deletion_timestamp is not None
+            preempted, deleted = _is_preempted(pod), pod.metadata.deletion_timestamp is not None
             # A victim stays `being_preempted` until the decision is refused: updates of the pod may
             # arrive before its condition and its deletion are written.
             if deleted:
@@ -267,9 +263,9 @@ class PodHandlers:
             if preempted != known.preempted:
                 known.preempted = preempted
                 self._jobs.touch_job_of(known)
-            known.ready = is_ready(pod)
+            known.ready = _is_ready(pod)
             if known.job is not None:
-                known.bound_at = bound_at(pod)
+                known.bound_at = _bound_at(pod)
             self._update_allocation(known, pod)
             self._managers.seen(known, pod.metadata)
             self._assigned(known, node)
@@ -310,7 +306,7 @@ class PodHandlers:
             else None
         )
         if reservation is None or reservation.mark != text:
-            self._ledger.allocate_from(known, allocated_from(text))
+            self._ledger.allocate_from(known, _allocated_from(text))
 
     def _assigned(self, known: PodRecord, node: str) -> None:
         """Places a pod on the node its object names; this or another scheduler bound it."""
@@ -361,3 +357,48 @@ class PodHandlers:
             self._jobs.leave(pod)
         self._classes.release(pod.cls)
         self._chronicle.note(self._cluster.now, pod.ref, why)
+
+
+def _allocated_from(text: str | None) -> str:
+    """The uid in the annotation of the reservation a pod is allocated from; empty if it is invalid."""
+    if text is None:
+        return ""
+    try:
+        return decode_json(text, ReservationAllocated).uid
+    except InvalidObject:
+        return ""
+
+
+def _is_preempted(pod: Pod) -> bool:
+    """Whether the pod's condition says that it is a victim of preemption; it may not be deleted yet."""
+    found = condition(pod.status.conditions, "DisruptionTarget")
+    return found is not None and found.status == "True" and found.reason == "PreemptionByScheduler"
+
+
+def _bound_at(pod: Pod) -> float | None:
+    """When the pod was bound, by its PodScheduled condition."""
+    found = condition(pod.status.conditions, "PodScheduled")
+    if found is None or found.status != "True" or not found.last_transition_time:
+        return None
+    try:
+        return parse_time(found.last_transition_time)
+    except TimeError:
+        return None
+
+
+def _is_ready(pod: Pod) -> bool:
+    """Whether the pod's condition Ready is True."""
+    found = condition(pod.status.conditions, "Ready")
+    return found is not None and found.status == "True"
+
+
+def _releases_capacity(before: PodClass, after: PodClass) -> bool:
+    """Whether a pod on a node that changed its class may leave other pods more than before. A pod that
+    is being deleted keeps its claim until it is gone."""
+    now = dict(after.usage)
+    return (
+        any(now.get(slot, 0) < amount for slot, amount in before.usage)
+        or before.ports != after.ports
+        or before.volumes != after.volumes
+        or before.annotations != after.annotations
+    )
