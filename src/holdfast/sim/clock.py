@@ -60,10 +60,12 @@ _POD_ONLY = (names.SIM_RUNS_FOR, names.SIM_STOPS_IN)
 
 def timing(raw: Raw, found: list[InvalidObject], step_at: float | None = None) -> dict[str, float]:
     """The values of the simulation's annotations, in seconds."""
+    times: dict[str, float] = {names.SIM_AT: 0.0}
+    annotations = raw["metadata"].get("annotations")
+    if not annotations:
+        return times
     name = object_name(raw)
     prefix = "apply." if step_at is not None else ""
-    times: dict[str, float] = {names.SIM_AT: 0.0}
-    annotations = raw["metadata"].get("annotations") or {}
     for key, text in annotations.items():
         field = f"{prefix}metadata.annotations[{key}]"
         if not key.startswith(names.SIM_PREFIX):

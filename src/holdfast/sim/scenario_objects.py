@@ -57,12 +57,11 @@ class ScenarioObject:
         self.errors: list[InvalidObject] = []
         self.newer: list[str] = []
         self.raw = given
-        self._name = object_name(given)
         try:
             api_version, kind = given.get("apiVersion") or "", given.get("kind") or ""
             info = kind_info(str(api_version), str(kind), declared)
         except InvalidObject as error:
-            self.errors.append(error.within(self._name))
+            self.errors.append(error.within(object_name(given)))
             return
         type = _catalogued(info.group, info.version, info.kind) or open_type(info)
         template = _template(given) if (info.group, info.kind) == ("", "Pod") else None
@@ -79,8 +78,10 @@ class ScenarioObject:
                 type = open_type(info)
                 self.raw, _ = decoded_object(type, given)
             problems = check_decoded(type, _with_reference_uids(self.raw))
-        self.errors.extend(as_invalid(self._name, each) for each in problems)
-        if not self.errors:
+        if problems:
+            name = object_name(given)
+            self.errors = [as_invalid(name, each) for each in problems]
+        else:
             self.raw = _without_zeroes(given, self.raw)
             if template is not None and not self.newer:
                 _known_specs[template] = (given["spec"], self.raw["spec"])
