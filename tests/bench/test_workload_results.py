@@ -159,7 +159,7 @@ def test_on_a_larger_cluster_preemptors_still_find_it_full() -> None:
     assert (plan.pods(measured=False), plan.pods(measured=True)) == (24000, 5000)
 
 
-def test_plain_pods_use_what_room_is_left_while_others_preempt() -> None:
+def test_plain_pods_use_what_capacity_is_left_while_others_preempt() -> None:
     outcome = Outcome("PreemptionAsync", 500, batch=100)
     plain, preemptors = outcome.pods("pod-"), outcome.pods("churn")
     assert outcome.per_node(plain).total() == 500

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from harness.objects import Raw, pod, reservation
-from harness.served_cluster import Clustered, call
+from harness.served_cluster import ServedCluster, call
 
 AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]:
     """Three nodes of 8 cpu: one mostly reserved for `web`, one tainted, one cordoned."""
-    with Clustered(tmp_path_factory.mktemp("explain"), nodes=3) as cluster:
+    with ServedCluster(tmp_path_factory.mktemp("explain"), nodes=3) as cluster:
         cluster.settle()
         taint = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
         cluster.merge("/api/v1/nodes/node-2", {"spec": {"taints": [taint]}})
@@ -46,14 +46,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
         yield cluster
 
 
-def explained(cluster: Clustered, *arguments: str) -> Raw:
+def explained(cluster: ServedCluster, *arguments: str) -> Raw:
     done = cluster("explain", *arguments, "-o", "json")
     assert done.status == 0, done.err
     found: Raw = json.loads(done.out)
     return found
 
 
-def test_nodes_are_listed_by_what_stands_against_them(cluster: Clustered) -> None:
+def test_nodes_are_listed_by_what_stands_against_them(cluster: ServedCluster) -> None:
     found = explained(cluster, "pod", "big")
     assert found["summary"] == "No suitable node."
     assert {each["reason"]: (each["plugin"], each["nodes"]) for each in found["nodes"]} == {
@@ -76,11 +76,11 @@ def test_nodes_are_listed_by_what_stands_against_them(cluster: Clustered) -> Non
         ("gated", "scheduling gates to remove: example.com/hold"),
     ],
 )
-def test_what_would_help(cluster: Clustered, name: str, text: str) -> None:
+def test_what_would_help(cluster: ServedCluster, name: str, text: str) -> None:
     assert text in explained(cluster, "pod", name)["help"]
 
 
-def test_reservations_meant_for_a_pod_say_why_they_cannot_be_used(cluster: Clustered) -> None:
+def test_reservations_meant_for_a_pod_say_why_they_cannot_be_used(cluster: ServedCluster) -> None:
     found = explained(cluster, "pod/greedy")
     assert {each["name"]: (each["usable"], each["why"]) for each in found["reservations"]} == {
         "gold": (False, "is unschedulable"),
@@ -91,7 +91,7 @@ def test_reservations_meant_for_a_pod_say_why_they_cannot_be_used(cluster: Clust
     assert sorted(reasons) == ["FailedScheduling", "FailedScheduling-Reservation"]
 
 
-def test_a_placed_pod_says_where_and_why(cluster: Clustered) -> None:
+def test_a_placed_pod_says_where_and_why(cluster: ServedCluster) -> None:
     found = explained(cluster, "pod", "web-0")
     assert (found["node"], found["reservation"]) == ("node-1", "peak")
     assert found["summary"] == "It is on node-1, through the reservation peak."
@@ -109,11 +109,11 @@ def test_a_placed_pod_says_where_and_why(cluster: Clustered) -> None:
         ("theirs", "Its schedulerName is somebody-else, but this configuration serves "),
     ],
 )
-def test_pods_that_are_not_tried(cluster: Clustered, name: str, summary: str) -> None:
+def test_pods_that_are_not_tried(cluster: ServedCluster, name: str, summary: str) -> None:
     assert explained(cluster, "pod", name)["summary"].startswith(summary)
 
 
-def test_a_reservation_says_what_is_left_and_who_owns_it(cluster: Clustered) -> None:
+def test_a_reservation_says_what_is_left_and_who_owns_it(cluster: ServedCluster) -> None:
     found = explained(cluster, "reservation", "peak")
     assert found["summary"] == "It reserves capacity on node-1; remaining: 4 cpu, 7Gi memory."
     assert found["owners"] == [
@@ -122,14 +122,14 @@ def test_a_reservation_says_what_is_left_and_who_owns_it(cluster: Clustered) -> 
     ]
 
 
-def test_a_reservation_without_a_node_is_explained_like_a_pod(cluster: Clustered) -> None:
+def test_a_reservation_without_a_node_is_explained_like_a_pod(cluster: ServedCluster) -> None:
     cluster.create(reservation("too-big", "64", "x", memory="8Gi")).settle()
     found = explained(cluster, "rsv/too-big")
     assert found["summary"] == "No suitable node."
     assert "no node is large enough: it requests 64 cpu, the most a node has is 8" in found["help"]
 
 
-def test_a_reservation_that_waits_says_for_what(cluster: Clustered) -> None:
+def test_a_reservation_that_waits_says_for_what(cluster: ServedCluster) -> None:
     on_it: Raw = {"nodeName": "node-2", "tolerations": [{"operator": "Exists"}]}
     cluster.create(pod("running", "3", **on_it, memory="1Gi")).settle()
     cluster.create(reservation("ahead", "7", "y", preAllocation=True, pod=on_it, memory="8Gi")).settle()
@@ -140,7 +140,7 @@ def test_a_reservation_that_waits_says_for_what(cluster: Clustered) -> None:
     assert any("Pod/default/running" in each for each in found["help"])
 
 
-def test_an_ended_reservation_says_how(cluster: Clustered) -> None:
+def test_an_ended_reservation_says_how(cluster: ServedCluster) -> None:
     cluster.create(reservation("past", "1", "z", expires="2020-01-01T00:00:00Z", memory="8Gi")).settle()
     found = explained(cluster, "rsv", "past")
     assert (found["phase"], found["told"]) == ("Failed", "reservation has expired")
@@ -155,7 +155,7 @@ WAITING: Raw = {
 }
 
 
-def test_a_group_says_who_fits_and_who_does_not(cluster: Clustered) -> None:
+def test_a_group_says_who_fits_and_who_does_not(cluster: ServedCluster) -> None:
     """Of the 8 cpu of a node one member has 3; of the others, 3 cpu each, one more fits."""
     cluster.create(
         {
@@ -193,7 +193,7 @@ def group(name: str, **spec: Any) -> Raw:
     }
 
 
-def test_members_are_found_however_they_name_their_group(cluster: Clustered) -> None:
+def test_members_are_found_however_they_name_their_group(cluster: ServedCluster) -> None:
     cluster.create(
         group("light", minMember=3), pod("light-0", "1", metadata=light("light", 3), memory="1Gi")
     ).settle()
@@ -207,7 +207,7 @@ def test_members_are_found_however_they_name_their_group(cluster: Clustered) -> 
     )
 
 
-def test_queues_that_take_nothing_are_named(cluster: Clustered) -> None:
+def test_queues_that_take_nothing_are_named(cluster: ServedCluster) -> None:
     waits = {"annotations": {"scheduling.k8s.io/group-name": "queued"}}
     cluster.create(
         group("queued", queue="nowhere"), pod("queued-0", "1", metadata=waits, memory="1Gi")
@@ -220,7 +220,7 @@ def test_queues_that_take_nothing_are_named(cluster: Clustered) -> None:
     assert found["summary"] == "It is not being scheduled: queue nowhere does not exist."
 
 
-def test_text_is_for_people(cluster: Clustered) -> None:
+def test_text_is_for_people(cluster: ServedCluster) -> None:
     text = cluster("explain", "pod", "big").out
     for part in (
         "Pod default/big: Pending",
@@ -242,13 +242,13 @@ def test_text_is_for_people(cluster: Clustered) -> None:
     ],
 )
 def test_what_is_said_when_something_is_wrong(
-    cluster: Clustered, arguments: list[str], err: str
+    cluster: ServedCluster, arguments: list[str], err: str
 ) -> None:
     done = cluster("explain", *arguments)
     assert (done.status, done.err) == (1, err)
 
 
-def test_nothing_is_written(cluster: Clustered) -> None:
+def test_nothing_is_written(cluster: ServedCluster) -> None:
     def revision() -> Any:
         return cluster.server.get("/api/v1/pods").revision
 
@@ -272,7 +272,7 @@ def test_help_reads_well() -> None:
     ],
 )
 def test_a_reservation_that_was_asked_for(
-    cluster: Clustered, annotations: dict[str, str], summary: str
+    cluster: ServedCluster, annotations: dict[str, str], summary: str
 ) -> None:
     """Of a pod the scheduler has not got round to: it tells what the pod says."""
     prefix = "scheduling.koordinator.sh/"

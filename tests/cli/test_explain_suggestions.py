@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from harness.objects import Raw, pod, reservation
-from harness.served_cluster import Clustered
+from harness.served_cluster import ServedCluster
 from holdfast.api.names import HOLD_LABEL
 
 AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
@@ -138,8 +138,8 @@ SITUATIONS: dict[str, tuple[Raw, list[str], list[str]]] = {
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
-    with Clustered(tmp_path_factory.mktemp("situations"), nodes=5) as cluster:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]:
+    with ServedCluster(tmp_path_factory.mktemp("situations"), nodes=5) as cluster:
         cluster.settle()
         for number in range(1, 6):
             labels = {"everywhere": "yes"}
@@ -166,7 +166,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
         yield cluster
 
 
-def explained(cluster: Clustered, *arguments: str) -> Raw:
+def explained(cluster: ServedCluster, *arguments: str) -> Raw:
     done = cluster("explain", *arguments, "-o", "json")
     assert done.status == 0, done.err
     found: Raw = json.loads(done.out)
@@ -174,7 +174,7 @@ def explained(cluster: Clustered, *arguments: str) -> Raw:
 
 
 @pytest.mark.parametrize("case", SITUATIONS)
-def test_advice(cluster: Clustered, case: str) -> None:
+def test_advice(cluster: ServedCluster, case: str) -> None:
     given, says, never = SITUATIONS[case]
     cluster.create(given).settle()
     try:
@@ -188,19 +188,19 @@ def test_advice(cluster: Clustered, case: str) -> None:
         cluster.settle()
 
 
-def test_names_of_schedulers_include_those_that_are_served_besides(cluster: Clustered) -> None:
+def test_names_of_schedulers_include_those_that_are_served_besides(cluster: ServedCluster) -> None:
     cluster.create(pod("stray", schedulerName="nobody")).settle()
     assert "default-scheduler" in explained(cluster, "pod", "stray")["summary"]
 
 
 @pytest.fixture
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
-    with Clustered(tmp_path_factory.mktemp("small"), nodes=2) as cluster:
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]:
+    with ServedCluster(tmp_path_factory.mktemp("small"), nodes=2) as cluster:
         cluster.settle()
         yield cluster
 
 
-def test_an_owners_own_waiting_reservation_is_not_counted_against_it(small: Clustered) -> None:
+def test_an_owners_own_waiting_reservation_is_not_counted_against_it(small: ServedCluster) -> None:
     """7 cpu of node-1 are in use and its reservation of 4 waits there: 3 are missing, not 7."""
     small.create(
         pod("there", "7", nodeName="node-1"),
@@ -217,7 +217,7 @@ def test_an_owners_own_waiting_reservation_is_not_counted_against_it(small: Clus
     )
 
 
-def test_a_hold_for_the_pod_itself_is_not_counted_against_it(small: Clustered) -> None:
+def test_a_hold_for_the_pod_itself_is_not_counted_against_it(small: ServedCluster) -> None:
     """6 cpu of node-1 are in use and 8 are held there for the pod: 6 are missing, not 14."""
     small.create(
         pod("there", "6", nodeName="node-1"), pod("other", "8", nodeName="node-2"), pod("big", "8")
@@ -234,7 +234,7 @@ def test_a_hold_for_the_pod_itself_is_not_counted_against_it(small: Clustered) -
     assert "closest: node-1, short of 6 cpu" in explained(small, "pod", "big")["help"]
 
 
-def test_nodes_held_for_a_starving_job_are_named_with_it(small: Clustered) -> None:
+def test_nodes_held_for_a_starving_job_are_named_with_it(small: ServedCluster) -> None:
     small.create(
         pod("there", "6", nodeName="node-1"), pod("other", "8", nodeName="node-2"), pod("big", "8")
     ).settle()
@@ -253,7 +253,7 @@ def test_nodes_held_for_a_starving_job_are_named_with_it(small: Clustered) -> No
     assert "closest: node-1, short of 6 cpu" in explained(small, "pod", "big")["help"]
 
 
-def test_a_nominated_pod_says_who_is_stopping(small: Clustered) -> None:
+def test_a_nominated_pod_says_who_is_stopping(small: ServedCluster) -> None:
     small.create(
         {
             "apiVersion": "scheduling.k8s.io/v1",
@@ -270,7 +270,7 @@ def test_a_nominated_pod_says_who_is_stopping(small: Clustered) -> None:
     assert found["help"] == ["pods terminating on node-1: Pod/default/low"]
 
 
-def test_a_gang_its_queue_can_never_admit(small: Clustered) -> None:
+def test_a_gang_its_queue_can_never_admit(small: ServedCluster) -> None:
     small.create(
         {
             "apiVersion": VOLCANO,
@@ -292,7 +292,7 @@ def test_a_gang_its_queue_can_never_admit(small: Clustered) -> None:
     )
 
 
-def test_a_gang_that_waits_for_others_of_its_queue(small: Clustered) -> None:
+def test_a_gang_that_waits_for_others_of_its_queue(small: ServedCluster) -> None:
     small.create(
         {
             "apiVersion": VOLCANO,
@@ -317,14 +317,14 @@ def test_a_gang_that_waits_for_others_of_its_queue(small: Clustered) -> None:
     )
 
 
-def test_a_misspelt_reservation_affinity_is_reported_on_the_pod(small: Clustered) -> None:
+def test_a_misspelt_reservation_affinity_is_reported_on_the_pod(small: ServedCluster) -> None:
     small.create(pod("p", metadata=_annotated(AFFINITY, {"nam": "x"}))).settle()
     found = explained(small, "pod", "p")
     assert "nam: unknown field; did you mean name?" in found["told"]
 
 
 def test_a_pod_that_fits_here_and_not_by_its_condition_may_need_the_configuration(
-    small: Clustered,
+    small: ServedCluster,
 ) -> None:
     """A plugin that the default configuration lacks has rejected it."""
     small.create(pod("p"))

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from harness.objects import Raw, pod, reservation
-from harness.served_cluster import Clustered, call
+from harness.served_cluster import ServedCluster, call
 from holdfast.cli.get import _follow
 from holdfast.cli.kinds.kind import Found, Query
 from holdfast.cli.kinds.reservations import ReservationKind
@@ -28,9 +28,9 @@ QUEUE = {
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]:
     """Two nodes of 8 cpu and 32Gi. `peak` is half used, `big` fits nowhere."""
-    with Clustered(tmp_path_factory.mktemp("get")) as cluster:
+    with ServedCluster(tmp_path_factory.mktemp("get")) as cluster:
         cluster.create(
             reservation(
                 "peak",
@@ -57,7 +57,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
         yield cluster
 
 
-def test_reservations_are_a_table_as_kubectl_prints_them(cluster: Clustered) -> None:
+def test_reservations_are_a_table_as_kubectl_prints_them(cluster: ServedCluster) -> None:
     done = cluster("get", "reservations")
     assert (done.status, done.err) == (0, "")
     rows = [row[:-1] for row in done.rows()]  # ages are not of interest
@@ -70,7 +70,7 @@ def test_reservations_are_a_table_as_kubectl_prints_them(cluster: Clustered) -> 
     assert done.lines[0].startswith("NAME    PHASE       NODE     OWNERS")
 
 
-def test_wide_says_for_whom_and_why(cluster: Clustered) -> None:
+def test_wide_says_for_whom_and_why(cluster: ServedCluster) -> None:
     big = next(line for line in cluster("get", "rsv", "-o", "wide").lines if line.startswith("big"))
     assert "app=db" in big and "true" in big
     assert big.endswith("0/2 nodes are available: 2 Insufficient cpu.")
@@ -87,12 +87,12 @@ def test_wide_says_for_whom_and_why(cluster: Clustered) -> None:
         (["reservations.scheduling.koordinator.sh"], ["big", "peak", "small"]),
     ],
 )
-def test_some_of_them(cluster: Clustered, arguments: list[str], names: list[str]) -> None:
+def test_some_of_them(cluster: ServedCluster, arguments: list[str], names: list[str]) -> None:
     done = cluster("get", *arguments, "--no-headers")
     assert [row[0] for row in done.rows()] == names
 
 
-def test_names_alone(cluster: Clustered) -> None:
+def test_names_alone(cluster: ServedCluster) -> None:
     assert (
         cluster("get", "rsv", "peak", "-o", "name").out
         == "reservation.scheduling.koordinator.sh/peak\n"
@@ -102,7 +102,7 @@ def test_names_alone(cluster: Clustered) -> None:
 
 @pytest.mark.parametrize(("output", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
 def test_one_by_name_is_the_object_and_all_are_a_list(
-    cluster: Clustered, output: str, read: Any
+    cluster: ServedCluster, output: str, read: Any
 ) -> None:
     one = read(cluster("get", "rsv", "peak", "-o", output).out)
     assert (one["kind"], one["metadata"]["name"]) == ("Reservation", "peak")
@@ -114,7 +114,7 @@ def test_one_by_name_is_the_object_and_all_are_a_list(
     assert all(each["apiVersion"].endswith("/v1alpha1") for each in every["items"])
 
 
-def test_several_types_have_a_table_each(cluster: Clustered) -> None:
+def test_several_types_have_a_table_each(cluster: ServedCluster) -> None:
     done = cluster("get", "reservations,queues")
     tables = done.out.split("\n\n")
     assert len(tables) == 2
@@ -128,7 +128,7 @@ def test_several_types_have_a_table_each(cluster: Clustered) -> None:
     ]
 
 
-def test_nodes_are_shown_as_the_scheduler_counts_them(cluster: Clustered) -> None:
+def test_nodes_are_shown_as_the_scheduler_counts_them(cluster: ServedCluster) -> None:
     """node-1 has a pod of 2 cpu, which draws on the 4 reserved there: 2 are still held, 4 are free."""
     rows = [row[:-1] for row in cluster("get", "nodes").rows()]
     assert rows == [
@@ -142,7 +142,7 @@ def test_nodes_are_shown_as_the_scheduler_counts_them(cluster: Clustered) -> Non
     assert cpu == ["8", "2", "2", "4", "50%"]
 
 
-def test_the_queue_is_in_the_order_things_are_tried(cluster: Clustered) -> None:
+def test_the_queue_is_in_the_order_things_are_tried(cluster: ServedCluster) -> None:
     """A reservation without a priority comes before all pods."""
     rows = cluster("get", "queue", "-o", "wide")
     assert [row[:4] for row in rows.rows()[1:]] == [
@@ -156,7 +156,7 @@ def test_the_queue_is_in_the_order_things_are_tried(cluster: Clustered) -> None:
     assert (missing.status, missing.err) == (1, '"web-0" is not pending\n')
 
 
-def test_holds_are_the_reservations_with_the_label(cluster: Clustered) -> None:
+def test_holds_are_the_reservations_with_the_label(cluster: ServedCluster) -> None:
     assert cluster("get", "holds").err == "No resources found\n"
     labels = {"holdfast.io/hold": "starvation", "holdfast.io/hold-job": "train"}
     annotations = {"holdfast.io/hold-job": "default/train"}
@@ -219,7 +219,7 @@ RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
     ],
 )
 def test_what_is_said_when_something_is_wrong(
-    cluster: Clustered, arguments: list[str], status: int, err: str | None
+    cluster: ServedCluster, arguments: list[str], status: int, err: str | None
 ) -> None:
     done = cluster(*arguments)
     assert done.status == status
@@ -227,7 +227,7 @@ def test_what_is_said_when_something_is_wrong(
         assert done.err == err
 
 
-def test_what_is_there_is_shown_though_something_else_is_not(cluster: Clustered) -> None:
+def test_what_is_there_is_shown_though_something_else_is_not(cluster: ServedCluster) -> None:
     done = cluster("get", "rsv", "peak", "nothing", "--no-headers")
     assert done.status == 1
     assert [row[0] for row in done.rows()] == ["peak"]
@@ -235,7 +235,7 @@ def test_what_is_there_is_shown_though_something_else_is_not(cluster: Clustered)
 
 
 def test_a_server_without_the_definitions(tmp_path: Path) -> None:
-    with Clustered(tmp_path, crds=False) as cluster:
+    with ServedCluster(tmp_path, crds=False) as cluster:
         done = cluster("get", "reservations")
         assert (done.status, done.err) == (
             1,
@@ -252,7 +252,7 @@ def test_no_server_and_no_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_kubeconfig_from_the_environment_and_another_context(
-    cluster: Clustered, monkeypatch: pytest.MonkeyPatch
+    cluster: ServedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", cluster.kubeconfig)
     assert call("get", "rsv", "peak", "-o", "name").status == 0
@@ -276,7 +276,7 @@ def test_watching_shows_a_row_for_every_change(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.split()[:3] == ["peak", "Available", "n1"]
 
 
-def test_describe_reservation_tells_everything(cluster: Clustered) -> None:
+def test_describe_reservation_tells_everything(cluster: ServedCluster) -> None:
     text = cluster("describe", "reservation", "peak").out
     for line in (
         "Name:            peak",
@@ -297,7 +297,7 @@ def test_describe_reservation_tells_everything(cluster: Clustered) -> None:
     assert "Scheduled   True" in text
 
 
-def test_describe_node_tells_who_has_what(cluster: Clustered) -> None:
+def test_describe_node_tells_who_has_what(cluster: ServedCluster) -> None:
     text = cluster("describe", "node/node-1").out
     lines = [line.split() for line in text.splitlines()]
     assert ["cpu", "8", "2", "2", "4", "50%"] in lines
@@ -313,7 +313,7 @@ def test_describe_node_tells_who_has_what(cluster: Clustered) -> None:
         (["rsv", "big"], "2 Insufficient cpu."),
     ],
 )
-def test_describe_the_rest(cluster: Clustered, arguments: list[str], expected: str) -> None:
+def test_describe_the_rest(cluster: ServedCluster, arguments: list[str], expected: str) -> None:
     assert expected in cluster("describe", *arguments).out
 
 

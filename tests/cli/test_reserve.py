@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from harness.objects import Raw, deployment, workload
-from harness.served_cluster import Clustered, Done, call
+from harness.served_cluster import Done, ServedCluster, call
 from holdfast.sim.scenario_objects import ScenarioObject
 
 PLAIN = ["--cpu", "4", "--memory", "8Gi", "--owner", "app=web"]
@@ -187,8 +187,8 @@ def test_a_job_has_as_many_as_run_at_once(tmp_path: Path, spec: Raw, count: int)
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
-    with Clustered(tmp_path_factory.mktemp("reserve")) as cluster:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]:
+    with ServedCluster(tmp_path_factory.mktemp("reserve")) as cluster:
         made = deployment("web", "web", 1)
         del made["spec"]["template"]["spec"]["nodeSelector"]
         job = workload("batch/v1", "Job", "train", "t", pod={"restartPolicy": "Never"}, parallelism=1)
@@ -197,14 +197,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
         yield cluster
 
 
-def test_dry_run_reads_the_source_and_creates_nothing(cluster: Clustered) -> None:
+def test_dry_run_reads_the_source_and_creates_nothing(cluster: ServedCluster) -> None:
     made = documents(cluster("reserve", "deployment/web", "--replicas", "2", "--dry-run"))
     assert len(made) == 2
     assert "schedulerName" not in made[0]["spec"]["template"]["spec"]
     assert cluster("get", "rsv").err == "No resources found\n"
 
 
-def test_reserved_room_is_used_by_the_pods_it_was_reserved_for(cluster: Clustered) -> None:
+def test_reserved_capacity_is_used_by_the_pods_it_was_reserved_for(cluster: ServedCluster) -> None:
     """Reserved first for a Deployment and a Job, both then get their pods, and those the room."""
     done = cluster("reserve", "deploy/web", "--name", "for-web")
     assert done.out == "reservation.scheduling.koordinator.sh/for-web created\n"
@@ -218,7 +218,7 @@ def test_reserved_room_is_used_by_the_pods_it_was_reserved_for(cluster: Clustere
     assert rows["train"][3].startswith("train-"), rows
 
 
-def test_what_the_server_refuses_is_said_in_its_words(cluster: Clustered) -> None:
+def test_what_the_server_refuses_is_said_in_its_words(cluster: ServedCluster) -> None:
     assert cluster("reserve", *PLAIN, "--name", "twice").status == 0
     again = cluster("reserve", *PLAIN, "--name", "twice")
     text = 'reservations.scheduling.koordinator.sh "twice" already exists'
@@ -231,7 +231,7 @@ def test_what_the_server_refuses_is_said_in_its_words(cluster: Clustered) -> Non
     assert elsewhere.status == 1
 
 
-def test_one_of_several_is_refused_and_the_others_are_named(cluster: Clustered) -> None:
+def test_one_of_several_is_refused_and_the_others_are_named(cluster: ServedCluster) -> None:
     cluster("reserve", *PLAIN, "--name", "some-2")
     done = cluster("reserve", *PLAIN, "--name", "some", "--replicas", "3")
     assert done.status == 1

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pytest
 from structlog.testing import capture_logs
 
-from harness.embedded_cluster import Driven
+from harness.embedded_cluster import SteppedCluster
 from harness.fake_api import FakeApi
 from harness.objects import node, own_pod
 from harness.runner_cluster import running
@@ -79,7 +79,7 @@ def test_up_logs_it() -> None:
     plugins.add(Stirring)
     profile = {"plugins": {"multiPoint": {"enabled": [{"name": Stirring.name}]}}}
     mapping = {"apiVersion": API_VERSION, "kind": KIND, "profiles": [profile]}
-    driven = Driven(setup=SchedulerFactory(load(mapping, plugins.implements()), plugins))
+    driven = SteppedCluster(setup=SchedulerFactory(load(mapping, plugins.implements()), plugins))
     driven.create_node("n", cpu="1")
     with capture_logs() as logged:
         big = driven.create_pod("big", cpu="2")

@@ -122,7 +122,7 @@ def test_killed_at_any_step(scenario: Callable[[], Life], replicas: int) -> None
         assert not outcome.problems, "\n".join([*outcome.problems, *outcome.log])
 
 
-def test_killed_while_a_gang_makes_room_before_all_of_it_is_bound() -> None:
+def test_killed_while_a_gang_frees_capacity_before_all_of_it_is_bound() -> None:
     """The conditions of its members are not written yet, or some of them; the others' binds fail."""
     for steps in range(1, STEPS, 3):
         life = something_more_important_comes_while_a_gang_starts()

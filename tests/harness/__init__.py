@@ -1,4 +1,13 @@
-"""What tests are made of: builders of objects, clusters around a scheduler, servers, strategies.
+"""What tests are made of. It may import the package under test and the reference scheduler, no test.
 
-It may import the package under test and the reference scheduler, never a test.
+* `objects` makes raw objects as users write them; `device_objects` and `numa_objects` those of devices
+  and CPUs, `claims` those of volumes; `builders` makes typed objects, a field at a time.
+* `strategies` (hypothesis), `choices` and `storage_choices` (any source of choices) make random ones.
+* `driver` feeds a scheduler by hand and shows its decisions; `world` carries them out; `scenarios`
+  plays scenarios in a simulation. `random_events` has what random runs of a world share.
+* `embedded_cluster`, `served_cluster` and `up_process` run the local cluster: step by step, served in a
+  thread, and as a process; `apiserver` runs its API server alone.
+* `runner_cluster`, `fake_api`, `fake_client` and `virtual_time` run the Kubernetes backend on an API
+  server in memory; `holdfast_process` runs `holdfast run` as a process.
+* `widgets` is a custom kind, `team_quotas` and `permit_gate` are plugins.
 """

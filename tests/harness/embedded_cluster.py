@@ -21,7 +21,7 @@ class HandClock:
         return format_time(self.t + after)
 
 
-class Driven:
+class SteppedCluster:
     """A cluster and what a test does with it, as clients of an API server would."""
 
     def __init__(

@@ -54,14 +54,14 @@ def call(*arguments: str, program: str = "holdfast") -> Done:
     return Done(status, out.getvalue(), err.getvalue())
 
 
-class Clustered:
+class ServedCluster:
     def __init__(self, folder: Path, nodes: int = 2, crds: bool = True) -> None:
         self._nodes = nodes
         self._crds = crds
         self._folder = folder
         self.server = LiveServer(setup=self._setup)
 
-    def __enter__(self) -> Clustered:
+    def __enter__(self) -> ServedCluster:
         self.server.__enter__()
         self.kubeconfig = str(self.server.kubeconfig(self._folder / "kubeconfig"))
         return self
@@ -78,7 +78,7 @@ class Clustered:
         self.embedded = EmbeddedCluster(SchedulerFactory.of(), api.store)
         self.embedded.add_nodes(self._nodes)
 
-    def create(self, *objects: Raw) -> Clustered:
+    def create(self, *objects: Raw) -> ServedCluster:
         for raw in objects:
             info = kind_info(raw["apiVersion"], raw["kind"])
             namespace = raw["metadata"].get("namespace", "default") if info.namespaced else ""
@@ -90,7 +90,7 @@ class Clustered:
         answer = self.server.patch(path, change)
         assert answer.code == 200, answer.text
 
-    def settle(self) -> Clustered:
+    def settle(self) -> ServedCluster:
         turn = asyncio.run_coroutine_threadsafe(self.embedded.quiet(), self.server._loop)
         turn.result(20)
         return self

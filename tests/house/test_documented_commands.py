@@ -24,7 +24,7 @@ import pytest
 import yaml
 
 from harness.objects import deployment, pod, reservation, workload
-from harness.served_cluster import Clustered, call
+from harness.served_cluster import ServedCluster, call
 from holdfast.bench.workload import find
 from holdfast.cli.app import COMMANDS, load_command
 from house.markdown import PAGES, Command, blocks, commands
@@ -58,7 +58,7 @@ class Shell:
     """The folder in which the commands of a page run, and the cluster they see."""
 
     folder: Path
-    cluster: Clustered
+    cluster: ServedCluster
 
     def run(self, part: list[str]) -> str:
         program, *words = part
@@ -184,10 +184,10 @@ def _redirected(words: list[str]) -> tuple[list[str], str]:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]:
     """What the pages speak of: `peak` on node-1, which `web-0` uses half of; node-2 is tainted and
     node-3 cordoned, so that `big` is pending; a Deployment `web`, a Job `train`."""
-    with Clustered(tmp_path_factory.mktemp("documented"), nodes=3) as cluster:
+    with ServedCluster(tmp_path_factory.mktemp("documented"), nodes=3) as cluster:
         cluster.create(
             reservation("peak", allocateOnce=False, ttl="2h", pod={"nodeName": "node-1"}),
             deployment("web", "web", 0),
@@ -210,7 +210,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clustered]:
 
 
 @pytest.fixture
-def shell(tmp_path: Path, cluster: Clustered, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
+def shell(tmp_path: Path, cluster: ServedCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     for entry in REPOSITORY.iterdir():
         if entry.name != ".git":
             (tmp_path / entry.name).symlink_to(entry)
@@ -221,7 +221,7 @@ def shell(tmp_path: Path, cluster: Clustered, monkeypatch: pytest.MonkeyPatch) -
         cluster.server.delete(f"/apis/scheduling.koordinator.sh/v1alpha1/reservations/{name}")
 
 
-def _reservations(cluster: Clustered) -> set[str]:
+def _reservations(cluster: ServedCluster) -> set[str]:
     return set(cluster.server.get("/apis/scheduling.koordinator.sh/v1alpha1/reservations").names)
 
 

@@ -57,7 +57,7 @@ def agrees(process: HoldfastProcess) -> bool:
     return process.get("/debug/compare")[0] == 200 and process.difference() == {}
 
 
-def test_pods_are_scheduled_told_why_not_and_given_room(
+def test_pods_are_scheduled_told_why_not_and_given_capacity(
     real_cluster: RealServer, tmp_path: Path
 ) -> None:
     client = real_cluster.client

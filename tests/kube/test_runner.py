@@ -45,7 +45,7 @@ def test_pods_of_our_name_are_bound_and_no_others() -> None:
     run(story())
 
 
-def test_what_does_not_fit_says_so_and_fits_when_there_is_room() -> None:
+def test_what_does_not_fit_says_so_and_fits_when_there_is_capacity() -> None:
     async def story() -> None:
         api = FakeApi()
         api.create(node("n", cpu="1"))
@@ -260,7 +260,7 @@ def test_stopping_finishes_what_is_on_its_way() -> None:
     run(story())
 
 
-def test_preemption_makes_room() -> None:
+def test_preemption_frees_capacity() -> None:
     async def story() -> None:
         api = FakeApi()
         api.create(node("n", cpu="2"))

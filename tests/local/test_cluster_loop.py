@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import pytest
 
-from harness.embedded_cluster import Driven
+from harness.embedded_cluster import SteppedCluster
 from holdfast.local.node_lifecycle import new_node
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store import Key, node_key
@@ -23,7 +23,7 @@ A_STEP = 5
 """Writes that one thing may take: a pod is marked, told of, deleted, and an event says so."""
 
 
-def pods(it: Driven, **more: object) -> None:
+def pods(it: SteppedCluster, **more: object) -> None:
     for number in range(MANY):
         it.cluster.world.objects.create(
             {
@@ -37,7 +37,7 @@ def pods(it: Driven, **more: object) -> None:
     it.settle()
 
 
-def a_namespace_goes(it: Driven) -> None:
+def a_namespace_goes(it: SteppedCluster) -> None:
     pods(it)
     it.store.create(
         Key("", "Namespace", "", "default"),
@@ -53,12 +53,12 @@ def a_namespace_goes(it: Driven) -> None:
     )
 
 
-def a_node_goes(it: Driven) -> None:
+def a_node_goes(it: SteppedCluster) -> None:
     pods(it)
     it.store.delete(node_key("n"))
 
 
-def a_node_is_tainted(it: Driven) -> None:
+def a_node_is_tainted(it: SteppedCluster) -> None:
     pods(it)
     node = it.store.get(node_key("n"))
     assert node is not None
@@ -66,12 +66,12 @@ def a_node_is_tainted(it: Driven) -> None:
     it.store.update(node_key("n"), {**node, "spec": {**node["spec"], "taints": [taint]}})
 
 
-def pods_end(it: Driven) -> None:
+def pods_end(it: SteppedCluster) -> None:
     pods(it, annotations={"sim.holdfast.io/runs-for": "60s"})
     it.clock.t += 61
 
 
-def events_expire(it: Driven) -> None:
+def events_expire(it: SteppedCluster) -> None:
     for number in range(MANY):
         it.cluster.world.objects.create(
             {
@@ -84,7 +84,7 @@ def events_expire(it: Driven) -> None:
     it.clock.t += 61
 
 
-def claims_are_bound(it: Driven) -> None:
+def claims_are_bound(it: SteppedCluster) -> None:
     objects = it.cluster.world.objects
     objects.create(
         {
@@ -113,8 +113,8 @@ def claims_are_bound(it: Driven) -> None:
     "happens",
     [a_namespace_goes, a_node_goes, a_node_is_tainted, pods_end, events_expire, claims_are_bound],
 )
-def test_what_happens_to_many_happens_in_small_steps(happens: Callable[[Driven], None]) -> None:
-    it = Driven()
+def test_what_happens_to_many_happens_in_small_steps(happens: Callable[[SteppedCluster], None]) -> None:
+    it = SteppedCluster()
     it.create_node("n")
     happens(it)
     writes = []
@@ -128,7 +128,7 @@ def test_what_happens_to_many_happens_in_small_steps(happens: Callable[[Driven],
 
 
 def test_kubelets_say_one_after_the_other_that_they_are_well() -> None:
-    it = Driven()
+    it = SteppedCluster()
     for number in range(MANY):
         it.cluster.world.objects.create(new_node(number))
     it.settle()
@@ -144,7 +144,7 @@ def test_kubelets_say_one_after_the_other_that_they_are_well() -> None:
 
 def test_what_goes_between_two_steps_is_left_alone() -> None:
     """A client deletes all pods of a node that has gone, while they are being deleted."""
-    it = Driven()
+    it = SteppedCluster()
     it.create_node("n")
     pods(it)
     it.store.delete(node_key("n"))
@@ -161,7 +161,7 @@ def test_what_goes_between_two_steps_is_left_alone() -> None:
 
 def test_others_have_their_turn_while_much_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step takes a millisecond here, and a turn lasts five."""
-    it = Driven()
+    it = SteppedCluster()
     it.create_node("n")
     pods(it)
     it.store.delete(node_key("n"))
@@ -193,7 +193,7 @@ def test_others_have_their_turn_while_much_is_done(monkeypatch: pytest.MonkeyPat
 REPLICA_SETS = ("apps", "ReplicaSet", "default")
 
 
-def a_replica_set(it: Driven, replicas: int) -> Key:
+def a_replica_set(it: SteppedCluster, replicas: int) -> Key:
     key = Key(*REPLICA_SETS, "many")
     it.store.create(
         key,
@@ -215,7 +215,7 @@ def a_replica_set(it: Driven, replicas: int) -> Key:
 
 
 def test_a_workload_of_many_pods_is_looked_at_beside_the_loop() -> None:
-    it = Driven()
+    it = SteppedCluster()
     key = a_replica_set(it, 800)
     beside = {work for work in it.cluster.world.steps() if work is not None}
     assert not beside, "there are no pods yet"
@@ -238,7 +238,7 @@ def test_a_workload_of_many_pods_is_looked_at_beside_the_loop() -> None:
 
 def test_a_daemon_set_looks_at_many_nodes_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.local.workloads.component._MANY_NODES", 2)
-    it = Driven()
+    it = SteppedCluster()
     for number in range(3):
         it.create_node(f"n{number}")
     labels = {"a": "b"}
@@ -267,7 +267,7 @@ def test_a_daemon_set_looks_at_many_nodes_beside_the_loop(monkeypatch: pytest.Mo
 
 
 def test_a_workload_with_a_large_template_is_looked_at_beside_the_loop() -> None:
-    it = Driven()
+    it = SteppedCluster()
     labels = {"a": "b"}
     env = [{"name": "A", "value": "x" * 70_000}]
     key = Key("apps", "Deployment", "default", "large")
@@ -299,7 +299,7 @@ def test_a_workload_with_a_large_template_is_looked_at_beside_the_loop() -> None
 
 def test_what_a_client_writes_while_a_controller_acts_is_kept() -> None:
     """Its pods are made one after the other, and its status is written when all are."""
-    it = Driven()
+    it = SteppedCluster()
     key = a_replica_set(it, 50)
     steps = it.cluster.world.steps()
     while it.store.count("", "Pod") < 10:
@@ -321,7 +321,7 @@ def test_what_a_client_writes_while_a_controller_acts_is_kept() -> None:
 
 def test_a_pod_that_ended_is_counted_though_a_client_writes_to_its_job() -> None:
     """It is counted when its finalizer is taken off, and that is written before the job's status."""
-    it = Driven()
+    it = SteppedCluster()
     it.create_node("n")
     key = Key("batch", "Job", "default", "j")
     it.store.create(
@@ -374,7 +374,7 @@ def test_capacity_is_held_for_some_of_the_starving_pods_at_a_time() -> None:
             },
         ],
     }
-    it = Driven(setup=SchedulerFactory.of(configuration))
+    it = SteppedCluster(setup=SchedulerFactory.of(configuration))
     starving = 3 * _AT_A_TIME
     it.cluster.add_nodes(starving)
     for name, cpu in (("first", "8"), ("starving", "6")):

@@ -4,20 +4,20 @@ from pathlib import Path
 
 import pytest
 
-from harness.embedded_cluster import Driven, HandClock
+from harness.embedded_cluster import HandClock, SteppedCluster
 from holdfast.local import stored_events as expiry
 from holdfast.local.store import Key, open_store, pod_key
 from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
 
 
-def terminate(it: Driven, name: str) -> Key:
+def terminate(it: SteppedCluster, name: str) -> Key:
     key = Key("", "Namespace", "", name)
     it.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     return key
 
 
 def test_a_namespace_that_is_deleted_is_emptied_first() -> None:
-    it = Driven()
+    it = SteppedCluster()
     it.create_node("n")
     key = terminate(it, "x")
     running = it.create_pod("running", namespace="x", annotations={"sim.holdfast.io/stops-in": "5s"})
@@ -31,7 +31,7 @@ def test_a_namespace_that_is_deleted_is_emptied_first() -> None:
 
 
 def test_a_namespace_waits_for_finalizers_within_it() -> None:
-    it = Driven()
+    it = SteppedCluster()
     key = terminate(it, "x")
     metadata = {"name": "s", "namespace": "x", "finalizers": ["example.com/wait"]}
     it.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata})
@@ -54,14 +54,14 @@ def test_a_namespace_waits_for_finalizers_within_it() -> None:
 
 
 def test_an_empty_namespace_is_gone_at_once() -> None:
-    it = Driven()
+    it = SteppedCluster()
     key = terminate(it, "x")
     it.update(key, metadata={"deletionTimestamp": it.clock.stamp()})
     assert key not in it.store
 
 
 def test_a_budgets_status_follows_its_pods_whatever_it_said_before() -> None:
-    it = Driven()
+    it = SteppedCluster()
     it.create_node("n")
     budget = {
         "apiVersion": "policy/v1",
@@ -80,7 +80,7 @@ def test_a_budgets_status_follows_its_pods_whatever_it_said_before() -> None:
 
 
 def test_events_are_kept_for_an_hour() -> None:
-    it = Driven()
+    it = SteppedCluster()
     it.create_node("n")
     it.create_pod("early")
     it.after(60)
@@ -92,7 +92,7 @@ def test_events_are_kept_for_an_hour() -> None:
 
 def test_there_are_no_more_than_so_many_events(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expiry, "MOST", 10)
-    it = Driven()
+    it = SteppedCluster()
     it.create_node("n", "100")
     for i in range(30):
         it.clock.t += 1
@@ -104,7 +104,7 @@ def test_there_are_no_more_than_so_many_events(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_restart_keeps_all_and_loses_no_time(tmp_path: Path) -> None:
     clock = HandClock()
-    it = Driven(open_store(tmp_path), clock)
+    it = SteppedCluster(open_store(tmp_path), clock)
     it.create_node("n", "2")
     ends = it.create_pod("ends", annotations={"sim.holdfast.io/runs-for": "10s"})
     stays, waits = it.create_pod("stays"), it.create_pod("waits")
@@ -112,7 +112,7 @@ def test_a_restart_keeps_all_and_loses_no_time(tmp_path: Path) -> None:
     before = it.get(stays)
     it.store.close()
     clock.t += 3
-    it = Driven(open_store(tmp_path), clock)
+    it = SteppedCluster(open_store(tmp_path), clock)
     assert it.get(stays) == before
     assert (it.phase(ends), it.placed(waits)) == ("Running", "")
     it.after(3)
@@ -123,29 +123,29 @@ def test_a_restart_keeps_all_and_loses_no_time(tmp_path: Path) -> None:
 
 
 def test_a_pod_that_was_stopping_when_the_cluster_went_down_stops(tmp_path: Path) -> None:
-    it = Driven(open_store(tmp_path))
+    it = SteppedCluster(open_store(tmp_path))
     it.create_node("n")
     pod = it.create_pod("p", annotations={"sim.holdfast.io/stops-in": "20s"})
     stopping = {"deletionTimestamp": it.clock.stamp(30), "deletionGracePeriodSeconds": 30}
     it.update(pod, metadata=stopping)
     it.store.close()
-    it = Driven(open_store(tmp_path), it.clock)
+    it = SteppedCluster(open_store(tmp_path), it.clock)
     it.after(20)
     assert pod not in it.store
     it.store.close()
 
 
 def test_a_pod_of_before_a_restart_keeps_its_address_to_itself() -> None:
-    first = Driven()
+    first = SteppedCluster()
     first.create_node("n")
     addresses = [first.get(first.create_pod(f"p{i}"))["status"]["podIP"] for i in range(3)]
-    second = Driven(first.store, first.clock)
+    second = SteppedCluster(first.store, first.clock)
     addresses.append(second.get(second.create_pod("after"))["status"]["podIP"])
     assert len(set(addresses)) == 4
 
 
 def test_events_that_are_gone_are_forgotten() -> None:
-    it = Driven()
+    it = SteppedCluster()
     recorder, objects = it.cluster.world.recorder, it.cluster.world.objects
     about = ObjectRef("Pod", "default", "p", "u")
     for number in range(10):

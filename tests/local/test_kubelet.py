@@ -2,13 +2,13 @@
 
 import pytest
 
-from harness.embedded_cluster import Driven
+from harness.embedded_cluster import SteppedCluster
 from holdfast.local.store import pod_key
 
 
 @pytest.mark.parametrize("scheduler", ["default-scheduler", "holdfast-scheduler", "koord-scheduler"])
 def test_pods_of_its_schedulers_are_bound_and_run(scheduler: str) -> None:
-    it = Driven()
+    it = SteppedCluster()
     it.create_node("n")
     pod = it.create_pod("p", schedulerName=scheduler)
     assert (it.placed(pod), it.phase(pod)) == ("n", "Running")
@@ -19,7 +19,7 @@ def test_pods_of_its_schedulers_are_bound_and_run(scheduler: str) -> None:
 
 
 def test_pods_of_another_scheduler_are_left_to_it_and_run_once_it_has_bound_them() -> None:
-    it = Driven()
+    it = SteppedCluster()
     it.create_node("n")
     pod = it.create_pod("p", schedulerName="mine")
     assert (it.placed(pod), it.phase(pod)) == ("", "Pending")
@@ -27,8 +27,8 @@ def test_pods_of_another_scheduler_are_left_to_it_and_run_once_it_has_bound_them
     assert it.phase(pod) == "Running"
 
 
-def test_a_pod_that_fits_nowhere_says_why_and_is_bound_when_room_comes() -> None:
-    it = Driven()
+def test_a_pod_that_fits_nowhere_says_why_and_is_bound_when_capacity_comes() -> None:
+    it = SteppedCluster()
     it.create_node("small", "1")
     pod = it.create_pod("p", "2")
     assert "Insufficient cpu" in it.condition(pod, "PodScheduled")["message"]
@@ -39,7 +39,7 @@ def test_a_pod_that_fits_nowhere_says_why_and_is_bound_when_room_comes() -> None
 
 
 def test_a_pod_ends_when_its_time_is_over() -> None:
-    it = Driven()
+    it = SteppedCluster()
     it.create_node("n")
     pod = it.create_pod("p", annotations={"sim.holdfast.io/runs-for": "5s"})
     late = it.create_pod("late", activeDeadlineSeconds=3)
@@ -52,7 +52,7 @@ def test_a_pod_ends_when_its_time_is_over() -> None:
     assert state["terminated"]["reason"] == "Completed"
 
 
-def _ask_to_stop(it: Driven, name: str, grace: int = 30) -> None:
+def _ask_to_stop(it: SteppedCluster, name: str, grace: int = 30) -> None:
     stopping = {"deletionTimestamp": it.clock.stamp(grace), "deletionGracePeriodSeconds": grace}
     it.update(pod_key("default", name), metadata=stopping)
 
@@ -61,7 +61,7 @@ def _ask_to_stop(it: Driven, name: str, grace: int = 30) -> None:
     ("stops_in", "grace", "gone_after"), [("0s", 30, 0), ("4s", 30, 4), ("9s", 5, 5)]
 )
 def test_a_pod_told_to_stop_is_gone_when_it_has(stops_in: str, grace: int, gone_after: int) -> None:
-    it = Driven()
+    it = SteppedCluster()
     it.create_node("n")
     pod = it.create_pod("p", annotations={"sim.holdfast.io/stops-in": stops_in})
     _ask_to_stop(it, "p", grace)
@@ -73,7 +73,7 @@ def test_a_pod_told_to_stop_is_gone_when_it_has(stops_in: str, grace: int, gone_
 
 
 def test_what_a_pod_held_is_free_when_it_is_gone() -> None:
-    it = Driven()
+    it = SteppedCluster()
     it.create_node("n", "1")
     it.create_pod("first", annotations={"sim.holdfast.io/stops-in": "5s"})
     second = it.create_pod("second")
@@ -84,7 +84,7 @@ def test_what_a_pod_held_is_free_when_it_is_gone() -> None:
 
 
 def test_finalizers_keep_a_pod_that_has_stopped() -> None:
-    it = Driven()
+    it = SteppedCluster()
     it.create_node("n", "1")
     pod = it.create_pod("p", finalizers=["example.com/wait"])
     _ask_to_stop(it, "p")
@@ -97,7 +97,7 @@ def test_finalizers_keep_a_pod_that_has_stopped() -> None:
 
 
 def test_a_more_important_pod_takes_the_place_of_another() -> None:
-    it = Driven()
+    it = SteppedCluster()
     it.create_node("n", "1")
     low = it.create_pod("low", priority=0)
     high = it.create_pod("high", priority=10)
@@ -107,7 +107,7 @@ def test_a_more_important_pod_takes_the_place_of_another() -> None:
 
 
 def test_the_same_name_again_is_another_pod() -> None:
-    it = Driven()
+    it = SteppedCluster()
     it.create_node("n")
     first = it.get(it.create_pod("p"))["metadata"]["uid"]
     it.delete(pod_key("default", "p"))

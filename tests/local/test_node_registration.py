@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from harness.embedded_cluster import Driven
+from harness.embedded_cluster import SteppedCluster
 from holdfast.local.store import Key, node_key
 
 TAINT = {"key": "k", "value": "v", "effect": "NoExecute"}
 
 
 def test_nodes_made_by_number_are_ready_and_in_three_zones() -> None:
-    it = Driven()
+    it = SteppedCluster()
     it.cluster.add_nodes(4)
     it.settle()
     nodes = {raw["metadata"]["name"]: raw for raw in it.store.list("", "Node")}
@@ -32,7 +32,7 @@ def test_nodes_made_by_number_are_ready_and_in_three_zones() -> None:
 
 
 def test_asking_for_nodes_again_makes_those_that_are_missing() -> None:
-    it = Driven()
+    it = SteppedCluster()
     it.cluster.add_nodes(3)
     it.settle()
     kept = it.get(node_key("node-1"))
@@ -56,7 +56,7 @@ def test_asking_for_nodes_again_makes_those_that_are_missing() -> None:
     ],
 )
 def test_a_node_someone_applies_gets_a_kubelet(given: Any, allocatable: Any) -> None:
-    it = Driven()
+    it = SteppedCluster()
     it.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "mine"}, "status": given})
     node = it.get(node_key("mine"))
     assert node["status"]["allocatable"] == allocatable
@@ -65,7 +65,7 @@ def test_a_node_someone_applies_gets_a_kubelet(given: Any, allocatable: Any) -> 
 
 
 def test_kubelets_say_in_time_that_they_are_well() -> None:
-    it = Driven()
+    it = SteppedCluster()
     node = it.create_node("n")
     lease = Key("coordination.k8s.io", "Lease", "kube-node-lease", "n")
     said, renewed = it.condition(node, "Ready"), it.get(lease)["spec"]["renewTime"]
@@ -79,7 +79,7 @@ def test_kubelets_say_in_time_that_they_are_well() -> None:
 
 
 def test_a_cordoned_node_keeps_its_pods_and_gets_no_more() -> None:
-    it = Driven()
+    it = SteppedCluster()
     node = it.create_node("n")
     first = it.create_pod("first")
     it.update(node, spec={"unschedulable": True})
@@ -108,7 +108,7 @@ def tolerating(seconds: int | None, **more: Any) -> list[dict[str, Any]]:
     ],
 )
 def test_pods_leave_a_node_tainted_noexecute(tolerations: Any, stays: int | None) -> None:
-    it = Driven()
+    it = SteppedCluster()
     node = it.create_node("n")
     pod = it.create_pod("p", tolerations=tolerations)
     it.update(node, spec={"taints": [TAINT]})
@@ -119,7 +119,7 @@ def test_pods_leave_a_node_tainted_noexecute(tolerations: Any, stays: int | None
 
 
 def test_a_taint_that_is_taken_away_in_time_evicts_nobody() -> None:
-    it = Driven()
+    it = SteppedCluster()
     node = it.create_node("n")
     pod = it.create_pod("p", tolerations=tolerating(5))
     it.update(node, spec={"taints": [TAINT]})
@@ -135,13 +135,13 @@ def test_a_taint_that_is_taken_away_in_time_evicts_nobody() -> None:
 
 
 def test_a_pod_put_on_a_tainted_node_leaves_it_too() -> None:
-    it = Driven()
+    it = SteppedCluster()
     it.create_node("n", taints=[TAINT])
     assert it.create_pod("direct", nodeName="n") not in it.store
 
 
 def test_a_deleted_nodes_pods_go_with_it() -> None:
-    it = Driven()
+    it = SteppedCluster()
     node = it.create_node("n")
     pods = [it.create_pod("a", annotations={"sim.holdfast.io/stops-in": "20s"}), it.create_pod("b")]
     it.delete(node)
@@ -153,7 +153,7 @@ def test_a_deleted_nodes_pods_go_with_it() -> None:
 
 
 def test_a_deleted_nodes_pods_go_with_it_though_the_node_is_back_at_once() -> None:
-    it = Driven()
+    it = SteppedCluster()
     node = it.create_node("n")
     left = it.create_pod("a")
     raw = it.get(node)
@@ -165,7 +165,7 @@ def test_a_deleted_nodes_pods_go_with_it_though_the_node_is_back_at_once() -> No
 
 
 def test_a_pod_on_a_node_that_never_was_is_given_some_time() -> None:
-    it = Driven()
+    it = SteppedCluster()
     early, lost = it.create_pod("early", nodeName="soon"), it.create_pod("lost", nodeName="never")
     it.after(20)
     it.create_node("soon")

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from harness.embedded_cluster import Driven
+from harness.embedded_cluster import SteppedCluster
 from harness.team_quotas import QUOTA, TeamQuotas, config, quota, quota_definition
 from holdfast.api.raw_objects import ObjectKind
 from holdfast.local.setup import SchedulerFactory
@@ -31,18 +31,18 @@ class Beta(Plugin):
 
 
 @pytest.fixture
-def it() -> Driven:
+def it() -> SteppedCluster:
     return driven(Store())
 
 
-def driven(store: Store) -> Driven:
+def driven(store: Store) -> SteppedCluster:
     registry = Registry([*IN_TREE, TeamQuotas, Beta])
     mapping = config()
     mapping["profiles"][0]["plugins"]["multiPoint"]["enabled"].append({"name": "Beta"})
-    return Driven(store, setup=SchedulerFactory(load(mapping, registry.implements()), registry))
+    return SteppedCluster(store, setup=SchedulerFactory(load(mapping, registry.implements()), registry))
 
 
-def seen(it: Driven, kind: ObjectKind) -> dict[str, str]:
+def seen(it: SteppedCluster, kind: ObjectKind) -> dict[str, str]:
     """The teams, and the apiVersion of their quotas."""
     known = it.cluster.world.scheduler.cluster.raw_objects.of(kind)
     return {name: raw["apiVersion"] for (_, name), raw in known.items()}
@@ -56,13 +56,13 @@ def definition(**served: bool) -> Raw:
     return raw
 
 
-def put(it: Driven, raw: Raw) -> None:
+def put(it: SteppedCluster, raw: Raw) -> None:
     put_in = it.store.update if DEFINITION in it.store else it.store.create
     put_in(DEFINITION, raw)
     it.settle()
 
 
-def test_each_version_a_plugin_reads_is_fed_if_it_is_served(it: Driven) -> None:
+def test_each_version_a_plugin_reads_is_fed_if_it_is_served(it: SteppedCluster) -> None:
     put(it, definition(v1=True, v1beta1=False))
     it.create(quota("a"))
     assert (seen(it, QUOTA), seen(it, BETA)) == ({"a": "example.com/v1"}, {})
@@ -76,21 +76,21 @@ def test_each_version_a_plugin_reads_is_fed_if_it_is_served(it: Driven) -> None:
     assert list(seen(it, BETA)) == ["b"]
 
 
-def test_a_restarted_scheduler_sees_the_same(it: Driven) -> None:
+def test_a_restarted_scheduler_sees_the_same(it: SteppedCluster) -> None:
     put(it, definition(v1=True, v1beta1=False))
     it.create(quota("a"))
     it.cluster.world.restart_scheduler()
     assert (list(seen(it, QUOTA)), seen(it, BETA)) == (["a"], {})
 
 
-def test_so_does_a_cluster_that_finds_them_in_its_store(it: Driven) -> None:
+def test_so_does_a_cluster_that_finds_them_in_its_store(it: SteppedCluster) -> None:
     it.create(quota("a"))
     put(it, definition(v1=True, v1beta1=False))
     again = driven(it.store)
     assert (list(seen(again, QUOTA)), seen(again, BETA)) == (["a"], {})
 
 
-def test_kinds_without_a_definition_are_fed_as_they_are(it: Driven) -> None:
+def test_kinds_without_a_definition_are_fed_as_they_are(it: SteppedCluster) -> None:
     it.create(quota("a"))
     assert list(seen(it, QUOTA)) == list(seen(it, BETA)) == ["a"]
     put(it, definition(v1=True))
@@ -99,7 +99,7 @@ def test_kinds_without_a_definition_are_fed_as_they_are(it: Driven) -> None:
     assert list(seen(it, BETA)) == ["a"]
 
 
-def test_an_object_that_makes_no_sense_counts_as_absent(it: Driven) -> None:
+def test_an_object_that_makes_no_sense_counts_as_absent(it: SteppedCluster) -> None:
     made = it.create(quota("a"))
     key = Key("example.com", "TeamQuota", "default", "a")
     it.store.update(key, {**made, "metadata": {**made["metadata"], "labels": ["x"]}})

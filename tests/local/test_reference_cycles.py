@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.embedded_cluster import Driven
+from harness.embedded_cluster import SteppedCluster
 from holdfast.local.store import pod_key
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 
@@ -22,7 +22,7 @@ def no_collection() -> Iterator[None]:
     gc.enable()
 
 
-def owned(it: Driven) -> None:
+def owned(it: SteppedCluster) -> None:
     owners = [{"labelSelector": {"matchLabels": {"app": "web"}}}]
     container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
     it.create(
@@ -43,7 +43,7 @@ def owned(it: Driven) -> None:
 @pytest.mark.parametrize("cpu", ["1", "100"])
 @pytest.mark.usefixtures("no_collection")
 def test_the_column_of_a_class_goes_with_the_class(reserved: bool, cpu: str) -> None:
-    it = Driven()
+    it = SteppedCluster()
     it.create_node("n")
     cluster = it.cluster.world.scheduler.cluster
     cluster.classes._keep = 0

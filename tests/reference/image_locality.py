@@ -3,7 +3,7 @@ from __future__ import annotations
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from reference.plugin import ReferencePlugin
-from reference.world import World
+from reference.state import ReferenceState
 
 _MB = 2**20
 
@@ -11,7 +11,7 @@ _MB = 2**20
 class ImageLocality(ReferencePlugin):
     name = "ImageLocality"
 
-    def score(self, pod: Pod, node: Node, world: World) -> int:
+    def score(self, pod: Pod, node: Node, world: ReferenceState) -> int:
         present = {name for image in node.status.images for name in image.names}
         containers = [*pod.spec.init_containers, *pod.spec.containers]
         total = 0

@@ -15,7 +15,7 @@ from reference.labels import (
     unlike,
 )
 from reference.plugin import ReferencePlugin, Unfit
-from reference.world import World
+from reference.state import ReferenceState
 
 _NOT_NEAR = Unfit(("node(s) didn't match pod affinity rules",), False)
 _TOO_NEAR = Unfit(("node(s) didn't match pod anti-affinity rules",), True)
@@ -31,7 +31,7 @@ class InterPodAffinity(ReferencePlugin):
         self._hard_weight = hard_weight
         self._ignores_others = ignores_others
 
-    def filter(self, pod: Pod, node: Node, world: World) -> Unfit | None:
+    def filter(self, pod: Pod, node: Node, world: ReferenceState) -> Unfit | None:
         if not self._is_near(pod, node, world):
             return _NOT_NEAR
         placed = list(_placed(world))
@@ -45,7 +45,7 @@ class InterPodAffinity(ReferencePlugin):
                     return _UNWELCOME
         return None
 
-    def _is_near(self, pod: Pod, node: Node, world: World) -> bool:
+    def _is_near(self, pod: Pod, node: Node, world: ReferenceState) -> bool:
         terms = required(affinity(pod))
         if any(term.topology_key not in node.metadata.labels for term in terms):
             return False
@@ -59,7 +59,7 @@ class InterPodAffinity(ReferencePlugin):
         reachable = any(t.topology_key in there.metadata.labels for there in wanted for t in terms)
         return not reachable and all(_wants(term, pod, pod, world) for term in terms)
 
-    def score(self, pod: Pod, node: Node, world: World) -> int:
+    def score(self, pod: Pod, node: Node, world: ReferenceState) -> int:
         wishes, fears = preferred(affinity(pod)), preferred(anti_affinity(pod))
         if self._ignores_others and not wishes and not fears:
             return 0
@@ -84,7 +84,7 @@ class InterPodAffinity(ReferencePlugin):
         return {name: int(100.0 * (float(score - least) / span)) for name, score in scores.items()}
 
 
-def _placed(world: World) -> list[tuple[Pod, Node]]:
+def _placed(world: ReferenceState) -> list[tuple[Pod, Node]]:
     """Pods on nodes that are known."""
     return [
         (pod, world.nodes[pod.spec.node_name])
@@ -98,14 +98,14 @@ def _together(term: PodAffinityTerm, one: Node, other: Node) -> bool:
     return value is not None and value == other.metadata.labels.get(term.topology_key)
 
 
-def _wants(term: PodAffinityTerm, owner: Pod, target: Pod, world: World) -> bool:
+def _wants(term: PodAffinityTerm, owner: Pod, target: Pod, world: ReferenceState) -> bool:
     """Whether a term of the pod that looks for a node selects a pod. kube-scheduler looks up the
     namespaces its selector matches, and then asks the selector once more as if there were no labels:
     one that does not mind their absence selects every namespace."""
     return _selects(term, owner, target, world) or _selects(term, owner, target, None)
 
 
-def _selects(term: PodAffinityTerm, owner: Pod, target: Pod, world: World | None) -> bool:
+def _selects(term: PodAffinityTerm, owner: Pod, target: Pod, world: ReferenceState | None) -> bool:
     namespace = target.metadata.namespace
     labels = world.namespace_labels(namespace) if world is not None else {}
     if not term.namespaces and term.namespace_selector is None:

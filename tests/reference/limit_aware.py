@@ -9,7 +9,7 @@ from holdfast.api.pod import Pod, ResourceRequirements
 from reference.plugin import ReferencePlugin, Unfit
 from reference.quantities import counted, exact
 from reference.requests import DEFAULTS, Amounts, peak
-from reference.world import World
+from reference.state import ReferenceState
 
 ANNOTATION = "node.koordinator.sh/limit-to-allocatable"
 
@@ -21,7 +21,7 @@ class LimitAware(ReferencePlugin):
         self._default = dict(default)
         self._weights = weights
 
-    def filter(self, pod: Pod, node: Node, world: World) -> Unfit | None:
+    def filter(self, pod: Pod, node: Node, world: ReferenceState) -> Unfit | None:
         if any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references):
             return None
         ceilings = self._ceilings(node, world)
@@ -35,7 +35,7 @@ class LimitAware(ReferencePlugin):
                 resolvable = resolvable and own <= ceiling
         return Unfit(tuple(reasons), resolvable) if reasons else None
 
-    def score(self, pod: Pod, node: Node, world: World) -> int:
+    def score(self, pod: Pod, node: Node, world: ReferenceState) -> int:
         total = weights = 0
         for resource, ceiling in (self._ceilings(node, world) or {}).items():
             weight = self._weights.get(resource, 0)
@@ -52,7 +52,7 @@ class LimitAware(ReferencePlugin):
             return dict.fromkeys(scores, 0)
         return {name: 100 * (score - low) // (high - low) for name, score in scores.items()}
 
-    def _ceilings(self, node: Node, world: World) -> dict[str, int] | None:
+    def _ceilings(self, node: Node, world: ReferenceState) -> dict[str, int] | None:
         """By resource that is limited; None if what the node says makes no sense."""
         ratios = self._default
         text = node.metadata.annotations.get(ANNOTATION)
@@ -98,5 +98,5 @@ def _most(resources: ResourceRequirements) -> Amounts:
     return most
 
 
-def _sum(node: Node, world: World, resource: str, of: Callable[[Pod], dict[str, int]]) -> int:
+def _sum(node: Node, world: ReferenceState, resource: str, of: Callable[[Pod], dict[str, int]]) -> int:
     return sum(of(pod).get(resource, 0) for pod in world.on(node.metadata.name))

@@ -5,7 +5,7 @@ from holdfast.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSel
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from reference.plugin import Nowhere, ReferencePlugin, Unfit, by_maximum
-from reference.world import World
+from reference.state import ReferenceState
 
 
 class NodeAffinity(ReferencePlugin):
@@ -16,7 +16,7 @@ class NodeAffinity(ReferencePlugin):
     def __init__(self, added: Terms | None = None) -> None:
         self._added = added or Terms()
 
-    def only(self, pod: Pod, world: World) -> set[str] | Nowhere | None:
+    def only(self, pod: Pod, world: ReferenceState) -> set[str] | Nowhere | None:
         required = _required(_affinity(pod))
         if required is None or not required.node_selector_terms:
             return None
@@ -32,7 +32,7 @@ class NodeAffinity(ReferencePlugin):
             named |= set.intersection(*by_name)
         return named or Nowhere("pod affinity terms conflict")
 
-    def filter(self, pod: Pod, node: Node, world: World) -> Unfit | None:
+    def filter(self, pod: Pod, node: Node, world: ReferenceState) -> Unfit | None:
         enforced = _required(self._added)
         if enforced is not None and not _selected(enforced, node):
             return Unfit(("node(s) didn't match scheduler-enforced node affinity",), False)
@@ -45,7 +45,7 @@ class NodeAffinity(ReferencePlugin):
             return _MISMATCH
         return None
 
-    def score(self, pod: Pod, node: Node, world: World) -> int:
+    def score(self, pod: Pod, node: Node, world: ReferenceState) -> int:
         total = 0
         for affinity in (self._added, _affinity(pod)):
             for term in affinity.preferred_during_scheduling_ignored_during_execution:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from reference.plugin import ReferencePlugin, Unfit
-from reference.world import World
+from reference.state import ReferenceState
 
 HostPort = tuple[str, str, int]
 
@@ -11,7 +11,7 @@ HostPort = tuple[str, str, int]
 class NodePorts(ReferencePlugin):
     name = "NodePorts"
 
-    def filter(self, pod: Pod, node: Node, world: World) -> Unfit | None:
+    def filter(self, pod: Pod, node: Node, world: ReferenceState) -> Unfit | None:
         for other in world.on(node.metadata.name):
             for theirs in host_ports(other):
                 for ours in host_ports(pod):

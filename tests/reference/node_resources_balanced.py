@@ -7,7 +7,7 @@ from holdfast.api.pod import Pod
 from reference.plugin import ReferencePlugin
 from reference.requests import requests
 from reference.resource_scores import usage_with
-from reference.world import World
+from reference.state import ReferenceState
 
 
 class NodeResourcesBalancedAllocation(ReferencePlugin):
@@ -16,7 +16,7 @@ class NodeResourcesBalancedAllocation(ReferencePlugin):
     def __init__(self, resources: tuple[str, ...] = ("cpu", "memory")) -> None:
         self._resources = resources
 
-    def score(self, pod: Pod, node: Node, world: World) -> int:
+    def score(self, pod: Pod, node: Node, world: ReferenceState) -> int:
         asked = requests(pod)
         if not any(asked.get(resource, 0) for resource in self._resources):
             return 0

@@ -5,7 +5,7 @@ from holdfast.api.pod import Pod
 from reference.plugin import ReferencePlugin, Unfit
 from reference.requests import requests
 from reference.resource_scores import Strategy
-from reference.world import World
+from reference.state import ReferenceState
 
 
 class NodeResourcesFit(ReferencePlugin):
@@ -21,7 +21,7 @@ class NodeResourcesFit(ReferencePlugin):
         self._ignored = ignored
         self._ignored_groups = ignored_groups
 
-    def filter(self, pod: Pod, node: Node, world: World) -> Unfit | None:
+    def filter(self, pod: Pod, node: Node, world: ReferenceState) -> Unfit | None:
         reasons = []
         resolvable = True
         if len(world.on(node.metadata.name)) + 1 > world.offered(node, "pods"):
@@ -35,7 +35,7 @@ class NodeResourcesFit(ReferencePlugin):
                 resolvable = resolvable and amount <= offered
         return Unfit(tuple(reasons), resolvable) if reasons else None
 
-    def score(self, pod: Pod, node: Node, world: World) -> int:
+    def score(self, pod: Pod, node: Node, world: ReferenceState) -> int:
         return self._strategy.score(pod, node, world)
 
     def _is_ignored(self, resource: str) -> bool:

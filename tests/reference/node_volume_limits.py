@@ -4,8 +4,8 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.storage import PersistentVolumeClaim
 from reference.plugin import ReferencePlugin, Unfit
+from reference.state import ReferenceState
 from reference.storage import claim_of, class_name, class_named, owned_by, uses, volume_named
-from reference.world import World
 
 Attached = tuple[str, str]
 """A driver, and what it calls the volume."""
@@ -17,7 +17,7 @@ _GCE, _AWS = "pd.csi.storage.gke.io", "ebs.csi.aws.com"
 class NodeVolumeLimits(ReferencePlugin):
     name = "NodeVolumeLimits"
 
-    def filter(self, pod: Pod, node: Node, world: World) -> Unfit | None:
+    def filter(self, pod: Pod, node: Node, world: ReferenceState) -> Unfit | None:
         problem = _problem(pod, world)
         if problem:
             return Unfit((problem,), False)
@@ -35,7 +35,7 @@ class NodeVolumeLimits(ReferencePlugin):
         return None
 
 
-def _problem(pod: Pod, world: World) -> str:
+def _problem(pod: Pod, world: ReferenceState) -> str:
     for use in uses(pod):
         claim = claim_of(world, pod, use)
         key = f"{pod.metadata.namespace}/{use.name}"
@@ -47,7 +47,7 @@ def _problem(pod: Pod, world: World) -> str:
     return ""
 
 
-def _volumes(pod: Pod, world: World) -> set[Attached]:
+def _volumes(pod: Pod, world: ReferenceState) -> set[Attached]:
     found = set()
     for use in uses(pod):
         claim = claim_of(world, pod, use)
@@ -62,7 +62,7 @@ def _volumes(pod: Pod, world: World) -> set[Attached]:
     return found
 
 
-def _identity(claim: PersistentVolumeClaim, world: World) -> Attached | None:
+def _identity(claim: PersistentVolumeClaim, world: ReferenceState) -> Attached | None:
     volume = volume_named(world, claim.spec.volume_name) if claim.spec.volume_name else None
     if volume is None:
         cls = class_named(world, class_name(claim))
@@ -72,7 +72,7 @@ def _identity(claim: PersistentVolumeClaim, world: World) -> Attached | None:
     return (csi.driver, csi.volume_handle) if csi is not None else None
 
 
-def _limits(node: str, world: World) -> dict[str, int]:
+def _limits(node: str, world: ReferenceState) -> dict[str, int]:
     csi_node = world.find("CSINode", "", node)
     if csi_node is None:
         return {}
@@ -83,7 +83,7 @@ def _limits(node: str, world: World) -> dict[str, int]:
     }
 
 
-def _attachments(node: str, world: World) -> set[Attached]:
+def _attachments(node: str, world: ReferenceState) -> set[Attached]:
     found = set()
     for attachment in world.of_kind("VolumeAttachment"):
         volume = volume_named(world, attachment.spec.source.persistent_volume_name or "")

@@ -6,7 +6,7 @@ from typing import ClassVar, NamedTuple
 
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from reference.world import World
+from reference.state import ReferenceState
 
 
 class Unfit(NamedTuple):
@@ -26,17 +26,17 @@ class Nowhere(NamedTuple):
 class ReferencePlugin:
     name: ClassVar[str]
 
-    def only(self, pod: Pod, world: World) -> set[str] | Nowhere | None:
+    def only(self, pod: Pod, world: ReferenceState) -> set[str] | Nowhere | None:
         """The names of the only nodes worth looking at; None for all."""
         return None
 
-    def filter(self, pod: Pod, node: Node, world: World) -> Unfit | None:
+    def filter(self, pod: Pod, node: Node, world: ReferenceState) -> Unfit | None:
         return None
 
-    def score(self, pod: Pod, node: Node, world: World) -> int:
+    def score(self, pod: Pod, node: Node, world: ReferenceState) -> int:
         return 0
 
-    def score_all(self, pod: Pod, nodes: list[Node], world: World) -> dict[str, int]:
+    def score_all(self, pod: Pod, nodes: list[Node], world: ReferenceState) -> dict[str, int]:
         """The raw scores of the nodes that passed all filters."""
         return {node.metadata.name: self.score(pod, node, world) for node in nodes}
 

@@ -10,8 +10,8 @@ from holdfast.api.pod import Pod
 from reference.labels import Requirements, own_labels, requirements, same, selected
 from reference.node_affinity import NodeAffinity
 from reference.plugin import ReferencePlugin, Unfit
+from reference.state import ReferenceState
 from reference.taint_toleration import TaintToleration
-from reference.world import World
 
 HOSTNAME = "kubernetes.io/hostname"
 _IGNORED = -1
@@ -29,7 +29,7 @@ class Constraint(NamedTuple):
     def key(self) -> str:
         return self.given.topology_key
 
-    def admits(self, pod: Pod, node: Node, world: World) -> bool:
+    def admits(self, pod: Pod, node: Node, world: ReferenceState) -> bool:
         """Whether the node counts."""
         honours_affinity = self.given.node_affinity_policy != "Ignore"
         if honours_affinity and NodeAffinity().filter(pod, node, world) is not None:
@@ -38,7 +38,7 @@ class Constraint(NamedTuple):
             return TaintToleration().filter(pod, node, world) is None
         return True
 
-    def count_on(self, pod: Pod, node: Node, world: World) -> int:
+    def count_on(self, pod: Pod, node: Node, world: ReferenceState) -> int:
         """How many pods on the node count."""
         if not self.wanted:
             return 0
@@ -59,7 +59,7 @@ class PodTopologySpread(ReferencePlugin):
         self._system = defaults is None
         self._defaults = defaults if defaults is not None else _SYSTEM
 
-    def filter(self, pod: Pod, node: Node, world: World) -> Unfit | None:
+    def filter(self, pod: Pod, node: Node, world: ReferenceState) -> Unfit | None:
         constraints = self._constraints(pod, world, "DoNotSchedule")
         for constraint in constraints:
             domain = node.metadata.labels.get(constraint.key)
@@ -74,7 +74,7 @@ class PodTopologySpread(ReferencePlugin):
                 return _SKEWED
         return None
 
-    def score_all(self, pod: Pod, nodes: list[Node], world: World) -> dict[str, int]:
+    def score_all(self, pod: Pod, nodes: list[Node], world: ReferenceState) -> dict[str, int]:
         constraints = self._constraints(pod, world, "ScheduleAnyway")
         all_keys = bool(pod.spec.topology_spread_constraints) or not self._system
         scores = dict.fromkeys((node.metadata.name for node in nodes), _IGNORED)
@@ -111,7 +111,7 @@ class PodTopologySpread(ReferencePlugin):
         return result
 
     def _counts(
-        self, pod: Pod, constraint: Constraint, together: list[Constraint], world: World
+        self, pod: Pod, constraint: Constraint, together: list[Constraint], world: ReferenceState
     ) -> dict[str, int]:
         counts: dict[str, int] = {}
         for node in world.nodes.values():
@@ -120,7 +120,7 @@ class PodTopologySpread(ReferencePlugin):
                 counts[domain] = counts.get(domain, 0) + constraint.count_on(pod, node, world)
         return counts
 
-    def _constraints(self, pod: Pod, world: World, action: str) -> list[Constraint]:
+    def _constraints(self, pod: Pod, world: ReferenceState, action: str) -> list[Constraint]:
         own = pod.spec.topology_spread_constraints
         if own:
             return [_completed(c, pod) for c in own if c.when_unsatisfiable == action]
@@ -149,7 +149,7 @@ def _has_all(node: Node, constraints: list[Constraint]) -> bool:
     return all(constraint.key in node.metadata.labels for constraint in constraints)
 
 
-def default_selector(pod: Pod, world: World) -> Requirements:
+def default_selector(pod: Pod, world: ReferenceState) -> Requirements:
     """What selects the pod together with others; nothing is known if it is empty."""
     labels: dict[str, str] = {}
     namespace = pod.metadata.namespace

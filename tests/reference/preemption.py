@@ -8,7 +8,7 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from reference.labels import requirements, selected
 from reference.scheduler import Judgement, Weighted, against, message
-from reference.world import World
+from reference.state import ReferenceState
 
 NEVER = "preemption: not eligible due to preemptionPolicy=Never."
 TERMINATING = "preemption: not eligible due to a terminating pod on the nominated node."
@@ -35,7 +35,7 @@ class Preemption:
     keeps_nomination: bool = False
 
 
-def preempt(pod: Pod, world: World, plugins: Weighted, judgement: Judgement) -> Preemption:
+def preempt(pod: Pod, world: ReferenceState, plugins: Weighted, judgement: Judgement) -> Preemption:
     if pod.spec.preemption_policy == "Never":
         return Preemption(message=NEVER, keeps_nomination=True)
     if _is_under_way(pod, world, judgement):
@@ -60,7 +60,7 @@ def preempt(pod: Pod, world: World, plugins: Weighted, judgement: Judgement) -> 
     return Preemption([candidate for candidate in best if candidate.oldest == latest])
 
 
-def _is_under_way(pod: Pod, world: World, judgement: Judgement) -> bool:
+def _is_under_way(pod: Pod, world: ReferenceState, judgement: Judgement) -> bool:
     nominated = pod.status.nominated_node_name
     if not nominated or nominated not in judgement.unfit:
         return False
@@ -77,7 +77,9 @@ def _is_under_way(pod: Pod, world: World, judgement: Judgement) -> bool:
     )
 
 
-def _candidate(pod: Pod, node: Node, world: World, plugins: Weighted) -> Candidate | tuple[str, ...]:
+def _candidate(
+    pod: Pod, node: Node, world: ReferenceState, plugins: Weighted
+) -> Candidate | tuple[str, ...]:
     lesser = [p for p in world.on(node.metadata.name) if _priority(p) < _priority(pod)]
     if not lesser:
         return ("No preemption victims found for incoming pod",)
@@ -106,7 +108,7 @@ def _candidate(pod: Pod, node: Node, world: World, plugins: Weighted) -> Candida
     return Candidate(node.metadata.name, [v.metadata.name for v in victims], cost, oldest)
 
 
-def _by_budget(pods: list[Pod], world: World) -> tuple[list[Pod], list[Pod]]:
+def _by_budget(pods: list[Pod], world: ReferenceState) -> tuple[list[Pod], list[Pod]]:
     """Those whose going breaks a budget, and the others."""
     budgets = world.of_kind("PodDisruptionBudget")
     left = [budget.status.disruptions_allowed for budget in budgets]

@@ -8,7 +8,7 @@ from itertools import pairwise
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from reference.requests import scored
-from reference.world import World
+from reference.state import ReferenceState
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Strategy:
     shape: tuple[tuple[int, int], ...] = ()
     """(utilization, score) with scores of 0 to 10."""
 
-    def score(self, pod: Pod, node: Node, world: World) -> int:
+    def score(self, pod: Pod, node: Node, world: ReferenceState) -> int:
         parts: list[tuple[int, int]] = []
         for resource, weight in self.resources:
             usage = usage_with(pod, node, world, resource, scored(pod))
@@ -55,7 +55,13 @@ class Strategy:
 
 
 def usage_with(
-    pod: Pod, node: Node, world: World, resource: str, asked: dict[str, int], *, plain: bool = False
+    pod: Pod,
+    node: Node,
+    world: ReferenceState,
+    resource: str,
+    asked: dict[str, int],
+    *,
+    plain: bool = False,
 ) -> tuple[int, int] | None:
     """(requested with the pod, offered); None if the resource does not count."""
     own = asked.get(resource, 0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from reference.plugin import Nowhere, ReferencePlugin, Unfit
-from reference.world import World
+from reference.state import ReferenceState
 
 Weighted = list[tuple[ReferencePlugin, int]]
 """Plugins in the order they run, with the weights of their scores."""
@@ -35,7 +35,7 @@ class Judgement:
         return {name for name, total in self.totals.items() if total == most}
 
 
-def judge(pod: Pod, world: World, plugins: Weighted) -> Judgement:
+def judge(pod: Pod, world: ReferenceState, plugins: Weighted) -> Judgement:
     judgement = Judgement()
     if not world.nodes:
         judgement.message = "no nodes available to schedule pods"
@@ -61,7 +61,7 @@ def judge(pod: Pod, world: World, plugins: Weighted) -> Judgement:
     return judgement
 
 
-def against(pod: Pod, node: Node, world: World, plugins: Weighted) -> tuple[str, Unfit] | None:
+def against(pod: Pod, node: Node, world: ReferenceState, plugins: Weighted) -> tuple[str, Unfit] | None:
     """The first plugin that turns the node down and why, if any does: with the pods there that it is
     being cleared for, and then without them."""
     nominated_pods = world.nominated_pods(pod, node.metadata.name)
@@ -76,7 +76,9 @@ def against(pod: Pod, node: Node, world: World, plugins: Weighted) -> tuple[str,
     return _against(pod, node, world, plugins)
 
 
-def _against(pod: Pod, node: Node, world: World, plugins: Weighted) -> tuple[str, Unfit] | None:
+def _against(
+    pod: Pod, node: Node, world: ReferenceState, plugins: Weighted
+) -> tuple[str, Unfit] | None:
     for plugin, _ in plugins:
         unfit = plugin.filter(pod, node, world)
         if unfit is not None:
@@ -91,7 +93,7 @@ def _on(pod: Pod, node: str) -> Pod:
 
 
 def _named(
-    pod: Pod, world: World, plugins: Weighted, judgement: Judgement
+    pod: Pod, world: ReferenceState, plugins: Weighted, judgement: Judgement
 ) -> tuple[set[str] | None, set[str]]:
     named: set[str] | None = None
     naming: set[str] = set()
@@ -106,7 +108,7 @@ def _named(
     return named, naming
 
 
-def _score(pod: Pod, world: World, plugins: Weighted, judgement: Judgement) -> None:
+def _score(pod: Pod, world: ReferenceState, plugins: Weighted, judgement: Judgement) -> None:
     feasible = [world.nodes[name] for name in judgement.totals]
     for plugin, weight in plugins:
         raw = plugin.score_all(pod, feasible, world)

@@ -12,7 +12,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from reference.node_affinity import matches
 from reference.quantities import exact
-from reference.world import World
+from reference.state import ReferenceState
 
 WAITS = "WaitForFirstConsumer"
 
@@ -34,18 +34,18 @@ def uses(pod: Pod) -> list[Use]:
     return found
 
 
-def claim_of(world: World, pod: Pod, use: Use) -> PersistentVolumeClaim | None:
+def claim_of(world: ReferenceState, pod: Pod, use: Use) -> PersistentVolumeClaim | None:
     found: PersistentVolumeClaim | None
     found = world.find("PersistentVolumeClaim", pod.metadata.namespace, use.name)
     return found
 
 
-def volume_named(world: World, name: str) -> PersistentVolume | None:
+def volume_named(world: ReferenceState, name: str) -> PersistentVolume | None:
     found: PersistentVolume | None = world.find("PersistentVolume", "", name)
     return found
 
 
-def class_named(world: World, name: str) -> StorageClass | None:
+def class_named(world: ReferenceState, name: str) -> StorageClass | None:
     found: StorageClass | None = world.find("StorageClass", "", name)
     return found
 
@@ -64,7 +64,7 @@ def is_bound(claim: PersistentVolumeClaim) -> bool:
     return done and bool(claim.spec.volume_name)
 
 
-def waits_for_pod(claim: PersistentVolumeClaim, world: World) -> bool:
+def waits_for_pod(claim: PersistentVolumeClaim, world: ReferenceState) -> bool:
     if claim.spec.volume_name:
         return False
     cls = class_named(world, class_name(claim))

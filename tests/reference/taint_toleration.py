@@ -4,13 +4,13 @@ from holdfast.api.affinity import Taint, Toleration
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from reference.plugin import ReferencePlugin, Unfit, by_maximum
-from reference.world import World
+from reference.state import ReferenceState
 
 
 class TaintToleration(ReferencePlugin):
     name = "TaintToleration"
 
-    def filter(self, pod: Pod, node: Node, world: World) -> Unfit | None:
+    def filter(self, pod: Pod, node: Node, world: ReferenceState) -> Unfit | None:
         for taint in node.spec.taints:
             if taint.effect == "PreferNoSchedule":
                 continue
@@ -18,7 +18,7 @@ class TaintToleration(ReferencePlugin):
                 return Unfit(("node(s) had untolerated taint(s)",), False)
         return None
 
-    def score(self, pod: Pod, node: Node, world: World) -> int:
+    def score(self, pod: Pod, node: Node, world: ReferenceState) -> int:
         soft = [t for t in pod.spec.tolerations if t.effect in ("", "PreferNoSchedule")]
         disliked = 0
         for taint in node.spec.taints:

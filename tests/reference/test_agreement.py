@@ -22,7 +22,7 @@ from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from reference.resource_scores import Strategy
 from reference.scheduler import Judgement, judge
 from reference.setup import Setup
-from reference.world import World
+from reference.state import ReferenceState
 
 _ADDED = {
     "requiredDuringSchedulingIgnoredDuringExecution": {
@@ -104,7 +104,7 @@ class Pair:
 
     def __init__(self, choose: Chooser) -> None:
         self.choose = choose
-        self.driver, self.world = Driver(SETUPS), World()
+        self.driver, self.world = Driver(SETUPS), ReferenceState()
         self.pending: list[Pod] = []
         self.with_volumes = sometimes(choose)
         for name in NODE_NAMES[: choose((0, 1, 2, 3, 4, 5, 5))]:
@@ -195,7 +195,7 @@ class Pair:
             assert_agreement(self.driver, self.world, pod, profile)
 
 
-def assert_agreement(driver: Driver, world: World, pod: Pod, profile: str) -> None:
+def assert_agreement(driver: Driver, world: ReferenceState, pod: Pod, profile: str) -> None:
     expected = judge(pod, world, BY_NAME[profile].plugins())
     got = driver.answer(pod, profile)
     if driver.record(pod).pinned_node is not None and profile != "sparse":

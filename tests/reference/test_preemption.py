@@ -15,7 +15,7 @@ from holdfast.scheduler.framework.interface import Nomination
 from reference.preemption import preempt
 from reference.scheduler import judge
 from reference.setup import Setup
-from reference.world import World
+from reference.state import ReferenceState
 
 SETUP = Setup(preempts=True)
 _TIMES = ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "2026-01-03T00:00:00Z")
@@ -26,7 +26,7 @@ class Crowd:
 
     def __init__(self, choose: Chooser) -> None:
         self.choose = choose
-        self.driver, self.world = Driver((SETUP,)), World()
+        self.driver, self.world = Driver((SETUP,)), ReferenceState()
         for name in NODE_NAMES[: choose((1, 2, 3, 5))]:
             node = choices.node_builder(choose, name)
             if not rarely(choose):

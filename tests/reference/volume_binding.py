@@ -9,6 +9,7 @@ from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
 from reference.labels import requirements, selected
 from reference.plugin import Nowhere, ReferencePlugin, Unfit
 from reference.quantities import exact
+from reference.state import ReferenceState
 from reference.storage import (
     claim_of,
     class_name,
@@ -22,7 +23,6 @@ from reference.storage import (
     volume_named,
     waits_for_pod,
 )
-from reference.world import World
 
 _AFFINITY = "node(s) didn't match PersistentVolume's node affinity"
 _NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
@@ -36,7 +36,7 @@ Chosen = list[tuple[PersistentVolumeClaim, PersistentVolume | None]]
 class VolumeBinding(ReferencePlugin):
     name = "VolumeBinding"
 
-    def only(self, pod: Pod, world: World) -> set[str] | Nowhere | None:
+    def only(self, pod: Pod, world: ReferenceState) -> set[str] | Nowhere | None:
         for use in uses(pod):
             claim = claim_of(world, pod, use)
             if claim is None and use.ephemeral:
@@ -57,7 +57,7 @@ class VolumeBinding(ReferencePlugin):
             return Nowhere("pod has unbound immediate PersistentVolumeClaims")
         return None
 
-    def filter(self, pod: Pod, node: Node, world: World) -> Unfit | None:
+    def filter(self, pod: Pod, node: Node, world: ReferenceState) -> Unfit | None:
         reasons = set()
         for claim in _claims(pod, world):
             if is_bound(claim):
@@ -75,7 +75,7 @@ class VolumeBinding(ReferencePlugin):
         return Unfit(tuple(r for r in order if r in reasons), False) if reasons else None
 
 
-def choose(pod: Pod, node: Node, world: World) -> Chosen | str:
+def choose(pod: Pod, node: Node, world: ReferenceState) -> Chosen | str:
     """Volumes for the claims that wait for the pod, were it on the node; else why there are none."""
     waiting = [claim for claim in _claims(pod, world) if not is_bound(claim)]
     selected_nodes = [world.selected_node(claim) for claim in waiting]
@@ -110,13 +110,13 @@ def choose(pod: Pod, node: Node, world: World) -> Chosen | str:
     return chosen
 
 
-def _claims(pod: Pod, world: World) -> list[PersistentVolumeClaim]:
+def _claims(pod: Pod, world: ReferenceState) -> list[PersistentVolumeClaim]:
     found = [claim_of(world, pod, use) for use in uses(pod)]
     return [claim for claim in found if claim is not None]
 
 
 def _match(
-    claim: PersistentVolumeClaim, node: Node, world: World, taken: set[str]
+    claim: PersistentVolumeClaim, node: Node, world: ReferenceState, taken: set[str]
 ) -> PersistentVolume | None:
     wanted = claim.spec
     best: PersistentVolume | None = None
@@ -148,7 +148,9 @@ def _match(
     return best
 
 
-def _has_space(claim: PersistentVolumeClaim, provisioner: str, node: Node, world: World) -> bool:
+def _has_space(
+    claim: PersistentVolumeClaim, provisioner: str, node: Node, world: ReferenceState
+) -> bool:
     requests = claim.spec.resources.requests
     driver = world.find("CSIDriver", "", provisioner)
     if STORAGE not in requests or driver is None or not driver.spec.storage_capacity:

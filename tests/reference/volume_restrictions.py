@@ -4,8 +4,8 @@ from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from holdfast.api.storage import Volume
 from reference.plugin import Nowhere, ReferencePlugin, Unfit
+from reference.state import ReferenceState
 from reference.storage import claim_of, uses
-from reference.world import World
 
 _DISK = Unfit(("node(s) had no available disk",), True)
 _IN_USE = Unfit(
@@ -20,13 +20,13 @@ _IN_USE = Unfit(
 class VolumeRestrictions(ReferencePlugin):
     name = "VolumeRestrictions"
 
-    def only(self, pod: Pod, world: World) -> set[str] | Nowhere | None:
+    def only(self, pod: Pod, world: ReferenceState) -> set[str] | Nowhere | None:
         for use in uses(pod):
             if not use.ephemeral and claim_of(world, pod, use) is None:
                 return Nowhere(f'persistentvolumeclaim "{use.name}" not found')
         return None
 
-    def filter(self, pod: Pod, node: Node, world: World) -> Unfit | None:
+    def filter(self, pod: Pod, node: Node, world: ReferenceState) -> Unfit | None:
         for other in world.on(node.metadata.name):
             for ours in pod.spec.volumes:
                 for theirs in other.spec.volumes:

@@ -3,8 +3,8 @@ from __future__ import annotations
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
 from reference.plugin import Nowhere, ReferencePlugin, Unfit
+from reference.state import ReferenceState
 from reference.storage import WAITS, claim_of, class_name, class_named, uses, volume_named
-from reference.world import World
 
 _OLD = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
@@ -16,7 +16,7 @@ _LABELS = (*_OLD, *_OLD.values())
 class VolumeZone(ReferencePlugin):
     name = "VolumeZone"
 
-    def only(self, pod: Pod, world: World) -> set[str] | Nowhere | None:
+    def only(self, pod: Pod, world: ReferenceState) -> set[str] | Nowhere | None:
         for use in uses(pod):
             if use.ephemeral:
                 continue
@@ -37,7 +37,7 @@ class VolumeZone(ReferencePlugin):
                 return Nowhere("PersistentVolume had no name")
         return None
 
-    def filter(self, pod: Pod, node: Node, world: World) -> Unfit | None:
+    def filter(self, pod: Pod, node: Node, world: ReferenceState) -> Unfit | None:
         labels = node.metadata.labels
         if not any(key in labels for key in _LABELS):
             return None

@@ -38,7 +38,7 @@ def test_what_follows_at_once_still_happens() -> None:
     assert events(simulate(text), "Pod/default/b")[-1] == (5.0, "Running")
 
 
-def test_a_pod_that_takes_no_time_makes_room_at_the_same_moment() -> None:
+def test_a_pod_that_takes_no_time_frees_capacity_at_the_same_moment() -> None:
     text = joined(NODE, pod_text("a", "4", runs_for="0s"), pod_text("b", "4"))
     result = simulate(text)
     assert events(result, "Pod/default/b")[-1] == (0.0, "Running")

@@ -92,7 +92,7 @@ def test_a_deleted_pod_stops_within_its_grace_period(
     assert events(result, "Pod/default/p")[-1] == (gone, "Deleted")
 
 
-def test_a_stopping_pod_is_marked_and_keeps_its_room() -> None:
+def test_a_stopping_pod_is_marked_and_keeps_its_capacity() -> None:
     text = joined(
         NODE, pod_text("p", "4", delete_at="10s", stops_in="5s"), pod_text("next", "4", at="11s")
     )
@@ -117,7 +117,7 @@ def test_a_name_given_again_belongs_to_another_pod() -> None:
     assert events(simulate(text), "Pod/default/p")[-1] == (35.0, "Succeeded")
 
 
-def test_pods_of_a_deleted_node_are_deleted_and_their_room_is_gone_with_it() -> None:
+def test_pods_of_a_deleted_node_are_deleted_and_their_capacity_is_gone_with_it() -> None:
     text = joined(NODE, pod_text("p", stops_in="9s"), step_text("5s", "delete: {kind: Node, name: n1}"))
     result = simulate(text)
     assert events(result, "Pod/default/p")[-1] == (5.0, "Deleted")

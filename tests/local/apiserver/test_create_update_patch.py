@@ -146,7 +146,7 @@ def test_applied_fields_belong_to_whoever_applied_them(server: LiveServer) -> No
     assert nameless.message.endswith("fieldManager: Required value: is required for apply patch")
 
 
-def test_a_generation_counts_what_is_wished_for(server: LiveServer) -> None:
+def test_a_generation_counts_changes_of_the_spec(server: LiveServer) -> None:
     path = f"{DEPLOYMENTS}/counted"
     server.post(DEPLOYMENTS, deployment("counted"))
 

@@ -52,7 +52,7 @@ def test_an_object_is_as_large_as_etcd_takes(server: LiveServer) -> None:
     assert server.get(f"{PODS}/too-large").code == 404
 
 
-def test_what_takes_less_room_in_etcd_than_as_json_is_stored(server: LiveServer) -> None:
+def test_what_takes_less_capacity_in_etcd_than_as_json_is_stored(server: LiveServer) -> None:
     text = "\n" * 1_000_000
     kept = config_map("lines") | {"data": {"lines": text}}
     assert len(json.dumps(kept)) > 1_900_000

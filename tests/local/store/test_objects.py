@@ -53,7 +53,7 @@ def test_a_new_object_gets_what_it_lacks_and_keeps_what_it_has() -> None:
         ({"spec": {}, "status": {}}, {"spec": {}, "status": {"x": 1}}, 1),
     ],
 )
-def test_another_wish_is_another_generation(
+def test_another_spec_is_another_generation(
     before: dict[str, Any], after: dict[str, Any], generation: int
 ) -> None:
     metadata = {"metadata": {"generation": 1}}

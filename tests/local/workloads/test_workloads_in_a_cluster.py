@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from harness.embedded_cluster import Driven
+from harness.embedded_cluster import SteppedCluster
 from holdfast.local.cluster_loop import EmbeddedCluster
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store import Key, Raw, Store
@@ -16,8 +16,8 @@ def _key(kind: str, name: str = "web") -> Key:
     return Key("batch" if kind == "Job" else "apps", kind, "default", name)
 
 
-def _cluster(*workloads: Raw, nodes: int = 3) -> Driven:
-    driven = Driven()
+def _cluster(*workloads: Raw, nodes: int = 3) -> SteppedCluster:
+    driven = SteppedCluster()
     for number in range(nodes):
         driven.create_node(f"n{number}", cpu="16")
     for raw in workloads:
@@ -25,15 +25,15 @@ def _cluster(*workloads: Raw, nodes: int = 3) -> Driven:
     return driven
 
 
-def _pods(driven: Driven) -> list[Raw]:
+def _pods(driven: SteppedCluster) -> list[Raw]:
     return driven.store.list("", "Pod")
 
 
-def _images(driven: Driven) -> set[str]:
+def _images(driven: SteppedCluster) -> set[str]:
     return {pod["spec"]["containers"][0]["image"] for pod in _pods(driven)}
 
 
-def _patch(driven: Driven, key: Key, **spec: Any) -> None:
+def _patch(driven: SteppedCluster, key: Key, **spec: Any) -> None:
     driven.update(key, spec={**driven.get(key)["spec"], **spec})
 
 
@@ -74,7 +74,7 @@ def test_an_update_and_its_undoing() -> None:
     assert revision == "3"
 
 
-def test_an_update_waits_for_room() -> None:
+def test_an_update_waits_for_capacity() -> None:
     """A surge that has no room, and no pod that may be missing: the new pod waits, the old ones run."""
     raw = workload("Deployment", replicas=2)
     container = raw["spec"]["template"]["spec"]["containers"][0]
@@ -187,7 +187,7 @@ def test_a_cluster_that_starts_again_goes_on() -> None:
         for raw in driven.store.scan(*kind):
             metadata = raw["metadata"]
             store.create(Key(*kind, metadata.get("namespace", ""), metadata["name"]), raw)
-    again = Driven(store, driven.clock)
+    again = SteppedCluster(store, driven.clock)
     assert {pod["metadata"]["uid"] for pod in _pods(again)} == before
     _patch(again, _key("Deployment"), replicas=4)
     assert len(_pods(again)) == 4

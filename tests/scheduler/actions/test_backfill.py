@@ -101,7 +101,7 @@ def test_what_others_say_on_a_hold_stays() -> None:
     assert annotations["note"] == ""
 
 
-def test_the_room_of_a_gang_is_lent_until_all_of_it_is_free() -> None:
+def test_the_capacity_of_a_gang_is_lent_until_all_of_it_is_free() -> None:
     """n1 is free at 30s, n2 at 90s: until then n1 is of use to others."""
     given = [*busy("n1", 30), *busy("n2", 90), pod_group("g", 2), *gang("g", 2)]
     smalls = [estimated("a", 20, "20s"), estimated("b", 30, "21s"), estimated("c", 20, "22s")]

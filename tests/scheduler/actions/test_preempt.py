@@ -24,7 +24,7 @@ def full_cluster(**config: Any) -> Driver:
     "config",
     [{}, {"actions": "allocate, preempt"}, {"actions": [{"name": "preempt"}, {"name": "allocate"}]}],
 )
-def test_with_preempt_among_the_actions_pods_make_room(config: dict[str, Any]) -> None:
+def test_with_preempt_among_the_actions_pods_free_capacity(config: dict[str, Any]) -> None:
     decisions = full_cluster(**config).round()
     assert [d.pod.name for d in decisions if isinstance(d, Preempt)] == ["there"]
     assert [d.node for d in decisions if isinstance(d, Nominate)] == ["n1"]
@@ -42,7 +42,7 @@ def victims(decisions: list[Decision]) -> list[tuple[str, str]]:
     return [(d.pod.name, d.preemptor.name) for d in decisions if isinstance(d, Preempt)]
 
 
-def test_a_victim_is_sent_away_once_though_two_need_its_room() -> None:
+def test_a_victim_is_sent_away_once_though_two_need_its_capacity() -> None:
     driver = Driver((Setup(preempts=True),))
     driver.add(make_node("n1").allocatable(cpu="4", memory="8Gi").obj())
     driver.add(*(make_pod(name).cpu("2").on("n1").obj() for name in ("a", "b")))
@@ -53,7 +53,7 @@ def test_a_victim_is_sent_away_once_though_two_need_its_room() -> None:
     assert told == ["b", "a"]
 
 
-def test_when_a_victim_stays_all_who_counted_on_its_room_are_tried_again() -> None:
+def test_when_a_victim_stays_all_who_counted_on_its_capacity_are_tried_again() -> None:
     driver = Driver((Setup(preempts=True),))
     driver.add(make_node("n1").allocatable(cpu="4", memory="8Gi").obj())
     there = make_pod("there").cpu("4").on("n1").obj()

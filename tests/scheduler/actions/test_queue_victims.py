@@ -37,7 +37,7 @@ def lows(count: int, **more: Any) -> list[Raw]:
         ({"priority": 10}, {"annotations": {"volcano.sh/preemptable": "false"}}, []),
     ],
 )
-def test_in_a_full_queue_the_less_important_make_room(
+def test_in_a_full_queue_the_less_important_free_capacity(
     more: Raw, others: Raw, victims: list[str]
 ) -> None:
     high = waiting("high", at="10s", **more)
@@ -46,7 +46,7 @@ def test_in_a_full_queue_the_less_important_make_room(
     assert played.times("high") == [10 if victims else None]
 
 
-def test_only_those_of_the_queue_make_room() -> None:
+def test_only_those_of_the_queue_free_capacity() -> None:
     queues = [queue("q", capability={"cpu": "1"}), queue("other")]
     given = [*lows(1, priority=50), waiting("elsewhere", of="other")]
     high = waiting("high", at="10s", priority=50)
@@ -82,7 +82,7 @@ def test_each_pod_takes_the_place_of_one() -> None:
     assert played.times("high-0", "high-1") == [30, 31]
 
 
-def test_a_closed_queue_makes_no_room() -> None:
+def test_a_closed_queue_frees_no_capacity() -> None:
     given = [queue("q", state="Closed", **FULL)]
     placed = [waiting(f"low-{i}", nodeName="n1") for i in range(4)]
     high = waiting("high", at="10s", priority=10)
@@ -97,7 +97,7 @@ def test_a_gang_gets_all_of_it_or_nothing(members: int, victims: int) -> None:
     assert len([name for name in played.bound() if name.startswith("g-")]) == victims
 
 
-def test_what_a_job_needs_as_a_whole_may_be_made_room_for() -> None:
+def test_what_a_job_needs_as_a_whole_may_be_freed_capacity_for() -> None:
     high = [pod_group("g", 2, minResources={"cpu": "2"}), *gang("g", 2, at="10s", priority=10)]
     played = play(node("n1", 2), [pod("low-0"), pod("low-1")], high, config=PREEMPT)
     assert gone(played) == ["low-0", "low-1"]
@@ -169,7 +169,9 @@ def test_nobody_goes_for_those_a_job_could_do_without(config: Raw) -> None:
 
 
 @pytest.mark.parametrize(("needs", "victims"), [("2", 2), ("4", 4), ("5", 0)])
-def test_as_much_room_is_made_as_the_job_needs_as_a_whole_or_none(needs: str, victims: int) -> None:
+def test_as_much_capacity_is_freed_as_the_job_needs_as_a_whole_or_none(
+    needs: str, victims: int
+) -> None:
     spec: Raw = {"minResources": {"cpu": needs}}
     high = [pod_group("g", 2, **spec), *gang("g", 6, at="10s", priority=10)]
     played = play(node("n1", 4), [pod(f"low-{i}") for i in range(4)], high, config=PREEMPT)

@@ -61,7 +61,7 @@ def test_without_the_action_nobody_has_to_go() -> None:
     assert victims(played) == []
 
 
-def test_the_room_is_kept_while_victims_stop() -> None:
+def test_the_capacity_is_kept_while_victims_stop() -> None:
     lows = [low(f"low-{i}", stops_in="20s") for i in range(2)]
     high = [pod_group("g", 2), *gang("g", 2, at="10s", priority=10)]
     other = low("other", at="15s", priority=5)
@@ -69,7 +69,7 @@ def test_the_room_is_kept_while_victims_stop() -> None:
     assert played.times("g-0", "g-1", "other") == [30, 30, None]
 
 
-def test_the_room_is_given_to_others_when_the_job_has_too_few_members_left() -> None:
+def test_the_capacity_is_given_to_others_when_the_job_has_too_few_members_left() -> None:
     lows = [low(f"low-{i}", stops_in="20s") for i in range(2)]
     high = [pod_group("g", 2), *gang("g", 1, at="10s", priority=10)]
     lost = pod("lost", 1, group="g", at="10s", delete_at="15s", priority=10)
@@ -94,7 +94,7 @@ def test_nominations_an_earlier_scheduler_left_behind_end_if_the_job_cannot_star
     assert [d.pod.name for d in decisions if isinstance(d, Bind)] == ["small"]
 
 
-def test_nominations_end_too_where_it_is_plain_that_there_is_too_little_room() -> None:
+def test_nominations_end_too_where_it_is_plain_that_there_is_too_little_capacity() -> None:
     driver = Driver((Setup(preempts=True, extra=("Coscheduling",)),))
     driver.add(make_node("n1").allocatable(cpu="2", memory="8Gi").obj())
     driver.add(make_pod_group("g").min_member(3).obj())
@@ -132,7 +132,7 @@ def test_who_must_not_be_preempted_is_not(mark: dict[str, Any]) -> None:
     assert victims(played) == ["plain", "high"]
 
 
-def test_in_a_queue_only_those_of_the_queue_make_room() -> None:
+def test_in_a_queue_only_those_of_the_queue_free_capacity() -> None:
     given = [queue("a"), queue("b"), low("in-b", queue="b"), low("in-a", queue="a")]
     high = low("high", queue="a", at="10s", priority=10)
     more = low("more", queue="a", at="20s", priority=10)

@@ -29,7 +29,7 @@ def holds(played: Played) -> dict[str, tuple[str, str]]:
     }
 
 
-def test_room_that_comes_free_falls_to_the_starving_pod() -> None:
+def test_capacity_that_comes_free_falls_to_the_starving_pod() -> None:
     smalls = [pod(f"small-{i}", 1, at="1s", runs_for="30s") for i in range(3)]
     played = play(full("n1", 3, 20, 30, 40), pod("big", 3), smalls, config=actions(**AFTER))
     assert played.times("big") == [40]
@@ -228,7 +228,7 @@ def test_the_more_important_of_two_is_served_first() -> None:
 # Which node
 
 
-def test_room_is_held_where_least_is_missing() -> None:
+def test_capacity_is_held_where_least_is_missing() -> None:
     given = [*full("n1", 3, 90, 90, 90), *full("n2", 3, 5, 90, 90), *full("n3", 3, 90, 90, 90)]
     played = play(given, pod("big", 3), config=actions(**AFTER), until=20)
     assert holds(played) == {"big": ("Waiting", "n2")}
@@ -281,7 +281,7 @@ def test_a_pod_that_can_never_fit_holds_nothing_and_says_so() -> None:
 # Gangs
 
 
-def test_a_gang_is_held_room_for_as_a_whole() -> None:
+def test_a_gang_is_held_capacity_for_as_a_whole() -> None:
     given = [*full("n1", 2, 30, 30), *full("n2", 2, 50, 60), pod_group("g", 2), *gang("g", 2, 2)]
     config = actions(**AFTER, reservedNodePercent=100)
     played = play(given, config=config)
@@ -308,7 +308,7 @@ def test_what_fits_already_is_held_too_and_starts_with_the_rest() -> None:
     assert played.times("other") == [None]
 
 
-def test_several_tasks_may_be_held_room_for_on_one_node() -> None:
+def test_several_tasks_may_be_held_capacity_for_on_one_node() -> None:
     given = [*full("n1", 4, 30, 30, 40, 40), pod_group("g", 2), *gang("g", 2, 2)]
     played = play(given, config=actions(**AFTER))
     assert played.times("g-0", "g-1") == [40, 40]
@@ -326,7 +326,7 @@ def test_a_job_started_anew_waits_from_then_on() -> None:
 # How holds end
 
 
-def test_a_pod_that_finds_room_elsewhere_gives_up_what_is_held() -> None:
+def test_a_pod_that_finds_capacity_elsewhere_gives_up_what_is_held() -> None:
     new = step("20s", apply=node("n2", 4))
     played = play(full("n1", 2, 90, 90), pod("big", 2), new, config=actions(**AFTER), until=30)
     assert played.bound()["big"] == (20, "n2")

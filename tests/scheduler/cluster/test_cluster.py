@@ -127,7 +127,7 @@ def test_a_pod_recreated_under_its_name_replaces_the_one_before() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-def test_a_pod_that_ended_gives_up_its_room(phase: str) -> None:
+def test_a_pod_that_ended_gives_up_its_capacity(phase: str) -> None:
     cluster = Told().add(node().obj(), pod().on("n1").obj())
     cluster.update(pod().on("n1").phase(phase).obj())
     assert cluster.claimed("n1") == 0 and not cluster.pods
@@ -282,7 +282,7 @@ def test_what_does_not_decode_is_reported() -> None:
     cluster._checked()
 
 
-def test_a_pod_on_a_node_keeps_its_room_when_it_stops_making_sense() -> None:
+def test_a_pod_on_a_node_keeps_its_capacity_when_it_stops_making_sense() -> None:
     cluster = Told().add(node().obj(), pod().on("n1").obj())
     cluster.update(make_pod("p1").cpu("1K").on("n1").obj())
     assert cluster.claimed("n1") == 1000

@@ -57,7 +57,7 @@ def test_an_owner_claims_of_its_node_what_the_hold_has_not(
     assert 0 not in claimed.values()
 
 
-def test_who_promises_the_same_and_was_taken_the_same_of_is_the_same() -> None:
+def test_reservations_with_equal_amounts_and_usage_share_a_state() -> None:
     states, owner, other = made(), class_of("1", "1Gi"), class_of("2", "1Gi")
     one, two = states.untouched(RESERVED), states.untouched(dict(RESERVED))
     assert one is two

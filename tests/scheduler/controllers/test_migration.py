@@ -171,7 +171,7 @@ FULL = (
 )
 
 
-def test_no_pod_is_evicted_before_its_room_is_available() -> None:
+def test_no_pod_is_evicted_before_its_capacity_is_available() -> None:
     """Proposal, Usage in Descheduling: so no pod is stopped that cannot run again.
     Motivation 2: there is room for certain before a pod is rescheduled."""
     it = world(running(pod("full", cpu="2"), "n2"))

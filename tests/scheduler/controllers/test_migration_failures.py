@@ -107,7 +107,7 @@ def test_the_reservation_named_is_where_the_pod_is() -> None:
     assert it.reservation_names() == ["mine"], "what the job has not made is not the job's to delete"
 
 
-def test_another_pod_of_the_workload_takes_the_room_first() -> None:
+def test_another_pod_of_the_workload_takes_the_capacity_first() -> None:
     it = world()
     it.eviction_refusal = BUDGET
     it.put(migration())
@@ -137,7 +137,7 @@ def test_some_pods_are_not_moved(meta: Raw) -> None:
     fails(it, "ForbiddenMigratePod", text)
 
 
-def test_a_pod_of_another_scheduler_would_not_use_the_room() -> None:
+def test_a_pod_of_another_scheduler_would_not_use_the_capacity() -> None:
     it = World(*NODES, running(pod("web", schedulerName="other"), "n1"), migration())
     assert it.outcome()[1] == "ForbiddenMigratePod"
     assert it.evicted == []

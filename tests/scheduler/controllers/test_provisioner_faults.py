@@ -27,7 +27,7 @@ def four(name: str, **more: Any) -> Raw:
 
 
 class TestWaiting:
-    def test_room_is_set_aside_and_the_pod_waits(self) -> None:
+    def test_capacity_is_set_aside_and_the_pod_waits(self) -> None:
         world = external(node("n1", cpu="5"), four("p"), pod("stranger", cpu="2"))
         assert (world.node_of("p"), world.requirement("p")) == ("", {"cpu": "4"})
         assert world.node_of("stranger") == ""
@@ -39,7 +39,7 @@ class TestWaiting:
         assert world.provisioning_events("p")[1:] == ["ReservationCreationSuccess"]
         assert world.node_of("stranger") == ""
 
-    def test_siblings_share_the_room_and_are_bound_together(self) -> None:
+    def test_siblings_share_the_capacity_and_are_bound_together(self) -> None:
         world = external(node("n1", cpu="5"), four("p", cpu="2"))
         world.put(four("q", cpu="2")).put(pod("full", app="a", cpu="1")).put(pod("stranger"))
         assert [world.node_of(name) for name in ("p", "q", "full")] == ["", "", "n1"]
@@ -75,7 +75,7 @@ class TestWaiting:
 
 
 class TestTooLate:
-    def test_the_pod_is_tried_again_and_its_room_kept(self) -> None:
+    def test_the_pod_is_tried_again_and_its_capacity_kept(self) -> None:
         world = external(node("n1", cpu="5"), four("p"))
         world.put(pod("stranger", cpu="2")).wait(10 * MINUTE)
         assert "was not created within 600s" in world.message("p")
@@ -86,7 +86,7 @@ class TestTooLate:
         world.put(made_for(world, "p"))
         assert world.reservation_of("p") == "r"
 
-    def test_the_room_is_given_up_in_the_end(self) -> None:
+    def test_the_capacity_is_given_up_in_the_end(self) -> None:
         world = external(node("n1", cpu="4"), four("p"), provisionTimeout="1m", virtualRetention="30s")
         world.put(pod("stranger", cpu="4")).wait(89)
         assert world.node_of("stranger") == ""
@@ -146,7 +146,7 @@ class TestErrors:
         assert world.reservation_of("p") != ""
         assert len(world.reservations()) == 1
 
-    def test_it_is_tried_again_though_no_room_is_kept(self) -> None:
+    def test_it_is_tried_again_though_no_capacity_is_kept(self) -> None:
         world = World(node("n1"), virtualRetention="0s")
         world.creation_refusal = "quota exceeded"
         world.put(four("p"))

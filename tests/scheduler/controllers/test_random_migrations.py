@@ -151,10 +151,10 @@ class Life(RandomLife):
 
 @examples(30)
 @given(st.data())
-def test_moves_keep_their_promises(data: st.DataObject) -> None:
+def test_migrations_keep_their_invariants(data: st.DataObject) -> None:
     Life(choosing(data.draw)).live(20)
 
 
-def test_moves_keep_their_promises_in_many_lives() -> None:
+def test_migrations_keep_their_invariants_in_many_runs() -> None:
     for seed in range(examples(40).max_examples):
         Life(seeded(seed)).live(30)

@@ -38,7 +38,7 @@ class TestExpiry:
         world.wait(1000 * DAY)
         assert world.phase("r") == "Available"
 
-    def test_room_is_free_again_and_owners_go_on_running(self) -> None:
+    def test_capacity_is_free_again_and_owners_go_on_running(self) -> None:
         world = World(node("n1", cpu="8"), reservation("r", cpu="8", allocateOnce=False, ttl="1h"))
         world.put(pod("owner", app="a", cpu="2"), pod("stranger", cpu="6"))
         assert (world.reservation_of("owner"), world.node_of("stranger")) == ("r", "")
@@ -146,7 +146,7 @@ def test_reservation_that_makes_no_sense_says_so_and_the_rest_goes_on() -> None:
 
 
 class TestWaiting:
-    def test_room_that_comes_free_is_for_the_one_that_waits(self) -> None:
+    def test_capacity_that_comes_free_is_for_the_one_that_waits(self) -> None:
         world = World(node("n1", cpu="8"), pod("old", cpu="6"))
         world.put(reservation("r", cpu="7", preAllocation=True))
         assert (world.phase("r"), world.status("r")["nodeName"]) == ("Waiting", "n1")
@@ -158,7 +158,7 @@ class TestWaiting:
         assert world.phase("r") == "Succeeded"
         assert world.node_of("stranger") == "n1"
 
-    def test_at_once_if_there_is_room(self) -> None:
+    def test_at_once_if_there_is_capacity(self) -> None:
         world = World(node("n1", cpu="8"), reservation("r", cpu="7", preAllocation=True))
         assert world.phase("r") == "Available"
 
@@ -177,7 +177,7 @@ class TestWaiting:
         world.delete("Pod", "a2")
         assert world.phase("second") == "Available"
 
-    def test_other_promises_and_pods_that_never_end_are_not_counted_on(self) -> None:
+    def test_other_reservations_and_pods_that_never_end_are_not_counted_on(self) -> None:
         daemon = [
             {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
         ]
@@ -191,7 +191,7 @@ class TestWaiting:
         world.put(reservation("fits", cpu="4", preAllocation=True))
         assert world.phase("fits") == "Available"
 
-    def test_node_with_room_soonest(self) -> None:
+    def test_node_with_capacity_soonest(self) -> None:
         world = World(node("n1", cpu="8"), node("n2", cpu="8"))
         world.put(pod("long", cpu="8", nodeName="n1"), pod("short", cpu="5", nodeName="n2"))
         world.put(reservation("r", cpu="4", preAllocation=True))
@@ -210,7 +210,7 @@ class TestResize:
         world.put(pod("stranger", cpu="6"))
         assert world.node_of("stranger") == "n1"
 
-    def test_no_room(self) -> None:
+    def test_no_capacity(self) -> None:
         world = World(node("n1", cpu="8"), reservation("r", cpu="4"))
         world.edit("Reservation", "r", spec__template=reservation("r", cpu="9")["spec"]["template"])
         assert world.status("r")["allocatable"] == {"cpu": "4"}
@@ -273,7 +273,7 @@ def test_again_under_the_same_name() -> None:
     assert world.status("r")["allocatable"] == {"cpu": "8"}
 
 
-def test_node_that_shrinks_keeps_the_promise_and_sells_nothing_else() -> None:
+def test_node_that_shrinks_keeps_the_reservation_and_accepts_nothing_else() -> None:
     world = World(node("n1", cpu="8"), reservation("r", cpu="6", allocateOnce=False))
     row = world.objects["Node", "n1"]
     small = {**row, "status": {"allocatable": {"cpu": "4", "memory": "32G", "pods": "110"}}}

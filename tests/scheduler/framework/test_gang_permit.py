@@ -199,7 +199,7 @@ def test_members_wait_no_more_once_the_node_of_one_is_gone() -> None:
     assert sorted(cluster.advance(10)) == ["g0", "g1", "g2"]
 
 
-def test_room_of_a_member_whose_time_is_over_is_given_to_others() -> None:
+def test_capacity_of_a_member_whose_time_is_over_is_given_to_others() -> None:
     cluster = stage(2, member("g0"), member("g1"), member("g2", "permit", "wait"))
     cluster.schedule()
     cluster.add(pod("other", cpu=1))

@@ -168,7 +168,7 @@ def test_tasks_have_minima_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(("asked", "placed"), [("4", 2), ("5", 0), ("4000m", 2)])
-def test_there_must_be_room_for_what_the_group_asks_for_as_a_whole(asked: str, placed: int) -> None:
+def test_there_must_be_capacity_for_what_the_group_asks_for_as_a_whole(asked: str, placed: int) -> None:
     played = play(node("n1", 4), pod_group("g", 2, minResources={"cpu": asked}), gang("g", 2))
     assert len(played.bound()) == placed
 

@@ -152,7 +152,7 @@ def test_a_gang_preempts_a_gang_that_waits_on_both_nodes() -> None:
     assert sorted(uids(cluster)) == ["free-0", "free-1", "low-0", "low-1"]
 
 
-def test_a_pod_that_waits_for_its_reservation_to_be_created_makes_room_for_another_owner() -> None:
+def test_a_pod_that_waits_for_its_reservation_to_be_created_frees_capacity_for_another_owner() -> None:
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",

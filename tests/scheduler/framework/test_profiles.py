@@ -56,14 +56,14 @@ def test_weights_decide_between_plugins() -> None:
     assert driver.add(pod).binds() == {"p": "empty"}
 
 
-def test_profiles_share_the_room() -> None:
+def test_profiles_share_the_capacity() -> None:
     driver = Driver((SPREADING, PACKING)).add(make_node("n").allocatable(cpu="1").obj())
     for profile in ("spreading", "packing"):
         driver.add(make_pod(profile).cpu("1").scheduler(profile).obj())
     assert driver.binds() == {"packing": "n"}
 
 
-def test_room_wakes_pods_of_every_profile() -> None:
+def test_capacity_wakes_pods_of_every_profile() -> None:
     driver = Driver((SPREADING, PACKING)).add(make_node("n").allocatable(cpu="2").obj())
     tenant = make_pod("tenant").cpu("2").on("n").obj()
     driver.add(tenant)

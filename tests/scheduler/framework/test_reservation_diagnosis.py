@@ -183,7 +183,7 @@ LOOSE: Raw = {"allocatePolicy": "Aligned", "allocateOnce": False}
     ],
 )
 @pytest.mark.parametrize("others", [0, 1, 40], ids=["alone", "with another", "with many"])
-def test_reservations_are_drawn_on_one_at_a_time(
+def test_a_pod_is_allocated_from_one_reservation_at_a_time(
     reservations: list[tuple[str, str, Raw]], asked: str, expected: str, others: int
 ) -> None:
     """Nodes apart, on which the pod has nothing reserved, change nothing."""

@@ -182,7 +182,7 @@ def full(*pods: Pod) -> Driver:
     return driver
 
 
-def test_room_wakes_those_it_can_help_most_important_first() -> None:
+def test_capacity_wakes_those_it_can_help_most_important_first() -> None:
     pods = [make_pod(f"p{i}").cpu("1").priority(i).obj() for i in range(3)]
     driver = full(*pods)
     assert driver.delete(make_pod("tenant").obj()).binds(5.0) == {"p2": "n"}
@@ -214,7 +214,7 @@ def test_refused_binds_back_off_longer_each_time() -> None:
     assert waits == [1, 2, 4, 8, 10, 10]
 
 
-def test_a_refused_bind_is_told_and_its_room_given_back() -> None:
+def test_a_refused_bind_is_told_and_its_capacity_given_back() -> None:
     pod, other = make_pod("p").cpu("1").priority(1).obj(), make_pod("other").cpu("1").obj()
     driver = Driver().add(make_node("n").allocatable(cpu="1").obj(), pod, other)
     assert driver.binds(0.0) == {"p": "n"}

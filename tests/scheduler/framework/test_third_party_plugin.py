@@ -212,7 +212,7 @@ def waiting(wait: float = 10.0) -> Driver:
     return driver
 
 
-def test_a_pod_that_must_wait_holds_its_room_until_allowed() -> None:
+def test_a_pod_that_must_wait_holds_its_capacity_until_allowed() -> None:
     driver = waiting()
     assert driver.binds(5.0) == {}
     Bookkeeper.permits = FINE
@@ -220,7 +220,7 @@ def test_a_pod_that_must_wait_holds_its_room_until_allowed() -> None:
     assert not driver.scheduler.binding.waiting
 
 
-def test_a_wait_that_is_too_long_is_over_and_the_room_is_free() -> None:
+def test_a_wait_that_is_too_long_is_over_and_the_capacity_is_free() -> None:
     driver = waiting()
     assert driver.binds(9.9) == {}
     told = [d.message for d in driver.round(10.0) if isinstance(d, SetPodScheduled)]
@@ -235,7 +235,7 @@ def test_a_wait_may_end_in_a_refusal() -> None:
     assert "unreserve p" in Bookkeeper.log
 
 
-def test_room_given_back_after_a_wait_is_offered_to_others() -> None:
+def test_capacity_given_back_after_a_wait_is_offered_to_others() -> None:
     """Here by the next plugin, asked only once the first has allowed the pod."""
     driver = waiting()
     Bookkeeper.permits = FINE

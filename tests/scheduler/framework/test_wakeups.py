@@ -183,7 +183,7 @@ def test_what_cannot_help_costs_no_attempt(start: Start, event: Event) -> None:
     assert (driver.queued_in(waiting), driver.record(waiting).attempts) == ("unschedulable", 1)
 
 
-def test_a_victim_leaves_no_room_until_it_is_gone() -> None:
+def test_a_victim_leaves_no_capacity_until_it_is_gone() -> None:
     waiting = pod().priority(9).obj()
     driver = Driver((Setup(preempts=True),)).add(node().obj(), tenant().obj(), waiting)
     told = {"p": "0/1 nodes are available: 1 Insufficient cpu."}
@@ -226,7 +226,7 @@ def test_when_many_wait_none_is_forgotten(classes: int) -> None:
     assert len(driver.update(large.label("a", "b").obj()).binds(40.0)) == classes
 
 
-def test_the_room_of_a_refused_bind_is_offered_to_others() -> None:
+def test_the_capacity_of_a_refused_bind_is_offered_to_others() -> None:
     first = make_pod("first").cpu("2").priority(9).obj()
     driver = Driver().add(node().obj(), first, pod().obj())
     assert driver.binds(0.0) == {"first": "n"}

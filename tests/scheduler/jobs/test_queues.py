@@ -30,7 +30,7 @@ def counts(played: Played) -> dict[str, int]:
         ((7, 1), (2, 9), {"a": 2, "b": 6}),
     ],
 )
-def test_room_is_shared_by_weight(
+def test_capacity_is_shared_by_weight(
     weights: tuple[int, int], wanted: tuple[int, int], shares: dict[str, int]
 ) -> None:
     queues = [queue("a", weights[0]), queue("b", weights[1])]
@@ -62,7 +62,7 @@ def test_a_queue_that_is_full_keeps_no_one_else_waiting() -> None:
     assert played.message("a-01") == "queue a would have more cpu than its capability"
 
 
-def test_room_in_a_capability_is_used_when_it_comes() -> None:
+def test_capacity_in_a_capability_is_used_when_it_comes() -> None:
     played = play(node("n1", 4), queue("a", capability={"cpu": "1"}), pods("a", 3, runs_for="10s"))
     assert played.times("a-00", "a-01", "a-02") == [0, 10, 20]
 
@@ -208,7 +208,7 @@ def test_a_guarantee_is_there_for_the_queues_below_too() -> None:
     assert play(node("n1", 10), given, until=5).times("fits") == [0]
 
 
-def test_what_a_guarantee_keeps_free_is_kept_while_room_is_held() -> None:
+def test_what_a_guarantee_keeps_free_is_kept_while_capacity_is_held() -> None:
     """A starving job is helped all the same, and starts when the guarantee is free besides."""
     given = [queue("g", guarantee={"resource": {"cpu": "2"}}), queue("o")]
     small = [
@@ -253,7 +253,9 @@ def test_a_queue_is_closed_once_its_jobs_are_gone() -> None:
 
 
 @pytest.mark.parametrize("order", [("large", "small"), ("small", "large")])
-def test_members_for_which_the_queue_has_room_do_not_wait_for_others(order: tuple[str, str]) -> None:
+def test_members_for_which_the_queue_has_capacity_do_not_wait_for_others(
+    order: tuple[str, str],
+) -> None:
     """Whoever is tried first: a job that needs one pod has one that its queue takes."""
     sizes = {"large": 6, "small": 2}
     members = [pod(f"{i}-{name}", sizes[name], group="g") for i, name in enumerate(order)]
@@ -264,7 +266,7 @@ def test_members_for_which_the_queue_has_room_do_not_wait_for_others(order: tupl
     assert played.message(refused) == "queue q would have more cpu than its capability"
 
 
-def test_members_the_queue_takes_have_room_held() -> None:
+def test_members_the_queue_takes_have_capacity_held() -> None:
     """The first member is more than its queue may ever have; the job needs only one."""
     members = [pod("0-large", 6, group="g", at="1s"), pod("1-small", 2, group="g", at="1s")]
     others = [pod("running", 7, runs_for="60s"), pod("later", 1, at="20s", runs_for="100s")]

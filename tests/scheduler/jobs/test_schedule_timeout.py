@@ -26,7 +26,7 @@ def with_default(**args: Any) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": KIND, "profiles": [{"pluginConfig": [plugin]}]}
 
 
-def test_a_job_that_is_late_says_so_once_and_is_placed_when_there_is_room() -> None:
+def test_a_job_that_is_late_says_so_once_and_is_placed_when_there_is_capacity() -> None:
     room = step("60s", apply=node("n2", 4))
     other = step("40s", apply=node("n3", 1))
     late = pod_group("g", 3, SIGS, scheduleTimeoutSeconds=30)

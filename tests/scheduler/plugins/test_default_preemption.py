@@ -256,7 +256,7 @@ def test_a_pod_that_never_preempts() -> None:
         (urgent("4").pod_affinity("kubernetes.io/hostname", {"app": "a"}), [there("a")], ""),
     ],
 )
-def test_room_is_not_all_that_can_be_made(
+def test_capacity_is_not_all_that_can_be_made(
     pod: PodBuilder, pods: list[PodBuilder], expected: str
 ) -> None:
     assert victims(after(pod, node(), *pods).decisions) == expected
@@ -313,7 +313,7 @@ def test_a_less_important_pod_may_hope_on_where_nobody_else_has_to_go() -> None:
     assert driver.record(rival.obj()).nominated == "n1"
 
 
-def test_room_being_made_is_not_taken_by_less_or_equally_important_pods() -> None:
+def test_capacity_being_made_is_not_taken_by_less_or_equally_important_pods() -> None:
     driver = after(urgent("4"), node(), there("a", 0, "2"), there("b", 0, "2"))
     driver.delete(there("a").obj())
     for name, priority in (("less", 5), ("equal", 100)):

@@ -338,7 +338,7 @@ def test_malformed_annotation_is_told_on_the_node_once() -> None:
     assert len([d for d in driver.round() if isinstance(d, Emit)]) == 1
 
 
-def test_preemption_makes_room_for_limits() -> None:
+def test_preemption_frees_capacity_for_limits() -> None:
     driver = Driver((Setup(preempts=True),)).add(node(cpu="20", ratio='{"cpu": 50}').obj())
     low = pod("low", "1", "6").priority(1).on("n").obj()
     small = pod("small", "1", "3").priority(0).on("n").obj()

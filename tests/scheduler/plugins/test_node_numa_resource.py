@@ -181,7 +181,7 @@ def test_a_single_numa_node_has_all_or_nothing() -> None:
     assert said in it.message("c")
 
 
-def test_restricted_spans_numa_nodes_where_no_single_one_has_room() -> None:
+def test_restricted_spans_numa_nodes_where_no_single_one_has_capacity() -> None:
     it = world().put(plain("a", "6", numa=RESTRICTED)).put(plain("b", "6", numa=RESTRICTED))
     it.put(plain("c", "3", numa=RESTRICTED))
     assert {numa: each["cpu"] for numa, each in zones(it, "c").items()} == {0: "1500m", 1: "1500m"}

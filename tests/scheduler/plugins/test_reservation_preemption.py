@@ -87,7 +87,7 @@ def test_pods_preempt_no_reservation() -> None:
     assert (names(world), world.node_of("big")) == (["low"], "")
 
 
-def test_room_preempted_for_a_pod_is_not_taken_by_a_reservation() -> None:
+def test_capacity_preempted_for_a_pod_is_not_taken_by_a_reservation() -> None:
     world = World(node("n0", cpu="4"), pod("weak", cpu="4", priority=1))
     world.graceful = True
     world.put(pod("strong", cpu="4", priority=5))
@@ -164,7 +164,7 @@ def test_disruption_budgets_are_minded_where_that_is_possible_and_else_told() ->
 # What becomes of it
 
 
-def test_pods_go_first_then_the_reservation_and_the_room_is_kept() -> None:
+def test_pods_go_first_then_the_reservation_and_the_capacity_is_kept() -> None:
     world = World(node("n0", cpu="4"), low(cpu="3"), pod("owner", app="low", cpu="2"))
     world.graceful = True
     world.put(high(cpu="4"))

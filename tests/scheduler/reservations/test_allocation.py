@@ -59,7 +59,7 @@ def test_what_two_owners_ask_beyond_the_reservation_comes_from_the_node() -> Non
     assert free(world)["cpu"] == 8000
 
 
-def test_non_owner_cannot_take_reserved_room() -> None:
+def test_non_owner_cannot_take_reserved_capacity() -> None:
     world = World(node("n1"), reservation("r", cpu="4"), pod("stranger", cpu="13"))
     assert world.node_of("stranger") == ""
     assert world.message("stranger").startswith("0/1 nodes are available: 1 Insufficient cpu.")

@@ -54,7 +54,7 @@ def where(*pods: Raw, nodes: int = 3, cpu: str = "8") -> str:
         "the last one that has to end counts",
     ],
 )
-def test_where_room_comes_free_first(pods: list[Raw], chosen: str) -> None:
+def test_where_capacity_comes_free_first(pods: list[Raw], chosen: str) -> None:
     assert where(*pods) == chosen
 
 

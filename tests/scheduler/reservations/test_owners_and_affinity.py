@@ -130,7 +130,7 @@ def test_who_must_use_a_reservation_may_ask_for_nothing_of_it(
     assert "allocated" not in world.status("r")
 
 
-def test_pod_that_ignores_reservations_sees_only_free_room() -> None:
+def test_pod_that_ignores_reservations_sees_only_free_capacity() -> None:
     world = World(node("n1", cpu="4"), reservation("r", cpu="4"))
     ignoring = {"labels": {"app": "a", "scheduling.koordinator.sh/reservation-ignored": "true"}}
     world.put(pod("p", metadata=ignoring, cpu="1"))

@@ -11,7 +11,7 @@ from scheduler.reservations.preempting_reservations import TRIO, high, low, memb
     ("lows", "members", "preempts"),
     [(3, 3, True), (2, 3, False), (3, 2, False), (4, 3, True), (3, 1, False)],
 )
-def test_a_gang_makes_room_for_all_or_none(lows: int, members: int, preempts: bool) -> None:
+def test_a_gang_frees_capacity_for_all_or_none(lows: int, members: int, preempts: bool) -> None:
     world = World(*(node(f"n{i}", cpu="4") for i in range(lows)))
     world.put(*(low(f"low{i}") for i in range(lows)))
     world.put(*(member(f"m{i}", TRIO) for i in range(members)))
@@ -42,7 +42,7 @@ def test_a_gang_uses_what_is_free_first() -> None:
     assert names(world) == ["m0", "m1", "m2"]
 
 
-def test_members_that_may_not_preempt_need_room_of_their_own() -> None:
+def test_members_that_may_not_preempt_need_capacity_of_their_own() -> None:
     world = World(node("n0", cpu="4"), node("n1", cpu="4"), low("low0"), low("low1"))
     pair = {"name": "pair", "min-available": 2}
     world.put(member("m0", pair), member("m1", pair, can=""))

@@ -90,7 +90,7 @@ def test_victims_that_leave_at_once_make_no_difference() -> None:
     assert (status["allocatable"], status["allocated"]) == ({"cpu": "4"}, {"cpu": "4"})
 
 
-def test_room_that_was_there_before_it_could_be_held_is_held_after_a_bind_that_failed() -> None:
+def test_capacity_that_was_there_before_it_could_be_held_is_held_after_a_bind_that_failed() -> None:
     made = full_node(graceful=False)
     made.refuse.add("pod-high")
     made.put(pod("high", cpu="4", priority=10))
@@ -271,7 +271,7 @@ def inside(graceful: bool = True) -> World:
     return made.put(pod("fill", cpu="4", priority=50))
 
 
-def test_a_victim_inside_a_reservation_makes_room_inside_it() -> None:
+def test_a_victim_inside_a_reservation_frees_capacity_inside_it() -> None:
     made = inside().put(pod("high", app="a", cpu="4", priority=10))
     assert rooms(made) == {}
     assert made.objects["Pod", "high"]["status"]["nominatedNodeName"] == "n1"

@@ -19,7 +19,7 @@ HOUR = 3600.0
 DAY = 24 * HOUR
 
 
-def test_summary_room_is_reserved_for_pods_that_do_not_exist_yet() -> None:
+def test_summary_capacity_is_reserved_for_pods_that_do_not_exist_yet() -> None:
     world = World(node("n1", cpu="4"), reservation("r", cpu="4"))
     assert world.phase("r") == "Available"
     world.wait(HOUR).put(pod("late", app="a", cpu="4"))
@@ -28,7 +28,7 @@ def test_summary_room_is_reserved_for_pods_that_do_not_exist_yet() -> None:
 
 class TestMotivation:
     @pytest.mark.parametrize("priority", [0, 1_000_000])
-    def test_1_reserved_room_is_locked_against_pods_of_the_same_or_a_higher_priority(
+    def test_1_reserved_capacity_is_locked_against_pods_of_the_same_or_a_higher_priority(
         self, priority: int
     ) -> None:
         """Unlike a fake pod, which anyone of a higher priority pushes out."""
@@ -36,7 +36,7 @@ class TestMotivation:
         world.put(pod("other", cpu="1", priority=priority))
         assert (world.node_of("other"), world.phase("r")) == ("", "Available")
 
-    def test_3_replicas_are_scaled_up_once_their_room_is_available(self) -> None:
+    def test_3_replicas_are_scaled_up_once_their_capacity_is_available(self) -> None:
         """Story 3: for certain, even when others want the room in between. See scale-up.yaml."""
         rooms = [reservation(f"r{i}", cpu="4") for i in (1, 2)]
         world = World(node("n1", cpu="8"), *rooms)
@@ -45,7 +45,7 @@ class TestMotivation:
         assert {world.reservation_of(name) for name in ("web-1", "web-2")} == {"r1", "r2"}
         assert world.node_of("other") == ""
 
-    def test_4_room_that_is_not_free_yet_is_reserved_at_no_cost(self) -> None:
+    def test_4_capacity_that_is_not_free_yet_is_reserved_at_no_cost(self) -> None:
         """Story 4: it waits, disturbs nobody, and is available when there is enough space."""
         world = World(node("n1", cpu="4"), pod("busy", cpu="4"))
         world.put(reservation("r", cpu="4", preAllocation=True)).wait(HOUR)
@@ -53,7 +53,7 @@ class TestMotivation:
         world.delete("Pod", "busy")
         assert world.phase("r") == "Available"
 
-    def test_story_3_room_is_kept_after_a_scale_down(self) -> None:
+    def test_story_3_capacity_is_kept_after_a_scale_down(self) -> None:
         world = World(node("n1", cpu="4"), pod("web-1", app="a", cpu="4"))
         world.delete("Pod", "web-1").put(reservation("r", cpu="4"))
         world.put(pod("other", cpu="1"))
@@ -149,7 +149,7 @@ class TestSpec:
         raw = reservation("r", ttl="1h", expires="2026-01-01T00:30:00Z")
         assert [error.field for error in ScenarioObject(raw).errors] == ["spec.expires"]
 
-    def test_without_pre_allocation_there_must_be_room_now(self) -> None:
+    def test_without_pre_allocation_there_must_be_capacity_now(self) -> None:
         world = World(node("n1", cpu="4"), pod("busy", cpu="2"))
         world.put(reservation("now", cpu="4"), reservation("later", cpu="4", preAllocation=True))
         assert (world.phase("now"), world.phase("later")) == ("Pending", "Waiting")
@@ -179,7 +179,7 @@ class TestStatus:
         assert status["allocatable"] == {"cpu": "4", "memory": "4Gi"}
         assert _ready(world) == ("True", "Available")
 
-    def test_waiting_while_the_room_is_not_ready(self) -> None:
+    def test_waiting_while_the_capacity_is_not_ready(self) -> None:
         world = World(node("n1", cpu="4"), pod("busy", cpu="4"))
         world.put(reservation("r", cpu="4", preAllocation=True))
         assert (world.phase("r"), *_ready(world)) == ("Waiting", "False", "Waiting")

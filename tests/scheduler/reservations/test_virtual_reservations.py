@@ -55,7 +55,9 @@ class TestSizes:
             ),
         ],
     )
-    def test_room_asked_for(self, nodes: str, sizes: dict[str, Any], expected: dict[str, str]) -> None:
+    def test_capacity_asked_for(
+        self, nodes: str, sizes: dict[str, Any], expected: dict[str, str]
+    ) -> None:
         world = World(node("n1", cpu=nodes), requesting("p", cpu="1500m", **sizes))
         assert world.requirement("p") == expected
         [made] = world.reservations()
@@ -66,13 +68,13 @@ class TestSizes:
         assert made["status"]["allocated"]["cpu"] == "1500m"
         assert (world.node_of("p"), world.reservation_of("p")) == ("n1", made["metadata"]["name"])
 
-    def test_a_node_with_room_for_all_that_is_recommended_comes_first(self) -> None:
+    def test_a_node_with_capacity_for_all_that_is_recommended_comes_first(self) -> None:
         world = World(
             node("n1", cpu="2"), node("n2", cpu="8"), requesting("p", recommendedSize={"cpu": "8"})
         )
         assert (world.node_of("p"), world.requirement("p")) == ("n2", {"cpu": "8"})
 
-    def test_no_room_at_all(self) -> None:
+    def test_no_capacity_at_all(self) -> None:
         world = World(node("n1", cpu="1"), requesting("p", cpu="2", recommendedSize={"cpu": "4"}))
         assert world.message("p").startswith("0/1 nodes are available: 1 Insufficient cpu.")
         assert (world.requirement("p"), world.reservations(), world.reserved("n1")) == ({}, [], 0)
@@ -112,7 +114,7 @@ class TestReservationsThatAreThere:
         assert (world.reservation_of("p") == "r") is used
         assert len(world.reservations()) == (1 if used else 2)
 
-    def test_the_rest_of_one_is_used_where_there_is_no_room_for_another(self) -> None:
+    def test_the_rest_of_one_is_used_where_there_is_no_capacity_for_another(self) -> None:
         world = World(node("n1", cpu="2"), reservation("r", cpu="1", allocateOnce=False))
         world.put(requesting("p", cpu="2"))
         assert (world.reservation_of("p"), len(world.reservations())) == ("r", 1)
@@ -206,7 +208,7 @@ class TestRequirementThatIsThere:
         world = World(node("n1"), requesting("p", cpu="2", requirement=required("abc", cpu="1")))
         assert (world.requirement_id("p"), world.requirement("p")) == ("abc", {"cpu": "2"})
 
-    def test_its_id_stays_where_there_is_less_room_now(self) -> None:
+    def test_its_id_stays_where_there_is_less_capacity_now(self) -> None:
         world = World(node("n1", cpu="2"), requesting("p", requirement=required("abc", cpu="4")))
         assert (world.requirement_id("p"), world.requirement("p")) == ("abc", {"cpu": "1"})
         assert world.reservation_of("p") != ""

@@ -11,8 +11,8 @@ from holdfast.api.pod import Pod
 from holdfast.scheduler.cluster.decisions import BindVolume, SelectNode
 from holdfast.scheduler.cluster.records import PodRecord
 from reference.scheduler import judge
+from reference.state import ReferenceState
 from reference.volume_binding import choose as volumes_for
-from reference.world import World
 from scheduler.state_machine.observer import OURS, SETUPS, Witness
 
 POD_NAMES = ("a", "b", "c", "d", "e", "f")
@@ -27,7 +27,7 @@ class Books:
         """What nodes may be called: with few names, much happens to the same node."""
         self.tweaks = TWEAKS
         """What may change about a node: likewise."""
-        self.world = World()
+        self.world = ReferenceState()
         """Nodes, and pods that hold room: assigned ones, and those about to be."""
         self.pods: dict[str, Pod] = {}
         """What the API server has, by uid."""

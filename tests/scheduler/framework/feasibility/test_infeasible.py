@@ -6,7 +6,7 @@ from harness.builders import make_pod
 from harness.driver import big_node, default_driver
 
 
-def test_domain_scores_do_not_lift_a_node_without_room() -> None:
+def test_domain_scores_do_not_lift_a_node_without_capacity() -> None:
     driver = default_driver(big_node("n1").zone("a").obj(), big_node("n2").zone("b").obj())
     for i in range(3):
         driver.add(make_pod(f"old{i}").namespace("default").label("app", "a").node("n1").obj())

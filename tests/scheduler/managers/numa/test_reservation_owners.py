@@ -26,7 +26,7 @@ def on_one_numa_node(name: str, cpu: str, memory: str = "4Gi", **spec: Any) -> R
 
 
 @pytest.mark.parametrize("policy", ["", "Aligned", "Restricted"])
-def test_reserved_room_may_become_cpus_of_ones_own(policy: str) -> None:
+def test_reserved_capacity_may_become_cpus_of_ones_own(policy: str) -> None:
     """The reservation holds an amount of cpu; the owner draws that, and gets CPUs nobody else has."""
     held = reservation("r", app="own", cpu="4", allocateOnce=False, allocatePolicy=policy)
     it = world(cpus=8, numa=1).put(held).put(lsr("stranger", "4")).put(lsr("late", "1"))
@@ -51,7 +51,7 @@ def test_owners_are_on_the_numa_node_that_is_reserved_for_them(policy: str) -> N
     assert it.node_of("other") == ""
 
 
-def test_restricted_owners_get_reserved_room_of_numa_nodes_only() -> None:
+def test_restricted_owners_get_reserved_capacity_of_numa_nodes_only() -> None:
     it = world().put(on_one_numa_node("r", "4", allocatePolicy="Restricted"))
     it.put(owner("a", "3", "1Gi")).put(owner("b", "2", "1Gi"))
     assert list(zones(it, "a")) == list(zones(it, "r", "Reservation"))
@@ -75,7 +75,7 @@ def test_restricted_owners_get_no_other_cpus_however_they_want_them() -> None:
 
 
 @pytest.mark.parametrize("ends", ["a", "b"])
-def test_room_of_a_numa_node_is_waited_for(ends: str) -> None:
+def test_capacity_of_a_numa_node_is_waited_for(ends: str) -> None:
     """Two CPUs on each of two NUMA nodes are not four on one; whichever is free first will do."""
     it = world().put(plain("a", "6", numa=SINGLE)).put(plain("b", "6", numa=SINGLE))
     it.put(on_one_numa_node("r", "4", preAllocation=True))
@@ -85,7 +85,7 @@ def test_room_of_a_numa_node_is_waited_for(ends: str) -> None:
     assert (it.phase("r"), list(zones(it, "r", "Reservation"))) == ("Available", where)
 
 
-def test_a_numa_node_that_has_room_now_is_not_waited_for() -> None:
+def test_a_numa_node_that_has_capacity_now_is_not_waited_for() -> None:
     it = world().put(plain("a", "6", numa=SINGLE)).put(on_one_numa_node("r", "4", preAllocation=True))
     assert (it.phase("r"), list(zones(it, "r", "Reservation"))) == ("Available", [1])
 

@@ -12,7 +12,7 @@ from reference.quantities import counted, exact
 from reference.requests import claimed_for_scores, requests
 
 
-class World:
+class ReferenceState:
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
