@@ -36,14 +36,7 @@ from holdfast.scheduler.cluster.decisions import (
     SetMigrationStatus,
     SetReservationStatus,
 )
-from holdfast.scheduler.cluster.events import (
-    Added,
-    BindRefused,
-    Deleted,
-    Event,
-    Updated,
-    write_refused,
-)
+from holdfast.scheduler.cluster.events import Added, BindRefused, Deleted, Event, Updated, write_refused
 from holdfast.scheduler.controllers.provisioner import Provisioner
 from holdfast.scheduler.framework.config import API_VERSION, KIND, Configuration, load
 from holdfast.scheduler.framework.interface import Plugin

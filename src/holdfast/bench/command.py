@@ -234,7 +234,7 @@ def _here(name: str, options: Options) -> BenchResult:
 
 def _apart(name: str, options: Options) -> BenchResult:
     """Measures in a new process, so that workloads do not add to each other's memory."""
-    command = [sys.executable, "-m", "holdfast.bench", name, "--in-process", "-o", "json"]
+    command = [sys.executable, "-m", "holdfast", "bench", name, "--in-process", "-o", "json"]
     command += ["--seeds", "0"]
     done = subprocess.run(
         command + options.arguments(), capture_output=True, text=True, encoding="utf-8", check=False

@@ -28,7 +28,7 @@ class Component(Protocol):
         """Takes note of a change; writes nothing."""
 
     def settle(self) -> Steps:
-        """Does the work that is due, step by step. What must wait goes on the agenda.
+        """Does the work that is due, step by step. What must wait gets a timer.
 
         A step takes milliseconds. Between two steps requests are answered, so anything may change: it
         iterates over a copy, and reads each object again."""

@@ -11,7 +11,7 @@ from holdfast.api.names import HOLD_LABEL, RESERVATION_API, STARVATION
 from holdfast.api.node import Device, Node
 from holdfast.api.pod import Pod
 from holdfast.api.raw_objects import ObjectKind
-from holdfast.local.cluster_parts import ClusterParts as EmbeddedWorld
+from holdfast.local.cluster_parts import ClusterParts
 from holdfast.local.component import ENDED
 from holdfast.local.kubelet import BareReports
 from holdfast.local.namespace_controller import Namespaces
@@ -42,7 +42,7 @@ class InvariantBroken(HoldfastError):
         super().__init__("\n".join([*self.problems, *self.stories]))
 
 
-class SimulatedCluster(EmbeddedWorld):
+class SimulatedCluster(ClusterParts):
     clock: VirtualClock
 
     def __init__(

@@ -81,7 +81,7 @@ class WorkloadControllers:
         )
 
     def _plan(self, due: float | None) -> None:
-        """Something is on the agenda when the next is due; what that does is wake this one up."""
+        """Sets a timer for when the next object is due; it only wakes this component up."""
         if due == self._planned_for:
             return
         if self._planned is not None:

@@ -8,8 +8,7 @@ parsers of quantities, selectors and annotations, so that an error in one is not
     capacity   rules of a node: resources, pods, ports, devices, CPUs, NUMA nodes, limits, volumes
     lifecycle  rules of an object: phases and status of reservations, binds, gangs
     cluster    the objects by node
-    facts      capacity fields of an object
-    quantity   quantities and CPU lists
+    facts      capacity fields of an object; quantities and CPU lists
 
 Imports nothing of Holdfast.
 """

@@ -10,8 +10,17 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 from holdfast.sim.audit.cluster import ClusterState, NodeState, expression, owns
-from holdfast.sim.audit.facts import PodFacts, Port, Raw, ReservationFacts, Usage, is_device_resource
-from holdfast.sim.audit.quantity import Amounts, add, cpu_text
+from holdfast.sim.audit.facts import (
+    Amounts,
+    PodFacts,
+    Port,
+    Raw,
+    ReservationFacts,
+    Usage,
+    add,
+    cpu_text,
+    is_device_resource,
+)
 
 REQUESTED = "pod requests exceed allocatable"
 CLAIMED = "pods and reservations exceed allocatable"

@@ -5,11 +5,14 @@ from dataclasses import dataclass, field
 
 from holdfast.sim.audit.facts import (
     ENDED,
+    Amounts,
     DeviceFacts,
     PodFacts,
     Raw,
     ReservationFacts,
     TopologyFacts,
+    add,
+    amounts,
     device_facts,
     gang_of,
     limit_ratios,
@@ -17,7 +20,6 @@ from holdfast.sim.audit.facts import (
     reservation_facts,
     topology_facts,
 )
-from holdfast.sim.audit.quantity import Amounts, add, amounts
 
 Gang = tuple[str, str]
 

@@ -8,14 +8,16 @@ from holdfast.sim.audit.capacity import remaining
 from holdfast.sim.audit.cluster import ClusterState, Gang, NodeState, owns
 from holdfast.sim.audit.facts import (
     ENDED,
+    Amounts,
     PodFacts,
     Raw,
     ReservationFacts,
+    add,
+    amounts,
     gang_of,
     is_device_resource,
     pod_requests,
 )
-from holdfast.sim.audit.quantity import Amounts, add, amounts
 
 _NEXT = {
     "Pending": ("Available", "Waiting", "Failed"),
