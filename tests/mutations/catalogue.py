@@ -152,7 +152,7 @@ LEDGER = (
         "scheduler/cluster/reservation_usage.py",
         "claims[slot] = claims.get(slot, 0) + left - usage.remaining[slot]",
         "claims[slot] = claims.get(slot, 0)",
-        ("scheduler/cluster/test_reservation_table.py",),
+        ("scheduler/cluster/test_reservation_usage.py",),
     ),
     Mutation(
         "remaining-below-zero",
@@ -160,7 +160,7 @@ LEDGER = (
         "scheduler/cluster/reservation_usage.py",
         "{slot: max(0, amount - taken.get(slot, 0)) for slot, amount in amounts.items()}",
         "{slot: amount - taken.get(slot, 0) for slot, amount in amounts.items()}",
-        ("scheduler/cluster/test_reservation_table.py",),
+        ("scheduler/cluster/test_reservation_usage.py",),
     ),
     Mutation(
         "allocated-capped",
@@ -168,7 +168,7 @@ LEDGER = (
         "scheduler/cluster/reservation_usage.py",
         "            if amount:\n                taken[slot] = amount",
         "            if amount:\n                taken[slot] = min(amount, usage.amounts[slot])",
-        ("scheduler/cluster/test_reservation_table.py",),
+        ("scheduler/cluster/test_reservation_usage.py",),
     ),
     Mutation(
         "owner-elsewhere-takes",
@@ -208,7 +208,7 @@ LEDGER = (
         "scheduler/cluster/node_table.py",
         "return (self.uses(port), self.uses(port._replace(ip=WILDCARD)))",
         "return (self.uses(port),)",
-        ("plugins",),
+        ("scheduler/plugins",),
     ),
     Mutation(
         "daemon-may-end",
@@ -373,7 +373,7 @@ RESERVATIONS = (
         "scheduler/reservations/virtual_reservations.py",
         "            if name and given < least:",
         "            if name and given < 0 * least:",
-        ("provisioning",),
+        ("scheduler/controllers/test_provisioner_faults.py",),
     ),
     Mutation(
         "preemption-hold-kept",
