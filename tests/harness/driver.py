@@ -15,11 +15,20 @@ from typing import Any, NamedTuple
 import msgspec
 
 from harness.builders import NodeBuilder, make_node
-from holdfast.api.meta import Object, ObjectReference
-from holdfast.api.names import SELECTED_NODE_ANNOTATION
+from holdfast.api.decode import decode
+from holdfast.api.meta import Object
 from holdfast.api.node import Node
 from holdfast.api.pod import Pod
-from holdfast.scheduler.cluster.decisions import Bind, BindVolume, Decision, SelectNode, SetPodScheduled
+from holdfast.machinery.patch.json_patch import merge_patch
+from holdfast.scheduler.cluster.decisions import (
+    Bind,
+    BindVolume,
+    Decision,
+    SelectNode,
+    SetPodScheduled,
+    metadata_patch,
+    volume_patch,
+)
 from holdfast.scheduler.cluster.events import Added, BindConfirmed, BindRefused, Deleted, Event, Updated
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.config import Configuration, load
@@ -113,16 +122,12 @@ class Driver:
         for decision in decisions:
             if isinstance(decision, BindVolume):
                 volume = self.cluster.volumes.volume(decision.volume.name)
-                claim = decision.claim
-                ref = ObjectReference(namespace=claim.namespace, name=claim.name, uid=claim.uid)
-                spec = msgspec.structs.replace(volume.spec, claim_ref=ref)
-                self.update(msgspec.structs.replace(volume, spec=spec))
+                patch = volume_patch(decision, is_referenced=volume.spec.claim_ref is not None)
+                self.update(_patched(volume, patch))
             elif isinstance(decision, SelectNode):
                 claims = self.cluster.objects["PersistentVolumeClaim"]
-                found = claims[decision.claim.namespace, decision.claim.name]
-                annotations = found.metadata.annotations | {SELECTED_NODE_ANNOTATION: decision.node}
-                meta = msgspec.structs.replace(found.metadata, annotations=annotations)
-                self.update(msgspec.structs.replace(found, metadata=meta))
+                claim = claims[decision.claim.namespace, decision.claim.name]
+                self.update(_patched(claim, {"metadata": metadata_patch(decision)}))
         return self
 
     def round(self, now: float | None = None) -> list[Decision]:
@@ -174,6 +179,10 @@ class Driver:
     def answer(self, pod: Pod, profile: str = "default-scheduler") -> Answer:
         """What a known, pending pod would get now."""
         return answer(self.scheduler, self.record(pod), profile)
+
+
+def _patched(obj: Object, patch: dict[str, Any]) -> Object:
+    return decode(merge_patch(msgspec.to_builtins(obj), patch))
 
 
 def default_driver(*objects: Object, config: Config | None = None) -> Driver:
