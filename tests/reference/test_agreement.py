@@ -16,7 +16,7 @@ from harness.strategies import GPU, ZONES, examples
 from holdfast.api.meta import Object
 from holdfast.api.names import HOSTNAME_LABEL, ZONE_LABEL
 from holdfast.api.pod import Pod
-from holdfast.scheduler.cluster import domain_facets as tally
+from holdfast.scheduler.cluster import domain_counts as tally
 from holdfast.scheduler.framework import diagnosis
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from reference.resource_scores import Strategy

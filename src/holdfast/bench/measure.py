@@ -220,7 +220,6 @@ _SECTIONS = {
     "api/": "pod classes",
     "scheduler/cluster/ledger.py": "ledger",
     "scheduler/cluster/affinity_terms.py": "topology counts",
-    "scheduler/cluster/domain_facets.py": "topology counts",
     "scheduler/cluster/domain_counts.py": "topology counts",
     "scheduler/managers/volumes/": "volumes",
     "scheduler/cluster/view.py": "column refresh",

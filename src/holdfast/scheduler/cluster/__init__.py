@@ -11,7 +11,7 @@
     ledger                                       claims of pods and reservations, with transactions
     reservation_table, reservation_usage         reserved, allocated and remaining amounts
     limit_sums, pod_limits                       sums of limits by node; limits of a class
-    domain_counts, domain_facets                 pods per selector and topology domain
+    domain_counts                                pods per selector and topology domain; facets
     affinity_terms                               inter-pod affinity terms
     view                                         rows as plugins see them: one, some or all
     read_only                                    values that plugins can read but not change

@@ -17,8 +17,7 @@ from holdfast.scheduler.cluster.affinity_terms import (
     parse_problem,
     terms_of,
 )
-from holdfast.scheduler.cluster.domain_counts import PodCounter
-from holdfast.scheduler.cluster.domain_facets import DomainSum, Tally, domain_sum
+from holdfast.scheduler.cluster.domain_counts import DomainSum, PodCounter, Tally, domain_sum
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.view import Cells, View
@@ -167,7 +166,7 @@ class InterPodAffinity(ClusterPlugin):
         self, key: str, weighted: list[tuple[int, PodCounter]], most: int | None = None
     ) -> DomainSum:
         column = self.cluster.nodes.labels.column(key)
-        return domain_sum(Tally(self.cluster, column, weighted), most)
+        return domain_sum(Tally(self.cluster.nodes, self.cluster.epoch, column, weighted), most)
 
 
 def clear_of(sums: tuple[DomainSum, ...], view: View) -> Cells:

@@ -25,8 +25,14 @@ from holdfast.api.selectors import (
     selector_from_map,
 )
 from holdfast.scheduler.cluster.class_key import required_terms
-from holdfast.scheduler.cluster.domain_counts import PodCounter
-from holdfast.scheduler.cluster.domain_facets import ByDomain, DomainSum, OnRow, Tally, domain_sum
+from holdfast.scheduler.cluster.domain_counts import (
+    ByDomain,
+    DomainSum,
+    OnRow,
+    PodCounter,
+    Tally,
+    domain_sum,
+)
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.node_selectors import compile_labels, compile_terms
 from holdfast.scheduler.cluster.pod_classes import PodClass
@@ -291,7 +297,8 @@ class PodTopologySpread(ClusterPlugin):
 
     def _tally(self, cls: PodClass, constraint: Constraint, keys: list[str]) -> Tally:
         return Tally(
-            self.cluster,
+            self.cluster.nodes,
+            self.cluster.epoch,
             self.cluster.nodes.labels.column(constraint.key),
             [(1, self._counter(cls, constraint.selector))],
             self._counted(cls, constraint, keys),
@@ -308,7 +315,9 @@ class PodTopologySpread(ClusterPlugin):
         column = self.cluster.nodes.labels.column(constraint.key)
         if constraint.key == HOSTNAME_LABEL:
             counter = self._counter(cls, constraint.selector)
-            return SpreadPart(OnRow(self.cluster, column, counter), constraint.max_skew)
+            return SpreadPart(
+                OnRow(self.cluster.nodes, self.cluster.epoch, column, counter), constraint.max_skew
+            )
         keys = [c.key for c in all_] if all_keys else []
         return SpreadPart(ByDomain(self._tally(cls, constraint, keys)), constraint.max_skew)
 
