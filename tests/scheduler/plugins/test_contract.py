@@ -20,6 +20,7 @@ from holdfast.scheduler.plugins.taint_toleration import TaintToleration
 Raw = dict[str, Any]
 MB = 1024 * 1024
 REACH_MORE = {
+    "Coscheduling",
     "DefaultPreemption",
     "DeviceShare",
     "DynamicReservation",
@@ -30,6 +31,7 @@ REACH_MORE = {
     "NodeResourcesFit",
     "NodeVolumeLimits",
     "PodTopologySpread",
+    "PrioritySort",
     "Reservation",
     "ReservationPreemption",
     "VolumeBinding",

@@ -507,7 +507,7 @@ class ClusterPlugin(Plugin):
     They follow the contract in every other respect. Most of them maintain a part of the cluster's
     state: volumes, devices, counts by topology domain, reservations. NodeResourcesFit and
     NodeResourcesBalancedAllocation only read: which resources some nodes lack, and what pods claim that
-    stay as long as their node."""
+    stay as long as their node. PrioritySort reads the job of a pod."""
 
     def __init__(self, handle: Handle, args: Any) -> None:
         super().__init__(handle, args)
