@@ -39,7 +39,8 @@ _PREFIX = "drp-"
 
 @lru_cache(maxsize=1024)
 def read_template(text: str) -> DynamicReservationTemplate:
-    """Raises InvalidObject with the first of all complaints; the value is shared, so left as it is."""
+    """The decoded template, which is shared and must not be changed. Raises InvalidObject with the
+    first error."""
     template = decode_json(text, DynamicReservationTemplate, field=_TEMPLATE_FIELD)
     raw = msgspec.json.decode(text)
     found: list[FieldError] = []
@@ -77,8 +78,9 @@ def write_requirement(labels: dict[str, str], resources: ResourceList) -> str:
 
 
 def new_id(pod_uid: str, spent: str = "") -> str:
-    """The id of the reservation made for a pod: always the same, so that asking twice asks once. Where
-    the reservation of an id is over, another follows from it."""
+    """The id of the reservation that is requested for a pod: a function of its UID, so that a repeated
+    request is the same request. After the reservation of an id has ended, the next id derives from
+    it."""
     return str(uuid.uuid5(_NAMES, f"{pod_uid}/{spent}" if spent else pod_uid))
 
 
@@ -90,7 +92,7 @@ def id_of(metadata: ObjectMeta) -> str:
 
 
 def reservation_name(id: str) -> str:
-    """One id, one name: a second reservation of it cannot be created."""
+    """The name derives from the id, so that a second reservation for it cannot be created."""
     name = f"{_PREFIX}{id}"
     return f"{_PREFIX}{uuid.uuid5(_NAMES, id)}" if dns_subdomain(name) else name
 

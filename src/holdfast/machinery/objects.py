@@ -69,7 +69,7 @@ class _NoCluster:
 
 
 def new_object(request: WriteRequest, raw: Raw, applied: bool = False, checked: bool = False) -> Raw:
-    """The object as it is to be stored. `applied` says that its managed fields are as they should be,
+    """The new object, ready to be stored. `applied` says that its managed fields are up to date,
     `checked` that `check_decoded` has found no error in it. Raises StatusError 403 or 422."""
     type, strategy = request.type, strategy_of(request.type)
     given = raw.get("status")
@@ -216,7 +216,7 @@ def changed_object(request: WriteRequest, before: Raw, after: Raw, applied: bool
 
 
 def _prepared(request: WriteRequest, strategy: Strategy, before: Raw, after: Raw) -> Raw:
-    """`after` with what this request may not change put back."""
+    """`after` with the fields that this request may not change restored."""
     old = before["metadata"]
     metadata = {**after["metadata"], "resourceVersion": old["resourceVersion"]}
     for name in ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
@@ -241,7 +241,7 @@ def _prepared(request: WriteRequest, strategy: Strategy, before: Raw, after: Raw
 
 
 def is_gone(request: WriteRequest, raw: Raw) -> bool:
-    """Whether a deleted object has nothing left to wait for."""
+    """Whether a deleted object waits for nothing any more: no finalizers, no grace period."""
     metadata = raw["metadata"]
     return (
         bool(metadata.get("deletionTimestamp"))
@@ -265,7 +265,7 @@ def deleted_object(
         finalizers = [*finalizers, *(each for each in added if each not in finalizers)]
     left = metadata.get("deletionGracePeriodSeconds") or 0
     if already:
-        # It can be made to end sooner, never later.
+        # A second deletion can shorten the grace period, never extend it.
         period = left if grace is None else min(period, left)
         unchanged = period == left and finalizers == (metadata.get("finalizers") or [])
         if unchanged and (period or finalizers or _namespace_waits(request, raw)):
@@ -291,7 +291,7 @@ def deleted_object(
 
 
 def _finalizers(propagation: str | None, existing: list[str]) -> list[str]:
-    """With those for the garbage collector, as the propagation policy wants them."""
+    """The finalizers with those of the garbage collector that the propagation policy asks for."""
     match propagation:
         case None:
             return existing
@@ -310,5 +310,5 @@ def _is_namespace(request: WriteRequest) -> bool:
 
 
 def _namespace_waits(request: WriteRequest, raw: Raw) -> bool:
-    """A namespace exists until it is empty: until then it has a finalizer in its spec."""
+    """Whether it is a namespace that is not empty: it has a finalizer in its spec."""
     return _is_namespace(request) and bool((raw.get("spec") or {}).get("finalizers"))

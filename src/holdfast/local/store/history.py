@@ -112,13 +112,13 @@ class History:
             raise Compacted(revision, self.compacted)
 
     def is_overfull(self) -> bool:
-        """Whether it is worth forgetting some: now and then, rather than one for each that comes."""
+        """Whether it exceeds the limits by so much that trimming is worth it."""
         return (len(self._all) - self.keep) * _FRACTION > self.keep or (
             self.bytes - self.keep_bytes
         ) * _FRACTION > self.keep_bytes
 
     def forget(self, revision: int) -> list[StoreChange]:
-        """Forgets the changes up to and including that revision, and says which these were."""
+        """Forgets the changes up to and including that revision, and returns them."""
         forgotten = []
         while self._all and self._all[0].revision <= revision:
             forgotten.append(self._forget_first())

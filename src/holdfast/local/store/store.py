@@ -227,18 +227,18 @@ class Store:
     # Writing
 
     def create(self, key: Key, raw: Raw) -> Raw:
-        """Puts a new object in. Raises AlreadyExists or NotEncodable."""
+        """Stores a new object. Raises AlreadyExists or NotEncodable."""
         if key in self._objects.setdefault(key[:2], {}):
             raise AlreadyExists(key)
         return self._put(key, None, raw)
 
     def update(self, key: Key, raw: Raw, expected: str | None = None) -> Raw:
-        """Puts a new version in the place of the old one; with `expected`, only if that is the
-        resourceVersion of the old one. Raises NotFound, Conflict or NotEncodable."""
+        """Replaces an object; with `expected`, only if that is its resourceVersion. Raises NotFound,
+        Conflict or NotEncodable."""
         return self._put(key, self._found(key, expected), raw)
 
     def delete(self, key: Key, expected: str | None = None) -> Raw:
-        """Takes the object out, and answers with it as it was. Raises NotFound or Conflict."""
+        """Deletes the object and returns it as it was. Raises NotFound or Conflict."""
         before = self._found(key, expected)
         self._check_failure()
         del self._objects[key[:2]][key]
@@ -251,8 +251,8 @@ class Store:
         """The durable changes of a kind after a revision, oldest first; those that follow come to
         subscribers. Raises Compacted or FutureRevision.
 
-        A watch begins with this and `subscribe`, with no await in between, and leaves out of what it
-        is then told the changes that are not after its revision."""
+        A watch begins with this and `subscribe`, with no await in between, and skips changes that are
+        not after its revision."""
         self._check(revision)
         changes = self._history.after(revision, (group, kind))
         while changes and changes[-1].revision > self.durable:
@@ -287,7 +287,7 @@ class Store:
             self._check_failure()
 
     def compact(self, revision: int) -> None:
-        """Forgets how things were before that revision, here and on disk."""
+        """Forgets the changes before that revision, in memory and on disk."""
         if revision > self.revision:
             raise FutureRevision(revision, self.revision)
         self._forgot(self._history.forget(min(revision, self.durable)))
@@ -298,7 +298,7 @@ class Store:
         return self._history.compacted
 
     def close(self) -> None:
-        """Makes all durable and lets go of the file."""
+        """Makes all changes durable and closes the file."""
         if self._journal is not None:
             try:
                 self.flush()
@@ -323,7 +323,7 @@ class Store:
         stored = {**raw, "metadata": {**raw["metadata"], "resourceVersion": str(revision)}}
         data = None
         if self._encodes:
-            # Before anything has changed: what cannot be written fails here, and hurts no one else.
+            # Before anything changes: an object that cannot be encoded fails only its own write.
             try:
                 data = encode(stored)
             except (TypeError, ValueError, OverflowError, RecursionError):

@@ -92,7 +92,7 @@ def _retaining(raw: Raw, patch: Raw) -> tuple[Raw, Raw]:
 
 
 def _put_in_order(shape: FieldShape, raw: Raw, patch: Raw, key: str) -> None:
-    """Merge one list as the patch says, in the order it says; taken out of `patch` when done."""
+    """Merges one list in the order of its `$setElementOrder`, and removes it from `patch`."""
     order = patch.pop(key)
     name = _name_in(key, _ORDER)
     if not isinstance(order, list):

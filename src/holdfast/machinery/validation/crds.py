@@ -39,7 +39,7 @@ def check_definition(found: Found, raw: Part) -> None:
         ("subresources", _check_subresources),
         ("additionalPrinterColumns", _check_columns),
     ):
-        # What all versions share is complained about once, at the place it had before versions.
+        # Errors that all versions share are reported once, at the path of v1beta1.
         if len({repr(version.get(field)) for version in versions}) == 1:
             top = {"schema": "validation"}.get(field, field)
             check(found, versions[0], f"spec.{top}")
