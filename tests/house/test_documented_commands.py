@@ -189,7 +189,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]
     node-3 cordoned, so that `big` is pending; a Deployment `web`, a Job `train`."""
     with ServedCluster(tmp_path_factory.mktemp("documented"), nodes=3) as cluster:
         cluster.create(
-            reservation("peak", allocateOnce=False, ttl="2h", pod={"nodeName": "node-1"}),
+            reservation(
+                "peak",
+                "4",
+                "web",
+                memory="8Gi",
+                allocateOnce=False,
+                ttl="2h",
+                pod={"nodeName": "node-1"},
+            ),
             deployment("web", "web", 0),
             workload(
                 "batch/v1",
@@ -201,11 +209,11 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]
                 pod={"restartPolicy": "Never"},
             ),
         ).settle()
-        cluster.create(pod("web-0", "2", "web")).settle()
+        cluster.create(pod("web-0", "2", "web", memory="1Gi")).settle()
         taint = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
         cluster.merge("/api/v1/nodes/node-2", {"spec": {"taints": [taint]}})
         cluster.merge("/api/v1/nodes/node-3", {"spec": {"unschedulable": True}})
-        cluster.create(pod("big", "6")).settle()
+        cluster.create(pod("big", "6", memory="1Gi")).settle()
         yield cluster
 
 
