@@ -144,6 +144,17 @@ def test_a_pod_of_before_a_restart_keeps_its_address_to_itself() -> None:
     assert len(set(addresses)) == 4
 
 
+def test_names_of_events_are_not_taken_again_after_a_restart() -> None:
+    first = Driven()
+    event = Emit(ObjectRef("Pod", "default", "p", "u"), "Warning", "FailedScheduling", "no capacity")
+    first.cluster.world.recorder.emit(event, "x")
+    second = Driven(first.store, first.clock)
+    for _ in range(2):
+        second.cluster.world.recorder.emit(event, "x")
+    events = list(second.cluster.world.objects.scan("", "Event"))
+    assert sorted(each["count"] for each in events) == [1, 2]
+
+
 def test_events_that_are_gone_are_forgotten() -> None:
     it = SteppedCluster()
     recorder, objects = it.cluster.world.recorder, it.cluster.world.objects

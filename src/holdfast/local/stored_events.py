@@ -24,17 +24,19 @@ class StoredEvents:
         return len(self._recorder)
 
     def emit(self, event: Emit, component: str) -> None:
-        write = self._recorder.record(event, component, self._clock.epoch())
-        if write is None:
-            return
-        if write.is_new:
-            self._objects.create(write.body)
-            return
-        key = Key("", "Event", write.namespace, write.name)
-        stored = self._objects.get(key)
-        if stored is None:
+        while True:
+            write = self._recorder.record(event, component, self._clock.epoch())
+            if write is None:
+                return
+            key = Key("", "Event", write.namespace, write.name)
+            stored = self._objects.get(key)
+            if write.is_new == (stored is None):
+                break
+            # The name is taken, by an Event of an earlier process whose clock was ahead; or the Event
+            # to be counted is gone. The next attempt is a new Event of another name.
             self.forget(key)
-            self.emit(event, component)
+        if stored is None:
+            self._objects.create(write.body)
         else:
             self._objects.update(key, merge_patch(stored, write.body))
 
