@@ -145,10 +145,10 @@ def test_a_pod_of_before_a_restart_keeps_its_address_to_itself() -> None:
 
 
 def test_names_of_events_are_not_taken_again_after_a_restart() -> None:
-    first = Driven()
+    first = SteppedCluster()
     event = Emit(ObjectRef("Pod", "default", "p", "u"), "Warning", "FailedScheduling", "no capacity")
     first.cluster.world.recorder.emit(event, "x")
-    second = Driven(first.store, first.clock)
+    second = SteppedCluster(first.store, first.clock)
     for _ in range(2):
         second.cluster.world.recorder.emit(event, "x")
     events = list(second.cluster.world.objects.scan("", "Event"))
