@@ -42,9 +42,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in _LONG)
 
 
-def pytest_runtest_logstart() -> None:
+def pytest_collection_finish() -> None:
     """Keeps the collected tests out of garbage collections, which would go through all of them each
-    time. Benchmarks end that for their process, so it is looked at before every test."""
-    if not gc.get_freeze_count():
-        gc.collect()
-        gc.freeze()
+    time."""
+    gc.collect()
+    gc.freeze()

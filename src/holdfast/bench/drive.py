@@ -266,6 +266,7 @@ class Drive:
     def run(self) -> None:
         ready = {id(step): self._made(step) for step in self._plan.steps if isinstance(step, Pods)}
         # The benchmark's own stock of objects is no business of the scheduler's collections.
+        frozen_before = gc.get_freeze_count() > 0
         gc.collect()
         gc.freeze()
         thresholds = gc.get_threshold()
@@ -285,7 +286,8 @@ class Drive:
                         self._settle()
         finally:
             gc.set_threshold(*thresholds)
-            gc.unfreeze()
+            if not frozen_before:
+                gc.unfreeze()
 
     def checksum(self) -> str:
         """Equal for two runs that put every measured pod on the same node."""
