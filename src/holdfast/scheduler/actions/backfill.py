@@ -1,9 +1,9 @@
 """The backfill action: places pods that end in time on capacity held for starving jobs.
 
 Capacity held for a starving job is idle until all of it is free. A pod with a run-time estimate may use
-it if it ends before the starving job is expected to start. If no start is expected, nothing is
-backfilled. A pod that exceeds its estimate is reported, and its job is not backfilled again. The rest
-of a job whose start was interrupted may use held capacity without an estimate.
+it if it ends by the time the starving job is expected to start. If no start is expected, nothing is
+backfilled on that node. A pod that exceeds its estimate is reported, and its job is not backfilled
+again. The rest of a job whose start was interrupted may use held capacity without an estimate.
 """
 
 import math

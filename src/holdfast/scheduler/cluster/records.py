@@ -195,7 +195,7 @@ class PodRecord:
         self.queue = ""
         """The queue its annotation names; the queue of its job takes precedence."""
         self.estimate: float | None = None
-        """Its own run-time estimate in seconds; see `Jobs.estimate`."""
+        """Its own run-time estimate in seconds; see `RunEstimates`."""
 
     @property
     def since(self) -> float:

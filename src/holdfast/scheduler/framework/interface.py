@@ -74,8 +74,8 @@ changes to storage (`Change.ABOUT_STORAGE`), only those to one of these wake the
 
 **After a node was chosen**, in this order, per pod: `reserve` (all plugins; on a later failure
 `unreserve` in reverse order), `permit`, then the decisions of `pre_bind`, `bind` (the first plugin
-that gives any; never called for reserve pods) and `post_bind`. These may keep state of their own,
-and must be able to undo it.
+that gives any; for reserve pods only that of the Reservation plugin) and `post_bind`. These may keep
+state of their own, and must be able to undo it.
 A job's pods pass each step together: if one is refused that the job needs, all are, and while one that
 it needs waits in `permit`, the others wait with it.
 
