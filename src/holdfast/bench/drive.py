@@ -15,7 +15,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from time import perf_counter_ns, process_time_ns
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -60,12 +60,14 @@ class PlanCluster:
         """The names of pods a barrier waits for."""
         self._makers: dict[str, tuple[PodMaker, bool]] = {}
         """The maker of pods whose names begin so, and whether its pods are measured."""
-        self._bound: dict[Key, tuple[str, Mapping[str, str] | None]] = {}
-        """The node of each bound pod; its annotations, if its template has others."""
-        self._written: dict[Key, Raw] = {}
-        """Reservations, and pods without a node that were written."""
+        self._nodes: dict[str, str] = {}
+        """The node of each bound pod, by the pod's name."""
+        self._annotations: dict[str, Mapping[str, str]] = {}
+        """The annotations of bound pods that differ from their template's, by the pod's name."""
+        self._written: dict[Key, Object] = {}
+        """Reservations, and pods without a node that were written, as the scheduler has them."""
         self._created = 0
-        self._reports: list[Event | _Shown | None] = []
+        self._reports: list[Event | None] = []
         self._updated: dict[Key, int] = {}
         """The place in the reports where an object is shown as updated."""
         self._executor = DecisionExecutor(self)
@@ -77,14 +79,14 @@ class PlanCluster:
         """An object of the plan arrives."""
         meta = obj.metadata
         if isinstance(obj, Reservation):
-            self._written[reservation_key(meta.name)] = msgspec.to_builtins(obj)
+            self._written[reservation_key(meta.name)] = obj
         elif isinstance(obj, Pod):
             self.waiting.add(meta.name)
 
     def forget(self, pod: Pod) -> None:
         """A pod of the plan is deleted."""
         key = Key("", "Pod", pod.metadata.namespace, pod.metadata.name)
-        self._bound.pop(key, None)
+        self._unbind(key.name)
         self._written.pop(key, None)
         self.waiting.discard(key.name)
 
@@ -96,50 +98,44 @@ class PlanCluster:
         self._reports, self._updated = [], {}
         for decision in decisions:
             self._executor.carry_out(decision)
-        reports = [self._event(report) for report in self._reports if report is not None]
+        reports = [report for report in self._reports if report is not None]
         for key in self._updated:
-            raw = self._written.get(key)
-            if key.kind == "Pod" and raw is not None and raw["spec"]["nodeName"]:
-                del self._written[key]
+            if key.kind == "Pod" and key.name in self._nodes:
+                self._written.pop(key, None)
         self._reports = []
         reports.reverse()
         return reports
 
-    def _event(self, report: "Event | _Shown") -> Event:
-        if not isinstance(report, _Shown):
-            return report
-        text = msgspec.json.encode(report.raw)
-        is_pod = report.key.kind == "Pod"
-        return report.event(decode_pod_json(text) if is_pod else decode_json(text, Reservation))
-
     # Its objects
 
     def get(self, key: Key) -> Raw | None:
-        known = self._written.get(key)
-        if known is not None or key.kind != "Pod":
-            return known
+        written = self._written.get(key)
+        if written is not None:
+            raw: Raw = msgspec.to_builtins(written)
+            return raw
+        if key.kind != "Pod":
+            return None
         maker, _ = self._maker(key.name)
-        node, annotations = self._bound.get(key, ("", None))
-        return maker.raw(maker.number_of(key.name), node, annotations)
+        node = self._nodes.get(key.name, "")
+        return maker.raw(maker.number_of(key.name), node, self._annotations.get(key.name))
 
     def update(self, key: Key, raw: Raw) -> None:
-        self._written[key] = raw
+        shown = self._written[key] = _decoded(raw)
         earlier = self._updated.get(key)
         if earlier is not None:
             self._reports[earlier] = None
         self._updated[key] = len(self._reports)
-        self._reports.append(_Shown(Updated, key, raw))
+        self._reports.append(Updated(shown))
 
     def submit(self, raw: Raw) -> None:
         key = reservation_key(raw["metadata"]["name"])
         self._created += 1
         made = {"uid": uid_of(key.name, self._created), "creationTimestamp": CREATED, "generation": 1}
-        raw = {**raw, "metadata": {**raw["metadata"], **made}}
-        self._written[key] = raw
-        self._reports.append(_Shown(Added, key, raw))
+        shown = self._written[key] = _decoded({**raw, "metadata": {**raw["metadata"], **made}})
+        self._reports.append(Added(shown))
 
     def end(self, key: Key) -> None:
-        self._reports.append(_Shown(Deleted, key, self._written.pop(key)))
+        self._reports.append(Deleted(self._written.pop(key)))
 
     def scan(self, group: str, kind: str) -> Iterable[Raw]:
         return ()
@@ -166,30 +162,33 @@ class PlanCluster:
         self.waiting.discard(key.name)
 
     def started(self, pod: Raw, bound: Raw) -> Raw:
-        metadata = bound["metadata"]
-        key = Key("", "Pod", metadata["namespace"], metadata["name"])
-        maker, _ = self._maker(key.name)
-        has_others = metadata["annotations"] != maker.annotations(maker.number_of(key.name))
-        self._bound[key] = bound["spec"]["nodeName"], metadata["annotations"] if has_others else None
+        name, annotations = bound["metadata"]["name"], bound["metadata"]["annotations"]
+        self._nodes[name] = bound["spec"]["nodeName"]
+        maker, _ = self._maker(name)
+        if annotations != maker.annotations(maker.number_of(name)):
+            self._annotations[name] = annotations
         return bound
 
     def delete_pod(self, key: Key, grace: int | None = None) -> None:
         pod = self.get(key)
         assert pod is not None
-        self._reports.append(_Shown(Deleted, key, pod))
+        self._reports.append(Deleted(_decoded(pod)))
         self.placed.pop(key.name, None)
-        self._bound.pop(key, None)
+        self._written.pop(key, None)
+        self._unbind(key.name)
 
     def emit(self, decision: Emit) -> None:
         pass
 
+    def _unbind(self, name: str) -> None:
+        self._nodes.pop(name, None)
+        self._annotations.pop(name, None)
 
-class _Shown(NamedTuple):
-    """An event of the watch, still to be decoded."""
 
-    event: type[Added] | type[Updated] | type[Deleted]
-    key: Key
-    raw: Raw
+def _decoded(raw: Raw) -> Object:
+    """A pod or a reservation, as the watch shows it."""
+    text = msgspec.json.encode(raw)
+    return decode_pod_json(text) if raw["kind"] == "Pod" else decode_json(text, Reservation)
 
 
 Watch = Callable[[str], None]

@@ -21,7 +21,8 @@ from holdfast.api.selectors import Requirement, parse_label_selector
 from holdfast.api.times import parse_duration, parse_time
 from holdfast.cli.options import Failure
 from holdfast.machinery.objects import checked_object
-from holdfast.machinery.schema import ResourceType, holdfast_catalogue
+from holdfast.machinery.schema import ResourceType
+from holdfast.machinery.schema.catalogue import holdfast_catalogue
 
 Raw = dict[str, Any]
 

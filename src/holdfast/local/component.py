@@ -12,7 +12,8 @@ from holdfast.local.store.objects import Identity, Key, Raw, StoreChange, with_g
 from holdfast.local.store.store import Store
 from holdfast.machinery.object_request import UNTRACKED, ObjectRequest
 from holdfast.machinery.objects import check_namespace_is_active, deleted_object, new_object
-from holdfast.machinery.schema import ResourceType, holdfast_catalogue, open_type, read_object
+from holdfast.machinery.schema import ResourceType, read_object
+from holdfast.machinery.schema.catalogue import holdfast_catalogue, open_type
 from holdfast.machinery.schema.types import key_of as storage_key
 
 Work = Callable[[], None]

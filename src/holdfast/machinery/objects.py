@@ -29,8 +29,8 @@ from holdfast.machinery.schema.types import shown, stored
 from holdfast.machinery.status import Resource, forbidden, invalid, not_found
 from holdfast.machinery.strategies import strategy_of
 from holdfast.machinery.strategies.strategy import Strategy
-from holdfast.machinery.validation import check_values
 from holdfast.machinery.validation import metadata as metadata_rules
+from holdfast.machinery.validation.kinds import check_values
 
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"

@@ -13,7 +13,8 @@ from holdfast.api.kinds import KINDS, NO_KINDS, KindInfo, Kinds
 from holdfast.api.raw_objects import ObjectKind
 from holdfast.local.store.objects import Key, Raw
 from holdfast.machinery.objects import decoded_object
-from holdfast.machinery.schema import UNKNOWN, FieldError, holdfast_catalogue
+from holdfast.machinery.schema import UNKNOWN, FieldError
+from holdfast.machinery.schema.catalogue import holdfast_catalogue
 from holdfast.sim.clock import START, timing
 from holdfast.sim.document_fields import described, hint, seconds, unknown_fields
 from holdfast.sim.expect import Expectation

@@ -28,7 +28,8 @@ from holdfast.api.memo import Memo
 from holdfast.api.resources import is_hugepages, is_native
 from holdfast.local.store.objects import Key, Raw
 from holdfast.machinery.objects import check_decoded, check_decoded_metadata, decoded_object
-from holdfast.machinery.schema import UNKNOWN, FieldError, ResourceType, holdfast_catalogue, open_type
+from holdfast.machinery.schema import UNKNOWN, FieldError, ResourceType
+from holdfast.machinery.schema.catalogue import holdfast_catalogue, open_type
 from holdfast.machinery.status import StatusError
 from holdfast.machinery.validation.core_kinds import ABOUT_VOLUMES
 

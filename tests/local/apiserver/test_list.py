@@ -13,7 +13,7 @@ from harness.objects import config_map, pod
 from holdfast.local.apiserver.responses import YAML, to_bytes
 from holdfast.local.apiserver.selection import select
 from holdfast.local.store import Store
-from holdfast.machinery.schema import Catalogue
+from holdfast.machinery.schema.catalogue import Catalogue
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from aiohttp.test_utils import make_mocked_request
 from harness.apiserver import LiveServer
 from harness.widgets import widget_crd
 from holdfast.local.apiserver.discovery import Documents
-from holdfast.machinery.schema import Catalogue
+from holdfast.machinery.schema.catalogue import Catalogue
 
 
 class Beside:

@@ -8,8 +8,9 @@ import pytest
 
 from harness.widgets import widget_crd
 from holdfast.local.apiserver.tables.render import Budget, OutOfBudget, compile_path, custom_printer
-from holdfast.machinery.schema import Catalogue, PrinterColumn
-from holdfast.machinery.validation import check_values
+from holdfast.machinery.schema import PrinterColumn
+from holdfast.machinery.schema.catalogue import Catalogue
+from holdfast.machinery.validation.kinds import check_values
 
 
 def crd_with(*columns: dict[str, Any]) -> dict[str, Any]:

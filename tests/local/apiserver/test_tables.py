@@ -9,7 +9,7 @@ import pytest
 from holdfast.api.times import format_time, parse_time
 from holdfast.local.apiserver.tables.columns import human_duration, selector_text
 from holdfast.local.apiserver.tables.render import Budget, compile_path, printer_of, table
-from holdfast.machinery.schema import Catalogue
+from holdfast.machinery.schema.catalogue import Catalogue
 
 NOW = parse_time("2026-01-02T00:00:00Z")
 CATALOGUE = Catalogue()

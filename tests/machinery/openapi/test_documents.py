@@ -8,7 +8,7 @@ import pytest
 
 from harness.widgets import widget_crd
 from holdfast.machinery import openapi
-from holdfast.machinery.schema import Catalogue
+from holdfast.machinery.schema.catalogue import Catalogue
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,8 @@ from holdfast.machinery.patch import (
     merge_patch,
     track_update,
 )
-from holdfast.machinery.schema import Catalogue, ResourceType, apply_defaults, read_object
+from holdfast.machinery.schema import ResourceType, apply_defaults, read_object
+from holdfast.machinery.schema.catalogue import Catalogue
 
 CATALOGUE = Catalogue()
 T1, T2, T3 = (f"2026-01-01T00:00:0{i}Z" for i in (1, 2, 3))

@@ -21,7 +21,8 @@ from holdfast.machinery.patch import (
 from holdfast.machinery.patch import managed_fields as ownership
 from holdfast.machinery.patch.compare import field_set
 from holdfast.machinery.patch.managed_fields import ignored_fields
-from holdfast.machinery.schema import Catalogue, ResourceType, apply_defaults, read_object
+from holdfast.machinery.schema import ResourceType, apply_defaults, read_object
+from holdfast.machinery.schema.catalogue import Catalogue
 
 Raw = dict[str, Any]
 T1, T2 = "2026-01-01T00:00:01Z", "2026-01-01T00:00:02Z"

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from holdfast.machinery.patch import PatchError, strategic_merge
-from holdfast.machinery.schema import Catalogue, ResourceType
+from holdfast.machinery.schema import ResourceType
+from holdfast.machinery.schema.catalogue import Catalogue
 
 CATALOGUE = Catalogue()
 

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.machinery.schema import MALFORMED, Catalogue, read_object, strict_error
+from holdfast.machinery.schema import MALFORMED, read_object, strict_error
+from holdfast.machinery.schema.catalogue import Catalogue
 
 CATALOGUE = Catalogue()
 

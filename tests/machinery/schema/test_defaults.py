@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.machinery.schema import Catalogue, apply_defaults, read_object
+from holdfast.machinery.schema import apply_defaults, read_object
+from holdfast.machinery.schema.catalogue import Catalogue
 
 CATALOGUE = Catalogue()
 

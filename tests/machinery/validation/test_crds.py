@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from harness.widgets import widget_crd
-from holdfast.machinery.schema import Catalogue, apply_defaults, read_object
-from holdfast.machinery.validation import check_values
+from holdfast.machinery.schema import apply_defaults, read_object
+from holdfast.machinery.schema.catalogue import Catalogue
+from holdfast.machinery.validation.kinds import check_values
 
 CATALOGUE = Catalogue()
 ROOT = "spec.validation.openAPIV3Schema"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from holdfast.api.crds import definitions
-from holdfast.machinery.schema import Catalogue
-from holdfast.machinery.validation import check_values
+from holdfast.machinery.schema.catalogue import Catalogue
+from holdfast.machinery.validation.kinds import check_values
 
 GROUP, VERSION = "scheduling.volcano.sh", "v1beta1"
 BOTH = {"mode": "hard", "highestTierAllowed": 1, "highestTierName": "rack"}

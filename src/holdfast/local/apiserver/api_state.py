@@ -11,7 +11,7 @@ from holdfast.local.apiserver.responses import Encoder
 from holdfast.local.clock import LocalClock
 from holdfast.local.store import Draft, Identity, Key, RandomNames, Raw, Store, StoreChange
 from holdfast.machinery.object_request import ObjectRequest
-from holdfast.machinery.schema import Catalogue
+from holdfast.machinery.schema.catalogue import Catalogue
 from holdfast.serving.limits import TEMPLATE_BYTES
 
 

@@ -9,7 +9,7 @@ from holdfast.local.apiserver.api_state import ApiRequest, ApiState
 from holdfast.local.apiserver.request_info import DeleteOptions
 from holdfast.local.apiserver.verbs.writes import delete
 from holdfast.local.store import Key, Raw, StoreChange
-from holdfast.machinery.schema import crd_warnings
+from holdfast.machinery.schema.catalogue import crd_warnings
 from holdfast.machinery.strategies.crds import CLEANUP, GROUP, KIND, is_established
 
 _log = structlog.get_logger()

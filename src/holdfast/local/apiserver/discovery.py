@@ -20,7 +20,8 @@ from holdfast.local.apiserver import responses as answers
 from holdfast.local.apiserver.responses import DISCOVERY_GROUP, JSON, not_acceptable
 from holdfast.local.store import Raw
 from holdfast.machinery import openapi
-from holdfast.machinery.schema import Catalogue, ResourceType, Subresource
+from holdfast.machinery.schema import ResourceType, Subresource
+from holdfast.machinery.schema.catalogue import Catalogue
 
 VERSION: Raw = {
     "major": "1",

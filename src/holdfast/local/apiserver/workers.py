@@ -23,7 +23,8 @@ import msgspec
 
 from holdfast.local.apiserver.api_state import ApiRequest
 from holdfast.local.store import ChangedMeanwhile, Draft, Key, Raw, Store
-from holdfast.machinery.schema import ResourceType, custom
+from holdfast.machinery.schema import ResourceType
+from holdfast.machinery.schema.custom import validation as custom
 from holdfast.machinery.status import MODIFIED, StatusError, conflict
 
 T = TypeVar("T")

@@ -17,8 +17,8 @@ May import `api`; knows nothing of HTTP.
 
 from typing import Any
 
-from holdfast.machinery.schema import custom, decoding
-from holdfast.machinery.schema.catalogue import Catalogue, crd_warnings, holdfast_catalogue, open_type
+from holdfast.machinery.schema import decoding
+from holdfast.machinery.schema.custom import pruning
 from holdfast.machinery.schema.decoding import suggestion
 from holdfast.machinery.schema.defaults import apply_defaults
 from holdfast.machinery.schema.field_errors import MALFORMED, UNKNOWN, FieldError, strict_error
@@ -27,16 +27,12 @@ from holdfast.machinery.schema.types import PrinterColumn, ResourceType, ScalePa
 __all__ = [
     "MALFORMED",
     "UNKNOWN",
-    "Catalogue",
     "FieldError",
     "PrinterColumn",
     "ResourceType",
     "ScalePaths",
     "Subresource",
     "apply_defaults",
-    "crd_warnings",
-    "holdfast_catalogue",
-    "open_type",
     "read_object",
     "strict_error",
     "suggestion",
@@ -47,4 +43,4 @@ def read_object(type: ResourceType, raw: dict[str, Any]) -> tuple[dict[str, Any]
     """The decoded object, before defaults, and its malformed and unknown fields."""
     if type.definition:
         return decoding.read(type.definition, raw)
-    return custom.read(type, raw)
+    return pruning.read(type, raw)

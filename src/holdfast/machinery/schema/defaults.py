@@ -16,7 +16,7 @@ from typing import Any
 from holdfast.api.memo import Memo
 from holdfast.api.quantity import parse
 from holdfast.api.resources import is_hugepages, is_pod_level
-from holdfast.machinery.schema.custom import defaulted
+from holdfast.machinery.schema.custom.pruning import defaulted
 from holdfast.machinery.schema.scalars import canonical
 from holdfast.machinery.schema.shapes import FieldShape
 from holdfast.machinery.schema.types import ResourceType

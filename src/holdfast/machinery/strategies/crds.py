@@ -7,8 +7,9 @@ from typing import Any
 
 from holdfast.api.raw_objects import Raw
 from holdfast.machinery.object_request import WriteRequest
-from holdfast.machinery.schema import FieldError, crd_warnings
+from holdfast.machinery.schema import FieldError
 from holdfast.machinery.schema import field_errors as fields
+from holdfast.machinery.schema.catalogue import crd_warnings
 from holdfast.machinery.strategies.strategy import Strategy, keep_status, spec_of
 
 GROUP = "apiextensions.k8s.io"

@@ -281,14 +281,16 @@ def node_info(node: Node) -> NodeInfo:
         name=meta.name,
         uid=meta.uid,
         labels=ReadOnlyDict(meta.labels),
-        annotations=ReadOnlyDict(meta.annotations),
+        annotations=read_only(meta.annotations),
         taints=read_only(node.spec.taints),
         unschedulable=node.spec.unschedulable,
         allocatable=ReadOnlyDict(offered),
-        images=ReadOnlyDict(
-            (name, image.size_bytes)
-            for image in reversed(status.images[:_MAX_IMAGES])
-            for name in image.names[:_MAX_IMAGE_NAMES]
+        images=read_only(
+            {
+                name: image.size_bytes
+                for image in reversed(status.images[:_MAX_IMAGES])
+                for name in image.names[:_MAX_IMAGE_NAMES]
+            }
         ),
     )
 

@@ -60,12 +60,18 @@ class ReadOnlyList(list[Any]):
         return list, (list(self),)
 
 
+_NO_ITEMS = ReadOnlyDict()
+_NO_VALUES = ReadOnlyList()
+
+
 def read_only(value: Any) -> Any:
-    """A copy of the value that is read-only at every level."""
+    """A copy of the value that is read-only at every level. Empty dicts and lists are shared."""
     if type(value) is dict:
+        if not value:
+            return _NO_ITEMS
         return ReadOnlyDict({key: read_only(each) for key, each in value.items()})
     if type(value) is list:
-        return ReadOnlyList(map(read_only, value))
+        return ReadOnlyList(map(read_only, value)) if value else _NO_VALUES
     if type(value) is tuple:
         return tuple(map(read_only, value))
     if isinstance(value, Struct):

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from harness.widgets import widget_crd
-from holdfast.machinery.schema import Catalogue, ResourceType, crd_warnings
+from holdfast.machinery.schema import ResourceType
+from holdfast.machinery.schema.catalogue import Catalogue, crd_warnings
 from holdfast.machinery.schema.custom import cel as rules
-from holdfast.machinery.validation import check_values
+from holdfast.machinery.validation.kinds import check_values
 
 SPEC = {
     "type": "object",

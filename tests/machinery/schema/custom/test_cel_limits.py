@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from harness.widgets import widget_crd
-from holdfast.machinery.schema import Catalogue, ResourceType
+from holdfast.machinery.schema import ResourceType
+from holdfast.machinery.schema.catalogue import Catalogue
 from holdfast.machinery.schema.custom.cel import MAX_RULES, Nesting, scan
-from holdfast.machinery.validation import check_values
+from holdfast.machinery.validation.kinds import check_values
 
 LINKS = 20_000
 CHAINS = {

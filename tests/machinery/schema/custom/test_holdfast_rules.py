@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from holdfast.api.crds import definitions
-from holdfast.machinery.schema import Catalogue, crd_warnings
+from holdfast.machinery.schema.catalogue import Catalogue, crd_warnings
 from holdfast.machinery.schema.custom import cel as rules
 from holdfast.machinery.schema.custom.cel import own_rule, own_rules_in
-from holdfast.machinery.validation import check_values
+from holdfast.machinery.validation.kinds import check_values
 
 Raw = dict[str, Any]
 GROUP = "scheduling.koordinator.sh"

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.widgets import widget_crd
-from holdfast.machinery.schema import Catalogue
+from holdfast.machinery.schema.catalogue import Catalogue
 from holdfast.machinery.schema.custom.regexp import BadPattern, TooCostly, compiled
-from holdfast.machinery.validation import check_values
+from holdfast.machinery.validation.kinds import check_values
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,9 @@ from typing import Any
 import pytest
 
 from harness.widgets import widget_crd
-from holdfast.machinery.schema import (
-    MALFORMED,
-    Catalogue,
-    ResourceType,
-    apply_defaults,
-    read_object,
-    strict_error,
-)
-from holdfast.machinery.validation import check_values
+from holdfast.machinery.schema import MALFORMED, ResourceType, apply_defaults, read_object, strict_error
+from holdfast.machinery.schema.catalogue import Catalogue
+from holdfast.machinery.validation.kinds import check_values
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,3 @@ validation  types, ranges, patterns, alternatives, lists that are sets or maps
 cel         validation rules in CEL
 regexp      Go's regular expressions, in linear time
 """
-
-from holdfast.machinery.schema.custom.pruning import defaulted, read
-from holdfast.machinery.schema.custom.validation import check, weight
-
-__all__ = ["check", "defaulted", "read", "weight"]

@@ -1,0 +1,56 @@
+"""The rules of each kind, found by the object's type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from holdfast.machinery.schema.custom.validation import check as check_by_schema
+from holdfast.machinery.schema.field_errors import FieldError
+from holdfast.machinery.schema.types import ResourceType
+from holdfast.machinery.validation import core_kinds, pods
+from holdfast.machinery.validation.crds import check_definition
+from holdfast.machinery.validation.own_kinds import check_own_kinds
+
+Check = Callable[[list[FieldError], dict[str, Any]], None]
+
+
+def _workload(found: list[FieldError], raw: dict[str, Any]) -> None:
+    pods.check_template(found, (raw.get("spec") or {}).get("template"), "spec.template")
+
+
+def _cron_job(found: list[FieldError], raw: dict[str, Any]) -> None:
+    job = ((raw.get("spec") or {}).get("jobTemplate") or {}).get("spec") or {}
+    pods.check_template(found, job.get("template"), "spec.jobTemplate.spec.template")
+
+
+CHECKS: dict[tuple[str, str], Check] = {
+    ("", "Node"): core_kinds.check_node,
+    ("", "PersistentVolume"): core_kinds.check_volume,
+    ("", "PersistentVolumeClaim"): core_kinds.check_claim,
+    ("", "Pod"): pods.check_pod,
+    ("", "ReplicationController"): _workload,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): check_definition,
+    ("apps", "DaemonSet"): _workload,
+    ("apps", "Deployment"): _workload,
+    ("apps", "ReplicaSet"): _workload,
+    ("apps", "StatefulSet"): _workload,
+    ("batch", "CronJob"): _cron_job,
+    ("batch", "Job"): _workload,
+    ("policy", "PodDisruptionBudget"): core_kinds.check_budget,
+    ("scheduling.k8s.io", "PriorityClass"): core_kinds.check_priority_class,
+}
+
+
+def check_values(
+    type: ResourceType, raw: dict[str, Any], old: dict[str, Any] | None = None
+) -> list[FieldError]:
+    """The validation errors of an object that is decoded and defaulted. `old` is the object that it
+    replaces, for transition rules of custom kinds."""
+    if not type.definition:
+        return check_by_schema(type, raw, old) or check_own_kinds(type, raw)
+    found: list[FieldError] = []
+    check = CHECKS.get((type.group, type.kind))
+    if check is not None:
+        check(found, raw)
+    return found
