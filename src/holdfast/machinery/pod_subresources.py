@@ -91,7 +91,7 @@ def disruption(pod: Raw, budgets: Iterable[Raw], now: str) -> Raw | EvictionRefu
         return EvictionRefusal(SEVERAL)
     if not of_pod or _unhealthy_may_go(pod, of_pod[0]):
         return None
-    return _taken(of_pod[0], pod["metadata"]["name"], now)
+    return _grant_disruption(of_pod[0], pod["metadata"]["name"], now)
 
 
 def marked(pod: Raw, now: str) -> Raw:
@@ -133,8 +133,8 @@ def _unhealthy_may_go(pod: Raw, budget: Raw) -> bool:
     return bool(desired > 0 and status.get("currentHealthy", 0) >= desired)
 
 
-def _taken(budget: Raw, pod: str, now: str) -> Raw | EvictionRefusal:
-    """The budget after one disruption."""
+def _grant_disruption(budget: Raw, pod: str, now: str) -> Raw | EvictionRefusal:
+    """The budget with one disruption less allowed and the pod in `disruptedPods`, or a refusal."""
     metadata, status = budget["metadata"], dict(budget.get("status") or {})
     name = metadata["name"]
     if status.get("observedGeneration", 0) < metadata.get("generation", 0):

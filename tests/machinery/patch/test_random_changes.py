@@ -18,9 +18,8 @@ from holdfast.machinery.patch import (
     merge_patch,
     track_update,
 )
-from holdfast.machinery.patch import managed_fields as ownership
 from holdfast.machinery.patch.compare import field_set
-from holdfast.machinery.patch.managed_fields import ignored_fields
+from holdfast.machinery.patch.managed_fields import ignored_fields, owners_after_update
 from holdfast.machinery.schema import ResourceType, apply_defaults, read_object
 from holdfast.machinery.schema.catalogue import Catalogue
 
@@ -121,7 +120,7 @@ def test_what_a_creator_owns_is_what_comparing_with_nothing_finds(
     type, raw = case
     raw = finished(type, raw)
     tracked = track_update(type, None, raw, "me", "", T1)
-    _, gained = ownership.updated(type.shape, empty_object(type), raw, {}, ignored_fields(type, ""))
+    _, gained = owners_after_update(type.shape, empty_object(type), raw, {}, ignored_fields(type, ""))
     system = {"f:apiVersion": fields.LEAF, "f:kind": fields.LEAF}
     gained = fields.difference(gained, {**system, "f:metadata": {".": {}, "f:name": fields.LEAF}})
     assert entries(tracked).get(("me", "Update"), {}) == fields.encode(gained)

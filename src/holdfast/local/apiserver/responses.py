@@ -178,9 +178,9 @@ class Encoder:
         encoded = _encode(ordered(type, raw))
         if known is None:
             self._recent[key] = (raw, encoded)
-            self.bytes += _taken(encoded)
+            self.bytes += _kept_memory(encoded)
             while len(self._recent) > _KEPT or self.bytes > ENCODED_BYTES:
-                self.bytes -= _taken(self._recent.popitem(last=False)[1][1])
+                self.bytes -= _kept_memory(self._recent.popitem(last=False)[1][1])
         return encoded
 
     def list(
@@ -195,7 +195,7 @@ class Encoder:
         return head[:-1] + b',"items":[' + items + b"]}"
 
 
-def _taken(encoded: bytes) -> int:
+def _kept_memory(encoded: bytes) -> int:
     return len(encoded) + memory_of(encoded)
 
 

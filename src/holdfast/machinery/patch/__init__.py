@@ -3,7 +3,8 @@
     json_patch                     JSON patch (RFC 6902) and merge patch (RFC 7386)
     strategic                      strategic merge patch: lists are merged by their keys
     apply                          server-side apply; raises `ApplyConflict`
-    managed_fields, fields         field managers (`metadata.managedFields`); sets of field paths
+    managed_fields                 field managers (`metadata.managedFields`): ownership, conflicts
+    fields                         sets of field paths
     compare                        fields that a change touches; merging by shape
 
 Objects are plain dicts, never changed in place: every function returns a new one that shares the

@@ -1,7 +1,9 @@
-"""Server-side apply: conflicts, and the annotation of client-side apply.
+"""Server-side apply of a configuration to an object, and the annotation of client-side apply.
 
-An applied configuration is checked against its type first. The errors are those of the library that
-merges in Kubernetes: paths are those of managed fields, and all errors are reported at once.
+`apply` checks the configuration against its type and merges it. Conflicts with other managers are
+decided in `managed_fields.merge_configuration`; those of kubectl with its own client-side apply are set
+aside here, and the rest is refused with `ApplyConflict`. The errors of a configuration are those of the
+library that merges in Kubernetes: paths are those of managed fields, and all are reported at once.
 """
 
 from __future__ import annotations
@@ -11,8 +13,6 @@ from typing import Any
 import msgspec
 
 from holdfast.machinery.patch import fields as f
-from holdfast.machinery.patch import managed_fields as managers
-from holdfast.machinery.patch import managed_fields as ownership
 from holdfast.machinery.patch.compare import (
     NotComparable,
     compare,
@@ -25,11 +25,17 @@ from holdfast.machinery.patch.fields import PatchError, go_text, go_type, path_s
 from holdfast.machinery.patch.managed_fields import (
     APPLY,
     NEVER_OWNED,
+    BadManagedFields,
+    Conflicting,
+    Conflicts,
     Managed,
     Manager,
     Owned,
+    conflict_error,
+    decode_managed_fields,
     empty_object,
     ignored_fields,
+    merge_configuration,
     reconciled,
     track_update,
     with_managed_fields,
@@ -59,8 +65,8 @@ def apply(
     if live is None:
         live = _new_object(type, config)
     try:
-        managed = managers.decode((live.get("metadata") or {}).get("managedFields"))
-    except managers.BadManagedFields as error:
+        managed = decode_managed_fields((live.get("metadata") or {}).get("managedFields"))
+    except BadManagedFields as error:
         raise PatchError(f"failed to decode managed fields: {error}", code=500) from None
     bare = without_managed_fields(live)
     if not managed and not created:
@@ -70,17 +76,17 @@ def apply(
     ignored = ignored_fields(type, subresource)
 
     def attempt(force: bool) -> tuple[Any, Managed]:
-        return ownership.applied(
+        return merge_configuration(
             type.shape, bare, config, managed, identity, type.api_version, ignored, force
         )
 
     try:
         try:
             new, after = attempt(force)
-        except ownership.Conflicting as conflict:
-            conflicts = not_ours_already(type, bare, manager, conflict.conflicts)
+        except Conflicting as conflict:
+            conflicts = without_client_side_conflicts(type, bare, manager, conflict.conflicts)
             if conflicts:
-                raise ownership.conflict_error(conflicts) from None
+                raise conflict_error(conflicts) from None
             new, after = attempt(True)
     except NotComparable as error:
         text = f"failed to create typed live object ({_described(type, config)}): {error.message}"
@@ -106,9 +112,9 @@ def _new_object(type: ResourceType, config: Raw) -> Raw:
 
 
 def _before_first_apply(type: ResourceType, live: Raw, time: str) -> Managed:
-    """An object without managed fields: what it has belongs to those before."""
+    """The owner of all fields of an object that has no managed fields yet."""
     tracked = track_update(type, None, live, "before-first-apply", "", time)
-    return managers.decode(tracked["metadata"].get("managedFields"))
+    return decode_managed_fields(tracked["metadata"].get("managedFields"))
 
 
 def _check_config(type: ResourceType, config: Raw) -> None:
@@ -118,9 +124,9 @@ def _check_config(type: ResourceType, config: Raw) -> None:
         raise PatchError(f"invalid object type: {group}/{number}, Kind={kind or ''}")
     if (config.get("metadata") or {}).get("managedFields") is not None:
         raise PatchError("metadata.managedFields must be nil")
-    mistakes = mistakes_in(type.shape, config)
-    if mistakes:
-        text = f"failed to create typed patch object ({_described(type, config)}): {mistakes}"
+    errors = configuration_errors(type.shape, config)
+    if errors:
+        text = f"failed to create typed patch object ({_described(type, config)}): {errors}"
         raise PatchError(text, code=500)
 
 
@@ -130,12 +136,12 @@ def _described(type: ResourceType, config: Raw) -> str:
     return f"{metadata.get('namespace', '')}/{metadata.get('name', '')}; {version}, Kind={type.kind}"
 
 
-Mistakes = list[tuple[str, str]]
+FieldErrors = list[tuple[str, str]]
 
 
-def mistakes_in(shape: FieldShape, config: Any) -> str:
+def configuration_errors(shape: FieldShape, config: Any) -> str:
     """The errors of a configuration, as one text; "" if it is valid."""
-    found: Mistakes = []
+    found: FieldErrors = []
     _check(found, shape, config, "")
     if not found:
         return ""
@@ -143,7 +149,7 @@ def mistakes_in(shape: FieldShape, config: Any) -> str:
     return lines[0] if len(lines) == 1 else "\n  ".join(["errors:", *lines])
 
 
-def _check(found: Mistakes, shape: FieldShape, value: Any, path: str) -> None:
+def _check(found: FieldErrors, shape: FieldShape, value: Any, path: str) -> None:
     if value is None:
         return
     kind = expected_kind(shape, value)
@@ -155,7 +161,7 @@ def _check(found: Mistakes, shape: FieldShape, value: Any, path: str) -> None:
         _check_scalar(found, shape.kind, value, path)
 
 
-def _check_map(found: Mistakes, shape: FieldShape, value: Any, path: str) -> None:
+def _check_map(found: FieldErrors, shape: FieldShape, value: Any, path: str) -> None:
     if not isinstance(value, dict):
         found.append((path, f"expected map, got &{{{go_text(value)}}}"))
         return
@@ -167,7 +173,7 @@ def _check_map(found: Mistakes, shape: FieldShape, value: Any, path: str) -> Non
         _check(found, part, value[name], f"{path}.{name}")
 
 
-def _check_list(found: Mistakes, shape: FieldShape, value: Any, path: str) -> None:
+def _check_list(found: FieldErrors, shape: FieldShape, value: Any, path: str) -> None:
     if not isinstance(value, list):
         found.append((path, f"expected list, got &{{{go_text(value)}}}"))
         return
@@ -188,7 +194,7 @@ def _check_list(found: Mistakes, shape: FieldShape, value: Any, path: str) -> No
         _check(found, items, item, path + step)
 
 
-def _check_scalar(found: Mistakes, kind: str, value: Any, path: str) -> None:
+def _check_scalar(found: FieldErrors, kind: str, value: Any, path: str) -> None:
     if kind == "string" and not isinstance(value, str):
         got = f"&value.valueUnstructured{{Value:{_go_syntax(value)}}}"
         found.append((path, f"expected string, got {got}"))
@@ -215,13 +221,11 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _MAX_ANNOTATIONS = 256 * 1024
 
 
-def not_ours_already(
-    type: ResourceType, live: Raw, manager: str, conflicts: ownership.Conflicts
-) -> ownership.Conflicts:
-    """Without the conflicts kubectl has with its own client-side past.
-
-    Fields in the last-applied annotation that the object still has were applied by kubectl on the
-    client side.
+def without_client_side_conflicts(
+    type: ResourceType, live: Raw, manager: str, conflicts: Conflicts
+) -> Conflicts:
+    """The conflicts, without those that kubectl has with its own client-side apply: fields of the
+    last-applied annotation that the object still has.
     """
     annotations = (live.get("metadata") or {}).get("annotations") or {}
     text = annotations.get(LAST_APPLIED)

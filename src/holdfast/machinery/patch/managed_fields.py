@@ -1,9 +1,10 @@
-"""Field managers: `metadata.managedFields` decoded, ownership through updates and applies.
+"""Field managers (`metadata.managedFields`): decoding, who owns a field after a write, apply conflicts.
 
 A manager is identified by its entry without the fields and the time: name, operation, subresource, and
-for updates the version it wrote in. An update, or an apply by force, takes a field from its owner; a
-field that is removed has no owner. An applier that no longer has a field it owned removes it, unless
-another manager owns it too.
+for updates the version it wrote in. A change to a field that another manager owns is a conflict
+(`_transfer_ownership`): an update, or an apply by force, takes the field from its owner; another apply
+is refused. A removed field has no owner. An applier that no longer has a field it owned removes it,
+unless another manager owns it too.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from holdfast.api.errors import HoldfastError, TimeError
 from holdfast.api.times import parse_time
 from holdfast.machinery.patch import fields as f
 from holdfast.machinery.patch.compare import (
-    ABSENT,
     NotComparable,
     compare,
     created_fields,
@@ -27,9 +27,37 @@ from holdfast.machinery.schema.decoding import read
 from holdfast.machinery.schema.shapes import FieldShape
 from holdfast.machinery.schema.types import ResourceType
 
+Raw = dict[str, Any]
+
 APPLY = "Apply"
 UPDATE = "Update"
 _MAX_UPDATERS = 10
+
+_empty: dict[str, Raw] = {}
+_SYSTEM_METADATA = """name namespace creationTimestamp selfLink uid clusterName generation
+    managedFields resourceVersion"""
+NEVER_OWNED: Fields = {
+    "f:apiVersion": LEAF,
+    "f:kind": LEAF,
+    "f:metadata": {f.MEMBER: {}, **{f"f:{name}": LEAF for name in _SYSTEM_METADATA.split()}},
+}
+"""Fields that every object has have no owner."""
+
+_SKIPPED: Raw = {
+    "apiVersion": None,
+    "kind": None,
+    "metadata": dict.fromkeys(_SYSTEM_METADATA.split()),
+}
+_SKIPPED_WITH_STATUS: Raw = {**_SKIPPED, "status": None}
+
+_STATUS: Fields = {"f:status": LEAF}
+_SPEC: Fields = {"f:spec": LEAF}
+_STATUS_IGNORES: dict[str, Fields] = {
+    "Pod": {"f:metadata": {"f:deletionTimestamp": LEAF, "f:ownerReferences": LEAF}},
+    "Deployment": {"f:metadata": {"f:labels": LEAF}},
+    "VolumeAttachment": {"f:metadata": LEAF},
+    "CustomResourceDefinition": {"f:metadata": LEAF},
+}
 
 
 class Manager(NamedTuple):
@@ -58,7 +86,8 @@ class BadManagedFields(HoldfastError, ValueError):
     """An entry that cannot be read."""
 
 
-def decode(entries: Any) -> Managed:
+def decode_managed_fields(entries: Any) -> Managed:
+    """Raises `BadManagedFields`."""
     managed: Managed = {}
     for i, entry in enumerate(entries or ()):
         operation = entry.get("operation")
@@ -83,7 +112,7 @@ def decode(entries: Any) -> Managed:
     return managed
 
 
-def encode(managed: Managed) -> list[dict[str, Any]]:
+def encode_managed_fields(managed: Managed) -> list[dict[str, Any]]:
     entries = [owned.entry or _entry(manager, owned) for manager, owned in managed.items()]
     entries.sort(key=_order)
     return entries
@@ -152,23 +181,25 @@ def capped(managed: Managed) -> Managed:
 
 
 Conflicts = dict[Manager, Fields]
+"""The fields of each manager that an apply would change."""
 
 
 class Conflicting(HoldfastError):
+    """An apply changes fields of other managers; `conflict_error` says it in the API server's words."""
+
     def __init__(self, conflicts: Conflicts) -> None:
         super().__init__("conflicts")
         self.conflicts = conflicts
 
 
-def updated(
+def owners_after_update(
     shape: FieldShape, live: Any, new: Any, managed: Managed, ignored: Fields
 ) -> tuple[Managed, Fields]:
     """The field owners after an update, and the fields that the updater gained."""
-    managed, changed, gained = _taken(shape, live, new, managed, None, ignored, force=True)
-    return managed, f.without(f.union(changed, gained), ignored)
+    return _transfer_ownership(shape, live, new, managed, None, ignored, force=True)
 
 
-def applied(
+def merge_configuration(
     shape: FieldShape,
     live: Any,
     config: Any,
@@ -178,7 +209,7 @@ def applied(
     ignored: Fields,
     force: bool,
 ) -> tuple[Any, Managed]:
-    """The object after an apply, and who owns what; raises `Conflicting`."""
+    """The object after an apply, and who owns which field; raises `Conflicting`."""
     new = merged(shape, live, config)
     last = managed.get(manager)
     owned = f.without(field_set(shape, config), ignored)
@@ -186,44 +217,47 @@ def applied(
     managed[manager] = Owned(owned, api_version, last.time if last is not None else None)
     if last is not None and last.fields:
         new = _pruned(shape, new, managed, last.fields)
-    managed, _, _ = _taken(shape, live, new, managed, manager, ignored, force)
+    managed, _ = _transfer_ownership(shape, live, new, managed, manager, ignored, force)
     return new, managed
 
 
-def _taken(
+def _transfer_ownership(
     shape: FieldShape,
     live: Any,
     new: Any,
     managed: Managed,
-    by: Manager | None,
+    writer: Manager | None,
     ignored: Fields,
     force: bool,
-) -> tuple[Managed, Fields, Fields]:
+) -> tuple[Managed, Fields]:
+    """Takes the fields that differ between `live` and `new` from every manager but `writer`.
+
+    Answers with the owners afterwards and the fields that were added or modified. Without `force` each
+    such field of another manager is a conflict, and `Conflicting` is raised. Removed fields never
+    conflict: they just lose their owners.
+    """
     comparison = compare(shape, live, new)
-    lost = f.without(comparison.removed, ignored)
-    changed = f.without(comparison.modified, ignored)
-    gained = f.without(comparison.added, ignored)
-    if not (lost or changed or gained):
-        kept = {manager: owned for manager, owned in managed.items() if owned.fields}
-        return kept, changed, gained
-    touched = f.union(changed, gained)
+    removed_fields = f.without(comparison.removed, ignored)
+    touched = f.without(f.union(comparison.modified, comparison.added), ignored)
+    if not (removed_fields or touched):
+        return {manager: owned for manager, owned in managed.items() if owned.fields}, touched
     conflicts: Conflicts = {}
     after: Managed = {}
     for manager, owned in managed.items():
-        left = owned.fields
-        if manager != by:
-            taken = f.intersection(left, touched)
+        kept = owned.fields
+        if manager != writer:
+            taken = f.intersection(kept, touched)
             if taken:
                 conflicts[manager] = taken
-                left = f.difference(left, taken)
-            if f.intersection(left, lost):
-                left = f.difference(left, lost)
-        if left:
-            unchanged = left is owned.fields
-            after[manager] = owned if unchanged else owned._replace(fields=left, entry=None)
+                kept = f.difference(kept, taken)
+            if f.intersection(kept, removed_fields):
+                kept = f.difference(kept, removed_fields)
+        if kept:
+            unchanged = kept is owned.fields
+            after[manager] = owned if unchanged else owned._replace(fields=kept, entry=None)
     if conflicts and not force:
         raise Conflicting(conflicts)
-    return after, changed, gained
+    return after, touched
 
 
 def _pruned(shape: FieldShape, new: Any, managed: Managed, last: Fields) -> Any:
@@ -242,7 +276,7 @@ def _pruned(shape: FieldShape, new: Any, managed: Managed, last: Fields) -> Any:
 
 
 def conflict_error(conflicts: Conflicts) -> ApplyConflict:
-    """In Kubernetes' words: each field, with its owner."""
+    """The API server's error for conflicts: each field, with its owner."""
     paths = {manager: list(f.members(taken)) for manager, taken in conflicts.items()}
     causes = [
         Cause(path, f"conflict with {_shown(manager)}") for manager in paths for path in paths[manager]
@@ -267,38 +301,6 @@ def _shown(manager: Manager) -> str:
     return text
 
 
-__all__ = ["ABSENT", "Conflicting", "applied", "conflict_error", "updated"]
-
-
-Raw = dict[str, Any]
-
-_empty: dict[str, Raw] = {}
-_SYSTEM_METADATA = """name namespace creationTimestamp selfLink uid clusterName generation
-    managedFields resourceVersion"""
-NEVER_OWNED: Fields = {
-    "f:apiVersion": LEAF,
-    "f:kind": LEAF,
-    "f:metadata": {f.MEMBER: {}, **{f"f:{name}": LEAF for name in _SYSTEM_METADATA.split()}},
-}
-"""Fields that every object has have no owner."""
-
-_SKIPPED: Raw = {
-    "apiVersion": None,
-    "kind": None,
-    "metadata": dict.fromkeys(_SYSTEM_METADATA.split()),
-}
-_SKIPPED_WITH_STATUS: Raw = {**_SKIPPED, "status": None}
-
-_STATUS: Fields = {"f:status": LEAF}
-_SPEC: Fields = {"f:spec": LEAF}
-_STATUS_IGNORES: dict[str, Fields] = {
-    "Pod": {"f:metadata": {"f:deletionTimestamp": LEAF, "f:ownerReferences": LEAF}},
-    "Deployment": {"f:metadata": {"f:labels": LEAF}},
-    "VolumeAttachment": {"f:metadata": LEAF},
-    "CustomResourceDefinition": {"f:metadata": LEAF},
-}
-
-
 def track_update(
     type: ResourceType,
     before: Raw | None,
@@ -321,7 +323,7 @@ def track_update(
         return bare
     live = empty_object(type) if before is None else without_managed_fields(before)
     try:
-        managed, gained = updated(
+        managed, gained = owners_after_update(
             type.shape, live, bare, reconciled(type, managed), ignored_fields(type, subresource)
         )
     except NotComparable:
@@ -367,13 +369,13 @@ def _managed_before(before: Raw | None, metadata: Raw, subresource: str) -> Mana
         if entries in ([], [{}]):
             return {}
         try:
-            managed = decode(entries)
+            managed = decode_managed_fields(entries)
             if managed:
                 return managed
         except (BadManagedFields, AttributeError):
             pass
     try:
-        return decode(((before or {}).get("metadata") or {}).get("managedFields"))
+        return decode_managed_fields(((before or {}).get("metadata") or {}).get("managedFields"))
     except BadManagedFields:
         return {}
 
@@ -443,5 +445,5 @@ def without_managed_fields(raw: Raw) -> Raw:
 def with_managed_fields(raw: Raw, managed: Managed) -> Raw:
     if not managed:
         return raw
-    metadata = {**(raw.get("metadata") or {}), "managedFields": encode(managed)}
+    metadata = {**(raw.get("metadata") or {}), "managedFields": encode_managed_fields(managed)}
     return {**raw, "metadata": metadata}
