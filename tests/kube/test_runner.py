@@ -13,7 +13,7 @@ from harness.objects import node, own_pod
 from harness.runner_cluster import running
 from harness.virtual_time import run, until
 from holdfast.api.decode import decode
-from holdfast.kube.runner import BINDS_WAITING
+from holdfast.kube.runner import MAX_UNSENT_BINDS
 from holdfast.kube.service import RunnerFigures
 from holdfast.scheduler.cluster.events import Updated
 from holdfast.scheduler.cluster.records import Phase
@@ -139,7 +139,7 @@ def test_pods_are_bound_while_more_are_being_decided() -> None:
         async with running(api) as cluster:
             await until(lambda: api.binds)
             assumed = [p for p in cluster.scheduler.cluster.pods.values() if p.phase is Phase.ASSUMED]
-            assert len(assumed) <= BINDS_WAITING + 200
+            assert len(assumed) <= MAX_UNSENT_BINDS + 200
             # One that matters more and comes now need not wait for those that were there before.
             urgent = own_pod("urgent")
             urgent["spec"]["priority"] = 1000

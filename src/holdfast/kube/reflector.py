@@ -105,11 +105,11 @@ class ObjectStore:
             yield Deleted(found)
 
     def begin_list(self) -> None:
-        """All objects there are will be put now."""
+        """Starts a list: every object that exists is put next."""
         self._unseen = dict(self._known)
 
     def end_list(self) -> Iterator[Event]:
-        """They have been: what was not among them is gone."""
+        """Ends a list: known objects that were not in it are deleted."""
         unseen, self._unseen = self._unseen or {}, None
         for key, (uid, _) in unseen.items():
             del self._known[key]
@@ -130,15 +130,16 @@ class ObjectStore:
 
 
 PAGE = 500
+"""Objects in one page of a list."""
 QUIET = 90.0
-"""After so many seconds without a byte a watch is taken for dead."""
-LONGEST = 600
-"""A server is asked to end a watch after this many seconds at the latest."""
+"""After this many seconds without a byte a watch is considered dead."""
+MAX_WATCH_SECONDS = 600
+"""The server is asked to end a watch after this many seconds, or at random up to half of it earlier."""
 HEALTHY = 30.0
-"""A watch that lived this long makes good for failures before it."""
+"""A watch that lasted this many seconds resets the back-off."""
 ABSENT = 20.0
-"""A kind the server does not know is looked for after a second or two, since its definition is often
-installed together with us, then less and less often, at last every 20 to 40 seconds."""
+"""A kind that the server does not have is looked for after a second or two, since its definition is
+often installed together with Holdfast, then less and less often, at last every 20 to 40 seconds."""
 _EMPTY_WATCHES = 5
 """After this many consecutive watches that end at once without an event, the kind is listed again."""
 _LIST_TIMEOUT = 60.0
@@ -413,7 +414,7 @@ class Reflector:
         query = {
             "watch": "true",
             "allowWatchBookmarks": "true",
-            "timeoutSeconds": str(self._rng.randint(LONGEST // 2, LONGEST)),
+            "timeoutSeconds": str(self._rng.randint(MAX_WATCH_SECONDS // 2, MAX_WATCH_SECONDS)),
         }
         if self._version is None:
             query["sendInitialEvents"] = "true"

@@ -27,15 +27,15 @@ from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
 from holdfast.scheduler.cluster.events import BindConfirmed, Event, Updated
 from holdfast.scheduler.scheduler import Scheduler
 
-PODS_AT_ONCE = 100
-"""Pods tried before the event loop handles I/O again, or as many as take"""
-SLICE = 0.02
-"""seconds: diagnosing an unschedulable pod, preemption included, takes milliseconds."""
-FED_AT_ONCE = 500
-"""Events fed before the event loop handles I/O again."""
-BINDS_WAITING = 500
-"""While more binds than this wait to be sent, no more is decided."""
-_SWEEP_EVERY = 60.0
+MAX_SLICE_PODS = 100
+"""Pods scheduled before the event loop handles I/O again."""
+MAX_SLICE_SECONDS = 0.02
+"""Seconds after which a slice ends earlier: diagnosing an unschedulable pod takes milliseconds."""
+MAX_FED_EVENTS = 500
+"""Events fed to the scheduler before the event loop handles I/O again."""
+MAX_UNSENT_BINDS = 500
+"""With this many binds waiting to be sent, no more pods are scheduled."""
+_SWEEP_SECONDS = 60.0
 _CLAIMING = ("Node", "Pod", "Reservation", "PodGroup", "PersistentVolume", "PersistentVolumeClaim")
 """The kinds in which claims on capacity are written, and where there is any."""
 
@@ -201,7 +201,7 @@ class Runner:
 
     def _feed_some(self) -> None:
         inbox, scheduler, now = self._inbox, self.scheduler, self._clock.now()
-        for _ in range(min(len(inbox), FED_AT_ONCE)):
+        for _ in range(min(len(inbox), MAX_FED_EVENTS)):
             event = inbox.popleft()
             scheduler.feed(event, now)
             self.writer.saw(event)
@@ -212,16 +212,16 @@ class Runner:
             and not self._stopping
             and not self._follows
             and self.fence.is_open
-            and self.writer.queue.length(Lane.BIND) < BINDS_WAITING
+            and self.writer.queue.length(Lane.BIND) < MAX_UNSENT_BINDS
         )
 
     def _decide(self) -> None:
         absent = any(reflector.absent for reflector in self._by_kind["Reservation"])
         self.scheduler.cluster.reservations.are_kept = not absent
         start = time.perf_counter()
-        until = self._clock.elapsed() + SLICE
+        until = self._clock.elapsed() + MAX_SLICE_SECONDS
         decisions = self.scheduler.round(
-            self._clock.now(), PODS_AT_ONCE, lambda: self._clock.elapsed() > until
+            self._clock.now(), MAX_SLICE_PODS, lambda: self._clock.elapsed() > until
         )
         if self._metrics is not None:
             self._metrics.round_done(time.perf_counter() - start, decisions)
@@ -287,7 +287,7 @@ class Runner:
 
     async def _sweep(self) -> None:
         while True:
-            await asyncio.sleep(_SWEEP_EVERY)
+            await asyncio.sleep(_SWEEP_SECONDS)
             self.writer.sweep()
 
     def _controller(self, event: Emit) -> str:

@@ -19,7 +19,7 @@ from holdfast.local.apiserver import watch as streams
 from holdfast.local.apiserver import watch as watching
 from holdfast.local.apiserver.responses import PLAIN, object_form
 from holdfast.local.apiserver.selection import EVERYTHING
-from holdfast.local.apiserver.watch import Shared, Watcher, WatchHub
+from holdfast.local.apiserver.watch import SharedEncoding, Watcher, WatchHub
 from holdfast.local.store import Key, StoreChange
 
 Raw = dict[str, Any]
@@ -222,7 +222,7 @@ def test_one_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> No
         key = Key("", "ConfigMap", "default", "a")
         for revision in range(1, 13):
             assert watcher.closed is (revision == 12)
-            watcher.take(StoreChange(revision, key, pod, pod), Shared(server.cluster))
+            watcher.take(StoreChange(revision, key, pod, pod), SharedEncoding(server.cluster))
 
 
 def test_however_much_there_is_to_begin_with_it_is_all_told(monkeypatch: pytest.MonkeyPatch) -> None:

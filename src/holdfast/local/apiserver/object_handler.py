@@ -30,7 +30,7 @@ from holdfast.local.apiserver.responses import (
 from holdfast.local.apiserver.tables.render import check_include, not_a_list
 from holdfast.local.apiserver.verbs import get, patch, subresources, writes
 from holdfast.local.apiserver.verbs.writes import read_known
-from holdfast.local.apiserver.watch import Streams
+from holdfast.local.apiserver.watch import WatchStreams
 from holdfast.local.apiserver.workers import LARGE, MANY, Workers, Written
 from holdfast.local.store import Raw, memory_of
 from holdfast.machinery.object_request import WriteOptions
@@ -66,7 +66,9 @@ def _usual_options(agent: str) -> WriteOptions:
 
 
 class ObjectHandler:
-    def __init__(self, cluster: ApiState, streams: Streams, turns: Turns, workers: Workers) -> None:
+    def __init__(
+        self, cluster: ApiState, streams: WatchStreams, turns: Turns, workers: Workers
+    ) -> None:
         self._cluster = cluster
         self._streams = streams
         self._turns = turns

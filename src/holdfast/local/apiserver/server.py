@@ -19,7 +19,7 @@ from holdfast.local.apiserver.crd_registry import CrdRegistry
 from holdfast.local.apiserver.discovery import Documents
 from holdfast.local.apiserver.object_handler import ObjectHandler
 from holdfast.local.apiserver.responses import media_type, wants_aggregated_discovery
-from holdfast.local.apiserver.watch import Streams, WatchHub
+from holdfast.local.apiserver.watch import WatchHub, WatchStreams
 from holdfast.local.apiserver.workers import Workers
 from holdfast.local.store import NotEncodable, Raw, StoreFailed
 from holdfast.machinery.status import (
@@ -65,7 +65,7 @@ class ApiServer:
         self._hub = WatchHub(cluster)
         self._turns = Turns()
         self._workers = Workers(cluster.store)
-        streams = Streams(cluster, self._hub, self._turns)
+        streams = WatchStreams(cluster, self._hub, self._turns)
         self._objects = ObjectHandler(cluster, streams, self._turns, self._workers)
         self._documents = Documents(cluster.catalogue, self._workers.compute)
         self._in_flight = 0

@@ -50,14 +50,14 @@ class Watcher:
         cluster: ApiState,
         type: ResourceType,
         namespace: str,
-        chosen: Selection,
+        selection: Selection,
         form: Form,
         include: str = "",
     ) -> None:
         self._cluster = cluster
         self.type = type
         self.namespace = namespace
-        self._chosen = chosen
+        self._selection = selection
         self._form = form
         self._include = include
         self._headers = True
@@ -79,23 +79,23 @@ class Watcher:
     def plain(self) -> bool:
         return not self._form.kind
 
-    def take(self, change: StoreChange, shared: Shared) -> None:
+    def take(self, change: StoreChange, shared: SharedEncoding) -> None:
         if change.revision <= self.after or self.closed:
             return
-        text = self._of_change(change, shared)
+        text = self._encode_change(change, shared)
         if text is not None:
             self.sent = change.revision
             self._put(text)
 
     def begin_with(self, objects: Sequence[Raw], revision: int, ends: bool) -> None:
         """Starts with the existing objects, and a bookmark after them if `ends`."""
-        shared = Shared(self._cluster, keep=False)
+        shared = SharedEncoding(self._cluster, keep=False)
         self.after = self.sent = revision
 
         def sent() -> Iterator[bytes | None]:
             for raw in objects:
-                if self._chosen.everything or self._chosen.matches(shown(self.type, raw)):
-                    yield self._of_object("ADDED", raw, shared)
+                if self._selection.everything or self._selection.matches(shown(self.type, raw)):
+                    yield self._encode_object("ADDED", raw, shared)
                 else:
                     yield None
             if ends:
@@ -105,9 +105,9 @@ class Watcher:
 
     def begin_after(self, revision: int, changes: Sequence[StoreChange]) -> None:
         """Starts with the changes after a revision that the client has."""
-        shared = Shared(self._cluster, keep=False)
+        shared = SharedEncoding(self._cluster, keep=False)
         self.after = self.sent = max(revision, changes[-1].revision if changes else 0)
-        self._backlog = (self._of_change(change, shared) for change in changes)
+        self._backlog = (self._encode_change(change, shared) for change in changes)
         self._behind = True
 
     def bookmark(self, revision: int) -> None:
@@ -121,16 +121,20 @@ class Watcher:
         if initial_end:
             metadata["annotations"] = _INITIAL_END
         raw = {"kind": self.type.kind, "apiVersion": self.type.api_version, "metadata": metadata}
-        return _event("BOOKMARK", _encode(raw)) if self.plain else self.formed("BOOKMARK", raw)
+        return _event("BOOKMARK", _encode(raw)) if self.plain else self.encode_in_form("BOOKMARK", raw)
 
-    def _of_change(self, change: StoreChange, shared: Shared) -> bytes | None:
+    def _encode_change(self, change: StoreChange, shared: SharedEncoding) -> bytes | None:
         if self.namespace and change.key.namespace != self.namespace:
             return None
-        sort, raw = self._judged(change)
-        return self._of_object(sort, raw, shared) if raw is not None else None
+        event_type, raw = self._selected_event(change)
+        return self._encode_object(event_type, raw, shared) if raw is not None else None
 
-    def _of_object(self, sort: str, raw: Raw, shared: Shared) -> bytes:
-        return shared.event(self, sort, raw) if self.plain else shared.formed(self, sort, raw)
+    def _encode_object(self, event_type: str, raw: Raw, shared: SharedEncoding) -> bytes:
+        return (
+            shared.event(self, event_type, raw)
+            if self.plain
+            else shared.event_in_form(self, event_type, raw)
+        )
 
     def error(self, status: Raw) -> None:
         self._put(_event("ERROR", _encode(status)))
@@ -145,17 +149,17 @@ class Watcher:
         """Ends the watch at once."""
         self.close()
         self._pending.clear()
-        self._counted(-self.waiting)
+        self._count_waiting(-self.waiting)
         self._backlog, self._behind = iter(()), False
 
-    def joined(self, hub: WatchHub) -> None:
+    def attach(self, hub: WatchHub) -> None:
         self._hub = hub
 
-    def left(self) -> None:
-        self._counted(-self.waiting)
+    def detach(self) -> None:
+        self._count_waiting(-self.waiting)
         self._hub = None
 
-    def _counted(self, more: int) -> None:
+    def _count_waiting(self, more: int) -> None:
         self.waiting += more
         if self._hub is not None:
             self._hub.waiting += more
@@ -179,7 +183,7 @@ class Watcher:
         while pending and size < CHUNK_BYTES:
             some.append(pending.popleft())
             size += len(some[-1])
-        self._counted(-size)
+        self._count_waiting(-size)
         return b"".join(some)
 
     def _some_backlog(self) -> bytes:
@@ -193,79 +197,81 @@ class Watcher:
         self._behind = False
         return b"".join(some)
 
-    def _judged(self, change: StoreChange) -> tuple[str, Raw | None]:
-        """The event type of a change for a watch with a selector."""
+    def _selected_event(self, change: StoreChange) -> tuple[str, Raw | None]:
+        """The event type and object of a change as seen through the selector: an object that starts to
+        match it is added, one that stops is deleted. None if the change is not seen.
+        """
         before, after = change.before, change.after
-        if not self._chosen.everything:
-            if before is not None and not self._chosen.matches(shown(self.type, before)):
+        if not self._selection.everything:
+            if before is not None and not self._selection.matches(shown(self.type, before)):
                 before = None
-            if after is not None and not self._chosen.matches(shown(self.type, after)):
+            if after is not None and not self._selection.matches(shown(self.type, after)):
                 after = None
         if after is not None:
             return ("ADDED" if before is None else "MODIFIED"), after
         if before is None:
             return "", None
-        # What went is shown as it was, with the revision at which it went.
+        # A deleted object is shown as it last was, with the revision of its deletion.
         metadata = {**before["metadata"], "resourceVersion": str(change.revision)}
         return "DELETED", {**before, "metadata": metadata}
 
-    def formed(self, sort: str, raw: Raw) -> bytes:
+    def encode_in_form(self, event_type: str, raw: Raw) -> bytes:
         """As a table or as metadata. The first table has the headers."""
         document = in_form(
             self.type, raw, self._form, self._cluster.clock.epoch(), self._include, self._headers
         )
-        if sort != "BOOKMARK":
+        if event_type != "BOOKMARK":
             self._headers = False
-        return _event(sort, _encode(document))
+        return _event(event_type, _encode(document))
 
     @property
-    def shows(self) -> Hashable:
+    def sharing_key(self) -> Hashable:
         """The key by which watchers share encoded events; None if they cannot be shared."""
         return None if self._headers else (self._form, self._include)
 
     def _put(self, text: bytes) -> None:
         self._pending.append(text)
-        self._counted(len(text))
+        self._count_waiting(len(text))
         if len(self._pending) > MAX_PENDING or self.waiting > WATCHER_BYTES:
             self.terminate()
         self._ready.set()
 
 
-class Shared:
-    """The bytes of one change, for as many watchers as want it."""
+class SharedEncoding:
+    """Encodes the events of one change once for all watchers that get the same bytes."""
 
     def __init__(self, cluster: ApiState, keep: bool = True) -> None:
         self._cluster = cluster
         self._keep = keep
         self._known: dict[Hashable, bytes] = {}
 
-    def formed(self, watcher: Watcher, sort: str, raw: Raw) -> bytes:
-        shows = watcher.shows if self._keep else None
-        if shows is None:
-            return watcher.formed(sort, raw)
-        key = (shows, sort, watcher.type.api_version, raw["metadata"]["resourceVersion"])
+    def event_in_form(self, watcher: Watcher, event_type: str, raw: Raw) -> bytes:
+        sharing = watcher.sharing_key if self._keep else None
+        if sharing is None:
+            return watcher.encode_in_form(event_type, raw)
+        key = (sharing, event_type, watcher.type.api_version, raw["metadata"]["resourceVersion"])
         known = self._known.get(key)
         if known is None:
-            known = self._known[key] = watcher.formed(sort, raw)
+            known = self._known[key] = watcher.encode_in_form(event_type, raw)
         return known
 
-    def event(self, watcher: Watcher, sort: str, raw: Raw) -> bytes:
+    def event(self, watcher: Watcher, event_type: str, raw: Raw) -> bytes:
         type = watcher.type
-        key = (sort, type.api_version, raw["metadata"]["resourceVersion"])
+        key = (event_type, type.api_version, raw["metadata"]["resourceVersion"])
         known = self._known.get(key)
         if known is None:
-            if sort == "DELETED":
+            if event_type == "DELETED":
                 encoded = _encode(ordered(type, shown(type, raw)))
             else:
                 encoded = self._cluster.encoder.object(type, raw)
-            known = _event(sort, encoded)
+            known = _event(event_type, encoded)
             if self._keep:
                 self._known[key] = known
         return known
 
 
 class WatchHub:
-    """Hears of every durable change and passes it on to those who watch its kind."""
+    """Passes every durable change on to the watchers of its kind."""
 
     def __init__(self, cluster: ApiState) -> None:
         self._cluster = cluster
@@ -283,14 +289,14 @@ class WatchHub:
         self._watchers.setdefault(kind, {})[watcher] = None
         self._number += 1
         self.waiting += watcher.waiting
-        watcher.joined(self)
+        watcher.attach(self)
 
     def remove(self, watcher: Watcher) -> None:
         kind = (storage_group(watcher.type), watcher.type.kind)
         if watcher in self._watchers.get(kind, {}):
             del self._watchers[kind][watcher]
             self._number -= 1
-            watcher.left()
+            watcher.detach()
 
     def close(self) -> None:
         self._stop()
@@ -304,7 +310,7 @@ class WatchHub:
     def _changed(self, change: StoreChange) -> None:
         watchers = self._watchers.get(change.key[:2])
         if watchers:
-            shared = Shared(self._cluster)
+            shared = SharedEncoding(self._cluster)
             for watcher in list(watchers):
                 watcher.take(change, shared)
             if self.waiting > WATCHERS_BYTES:
@@ -317,16 +323,20 @@ class WatchHub:
             watcher.terminate()
 
 
-def _event(sort: str, encoded: bytes) -> bytes:
-    return b'{"type":"' + sort.encode() + b'","object":' + encoded + b"}\n"
+def _event(event_type: str, encoded: bytes) -> bytes:
+    return b'{"type":"' + event_type.encode() + b'","object":' + encoded + b"}\n"
 
 
-BOOKMARKS_EVERY = 60.0
-LONGEST = 1800
-"""Minimum duration of a watch without `timeoutSeconds`; the maximum is twice as long."""
+BOOKMARK_SECONDS = 60.0
+"""Between two bookmarks of a watch that asks for them."""
+MIN_WATCH_SECONDS = 1800
+"""Minimum duration of a watch without `timeoutSeconds`; the maximum is twice as long. As with
+kube-apiserver's `--min-request-timeout`."""
 
 
-class Streams:
+class WatchStreams:
+    """Serves watches over HTTP."""
+
     def __init__(self, cluster: ApiState, hub: WatchHub, turns: Turns) -> None:
         self._cluster = cluster
         self._hub = hub
@@ -337,16 +347,16 @@ class Streams:
     ) -> web.StreamResponse:
         if len(self._hub) >= WATCHES:
             raise too_many_requests("Too many requests, please try again later.", 1)
-        chosen = select(call.type, options.label_selector, options.field_selector)
-        watcher = Watcher(self._cluster, call.type, call.namespace, chosen, form, include)
+        selection = select(call.type, options.label_selector, options.field_selector)
+        watcher = Watcher(self._cluster, call.type, call.namespace, selection, form, include)
         self._begin(watcher, options)
         response = web.StreamResponse(headers={"Content-Type": JSON})
         if request.version >= HttpVersion11:
             response.enable_chunked_encoding()  # else the end of the connection is that of the answer
         loop = asyncio.get_running_loop()
-        ends = loop.time() + (options.timeout or LONGEST * (1 + random.random()))
+        ends = loop.time() + (options.timeout or MIN_WATCH_SECONDS * (1 + random.random()))
         try:
-            # One that does not read is blocked in a write when its time is over.
+            # A client that does not read keeps a write blocked beyond the end of the watch.
             async with asyncio.timeout_at(ends + FAREWELL_SECONDS):
                 await response.prepare(request)
                 await self._feed(response, watcher, options, ends)
@@ -365,19 +375,19 @@ class Streams:
         return response
 
     def _begin(self, watcher: Watcher, options: ListOptions) -> None:
-        """From here on nothing is missed: what there is now, or what has been since, is in the queue,
-        and the hub adds what comes."""
+        """Queues the existing objects, or the changes since the requested revision, and adds the
+        watcher to the hub, so that no change is missed between."""
         store = self._cluster.store
         revision = self._revision(options)
         if options.initial_events and revision is not None and revision > store.revision:
             raise revision_too_large(revision, store.revision)
         try:
             if options.initial_events or (revision in (None, 0) and options.initial_events is None):
-                self._send_all(watcher, ends=options.initial_events is True and options.bookmarks)
+                self._queue_existing(watcher, ends=options.initial_events is True and options.bookmarks)
             elif revision is None:
                 watcher.after = watcher.sent = store.durable
             else:
-                self._send_since(watcher, revision)
+                self._queue_changes(watcher, revision)
         except Compacted as error:
             watcher.error(expired(str(error)).status())
             return
@@ -391,27 +401,27 @@ class Streams:
         except ValueError as error:
             raise StatusError(500, "", str(error)) from None
 
-    def _send_all(self, watcher: Watcher, ends: bool) -> None:
+    def _queue_existing(self, watcher: Watcher, ends: bool) -> None:
         store = self._cluster.store
         group, kind = storage_group(watcher.type), watcher.type.kind
-        # Only durable changes are sent; the hub brings the rest when it is.
+        # Only durable changes are sent; the hub passes the others on once they are durable.
         snapshot = store.snapshot(group, kind, at=store.durable)
         start, end = snapshot.span(watcher.namespace or None)
         watcher.begin_with(snapshot.objects[start:end], snapshot.revision, ends)
 
-    def _send_since(self, watcher: Watcher, revision: int) -> None:
+    def _queue_changes(self, watcher: Watcher, revision: int) -> None:
         group, kind = storage_group(watcher.type), watcher.type.kind
         try:
             changes = self._cluster.store.changes_after(revision, group, kind)
         except FutureRevision:
-            changes = []  # the hub brings it when it has come
+            changes = []  # the hub passes them on once they are made
         watcher.begin_after(revision, changes)
 
     async def _feed(
         self, response: web.StreamResponse, watcher: Watcher, options: ListOptions, ends: float
     ) -> None:
         loop = asyncio.get_running_loop()
-        bookmark_at = loop.time() + BOOKMARKS_EVERY
+        bookmark_at = loop.time() + BOOKMARK_SECONDS
         while True:
             now = loop.time()
             wait = min(ends, bookmark_at) - now if options.bookmarks else ends - now
@@ -424,7 +434,7 @@ class Streams:
             now = loop.time()
             over = now >= ends
             if options.bookmarks and (over or now >= bookmark_at):
-                bookmark_at = now + BOOKMARKS_EVERY
+                bookmark_at = now + BOOKMARK_SECONDS
                 self._bookmark(watcher)
             if over:
                 rest = await watcher.next(0)
