@@ -2,11 +2,17 @@
 
 from typing import Any
 
+import pytest
+
 from harness.objects import node, pod, reservation
 from harness.world import World
+from holdfast.scheduler.reservations.reserved_ports import ReservedPorts
 
 Raw = dict[str, Any]
 HOST = "kubernetes.io/hostname"
+NO_FREE_PORTS = "1 node(s) didn't have free ports for the requested pod ports"
+AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
+TAINT = {"key": "team", "value": "b", "effect": "NoSchedule"}
 
 
 def anti_affinity(app: str) -> Raw:
@@ -51,11 +57,82 @@ class TestPorts:
     def test_reserved_ports_are_closed_to_others(self) -> None:
         world = World(node("n1"), reservation("r", pod={"ports": [7777, 8888, 9999]}))
         world.put(pod("stranger", ports=[7777]))
-        assert "1 node(s) didn't have free ports for the requested pod ports" in world.message(
-            "stranger"
-        )
+        assert NO_FREE_PORTS in world.message("stranger")
         world.put(pod("owner", app="a", ports=[6666]))
         assert world.node_of("owner") == "n1"
+
+    @pytest.mark.parametrize("beside", [False, True], ids=["alone", "beside an Available one"])
+    @pytest.mark.parametrize("restarts", [False, True])
+    def test_the_port_of_a_waiting_reservation_is_closed_until_it_is_available(
+        self, restarts: bool, beside: bool
+    ) -> None:
+        world = World(node("n1", memory="8G")).put(pod("tenant", requests={"memory": "6G"}))
+        if beside:
+            world.put(reservation("other", cpu="1"))
+        world.put(
+            reservation("r", requests={"memory": "4G"}, preAllocation=True, pod={"ports": [7777]})
+        )
+        assert world.phase("r") == "Waiting"
+        world.put(pod("owner", app="a", ports=[7777]))
+        if restarts:
+            world.restart()
+            world.settle()
+        assert NO_FREE_PORTS in world.message("owner")
+        world.delete("Pod", "tenant").wait(15)
+        assert world.reservation_of("owner") == ("other" if beside else "r")
+
+    @pytest.mark.parametrize(
+        ("closed", "opened"),
+        [
+            ({"spec__unschedulable": True}, {"spec__unschedulable": False}),
+            ({"spec__taints": [TAINT]}, {"spec__taints": []}),
+        ],
+        ids=["unschedulable", "tainted"],
+    )
+    def test_the_port_of_a_reservation_that_is_closed_to_its_owners(
+        self, closed: Raw, opened: Raw
+    ) -> None:
+        world = World(node("n1"), reservation("r", pod={"ports": [7777]}))
+        world.edit("Reservation", "r", **closed)
+        world.put(pod("owner", app="a", ports=[7777]))
+        assert NO_FREE_PORTS in world.message("owner")
+        world.edit("Reservation", "r", **opened).wait(15)
+        assert world.reservation_of("owner") == "r"
+
+    def test_an_owner_that_tolerates_the_taint_of_a_reservation_uses_its_port(self) -> None:
+        world = World(node("n1"), reservation("r", taints=[TAINT], pod={"ports": [7777]}))
+        world.put(pod("owner", app="a", ports=[7777], tolerations=[{"operator": "Exists"}]))
+        assert world.reservation_of("owner") == "r"
+
+    def test_the_port_of_a_reservation_that_the_affinity_of_its_owner_excludes(self) -> None:
+        world = World(node("n1"), reservation("one", pod={"ports": [7777]}), reservation("two"))
+        other = {AFFINITY: '{"name": "two"}'}
+        world.put(pod("owner", app="a", ports=[7777], annotations=other))
+        assert world.node_of("owner") == ""
+        world.delete("Reservation", "one").wait(15)
+        assert world.reservation_of("owner") == "two"
+
+    def test_a_rolled_back_transaction_leaves_reserved_ports_as_they_were(self) -> None:
+        world = World(node("n1"), reservation("r", pod={"ports": [7777]}))
+        world.put(pod("owner", app="a", cpu="17", ports=[7777]))
+        cluster = world.scheduler.cluster
+        (owner,) = cluster.pods.values()
+        reserved = ReservedPorts(cluster.reservations, owner.cls)
+        info = cluster.reservations.get("r")
+        assert info is not None and info.pod is not None and reserved.on(0) == 1
+        cluster.epoch.reservations.add(info.uid)
+        with cluster.ledger.transaction():
+            cluster.ledger.release(info.pod)
+            assert (reserved.on(0), list(reserved.everywhere())) == (0, [])
+        assert (reserved.on(0), list(reserved.everywhere())) == (1, [(0, 1)])
+
+    def test_an_owner_leaves_the_port_of_a_used_up_reservation_until_it_has_succeeded(self) -> None:
+        world = World(node("n1"), reservation("r", cpu="4", pod={"ports": [7777]}))
+        world.put(pod("first", app="a", cpu="4"), pod("second", app="a", ports=[7777]))
+        assert world.reservation_of("first") == "r"
+        world.wait(15)
+        assert (world.phase("r"), world.node_of("second")) == ("Succeeded", "n1")
+        assert world.reservation_of("second") == ""
 
 
 class TestInterPodAffinity:

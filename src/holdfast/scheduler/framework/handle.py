@@ -249,7 +249,7 @@ class Handle:
 
     def taken_ports(self, cls: PodClass) -> TakenPorts:
         """How often the host ports of the class are in use on each row, by pods and by reservations
-        that do not match the class."""
+        that its pods cannot be allocated from."""
         return TakenPorts(self._cluster.nodes, self._cluster.reservations, real(cls))
 
     def pods(self, row: int) -> list[PodRecord]:

@@ -17,11 +17,12 @@ from holdfast.scheduler.cluster.columns import RowColumn
 from holdfast.scheduler.cluster.domain_counts import PodCounter
 from holdfast.scheduler.cluster.epoch import RowLog
 from holdfast.scheduler.cluster.node_labels import LabelColumn
-from holdfast.scheduler.cluster.node_table import Image, NodeInfo, NodeTable, TaintSet, conflict
+from holdfast.scheduler.cluster.node_table import Image, NodeInfo, NodeTable, TaintSet
 from holdfast.scheduler.cluster.plugin_errors import RAISED, words_of
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.framework.read_only_records import real
 from holdfast.scheduler.reservations import ReservationCache
+from holdfast.scheduler.reservations.reserved_ports import ReservedPorts
 
 _VALUES_HELD = 1000
 """How many values of a label keep their codes for a plugin."""
@@ -277,15 +278,15 @@ class TaintColumn(ComputedColumn):
 
 
 class TakenPorts(ComputedColumn):
-    """How often the host ports of a class are in use on each row: by pods, and by reservations that do
-    not match the class."""
+    """How often the host ports of a class are in use on each row: by pods, and by reservations that its
+    pods cannot be allocated from (`ReservedPorts`)."""
 
-    __slots__ = ("_cls", "_nodes", "_ports", "_reservations")
+    __slots__ = ("_cls", "_nodes", "_ports", "_reserved")
 
     def __init__(self, nodes: NodeTable, reservations: ReservationCache, cls: PodClass) -> None:
         self._nodes = nodes
         self._ports = nodes.ports
-        self._reservations = reservations
+        self._reserved = ReservedPorts(reservations, cls)
         self._cls = cls
 
     @property
@@ -294,9 +295,8 @@ class TakenPorts(ComputedColumn):
         for port in self._cls.ports:
             for counts in self._ports.conflicts(port):
                 taken += counts
-        for times, placed in self._reserved():
-            for row, pods in placed.items():
-                taken[row] -= times * pods
+        for row, times in self._reserved.everywhere():
+            taken[row] -= times
         return taken
 
     def item(self, row: int) -> int:
@@ -304,15 +304,4 @@ class TakenPorts(ComputedColumn):
         for port in self._cls.ports:
             for counts in self._ports.conflicts(port):
                 taken += counts.item(row)
-        for times, placed in self._reserved():
-            taken -= times * placed.get(row, 0)
-        return taken
-
-    def _reserved(self) -> list[tuple[int, dict[int, int]]]:
-        """How often each class of matched reserve pods uses the ports, and its number of pods by
-        row."""
-        return [
-            (times, reserving.placed)
-            for reserving in self._reservations.reserving_for(self._cls)
-            if (times := sum(conflict(a, b) for a in self._cls.ports for b in reserving.ports))
-        ]
+        return taken - self._reserved.on(row) if taken else 0

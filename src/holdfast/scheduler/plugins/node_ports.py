@@ -1,5 +1,8 @@
-"""NodePorts: a host port is allocated once per node, address and protocol. Ports of a reservation are
-free for its owners."""
+"""NodePorts: a host port is allocated once per node, address and protocol.
+
+Ports of a reservation are free for an owner that could be allocated from it, and closed to all others:
+`holdfast.scheduler.reservations.reserved_ports`.
+"""
 
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
@@ -16,7 +19,7 @@ class NodePorts(Plugin):
     def filter(self, cls: PodClass) -> Filter | None:
         if not cls.ports:
             return None
-        taken = self.handle.taken_ports(cls)
+        taken = self.handle.taken_ports(cls)  # less what is reserved for the class: ReservedPorts
 
         def passes(view: View) -> Cells:
             return view.take(taken) == 0

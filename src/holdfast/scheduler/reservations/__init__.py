@@ -6,6 +6,7 @@
     reserve_pod             the pod that a reservation is scheduled as
     owners                  which pods are owners
     reservation_affinity    the reservation affinity of a pod
+    reserved_ports          host ports: free for owners, closed to other pods
     waiting_reservations    pre-allocation: Waiting reservations of each node, oldest first
     preemption_holds        reservations that keep capacity for a preemptor
     starvation_holds        reservations that keep capacity for pods of starving jobs

@@ -401,6 +401,9 @@ class ReservationCache(ReservationIndex):
     def _pod_moved(self, pod: PodRecord, row: int, sign: int) -> None:
         if pod.reservation_uid:
             self.pod_allocated(pod, sign)
+        if pod.reservation is not None and self._ledger.undoing:
+            # It is back on its row. Caches may have followed it in the transaction, when it was not.
+            self._cluster.epoch.reservations.add(pod.uid)
         if self.waiting.on_row or self.waiting.growing:
             self.capacity_freed(row)
         if self.short_of_devices:

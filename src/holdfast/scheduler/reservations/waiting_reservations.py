@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 
 from holdfast.scheduler.cluster.base import ClusterBase
-from holdfast.scheduler.cluster.node_table import conflict
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo, ReservationRow, age
 from holdfast.scheduler.cluster.slots import Amounts
 from holdfast.scheduler.managers.resource_managers import ResourceManagers
 from holdfast.scheduler.managers.volumes import VolumeManager
+from holdfast.scheduler.reservations.reserved_ports import used_by_others
 
 
 class WaitingReservations:
@@ -129,20 +129,10 @@ class WaitingReservations:
         """Whether pods other than `ours` have ports or volumes of a class on a row, by name."""
         if not cls.ports and not cls.volumes:
             return []
-        taken = ["ports"] if self._ports_taken(cls, row, ours) else []
+        taken = ["ports"] if used_by_others(self._nodes.ports, cls, row, ours) else []
         if cls.volumes and self._volumes.is_claimed(cls, row, [pod.cls for pod in ours]):
             taken.append("volumes")
         return taken
-
-    def _ports_taken(self, cls: PodClass, row: int, ours: list[PodRecord]) -> bool:
-        """Whether pods other than `ours` have a host port of the class on the row."""
-        in_use = self._nodes.ports
-        for port in cls.ports:
-            uses = sum(counts.item(row) for counts in in_use.conflicts(port))
-            uses -= sum(conflict(port, theirs) for pod in ours for theirs in pod.cls.ports)
-            if uses > 0:
-                return True
-        return False
 
     def shortage(self, reservation: ReservationInfo, amounts: Amounts | None = None) -> Amounts:
         """By slot, how much is missing, with the arguments of `lacking`. Younger Waiting reservations
