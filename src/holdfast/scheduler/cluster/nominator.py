@@ -1,7 +1,7 @@
 """The nominator: pending pods with a nominated node, by node, as in kube-scheduler.
 
-That other pods leave them their capacity is in `framework.dry_run`; between queues, in
-`Queues.defers_to`.
+Their requests are added to the node when other pods are filtered: `framework.nominated_pods`. Which
+pods have to leave them capacity, between queues: `Queues.defers_to`.
 """
 
 from holdfast.scheduler.cluster.epoch import Epoch

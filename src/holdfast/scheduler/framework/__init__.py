@@ -19,7 +19,8 @@
     reservation_diagnosis      why no reservation serves a pod, in Koordinator's words
     gangs                      jobs of several pods, from the queue to their nodes
     gang_permit, gang_failures the binding cycle and the failure handler for all pods of a job
-    dry_run                    whether a pod fits without its victims, and beside nominated pods
+    nominated_pods             nominated pods count as if they were on their node
+    dry_run                    whether a pod fits now, or would fit without its victims
     hold_planner               nodes for the tasks of a starving job
     dynamic_provisioning       pods that bring a reservation template
     guarded                    in-tree formulas whose errors are caught

@@ -1,27 +1,28 @@
 """The dry run of one pod: whether it fits a row now, or would fit without some of the pods there.
 
-As in kube-scheduler, a pod must fit a node both with the node's nominated pods added and without them,
-and the reasons found with them are reported first. Only those nominated pods are added that the pod has
-to leave capacity to: pods of the same or higher priority, and pods of queues from which it may not
-preempt. If a reservation holds capacity for a nominated pod, that capacity is counted once, with the
-reservation. Capacity that is held for the pod itself counts as free.
+Pods that are nominated to the row count as if they were there (`nominated_pods`). Capacity that is held
+for the pod itself counts as free.
 """
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from weakref import proxy
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.scheduler.cluster.slots import PODS, Amounts
+from holdfast.scheduler.cluster.slots import Amounts
 from holdfast.scheduler.framework.diagnosis import FITS, NodeRejection
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.reservation_column import ReservationColumn
 from holdfast.scheduler.framework.feasibility.reservation_scores import AllocatingOne
 from holdfast.scheduler.framework.interface import Need, Order
+from holdfast.scheduler.framework.nominated_pods import (
+    add_nominated_pods,
+    lacking_capacity,
+    only_capacity_matters,
+)
 from holdfast.scheduler.framework.reservation_diagnosis import count_reservations
 from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.state.cluster import Cluster
@@ -334,11 +335,11 @@ class DryRun:
         nominated_pods = self.nominated_pods(row)
         if not nominated_pods:
             return None
-        if _only_capacity_matters(self._cluster, self._column, row, nominated_pods):
-            rejection = _lacking_capacity(self._cluster, self._column, row, nominated_pods)
+        if only_capacity_matters(self._cluster, self._column, row, nominated_pods):
+            rejection = lacking_capacity(self._cluster, self._column, row, nominated_pods)
             if rejection is not None or not self._depends_on(nominated_pods):
                 return rejection
-        with _placed(self._cluster, nominated_pods, row, self._cluster.ledger.transaction()):
+        with add_nominated_pods(self._cluster, nominated_pods, row, self._cluster.ledger.transaction()):
             self._column.refresh()
             rejection = None if self._column.fits_row(row) else self._column.diagnosis.rejection(row)
         self._column.refresh()
@@ -372,78 +373,6 @@ class DryRun:
 
 OtherDryRuns = Callable[[PodRecord], tuple[int, DryRun]]
 """The row another pod would be placed on, -1 if none, and its dry run."""
-
-
-class NominatedPodsCheck:
-    """The rejections a class gets on nodes with nominated pods of the same or higher priority; only for
-    classes whose rows do not depend on each other. Belongs to the class's diagnosis."""
-
-    def __init__(self, cluster: Cluster, column: ClassColumn) -> None:
-        self._cluster = cluster
-        self._column: ClassColumn = proxy(column)  # the column owns this check
-
-    def rows(self) -> list[int]:
-        if not self._column.is_local:
-            return []
-        nodes = self._cluster.nodes
-        rows = map(nodes.row, self._cluster.nominator)
-        return [row for row in rows if row is not None and nodes.alive[row]]
-
-    def rejection(self, row: int) -> NodeRejection | None:
-        if not self._column.is_local:
-            return None
-        cluster = self._cluster
-        priority = self._column.cls.priority
-        nominated_pods = [p for p in cluster.nominated_pods(row) if p.cls.priority >= priority]
-        if not nominated_pods:
-            return None
-        if _only_capacity_matters(cluster, self._column, row, nominated_pods):
-            return _lacking_capacity(cluster, self._column, row, nominated_pods)
-        with _placed(cluster, nominated_pods, row, cluster.ledger.peek()):
-            rejection = self._column.diagnosis.rejection(row)
-        return rejection if rejection.plugin else None
-
-
-def _only_capacity_matters(
-    cluster: Cluster, column: ClassColumn, row: int, nominated_pods: list[PodRecord]
-) -> bool:
-    """Whether the row passes every filter but those on capacity and topology."""
-    return (
-        column.needs is not None
-        and not any(cluster.reservations.inside(nominated, row) for nominated in nominated_pods)
-        and column.suits_row(row)
-    )
-
-
-def _lacking_capacity(
-    cluster: Cluster, column: ClassColumn, row: int, nominated_pods: list[PodRecord]
-) -> NodeRejection | None:
-    """The rejection for insufficient capacity with the nominated pods on the row, if there is one."""
-    needs = column.needs or ()
-    spare = cluster.ledger.spare(row, needs, (), nominated_pods)
-    lacking = [need for need in needs if spare[need.slot] < 0]
-    if not lacking:
-        return None
-    allocatable = cluster.nodes.allocatable
-    resolvable = all(n.slot == PODS or n.amount <= allocatable.item(n.slot, row) for n in lacking)
-    return NodeRejection(column.needs_plugin, tuple(need.text for need in lacking), resolvable)
-
-
-@contextmanager
-def _placed(
-    cluster: Cluster, pods: list[PodRecord], row: int, undone: AbstractContextManager[object]
-) -> Iterator[None]:
-    """Places the pods on the row, allocated from the reservations they will use there, until the end of
-    the block."""
-    try:
-        with undone:
-            for pod in pods:
-                pod.reservation_uid = cluster.reservations.inside(pod, row)
-                cluster.ledger.place(pod, row)
-            yield
-    finally:
-        for pod in pods:
-            pod.reservation_uid = ""
 
 
 # Reservation preemption: which reservations of a row have to be deleted for a pod to fit there.

@@ -9,11 +9,12 @@ import numpy as np
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.diagnosis import NOT_PINNED, NodeRejection
-from holdfast.scheduler.framework.dry_run import DryRun, NominatedPodsCheck
+from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.framework.failure_handler import FailureHandler
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.reservation_column import ReservationColumn
 from holdfast.scheduler.framework.feasibility.volume_column import VolumeColumn
+from holdfast.scheduler.framework.nominated_pods import NominatedPodsCheck
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.state.cluster import Cluster

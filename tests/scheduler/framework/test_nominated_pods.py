@@ -1,4 +1,4 @@
-"""Rows that are being cleared for others: kept up to date for a class, and right at any time."""
+"""Rejections by nodes with nominated pods: kept up to date for a class, and right at any time."""
 
 from __future__ import annotations
 
