@@ -168,9 +168,10 @@ def class_key(pod: Pod, with_volumes: bool = True, read: Read = NOTHING_MORE) ->
         parts.append(("preemptionPolicy", spec.preemption_policy))
     if meta.deletion_timestamp is not None:
         parts.append(("terminating", True))
-    resized = resized_resources(pod)
-    if resized:
-        parts.append(("resized", resized))
+    if spec.node_name and (pod.status.container_statuses or pod.status.init_container_statuses):
+        resized = resized_resources(pod)
+        if resized:
+            parts.append(("resized", resized))
     try:
         return encode(parts)
     except (TypeError, OverflowError, RecursionError) as error:

@@ -20,6 +20,7 @@ from holdfast.scheduler.cluster.node_labels import LabelColumn
 from holdfast.scheduler.cluster.node_table import Image, NodeInfo, NodeTable, TaintSet
 from holdfast.scheduler.cluster.plugin_errors import RAISED, words_of
 from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.view import read_only
 from holdfast.scheduler.framework.read_only_records import real
 from holdfast.scheduler.reservations import ReservationCache
 from holdfast.scheduler.reservations.reserved_ports import ReservedPorts
@@ -30,13 +31,6 @@ _VALUES_HELD = 1000
 
 class Unreadable(HoldfastError):
     """A node has an invalid annotation, which is not an error of the plugin."""
-
-
-def _read_only(cells: NDArray[Any]) -> NDArray[Any]:
-    """A read-only array of the same cells."""
-    seen = cells[:]
-    seen.flags.writeable = False
-    return seen
 
 
 class NodeColumn:
@@ -50,10 +44,10 @@ class NodeColumn:
     @property
     def cells(self) -> NDArray[Any]:
         """The values of all rows. Do not keep the array: it is replaced when the table grows."""
-        return _read_only(self._column.cells)
+        return read_only(self._column.cells[:])
 
     def __getitem__(self, rows: Any) -> Any:
-        return _read_only(self._column.cells)[rows]
+        return read_only(self._column.cells[:])[rows]
 
     def take(self, rows: Any) -> Any:
         return self._column.cells.take(rows)

@@ -463,7 +463,8 @@ class Cluster(ClusterBase):
             return
         pod.phase = Phase.ASSIGNED
         self.epoch.inputs += 1
-        self.jobs.touch_job_of(pod)
+        if pod.job is not None:
+            self.jobs.touch_job_of(pod)
         self.chronicle.note(self.now, pod.ref, "bound")
         if pod.uid in self.reservations.preemption_holds:
             self.reservations.preemptor_changed(pod)

@@ -168,7 +168,9 @@ class ReservationColumn(ClassColumn):
         """Stores the result of a row where nothing but amounts matters, memoized: mostly reservations
         are as alike as the nodes are."""
         table = self._table
-        of_row: Hashable = (*capacity_vector(table, row), *[kind(row) for kind in self._kinds])
+        of_row: Hashable = capacity_vector(table, row)
+        if self._kinds:
+            of_row = of_row, *[kind(row) for kind in self._kinds]
         known = memo.known
         total: int | None = None
         if hold is not None:

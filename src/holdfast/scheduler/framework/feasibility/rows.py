@@ -311,7 +311,9 @@ class ClassRows(CompiledClass):
         if memo is None:
             ok, score, raw = self._usage_result(One(table, row))
         else:
-            key = (*capacity_vector(table, row), *[kind(row) for kind in self._kinds])
+            key: Hashable = capacity_vector(table, row)
+            if self._kinds:
+                key = key, *[kind(row) for kind in self._kinds]
             known = memo.known.get(key)
             if known is None:
                 known = self._usage_result(One(table, row))
