@@ -44,7 +44,8 @@ class NodeColumn:
     @property
     def cells(self) -> NDArray[Any]:
         """The values of all rows. Do not keep the array: it is replaced when the table grows."""
-        return read_only(self._column.cells[:])
+        cells: NDArray[Any] = read_only(self._column.cells[:])
+        return cells
 
     def __getitem__(self, rows: Any) -> Any:
         return read_only(self._column.cells[:])[rows]
