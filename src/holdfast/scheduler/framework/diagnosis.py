@@ -216,8 +216,8 @@ class Diagnosis:
         codes[rows] = self._rejected_codes(Some(self._table, rows), rows)
         self._check_nominated_pods(codes, outdated)
         after = codes[rows]
-        kinds = len(self._rejections)
-        more = np.bincount(after, minlength=kinds) - np.bincount(before, minlength=kinds)
+        known = len(self._rejections)
+        more = np.bincount(after, minlength=known) - np.bincount(before, minlength=known)
         self._counts = [count + n for count, n in zip(self._counts, more.tolist(), strict=True)]
         self._resolvable[rows] = self._are_resolvable(after) & self._table.alive[rows]
 

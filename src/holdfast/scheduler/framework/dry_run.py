@@ -116,7 +116,7 @@ class DryRun:
 
     @property
     def version(self) -> int:
-        return self._column.compiled
+        return self._column.answers_version
 
     def allowed(self) -> NDArray[np.bool_] | None:
         column = self._column
@@ -228,11 +228,11 @@ class DryRun:
         if not isinstance(self._column, ReservationColumn):
             return ""
         column = self._column
-        moment = self._moment(), self._cluster.epoch.reservations.end
-        then, counts = column.counted
-        if then != moment:
+        version = self._corrections_version(), self._cluster.epoch.reservations.end
+        then, counts = column.reservation_counts
+        if then != version:
             counts = count_reservations(self._cluster, column)
-            column.counted = moment, counts
+            column.reservation_counts = version, counts
         return counts
 
     def rejection(self, row: int) -> NodeRejection:
@@ -263,7 +263,7 @@ class DryRun:
         if known is None:
             known = self._rejections_of(self._nominated_nodes())
             if not self._has_own_capacity:
-                self._column.corrected = (self._moment(), known)
+                self._column.corrections = (self._corrections_version(), known)
         return known
 
     def _nominated_nodes(self) -> list[str]:
@@ -308,20 +308,20 @@ class DryRun:
         if self._has_own_capacity or self._column.made_of_others:
             return None
         self._column.refresh()
-        then, known = self._column.corrected
-        return known if then == self._moment() else None
+        then, known = self._column.corrections
+        return known if then == self._corrections_version() else None
 
     def _rejections_of(self, names: Iterable[str]) -> dict[int, NodeRejection]:
         nodes = self._cluster.nodes
         rows = [row for row in map(nodes.row, names) if row is not None and nodes.alive[row]]
         return {row: self.rejection(row) for row in rows}
 
-    def _moment(self) -> Hashable:
+    def _corrections_version(self) -> Hashable:
         """The version of everything that corrections and reservation counts depend on: equal versions
         mean that they are the same for all pods of the class and queue."""
         queues = self._cluster.jobs.queues
         place = (queues.of(self._pod), self._cluster.epoch.queues) if queues else None
-        return (*self._cluster.epoch.of_feasibility(), self._column.compiled, place)
+        return (*self._cluster.epoch.of_feasibility(), self._column.answers_version, place)
 
     def nominated_pods(self, row: int) -> list[PodRecord]:
         """The nominated pods of the row that this pod has to leave capacity to."""

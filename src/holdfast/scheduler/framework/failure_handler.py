@@ -77,7 +77,7 @@ class FailureHandler:
             return refusal.verdict()
         found = self._verdict(profile, pod, column)
         if column.has_failed():
-            column.judge()  # a formula for reasons may have raised just now
+            column.decide_rejection()  # a formula for reasons may have raised just now
             return column.verdict() if column.rejected is not None else found
         return found
 

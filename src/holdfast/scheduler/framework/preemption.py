@@ -68,7 +68,7 @@ class Preemption:
     def propose(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> Nomination:
         """As `post_filter`, for actions, which do not write conditions: failures are noted."""
         found = self.post_filter(profile, pod, column)
-        if found.has_failed and not column.fails():
+        if found.has_failed and not column.is_rejected_by_failure():
             failed = frozenset(plugin.name for plugin in profile.post_filters)
             why = Verdict(found.message, failed, error=True, has_failed=True)
             self._failures.note_failed_dry_run(pod, why)
@@ -93,7 +93,7 @@ class Preemption:
                 has_failed = True
             column.refresh()
             warnings += nomination.warnings
-            if column.fails():
+            if column.is_rejected_by_failure():
                 self._failures.note_failed_dry_run(pod, column.verdict())
                 return Nomination("", warnings=warnings, has_failed=True)
             if nomination.node or nomination.claims:

@@ -179,7 +179,7 @@ class SchedulingCycle:
         # Other pods of the class get the same result, unless this pod has a node of its own.
         next_scout = bool(pod.nominated) or pod.pinned_node is not None
         nomination = Nomination("") if why.error else preemption.post_filter(profile, pod, column)
-        if column.fails():  # in the dry run
+        if column.is_rejected_by_failure():  # in the dry run
             why = column.verdict()
             preemption.nominate(pod, "")
             failures.handle_error(pod, why.reasons, why.plugins, now)

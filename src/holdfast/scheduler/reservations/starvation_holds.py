@@ -66,7 +66,7 @@ class StarvationHolds:
         self._unfit: dict[str, dict[str, Dropped]] = {}
         self._rows: RowColumn[np.bool_] | None = None
         self._held: dict[int, NDArray[np.int64]] = {}
-        self._held_at: tuple[int, int, int] | None = None
+        self._held_version: tuple[int, int, int] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._known)
@@ -240,9 +240,9 @@ class StarvationHolds:
     def held(self, slot: int) -> NDArray[np.int64]:
         """How much of a slot holds claim, over all rows; not to be written to."""
         nodes, ledger = self._cluster.nodes, self._cluster.ledger
-        moment = (self._cluster.epoch.usage.end, self._cluster.epoch.objects, nodes.size)
-        if moment != self._held_at:
-            self._held_at, self._held = moment, {}
+        version = (self._cluster.epoch.usage.end, self._cluster.epoch.objects, nodes.size)
+        if version != self._held_version:
+            self._held_version, self._held = version, {}
         held = self._held.get(slot)
         if held is None:
             held = self._held[slot] = np.zeros(nodes.size, dtype=np.int64)

@@ -27,9 +27,9 @@ class ClassColumn(ClassRows):
     def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
         self.owners_seen = -1
         """`Epoch.owners` when it was last checked whether the class matches reservations."""
-        self.corrected: tuple[Hashable, dict[int, NodeRejection]] = (None, {})
-        """Why nodes with nominated pods are infeasible, and the epoch of that."""
-        self._needs_asked = -1
+        self.corrections: tuple[Hashable, dict[int, NodeRejection]] = (None, {})
+        """A version, and the rejections by nodes with nominated pods that were found at it."""
+        self._needs_version = -1
         self._needs: tuple[Need, ...] | None = None
         self.needs_plugin = ""
         """The plugin whose needs these are."""
@@ -107,27 +107,27 @@ class ClassColumn(ClassRows):
         """Why no node is feasible."""
         found = self.diagnosis.verdict() if self.rejected is None else None
         if self.has_failed():
-            self.judge()  # a formula for reasons may have failed just now
+            self.decide_rejection()  # a formula for reasons may have failed just now
         if self.rejected is None:
             assert found is not None
             return found
         rejected = self.rejected
-        has_failed = self.failed_in >= 0 and rejected is not self.rejection[0]
+        has_failed = self.failed_in >= 0 and rejected is not self.plugin_rejection[0]
         return Verdict(rejected.message, frozenset((self.rejected_by,)), rejected.error, has_failed)
 
-    def fails(self) -> bool:
+    def is_rejected_by_failure(self) -> bool:
         """Whether the class is rejected because plugins failed."""
         if not self.has_failed():
             return False
-        self.judge()
-        return self.rejected is not self.rejection[0]
+        self.decide_rejection()
+        return self.rejected is not self.plugin_rejection[0]
 
-    def judge(self) -> None:
+    def decide_rejection(self) -> None:
         """Rejects the class if a plugin failed. A failure to score counts only if more than one node is
         feasible: otherwise kube-scheduler does not score."""
-        rejection = self.failure or self.rejection
-        if rejection[0] is None and self.unscorable and np.count_nonzero(self.fits) > 1:
-            rejection = self.unscorable
+        rejection = self.filter_failure or self.plugin_rejection
+        if rejection[0] is None and self.score_failure and np.count_nonzero(self.fits) > 1:
+            rejection = self.score_failure
         self.rejected, self.rejected_by = rejection
 
     def ask_again(self) -> None:
@@ -149,8 +149,8 @@ class ClassColumn(ClassRows):
     def needs(self) -> tuple[Need, ...] | None:
         """What must be free on a row that passes the node filters, where nothing but NodeResourcesFit
         and topology filters decide further; None otherwise."""
-        if self._needs_asked != self.compiled:
-            self._needs_asked = self.compiled
+        if self._needs_version != self.answers_version:
+            self._needs_version = self.answers_version
             others = (named for named in self.filters if named[1].scope is not Scope.NODE)
             self.needs_plugin, first = next(others, ("", None))
             single = len(self._usage_filters) == 1

@@ -60,7 +60,7 @@ class PluginAnswers:
         """Whether answers are wrapped before they are used."""
         self.rejected: Rejected | None = None
         self.rejected_by = ""
-        self.unscorable: tuple[Rejected, str] | None = None
+        self.score_failure: tuple[Rejected, str] | None = None
         """Why nodes cannot be scored for the class, and the plugin that says so."""
         self.filters: list[tuple[str, Filter]] = []
         """In the profile's order, by the plugin's name."""
@@ -132,9 +132,9 @@ class PluginAnswers:
             except RAISED as error:
                 if not isinstance(error, HoldfastError) or scorer.name in self._foreign:
                     self._fail(scorer, "PreScore", error)
-                elif self.rejected is None and self.unscorable is None:
+                elif self.rejected is None and self.score_failure is None:
                     text = error_message(scorer.name, "PreScore", error)
-                    self.unscorable = Rejected(text, error=True), scorer.name
+                    self.score_failure = Rejected(text, error=True), scorer.name
                 continue
             if score is not None:
                 if score.version is not None:
@@ -201,21 +201,27 @@ class PluginAnswers:
 
 
 class CompiledClass:
-    """The answers about one class under one profile."""
+    """The answers about one class under one profile.
+
+    A class is rejected (no node is feasible) by what a plugin answers (`plugin_rejection`), or because
+    one fails: in a filter (`filter_failure`), or, where more than one node is feasible, in a score
+    (`score_failure`). `rejected` is what counts of these; `ClassColumn.decide_rejection` sets it.
+    """
 
     has_checked_scores = False
     """Whether plugins from outside score nodes for the class."""
-    compiled = 0
-    """How often the plugins were asked."""
+    answers_version = 0
+    """Increased each time the plugins are asked."""
     rejected: Rejected | None = None
-    """Why no node is feasible: what a plugin answered, or that one failed."""
+    """Why no node is feasible; None if nodes may be."""
     rejected_by = ""
-    rejection: tuple[Rejected | None, str] = None, ""
+    """The plugin that this comes from."""
+    plugin_rejection: tuple[Rejected | None, str] = None, ""
     """What a plugin answered, and which one."""
-    unscorable: tuple[Rejected, str] | None = None
-    """Why nodes cannot be scored for the class, and the plugin that says so."""
-    failure: tuple[Rejected, str] | None = None
+    filter_failure: tuple[Rejected, str] | None = None
     """What a plugin raised that was asked which nodes are feasible, and which one."""
+    score_failure: tuple[Rejected, str] | None = None
+    """Why nodes cannot be scored for the class, and the plugin that says so."""
     failed_in = -1
     """The round in which a plugin failed last; it is asked again in the next one."""
     _is_guarded = False
@@ -248,9 +254,9 @@ class CompiledClass:
 
     def _ask(self, plugins: list[Plugin]) -> PluginAnswers:
         """Asks plugins which nodes are feasible."""
-        self.compiled += 1
+        self.answers_version += 1
         if self.failed_in != self._cluster.plugin_errors.round:
-            self.failure, self.unscorable, self.failed_in = None, None, -1
+            self.filter_failure, self.score_failure, self.failed_in = None, None, -1
         answers = PluginAnswers(self.cls, self._fail, self._profile.foreign, self._is_guarded)
         if self.cls.owner_spec_id >= 0 and not self._profile.reservation_plugin:
             answers.reject(NO_RESERVATIONS.format(self._profile.scheduler_name))
@@ -267,10 +273,10 @@ class CompiledClass:
 
     def _keep_answers(self, answers: PluginAnswers) -> None:
         """Keeps rejections, filters and versions."""
-        self.rejection = answers.rejected, answers.rejected_by
-        self.rejected, self.rejected_by = self.rejection
-        if answers.unscorable is not None:
-            self.unscorable = answers.unscorable
+        self.plugin_rejection = answers.rejected, answers.rejected_by
+        self.rejected, self.rejected_by = self.plugin_rejection
+        if answers.score_failure is not None:
+            self.score_failure = answers.score_failure
         self.filters[:] = answers.filters
         self._guarded_filters = None
         self._versions, self._settled = answers.asked()
@@ -284,9 +290,9 @@ class CompiledClass:
         self.failed_in = errors.round
         rejected = Rejected(message, error=True), plugin.name
         if point not in _SCORING:
-            self.failure = self.failure or rejected
-        elif self.unscorable is None:
-            self.unscorable = rejected
+            self.filter_failure = self.filter_failure or rejected
+        elif self.score_failure is None:
+            self.score_failure = rejected
 
     def has_failed(self) -> bool:
         """Whether a plugin failed since it was last asked about the class."""

@@ -46,7 +46,7 @@ class ColumnStore:
         columns = self._columns
         column = columns.get(key)
         if column is None or column.failed_in >= 0 or column.owners_seen != self._epoch.owners:
-            column = self._column_of_right_kind(key, profile, cls, column)
+            column = self._column_of_right_type(key, profile, cls, column)
         elif len(columns) > 1 and self._weight > self._most() // 2:
             columns[key] = columns.pop(key)  # most recently used
         column.refresh()
@@ -56,19 +56,19 @@ class ColumnStore:
                 self._forget(next(iter(columns)))
         if column.has_checked_scores:
             column.check_scores()
-        if column.unscorable is not None or column.failed_in >= 0:
-            column.judge()
+        if column.score_failure is not None or column.failed_in >= 0:
+            column.decide_rejection()
         return column
 
-    def _column_of_right_kind(
+    def _column_of_right_type(
         self, key: tuple[int, int], profile: Profile, cls: PodClass, column: ClassColumn | None
     ) -> ClassColumn:
-        """The column if it is still of the right kind for the class, else a new one. Asks plugins again
+        """The column if it is still of the right type for the class, else a new one. Asks plugins again
         that failed for the class in an earlier round."""
         if column is not None and 0 <= column.failed_in != self._errors.round:
             column.ask_again()
         if column is None or (
-            column.owners_seen != self._epoch.owners and self._is_wrong_kind(profile, column)
+            column.owners_seen != self._epoch.owners and self._is_wrong_type(profile, column)
         ):
             column = self._new_column(profile, cls)
             self._put(key, column)
@@ -77,7 +77,7 @@ class ColumnStore:
     def _most(self) -> int:
         return max(_FEWEST, _CELLS // self._table.capacity)
 
-    def _is_wrong_kind(self, profile: Profile, column: ClassColumn) -> bool:
+    def _is_wrong_type(self, profile: Profile, column: ClassColumn) -> bool:
         """Whether the class matches reservations now and did not before, or the other way round."""
         column.owners_seen = self._epoch.owners
         concerned = bool(profile.reservation_plugin) and self._cluster.reservations.concerns(column.cls)
@@ -134,7 +134,7 @@ class NodeSearch:
         if column.rejected is not None:
             return -1
         row = self._find_row_with_nominations(profile, pod, column)
-        if column.fails():
+        if column.is_rejected_by_failure():
             self._failures.note_failed_dry_run(pod, column.verdict())
             return -1
         return row

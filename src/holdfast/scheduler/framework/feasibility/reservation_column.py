@@ -57,8 +57,8 @@ class ReservationColumn(ClassColumn):
         """The best row and its total, as long as no other row changed."""
         self._open: Bools = np.zeros(0, dtype=np.bool_)
         """The rows that can be used without a reservation."""
-        self.counted: tuple[Hashable, str] = (None, "")
-        """The last message on how many reservations match, and the epoch of it."""
+        self.reservation_counts: tuple[Hashable, str] = (None, "")
+        """A version, and the message on how many reservations match that was made at it."""
         super().__init__(cluster, profile, cls)
 
     def best(self, among: Bools | None = None) -> int:
@@ -169,8 +169,8 @@ class ReservationColumn(ClassColumn):
         are as alike as the nodes are."""
         table = self._table
         of_row: Hashable = capacity_vector(table, row)
-        if self._kinds:
-            of_row = of_row, *[kind(row) for kind in self._kinds]
+        if self._row_kinds:
+            of_row = of_row, *[kind(row) for kind in self._row_kinds]
         known = memo.known
         total: int | None = None
         if hold is not None:

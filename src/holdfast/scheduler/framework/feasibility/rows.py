@@ -129,7 +129,7 @@ class ClassRows(CompiledClass):
         self.has_checked_scores = bool(answers.checked_scores)
         by_usage = answers.by_usage
         self._by_amounts = all(part.by_amounts for part in by_usage)
-        self._kinds = list(dict.fromkeys(part.kind for part in by_usage if part.kind is not None))
+        self._row_kinds = list(dict.fromkeys(part.kind for part in by_usage if part.kind is not None))
         remembers = self._by_amounts and len(by_usage) > _FEW_PARTS
         self._memo: RowMemo[UsageResult] | None = RowMemo(self._epoch.usage) if remembers else None
         keyed = self._key_filters or self._key_scores
@@ -224,12 +224,13 @@ class ClassRows(CompiledClass):
         if plugin is None:
             raise error
         self.plugin_failed(plugin, "Filter", error)
-        self.rejected, self.rejected_by = self.failure or self.rejection
+        self.rejected, self.rejected_by = self.filter_failure or self.plugin_rejection
         self._keys, self._normalized = None, []
         self._rebuild_closed()
 
     def _rebuild_closed(self) -> None:
-        """Marks every row infeasible, until plugins are asked again."""
+        """Marks every row infeasible. Rows that change are computed again; until plugins are asked
+        again it is `rejected` that keeps pods of the class off all of them."""
         capacity = self._table.capacity
         self._size = self._table.size
         self._fits_node = np.zeros(capacity, dtype=np.bool_)
@@ -266,7 +267,7 @@ class ClassRows(CompiledClass):
         self._keys = keys
         if keys is not None:
             keys.rebuild(self._fits)
-            self._judge_keys(keys)
+            self._evaluate_keys(keys)
 
     def _rows_named(self) -> Bools | None:
         """The rows of the nodes that filters name as the only feasible ones; None if none does."""
@@ -312,8 +313,8 @@ class ClassRows(CompiledClass):
             ok, score, raw = self._usage_result(One(table, row))
         else:
             key: Hashable = capacity_vector(table, row)
-            if self._kinds:
-                key = key, *[kind(row) for kind in self._kinds]
+            if self._row_kinds:
+                key = key, *[kind(row) for kind in self._row_kinds]
             known = memo.known.get(key)
             if known is None:
                 known = self._usage_result(One(table, row))
@@ -455,9 +456,9 @@ class ClassRows(CompiledClass):
             keys.rebuild(self._fits)
         elif stale:
             keys.rekey(stale, self._fits)
-        self._judge_keys(keys)
+        self._evaluate_keys(keys)
 
-    def _judge_keys(self, keys: TopologyKeys) -> None:
+    def _evaluate_keys(self, keys: TopologyKeys) -> None:
         """Computes the topology filters and scores of every key."""
         view = keys.view()
         passes = view.full(True)

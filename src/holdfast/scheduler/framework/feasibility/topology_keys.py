@@ -147,10 +147,11 @@ class TopologyDependencies:
             known = self._known[cls.id] = any(facet.counts(cls) for facet in self._facets)
         return known
 
-    def all(self, epoch: int) -> list[PodClass]:
-        """Those classes, as of `Epoch.objects`, which moves when a class appears or disappears."""
+    def all(self, version: int) -> list[PodClass]:
+        """Those classes. `version` is `Epoch.objects`, which moves when a class appears or
+        disappears."""
         then, found = self._all
-        if then != epoch:
+        if then != version:
             found = [cls for cls in self._classes if self.includes(cls)]
-            self._all = epoch, found
+            self._all = version, found
         return found

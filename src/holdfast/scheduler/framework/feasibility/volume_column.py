@@ -36,7 +36,8 @@ class VolumeColumn(ClassColumn):
         self, cluster: Cluster, profile: Profile, cls: PodClass, without_volumes: ClassColumn
     ) -> None:
         self._without_volumes = without_volumes
-        self._plain_compiled = -1
+        self._joined_version = -1
+        """The `answers_version` of the other column when filters of both were joined."""
         self._allowed: Bools = np.zeros(0, dtype=np.bool_)
         """The rows where the volume filters pass."""
         self._everywhere = False
@@ -70,7 +71,7 @@ class VolumeColumn(ClassColumn):
             if self._whole.has_checked_scores:
                 self._whole.check_scores()
             if self.has_failed():
-                self.judge()
+                self.decide_rejection()
         return row if self.rejected is None else -1
 
     def best_of(self, among: Bools) -> int:
@@ -78,7 +79,7 @@ class VolumeColumn(ClassColumn):
             return self.best(among)
         row = self._complete().best_of(among)
         if self.has_failed():
-            self.judge()
+            self.decide_rejection()
         return row if self.rejected is None else -1
 
     @property
@@ -129,8 +130,8 @@ class VolumeColumn(ClassColumn):
         self._own = list(self.filters)
         self._guarded_own = None
         self._checked = [own for _, own in self._own if own.passes is not everywhere]
-        self._own_rejection = self.rejection
-        self._plain_compiled = -1
+        self._own_rejection = self.plugin_rejection
+        self._joined_version = -1
         self._size = 0
 
     def ask_again(self) -> None:
@@ -158,8 +159,8 @@ class VolumeColumn(ClassColumn):
         for other in (self._without_volumes, self._whole):
             if other is not None and other.failed_in >= 0:
                 self.failed_in = other.failed_in
-                self.failure = self.failure or other.failure
-                self.unscorable = self.unscorable or other.unscorable
+                self.filter_failure = self.filter_failure or other.filter_failure
+                self.score_failure = self.score_failure or other.score_failure
         return super().has_failed()
 
     def _refresh(self) -> None:
@@ -169,7 +170,7 @@ class VolumeColumn(ClassColumn):
             self._without_volumes.refresh()
             if self._is_outdated():
                 self._compile()
-        if self._without_volumes.compiled != self._plain_compiled:
+        if self._without_volumes.answers_version != self._joined_version:
             self._join()
         table, nodes, usage = self._table, self._cluster.epoch.nodes, self._cluster.epoch.usage
         if not self._without_volumes.is_local:
@@ -193,17 +194,19 @@ class VolumeColumn(ClassColumn):
 
     def _join(self) -> None:
         """Joins the filters and rejections of both columns, in the profile's order."""
-        self._plain_compiled = self._without_volumes.compiled
+        self._joined_version = self._without_volumes.answers_version
         self.constant = self._without_volumes.constant
         order = self._profile.filter_order
         self.filters[:] = self._in_order(self._without_volumes.filters, self._own)
         self._guarded_filters = None
-        self.unscorable = self._without_volumes.unscorable
-        found = [r for r in (self._own_rejection, self._without_volumes.rejection) if r[0] is not None]
+        self.score_failure = self._without_volumes.score_failure
+        found = [
+            r for r in (self._own_rejection, self._without_volumes.plugin_rejection) if r[0] is not None
+        ]
         # What no plugin answered (the profile schedules no reservations) comes first.
         found.sort(key=lambda rejection: order.get(rejection[1], -1))
-        self.rejection = found[0] if found else (None, "")
-        self.rejected, self.rejected_by = self.rejection
+        self.plugin_rejection = found[0] if found else (None, "")
+        self.rejected, self.rejected_by = self.plugin_rejection
         self.diagnosis.reset()
 
     def _filter_rows(self) -> None:
