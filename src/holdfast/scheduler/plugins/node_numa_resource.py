@@ -28,7 +28,7 @@ from holdfast.scheduler.framework.interface import (
     Settled,
 )
 from holdfast.scheduler.managers.numa import CpuWantError
-from holdfast.scheduler.managers.numa.topology_hints import TOO_FEW_CPUS, NumaLack
+from holdfast.scheduler.managers.numa.numa_filter import TOO_FEW_CPUS, NumaLack
 from holdfast.scheduler.plugins.resource_allocation import allocation_score
 
 

@@ -4,7 +4,7 @@ cpu_manager      allocations of all nodes, kept in line with objects, pods and r
 node_topology    the CPU topology of a node; CPU sets as text
 allocation       CPUs and amounts by NUMA node: allocatable, allocated, free
 cpu_accumulator  which CPUs to take
-topology_hints   feasible nodes over all rows; NUMA hints and the policy merge
+numa_filter   feasible nodes over all rows; NUMA hints and the policy merge
 numa_allocator   the CPUs and NUMA nodes that a pod gets on one node
 """
 

@@ -47,7 +47,7 @@ from holdfast.scheduler.managers.numa.node_topology import (
     read_want,
 )
 from holdfast.scheduler.managers.numa.numa_allocator import NumaAllocator
-from holdfast.scheduler.managers.numa.topology_hints import NumaFilter
+from holdfast.scheduler.managers.numa.numa_filter import NumaFilter
 from holdfast.scheduler.managers.resource_manager import Horizon, ResourceManager
 
 _NO_SLOTS: frozenset[int] = frozenset()

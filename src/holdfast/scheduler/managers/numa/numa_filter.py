@@ -1,4 +1,4 @@
-"""The filter for exclusive CPUs and NUMA policies, over many rows at once.
+"""The NUMA filter: CPU bind policies, exclusive CPUs and the NUMA policy merge, over many rows at once.
 
 A NUMA policy is satisfied by a set of NUMA nodes that together have all the pod requests, each of them
 some of every resource. `SingleNUMANode` allows sets of one NUMA node, `Restricted` any such set;
@@ -172,7 +172,7 @@ class NumaFilter:
         out(TOO_FEW_CPUS, bound & (usable.sum(axis=-1) < want.cpus) & (policy == 0), False)
         if policy.any():
             also = devices(rows, holds, cpus.counts.width) if devices is not None else []
-            zones = self._zones(want, bound, usable, look, [DeviceHintProvider(*each) for each in also])
+            zones = self._zones(want, bound, usable, look, [NumaDevices(*each) for each in also])
             check_policies(zones, policy, want.exclusive, explain, all_out)
         return found
 
@@ -196,7 +196,7 @@ class NumaFilter:
         return look
 
     def _zones(
-        self, want: Want, bound: Bools, usable: Ints, look: Look, devices: list[DeviceHintProvider]
+        self, want: Want, bound: Bools, usable: Ints, look: Look, devices: list[NumaDevices]
     ) -> Zones:
         """The requests of a pod and the NUMA nodes of rows, as far as they are counted by NUMA node."""
         slots, resources = self._nodes.slots, self._cpus.resources
@@ -257,10 +257,10 @@ class NumaFilter:
 # NUMA policies
 
 
-class DeviceHintProvider(NamedTuple):
+class NumaDevices(NamedTuple):
     """The devices of one type: how many the pod requests, and how many are free on each NUMA node."""
 
-    kind: str
+    type: str
     wanted: int
     there: Ints
 
@@ -270,14 +270,16 @@ class Zones(NamedTuple):
 
     listed: Bools
     single: Bools
+    """NUMA nodes used by pods that are on one NUMA node only (see `Counts`)."""
     several: Bools
+    """NUMA nodes used by pods that are on several."""
     asked: Mapping[str, int]
     """The pod's requests of resources that are counted by NUMA node."""
     free: Mapping[str, Ints]
     """What is free of them; 0 where a NUMA node does not have the resource."""
     counted: Mapping[str, Bools]
     """By resource, the rows where it is counted by NUMA node, [row]."""
-    devices: list[DeviceHintProvider]
+    devices: list[NumaDevices]
 
 
 def check_policies(
@@ -312,20 +314,22 @@ def check_policies(
     out(
         {UNSATISFIED.format(name): nothing & zones.counted[name] for name in sorted(zones.asked)}, False
     )
-    for code, joint in ((_SINGLE, ","), (0, " & ")):
-        where = strict & ~suits & ((policy == _SINGLE) == bool(code))
-        if where.any():
-            out(_unaligned(zones, known, where, bool(code), joint), False)
+    unaligned = strict & ~suits
+    single_numa_node, restricted = unaligned & (policy == _SINGLE), unaligned & (policy != _SINGLE)
+    if single_numa_node.any():
+        out(_unaligned(zones, known, single_numa_node, True, ","), False)
+    if restricted.any():
+        out(_unaligned(zones, known, restricted, False, " & "), False)
 
 
-def _or_nowhere(devices: DeviceHintProvider, enough: Bools) -> Bools:
+def _or_nowhere(devices: NumaDevices, enough: Bools) -> Bools:
     """`enough`, or True where the row as a whole has too few devices: that is the device filter's
     reason."""
     nowhere: Bools = (devices.there.sum(axis=-1) < devices.wanted)[:, None]
     return enough | nowhere
 
 
-def _enough(zones: Zones, devices: list[DeviceHintProvider], among: Bools) -> Bools:
+def _enough(zones: Zones, devices: list[NumaDevices], among: Bools) -> Bools:
     """The rows where two or more NUMA nodes of `among` together have what the pod requests."""
     enough: Bools = among.sum(axis=-1) > 1
     for name, value in zones.asked.items():
@@ -345,7 +349,7 @@ def _short(zones: Zones, name: str) -> Bools:
 
 
 def _unaligned(
-    zones: Zones, devices: list[DeviceHintProvider], where: Bools, fewest: bool, joint: str
+    zones: Zones, devices: list[NumaDevices], where: Bools, fewest: bool, joint: str
 ) -> dict[str, Bools]:
     """Reasons of rows where sets of NUMA nodes have enough, but none that the policy allows, by text.
     `fewest`: hints prefer the smallest sets."""
@@ -360,9 +364,9 @@ def _unaligned(
         available = zones.free[name][rows]
         some = np.stack([(available[:, each] > 0).all(axis=-1) for each in sets])
         hints[name] = fits & some & zones.counted[name][rows]
-    for kind, wanted, there in devices:
+    for type_, wanted, there in devices:
         enough = np.stack([there[rows][:, each].sum(axis=-1) >= wanted for each in sets])
-        hints[kind] = inside & enough
+        hints[type_] = inside & enough
     patterns, of_row = np.unique(np.stack(list(hints.values())), axis=2, return_inverse=True)
     texts: dict[str, Bools] = {}
     for number in range(patterns.shape[2]):
