@@ -182,7 +182,7 @@ class Backfill(Action):
             self._watch(round_, pod)
             for reservation in cluster.reservations.starvation_holds.on(row):
                 if not reservation.waiting and not cluster.reservations.has_capacity(reservation):
-                    cluster.reservations.postponed(reservation)
+                    cluster.reservations.make_waiting(reservation)
         return True
 
     # Pods that exceed their estimates

@@ -9,15 +9,19 @@ A reservation is scheduled as its reserve pod, which has a record like any pod. 
                                                   ended or deleted ──► forgotten
 
 An assumed pod claims its requests on its node like an assigned one. A pod that another scheduler bound
-is assigned without having been pending here. A reservation, once its reserve pod is assigned:
+is assigned without having been pending here. A reservation:
 
-                ┌── not all is free ──► Waiting
-    ASSIGNED ───┤                          │ all is free
-                │                          ▼
-                └── all is free ──────► Available
-                                           │ allocated (allocateOnce), expired, node deleted
-                                           ▼
-                                        finished: holds no capacity, garbage collected later
+                       no node yet: Pending ──────────────────────────────────────┐
+                                       │ its reserve pod is assigned              │
+                ┌── not all is free ───┴─── all is free ──┐                       │
+                ▼                                         ▼                       │ expired
+             Waiting ───────── all is free ─────────► Available                   │
+                │ expired, node deleted                   │ expired, node deleted,│
+                │                                         │ allocated (once)      │
+                └──────────────────────► finished ◄───────┴───────────────────────┘
+
+A finished reservation holds no capacity: an allocate-once reservation that was allocated has succeeded,
+any other has expired. It is garbage collected later.
 
 The scheduler's decisions take precedence over the objects, which are updated later.
 """

@@ -81,7 +81,7 @@ class ReservationLifecycle:
             return
         expires = reservation.expires
         is_over = expires is not None and expires <= now
-        if self._reservations.expire(reservation, is_over):
+        if self._reservations.close_if_expired(reservation, is_over):
             if reservation.once and self._is_used(reservation):
                 self._finish(reservation, SUCCEEDED, "", now)
             else:
@@ -97,7 +97,7 @@ class ReservationLifecycle:
                 return  # its status is being written
             if reservation.once and self._is_used(reservation):
                 if reservation.waiting:
-                    self._reservations.available(reservation)
+                    self._reservations.make_available(reservation)
                     self._write(reservation, now)
                 self._finish(reservation, SUCCEEDED, "", now)
                 return
@@ -112,7 +112,7 @@ class ReservationLifecycle:
             if reservation.victims:
                 reservation.message = self._reservations.victims_message(reservation)
             if reservation.waiting and self._reservations.has_capacity(reservation):
-                self._reservations.available(reservation)
+                self._reservations.make_available(reservation)
                 self._emit_normal(
                     reservation, "Available", f"{reservation.name} is available on {node}"
                 )

@@ -232,7 +232,7 @@ class FailureHandler:
         pod.condition_message = message
         self._cluster.chronicle.note(now, pod.ref, reason, message)
         if pod.reservation is not None:
-            self._cluster.reservations.refused(pod.reservation, message)
+            self._cluster.reservations.record_unschedulable(pod.reservation, message)
         else:
             self._decisions.append(SetPodScheduled(pod.ref, reason, message))
         self._emit(pod, "FailedScheduling", message)

@@ -113,7 +113,7 @@ class ReservationPreemption(ClusterPlugin):
         if reservation is None or not reservation.victims or self._soft or reservation.pre_allocation:
             return FINE
         if reservations.has_capacity(reservation):
-            reservations.available(reservation)
+            reservations.make_available(reservation)
             return FINE
         if any(reservations.allocated_pods(victim) for victim in reservations.awaits(reservation)):
             return FINE

@@ -145,23 +145,23 @@ class ReservationCache(ReservationIndex):
             return []
         if is_new:
             reservation.deleting = True
-            self.moved(reservation)
+            self.mark_changed(reservation)
         if self.is_being_bound(reservation):
             reservation.deletion_reason = why
             return []
         reservation.deletion_reason = ""
         return [DeleteReservation(reservation.ref, why)]
 
-    def expire(self, reservation: ReservationInfo, is_over: bool) -> bool:
-        """Whether it expires now. If its time is over but bindings of its owners are in progress, it is
-        closed to owners and expires when they are done."""
+    def close_if_expired(self, reservation: ReservationInfo, is_over: bool) -> bool:
+        """Closes a reservation to owners while its time is over but bindings of its owners are still in
+        progress. Returns whether it expires now: its time is over, and no binding is in progress."""
         expiring = is_over and self.is_being_bound(reservation)
         if expiring != reservation.expiring:
             reservation.expiring = expiring
             if is_over:
-                self.moved(reservation)
+                self.mark_changed(reservation)
             else:
-                self.opened(reservation)
+                self.wake_owners(reservation)
         return is_over and not expiring
 
     def finish(self, reservation: ReservationInfo, reason: str) -> None:
@@ -185,7 +185,7 @@ class ReservationCache(ReservationIndex):
             if pod.row >= 0:
                 self.waiting.leave(reservation)
                 self.set_victims(reservation, frozenset())
-                self.moved(reservation)
+                self.mark_changed(reservation)
                 self._ledger.release(pod)
                 self._cluster.changed(Change.POD_LEFT)
             pod.phase = Phase.PENDING
@@ -227,7 +227,7 @@ class ReservationCache(ReservationIndex):
         if reservation.victims:
             self.set_victims(reservation, reservation.victims)
         pod.phase = Phase.ASSUMED
-        self.moved(reservation)
+        self.mark_changed(reservation)
 
     def unassume(self, reservation: ReservationInfo) -> None:
         """Releases what it holds: its status was not written."""
@@ -238,7 +238,7 @@ class ReservationCache(ReservationIndex):
         self.set_victims(reservation, frozenset())
         self._ledger.release(pod)
         pod.phase = Phase.PENDING
-        self.moved(reservation)
+        self.mark_changed(reservation)
 
     def confirm(self, reservation: ReservationInfo) -> None:
         """Marks it assigned: its status with the node was written."""
@@ -251,9 +251,9 @@ class ReservationCache(ReservationIndex):
         self.note(
             reservation, "waiting" if reservation.waiting else "available", self._nodes.name(pod.row)
         )
-        self.opened(reservation)
+        self.wake_owners(reservation)
 
-    def available(self, reservation: ReservationInfo) -> None:
+    def make_available(self, reservation: ReservationInfo) -> None:
         """Makes a Waiting reservation Available: all it reserves is free."""
         assert reservation.pod is not None
         self._managers.accept(reservation.pod)
@@ -261,7 +261,7 @@ class ReservationCache(ReservationIndex):
         self.set_victims(reservation, frozenset())
         reservation.message = ""
         self.note(reservation, "available")
-        self.opened(reservation)
+        self.wake_owners(reservation)
 
     def set_victims(self, reservation: ReservationInfo, victims: frozenset[str]) -> None:
         """Sets the reservations that it preempts, instead of those it did before."""
@@ -289,9 +289,9 @@ class ReservationCache(ReservationIndex):
             reservation.being_evicted = leaving
             reservation.marked = False
             if leaving:
-                self.moved(reservation)
+                self.mark_changed(reservation)
             else:
-                self.opened(reservation)
+                self.wake_owners(reservation)
 
     def awaits(self, reservation: ReservationInfo) -> list[ReservationInfo]:
         """The reservations that it preempts and that are not gone yet."""
@@ -303,11 +303,11 @@ class ReservationCache(ReservationIndex):
         names = ", ".join(sorted(each.name for each in self.awaits(reservation)))
         return f"waiting for preempted reservations to be gone: {names}" if names else ""
 
-    def postponed(self, reservation: ReservationInfo) -> None:
+    def make_waiting(self, reservation: ReservationInfo) -> None:
         """Makes it Waiting: a backfilled pod that ends in time gets its capacity."""
         self.waiting.join(reservation)
         self.note(reservation, "waiting")
-        self.moved(reservation)
+        self.mark_changed(reservation)
 
     def has_capacity(self, reservation: ReservationInfo, amounts: Amounts | None = None) -> bool:
         """Whether its row has enough for what it reserves, or for these amounts instead."""
@@ -341,10 +341,10 @@ class ReservationCache(ReservationIndex):
         self.set_amounts(reservation, amounts)
         reservation.resized = True
         self.note(reservation, "resized")
-        self.opened(reservation)
+        self.wake_owners(reservation)
         self.capacity_freed(pod.row)
 
-    def refused(self, reservation: ReservationInfo, message: str) -> None:
+    def record_unschedulable(self, reservation: ReservationInfo, message: str) -> None:
         """Records why it was not scheduled."""
         reservation.message = message
         self.dirty[reservation.uid] = None
@@ -357,7 +357,7 @@ class ReservationCache(ReservationIndex):
             if reservation.deleting:
                 reservation.deleting, reservation.deletion_reason = False, ""
                 self.starvation_holds.dropped.discard(uid)
-                self.moved(reservation)
+                self.mark_changed(reservation)
             reservation.marked = False
             self.dirty[uid] = None
 
@@ -373,14 +373,14 @@ class ReservationCache(ReservationIndex):
     def node_changed(self, row: int) -> None:
         for hold in self._ledger.reserved.on(row):
             if hold.pod.reservation is not None:
-                self.moved(hold.pod.reservation)
+                self.mark_changed(hold.pod.reservation)
 
     def pod_confirmed(self, pod: PodRecord) -> None:
         """Marks the reservation of a pod that is bound now as dirty."""
         if pod.reservation_uid in self.known:
             self.dirty[pod.reservation_uid] = None
 
-    def nominated(self, pod: PodRecord) -> None:
+    def pod_nominated(self, pod: PodRecord) -> None:
         """Releases the preemption holds of a pod on nodes that it is no longer nominated to."""
         for hold in self.preemption_holds.get(pod.uid, {}).values():
             hold.released = hold.released or hold.wants_node != pod.nominated
@@ -449,7 +449,7 @@ class ReservationCache(ReservationIndex):
             self.short_of_devices.pop(reservation.uid, None)
         if replaced:
             self.note(reservation, "devices replaced")
-            self.opened(reservation)
+            self.wake_owners(reservation)
         return bool(replaced)
 
     def pod_allocated(self, pod: PodRecord, sign: int) -> None:
@@ -472,9 +472,9 @@ class ReservationCache(ReservationIndex):
 
     # Notifications
 
-    def opened(self, reservation: ReservationInfo) -> None:
+    def wake_owners(self, reservation: ReservationInfo) -> None:
         """Requeues pods: owners may fit now that did not before."""
-        self.moved(reservation)
+        self.mark_changed(reservation)
         if reservation.preemptor and reservation.waiting:
             return  # its preemptor waits for it already
         self._cluster.changed(Change.POD_LEFT)
@@ -488,9 +488,9 @@ class ReservationCache(ReservationIndex):
             ):
                 listener.pod_pending(owner)
 
-    def moved(self, reservation: ReservationInfo) -> None:
+    def mark_changed(self, reservation: ReservationInfo) -> None:
         """Marks it as changed, for the lifecycle controller and for caches."""
-        self.starvation_holds.moved(reservation)
+        self.starvation_holds.reservation_changed(reservation)
         self.dirty[reservation.uid] = None
         self._cluster.epoch.reservations.add(reservation.uid)
         if reservation.pod is not None and reservation.pod.row >= 0:

@@ -98,7 +98,7 @@ class ReservationHandlers:
         for reason, message in problems(reservation).items():
             self._cluster.warn_once(info.ref, reason, message)
         if renewed:
-            reservations.opened(info)
+            reservations.wake_owners(info)
 
     def put_virtual(self, reservation: ReservationInfo, row: int) -> None:
         """Adds a reservation without an object, which holds its amounts on the row. Raises if it is
@@ -111,7 +111,7 @@ class ReservationHandlers:
         assert reservation.pod is not None
         self._managers.settle(reservation.pod)
         reservations.note(reservation, "set aside", self._nodes.name(row))
-        reservations.opened(reservation)
+        reservations.wake_owners(reservation)
 
     def _is_settled(self, reservation: ReservationInfo) -> bool:
         """Whether the status of an object is the one last written, and its reserve pod is on that
@@ -284,7 +284,7 @@ class ReservationHandlers:
             reservations.set_victims(reservation, victims_in(reservation.object))
         pod.phase = Phase.ASSIGNED
         reservations.note(reservation, status.phase.lower(), node)
-        reservations.opened(reservation)
+        reservations.wake_owners(reservation)
 
     def _held(self, reservation: ReservationInfo, cls: PodClass) -> Amounts:
         """What its status says it holds; what it requests if that is invalid."""

@@ -257,7 +257,7 @@ class StarvationHolds:
         hold = self._cluster.ledger.reserved.get(reservation.uid)
         return hold.left(slot) if hold is not None else 0
 
-    def moved(self, reservation: ReservationInfo) -> None:
+    def reservation_changed(self, reservation: ReservationInfo) -> None:
         """Notes that a reservation was added to a row or removed from it."""
         if reservation.uid in self._known:
             self._moved()

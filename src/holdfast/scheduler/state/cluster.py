@@ -166,7 +166,7 @@ class Cluster(ClusterBase):
                 self.changed(Change.POD_LEFT)
             self.nominator.set(pod, node)
             if pod.uid in self.reservations.preemption_holds:
-                self.reservations.nominated(pod)
+                self.reservations.pod_nominated(pod)
 
     def unassume(self, pod: PodRecord) -> None:
         """Removes an assumed pod from its row; it is pending again, with its previous nomination."""
