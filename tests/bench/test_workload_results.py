@@ -220,7 +220,7 @@ def test_others_leave_what_is_reserved_alone() -> None:
     outcome = Outcome("ReservationOthers", 20)
     assert outcome.per_node(outcome.pods("pod-")).total() == 4 + 40
     assert not any(pod.reservation_uid for pod in outcome.pods("pod-"))
-    holds = outcome.cluster.ledger.reserved
+    holds = outcome.cluster.ledger.reservations
     assert all(hold.remaining == hold.amounts for hold in holds)
     assert len(holds) == 20
 

@@ -190,8 +190,8 @@ LEDGER = (
         "owners-forgotten-on-resize",
         "what owners have is kept when their reservation is resized",
         "scheduler/cluster/ledger.py",
-        "usage = self._usage_by_pods(hold, self.reserved.renewed(hold, amounts))",
-        "usage = self.reserved.renewed(hold, amounts)",
+        "usage = self._usage_by_pods(hold, self.reservations.renewed(hold, amounts))",
+        "usage = self.reservations.renewed(hold, amounts)",
         ("scheduler/cluster/test_ledger.py",),
     ),
     Mutation(

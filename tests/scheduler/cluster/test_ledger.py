@@ -87,7 +87,7 @@ def snapshot(cluster: Cluster) -> dict[str, Any]:
         "rows": {uid: pod.row for uid, pod in cluster.pods.items()},
         "holds": {
             hold.pod.uid: (hold.row, dict(hold.amounts), {s: n for s, n in hold.taken.items() if n})
-            for hold in ledger.reserved
+            for hold in ledger.reservations
         },
         "drawn": {uid: pod.reservation_uid for uid, pod in cluster.pods.items()},
         "placed": {cls.id: dict(cls.placed) for cls in cluster.classes},
@@ -112,7 +112,7 @@ def move_something(cluster: Cluster, choose: Chooser) -> None:
             ledger.remove(pod)
         return
     uid = choose(("kept", "h1", "h2"))
-    if ledger.reserved.get(uid) is not None:
+    if ledger.reservations.get(uid) is not None:
         if choose((True, False)):
             sizes = {"less": {CPU: 300}, "more": {CPU: 900, PODS: 1}, "other": {MEMORY: 2048, PODS: 2}}
             ledger.resize(reserve_pod(cluster, uid), sizes[choose(sorted(sizes))])
@@ -195,7 +195,7 @@ def test_an_inner_commit_stands_only_with_the_outer(
 ) -> None:
     cluster = make_cluster()
     outer_and_inner(cluster, commit_outer, commit_inner)
-    assert {hold.pod.uid for hold in cluster.ledger.reserved} == left
+    assert {hold.pod.uid for hold in cluster.ledger.reservations} == left
     assert not problems(cluster)
 
 

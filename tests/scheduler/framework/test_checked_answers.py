@@ -213,7 +213,7 @@ def test_a_nomination_that_is_none(answer: Any, message: str) -> None:
     assert message in told(plugin)
 
 
-@pytest.mark.parametrize("part", ["claims", "warnings", "decisions"])
+@pytest.mark.parametrize("part", ["reserve_pods", "warnings", "decisions"])
 @pytest.mark.parametrize("junk", [5, (5,)])
 def test_parts_of_a_nomination_that_are_none(part: str, junk: Any) -> None:
     answer = Nomination()._replace(**{part: junk})

@@ -91,7 +91,7 @@ class Tries:
         ledger = self.cluster.ledger
         there = {uid: each for row in ledger.pods.values() for uid, each in row.items()}
         there |= {
-            hold.pod.uid: hold.pod for row in range(len(NODES)) for hold in ledger.reserved.on(row)
+            hold.pod.uid: hold.pod for row in range(len(NODES)) for hold in ledger.reservations.on(row)
         }
         if not there:
             return
@@ -101,7 +101,7 @@ class Tries:
             ledger.remove(leaving)
             self.gone[leaving.uid] = leaving, row, None
         else:
-            hold = ledger.reserved.get(leaving.uid)
+            hold = ledger.reservations.get(leaving.uid)
             assert hold is not None
             amounts = hold.amounts
             ledger.release(leaving)

@@ -169,7 +169,7 @@ def _own(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Iterator[Reserv
     cluster = snapshot.cluster
     reservations = cluster.reservations
     matching = reservations.matching(pod.cls)
-    for hold in cluster.ledger.reserved.on(row):
+    for hold in cluster.ledger.reservations.on(row):
         reservation = hold.reservation
         ready = reservation.waiting or reservations.is_usable(reservation)
         if reservation.owner_spec_id in matching and ready:
@@ -180,7 +180,7 @@ def _holders(snapshot: ClusterSnapshot, pod: PodRecord, name: str, missing: Amou
     """The reservations for others that hold the missing amount; empty if they hold less."""
     row = _row(snapshot, name)
     own = {hold.pod.uid for hold in _own(snapshot, pod, row)}
-    others = [hold for hold in snapshot.cluster.ledger.reserved.on(row) if hold.pod.uid not in own]
+    others = [hold for hold in snapshot.cluster.ledger.reservations.on(row) if hold.pod.uid not in own]
     if any(sum(hold.left(slot) for hold in others) < lack for slot, lack in missing.items()):
         return ""
     return ", ".join(
@@ -194,7 +194,7 @@ def _barred(snapshot: ClusterSnapshot, placing: NodeVerdicts) -> Iterator[str]:
     holds = snapshot.cluster.reservations.starvation_holds
     for name, rejection in placing.rejections.items():
         if RESERVED in rejection.texts:
-            for hold in snapshot.cluster.ledger.reserved.on(_row(snapshot, name)):
+            for hold in snapshot.cluster.ledger.reservations.on(_row(snapshot, name)):
                 if holds.knows(hold.reservation):
                     found.setdefault(_held_for(snapshot, hold), []).append(name)
     for whom, nodes in sorted(found.items()):

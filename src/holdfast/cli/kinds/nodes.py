@@ -124,7 +124,7 @@ def _is_of_interest(name: str, amount: NodeAmounts) -> bool:
 
 def _holds(cluster: Cluster, node: str) -> list[ReservationRow]:
     row = cluster.nodes.row(node)
-    holds = cluster.ledger.reserved.on(row) if row is not None else []
+    holds = cluster.ledger.reservations.on(row) if row is not None else []
     return sorted(holds, key=lambda hold: hold.pod.name)
 
 

@@ -125,7 +125,7 @@ class Paths:
     def _as_owner(self, what: str, formula: Formula) -> None:
         """The same with what reservations have left being free."""
         ledger = self._cluster.ledger
-        holds = [hold for hold in ledger.reserved if not hold.reservation.waiting]
+        holds = [hold for hold in ledger.reservations if not hold.reservation.waiting]
         if not holds or what == "reasons":
             return
         cells = self._asked(what, formula, AllocatingSome(self._table, ledger, holds))

@@ -53,7 +53,7 @@ class Ledger:
         self._usage_log = usage
         self.pods: dict[int, dict[str, PodRecord]] = {}
         """The pods on each row, by uid."""
-        self.reserved = ReservationTable(table.slots.sums)
+        self.reservations = ReservationTable(table.slots.sums)
         """The reservations that are on a row, with their reserved and remaining amounts."""
         if table.held_on is None:
             table.held_on = self._held_on
@@ -68,7 +68,7 @@ class Ledger:
         self._emptied: list[int] = []
 
     def _held_on(self, row: int) -> list[Held]:
-        return [Held(hold.remaining, self._held_in_the_end(hold)) for hold in self.reserved.on(row)]
+        return [Held(hold.remaining, self._held_in_the_end(hold)) for hold in self.reservations.on(row)]
 
     def _held_in_the_end(self, hold: ReservationRow) -> Amounts:
         """What a reservation will claim once all pods allocated from it have ended, except daemon
@@ -110,7 +110,7 @@ class Ledger:
     def reserve(self, pod: PodRecord, row: int, amounts: Amounts) -> None:
         """Adds a reserve pod to the row, where it reserves these amounts. Pods that are on the row
         already and are allocated from it are counted as such."""
-        hold = self.reserved.open(pod, row, amounts)
+        hold = self.reservations.open(pod, row, amounts)
         pod.row = row
         if pod.cls.priority < self._table.lowest_held.item(row):
             self._table.lowest_held[row] = pod.cls.priority
@@ -121,16 +121,16 @@ class Ledger:
 
     def release(self, pod: PodRecord) -> None:
         """Removes a reserve pod from its row and releases its remaining amounts."""
-        hold = self.reserved.get(pod.uid)
+        hold = self.reservations.get(pod.uid)
         assert hold is not None, f"{pod!r} holds no capacity"
         table, row, amounts = self._table, hold.row, hold.amounts
         for slot, left in hold.remaining.items():
             if left:
                 table.claimed[slot, row] -= left
         table.held_outdated[row] = None
-        self.reserved.close(hold)
+        self.reservations.close(hold)
         if pod.cls.priority == table.lowest_held.item(row):
-            others = [each.pod.cls.priority for each in self.reserved.on(row)]
+            others = [each.pod.cls.priority for each in self.reservations.on(row)]
             table.lowest_held[row] = min(others) if others else NO_PODS
         self._present(pod, row, -1)
         pod.row = -1
@@ -140,10 +140,10 @@ class Ledger:
 
     def resize(self, pod: PodRecord, amounts: Amounts) -> None:
         """Changes the reserved amounts of a reserve pod."""
-        hold = self.reserved.get(pod.uid)
+        hold = self.reservations.get(pod.uid)
         assert hold is not None, f"{pod!r} holds no capacity"
         before = hold.amounts
-        usage = self._usage_by_pods(hold, self.reserved.renewed(hold, amounts))
+        usage = self._usage_by_pods(hold, self.reservations.renewed(hold, amounts))
         self._claim_left(hold, hold.remaining, usage)
         if self._depth:
             self._undo.append(lambda: self.resize(pod, before))
@@ -151,7 +151,7 @@ class Ledger:
     def excess(self, row: int) -> dict[int, int]:
         """By slot, by how much the row is over-claimed because of its waiting reservations."""
         table, found = self._table, {}
-        for slot, awaited in self.reserved.awaited(row).items():
+        for slot, awaited in self.reservations.awaited(row).items():
             name, offered = table.slots.name(slot), table.allocatable.item(slot, row)
             if not name:
                 name, offered = self._allowed(slot, row)
@@ -165,8 +165,8 @@ class Ledger:
         transaction that is rolled back (a dry run)."""
         assert self._depth, "waiting reservations may be shrunk only inside a transaction"
         excess = self.excess(row)
-        for uid in self.reserved.waiting.get(row, ()) if excess else ():
-            hold = self.reserved.get(uid)
+        for uid in self.reservations.waiting.get(row, ()) if excess else ():
+            hold = self.reservations.get(uid)
             if hold is None:
                 continue
             less = {slot: min(over, hold.left(slot)) for slot, over in excess.items()}
@@ -200,7 +200,7 @@ class Ledger:
     def of_pods(self, slot: int, row: int) -> int:
         """The part of `claimed` that pods claim, without the remaining amounts of reservations."""
         claimed: int = self._table.claimed.item(slot, row)
-        for hold in self.reserved.on(row):
+        for hold in self.reservations.on(row):
             claimed -= hold.left(slot)
         return claimed
 
@@ -257,7 +257,7 @@ class Ledger:
         """Adds the claims of all pods on new slots, which were just added to the usage of their
         classes."""
         assert not self._depth, "the usage of classes must not change inside a transaction"
-        self.reserved.usage_states.forget_steps()
+        self.reservations.usage_states.forget_steps()
         for row, pods in self.pods.items():
             for pod in pods.values():
                 for slot, amount in pod.cls.usage:
@@ -269,7 +269,7 @@ class Ledger:
 
     def is_empty(self, row: int) -> bool:
         """Whether the row has neither pods nor reservations."""
-        return row not in self.pods and not self.reserved.any_on(row)
+        return row not in self.pods and not self.reservations.any_on(row)
 
     @property
     def in_transaction(self) -> bool:
@@ -344,14 +344,14 @@ class Ledger:
                 del self.pods[row]
             if cls.priority == table.lowest.item(row):
                 table.lowest[row] = _lowest(on_row.values(), cls.priority)
-        hold = self.reserved.get(pod.reservation_uid) if pod.reservation_uid else None
+        hold = self.reservations.get(pod.reservation_uid) if pod.reservation_uid else None
         if hold is not None and hold.row == row:
-            usage, claims = self.reserved.usage_states.step(hold.usage, cls, sign)
+            usage, claims = self.reservations.usage_states.step(hold.usage, cls, sign)
             claimed = table.claimed
             for slot, amount in claims:
                 claimed[slot, row] += amount
             table.held_outdated[row] = None
-            self.reserved.put(hold, usage)
+            self.reservations.put(hold, usage)
         else:
             column, claim = table.claimed[:, row], cls.usage_column
             if len(claim) != len(column):
@@ -393,9 +393,9 @@ class Ledger:
 
     def _take(self, pod: PodRecord, row: int, sign: int) -> None:
         """Adds a pod on the row to its reservation's allocated amounts, or subtracts it."""
-        hold = self.reserved.get(pod.reservation_uid)
+        hold = self.reservations.get(pod.reservation_uid)
         if hold is not None and hold.row == row:
-            usage = self.reserved.usage_states.after(hold.usage, pod.cls, sign)
+            usage = self.reservations.usage_states.after(hold.usage, pod.cls, sign)
             self._claim_left(hold, hold.remaining, usage)
 
     def _usage_by_pods(self, hold: ReservationRow, untouched: ReservationUsage) -> ReservationUsage:
@@ -403,7 +403,7 @@ class Ledger:
         usage, uid = untouched, hold.pod.uid
         for pod in self.pods.get(hold.row, {}).values():
             if pod.reservation_uid == uid:
-                usage = self.reserved.usage_states.after(usage, pod.cls, 1)
+                usage = self.reservations.usage_states.after(usage, pod.cls, 1)
         return usage
 
     def _claim_left(self, hold: ReservationRow, before: Amounts, usage: ReservationUsage) -> None:
@@ -416,7 +416,7 @@ class Ledger:
         for slot in before.keys() - after.keys():
             table.claimed[slot, row] -= before[slot]
         table.held_outdated[row] = None
-        self.reserved.put(hold, usage)
+        self.reservations.put(hold, usage)
         self._usage_log.add(row)
 
 

@@ -83,12 +83,14 @@ class LimitSums:
                 rows = np.fromiter(cls.placed.keys(), dtype=np.intp)
                 sums[rows] += each * np.fromiter(cls.placed.values(), dtype=np.int64)
         allocated: Counter[str] = Counter()
-        for row, pods in self._ledger.pods.items() if len(self._ledger.reserved) else ():
+        for row, pods in self._ledger.pods.items() if len(self._ledger.reservations) else ():
             for pod in pods.values():
-                found = self._ledger.reserved.get(pod.reservation_uid) if pod.reservation_uid else None
+                found = (
+                    self._ledger.reservations.get(pod.reservation_uid) if pod.reservation_uid else None
+                )
                 if found is not None and found.row == row:
                     allocated[pod.reservation_uid] += limit(pod.cls)
-        for hold in self._ledger.reserved:
+        for hold in self._ledger.reservations:
             if counted is not None:
                 held = hold.amounts.get(counted.slot, 0)
             else:

@@ -26,7 +26,6 @@ from holdfast.scheduler.cluster.view import Cells, OneOfMany, Pick, RowValues, V
 from holdfast.scheduler.framework.handle import cluster_of
 from holdfast.scheduler.framework.interface import (
     MAX_SCORE,
-    Claim,
     Filter,
     Need,
     Nomination,
@@ -37,6 +36,7 @@ from holdfast.scheduler.framework.interface import (
     Range,
     Reason,
     Rejected,
+    ReservePlacement,
     Scope,
     Score,
     Settled,
@@ -322,7 +322,7 @@ def check_nomination(plugin: Plugin, answer: Any) -> None:
         _text(plugin, answer.node, "the node of a Nomination")
     _text(plugin, answer.message, "the message of a Nomination")
     decisions_of(plugin, answer.decisions)
-    _check_claims(plugin, answer.claims)
+    _check_reserve_pods(plugin, answer.reserve_pods)
     for warning in _tuple(plugin, answer.warnings, ObjectWarning):
         if not isinstance(warning.about, ObjectRef):
             raise _wrong(plugin, warning.about, "a warning is about an ObjectRef")
@@ -330,15 +330,17 @@ def check_nomination(plugin: Plugin, answer: Any) -> None:
         _text(plugin, warning.message, "the message of a warning")
 
 
-def _check_claims(plugin: Plugin, claims: Any) -> None:
-    for claim in _tuple(plugin, claims, Claim):
-        if not isinstance(claim.pod, PodRecord) or claim.pod.reservation is None:
-            raise _wrong(plugin, claim.pod, "a Claim is of a reserve pod")
+def _check_reserve_pods(plugin: Plugin, placements: Any) -> None:
+    for placement in _tuple(plugin, placements, ReservePlacement):
+        if not isinstance(placement.pod, PodRecord) or placement.pod.reservation is None:
+            raise _wrong(plugin, placement.pod, "a ReservePlacement is of a reserve pod")
         alive = cluster_of(plugin.handle).nodes.alive
-        if not _is_whole(claim.row, 0, len(alive) - 1) or not alive[claim.row]:
-            raise _wrong(plugin, claim.row, "the row of a Claim is that of a node")
-        if not _is_set_of_texts(claim.clears):
-            raise _wrong(plugin, claim.clears, "clears of a Claim is a frozenset of uids")
+        if not _is_whole(placement.row, 0, len(alive) - 1) or not alive[placement.row]:
+            raise _wrong(plugin, placement.row, "the row of a ReservePlacement is that of a node")
+        if not _is_set_of_texts(placement.clears):
+            raise _wrong(
+                plugin, placement.clears, "clears of a ReservePlacement is a frozenset of uids"
+            )
 
 
 def _tuple(plugin: Plugin, answer: Any, kind: type[Any]) -> Sequence[Any]:

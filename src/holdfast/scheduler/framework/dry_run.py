@@ -154,7 +154,7 @@ class DryRun:
                 )
             )
             and not any(
-                pod.reservation_uid and ledger.reserved.get(pod.reservation_uid) for pod in pods
+                pod.reservation_uid and ledger.reservations.get(pod.reservation_uid) for pod in pods
             )
         ):
             spare = ledger.spare(row, needs, pods, nominated_pods)
@@ -384,7 +384,7 @@ ReleasedReservation = tuple[int, Amounts, list[PodRecord]]
 
 def release_reservation(cluster: Cluster, reserving: PodRecord) -> ReleasedReservation:
     """Releases a reservation and removes the pods allocated from it; inside a transaction."""
-    hold, reservation = cluster.ledger.reserved.get(reserving.uid), reserving.reservation
+    hold, reservation = cluster.ledger.reservations.get(reserving.uid), reserving.reservation
     assert hold is not None and reservation is not None
     row, amounts = hold.row, hold.amounts
     allocated_pods = cluster.reservations.allocated_pods(reservation)
@@ -440,7 +440,7 @@ def reservation_victims_by_amounts(
     ledger, slots = cluster.ledger, [need.slot for need in needs]
 
     def freed(each: PodRecord) -> dict[int, int]:
-        hold, reservation = ledger.reserved.get(each.uid), each.reservation
+        hold, reservation = ledger.reservations.get(each.uid), each.reservation
         assert hold is not None and reservation is not None
         return ledger.freed(hold, cluster.reservations.allocated_pods(reservation), slots)
 

@@ -212,7 +212,7 @@ class DynamicProvisioning:
         return self._columns.column(profile, sized)
 
     def _covers(self, uid: str, cls: PodClass) -> bool:
-        hold = self._cluster.ledger.reserved.get(uid) if uid else None
+        hold = self._cluster.ledger.reservations.get(uid) if uid else None
         return hold is not None and all(
             hold.left(slot) >= amount for slot, amount in cls.requests if slot in hold.amounts
         )

@@ -353,7 +353,7 @@ class Trial(Protocol):
         """Changes when results may change although no row did."""
 
 
-class Claim(NamedTuple):
+class ReservePlacement(NamedTuple):
     """A reserve pod that is placed on a row at once, although victims there are not gone yet."""
 
     pod: PodRecord
@@ -393,7 +393,7 @@ class Nomination(NamedTuple):
     message: str = ""
     """Appended to the pod's condition message."""
     decisions: tuple[Decision, ...] = ()
-    claims: tuple[Claim, ...] = ()
+    reserve_pods: tuple[ReservePlacement, ...] = ()
     """Instead of a node: the placements of a reserve pod and of the others of its gang, all or none."""
     warnings: tuple[ObjectWarning, ...] = ()
     has_failed: bool = False

@@ -96,7 +96,7 @@ class Preemption:
             if column.is_rejected_by_failure():
                 self._failures.note_failed_dry_run(pod, column.verdict())
                 return Nomination("", warnings=warnings, has_failed=True)
-            if nomination.node or nomination.claims:
+            if nomination.node or nomination.reserve_pods:
                 return nomination._replace(warnings=warnings) if warnings else nomination
             node = nomination.node if node is None else node
             if nomination.message:

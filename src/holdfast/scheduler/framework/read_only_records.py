@@ -144,10 +144,10 @@ def _wrapped(method: Callable[..., Any], proposes: bool) -> Callable[..., Any]:
 
 
 def _proposed(nomination: Any) -> Any:
-    """The nomination, with claims of the real pods. Other answers are returned as they are, and checked
-    elsewhere."""
-    claims = getattr(nomination, "claims", ())
-    if not claims or not isinstance(claims, list | tuple):
+    """The nomination, with placements of the real pods. Other answers are returned as they are, and
+    checked elsewhere."""
+    placed = getattr(nomination, "reserve_pods", ())
+    if not placed or not isinstance(placed, list | tuple):
         return nomination
-    meant = (each._replace(pod=real(each.pod)) if hasattr(each, "pod") else each for each in claims)
-    return nomination._replace(claims=tuple(meant))
+    meant = (each._replace(pod=real(each.pod)) if hasattr(each, "pod") else each for each in placed)
+    return nomination._replace(reserve_pods=tuple(meant))

@@ -185,8 +185,8 @@ class SchedulingCycle:
             failures.handle_error(pod, why.reasons, why.plugins, now)
             return
         self._warn(nomination)
-        if nomination.claims:
-            self._bind_claims(profile, nomination, now)
+        if nomination.reserve_pods:
+            self._bind_reserve_pods(profile, nomination, now)
             return
         preemption.apply(nomination.decisions)
         if nomination.node is not None:
@@ -225,19 +225,19 @@ class SchedulingCycle:
         column = self.columns.column(profile, pod.cls)
         nomination = self._preemption.post_filter(profile, pod, column)
         self._warn(nomination)
-        if not nomination.claims:
+        if not nomination.reserve_pods:
             return False
-        self._bind_claims(profile, nomination, now)
+        self._bind_reserve_pods(profile, nomination, now)
         for job in jobs:
             if job.is_ready:
                 self.gang_permit.became_ready(job, now)
         return True
 
-    def _bind_claims(self, profile: Profile, nomination: Nomination, now: float) -> None:
+    def _bind_reserve_pods(self, profile: Profile, nomination: Nomination, now: float) -> None:
         """Assumes and binds the reserve pods of a nomination, all of them or none."""
         assumed: list[PodRecord] = []
         before = self.cluster.changes
-        for pod, row, clears in nomination.claims:
+        for pod, row, clears in nomination.reserve_pods:
             assert pod.reservation is not None
             self._queue.forget(pod)
             pod.reservation.victims = clears
@@ -247,7 +247,7 @@ class SchedulingCycle:
                 continue
             for other in assumed:
                 self.binding.unreserve(profile, other)
-            for each in nomination.claims:
+            for each in nomination.reserve_pods:
                 self.failures.handle_refusal(profile, each.pod, refusal, now)
             self.cluster.undo_changes(before)
             return

@@ -91,7 +91,7 @@ class RunEstimates:
 
     def expected_start(self, reservation: ReservationInfo) -> float | None:
         """When the capacity of a hold is expected to be free; None if that is not known."""
-        hold = self._cluster.ledger.reserved.get(reservation.uid)
+        hold = self._cluster.ledger.reservations.get(reservation.uid)
         if hold is None:
             return None
         if not reservation.waiting:
@@ -111,7 +111,7 @@ class RunEstimates:
         ends = []
         for pod in self._cluster.ledger.pods.get(row, {}).values():
             end = self.expected_end(pod)
-            if end is not None and self._cluster.ledger.reserved.get(pod.reservation_uid) is None:
+            if end is not None and self._cluster.ledger.reservations.get(pod.reservation_uid) is None:
                 ends.append((end, pod.uid, pod))
         for end, _, pod in sorted(ends, key=lambda each: each[:2]):
             for slot, amount in pod.cls.usage:

@@ -145,7 +145,9 @@ class ResourceManager(ABC, Generic[T]):
 
     def _hold_on(self, pod: PodRecord, row: int) -> int | None:
         """The hold index of the reservation a pod is allocated from, if that is on the row."""
-        hold = self._cluster.ledger.reserved.get(pod.reservation_uid) if pod.reservation_uid else None
+        hold = (
+            self._cluster.ledger.reservations.get(pod.reservation_uid) if pod.reservation_uid else None
+        )
         return hold.index if hold is not None and hold.row == row else None
 
     # Objects
@@ -174,7 +176,7 @@ class ResourceManager(ABC, Generic[T]):
         self.version += 1
         self._govern(row)
         on_row: Iterable[PodRecord] = ledger.pods.get(row, {}).values()
-        present = [*on_row, *(hold.pod for hold in ledger.reserved.on(row))]
+        present = [*on_row, *(hold.pod for hold in ledger.reservations.on(row))]
         for pod in sorted(present, key=lambda pod: (pod.uid not in self.settled, pod.uid)):
             self._enter(pod, row)
 
@@ -370,7 +372,7 @@ class ResourceManager(ABC, Generic[T]):
         """Adds an allocation to a row."""
         self.there.setdefault(row, {})[pod.uid] = pod
         self.governed[row] = True
-        hold = self._cluster.ledger.reserved.get(pod.uid) if pod.reservation is not None else None
+        hold = self._cluster.ledger.reservations.get(pod.uid) if pod.reservation is not None else None
         if hold is not None:
             self._hold[pod.uid] = hold.index
         self._count(pod, row, what, 1)
@@ -420,7 +422,7 @@ class ResourceManager(ABC, Generic[T]):
 
     def _strays(self) -> list[str]:
         """Self-check: allocations on a row of pods that are not there."""
-        pods, holds = self._cluster.ledger.pods, self._cluster.ledger.reserved
+        pods, holds = self._cluster.ledger.pods, self._cluster.ledger.reservations
         here = {uid: row for row, there in self.there.items() for uid in there}
         problems = []
         for uid, row in here.items():

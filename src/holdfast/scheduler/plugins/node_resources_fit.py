@@ -71,7 +71,7 @@ class NodeResourcesFit(ClusterPlugin):
         table = self.cluster.nodes
 
         def capacity(view: View, slot: int) -> Cells:
-            kept = view.take(table.reserved[slot]) + view.take(table.daemon_requested[slot])
+            kept = view.take(table.held_later[slot]) + view.take(table.daemon_requested[slot])
             return view.allocatable(slot) - kept
 
         def passes(view: View) -> Cells:

@@ -25,11 +25,11 @@ from holdfast.scheduler.framework.dry_run import release_reservation
 from holdfast.scheduler.framework.handle import Handle
 from holdfast.scheduler.framework.interface import (
     FINE,
-    Claim,
     ClusterPlugin,
     Nomination,
     ObjectWarning,
     Outcome,
+    ReservePlacement,
     Trial,
 )
 from holdfast.scheduler.jobs import Jobs
@@ -138,7 +138,8 @@ class ReservationPreemption(ClusterPlugin):
         row, victims = found
         clears = frozenset(each.uid for each in (*victims, *self._evicted_on(row)))
         return Nomination(
-            decisions=self._preempting_event(pod, row, victims), claims=(Claim(pod, row, clears),)
+            decisions=self._preempting_event(pod, row, victims),
+            reserve_pods=(ReservePlacement(pod, row, clears),),
         )
 
     def _choose(self, pod: PodRecord, trial: Trial, tried: Tried) -> Choice | str:
@@ -151,7 +152,7 @@ class ReservationPreemption(ClusterPlugin):
         return tried.best(rows) if len(rows) else self._why_not(resolvable, promising, tried)
 
     def _try(self, pod: PodRecord, row: int, trial: Trial) -> Found:
-        there = [hold.pod for hold in self.cluster.ledger.reserved.on(row)]
+        there = [hold.pod for hold in self.cluster.ledger.reservations.on(row)]
         lower = [each for each in there if self._is_lower(each, pod) and not self._is_awaited(each)]
         going = [each for each in self._evicted_on(row) if each not in lower]
         if not lower:
@@ -258,8 +259,10 @@ class ReservationPreemption(ClusterPlugin):
         decisions: list[Decision] = []
         for member, (row, victims) in found:
             decisions += self._preempting_event(member, row, victims)
-        claims = tuple(Claim(member, row, frozenset(gone[row])) for member, (row, _) in found)
-        return Nomination(decisions=tuple(decisions), claims=claims)
+        placements = tuple(
+            ReservePlacement(member, row, frozenset(gone[row])) for member, (row, _) in found
+        )
+        return Nomination(decisions=tuple(decisions), reserve_pods=placements)
 
     def _choose_for(self, member: PodRecord, trial: Trial) -> Choice | str:
         reservation = member.reservation
@@ -271,7 +274,7 @@ class ReservationPreemption(ClusterPlugin):
 
     def _evicted_on(self, row: int) -> list[PodRecord]:
         """The reserve pods on the row that are being evicted, which the dry run counts as gone."""
-        there = (hold.pod for hold in self.cluster.ledger.reserved.on(row))
+        there = (hold.pod for hold in self.cluster.ledger.reservations.on(row))
         return [each for each in there if self._is_evicted(each)]
 
     def _preempting_event(

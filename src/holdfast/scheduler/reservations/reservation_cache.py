@@ -366,12 +366,12 @@ class ReservationCache(ReservationIndex):
     def node_deleted(self, row: int) -> None:
         """Marks reservations of the row as lost, even if a node of the same name is created before the
         lifecycle controller runs."""
-        for hold in self._ledger.reserved.on(row):
+        for hold in self._ledger.reservations.on(row):
             if hold.pod.reservation is not None:
                 hold.pod.reservation.node_gone = True
 
     def node_changed(self, row: int) -> None:
-        for hold in self._ledger.reserved.on(row):
+        for hold in self._ledger.reservations.on(row):
             if hold.pod.reservation is not None:
                 self.mark_changed(hold.pod.reservation)
 
@@ -421,7 +421,7 @@ class ReservationCache(ReservationIndex):
             for uid, reservation in self.members.get(spec, {}).items()
             if reservation.pod is not None and reservation.pod.row >= 0
         }
-        hold = self._ledger.reserved.get(pod.reservation_uid)
+        hold = self._ledger.reservations.get(pod.reservation_uid)
         if hold is not None:
             ours[hold.pod.uid] = hold.pod
         return self.waiting.claimed_by_others(cls, pod.row, [pod, *ours.values()])

@@ -208,7 +208,7 @@ class ReservationHandlers:
         """Changes the class of a reserve pod, also in the ledger."""
         before = record.cls
         if cls is not before and record.row >= 0:
-            hold = self._ledger.reserved.get(record.uid)
+            hold = self._ledger.reservations.get(record.uid)
             assert hold is not None
             row, amounts = hold.row, hold.amounts
             with self._ledger.transaction() as transaction:

@@ -37,10 +37,10 @@ class WaitingReservations:
         self._known = known
         self._allocated_pods = allocated_pods
         self._ledger = cluster.ledger
-        self._holds = cluster.ledger.reserved
+        self._holds = cluster.ledger.reservations
         self._nodes = cluster.nodes
         self._limits = cluster.limits
-        self.on_row = cluster.ledger.reserved.waiting
+        self.on_row = cluster.ledger.reservations.waiting
         """The uids of Waiting reservations, by row."""
         self.growing: dict[int, dict[str, None]] = {}
         """The uids of reservations that could not be resized, by row."""
@@ -150,7 +150,7 @@ class WaitingReservations:
             if not name:
                 name, offered = self._limits.allowed(slot, row)
             if amounts is not None and reservation.waiting:
-                claimed = nodes.reserved.item(slot, row) + nodes.daemon_requested.item(slot, row)
+                claimed = nodes.held_later.item(slot, row) + nodes.daemon_requested.item(slot, row)
                 taken = for_good.get(slot, 0)
             else:
                 claimed = nodes.claimed.item(slot, row)

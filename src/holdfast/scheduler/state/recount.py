@@ -77,7 +77,7 @@ def _claims(cluster: Cluster) -> list[str]:
     table = cluster.nodes
     claimed = np.zeros_like(table.claimed)
     held = np.zeros_like(table.held)
-    reserved = np.zeros_like(table.reserved)
+    held_later = np.zeros_like(table.held_later)
     daemon_requested = np.zeros_like(table.daemon_requested)
     ports: Counter[tuple[int, object]] = Counter()
     asked_by: dict[int, tuple[list[int], list[int]]] = {}
@@ -92,7 +92,7 @@ def _claims(cluster: Cluster) -> list[str]:
         if pod.cls.is_daemon:
             for slot, amount in pod.cls.usage:
                 daemon_requested[slot, pod.row] += amount
-    for hold in cluster.ledger.reserved:
+    for hold in cluster.ledger.reservations:
         taken: Counter[int] = Counter()
         for_good: Counter[int] = Counter()
         for pod in cluster.pods.values():
@@ -103,7 +103,7 @@ def _claims(cluster: Cluster) -> list[str]:
                     for_good.update(asked)
         for slot, amount in hold.amounts.items():
             held[slot, hold.row] += max(0, amount - taken[slot])
-            reserved[slot, hold.row] += max(0, amount - for_good[slot])
+            held_later[slot, hold.row] += max(0, amount - for_good[slot])
         ports.update((hold.row, port) for port in hold.pod.cls.ports)
     for resource, counted in cluster.classes.counted.items():
         for slot, scored in ((counted.slot, False), (counted.scored, True)):
@@ -113,7 +113,7 @@ def _claims(cluster: Cluster) -> list[str]:
     for what, kept, right in (
         ("claimed", table.claimed, claimed + held),
         ("held", table.held, held),
-        ("reserved", table.reserved, reserved),
+        ("held_later", table.held_later, held_later),
         ("daemon_requested", table.daemon_requested, daemon_requested),
     ):
         for slot, row in zip(*np.nonzero(kept != right), strict=True):
@@ -151,7 +151,7 @@ def _pods(cluster: Cluster) -> list[str]:
         lowest = min((pod.cls.priority for pod in there), default=NO_PODS)
         if cluster.nodes.lowest[row] != lowest:
             problems.append(f"row {row}: lowest priority is {cluster.nodes.lowest[row]}")
-        held = cluster.ledger.reserved.on(row)
+        held = cluster.ledger.reservations.on(row)
         lowest = min((hold.pod.cls.priority for hold in held), default=NO_PODS)
         if cluster.nodes.lowest_held[row] != lowest:
             problems.append(f"row {row}: lowest priority held is {cluster.nodes.lowest_held[row]}")
@@ -209,12 +209,12 @@ def _columns(cluster: Cluster) -> list[str]:
 def present(cluster: Cluster) -> list[PodRecord]:
     """Pods and reserve pods that are on a row."""
     pods = [pod for pod in cluster.pods.values() if pod.row >= 0]
-    return pods + [hold.pod for hold in cluster.ledger.reserved]
+    return pods + [hold.pod for hold in cluster.ledger.reservations]
 
 
 def _reservations(cluster: Cluster) -> list[str]:
     problems = []
-    holds = {hold.pod.uid: hold for hold in cluster.ledger.reserved}
+    holds = {hold.pod.uid: hold for hold in cluster.ledger.reservations}
     for uid, reservation in cluster.reservations.known.items():
         pod, hold = reservation.pod, holds.pop(uid, None)
         row = pod.row if pod is not None else -1
@@ -230,7 +230,9 @@ def _reservations(cluster: Cluster) -> list[str]:
             problems.append(f"{reservation!r} holds {hold.amounts}, should be {reservation.amounts}")
         if hold is not None:
             left = {slot: hold.left(slot) for slot in hold.amounts}
-            kept = {slot: int(cluster.ledger.reserved.left[slot, hold.index]) for slot in hold.amounts}
+            kept = {
+                slot: int(cluster.ledger.reservations.left[slot, hold.index]) for slot in hold.amounts
+            }
             if left != kept:
                 problems.append(f"{reservation!r} has {left} left, the table has {kept}")
     problems.extend(

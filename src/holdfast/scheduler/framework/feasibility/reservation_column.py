@@ -52,7 +52,7 @@ class ReservationColumn(ClassColumn):
         """For what the column owns, so that no reference cycle keeps a dropped column."""
         self._chosen: dict[int, ReservationInfo] = {}
         self._managers = cluster.managers
-        self._waiting = cluster.ledger.reserved.waiting
+        self._waiting = cluster.ledger.reservations.waiting
         self._best_row, self._best_total = -1, 0
         """The best row and its total, as long as no other row changed."""
         self._open: Bools = np.zeros(0, dtype=np.bool_)

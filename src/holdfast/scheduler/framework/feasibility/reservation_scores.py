@@ -43,7 +43,7 @@ class AllocatingSome(Some):
     __slots__ = ("_holds",)
 
     def __init__(self, table: NodeTable, ledger: Ledger, matched: list[ReservationRow]) -> None:
-        holds = ledger.reserved
+        holds = ledger.reservations
         super().__init__(table, np.array([hold.row for hold in matched], dtype=np.intp))
         self._holds = np.array([hold.index for hold in matched], dtype=np.intp)
         self._claimed.flags.writeable = True
@@ -72,7 +72,7 @@ class AllocatingOne(One):
         self._hold = hold.index
         self._allocatable = table.allocatable[:, row].tolist()
         claimed = self.claims = table.claimed[:, row].tolist()
-        if row in ledger.reserved.waiting and not hold.reservation.waiting:
+        if row in ledger.reservations.waiting and not hold.reservation.waiting:
             for slot, excess in ledger.excess(row).items():
                 claimed[slot] -= excess
         for slot, left in hold.usage.remaining.items():
@@ -122,7 +122,7 @@ class ReservationScores:
         asked = [slot for slot, _ in self._asked]
         if not matched or not asked or self._cluster.managers.awake:
             return [hold for hold in matched if self.serves(hold)]
-        left = self._cluster.ledger.reserved.left[:, [hold.index for hold in matched]]
+        left = self._cluster.ledger.reservations.left[:, [hold.index for hold in matched]]
         some: NDArray[np.bool_] = np.any(left[[s for s in asked if s < len(left)]] > 0, axis=0)
         return [
             hold
@@ -211,7 +211,7 @@ class ReservationScores:
 
     def scores(self, matched: list[ReservationRow]) -> Ints:
         """The score of each reservation; higher is better."""
-        holds = self._cluster.ledger.reserved
+        holds = self._cluster.ledger.reservations
         index = [hold.index for hold in matched]
         left, amounts = holds.left[:, index], holds.amounts[:, index]
         share: Any = np.zeros(len(index), dtype=np.int64)

@@ -310,7 +310,7 @@ class VolumeManager:
     def spare(self, row: int, hold: int, driver: str, besides: Container[Migrated]) -> int:
         """How many attachments of a driver are left of the reservation with this hold index for volumes
         of its owners, `besides` these."""
-        for each in self._ledger.reserved.on(row) if row in self.attached.spare else ():
+        for each in self._ledger.reservations.on(row) if row in self.attached.spare else ():
             if each.index == hold:
                 left = self.attached.spare[row].get(each.pod.uid, ())
                 return sum(v.driver == driver and v not in besides for v in left)
