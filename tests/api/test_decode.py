@@ -59,7 +59,7 @@ def test_a_null_label_is_a_mistake_not_a_missing_one() -> None:
         decode(raw)
 
 
-def test_drop_nulls_leaves_the_original_alone() -> None:
+def test_drop_nulls_does_not_change_the_original() -> None:
     raw = {"a": None, "b": [{"c": None, "d": 1}]}
     assert drop_nulls(raw) == {"b": [{"d": 1}]}
     assert raw == {"a": None, "b": [{"c": None, "d": 1}]}

@@ -1,4 +1,4 @@
-"""The error tree is complete, and drawn as it is."""
+"""The error tree in the docstring is complete and correct."""
 
 import importlib
 import inspect
@@ -13,7 +13,7 @@ from holdfast.api.errors import HoldfastError
 
 LINE = re.compile(r"^    (?P<indent>[│├└─ ]*)(?P<name>\w+) +(?P<module>[\w.]+)(?: .*)?$", re.MULTILINE)
 
-Drawn = tuple[str, str]
+ListedError = tuple[str, str]
 """The module and the name of a class."""
 
 
@@ -29,14 +29,14 @@ def defined() -> list[type[BaseException]]:
     return list(found)
 
 
-def place(error: type[BaseException]) -> Drawn:
+def place(error: type[BaseException]) -> ListedError:
     return error.__module__.removeprefix("holdfast."), error.__name__
 
 
-def drawn() -> dict[Drawn, Drawn | None]:
-    """Each class in the docstring, with the one it is drawn under."""
-    found: dict[Drawn, Drawn | None] = {}
-    above: list[Drawn] = []
+def listed() -> dict[ListedError, ListedError | None]:
+    """Each class in the docstring, with its parent."""
+    found: dict[ListedError, ListedError | None] = {}
+    above: list[ListedError] = []
     tree = (errors.__doc__ or "").split("\n\n")[1]
     for match in LINE.finditer(tree):
         depth = len(match["indent"]) // 4
@@ -47,14 +47,14 @@ def drawn() -> dict[Drawn, Drawn | None]:
 
 
 @pytest.mark.parametrize("error", defined(), ids=lambda error: ".".join(place(error)))
-def test_every_error_descends_from_the_root_and_is_drawn_under_its_parent(
+def test_every_error_descends_from_the_root_and_is_listed_under_its_parent(
     error: type[BaseException],
 ) -> None:
     assert issubclass(error, HoldfastError), "what is raised on purpose is a HoldfastError"
     parent = next((base for base in error.__bases__ if issubclass(base, HoldfastError)), None)
     expected = place(parent) if parent is not None else None
-    assert drawn().get(place(error), "not drawn") == expected, "see the tree in api/errors.py"
+    assert listed().get(place(error), "not listed") == expected, "see the tree in api/errors.py"
 
 
-def test_nothing_is_drawn_that_does_not_exist() -> None:
-    assert set(drawn()) == {place(error) for error in defined()}
+def test_nothing_is_listed_that_does_not_exist() -> None:
+    assert set(listed()) == {place(error) for error in defined()}

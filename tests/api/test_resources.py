@@ -66,7 +66,7 @@ GI = 2**30
             {"cpu": 2000, "memory": GI},
         ),
         (
-            make_pod("a resize counts where the whole pod does not say")
+            make_pod("a resize counts where the pod has no request of its own")
             .memory("64M")
             .pod_resources({"cpu": "1"})
             .status(containerStatuses=[{"name": "c", "resources": {"requests": {"memory": "1Gi"}}}]),
@@ -246,7 +246,7 @@ def test_quality_of_service(pod: PodBuilder, qos: str) -> None:
         ("bad domain/gpu", False, False),
     ],
 )
-def test_resource_names_are_told_apart(name: str, extended: bool, scalar: bool) -> None:
+def test_resource_names_are_distinguished(name: str, extended: bool, scalar: bool) -> None:
     assert (is_extended(name), is_scalar_resource(name)) == (extended, scalar)
 
 

@@ -83,7 +83,7 @@ def test_malformed_label_selectors_are_refused(selector: LabelSelector) -> None:
         compile_selector(selector)
 
 
-def test_selectors_that_say_the_same_are_one_key() -> None:
+def test_equivalent_selectors_are_one_key() -> None:
     one = _expression("app", "In", "a", "b")
     other = _expression("app", "In", "b", "a", "b")
     assert compile_selector(one) == compile_selector(other)
@@ -302,7 +302,7 @@ _REQUIREMENTS = st.builds(
     st.lists(_REQUIREMENTS, min_size=5, max_size=9, unique=True),
     st.dictionaries(st.sampled_from("abcd"), st.sampled_from(("", "1", "2", "3", "x"))),
 )
-def test_a_long_selector_says_what_its_requirements_say(
+def test_a_long_selector_matches_what_all_its_requirements_match(
     requirements: list[Requirement], labels: dict[str, str]
 ) -> None:
     selector = Selector(tuple(requirements))

@@ -125,9 +125,7 @@ def test_whole_seconds_cut_off_what_is_finer() -> None:
         (-(2**63), "0001-01-01T00:00:00Z"),
     ],
 )
-def test_what_no_year_can_say_is_said_to_be_the_last_moment_or_the_first(
-    seconds: int, text: str
-) -> None:
+def test_times_beyond_the_calendar_become_the_last_or_first_moment(seconds: int, text: str) -> None:
     assert format_time(seconds) == text
 
 

@@ -62,7 +62,7 @@ def test_the_table_fits_eighty_columns() -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
-def test_the_profile_says_where_the_time_goes() -> None:
+def test_the_profile_shows_where_the_time_goes() -> None:
     done = run("SchedulingBasic", "--profile", "--nodes", "20", "-o", "json")
     assert done.exit_code == 0, done.output
     (profile,) = json.loads(done.stdout)["profiles"]
@@ -94,7 +94,7 @@ def test_the_list_names_every_workload() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["SchedulingBasik"], "did you mean SchedulingBasic?"),
         (["openb"], "--trace DIR"),
@@ -105,11 +105,11 @@ def test_the_list_names_every_workload() -> None:
         (["SchedulingBasic", "--kubeconfig", "f"], "are for --mode kube"),
     ],
 )
-def test_what_cannot_be_run_is_said_with_exit_status_1(arguments: list[str], said: str) -> None:
+def test_a_run_that_cannot_start_ends_with_exit_status_1(arguments: list[str], message: str) -> None:
     done = run(*arguments)
     assert done.exit_code == 1
     assert done.stderr.startswith("error: ")
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 @pytest.mark.parametrize("arguments", [["--mode", "warp"], ["--nodes", "0"], ["--batch", "0"]])
@@ -130,7 +130,7 @@ def test_a_trace_is_passed_on_to_the_process_that_reads_it(tmp_path: Path) -> No
     assert json.loads(done.stdout)["rows"][0]["bound"] == 1
 
 
-def test_a_trace_with_gpus_also_tells_how_full_they_get(tmp_path: Path) -> None:
+def test_a_trace_with_gpus_also_reports_their_allocation(tmp_path: Path) -> None:
     (tmp_path / "openb_node_list_x.csv").write_text(
         "sn,cpu_milli,memory_mib,gpu,model\nn,9000,9000,2,T4\n"
     )
@@ -138,10 +138,10 @@ def test_a_trace_with_gpus_also_tells_how_full_they_get(tmp_path: Path) -> None:
         "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos\np,1000,100,1,500,,LS\n"
     )
     lists = ["--trace", str(tmp_path), "--trace-nodes", "x", "--trace-pods", "y", "--seeds", "2"]
-    drawn = tmp_path / "plot.svg"
-    done = run("openb", *lists, "--plot", str(drawn), "-o", "json", "--repeat", "1", "--in-process")
+    plotted = tmp_path / "plot.svg"
+    done = run("openb", *lists, "--plot", str(plotted), "-o", "json", "--repeat", "1", "--in-process")
     assert done.exit_code == 0, done.output
     packing = json.loads(done.stdout)["packing"]
     assert [each["strategy"] for each in packing] == ["binpack", "best fit", "least fragmented"]
     assert all(each["allocated"]["100"] == 100 and each["seeds"] == 2 for each in packing)
-    assert drawn.read_text().startswith("<svg")
+    assert plotted.read_text().startswith("<svg")

@@ -56,7 +56,7 @@ def test_two_runs_place_every_pod_alike(name: str) -> None:
     assert driven(plan).checksum() == driven(plan).checksum()
 
 
-def test_the_checksum_tells_placements_apart() -> None:
+def test_the_checksum_distinguishes_placements() -> None:
     first, second = driven(small()), driven(small())
     second.placed["p-00000"] = "elsewhere"
     assert first.checksum() != second.checksum()
@@ -143,7 +143,7 @@ def test_a_bind_is_confirmed_before_the_pod_is_shown_on_its_node() -> None:
 def test_a_victim_is_shown_with_its_condition_then_deleted() -> None:
     cluster, ref = known_pod()
     cluster.carry_out([Bind(ref, "n1")], measured=True)
-    preempt = Preempt(ref, ObjectRef("Pod", "default", "q", "q"), "n1", "make room")
+    preempt = Preempt(ref, ObjectRef("Pod", "default", "q", "q"), "n1", "preempt")
     deleted, updated = cluster.carry_out([preempt], measured=True)
     assert isinstance(deleted, Deleted)
     assert isinstance(updated, Updated) and isinstance(updated.object, Pod)

@@ -44,7 +44,7 @@ def test_affinity_survives_the_way_to_the_server() -> None:
 
 
 @pytest.mark.parametrize("name", ["SchedulingWithMixedChurn", "SchedulingCSIPVs"])
-def test_what_a_server_alone_cannot_give_is_refused(name: str) -> None:
+def test_a_workload_that_needs_more_than_a_server_is_refused(name: str) -> None:
     with pytest.raises(BenchError, match="--mode kube does not support that"):
         content_of(plan_of(rows()[name], nodes=10))
 
@@ -66,7 +66,7 @@ def test_a_run_too_short_to_be_timed_is_still_shown() -> None:
     assert isinstance(shown.file, StringIO) and "kube-scheduler" in shown.file.getvalue()
 
 
-def test_a_program_that_is_none_is_said_to_be() -> None:
+def test_a_missing_program_is_an_error() -> None:
     with pytest.raises(BenchError, match="is not an executable file"):
         kube_scheduler("/no/such/program", "x")
 

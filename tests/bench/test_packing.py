@@ -46,7 +46,7 @@ def test_pods_come_in_random_order_until_enough_was_asked_for(folder: Path) -> N
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_run_tells_how_full_gpus_were_at_each_point(folder: Path, strategy: str) -> None:
+def test_a_run_reports_gpu_allocation_at_each_point(folder: Path, strategy: str) -> None:
     done = run(read_trace(folder, "all_node", "default"), strategy, seed=0)
     assert len(done.allocated) == 131
     assert done.allocated == sorted(done.allocated)
@@ -69,7 +69,7 @@ def test_pods_that_ask_for_a_gpu_model_take_no_other(folder: Path) -> None:
     assert done.fragments[130] == pytest.approx(12 / 20)
 
 
-def test_pods_alike_but_for_the_model_are_told_apart(folder: Path) -> None:
+def test_pods_that_differ_only_in_the_model_are_distinguished(folder: Path) -> None:
     pods = ["cpu_milli,memory_mib,num_gpu,gpu_spec", "1,1,1,T4", "1,1,1,", "1,1,1,T4", "1,1,1,P100| T4"]
     (folder / "openb_pod_list_default.csv").write_text("\n".join(pods))
     trace = read_trace(folder, "all_node", "default")
@@ -77,7 +77,7 @@ def test_pods_alike_but_for_the_model_are_told_apart(folder: Path) -> None:
     assert trace.wants == [1.0, 1.0, 1.0]
 
 
-def test_figures_are_of_all_seeds_and_are_drawn(folder: Path) -> None:
+def test_figures_are_of_all_seeds_and_are_plotted(folder: Path) -> None:
     file = folder / "plot.svg"
     found = pack(folder, "all_node", "default", 2, file)
     assert [(each.strategy, each.seeds) for each in found] == [(name, 2) for name in STRATEGIES]
@@ -86,7 +86,7 @@ def test_figures_are_of_all_seeds_and_are_drawn(folder: Path) -> None:
     assert figures([]) == []
 
 
-def test_a_plot_that_cannot_be_written_is_said(folder: Path) -> None:
+def test_a_plot_that_cannot_be_written_is_an_error(folder: Path) -> None:
     with pytest.raises(BenchError, match=r"--plot .*: Is a directory"):
         pack(folder, "all_node", "default", 1, folder)
 
@@ -133,7 +133,7 @@ def test_memory_counts_as_the_cpu_it_usually_comes_with() -> None:
     assert (few.tolist(), many.tolist()) == ([175], [0])
 
 
-def test_taking_a_share_or_whole_gpus_is_counted_as_if_it_were_done() -> None:
+def test_allocating_a_share_or_whole_gpus_is_counted_hypothetically() -> None:
     mix = Mix(
         [
             (PodKind(1, 50, 4000, GIB), 3),
@@ -142,14 +142,14 @@ def test_taking_a_share_or_whole_gpus_is_counted_as_if_it_were_done() -> None:
         ]
     )
     gpus = np.array([[100, 100, 70, 0], [100, 81, 50, 30]])
-    room = np.array([6000, 16000]), np.array([400 * GIB, 400 * GIB])
-    shared = mix.with_share(gpus, mix.fit(gpus), *room, 50)
+    capacity = np.array([6000, 16000]), np.array([400 * GIB, 400 * GIB])
+    shared = mix.with_share(gpus, mix.fit(gpus), *capacity, 50)
     for gpu in range(3):
         after = gpus.copy()
         after[:, gpu] -= 50
-        assert shared[:, gpu] == pytest.approx(mix.now(after, mix.fit(after), *room))
+        assert shared[:, gpu] == pytest.approx(mix.now(after, mix.fit(after), *capacity))
     assert (shared[:, 3] > 10**8).all(), "a GPU that has not enough is never taken"
-    whole = mix.with_whole(gpus, mix.fit(gpus), *room, 1)
+    whole = mix.with_whole(gpus, mix.fit(gpus), *capacity, 1)
     after = gpus.copy()
     after[:, 0] = 0
-    assert whole == pytest.approx(mix.now(after, mix.fit(after), *room))
+    assert whole == pytest.approx(mix.now(after, mix.fit(after), *capacity))

@@ -40,7 +40,7 @@ def test_a_name_in_the_template_is_kept() -> None:
     assert make_object(templates()["daemon-node"], "n", 0).metadata.name == "the-one-node"
 
 
-def test_namespaces_are_dealt_out_in_turn() -> None:
+def test_namespaces_are_assigned_round_robin() -> None:
     maker = PodMaker("p", [templates()["pod"]], namespaces=["a", "b"])
     assert [maker.pending(number).metadata.namespace for number in range(3)] == ["a", "b", "a"]
 

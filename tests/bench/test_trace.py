@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_nodes_offer_gpus_whole_and_in_thousandths(folder: Path) -> None:
+def test_nodes_have_gpus_whole_and_in_thousandths(folder: Path) -> None:
     step = plan_of_trace(folder).steps[0]
     assert isinstance(step, PlannedObjects)
     plain, with_gpus, _ = step.objects
@@ -59,7 +59,7 @@ def test_pods_alike_share_a_class(folder: Path) -> None:
     assert len({class_key(step.maker.pending(n)) for n in range(step.count)}) == 4
 
 
-def test_a_trace_runs_and_a_model_nobody_has_is_not_found(folder: Path) -> None:
+def test_a_trace_runs_and_an_absent_model_is_not_found(folder: Path) -> None:
     drive = Drive(plan_of_trace(folder), batch=2)
     drive.run()
     assert drive.placed["openb-pod-00003"] == "gpu-1"
@@ -79,7 +79,7 @@ def test_columns_about_gpus_may_be_missing(tmp_path: Path) -> None:
     ("columns", "values", "milli"),
     [("num_gpu", "2", "2000"), ("gpu_milli", "460", "460"), ("num_gpu,gpu_milli", "1,", "1000")],
 )
-def test_what_a_pod_does_not_say_of_gpus_is_filled_in(
+def test_missing_gpu_fields_of_a_pod_are_filled_in(
     folder: Path, columns: str, values: str, milli: str
 ) -> None:
     text = f"name,cpu_milli,memory_mib,{columns}\na,1,1,{values}\n"
@@ -98,7 +98,7 @@ def test_missing_files_are_named_with_where_to_get_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "said"),
+    ("file", "text", "message"),
     [
         ("openb_node_list_all_node.csv", "sn,cpu_milli\n", "no column memory_mib, gpu, model"),
         ("openb_node_list_all_node.csv", "", "no column sn"),
@@ -109,8 +109,8 @@ def test_missing_files_are_named_with_where_to_get_them(tmp_path: Path) -> None:
         ("openb_pod_list_default.csv", PODS + "f,1\n", "column memory_mib: expected a whole number"),
     ],
 )
-def test_a_table_that_makes_no_sense_is_named(folder: Path, file: str, text: str, said: str) -> None:
+def test_an_invalid_table_is_named(folder: Path, file: str, text: str, message: str) -> None:
     (folder / file).write_text(text, errors="surrogateescape")
     with pytest.raises(BenchError, match=file) as caught:
         plan_of_trace(folder)
-    assert said in str(caught.value)
+    assert message in str(caught.value)

@@ -73,7 +73,7 @@ def test_pods_shrink_with_the_nodes_and_do_not_grow(nodes: int, init: int, measu
     assert (row.count("init", nodes), row.count("measured", nodes)) == (init, measured)
 
 
-def test_label_values_are_dealt_out_in_turn() -> None:
+def test_label_values_are_assigned_round_robin() -> None:
     text = """
     {name: T, about: "", nodes: 4, variants: [{counts: {}}], ops: [
       {op: createNodes, template: node, labels: {zone: [a, b, c]}}]}
@@ -111,20 +111,20 @@ def test_an_unknown_name_is_answered_with_the_nearest(asked: str, hint: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("name: [", "t.yaml: while parsing"),
         ("{name: T, about: a, nodes: 1, variants: [], ops: [{op: dance}]}", "dance"),
         ("{name: T, about: a, nodes: 1, variants: [], ops: [], nods: 3}", "nods"),
     ],
 )
-def test_a_file_that_makes_no_sense_is_named(text: str, said: str) -> None:
+def test_an_invalid_file_is_named(text: str, message: str) -> None:
     with pytest.raises(BenchError, match=r"t\.yaml") as caught:
         read_workload(text, "t.yaml")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
-def test_namespaces_nobody_made_are_named() -> None:
+def test_missing_namespaces_are_named() -> None:
     text = """
     {name: T, about: "", nodes: 4, variants: [{counts: {}}], ops: [
       {op: createPods, template: pod, count: 1, namespaces: team}]}
@@ -135,6 +135,6 @@ def test_namespaces_nobody_made_are_named() -> None:
         plan_of(type(row)("T", workload, workload.variants[0]))
 
 
-def test_a_count_nobody_gave_is_named() -> None:
+def test_a_missing_count_is_named() -> None:
     with pytest.raises(BenchError, match="'extra'"):
         rows()["SchedulingBasic"].count("extra", 10)

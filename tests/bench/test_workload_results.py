@@ -53,9 +53,9 @@ def test_required_anti_affinity_leaves_one_to_a_node(name: str, template: str) -
 
 def test_pods_keep_away_from_those_that_mind_them() -> None:
     outcome = Outcome("PodMatchingAntiAffinity", 20)
-    minding, minded = outcome.pods("anti-affinity-pod"), outcome.pods("green-pod")
-    assert (len(minding), len(minded)) == (4, 20)
-    assert not outcome.per_node(minding).keys() & outcome.per_node(minded).keys()
+    with_anti_affinity, green = outcome.pods("anti-affinity-pod"), outcome.pods("green-pod")
+    assert (len(with_anti_affinity), len(green)) == (4, 20)
+    assert not outcome.per_node(with_anti_affinity).keys() & outcome.per_node(green).keys()
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_preferred_affinity_fills_one_node_after_the_other(name: str, template: 
     outcome = Outcome(name, 20)
     per_node = outcome.per_node(outcome.pods(template))
     assert per_node.total() == pods
-    assert per_node.most_common(1)[0][1] == 40  # as many as have room on a node
+    assert per_node.most_common(1)[0][1] == 40  # as many as fit on a node
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_jobs_find_their_places_past_those_that_wait() -> None:
     assert outcome.per_node(placed).total() == 20
 
 
-def test_others_leave_what_is_reserved_alone() -> None:
+def test_other_pods_do_not_use_reserved_capacity() -> None:
     outcome = Outcome("ReservationOthers", 20)
     assert outcome.per_node(outcome.pods("pod-")).total() == 4 + 40
     assert not any(pod.reservation_uid for pod in outcome.pods("pod-"))

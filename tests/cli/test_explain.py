@@ -80,7 +80,7 @@ def test_what_would_help(cluster: ServedCluster, name: str, text: str) -> None:
     assert text in explained(cluster, "pod", name)["help"]
 
 
-def test_reservations_meant_for_a_pod_say_why_they_cannot_be_used(cluster: ServedCluster) -> None:
+def test_matching_reservations_are_listed_with_why_they_cannot_be_used(cluster: ServedCluster) -> None:
     found = explained(cluster, "pod/greedy")
     assert {each["name"]: (each["usable"], each["why"]) for each in found["reservations"]} == {
         "gold": (False, "is unschedulable"),
@@ -91,7 +91,7 @@ def test_reservations_meant_for_a_pod_say_why_they_cannot_be_used(cluster: Serve
     assert sorted(reasons) == ["FailedScheduling", "FailedScheduling-Reservation"]
 
 
-def test_a_placed_pod_says_where_and_why(cluster: ServedCluster) -> None:
+def test_a_placed_pod_is_explained_with_its_node_and_reservation(cluster: ServedCluster) -> None:
     found = explained(cluster, "pod", "web-0")
     assert (found["node"], found["reservation"]) == ("node-1", "peak")
     assert found["summary"] == "It is on node-1, through the reservation peak."
@@ -113,7 +113,7 @@ def test_pods_that_are_not_tried(cluster: ServedCluster, name: str, summary: str
     assert explained(cluster, "pod", name)["summary"].startswith(summary)
 
 
-def test_a_reservation_says_what_is_left_and_who_owns_it(cluster: ServedCluster) -> None:
+def test_a_reservation_is_explained_with_free_capacity_and_owners(cluster: ServedCluster) -> None:
     found = explained(cluster, "reservation", "peak")
     assert found["summary"] == "It reserves capacity on node-1; remaining: 4 cpu, 7Gi memory."
     assert found["owners"] == [
@@ -129,7 +129,7 @@ def test_a_reservation_without_a_node_is_explained_like_a_pod(cluster: ServedClu
     assert "no node is large enough: it requests 64 cpu, the most a node has is 8" in found["help"]
 
 
-def test_a_reservation_that_waits_says_for_what(cluster: ServedCluster) -> None:
+def test_a_waiting_reservation_lists_what_it_waits_for(cluster: ServedCluster) -> None:
     on_it: Raw = {"nodeName": "node-2", "tolerations": [{"operator": "Exists"}]}
     cluster.create(pod("running", "3", **on_it, memory="1Gi")).settle()
     cluster.create(reservation("ahead", "7", "y", preAllocation=True, pod=on_it, memory="8Gi")).settle()
@@ -140,7 +140,7 @@ def test_a_reservation_that_waits_says_for_what(cluster: ServedCluster) -> None:
     assert any("Pod/default/running" in each for each in found["help"])
 
 
-def test_an_ended_reservation_says_how(cluster: ServedCluster) -> None:
+def test_an_ended_reservation_is_explained_with_its_end(cluster: ServedCluster) -> None:
     cluster.create(reservation("past", "1", "z", expires="2020-01-01T00:00:00Z", memory="8Gi")).settle()
     found = explained(cluster, "rsv", "past")
     assert (found["phase"], found["told"]) == ("Failed", "reservation has expired")
@@ -155,7 +155,7 @@ WAITING: Raw = {
 }
 
 
-def test_a_group_says_who_fits_and_who_does_not(cluster: ServedCluster) -> None:
+def test_a_group_lists_members_that_fit_and_those_that_do_not(cluster: ServedCluster) -> None:
     """Of the 8 cpu of a node one member has 3; of the others, 3 cpu each, one more fits."""
     cluster.create(
         {
@@ -241,7 +241,7 @@ def test_text_is_for_people(cluster: ServedCluster) -> None:
         (["cat", "tom"], "error: KIND: cannot explain 'cat'; known: pod, reservation, podgroup\n"),
     ],
 )
-def test_what_is_said_when_something_is_wrong(
+def test_errors_are_reported_with_exit_status_and_reason(
     cluster: ServedCluster, arguments: list[str], err: str
 ) -> None:
     done = cluster("explain", *arguments)
@@ -274,7 +274,7 @@ def test_help_reads_well() -> None:
 def test_a_reservation_that_was_asked_for(
     cluster: ServedCluster, annotations: dict[str, str], summary: str
 ) -> None:
-    """Of a pod the scheduler has not got round to: it tells what the pod says."""
+    """A pod that was not tried yet: the report has the condition of the pod."""
     prefix = "scheduling.koordinator.sh/"
     written = {
         f"{prefix}reservation-template": '{"owners": [{"labelSelector": {}}]}',

@@ -175,11 +175,11 @@ def explained(cluster: ServedCluster, *arguments: str) -> Raw:
 
 @pytest.mark.parametrize("case", SITUATIONS)
 def test_advice(cluster: ServedCluster, case: str) -> None:
-    given, says, never = SITUATIONS[case]
+    given, expected, never = SITUATIONS[case]
     cluster.create(given).settle()
     try:
         found = explained(cluster, "pod", "p")
-        for text in says:
+        for text in expected:
             assert text in found["help"], found
         for part in never:
             assert not [each for each in found["help"] if part in each], found
@@ -253,7 +253,7 @@ def test_nodes_held_for_a_starving_job_are_named_with_it(small: ServedCluster) -
     assert "closest: node-1, short of 6 cpu" in explained(small, "pod", "big")["help"]
 
 
-def test_a_nominated_pod_says_who_is_stopping(small: ServedCluster) -> None:
+def test_a_nominated_pod_lists_its_terminating_victims(small: ServedCluster) -> None:
     small.create(
         {
             "apiVersion": "scheduling.k8s.io/v1",

@@ -56,7 +56,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("until", [[], ["--until", "60s"]])
-def test_simulate_goes_on_and_tells_what_was_raised(installed: Path, until: list[str]) -> None:
+def test_simulate_continues_and_reports_the_exception(installed: Path, until: list[str]) -> None:
     files = [str(installed / "scenario.yaml"), "--config", str(installed / "config.yaml")]
     result = CliRunner().invoke(app, ["simulate", *files, *until, "-o", "json"])
     assert result.exit_code == 0, result.output
@@ -118,7 +118,7 @@ def install(monkeypatch: pytest.MonkeyPatch, *entries: tuple[str, str]) -> None:
     monkeypatch.setattr(registry_module, "entry_points", lambda group: found)
 
 
-def test_a_plugin_that_cannot_be_imported_stops_only_who_enables_it(
+def test_a_plugin_that_cannot_be_imported_fails_only_where_it_is_enabled(
     installed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch, ("Parsing", f"{__name__}:Parsing"), ("Gone", "no.such:Gone"))

@@ -70,7 +70,7 @@ def test_reservations_are_a_table_as_kubectl_prints_them(cluster: ServedCluster)
     assert done.lines[0].startswith("NAME    PHASE       NODE     OWNERS")
 
 
-def test_wide_says_for_whom_and_why(cluster: ServedCluster) -> None:
+def test_wide_output_has_owners_and_message(cluster: ServedCluster) -> None:
     big = next(line for line in cluster("get", "rsv", "-o", "wide").lines if line.startswith("big"))
     assert "app=db" in big and "true" in big
     assert big.endswith("0/2 nodes are available: 2 Insufficient cpu.")
@@ -129,7 +129,7 @@ def test_several_types_have_a_table_each(cluster: ServedCluster) -> None:
 
 
 def test_nodes_are_shown_as_the_scheduler_counts_them(cluster: ServedCluster) -> None:
-    """node-1 has a pod of 2 cpu, which draws on the 4 reserved there: 2 are still held, 4 are free."""
+    """node-1 has a pod of 2 cpu, allocated from the 4 reserved: 2 are still held, 4 are free."""
     rows = [row[:-1] for row in cluster("get", "nodes").rows()]
     assert rows == [
         ["NAME", "STATUS", "PODS", *HELD_AND_FREE, "RESERVATIONS"],
@@ -218,7 +218,7 @@ RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
         (["describe", "rsv", "nothing"], 1, None),
     ],
 )
-def test_what_is_said_when_something_is_wrong(
+def test_errors_are_reported_with_exit_status_and_reason(
     cluster: ServedCluster, arguments: list[str], status: int, err: str | None
 ) -> None:
     done = cluster(*arguments)
@@ -260,7 +260,7 @@ def test_kubeconfig_from_the_environment_and_another_context(
 
 
 class OneChange:
-    """A server that tells of one change."""
+    """A server that sends one watch event."""
 
     async def watch(self, *_: object) -> AsyncIterator[tuple[str, Raw]]:
         changed = reservation(
@@ -276,7 +276,7 @@ def test_watching_shows_a_row_for_every_change(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out.split()[:3] == ["peak", "Available", "n1"]
 
 
-def test_describe_reservation_tells_everything(cluster: ServedCluster) -> None:
+def test_describe_reservation_shows_all_fields(cluster: ServedCluster) -> None:
     text = cluster("describe", "reservation", "peak").out
     for line in (
         "Name:            peak",
@@ -297,7 +297,7 @@ def test_describe_reservation_tells_everything(cluster: ServedCluster) -> None:
     assert "Scheduled   True" in text
 
 
-def test_describe_node_tells_who_has_what(cluster: ServedCluster) -> None:
+def test_describe_node_lists_pods_and_reservations(cluster: ServedCluster) -> None:
     text = cluster("describe", "node/node-1").out
     lines = [line.split() for line in text.splitlines()]
     assert ["cpu", "8", "2", "2", "4", "50%"] in lines

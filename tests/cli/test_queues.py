@@ -8,7 +8,7 @@ from holdfast.local.setup import SchedulerFactory
 from holdfast.scheduler.cluster.events import Added
 
 
-def _picture(*given: Raw) -> ClusterSnapshot:
+def _snapshot(*given: Raw) -> ClusterSnapshot:
     snapshot = ClusterSnapshot(SchedulerFactory.of().scheduler(), 0.0)
     for number, raw in enumerate(given):
         meta = raw["metadata"]
@@ -30,16 +30,16 @@ def _names(snapshot: ClusterSnapshot) -> list[str]:
 def test_queues_take_turns_by_their_shares() -> None:
     a = [pod(f"a-{i}", annotations=in_queue("a")) for i in range(4)]
     b = [pod(f"b-{i}", annotations=in_queue("b")) for i in range(2)]
-    snapshot = _picture(node("n1", 6), queue("a", 2), queue("b", 1), *a, *b)
+    snapshot = _snapshot(node("n1", 6), queue("a", 2), queue("b", 1), *a, *b)
     assert _names(snapshot) == ["a-0", "b-0", "a-1", "a-2", "b-1", "a-3"]
 
 
 def test_members_of_a_job_stand_with_the_first_of_them() -> None:
     first, second = gang("g", 2)
-    snapshot = _picture(node("n1", 4), pod_group("g", 2), first, pod("between"), second)
+    snapshot = _snapshot(node("n1", 4), pod_group("g", 2), first, pod("between"), second)
     assert _names(snapshot) == ["g-0", "g-1", "between"]
 
 
 def test_more_important_ones_come_first_without_queues() -> None:
-    snapshot = _picture(node("n1", 4), pod("low"), pod("high", priority=10))
+    snapshot = _snapshot(node("n1", 4), pod("low"), pod("high", priority=10))
     assert _names(snapshot) == ["high", "low"]

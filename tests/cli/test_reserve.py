@@ -119,7 +119,7 @@ def test_every_flag_has_its_field(arguments: list[str], path: str, value: Any) -
         ([*PLAIN, "--policy", "Greedy"], "'Greedy' is not one of"),
     ],
 )
-def test_what_is_wrong_is_said_with_its_flag(arguments: list[str], err: str) -> None:
+def test_errors_name_their_flag(arguments: list[str], err: str) -> None:
     done = call("reserve", *arguments, "--dry-run")
     assert done.status == 1 and done.out == ""
     assert err in " ".join(done.err.split()), done.err
@@ -138,7 +138,7 @@ def test_a_deployment_in_a_file_gives_template_owners_and_number(tmp_path: Path)
     assert spec["template"]["spec"]["nodeSelector"] == {"disk": "ssd"}
     (container,) = spec["template"]["spec"]["containers"]
     assert container["resources"]["requests"] == {"cpu": "2", "memory": "4Gi"}
-    assert "env" not in container  # whoever sees reservations need not see secrets
+    assert "env" not in container  # users that may read reservations need not read secrets
     assert len(dry("-f", str(file), "--replicas", "5")) == 5
 
 
@@ -151,7 +151,7 @@ def test_pods_that_ask_for_nothing_are_a_warning(tmp_path: Path) -> None:
     assert (done.status, done.err.split(":")[0]) == (0, "warning")
 
 
-def test_flags_come_before_what_the_source_says(tmp_path: Path) -> None:
+def test_flags_override_the_source(tmp_path: Path) -> None:
     file = tmp_path / "web.yaml"
     file.write_text(yaml.safe_dump(deployment("web", "web", 1)))
     (made,) = dry(
@@ -205,7 +205,7 @@ def test_dry_run_reads_the_source_and_creates_nothing(cluster: ServedCluster) ->
 
 
 def test_reserved_capacity_is_used_by_the_pods_it_was_reserved_for(cluster: ServedCluster) -> None:
-    """Reserved first for a Deployment and a Job, both then get their pods, and those the room."""
+    """The pods of a Deployment and a Job are allocated from what was reserved for them before."""
     done = cluster("reserve", "deploy/web", "--name", "for-web")
     assert done.out == "reservation.scheduling.koordinator.sh/for-web created\n"
     assert (
@@ -218,7 +218,7 @@ def test_reserved_capacity_is_used_by_the_pods_it_was_reserved_for(cluster: Serv
     assert rows["train"][3].startswith("train-"), rows
 
 
-def test_what_the_server_refuses_is_said_in_its_words(cluster: ServedCluster) -> None:
+def test_a_refusal_is_shown_with_the_message_of_the_server(cluster: ServedCluster) -> None:
     assert cluster("reserve", *PLAIN, "--name", "twice").status == 0
     again = cluster("reserve", *PLAIN, "--name", "twice")
     text = 'reservations.scheduling.koordinator.sh "twice" already exists'

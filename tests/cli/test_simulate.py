@@ -161,13 +161,13 @@ def test_bad_input_is_exit_1_and_one_line_each(
     file = written(tmp_path, "s.yaml", text)
     done = run("simulate", file, *arguments)
     assert done.returncode == 1
-    said = done.stderr.splitlines()
-    assert len(said) == len(lines)
-    for line, start in zip(said, lines, strict=True):
+    printed = done.stderr.splitlines()
+    assert len(printed) == len(lines)
+    for line, start in zip(printed, lines, strict=True):
         assert line.startswith(start.format(file=file))
 
 
-def test_a_bad_config_is_told_with_file_and_path(tmp_path: Path) -> None:
+def test_an_invalid_config_is_reported_with_file_and_path(tmp_path: Path) -> None:
     config = written(tmp_path, "c.yaml", CONFIG + "podMaxBackofSeconds: 5\n")
     for arguments in (["simulate", "-", "--config", config], ["config", "validate", config]):
         done = run(*arguments, stdin=GOOD)
@@ -208,12 +208,12 @@ def test_the_default_configuration_is_valid(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, f"{file}: valid (profiles: holdfast-scheduler)\n")
 
 
-def test_the_version_is_told_in_both_ways() -> None:
+def test_version_is_a_flag_and_a_command() -> None:
     assert run("version").stdout == run("--version").stdout
     assert run("--version").stdout.startswith("holdfast ")
 
 
 def test_help_lists_the_commands() -> None:
-    said = run("--help").stdout
+    printed = run("--help").stdout
     for command in ("simulate", "config", "version"):
-        assert command in said
+        assert command in printed

@@ -1,4 +1,4 @@
-"""`holdfast simulate --audit`: what a scheduler with a fault does is told, and ends with status 2."""
+"""`holdfast simulate --audit`: a wrong write of the scheduler is reported, and ends with status 2."""
 
 from pathlib import Path
 
@@ -42,6 +42,6 @@ def test_a_rule_that_is_broken_ends_the_run(scenario: str) -> None:
     )
 
 
-def test_without_it_nothing_is_said(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_audit_nothing_is_reported(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
     simulate([scenario], output=SimulateOutput.JSON, audit=False)
     assert '"Bound"' in capsys.readouterr().out

@@ -22,7 +22,7 @@ from reference.setup import Setup, document
 
 
 class Refuser(ClusterPlugin):
-    """Lets every node pass its filters, then refuses it, and says that this may change any time."""
+    """Lets every node pass its filters, then refuses it, and reports that this may change any time."""
 
     name = "Refuser"
     wakes_on = Change.ANY
@@ -174,7 +174,7 @@ def test_a_controller_that_flips() -> None:
     assert gaps == [2, 4, 8, 10, 10, 10]
 
 
-def test_a_large_round_is_left_alone() -> None:
+def test_a_large_round_is_not_stopped() -> None:
     """Many pods come and go at one instant; each decision is another one."""
     driver = Driver().add(*(make_node(f"n{i}").allocatable(cpu="4").obj() for i in range(10)))
     pods = [make_pod(f"p{i}").cpu("1").obj() for i in range(400)]

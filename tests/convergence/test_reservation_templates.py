@@ -1,4 +1,4 @@
-"""Who may use a virtual reservation, and the one that replaces it, is decided anew on every edit."""
+"""Who may use a virtual reservation, and the one that replaces it, is decided again on every edit."""
 
 import json
 from typing import Any
@@ -89,7 +89,7 @@ def test_the_pod_that_asked_uses_its_reservation_whatever_its_labels() -> None:
     assert through(played) == {"p": (20.0, "r")}
 
 
-def test_a_reservation_for_others_is_used_by_the_pod_that_asked_alone() -> None:
+def test_a_reservation_for_others_is_used_only_by_the_pod_that_requested_it() -> None:
     given = [node("n1", 8), asking("p", 2, "id-p"), pod("s", 2, at="1s", labels={"t": "a"})]
     played = play(given, answer("r", "id-p", "20s", label="z"), config=config(), until=60)
     assert through(played) == {"p": (20.0, "r")}
@@ -128,7 +128,7 @@ def test_a_pod_without_its_template_is_an_ordinary_pod_at_once() -> None:
 
 
 def test_another_that_waits_asks_where_the_one_that_asked_was_set_aside_elsewhere() -> None:
-    """Both have a virtual reservation of their own in vain, then share one."""
+    """Neither uses its own virtual reservation; then both share one."""
     given = [node("n1", 8), node("n2", 8), asking("p", 3, "id-p"), asking("q", 3, "id-q", at="1s")]
     short = config(provisionTimeout="5s", virtualRetention="10m")
     gone = step("20s", delete={"kind": "Pod", "name": "p", "namespace": "default"})

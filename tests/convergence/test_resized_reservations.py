@@ -22,13 +22,13 @@ def grow(at: str, name: str, cpu: int) -> Raw:
 
 
 def status(played: Played, name: str) -> tuple[str, str]:
-    said = played.find("Reservation", name)["status"]
-    return said["phase"], said["allocatable"]["cpu"]
+    written = played.find("Reservation", name)["status"]
+    return written["phase"], written["allocatable"]["cpu"]
 
 
 def resized(played: Played, name: str) -> tuple[str, str]:
-    said = played.find("Reservation", name)["status"]["conditions"]
-    return next((c["status"], c["reason"]) for c in said if c["type"] == "Resized")
+    written = played.find("Reservation", name)["status"]["conditions"]
+    return next((c["status"], c["reason"]) for c in written if c["type"] == "Resized")
 
 
 BUSY = pod("busy", 3, at="1s", runs_for="30s")
@@ -46,7 +46,7 @@ def test_what_is_released_goes_to_the_one_that_waits(restart: list[Raw]) -> None
 
 
 @pytest.mark.parametrize("restart", RESTARTS)
-def test_it_grows_when_nobody_waits_any_more(restart: list[Raw]) -> None:
+def test_it_grows_when_no_pod_waits_any_more(restart: list[Raw]) -> None:
     gone = step("40s", delete={"kind": "Reservation", "name": "w"})
     given = [node("n1", 4), reusable("r", 1), BUSY, WAITS, grow("10s", "r", 2), gone]
     played = play(given, restart, until=60)

@@ -16,7 +16,7 @@ def limited(name: str, cpu: int, percent: int) -> Raw:
 
 
 def made(played: Played) -> list[tuple[float, str]]:
-    """When starvation holds were made, and for whom."""
+    """When starvation holds were created, and for which jobs."""
     return [
         (entry.t, entry.object.removeprefix("Reservation/held-for-").rpartition("-")[0])
         for entry in played.result.timeline

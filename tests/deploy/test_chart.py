@@ -260,7 +260,7 @@ def test_names(case: str) -> None:
     assert _config(documents)["leaderElection"]["resourceNamespace"] == "elsewhere"
 
 
-def test_the_lease_is_where_the_configuration_says() -> None:
+def test_the_lease_is_where_the_configuration_puts_it() -> None:
     election = {"resourceNamespace": "kube-system", "resourceName": "mine"}
     documents = rendered({"config": {"leaderElection": election}})
     role = _one(documents, "Role")

@@ -54,7 +54,7 @@ def test_there_is_none_unless_asked_for() -> None:
     assert _of_chart({}) == []
 
 
-def test_the_scheduler_is_told() -> None:
+def test_the_scheduler_leaves_provisioning_to_it() -> None:
     def provisioner(changes: Raw) -> str | None:
         text = _found(rendered(changes), "ConfigMap")["data"]["config.yaml"]
         dynamic: Raw = yaml.safe_load(text).get("dynamicReservation") or {}

@@ -36,10 +36,10 @@ class EmbeddedStage:
         self._store.observe(Deletions(self.timeline, self.clock).changed)
         api = ApiState(self._store, self.clock, identity=self._cluster.identity)
         bootstrap(api)
-        keeper = CrdRegistry(api)
+        registry = CrdRegistry(api)
         for definition in definitions():
             ensure_definition(api, definition)
-        keeper.stop()
+        registry.stop()
         client: TestClient[web.BaseRequest, None] = TestClient(RawTestServer(ApiServer(api).handle))
         async with client as self._client:
             await self.quiet()

@@ -37,7 +37,7 @@ _NOT_FOUND = 404
 
 
 class RefusedError(Exception):
-    """The server would not do what the scenario says."""
+    """The server refused a write of the scenario."""
 
 
 class Stage(Protocol):
@@ -187,12 +187,12 @@ class Player:
         content_type: str = JSON,
         missing_is_fine: bool = False,
     ) -> Raw:
-        status, said = await self._stage.request(method, path, body, content_type)
+        status, answer = await self._stage.request(method, path, body, content_type)
         if status == _NOT_FOUND and missing_is_fine:
             return {}
         if status >= 300:
-            raise RefusedError(f"{method} {path}: {status} {said.get('message')}")
-        return said
+            raise RefusedError(f"{method} {path}: {status} {answer.get('message')}")
+        return answer
 
     def _look(self, origin: Document, expectation: Expectation) -> None:
         stage = self._stage
@@ -201,7 +201,7 @@ class Player:
 
 
 class Deletions:
-    """A simulation tells of deletions it carries out; a server deletes by itself."""
+    """A simulation records the deletions it carries out; a server deletes by itself."""
 
     def __init__(self, timeline: Timeline, clock: VirtualClock) -> None:
         self._timeline = timeline
@@ -209,10 +209,10 @@ class Deletions:
 
     def changed(self, change: StoreChange) -> None:
         _, key, _, after = change
-        told = self._timeline.entries[-8:]
+        latest = self._timeline.entries[-8:]
         already = any(
             e.object == str(key) and e.t == self._clock.t and e.event in ("Deleted", "Collected")
-            for e in told
+            for e in latest
         )
         if after is None and key.kind != "Event" and not already:
             self._timeline.record(key, "Deleted")

@@ -132,11 +132,11 @@ class RealStage:
     ) -> tuple[int, Raw]:
         if body is not None and body.get("kind") == "Pod":
             body = self._with_runtime_class(body)
-        status, said = self._requests.make(method, path, body, content_type)
+        status, answer = self._requests.make(method, path, body, content_type)
         end = time.monotonic() + PATIENCE
-        while status == _FORBIDDEN and _NOT_KNOWN_YET in said["message"] and time.monotonic() < end:
-            status, said = self._requests.make(method, path, body, content_type)
-        return status, said
+        while status == _FORBIDDEN and _NOT_KNOWN_YET in answer["message"] and time.monotonic() < end:
+            status, answer = self._requests.make(method, path, body, content_type)
+        return status, answer
 
     def _with_runtime_class(self, pod: Raw) -> Raw:
         """A real server takes a pod's overhead from its RuntimeClass alone."""
@@ -153,12 +153,12 @@ class RealStage:
             "handler": "scenario",
             "overhead": {"podFixed": overhead},
         }
-        status, said = self._requests.make("POST", _RUNTIME_CLASSES, made)
-        assert status in (200, 409), said
+        status, answer = self._requests.make("POST", _RUNTIME_CLASSES, made)
+        assert status in (200, 409), answer
         return {**pod, "spec": {**spec, "runtimeClassName": name}}
 
     async def quiet(self) -> None:
-        while await self._turn():
+        while await self._play_round():
             pass
 
     async def restart_scheduler(self) -> None:
@@ -173,7 +173,7 @@ class RealStage:
         self.world.scheduler = self._runner.scheduler
         await self._runner.start()
 
-    async def _turn(self) -> bool:
+    async def _play_round(self) -> bool:
         """Whether it led to anything."""
         await self._all_known()
         before = self._store.revision
@@ -195,7 +195,7 @@ class RealStage:
         try:
             await self._watch(info, read)
         except ApiError as error:
-            if error.status != 404:  # a kind nobody has defined there
+            if error.status != 404:  # a kind that is not defined there
                 raise
         finally:
             read.set()
@@ -214,7 +214,7 @@ class RealStage:
                 self._store.saw(event["type"], info, event["object"])
 
     def _heard(self, decisions: list[Decision]) -> None:
-        """Tells of decisions in the embedded cluster's words: by what carrying them out would do."""
+        """Records decisions as the embedded cluster does, without carrying them out."""
         if not decisions:
             return
         copy = Store(keep=0)
@@ -225,14 +225,14 @@ class RealStage:
                 copy.create(key, raw)
         rehearsal = Surroundings(self._setup, copy, self.clock, no_timeline)
         rehearsal.record = self._record_decision
-        hands = DecisionExecutor(rehearsal)
+        executor = DecisionExecutor(rehearsal)
         for decision in decisions:
-            hands.carry_out(decision)
+            executor.carry_out(decision)
 
     def _record_decision(
         self, key: Key, event: str, *, node: str = "", reservation: str = "", message: str = ""
     ) -> None:
-        if event != CREATED:  # told when the server shows it
+        if event != CREATED:  # recorded when the server shows it
             self.timeline.record(key, event, node=node, reservation=reservation, message=message)
 
     def _changed(self, change: StoreChange) -> None:

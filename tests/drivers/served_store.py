@@ -130,7 +130,7 @@ def _info(key: Key) -> KindInfo:
 
 
 def _difference(before: Raw, after: Raw) -> Raw:
-    """The merge patch that leads from one to the other, but for what is the server's own to say."""
+    """The merge patch that leads from one to the other, without fields that only the server sets."""
     patch: Raw = {name: None for name in before if name not in after}
     for name, value in after.items():
         known = before.get(name)

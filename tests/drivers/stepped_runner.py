@@ -18,13 +18,13 @@ from holdfast.scheduler.cluster.decisions import Decision
 from holdfast.sim.clock import VirtualClock
 
 Heard = Callable[[list[Decision]], None]
-"""Told what was decided, before any of it is carried out."""
+"""Called with the decisions of a round, before any of them is carried out."""
 _STEPS = 5
 """Turns of the event loop in which what was just fed leads to a write."""
 
 
-class Turn(Fence):
-    """The Runner decides when it is its turn, and writes whenever it likes."""
+class RoundFence(Fence):
+    """Open while a round may run; writes are never fenced."""
 
     def __init__(self) -> None:
         super().__init__(lambda: 0.0)
@@ -50,7 +50,7 @@ class StandingClock(Clock):
 class SteppedRunner:
     def __init__(self, client: Client, clock: VirtualClock, heard: Heard) -> None:
         self.scheduler = SchedulerFactory.of().scheduler()
-        self._turn = Turn()
+        self._fence = RoundFence()
         self._heard = heard
         self._decided = 0
         self._round_made = asyncio.Event()
@@ -59,7 +59,7 @@ class SteppedRunner:
         self._runner = Runner(
             self.scheduler,
             client,
-            self._turn,
+            self._fence,
             StandingClock(clock),
             metrics=_Rounds(self),
             log=self._log,
@@ -83,7 +83,7 @@ class SteppedRunner:
         """Whether anything was decided."""
         self._decided = 0
         self._round_made.clear()
-        self._turn.open_until(math.inf)
+        self._fence.open_until(math.inf)
         self._runner.wake()
         await self._happens(self._round_made, "a round is made")
         return self._decided > 0
@@ -99,7 +99,7 @@ class SteppedRunner:
         self._decided += len(decisions)
         self._heard(decisions)
         if not self.scheduler.unfinished:
-            self._turn.close()
+            self._fence.close()
             self._round_made.set()
 
     async def _happens(self, event: asyncio.Event, what: str) -> None:

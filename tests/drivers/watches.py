@@ -1,7 +1,7 @@
 """What was written to a real server, and what its watches have shown of it.
 
-Nobody but the test writes there. So the cluster is quiet when each watch has shown everything that was
-written to what it watches, and whoever reads it has done with it.
+Only the test writes there. So the cluster is quiet when each watch has shown everything that was
+written to what it watches, and its reader has handled it.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Times:
         self._stated: dict[tuple[str, str, str], str] = {}
 
     def without(self, raw: Raw) -> Raw:
-        """An object that is about to be made; what it says of its time is the scenario's."""
+        """An object that is about to be made; its times are those of the scenario."""
         metadata = raw.get("metadata") or {}
         if "creationTimestamp" not in metadata:
             return raw

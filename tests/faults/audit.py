@@ -1,7 +1,7 @@
 """The rules, checked on the server's objects alone.
 
-After every accepted write: the capacity rule, one node per pod, no write of a deposed leader. At rest:
-no gang half bound, nothing pending that fits, nothing written.
+After every accepted write: the capacity rule, one node per pod, no write after leadership is
+lost. At rest: no gang half bound, nothing pending that fits, nothing written.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Audit:
                 f"{name} has {size}m, its pods {used}m ({_names(pods)}) and reservations {held}"
             )
 
-    # What the objects say
+    # Facts of the objects
 
     def pods_on(self, node: str) -> list[Raw]:
         return [

@@ -155,7 +155,7 @@ def _draw_world(life: Life, rng: random.Random) -> None:
             if rng.random() < 0.2:
                 life.acts.append((when(), "delete", (RESERVATIONS, f"r{i}", "")))
     if rng.random() < 0.5:
-        # Room is short, so these make others go.
+        # Capacity is short, so these preempt others.
         for i in range(len(nodes)):
             create(PODS, pod_of(f"low{i}", size - 500, 0, annotations={"replica": "yes"}))
         for i in range(rng.randint(1, 2)):

@@ -62,7 +62,7 @@ class Watch:
         self.selector = frozenset(part for part in selector.split(",") if part)
         self.send = send
 
-    def tell(self, version: int, kind: str, new: Raw, old: Raw | None) -> None:
+    def notify(self, version: int, kind: str, new: Raw, old: Raw | None) -> None:
         if self.selector:
             is_in = kind != "DELETED" and self.selects(new)
             was_in = old is not None and self.selects(old)
@@ -90,7 +90,7 @@ class Model:
     def __init__(self, now: Callable[[], str]) -> None:
         self.version = 1000
         self.written: Callable[[str, Raw | None, Raw | None], None] = lambda *_: None
-        """Told the collection, the object before and after."""
+        """Called with the collection, the object before and after."""
         self.has_custom = True
         self.undefined: set[str] = set()
         """Collections that are not there, since their definition is not."""
@@ -156,7 +156,7 @@ class Model:
                 raise Refused(410, "Expired", f"too old resource version: {since}")
             for version, kind, new, old in collection.changes:
                 if version > since:
-                    watch.tell(version, kind, new, old)
+                    watch.notify(version, kind, new, old)
         collection.watches[watch] = None
         return watch
 
@@ -353,7 +353,7 @@ class Model:
             collection.compacted = collection.changes[0][0]
             del collection.changes[0]
         for watch in list(collection.watches):
-            watch.tell(self.version, kind, new, old)
+            watch.notify(self.version, kind, new, old)
 
 
 _SUCCESS = b'{"kind": "Status", "status": "Success"}'

@@ -92,7 +92,7 @@ class Transport(asyncio.Transport):
         self.protocol = protocol
         self.closing = False
         self.broken = False
-        """Whether nothing passes any more, though nobody knows."""
+        """Whether nothing passes any more, though neither side knows."""
         self.last_at = 0.0
         """When what was delivered last arrives: bytes keep their order."""
         self.stream: Stream | None = None
@@ -370,14 +370,14 @@ class Network:
         self.timeline.call_later(_BOOKMARKS_EVERY, self._bookmarks)
 
     def lease_taken(self, identity: str) -> None:
-        """Whoever wrote this holds the lease now."""
+        """The process that wrote this holds the lease now."""
         sent = self.accepting
         if sent is not None and "/leases" in sent.url:
             self.holders[sent.process] = identity
 
 
 def _brief(sent: Sent) -> str:
-    """What a write says, for the log."""
+    """A write, for the log."""
     text = sent.body.decode()
     if sent.what == "bind":
         return text[text.index('"target"') :]

@@ -115,7 +115,7 @@ class Process:
         if self.is_alive:
             return
         self.starts += 1
-        sim.tell("start", self.name)
+        sim.trace("start", self.name)
         self.loop = ProcessLoop(sim.timeline, self.name, sim.network.connect, sim.callback_failed)
         sim.loops.append(self.loop)
         self.clock = ProcessClock(sim.timeline, self._booted)
@@ -152,11 +152,11 @@ class Process:
             loop.is_dead = True
 
     def _log(self, event: str, **particulars: object) -> None:
-        self.simulation.tell("log", self.name, event, *(f"{k}={v}" for k, v in particulars.items()))
+        self.simulation.trace("log", self.name, event, *(f"{k}={v}" for k, v in particulars.items()))
 
     def kill(self) -> None:
         if self.loop is not None and self.is_alive:
-            self.simulation.tell("kill", self.name)
+            self.simulation.trace("kill", self.name)
             self.loop.kill()
             self.simulation.network.drop(self.loop)
 
@@ -164,7 +164,7 @@ class Process:
         if self.loop is not None and self.is_alive:
             handler = self.loop.signals.get(signal.SIGTERM)
             if handler is not None:
-                self.simulation.tell("SIGTERM", self.name)
+                self.simulation.trace("SIGTERM", self.name)
                 self.loop.call_soon(handler)
 
 
@@ -196,7 +196,7 @@ class Simulation:
         self.network.connecting_takes = self._connecting_takes
         self.network.stream_opened = self._stream_opened
         self.network.streams_lists = life.streams
-        self.network.log = self.tell
+        self.network.log = self.trace
 
     def run(self) -> Outcome:
         try:
@@ -215,10 +215,10 @@ class Simulation:
         return self.outcome
 
     def fail(self, problem: str) -> None:
-        self.tell("VIOLATION", problem)
+        self.trace("VIOLATION", problem)
         self.outcome.problems.append(f"{self.timeline.now:.3f} s: {problem}")
 
-    def tell(self, *what: object) -> None:
+    def trace(self, *what: object) -> None:
         if self.keep_log:
             self.outcome.log.append(f"{self.timeline.now:9.4f} {' '.join(map(str, what))}")
 
@@ -307,7 +307,7 @@ class Simulation:
     # Users, kubelets, controllers
 
     def _act(self, what: str, args: Any) -> None:
-        self.tell("act", what, args[1] if what != "create" else args[1]["metadata"]["name"])
+        self.trace("act", what, args[1] if what != "create" else args[1]["metadata"]["name"])
         try:
             if args[0] in self.model.undefined and what != "define":
                 return
@@ -434,7 +434,7 @@ class Simulation:
     def _begin(self, trouble: Trouble, index: int) -> None:
         if self.healed:
             return
-        self.tell("trouble", trouble)
+        self.trace("trouble", trouble)
         later = self.timeline.call_later
         process = self.processes.get(trouble.who)
         if trouble.kind == "storm":
@@ -534,7 +534,7 @@ class Simulation:
                 rng.choice((500, 503, 504, 429)),
                 rng.uniform(0.01, trouble.amount),
             )
-            self.tell("fate", fate.how, sent.process, sent.method, sent.url)
+            self.trace("fate", fate.how, sent.process, sent.method, sent.url)
             return fate
         return OK
 
@@ -547,7 +547,7 @@ class Simulation:
         return CONNECTING
 
     def _heal(self) -> None:
-        self.tell("healed")
+        self.trace("healed")
         self.healed = True
         self._storms.clear()
         self._watching.clear()
@@ -565,7 +565,7 @@ class Simulation:
 
 _USED = ("Node", "Pod", "PriorityClass", "Reservation", "PodMigrationJob", "PodGroup")
 _FEW_KINDS = tuple(each for each in WATCHED if each.info.kind in _USED)
-"""Those that occur in lives; lists of others take time and say nothing."""
+"""Those that occur in lives; lists of others only take time."""
 
 _ANY = ("error", "error after", "error late", "cut", "cut after", "unanswered", "twice", "slow")
 

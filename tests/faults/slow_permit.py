@@ -1,4 +1,4 @@
-"""A plugin that makes pods wait in Permit: those that say so are permitted after some questions."""
+"""A plugin that makes pods wait in Permit: those with its label are permitted after some calls."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.plugin import FINE, Change, Handle, Outcome, Plugin, PodRecord
 
 QUESTIONS = "example.com/permitted-after"
-"""The label of a pod that says how often it is asked about in vain."""
+"""The label with the number of calls after which the pod is permitted."""
 _PATIENCE = 3.0
 """Seconds after which a pod that waits is rejected."""
 

@@ -1,4 +1,4 @@
-"""A scheduler that is killed at any step: whoever leads next finishes what it did, or undoes it."""
+"""A scheduler that is killed at any step: the next leader finishes what it did, or undoes it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def gang_and(*acts: tuple[float, str, Raw]) -> Life:
     return life
 
 
-def a_gang_makes_room() -> Life:
+def a_gang_is_preempted() -> Life:
     return gang_and(
         (0.5, PODS, member("g0", 1500, 0)),
         (0.5, PODS, member("g1", 1500, 0)),
@@ -46,7 +46,7 @@ def a_gang_makes_room() -> Life:
     )
 
 
-def others_make_room_for_a_gang() -> Life:
+def a_gang_preempts() -> Life:
     return gang_and(
         (0.5, PODS, pod_of("low0", 1500, 0, annotations=_REPLICA)),
         (0.5, PODS, pod_of("low1", 1500, 0, annotations=_REPLICA)),
@@ -104,8 +104,8 @@ def a_pod_moves() -> Life:
 @pytest.mark.parametrize(
     "scenario",
     [
-        a_gang_makes_room,
-        others_make_room_for_a_gang,
+        a_gang_is_preempted,
+        a_gang_preempts,
         a_gang_starts_while_others_want_its_place,
         something_more_important_comes_while_a_gang_starts,
         owners_take_a_reservation,

@@ -1,4 +1,4 @@
-"""What a write says of the lease is what is left of it when it is sent, not when it was decided."""
+"""A write carries the time left of the lease when it is sent, not when it was decided."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Attempt:
     ("connecting", "allowed", "waited"),
     [(0.0, 10, 10.0), (2.0, 9, 10.0), (6.0, 5, 8.0), (8.0, 3, 6.0), (9.5, 2, 5.0)],
 )
-def test_a_write_is_carried_out_while_nobody_else_can_lead(
+def test_a_write_is_carried_out_while_no_other_process_can_lead(
     connecting: float, allowed: int, waited: float
 ) -> None:
     attempt = Attempt(connecting)

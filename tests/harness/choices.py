@@ -49,9 +49,9 @@ LIMITS = (
     '{"memory": -1}',
     "cpu=125%",
 )
-"""What nodes say of how far limits may add up, three times in vain."""
+"""Limit-to-allocatable ratios of nodes; three of them are invalid or absent."""
 
-_OFFERED: dict[str, tuple[Any, ...]] = {
+_ALLOCATABLE: dict[str, tuple[Any, ...]] = {
     "cpu": ("0", "500m", "1", "2", "4", "3.9"),
     "memory": ("0", "500Mi", "1Gi", "2Gi", "4Gi", "3G"),
     "pods": (0, 1, 2, 3, 110, 110),
@@ -125,7 +125,7 @@ def node(choose: Chooser, name: str) -> Node:
 
 def node_builder(choose: Chooser, name: str) -> NodeBuilder:
     made = make_node(name)
-    for resource, amounts in _OFFERED.items():
+    for resource, amounts in _ALLOCATABLE.items():
         amount = choose(amounts)
         if amount is not None:
             made.allocatable({resource: amount})
@@ -237,8 +237,10 @@ def _affinity(choose: Chooser, made: PodBuilder) -> None:
             [_field(choose) for _ in range(choose((0, 0, 1, 2)))],
         )
     while sometimes(choose):
-        wish = expression(choose)
-        made.prefers_node(choose((1, 10, 100)), wish["key"], wish["operator"], wish.get("values"))
+        preference = expression(choose)
+        made.prefers_node(
+            choose((1, 10, 100)), preference["key"], preference["operator"], preference.get("values")
+        )
 
 
 def selector(choose: Chooser) -> Raw | None:

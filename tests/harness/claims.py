@@ -1,4 +1,4 @@
-"""Pods, claims and volumes as tests of volumes want them, and what such pods are told."""
+"""Pods, claims and volumes as tests of volumes want them, and the messages of such pods."""
 
 from __future__ import annotations
 
@@ -34,5 +34,5 @@ def zones(*names: str) -> list[Object]:
     return [big_node(f"n{i}").label("zone", zone).obj() for i, zone in enumerate(names, 1)]
 
 
-def nodes_say(count: int, *reasons: str) -> str:
+def fit_error(count: int, *reasons: str) -> str:
     return f"0/{count} nodes are available: {', '.join(reasons)}."

@@ -1,4 +1,4 @@
-"""Nodes with devices, and pods that say what they have of them."""
+"""Nodes with devices, and pods with device allocations."""
 
 from typing import Any
 

@@ -49,7 +49,7 @@ _loaded: dict[str, Configuration] = {}
 
 
 class Answer(NamedTuple):
-    """What the columnar scheduler says of a pod, in terms of names."""
+    """The result of the columnar scheduler for a pod, in terms of names."""
 
     node: str
     totals: dict[str, int]
@@ -151,18 +151,18 @@ class Driver:
         return binds(self.add(*pods).later())
 
     def why_not(self, pod: Object) -> str:
-        """What a later round says of a pod that finds no node, without the part about preemption."""
+        """The message of a pod that is unschedulable in a later round, without preemption's part."""
         placed = self.schedule(pod)
         assert not placed, placed
         return self.message(pod.metadata.name)
 
     def message(self, name: str) -> str:
-        """What was said last of a pod that found no node, without the part about preemption."""
-        said = (d for d in reversed(self.decisions) if isinstance(d, SetPodScheduled))
-        return next(d.message for d in said if d.pod.name == name).partition(" preemption:")[0]
+        """The latest message of an unschedulable pod, without the part about preemption."""
+        conditions = (d for d in reversed(self.decisions) if isinstance(d, SetPodScheduled))
+        return next(d.message for d in conditions if d.pod.name == name).partition(" preemption:")[0]
 
     def messages(self, now: float | None = None) -> dict[str, str]:
-        """A round, and what it says of pods it found no node for."""
+        """A round, and the messages of the pods that it finds unschedulable."""
         return {d.pod.name: d.message for d in self.round(now) if isinstance(d, SetPodScheduled)}
 
     def queued_in(self, pod: Pod) -> str | None:
@@ -248,7 +248,7 @@ def cluster_of(*nodes: Node, pods: Sequence[Pod] = (), setup: Setup | None = Non
 
 
 def why_not(pod: Pod, *nodes: Node, pods: Sequence[Pod] = (), setup: Setup | None = None) -> str:
-    """What is said of a pod that finds no node."""
+    """The message of an unschedulable pod."""
     return cluster_of(*nodes, pods=pods, setup=setup).add(pod).messages().get(pod.metadata.name, "")
 
 

@@ -1,4 +1,4 @@
-"""An API server in memory, that fails as it is told to.
+"""An API server in memory that fails by a script.
 
 It knows what a scheduler uses: lists in pages, watches, bindings, patches, preconditions.
 """
@@ -47,7 +47,7 @@ class Collection:
 
 
 class Watching(asyncio.Queue[Any]):
-    """What is still to be said to one watcher of a path."""
+    """The events that one watcher of a path has yet to receive."""
 
     def __init__(self, path: str, query: dict[str, str]) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Watching(asyncio.Queue[Any]):
         self._query = query
         self.is_about_the_ended = "status.phase!=Running" in query.get("fieldSelector", "")
 
-    def tell(self, kind: str, raw: Raw) -> None:
+    def send(self, kind: str, raw: Raw) -> None:
         """What ceases to be selected is deleted, in the state it was in before."""
         if not _selected(raw, self._query):
             kind, raw = "DELETED", raw | {"status": raw.get("status", {}) | {"phase": "Running"}}
@@ -78,7 +78,7 @@ class FakeApi:
         self._collections: dict[str, Collection] = {}
         self._uids = 0
         self.silent = False
-        """Whether watches say nothing more, though they stay open."""
+        """Whether watches send nothing more, though they stay open."""
 
     # What the test does
 
@@ -101,7 +101,7 @@ class FakeApi:
         if gone is not None:
             self.version += 1
             gone["metadata"]["resourceVersion"] = str(self.version)
-            self._tell(path, "DELETED", gone, silently)
+            self._notify(path, "DELETED", gone, silently)
 
     def get(self, kind_path: str, name: str, namespace: str = "default") -> Raw:
         return self._of(kind_path).objects[namespace, name]
@@ -121,7 +121,7 @@ class FakeApi:
         for queue in self.watches:
             queue.put_nowait(None)
 
-    def say(self, frame: Raw) -> None:
+    def send_to_all(self, frame: Raw) -> None:
         """To all watches, whatever they watch."""
         for queue in self.watches:
             queue.put_nowait(json.dumps(frame).encode() + b"\n")
@@ -279,7 +279,7 @@ class FakeApi:
                 queue.put_nowait(_frame("ERROR", error_))
             for version, kind, obj in self._of(url.path).log:
                 if version > since:
-                    queue.tell(kind, obj)
+                    queue.send(kind, obj)
         self.watches.append(queue)
         try:
             while True:
@@ -311,15 +311,15 @@ class FakeApi:
         self.version += 1
         raw["metadata"]["resourceVersion"] = str(self.version)
         self._of(path).objects[_key(raw)] = raw
-        self._tell(path, kind, deepcopy(raw), silently)
+        self._notify(path, kind, deepcopy(raw), silently)
 
-    def _tell(self, path: str, kind: str, raw: Raw, silently: bool) -> None:
+    def _notify(self, path: str, kind: str, raw: Raw, silently: bool) -> None:
         if silently:
             return
         self._of(path).log.append((self.version, kind, raw))
         for queue in self.watches:
             if queue.path == path:
-                queue.tell(kind, raw)
+                queue.send(kind, raw)
 
 
 def _frame(kind: str, raw: Raw) -> bytes:

@@ -67,12 +67,12 @@ class HoldfastProcess:
 
 
 def wait_until(
-    condition: Callable[[], object], within: float = _PATIENCE, tell: Callable[[], str] = str
+    condition: Callable[[], object], within: float = _PATIENCE, describe: Callable[[], str] = str
 ) -> None:
     """Other processes do the work, so there is nothing to do but to look again."""
     end = time.monotonic() + within
     while not condition():
-        assert time.monotonic() < end, f"not within {within:g} s\n{tell()}"
+        assert time.monotonic() < end, f"not within {within:g} s\n{describe()}"
         time.sleep(_LOOK_EVERY)
 
 

@@ -35,7 +35,7 @@ _REPLICA_SET = {
 }
 
 _TIMES = ("at", "runs_for", "delete_at", "stops_in")
-"""Annotations of scenarios, which say when something happens to a pod."""
+"""Annotations of scenarios: when something happens to a pod."""
 
 
 def node(name: str, cpu: Amount = "16", memory: str = "32G", **more: Any) -> Raw:

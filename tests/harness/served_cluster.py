@@ -1,6 +1,6 @@
 """The commands about a cluster, against a served one in this process.
 
-The cluster's scheduler runs when it is told to: `settle` lets everything happen that is to happen now.
+The cluster's scheduler runs only in `settle`, which does everything that is due now.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ class ServedCluster:
 
     def _setup(self, api: ApiState) -> None:
         if self._crds:
-            keeper = CrdRegistry(api)
+            registry = CrdRegistry(api)
             for definition in definitions():
                 ensure_definition(api, definition)
-            keeper.stop()
+            registry.stop()
         self.embedded = EmbeddedCluster(SchedulerFactory.of(), api.store)
         self.embedded.add_nodes(self._nodes)
 

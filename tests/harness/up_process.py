@@ -102,15 +102,15 @@ class Running:
                 [*command, *arguments], stdout=subprocess.PIPE, stderr=errors, text=True
             )
         assert self.process.stdout is not None
-        # It is ready once it has said what to try.
-        self.said: list[str] = []
+        # It is ready once it has printed what to try.
+        self.printed: list[str] = []
         for line in self.process.stdout:
-            self.said.append(line.rstrip("\n"))
+            self.printed.append(line.rstrip("\n"))
             if line.startswith("Try:"):
                 break
         else:
             self.process.communicate()
-            raise AssertionError(f"not up: {self.said} {self._errors.read_text()}")
+            raise AssertionError(f"not up: {self.printed} {self._errors.read_text()}")
         self.client = Client(self.kubeconfig)
 
     def __enter__(self) -> Running:
@@ -121,7 +121,7 @@ class Running:
             self.stop()
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
-        """The exit status, and what was said on stderr."""
+        """The exit status, and stderr."""
         self.process.send_signal(number)
         self.process.communicate(timeout=_PATIENCE)
         return self.process.returncode, self._errors.read_text()

@@ -103,7 +103,7 @@ class World:
         self.pods_become_ready = True
         """Whether pods are ready as soon as they run."""
         self.shrinking = False
-        """Whether nodes come to offer less than is in use, which the scheduler cannot help."""
+        """Whether the allocatable amounts of nodes fall below what is in use."""
 
         self.refuse: set[str] = set()
         """The uids of which the next bind, or write of status or annotations, is refused."""
@@ -232,9 +232,9 @@ class World:
         for name, row in table.names():
             for slot, resource in table.slots.resources():
                 claimed = int(table.claimed[slot, row]) - waiting.get(row, {}).get(slot, 0)
-                offered = int(table.allocatable[slot, row])
+                allocatable = int(table.allocatable[slot, row])
                 gone = self.shrinking or not table.alive[row]
-                assert claimed <= offered or gone, f"{name}: {resource} is oversold"
+                assert claimed <= allocatable or gone, f"{name}: {resource} is oversold"
 
     # Questions about pods
 

@@ -18,8 +18,8 @@ def reusable(name: str) -> Raw:
     return reservation(name, "1", name, allocateOnce=False)
 
 
-def said(api: FakeApi, name: str, **status: object) -> None:
-    """Another status than the scheduler wrote, of which no watch tells."""
+def set_status(api: FakeApi, name: str, **status: object) -> None:
+    """Another status than the scheduler wrote, which no watch has shown."""
     held = api.get(RESERVATIONS, name, "")
     api.change({**held, "status": {**held["status"], **status}}, silently=True)
 
@@ -53,7 +53,7 @@ def others(api: FakeApi) -> None:
             },
         ),
         (
-            lambda api: said(api, "kept", phase="Failed", nodeName="m"),
+            lambda api: set_status(api, "kept", phase="Failed", nodeName="m"),
             {
                 "misjudged_reservations": [
                     "Reservation/kept: node n in the cache, m on the server",
@@ -62,7 +62,7 @@ def others(api: FakeApi) -> None:
             },
         ),
         (
-            lambda api: said(api, "kept", allocated={}, currentOwners=[]),
+            lambda api: set_status(api, "kept", allocated={}, currentOwners=[]),
             {
                 "misjudged_reservations": [
                     "Reservation/kept: allocated cpu=500m in the cache, none on the server",
@@ -86,8 +86,10 @@ def test_what_differs_is_named(happens: Callable[[FakeApi], None], found: dict[s
             happens(api)
             difference = await cluster.difference()
             lists = {name: getattr(difference, name) for name in difference.__struct_fields__}
-            told = {name: [line.replace(uid, "UID") for line in each] for name, each in lists.items()}
-            assert {name: each for name, each in told.items() if each} == found
+            differences = {
+                name: [line.replace(uid, "UID") for line in each] for name, each in lists.items()
+            }
+            assert {name: each for name, each in differences.items() if each} == found
 
     run(story())
 

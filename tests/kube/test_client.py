@@ -94,7 +94,7 @@ def test_a_request_arrives_whole(way: str) -> None:
     go(story())
 
 
-def test_what_the_server_refuses_is_told(way: str) -> None:
+def test_a_refusal_has_status_reason_and_message(way: str) -> None:
     async def refuse(request: web.Request) -> web.Response:
         if "plain" in request.path:
             return web.Response(status=502, text="Bad Gateway")
@@ -120,7 +120,7 @@ def test_what_the_server_refuses_is_told(way: str) -> None:
     go(story())
 
 
-def test_nobody_there() -> None:
+def test_a_refused_connection_is_unreachable() -> None:
     async def story() -> None:
         async with serving(echo) as port:
             pass
@@ -171,7 +171,7 @@ def test_connections_are_kept_and_bounded() -> None:
         async with serving(count) as port, Client(access_to(port, "wire"), connections=3) as client:
             await asyncio.gather(*(client.send(get(f"/{i}")) for i in range(50)))
             assert len(peers) <= 3 and most <= 3
-            # One who gives up while waiting for a connection does not take it with him.
+            # A request that is cancelled while it waits for a connection does not keep it.
             waiting = [asyncio.create_task(client.send(get("/"))) for _ in range(10)]
             await asyncio.sleep(0)
             for task in waiting[3:7]:
@@ -220,7 +220,7 @@ def test_a_guard_holds_a_write_back(way: str) -> None:
     go(story())
 
 
-def test_a_token_that_is_refused_is_read_anew_once(way: str, tmp_path: Path) -> None:
+def test_a_refused_token_is_read_again_once(way: str, tmp_path: Path) -> None:
     async def story() -> None:
         token = tmp_path / "token"
         token.write_text("old")

@@ -132,8 +132,8 @@ def test_late_news_of_one_does_not_touch_another_of_its_name() -> None:
             await until(lambda: api.pods()["a"])
             await cluster.quiet()
             watch = next(q for q in api.watches if q.path == "/api/v1/pods" and q.is_about_the_ended)
-            watch.tell("ADDED", old)
-            watch.tell("DELETED", old)
+            watch.send("ADDED", old)
+            watch.send("DELETED", old)
             await cluster.quiet()
             assert (await cluster.difference()).is_empty
             assert status(api).get("succeeded", 0) == 0
@@ -142,7 +142,7 @@ def test_late_news_of_one_does_not_touch_another_of_its_name() -> None:
 
 
 def test_members_that_are_being_deleted_do_not_count() -> None:
-    """A whole job makes room, its pods are made again one by one: nothing of it starts alone."""
+    """A whole job is preempted and its pods are recreated one by one: none of them starts alone."""
 
     async def story() -> None:
         api = prepared()

@@ -1,4 +1,4 @@
-"""Whether a server can be reached, and what is said if it cannot."""
+"""Whether a server can be reached, and what is reported if it cannot."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from holdfast.kube.errors import NoConnection, Unreachable
 from holdfast.kube.flow_control import Reach, not_connected, unreachable
 
 
-def test_who_waits_for_a_server_hears_when_it_is_back() -> None:
+def test_waiters_wake_when_the_server_is_back() -> None:
     async def story() -> None:
-        said: list[tuple[str, str]] = []
-        reach = Reach(lambda what, detail: said.append((what, detail)))
+        reports: list[tuple[str, str]] = []
+        reach = Reach(lambda what, detail: reports.append((what, detail)))
         loop = asyncio.get_running_loop()
         reach.failed(Unreachable("the connection was interrupted"))
         assert not await reach.wait(10), "a connection that is cut is not yet a server that is away"
@@ -32,7 +32,7 @@ def test_who_waits_for_a_server_hears_when_it_is_back() -> None:
         assert loop.time() == 25
         reach.answered()
         assert not await reach.wait(1)
-        assert said == [("unreachable", "connection refused"), ("back", "")]
+        assert reports == [("unreachable", "connection refused"), ("back", "")]
 
     run(story())
 
@@ -56,18 +56,18 @@ REFUSED = OSError(errno.ECONNREFUSED, "Connect call failed ('127.0.0.1', 6443)")
         (unreachable(ValueError()), "ValueError"),
     ],
 )
-def test_what_went_wrong_is_said_in_a_few_words(error: Unreachable, words: str) -> None:
+def test_connection_errors_are_short(error: Unreachable, words: str) -> None:
     assert str(error) == words
 
 
-def test_a_client_says_once_that_its_server_is_away() -> None:
+def test_a_client_reports_once_that_its_server_is_unreachable() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         server = f"http://127.0.0.1:{closed.getsockname()[1]}"
-    said: list[tuple[str, str]] = []
+    reports: list[tuple[str, str]] = []
 
     async def story() -> None:
-        async with Client(Access(server), report=lambda *each: said.append(each)) as client:
+        async with Client(Access(server), report=lambda *each: reports.append(each)) as client:
             for _ in range(2):
                 with pytest.raises(NoConnection, match="connection refused"):
                     await client.send(get("/api/v1/pods"))
@@ -76,4 +76,4 @@ def test_a_client_says_once_that_its_server_is_away() -> None:
                     pass
 
     asyncio.run(story())
-    assert said == [("unreachable", "connection refused")]
+    assert reports == [("unreachable", "connection refused")]

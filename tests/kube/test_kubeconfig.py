@@ -56,7 +56,7 @@ def b64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-def test_what_a_kubeconfig_says_is_what_the_client_gets(tmp_path: Path) -> None:
+def test_the_client_gets_the_settings_of_the_kubeconfig(tmp_path: Path) -> None:
     access = given(
         tmp_path,
         {
@@ -367,19 +367,19 @@ def test_a_plugin_may_give_a_certificate(tmp_path: Path) -> None:
         (ANSWER.format(status={"token": "t", "expirationTimestamp": "soon"}), "expirationTimestamp"),
     ],
 )
-def test_what_is_wrong_with_a_plugin_is_said(tmp_path: Path, body: str, complaint: str) -> None:
+def test_errors_of_a_plugin_are_reported(tmp_path: Path, body: str, complaint: str) -> None:
     plugin(tmp_path, body)
     with pytest.raises(CredentialsError, match=complaint):
         ask(given(tmp_path, user=exec_user()))
 
 
-def test_a_plugin_that_is_not_there_says_how_to_get_it(tmp_path: Path) -> None:
+def test_a_missing_plugin_is_reported_with_its_install_hint(tmp_path: Path) -> None:
     user = exec_user("no-such-plugin", installHint="get it from the shop")
     with pytest.raises(CredentialsError, match=r"(?s)No such file.*get it from the shop"):
         ask(given(tmp_path, user=user))
 
 
-def test_a_plugin_that_needs_a_terminal_says_so(
+def test_a_plugin_that_needs_a_terminal_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", None)

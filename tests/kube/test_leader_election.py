@@ -22,7 +22,7 @@ FOREVER = float("inf")
 
 
 class Candidate:
-    """Tries to lead, and keeps at it until told otherwise."""
+    """Tries to lead until it is stopped."""
 
     def __init__(
         self, api: FakeApi, name: str, seed: int = 0, settings: LeaderElection | None = None

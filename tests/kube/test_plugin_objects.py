@@ -109,7 +109,7 @@ def test_a_kind_the_server_does_not_have_counts_as_empty_and_is_looked_for_again
     run(story())
 
 
-def test_what_we_may_not_read_is_said_with_the_rule_that_is_missing() -> None:
+def test_a_forbidden_list_is_reported_with_the_missing_rule() -> None:
     async def story() -> None:
         api, log = FakeApi(), Logged()
         api.create(node("n"))
@@ -121,8 +121,8 @@ def test_what_we_may_not_read_is_said_with_the_rule_that_is_missing() -> None:
             await asyncio.sleep(120)
             # A plugin that sees none of its objects may let pods pass that it should not.
             assert api.pods() == {"free": ""}
-            [said] = cluster.runner.unsynced()
-            assert said.startswith(f"teamquotas.v1.example.com: 403 Forbidden: {message}; plugin ")
+            [problem] = cluster.runner.unsynced()
+            assert problem.startswith(f"teamquotas.v1.example.com: 403 Forbidden: {message}; plugin ")
             [line] = log.of("reflector failed")
             assert line["level"] == "warning"
             assert (
@@ -189,7 +189,7 @@ def test_objects_come_as_the_server_has_them(stream: bool) -> None:
         (b"[" * 600 + b"]" * 600, ""),
     ],
 )
-def test_an_object_that_makes_no_sense_spoils_nothing_but_itself(item: bytes, name: str) -> None:
+def test_an_invalid_object_affects_no_other(item: bytes, name: str) -> None:
     good = b'{"metadata": {"name": "a", "namespace": "x"}, "spec": {"b": null}}'
     page = decode_page(
         INFO, b'{"metadata": {"resourceVersion": "7"}, "items": [%b, %b]}' % (item, good)

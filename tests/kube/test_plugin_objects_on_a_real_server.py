@@ -114,7 +114,7 @@ def test_its_definition_comes_goes_and_comes_again(
         run.wait_until(lambda: is_bound("p2"))
         assert run.stop() == 0
         lines = [line for line in run.events() if line.get("resource") == "teamquotas.v1.example.com"]
-        said = [line["event"] for line in lines if line["event"] == "reflector absent"]
-        assert 1 <= len(said) <= 2  # the second absence may be too short to be seen
+        absences = [line["event"] for line in lines if line["event"] == "reflector absent"]
+        assert 1 <= len(absences) <= 2  # the second absence may be too short to be seen
         assert not any("Traceback" in str(line) for line in lines)
     _undefine(real_cluster)

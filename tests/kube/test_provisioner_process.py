@@ -64,10 +64,10 @@ class Served:
         self.cluster = EmbeddedCluster(SchedulerFactory.of(EXTERNAL), self.store)
         api = ApiState(self.store, self.cluster.clock, identity=self.cluster.identity)
         bootstrap(api)
-        keeper = CrdRegistry(api)
+        registry = CrdRegistry(api)
         for definition in definitions():
             ensure_definition(api, definition)
-        keeper.stop()
+        registry.stop()
         self.server = RawTestServer(ApiServer(api).handle)
         self._changed = asyncio.Event()
         self.log = Path()
@@ -120,7 +120,7 @@ def test_a_provisioner_makes_what_pods_ask_for(which: str, tmp_path: Path) -> No
             # No label can be like that, so the server refuses the reservation.
             await served.put(requesting("wrong", app="b", requirement=required("not a label", cpu="1")))
             await served.until(lambda: served.pod("after")["spec"].get("nodeName"))
-            await served.until(lambda: len(_said(served.pod("wrong"))) > 0)
+            await served.until(lambda: len(_provision_error(served.pod("wrong"))) > 0)
         finally:
             process.terminate()
             await process.wait()
@@ -136,8 +136,8 @@ def test_a_provisioner_makes_what_pods_ask_for(which: str, tmp_path: Path) -> No
     asyncio.run(play())
 
 
-def _said(pod: Raw) -> str:
-    """What the provisioner has to say, or has had: the scheduler asks again soon."""
+def _provision_error(pod: Raw) -> str:
+    """The provisioning error of the pod, now or before: the scheduler requests again soon."""
     text = (pod["metadata"].get("annotations") or {}).get(ERROR, "")
     messages = [c.get("message", "") for c in pod["status"].get("conditions") or []]
     return str(text or next((m for m in messages if "was not created" in m), ""))

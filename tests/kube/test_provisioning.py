@@ -131,18 +131,18 @@ def test_one_that_does_not_lead_makes_none() -> None:
     run(story())
 
 
-def test_what_went_wrong_is_told_and_tried_again_when_that_is_taken_away() -> None:
+def test_a_provisioning_error_is_annotated_and_retried_once_it_is_removed() -> None:
     async def story() -> None:
         api = FakeApi()
         api.create(asking("p", "a"))
         api.faults.append(Fault("POST", "/reservations", status=422))
 
-        def told() -> str:
+        def provision_error() -> str:
             return str(api.all(PODS)[0]["metadata"]["annotations"].get(ERROR, ""))
 
         async with provisioner(api) as runner:
-            await until(told)
-            assert "scripted" in told()
+            await until(provision_error)
+            assert "scripted" in provision_error()
             await asyncio.sleep(60)
             assert (ids(api), runner.provisioner.failures) == ([], 1)
             raw = api.all(PODS)[0]

@@ -50,7 +50,7 @@ class Heard:
         elif isinstance(event, Deleted):
             assert self.known.pop(event.object.metadata.name) == event.object.metadata.uid
 
-    def said(self) -> list[str]:
+    def described(self) -> list[str]:
         return [
             f"{type(e).__name__} {e.name if isinstance(e, Malformed) else e.object.metadata.name}"
             for e in self.events
@@ -93,13 +93,13 @@ def test_what_is_there_comes_first_then_what_changes(stream: bool) -> None:
         api.create(done)
         async with reflecting(api, stream=stream) as (reflector, heard):
             await reflector.synced.wait()
-            assert heard.said() == ["Added a"]
+            assert heard.described() == ["Added a"]
             b = api.create(make_pod("b").raw())
             b["spec"]["nodeName"] = "n"
             api.change(b)
             api.delete(b)
             await until(lambda: len(heard.events) == 4)
-            assert heard.said() == ["Added a", "Added b", "Updated b", "Deleted b"]
+            assert heard.described() == ["Added a", "Added b", "Updated b", "Deleted b"]
         assert api.count("GET") == (0 if stream else 1)
 
     run(story())
@@ -145,11 +145,13 @@ def _end(api: FakeApi) -> None:
 
 def _gone(api: FakeApi) -> None:
     api.expire()
-    api.say({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}})
+    api.send_to_all({"type": "ERROR", "object": {"kind": "Status", "code": 410, "reason": "Expired"}})
 
 
 def _error(api: FakeApi) -> None:
-    api.say({"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcd is unwell"}})
+    api.send_to_all(
+        {"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcd is unwell"}}
+    )
 
 
 def _garbage(api: FakeApi) -> None:
@@ -177,7 +179,7 @@ def test_after_a_break_exactly_what_was_missed_is_heard(
         async with reflecting(api) as (reflector, heard):
             await until(lambda: api.watches)
             heard.events.clear()
-            silently = lists == 2  # a list has to find out; a resumed watch is told
+            silently = lists == 2  # a list has to find out; a resumed watch gets the event
             changed["spec"]["nodeName"] = "n"
             api.change(changed, silently)
             api.delete(gone, silently)
@@ -186,7 +188,7 @@ def test_after_a_break_exactly_what_was_missed_is_heard(
             again = api.create(make_pod("again").raw())
             new = api.create(make_pod("new").raw())
             await until(lambda: in_step(api, heard))
-            assert sorted(heard.said()) == [
+            assert sorted(heard.described()) == [
                 "Added again", "Added new", "Deleted again", "Deleted gone", "Updated changed",
             ]  # fmt: skip
             assert reflector.lists == lists
@@ -198,7 +200,7 @@ def test_after_a_break_exactly_what_was_missed_is_heard(
     run(story())
 
 
-def test_a_watch_nobody_answers_on_is_given_up() -> None:
+def test_a_silent_watch_is_closed() -> None:
     async def story() -> None:
         api = FakeApi()
         async with reflecting(api) as (reflector, heard):
@@ -294,7 +296,7 @@ def test_a_failure_that_passes_is_got_over(fault: Fault) -> None:
     run(story())
 
 
-def test_an_object_that_makes_no_sense_spoils_nothing_but_itself() -> None:
+def test_an_invalid_object_affects_no_other() -> None:
     async def story() -> None:
         api = FakeApi()
         bad = make_pod("bad").raw()
@@ -304,7 +306,7 @@ def test_an_object_that_makes_no_sense_spoils_nothing_but_itself() -> None:
         api.create(make_pod("z").raw())
         async with reflecting(api) as (reflector, heard):
             await reflector.synced.wait()
-            assert heard.said() == ["Added a", "Malformed bad", "Added z"]
+            assert heard.described() == ["Added a", "Malformed bad", "Added z"]
             malformed = heard.events[1]
             assert isinstance(malformed, Malformed)
             assert malformed.uid == bad["metadata"]["uid"]
@@ -318,7 +320,7 @@ def test_an_object_that_makes_no_sense_spoils_nothing_but_itself() -> None:
             api.delete(bad)
             api.create(make_pod("last").raw())
             await until(lambda: "last" in heard.known)
-            assert heard.said()[3:] == ["Malformed worse", "Deleted bad", "Added last"]
+            assert heard.described()[3:] == ["Malformed worse", "Deleted bad", "Added last"]
 
     run(story())
 
@@ -349,7 +351,7 @@ def test_a_kind_the_server_does_not_know_is_passed_over_until_it_does() -> None:
     run(story())
 
 
-def test_what_is_listed_anew_is_fed_only_where_it_differs() -> None:
+def test_a_repeated_list_feeds_only_differences() -> None:
     async def story() -> None:
         api = FakeApi()
         for i in range(50):
@@ -365,7 +367,7 @@ def test_what_is_listed_anew_is_fed_only_where_it_differs() -> None:
     run(story())
 
 
-def test_items_of_lists_say_their_kind() -> None:
+def test_items_of_lists_have_their_kind() -> None:
     async def story() -> None:
         api = FakeApi()
         api.create(make_node("n").raw())
@@ -402,7 +404,7 @@ def test_a_version_is_not_taken_from_before_the_list_was_complete() -> None:
         with patch.object(api, "watch", cutting):
             async with reflecting(api, stream=True) as (reflector, heard):
                 await reflector.synced.wait()
-                assert heard.said() == ["Added a"]
+                assert heard.described() == ["Added a"]
 
     run(story())
 

@@ -45,7 +45,7 @@ def all_bound(server: RealServer, count: int) -> bool:
 
 
 def bind_events(server: RealServer) -> Counter[str]:
-    """How often each pod was said to be assigned; names are unique in these tests."""
+    """How many Scheduled events each pod has; names are unique in these tests."""
     return Counter(
         event["involvedObject"]["name"]
         for event in server.client.list("v1", "events")
@@ -57,7 +57,7 @@ def agrees(process: HoldfastProcess) -> bool:
     return process.get("/debug/compare")[0] == 200 and process.difference() == {}
 
 
-def test_pods_are_scheduled_told_why_not_and_given_capacity(
+def test_pods_are_bound_or_unschedulable_with_a_message_and_preempt(
     real_cluster: RealServer, tmp_path: Path
 ) -> None:
     client = real_cluster.client
@@ -67,12 +67,12 @@ def test_pods_are_scheduled_told_why_not_and_given_capacity(
         run.wait_until(lambda: all_bound(real_cluster, 1))
         client.create(own_pod("big", cpu="4"))
 
-        def told() -> str:
+        def message() -> str:
             conditions = client.get(own_pod("big")).get("status", {}).get("conditions", [])
             return str(conditions[0]["message"]) if conditions else ""
 
-        run.wait_until(told)
-        assert told().startswith("0/1 nodes are available: 1 Insufficient cpu. ")
+        run.wait_until(message)
+        assert message().startswith("0/1 nodes are available: 1 Insufficient cpu. ")
         client.create(
             {
                 "apiVersion": "scheduling.k8s.io/v1",
@@ -85,7 +85,7 @@ def test_pods_are_scheduled_told_why_not_and_given_capacity(
             urgent = own_pod("urgent", cpu="1")
             urgent["spec"]["priorityClassName"] = "high"
             client.create(urgent)
-            # No kubelet is here to end the victim, so the test does once it is told to go.
+            # No kubelet is here to end the victim, so the test does once it has a deletion timestamp.
             run.wait_until(lambda: client.get(low)["metadata"].get("deletionTimestamp"))
             conditions = {c["type"]: c for c in client.get(low)["status"]["conditions"]}
             assert conditions["DisruptionTarget"]["reason"] == "PreemptionByScheduler"
@@ -240,7 +240,7 @@ def test_leaders_hand_over_and_no_pod_is_bound_twice(real_cluster: RealServer, t
         first.wait_until(first.is_ready)
         assert "election lost" in [event["event"] for event in first.events()]
         wait_until(lambda: agrees(second))
-        # What the first had still to tell it does not tell any more.
+        # Writes that the first had still queued are dropped.
         placed = second.figure("scheduler_pod_scheduling_attempts_count")
         second.wait_until(lambda: len(bind_events(real_cluster)) >= placed)
         assert max(bind_events(real_cluster).values()) == 1

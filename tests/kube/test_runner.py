@@ -45,7 +45,7 @@ def test_pods_of_our_name_are_bound_and_no_others() -> None:
     run(story())
 
 
-def test_what_does_not_fit_says_so_and_fits_when_there_is_capacity() -> None:
+def test_an_unschedulable_pod_has_a_message_and_is_bound_once_there_is_capacity() -> None:
     async def story() -> None:
         api = FakeApi()
         api.create(node("n", cpu="1"))
@@ -74,7 +74,7 @@ def test_events_refer_to_the_version_of_the_pod_that_was_seen() -> None:
     run(story())
 
 
-def test_nobody_is_decided_for_before_everything_is_known() -> None:
+def test_nothing_is_scheduled_before_the_first_lists_are_fed() -> None:
     async def story() -> None:
         api = FakeApi()
         api.create(node("n"))
@@ -198,7 +198,7 @@ async def _something_bad(rng: random.Random, api: FakeApi, made: list[Raw]) -> N
         api.expire()
         api.cut_watches()
     elif chance == 4:
-        api.say({"type": "ERROR", "object": {"code": 410, "reason": "Expired"}})
+        api.send_to_all({"type": "ERROR", "object": {"code": 410, "reason": "Expired"}})
     elif chance == 5:
         api.faults.append(Fault("WATCH", times=3))
     elif chance == 6:
@@ -230,14 +230,14 @@ def test_a_restart_goes_on_where_the_last_one_stopped() -> None:
         async with running(api) as cluster:
             await cluster.quiet()
         writes = len(api.bodies)
-        said = [body for body in api.bodies if body[0] != "GET"]
+        written = [body for body in api.bodies if body[0] != "GET"]
         async with running(api) as cluster:
             await cluster.quiet()
             again = [body for body in api.bodies[writes:] if body[0] == "PATCH" or "binding" in body[1]]
-            assert again == [], "what the pod says already is not said again"
+            assert again == [], "an unchanged condition is not written again"
             api.create(node("m", cpu="2"))
             await until(lambda: api.pods()["waits"] == "m")
-        assert said
+        assert written
 
     run(story())
 
@@ -302,21 +302,21 @@ def test_a_preemption_the_server_refuses_is_tried_again() -> None:
     run(story())
 
 
-def test_no_figure_is_told_twice() -> None:
+def test_no_figure_is_reported_twice() -> None:
     async def story() -> None:
         async with running(FakeApi()) as cluster:
             await cluster.quiet()
-            told = [
+            figures = [
                 (sample.name, *sorted(sample.labels.items()))
                 for family in RunnerFigures(lambda: cluster.runner, "lease").collect()
                 for sample in family.samples
             ]
-            assert len(told) == len(set(told))
+            assert len(figures) == len(set(figures))
 
     run(story())
 
 
-def test_metrics_tell_what_happened() -> None:
+def test_metrics_count_bound_and_pending_pods() -> None:
     async def story() -> None:
         api = FakeApi()
         api.create(node("n", cpu="1"))
@@ -352,7 +352,7 @@ def test_metrics_tell_what_happened() -> None:
 
 
 @pytest.mark.parametrize("now", ["gone", "changed"])
-def test_a_pod_that_was_read_for_its_bind_and_has_changed_since_is_as_the_watch_says(now: str) -> None:
+def test_a_pod_that_changed_since_it_was_read_for_its_bind_is_as_the_watch_shows_it(now: str) -> None:
     """The answer to a read can be older than what is known: it must not bring a pod back."""
 
     async def story() -> None:

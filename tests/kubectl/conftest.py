@@ -21,7 +21,7 @@ _PATIENCE = 60
 
 
 @dataclass(frozen=True)
-class Said:
+class KubectlOutput:
     code: int
     out: str
     err: str
@@ -31,7 +31,7 @@ class Said:
         return self.out.splitlines()
 
 
-Kubectl = Callable[..., Said]
+Kubectl = Callable[..., KubectlOutput]
 
 
 def kubectl_binary() -> str:
@@ -43,11 +43,13 @@ def kubectl_binary() -> str:
 
 
 def kubectl_for(kubeconfig: Path, home: Path) -> Kubectl:
-    """A function that runs kubectl and answers with what it said; it must succeed unless told."""
+    """A function that runs kubectl and returns its output; it must succeed unless `fails`."""
     binary = kubectl_binary()
     environment = {**os.environ, "KUBECONFIG": str(kubeconfig), "HOME": str(home), "TMPDIR": str(home)}
 
-    def run(*arguments: str, stdin: str | None = None, fails: bool = False, **more: str) -> Said:
+    def run(
+        *arguments: str, stdin: str | None = None, fails: bool = False, **more: str
+    ) -> KubectlOutput:
         done = subprocess.run(
             [binary, f"--cache-dir={home}/cache", *arguments],
             input=stdin,
@@ -57,9 +59,9 @@ def kubectl_for(kubeconfig: Path, home: Path) -> Kubectl:
             env={**environment, **more},
             check=False,
         )
-        said = Said(done.returncode, done.stdout, done.stderr)
-        assert (done.returncode != 0) is fails, f"kubectl {' '.join(arguments)}: {said}"
-        return said
+        output = KubectlOutput(done.returncode, done.stdout, done.stderr)
+        assert (done.returncode != 0) is fails, f"kubectl {' '.join(arguments)}: {output}"
+        return output
 
     return run
 

@@ -172,9 +172,11 @@ def test_delete_and_wait(kubectl: Kubectl) -> None:
         (POD.replace("NAME", "x, namespace: nowhere"), 'namespaces "nowhere" not found'),
     ],
 )
-def test_bad_manifests_are_told_why(kubectl: Kubectl, manifest: str, words: str) -> None:
-    said = kubectl("create", "-f", "-", stdin=manifest, fails=True)
-    assert words in said.err
+def test_invalid_manifests_are_refused_with_a_reason(
+    kubectl: Kubectl, manifest: str, words: str
+) -> None:
+    output = kubectl("create", "-f", "-", stdin=manifest, fails=True)
+    assert words in output.err
 
 
 def test_reservations_by_kubectl(kubectl: Kubectl) -> None:

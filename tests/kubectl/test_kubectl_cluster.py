@@ -75,13 +75,13 @@ def test_a_budget_holds_a_drain_up(kubectl: Kubectl) -> None:
     kubectl("create", "pdb", "only", "--selector=app=only", "--min-available=1")
     kubectl("wait", "--for=jsonpath={.status.currentHealthy}=1", "pdb/only", "--timeout=30s")
     node = where(kubectl, "app=only")["only"]
-    said = kubectl("drain", node, "--force", "--timeout=2s", fails=True)
-    assert "Cannot evict pod as it would violate the pod's disruption budget" in said.out + said.err
+    output = kubectl("drain", node, "--force", "--timeout=2s", fails=True)
+    assert "Cannot evict pod as it would violate the pod's disruption budget" in output.out + output.err
     kubectl("uncordon", node)
     kubectl("delete", "pdb,pod", "only")
 
 
-def test_describe_tells_why_a_pod_waits(kubectl: Kubectl) -> None:
+def test_describe_shows_why_a_pod_is_pending(kubectl: Kubectl) -> None:
     huge = json.dumps(
         {"spec": {"containers": [{"name": "huge", "resources": {"requests": {"cpu": "1k"}}}]}}
     )

@@ -125,17 +125,17 @@ def test_get_watch(kubectl: Kubectl, live: LiveServer, tmp_path: Path) -> None:
 
 
 def test_describe_shows_events(kubectl: Kubectl) -> None:
-    said = kubectl("describe", "pod", "b").out
-    assert "Node:         n1/" in said or "Node:             n1/" in said
-    assert "Successfully assigned default/b to n1" in said
+    output = kubectl("describe", "pod", "b").out
+    assert "Node:         n1/" in output or "Node:             n1/" in output
+    assert "Successfully assigned default/b to n1" in output
     assert "Scheduled" in kubectl("events", "--for", "pod/b").out
     assert "pod/b" in kubectl("get", "events").out
 
 
 def test_explain(kubectl: Kubectl) -> None:
     assert "nodeSelector" in kubectl("explain", "pod.spec").out
-    said = kubectl("explain", "deploy.spec.strategy.rollingUpdate").out
-    assert "maxUnavailable" in said
+    output = kubectl("explain", "deploy.spec.strategy.rollingUpdate").out
+    assert "maxUnavailable" in output
     assert "allocateOnce" in kubectl("explain", "reservation.spec").out
     assert "does not exist" in kubectl("explain", "pod.spec.nope", fails=True).err
 

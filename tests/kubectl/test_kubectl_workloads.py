@@ -56,12 +56,12 @@ def _images(kubectl: Kubectl, label: str) -> list[str]:
 
 
 def test_events_are_found_by_the_object_they_are_about(kubectl: Kubectl) -> None:
-    kubectl("create", "deployment", "told", "--image=told:1", "--replicas=1")
-    kubectl("rollout", "status", "deployment/told", "--timeout=30s")
-    (pod,) = _shown(kubectl, "pods", "-l", "app=told")["items"]
+    kubectl("create", "deployment", "web-1", "--image=web-1:1", "--replicas=1")
+    kubectl("rollout", "status", "deployment/web-1", "--timeout=30s")
+    (pod,) = _shown(kubectl, "pods", "-l", "app=web-1")["items"]
     name = pod["metadata"]["name"]
     assert "Successfully assigned" in kubectl("events", "--for", f"pod/{name}").out
-    assert "Scaled up replica set" in kubectl("events", "--for", "deployment/told").out
+    assert "Scaled up replica set" in kubectl("events", "--for", "deployment/web-1").out
     assert "Successfully assigned" in kubectl("describe", "pod", name).out
     (event,) = [
         each
@@ -81,16 +81,16 @@ def test_events_are_found_by_the_object_they_are_about(kubectl: Kubectl) -> None
     reservation = {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
         "kind": "Reservation",
-        "metadata": {"name": "told"},
+        "metadata": {"name": "web-1"},
         "spec": {
             "owners": [{"labelSelector": {"matchLabels": {"app": "none"}}}],
             "template": {"spec": {"containers": [{"name": "c"}], "nodeName": "node-1"}},
         },
     }
     kubectl("apply", "-f", "-", stdin=json.dumps(reservation))
-    kubectl("wait", "rsv/told", "--for=jsonpath={.status.phase}=Available", "--timeout=30s")
-    assert "Successfully assigned told" in kubectl("events", "--for", "reservation/told").out
-    kubectl("delete", "deployment/told", "rsv/told")
+    kubectl("wait", "rsv/web-1", "--for=jsonpath={.status.phase}=Available", "--timeout=30s")
+    assert "Successfully assigned web-1" in kubectl("events", "--for", "reservation/web-1").out
+    kubectl("delete", "deployment/web-1", "rsv/web-1")
 
 
 def test_rollouts_of_a_deployment(kubectl: Kubectl) -> None:

@@ -15,7 +15,7 @@ class Size(NamedTuple):
 
 
 def size_of(pid: int) -> Size:
-    """What Linux says of a process."""
+    """Figures of a process from Linux."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     component = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS"))
     return Size(component / 1024, len(list(Path(f"/proc/{pid}/fd").iterdir())))
@@ -33,11 +33,11 @@ def oversold(nodes: list[Json], pods: list[Json]) -> list[str]:
                 cpu[node] += _millis(container["resources"]["requests"]["cpu"])
     found = []
     for node in nodes:
-        name, offered = node["metadata"]["name"], node.get("status", {}).get("allocatable", {})
-        if "cpu" in offered and cpu[name] > _millis(offered["cpu"]):
-            found.append(f"{name}: {cpu[name]}m of {offered['cpu']} cpu")
-        if "pods" in offered and count[name] > int(offered["pods"]):
-            found.append(f"{name}: {count[name]} of {offered['pods']} pods")
+        name, allocatable = node["metadata"]["name"], node.get("status", {}).get("allocatable", {})
+        if "cpu" in allocatable and cpu[name] > _millis(allocatable["cpu"]):
+            found.append(f"{name}: {cpu[name]}m of {allocatable['cpu']} cpu")
+        if "pods" in allocatable and count[name] > int(allocatable["pods"]):
+            found.append(f"{name}: {count[name]} of {allocatable['pods']} pods")
     return found
 
 

@@ -175,13 +175,13 @@ class Operations:
         self._create_node(name)
 
     def _create_node(self, name: str) -> None:
-        offered = {"cpu": str(_CPU), "memory": "32Gi", "pods": "30"}
+        allocatable = {"cpu": str(_CPU), "memory": "32Gi", "pods": "30"}
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "",
                  "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
         node: Json = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
         node["metadata"]["labels"] = {"kubernetes.io/hostname": name}
         self._request("POST", _NODES, node)
-        status = {"allocatable": offered, "capacity": offered, "conditions": [ready]}
+        status = {"allocatable": allocatable, "capacity": allocatable, "conditions": [ready]}
         self._request("PATCH", f"{_NODES}/{name}/status", {"status": status})
 
     def _pod(self, name: str, labels: dict[str, str], annotations: dict[str, str]) -> Json:

@@ -32,12 +32,12 @@ GONE = "gone"
 
 
 def live(settings: UpSettings, pipe: int) -> None:
-    """Serves until it is killed; says when it can be used."""
+    """Serves until it is killed; reports when it can be used."""
 
-    def say(up: Up) -> None:
+    def report(up: Up) -> None:
         os.write(pipe, b"!")
 
-    asyncio.run(serve(settings, say))
+    asyncio.run(serve(settings, report))
 
 
 class Client:

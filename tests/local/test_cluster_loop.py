@@ -20,7 +20,7 @@ from holdfast.scheduler.framework.config import API_VERSION, KIND
 
 MANY = 300
 A_STEP = 5
-"""Writes that one thing may take: a pod is marked, told of, deleted, and an event says so."""
+"""Writes that one step may take: a pod is marked and deleted, and an event is recorded."""
 
 
 def pods(it: SteppedCluster, **more: object) -> None:
@@ -127,7 +127,7 @@ def test_what_happens_to_many_happens_in_small_steps(happens: Callable[[SteppedC
     assert max(writes) <= A_STEP
 
 
-def test_kubelets_say_one_after_the_other_that_they_are_well() -> None:
+def test_kubelets_renew_their_leases_one_after_the_other() -> None:
     it = SteppedCluster()
     for number in range(MANY):
         it.cluster.world.objects.create(new_node(number))
@@ -138,11 +138,11 @@ def test_kubelets_say_one_after_the_other_that_they_are_well() -> None:
     for _ in it.cluster.world.steps():
         writes.append(it.store.revision - before)
         before = it.store.revision
-    assert before > first, "no kubelet has said anything"
+    assert before > first, "no kubelet has reported"
     assert max(writes) <= A_STEP
 
 
-def test_what_goes_between_two_steps_is_left_alone() -> None:
+def test_an_object_deleted_between_two_steps_is_ignored() -> None:
     """A client deletes all pods of a node that has gone, while they are being deleted."""
     it = SteppedCluster()
     it.create_node("n")
@@ -159,7 +159,7 @@ def test_what_goes_between_two_steps_is_left_alone() -> None:
     assert it.store.count("", "Pod") == 0
 
 
-def test_others_have_their_turn_while_much_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_step_does_not_starve_other_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step takes a millisecond here, and a turn lasts five."""
     it = SteppedCluster()
     it.create_node("n")

@@ -39,8 +39,10 @@ def test_a_namespace_waits_for_finalizers_within_it() -> None:
     it.update(key, metadata={"deletionTimestamp": it.clock.stamp()})
     assert "deletionTimestamp" in it.get(service)["metadata"]
     assert key in it.store
-    said = {c["type"]: c for c in it.get(key)["status"]["conditions"] if c["status"] == "True"}
-    assert {name: condition["message"] for name, condition in said.items()} == {
+    true_conditions = {
+        c["type"]: c for c in it.get(key)["status"]["conditions"] if c["status"] == "True"
+    }
+    assert {name: condition["message"] for name, condition in true_conditions.items()} == {
         "NamespaceContentRemaining": (
             "Some resources are remaining: services. has 1 resource instances"
         ),
@@ -60,7 +62,7 @@ def test_an_empty_namespace_is_gone_at_once() -> None:
     assert key not in it.store
 
 
-def test_a_budgets_status_follows_its_pods_whatever_it_said_before() -> None:
+def test_the_status_of_a_budget_follows_its_pods() -> None:
     it = SteppedCluster()
     it.create_node("n")
     budget = {
@@ -160,7 +162,7 @@ def test_events_that_are_gone_are_forgotten() -> None:
     recorder, objects = it.cluster.world.recorder, it.cluster.world.objects
     about = ObjectRef("Pod", "default", "p", "u")
     for number in range(10):
-        event = Emit(about, "Warning", "FailedScheduling", f"no room {number}")
+        event = Emit(about, "Warning", "FailedScheduling", f"no capacity {number}")
         for _ in range(3):
             recorder.emit(event, "x")
     assert [each["count"] for each in objects.scan("", "Event")] == [3] * 10

@@ -27,7 +27,7 @@ def test_pods_of_another_scheduler_are_left_to_it_and_run_once_it_has_bound_them
     assert it.phase(pod) == "Running"
 
 
-def test_a_pod_that_fits_nowhere_says_why_and_is_bound_when_capacity_comes() -> None:
+def test_an_unschedulable_pod_has_a_message_and_is_bound_when_capacity_comes() -> None:
     it = SteppedCluster()
     it.create_node("small", "1")
     pod = it.create_pod("p", "2")
@@ -60,7 +60,9 @@ def _ask_to_stop(it: SteppedCluster, name: str, grace: int = 30) -> None:
 @pytest.mark.parametrize(
     ("stops_in", "grace", "gone_after"), [("0s", 30, 0), ("4s", 30, 4), ("9s", 5, 5)]
 )
-def test_a_pod_told_to_stop_is_gone_when_it_has(stops_in: str, grace: int, gone_after: int) -> None:
+def test_a_terminating_pod_is_gone_when_it_has_stopped(
+    stops_in: str, grace: int, gone_after: int
+) -> None:
     it = SteppedCluster()
     it.create_node("n")
     pod = it.create_pod("p", annotations={"sim.holdfast.io/stops-in": stops_in})

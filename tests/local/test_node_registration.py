@@ -64,17 +64,17 @@ def test_a_node_someone_applies_gets_a_kubelet(given: Any, allocatable: Any) -> 
     assert it.placed(it.create_pod("p")) == "mine"
 
 
-def test_kubelets_say_in_time_that_they_are_well() -> None:
+def test_kubelets_report_status_and_renew_leases_in_time() -> None:
     it = SteppedCluster()
     node = it.create_node("n")
     lease = Key("coordination.k8s.io", "Lease", "kube-node-lease", "n")
-    said, renewed = it.condition(node, "Ready"), it.get(lease)["spec"]["renewTime"]
+    before, renewed = it.condition(node, "Ready"), it.get(lease)["spec"]["renewTime"]
     for _ in range(31):
         it.clock.t += 10
         it.settle()
     again = it.condition(node, "Ready")
-    assert again["lastHeartbeatTime"] > said["lastHeartbeatTime"]
-    assert again["lastTransitionTime"] == said["lastTransitionTime"]
+    assert again["lastHeartbeatTime"] > before["lastHeartbeatTime"]
+    assert again["lastTransitionTime"] == before["lastTransitionTime"]
     assert it.get(lease)["spec"]["renewTime"] > renewed
 
 
@@ -118,7 +118,7 @@ def test_pods_leave_a_node_tainted_noexecute(tolerations: Any, stays: int | None
     assert ("TaintManagerEviction" in it.reasons()) == (stays is not None)
 
 
-def test_a_taint_that_is_taken_away_in_time_evicts_nobody() -> None:
+def test_a_taint_that_is_removed_in_time_evicts_no_pod() -> None:
     it = SteppedCluster()
     node = it.create_node("n")
     pod = it.create_pod("p", tolerations=tolerating(5))

@@ -99,7 +99,7 @@ def test_kinds_without_a_definition_are_fed_as_they_are(it: SteppedCluster) -> N
     assert list(seen(it, BETA)) == ["a"]
 
 
-def test_an_object_that_makes_no_sense_counts_as_absent(it: SteppedCluster) -> None:
+def test_an_invalid_object_counts_as_absent(it: SteppedCluster) -> None:
     made = it.create(quota("a"))
     key = Key("example.com", "TeamQuota", "default", "a")
     it.store.update(key, {**made, "metadata": {**made["metadata"], "labels": ["x"]}})

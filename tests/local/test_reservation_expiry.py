@@ -1,4 +1,4 @@
-"""When reservations end that do not say so, or say so later."""
+"""Expiry of reservations without ttl or expires, and with ones set later."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ def having(**spec: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("before", "given", "kept"),
     [
-        pytest.param(None, having(), having(ttl="24h"), id="nothing said"),
+        pytest.param(None, having(), having(ttl="24h"), id="not set"),
         pytest.param(None, having(ttl="2h"), having(ttl="2h"), id="a ttl"),
         pytest.param(None, having(expires=TIME), having(expires=TIME), id="a time"),
         pytest.param(
@@ -46,7 +46,7 @@ def having(**spec: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_the_default_holds_until_something_else_is_said(
+def test_the_default_applies_until_a_value_is_set(
     before: dict[str, Any] | None, given: dict[str, Any], kept: dict[str, Any]
 ) -> None:
     assert with_expiry(given, before) == kept

@@ -31,13 +31,13 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         assert running.stop() == (0, "")
 
 
-def test_the_kubeconfig_is_for_its_owner_alone(up: Running) -> None:
+def test_the_kubeconfig_is_readable_only_by_its_owner(up: Running) -> None:
     assert up.kubeconfig.stat().st_mode & 0o777 == 0o600
-    assert any(str(up.kubeconfig) in line for line in up.said)
+    assert any(str(up.kubeconfig) in line for line in up.printed)
     assert up.client.server.hostname == "127.0.0.1"
 
 
-def test_without_the_token_nobody_gets_in(up: Running) -> None:
+def test_requests_without_the_token_are_refused(up: Running) -> None:
     token, up.client.token = up.client.token, "wrong"
     try:
         assert up.client.ask("GET", PODS)[0] == 401
@@ -94,7 +94,7 @@ def test_a_namespace_is_emptied_and_gone(up: Running) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_stops_when_told_even_with_a_watch_open(tmp_path: Path, number: signal.Signals) -> None:
+def test_it_stops_on_a_signal_even_with_a_watch_open(tmp_path: Path, number: signal.Signals) -> None:
     with Running(tmp_path) as running, running.client.watch(f"{PODS}?watch=1") as events:
         assert running.stop(number) == (0, "")
         assert list(events) == []
@@ -131,7 +131,7 @@ def test_a_restart_keeps_all_and_old_kubeconfigs_keep_working(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["--data-dir", "{folder}/d", "--in-memory"], "cannot be given together"),
         (["--dashboard-port", "8080", "--no-dashboard"], "cannot be given together"),
@@ -146,7 +146,9 @@ def test_a_restart_keeps_all_and_old_kubeconfigs_keep_working(tmp_path: Path) ->
         (["--host", "192.0.2.1"], "cannot listen on 192.0.2.1:0"),
     ],
 )
-def test_what_cannot_be_is_said_plainly(tmp_path: Path, arguments: list[str], says: str) -> None:
+def test_invalid_arguments_are_refused_with_a_reason(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
     (tmp_path / "bad.yaml").write_text("{apiVersion: v1, kind: Nonsense, metadata: {name: x}}")
     (tmp_path / "invalid.yaml").write_text("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {}}")
     (tmp_path / "step.yaml").write_text("{apiVersion: sim.holdfast.io/v1alpha1, kind: Step, at: 1s}")
@@ -156,7 +158,7 @@ def test_what_cannot_be_is_said_plainly(tmp_path: Path, arguments: list[str], sa
     given = [each.format(folder=tmp_path) for each in arguments]
     if "--kubeconfig-out" not in given:
         given += ["--kubeconfig-out", str(tmp_path / "out.yaml")]
-    with pytest.raises(Failure, match=says) as failure:
+    with pytest.raises(Failure, match=message) as failure:
         app(["up", *given], standalone_mode=False)
     assert failure.value.status == 1
     assert not (tmp_path / "out.yaml").exists()

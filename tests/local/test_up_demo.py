@@ -1,4 +1,4 @@
-"""`make demo` ends by itself, well, having shown what it promises."""
+"""`make demo` ends by itself with status 0, having shown what it announces."""
 
 import subprocess
 import sys

@@ -58,7 +58,7 @@ def test_metrics_and_configuration_are_for_those_with_the_token(tmp_path: Path) 
     assert "KubeSchedulerConfiguration" in found["/configz"][1]
 
 
-def test_or_for_everyone_if_told_so(tmp_path: Path) -> None:
+def test_metrics_are_open_to_everyone_if_configured(tmp_path: Path) -> None:
     paths = ("/metrics", "/configz", PODS)
     found = answers(tmp_path, paths, token=False, open_paths=("/metrics",))
     assert [found[path][0] for path in paths] == [200, 401, 401]
@@ -67,7 +67,7 @@ def test_or_for_everyone_if_told_so(tmp_path: Path) -> None:
 def test_what_is_there_from_the_start_is_not_searched_for_cycles_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before it serves: nobody is kept waiting by the one search there is."""
+    """Before it serves: no request waits for the one collection there is."""
     frozen: list[bool] = []
     monkeypatch.setattr("gc.freeze", lambda: frozen.append((tmp_path / "kubeconfig").exists()))
 

@@ -1,4 +1,4 @@
-"""`kill -9` of `holdfast up` takes back nothing that a client was told."""
+"""`kill -9` of `holdfast up` loses no write that was acknowledged."""
 
 import os
 import re

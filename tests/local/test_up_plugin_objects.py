@@ -26,7 +26,7 @@ def _placed(raw: Raw | None) -> bool:
     return bool(raw and raw["spec"].get("nodeName"))
 
 
-def _says(raw: Raw | None, text: str) -> bool:
+def _has_message(raw: Raw | None, text: str) -> bool:
     conditions = (raw or {}).get("status", {}).get("conditions") or ()
     return any(text in (each.get("message") or "") for each in conditions)
 
@@ -50,13 +50,13 @@ def test_its_objects_come_and_go_with_their_definition_and_outlive_a_restart(
     arguments = ("--config", config, "--nodes", "1", "--data-dir", str(tmp_path / "data"))
     with Running(tmp_path, *arguments) as up:
         up.client.create(PODS, _of_team("p1"))
-        up.client.until(PODS, "p1", lambda raw: _says(raw, "no TeamQuota a"))
+        up.client.until(PODS, "p1", lambda raw: _has_message(raw, "no TeamQuota a"))
         _define(up)
         up.client.create(QUOTAS, quota("a", maxCPU=4))
         up.client.until(PODS, "p1", _placed)
         up.client.ask("DELETE", f"{DEFINITIONS}/teamquotas.example.com")
         up.client.create(PODS, _of_team("p2"))
-        up.client.until(PODS, "p2", lambda raw: _says(raw, "no TeamQuota a"))
+        up.client.until(PODS, "p2", lambda raw: _has_message(raw, "no TeamQuota a"))
         explained = subprocess.run(
             [sys.executable, "-m", "holdfast", "explain", "pod", "p2", "--config", config, "-o", "json",
              "--kubeconfig", str(up.kubeconfig)],
@@ -65,11 +65,11 @@ def test_its_objects_come_and_go_with_their_definition_and_outlive_a_restart(
         assert "no TeamQuota a" in explained.stdout, explained
         _define(up)
         up.client.create(QUOTAS, quota("a", maxCPU=4, closed=True))
-        up.client.until(PODS, "p2", lambda raw: _says(raw, "TeamQuota a is closed"))
+        up.client.until(PODS, "p2", lambda raw: _has_message(raw, "TeamQuota a is closed"))
         assert up.stop() == (0, "")
     with Running(tmp_path, *arguments) as up:
         up.client.create(PODS, _of_team("p3"))
-        up.client.until(PODS, "p3", lambda raw: _says(raw, "TeamQuota a is closed"))
+        up.client.until(PODS, "p3", lambda raw: _has_message(raw, "TeamQuota a is closed"))
         code, found = up.client.ask("GET", f"{QUOTAS}/a")
         assert code == 200
         found["spec"]["closed"] = False

@@ -12,7 +12,7 @@ def test_figures_of_jobs_queues_and_holds() -> None:
     config = actions(starvingJobTimeThreshold=0, reservedNodePercent=100)
     world = SimulatedCluster(SchedulerFactory.of(config), 0)
     metrics = SchedulingMetrics(world.scheduler)
-    hands = DecisionExecutor(world)
+    executor = DecisionExecutor(world)
     blocker = pod("blocker", 1, nodeName="n2", schedulerName="default-scheduler")
     small = [pod("p", 1, schedulerName="default-scheduler", priority=0)]
     given: list[Raw] = [node("n1", 2), node("n2", 2), queue("a"), blocker, *small]
@@ -27,7 +27,7 @@ def test_figures_of_jobs_queues_and_holds() -> None:
         decisions = world.scheduler.round(world.clock.epoch())
         metrics.round_done(0.001, decisions)
         for decision in decisions:
-            hands.carry_out(decision)
+            executor.carry_out(decision)
     text = metrics.text().decode()
     assert 'holdfast_job_events_total{event="Ready"} 1.0' in text
     assert "holdfast_job_wait_seconds_count 1.0" in text

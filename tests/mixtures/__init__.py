@@ -1,10 +1,10 @@
-"""Whole lives of clusters, made from a seed, that mix features nobody thought of together.
+"""Whole lives of clusters, made from a seed, that mix features in random combinations.
 
 life        a life from a seed: which themes it mixes, its configuration
 making      documents under construction, and what themes draw from
 traits      what single pods (and templates of reservations) may be like
 parts       nodes, devices, CPUs, volumes, queues: what a theme needs to be there
-actors      who comes: pods, gangs, reservations, migrations
+actors      pods, gangs, reservations, migrations
 edits       what is done to objects meanwhile
 playing     a life played in `simulate` with the capacity audit; what went wrong
 shrinking   a life that goes wrong, made small

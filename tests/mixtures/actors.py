@@ -1,4 +1,4 @@
-"""Who comes in a life: pods, gangs, reservations, migrations, provisioners."""
+"""The actors of a life: pods, gangs, reservations, migrations, provisioners."""
 
 import json
 
@@ -79,7 +79,7 @@ def reservation(making: Making, at: int | None = None) -> Raw:
         spec["containers"][0]["resources"]["requests"]["pods"] = str(making.some(2, 3))
     metadata: Raw = {"labels": {}, "annotations": {}}
     template: Raw = {"spec": spec}
-    # What says how CPUs and devices are wanted stands on the template.
+    # The template has the annotations that request exclusive CPUs and devices.
     kept = {
         key: value
         for key, value in shape["annotations"].items()

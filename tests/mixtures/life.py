@@ -70,7 +70,7 @@ THEMES = (
     Theme(
         "reservations",
         5,
-        traits=((0.5, traits.team), (0.08, traits.reservation_wish)),
+        traits=((0.5, traits.team), (0.08, traits.reservation_affinity)),
         actors=(actors.reservations,),
         edits=(edits.edit_reservation, edits.resize_reservation, edits.delete_reservation),
     ),

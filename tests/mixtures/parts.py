@@ -64,8 +64,8 @@ def _partitions(making: Making, name: str, count: int) -> Raw:
         for size in sizes
     }
     policy = {"node.koordinator.sh/gpu-partition-policy": "Honor" if chosen else "Prefer"}
-    told = {"scheduling.koordinator.sh/gpu-partitions": json.dumps(table)}
-    return {"name": name, "labels": policy, "annotations": told}
+    annotations = {"scheduling.koordinator.sh/gpu-partitions": json.dumps(table)}
+    return {"name": name, "labels": policy, "annotations": annotations}
 
 
 def device(making: Making, name: str, count: int, unhealthy: int = -1) -> Raw:

@@ -148,7 +148,7 @@ def team(making: Making, metadata: Raw, spec: Raw) -> None:
     label(metadata, "team", making.pick(TEAMS))
 
 
-def reservation_wish(making: Making, metadata: Raw, spec: Raw) -> None:
+def reservation_affinity(making: Making, metadata: Raw, spec: Raw) -> None:
     kind = making.pick(("ignored", "affinity", "named", "exact", "tolerates"))
     if kind == "ignored":
         label(metadata, KOORD + "reservation-ignored", "true")
@@ -156,14 +156,14 @@ def reservation_wish(making: Making, metadata: Raw, spec: Raw) -> None:
         annotate(metadata, KOORD + "exact-match-reservation", json.dumps({"resourceNames": ["cpu"]}))
     else:
         label(metadata, "team", making.pick(TEAMS))
-        wish: Raw = {}
+        annotation: Raw = {}
         if kind == "affinity":
-            wish = {"reservationSelector": {"pool": making.pick(("x", "y"))}}
+            annotation = {"reservationSelector": {"pool": making.pick(("x", "y"))}}
         elif kind == "named" and making.reservations:
-            wish = {"name": making.pick(making.reservations)}
+            annotation = {"name": making.pick(making.reservations)}
         elif kind == "tolerates":
-            wish = {"tolerations": [{"operator": "Exists"}]}
-        annotate(metadata, KOORD + "reservation-affinity", json.dumps(wish))
+            annotation = {"tolerations": [{"operator": "Exists"}]}
+        annotate(metadata, KOORD + "reservation-affinity", json.dumps(annotation))
 
 
 def affinity(making: Making, metadata: Raw, spec: Raw) -> None:

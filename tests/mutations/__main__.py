@@ -1,4 +1,4 @@
-"""`python -m mutations`: makes each mistake of the catalogue and tells which test noticed it.
+"""`python -m mutations`: makes each mistake of the catalogue and reports which test noticed it.
 
 --only NAME…      just these
 --tests PATH…     with these tests instead of those the catalogue names

@@ -289,7 +289,7 @@ RESERVATIONS = (
     ),
     Mutation(
         "waiting-usable",
-        "nobody is allocated from a reservation that waits for its capacity",
+        "no pod is allocated from a reservation that waits for its capacity",
         "scheduler/reservations/reservation_index.py",
         "            and not reservation.waiting\n            and not reservation.ending\n",
         "            and not reservation.ending\n",
@@ -297,7 +297,7 @@ RESERVATIONS = (
     ),
     Mutation(
         "evicted-usable",
-        "nobody is allocated from a reservation that is being preempted",
+        "no pod is allocated from a reservation that is being preempted",
         "scheduler/cluster/records.py",
         "return self.deleting or self.expiring or self.being_evicted\n",
         "return self.deleting or self.expiring\n",

@@ -1,6 +1,6 @@
 """A pytest plugin that imports one module of the package with a mistake in it.
 
-The environment variable `HOLDFAST_MUTATION` says which one, by its name in the catalogue. The module is
+The environment variable `HOLDFAST_MUTATION` selects one, by its name in the catalogue. The module is
 compiled from its changed text in memory; every other module is the one on disk.
 """
 

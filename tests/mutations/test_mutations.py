@@ -14,7 +14,7 @@ def test_a_mistake_is_noticed(mutation: Mutation) -> None:
     assert outcome.noticed, f"no test notices when {mutation.rule!r} is broken:\n{outcome.by}"
 
 
-def test_mistakes_are_told_apart() -> None:
+def test_no_mutation_occurs_twice() -> None:
     assert len(BY_NAME) == len(MUTATIONS)
     assert len({(each.file, each.before, each.after) for each in MUTATIONS}) == len(MUTATIONS)
 

@@ -71,7 +71,7 @@ def installed(target: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return target
 
 
-def test_its_scenario_comes_out_as_it_says(installed: Path) -> None:
+def test_its_scenario_meets_its_expectations(installed: Path) -> None:
     result = CliRunner().invoke(app, ["simulate", SCENARIO, "--config", CONFIG, "--audit"])
     assert result.exit_code == 0, result.output
     without = CliRunner().invoke(app, ["simulate", SCENARIO])

@@ -35,7 +35,7 @@ FULL = "node(s) were too full"
 
 
 class HalfFull(Plugin):
-    """No node is filled beyond half with pods that say so; nodes with more free CPU are better."""
+    """Pods with its label fill no node beyond half; nodes with more free CPU are better."""
 
     name = "HalfFull"
     wakes_on = Change.NODE_ADDED | Change.NODE_ALLOCATABLE | Change.POD_LEFT
@@ -129,7 +129,7 @@ def test_spread_scores_are_answered_too() -> None:
 # Steps
 
 
-def test_what_was_bound_what_waits_and_what_it_is_told() -> None:
+def test_bound_pods_pending_pods_and_their_messages() -> None:
     cluster = Cluster(HalfFull).add(node("n", cpu=2))
     cluster.add(*(pod(f"p{i}", cpu=1, **HALF) for i in range(2)))
     assert cluster.schedule() == {"p0": "n"}

@@ -1,4 +1,4 @@
-"""What `deploy/` makes on a real server: accounts that may do what is said there, and nothing else."""
+"""What `deploy/` makes on a real server: accounts with the permissions of its manifests."""
 
 from __future__ import annotations
 

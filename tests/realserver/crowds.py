@@ -104,7 +104,7 @@ def _controller(kind: str, choose: Chooser) -> Json:
 
 
 def _budget(name: str, choose: Chooser) -> Json:
-    """Nobody keeps its status up to date, so it allows for ever what it says at first."""
+    """No controller updates its status, so it always allows what it does at first."""
     everybody = {"matchExpressions": [{"key": "app", "operator": "Exists"}]}
     selector = choose(({"matchLabels": {"app": "a"}}, {"matchLabels": {"app": "b"}}, everybody, {}))
     status: Json = {"currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1}

@@ -61,7 +61,7 @@ class ServerProcess:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on now. Somebody may before they are used: then start anew."""
+    """Ports that are free now. Another process may take one before it is used: then start again."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:

@@ -1,7 +1,7 @@
 """etcd and kube-apiserver on free ports of the loopback interface, and kube-scheduler beside them.
 
-Everything they write goes into one folder. Users are told apart by tokens; each gets a kubeconfig that
-checks the server's certificate.
+Everything they write goes into one folder. Users are distinguished by tokens; each gets a kubeconfig
+that checks the server's certificate.
 """
 
 from __future__ import annotations

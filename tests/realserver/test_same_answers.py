@@ -1,4 +1,4 @@
-"""Requests that make no sense are answered by `holdfast up` as by a real API server: the same status,
+"""Invalid requests are answered by `holdfast up` as by a real API server: the same status,
 the same reason, the same words.
 
 Left out is where Kubernetes shows how its own Go types are spelt.
@@ -150,7 +150,7 @@ CASES: dict[str, Asked] = {
     "no such subresource": Asked("GET", f"{PODS}/x/foo"),
     "dry run": Asked("POST", f"{PODS}?dryRun=Some", pod_body()),
     "field validation": Asked("POST", f"{PODS}?fieldValidation=Some", pod_body()),
-    "apply by nobody": Asked("PATCH", f"{PODS}/x", pod_body("x"), APPLY),
+    "apply without a manager": Asked("PATCH", f"{PODS}/x", pod_body("x"), APPLY),
     "apply to another": Asked("PATCH", f"{PODS}/x?fieldManager=a", pod_body("y"), APPLY),
     "binding": Asked(
         "POST",
@@ -227,21 +227,21 @@ def ours() -> Iterator[LiveServer]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_what_makes_no_sense_is_answered_alike(case: str, real: Client, ours: LiveServer) -> None:
+def test_invalid_requests_are_answered_alike(case: str, real: Client, ours: LiveServer) -> None:
     asked = CASES[case]
     mine = ours.ask(*asked)
     code, theirs = real.ask(*asked)
     assert code >= 400
     try:
-        said = json.loads(theirs)
+        answer = json.loads(theirs)
     except ValueError:
         assert (mine.code, mine.text) == (code, theirs)
         return
     assert mine.code == code
-    assert _told(mine.body) == _told(said)
+    assert _comparable(mine.body) == _comparable(answer)
 
 
-def _told(status: Json) -> tuple[str, Any]:
+def _comparable(status: Json) -> tuple[str, Any]:
     """The reason, and the words; of several things wrong, each by itself, since their order differs."""
     causes = (status.get("details") or {}).get("causes") or []
     if len(causes) < 2:

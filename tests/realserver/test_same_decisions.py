@@ -1,11 +1,11 @@
 """Our decisions beside those of a real kube-scheduler, pod by pod, on random clusters.
 
 kube-scheduler runs against a real API server and has all default plugins but DynamicResources, which
-adds words of its own to messages. Nobody else is there: no controllers, no kubelets. A pod is created
+adds words of its own to messages. There are no controllers and no kubelets. A pod is created
 and what becomes of it is compared: bound to one of the nodes we score best; or unschedulable with the
-same words; or a node is cleared for it, by deleting the same victims. Then the next one follows.
+same message; or nominated to a node, by deleting the same victims. Then the next one follows.
 
-`HOLDFAST_REAL_PODS` says how many pods there are in each cluster, `HOLDFAST_REAL_CLUSTERS` how many
+`HOLDFAST_REAL_PODS` is the number of pods in each cluster, `HOLDFAST_REAL_CLUSTERS` how many
 clusters (seeds from 0, or from `HOLDFAST_REAL_SEED`).
 """
 
@@ -112,11 +112,11 @@ class Side:
         seen = self._wait(raw, lambda r: bool(node_of(r) or message_of(r)))
         own = [d for d in decisions if getattr(d, "pod", None) == self._ours.record(pod).ref]
         bound = next((d.node for d in own if isinstance(d, Bind)), "")
-        told = next((d.message for d in own if isinstance(d, SetPodScheduled)), "")
+        message = next((d.message for d in own if isinstance(d, SetPodScheduled)), "")
         nominated = next((d.node for d in own if isinstance(d, Nominate) and d.node), "")
         about = (
             wanted,
-            {"ours": (bound or told, nominated), "kube": (node_of(seen), message_of(seen))},
+            {"ours": (bound or message, nominated), "kube": (node_of(seen), message_of(seen))},
         )
         if node_of(seen):
             assert node_of(seen) in best and bound in best, (best, about)
@@ -124,7 +124,7 @@ class Side:
             self._settle(seen)
             self.outcomes["bound"] += 1
             return
-        assert message_of(seen) == told, about
+        assert message_of(seen) == message, about
         assert seen["status"].get("nominatedNodeName", "") == nominated, about
         if not nominated:
             self.outcomes["unschedulable"] += 1
@@ -156,7 +156,7 @@ class Side:
         self.outcomes["preempts"] += 1
 
     def _settle(self, raw: Json) -> None:
-        """The pod runs, as a kubelet would say. No two pods start at the same time, so that no two
+        """The pod runs, as a kubelet would report. No two pods start at the same time, so that no two
         nodes are equally good to be cleared."""
         second = self._choose(range(40)) * 60 + self._made % 60
         started = f"2026-01-01T00:{second // 60:02}:{second % 60:02}Z"
@@ -211,8 +211,8 @@ def node_of(raw: Json) -> str:
 
 def message_of(raw: Json) -> str:
     conditions: list[Any] = raw["status"].get("conditions") or []
-    told = [c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"]
-    return str(told[0].get("message", "")) if told else ""
+    message = [c for c in conditions if c["type"] == "PodScheduled" and c["status"] == "False"]
+    return str(message[0].get("message", "")) if message else ""
 
 
 def play_all(server: RealServer, make: Callable[[int], Side]) -> Counter[str]:

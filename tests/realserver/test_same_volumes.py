@@ -2,7 +2,7 @@
 
 There is no volume controller and no driver: what kube-scheduler asks of them is done here. A pod is
 bound to one of the nodes we score best. If it is the one we chose, its claims get the same volumes, or
-others of the same size, and the same ones are left to the driver. Or the pod is told the same.
+others of the same size, and the same ones are left to the driver. Or the pod gets the same message.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ class StorageSide(Side):
         decisions = self._ours.round(self._ours.now + 60)
         own = [d for d in decisions if getattr(d, "pod", None) == self._ours.record(pod).ref]
         node = next((d.node for d in own if isinstance(d, Bind)), "")
-        told = next((d.message for d in own if isinstance(d, SetPodScheduled)), "")
+        message = next((d.message for d in own if isinstance(d, SetPodScheduled)), "")
         ours = {d.claim.name: d.volume.name for d in decisions if isinstance(d, BindVolume)}
         made = {d.claim.name: d.node for d in decisions if isinstance(d, SelectNode)}
         theirs, made_too = self._look_after_volumes(raw)
         seen = self._client.get(raw)
-        about = (raw["spec"], (node, told, ours, made), (seen["status"], theirs, made_too))
+        about = (raw["spec"], (node, message, ours, made), (seen["status"], theirs, made_too))
         if not node_of(seen):
-            assert message_of(seen) == told, about
+            assert message_of(seen) == message, about
             self.outcomes["unschedulable"] += 1
             self._delete(seen)
             return

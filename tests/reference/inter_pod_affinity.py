@@ -60,12 +60,12 @@ class InterPodAffinity(ReferencePlugin):
         return not reachable and all(_wants(term, pod, pod, world) for term in terms)
 
     def score(self, pod: Pod, node: Node, world: ReferenceState) -> int:
-        wishes, fears = preferred(affinity(pod)), preferred(anti_affinity(pod))
-        if self._ignores_others and not wishes and not fears:
+        preferences, fears = preferred(affinity(pod)), preferred(anti_affinity(pod))
+        if self._ignores_others and not preferences and not fears:
             return 0
         total = 0
         for other, there in _placed(world):
-            entries = [(weight, term, pod, other) for weight, term in wishes]
+            entries = [(weight, term, pod, other) for weight, term in preferences]
             entries += [(-weight, term, pod, other) for weight, term in fears]
             entries += [(self._hard_weight, t, other, pod) for t in required(affinity(other))]
             entries += [(weight, t, other, pod) for weight, t in preferred(affinity(other))]

@@ -58,8 +58,8 @@ def required(side: PodAffinity | None) -> list[PodAffinityTerm]:
 def preferred(side: PodAffinity | None) -> list[tuple[int, PodAffinityTerm]]:
     if side is None:
         return []
-    wishes = side.preferred_during_scheduling_ignored_during_execution
-    return [(wish.weight, wish.pod_affinity_term) for wish in wishes]
+    preferences = side.preferred_during_scheduling_ignored_during_execution
+    return [(preference.weight, preference.pod_affinity_term) for preference in preferences]
 
 
 def affinity(pod: Pod) -> PodAffinity | None:

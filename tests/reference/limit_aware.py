@@ -53,7 +53,7 @@ class LimitAware(ReferencePlugin):
         return {name: 100 * (score - low) // (high - low) for name, score in scores.items()}
 
     def _ceilings(self, node: Node, world: ReferenceState) -> dict[str, int] | None:
-        """By resource that is limited; None if what the node says makes no sense."""
+        """By resource that is limited; None if the annotation of the node is invalid."""
         ratios = self._default
         text = node.metadata.annotations.get(ANNOTATION)
         if text is not None:
@@ -67,7 +67,7 @@ class LimitAware(ReferencePlugin):
             if any(isinstance(value, str) and not value.endswith("%") for value in ratios.values()):
                 return None
         return {
-            name: int(str(ratio).removesuffix("%")) * world.offered(node, name) // 100
+            name: int(str(ratio).removesuffix("%")) * world.allocatable(node, name) // 100
             for name, ratio in ratios.items()
         }
 

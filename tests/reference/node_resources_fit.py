@@ -24,15 +24,15 @@ class NodeResourcesFit(ReferencePlugin):
     def filter(self, pod: Pod, node: Node, world: ReferenceState) -> Unfit | None:
         reasons = []
         resolvable = True
-        if len(world.on(node.metadata.name)) + 1 > world.offered(node, "pods"):
+        if len(world.on(node.metadata.name)) + 1 > world.allocatable(node, "pods"):
             reasons.append("Too many pods")
         for resource, amount in requests(pod).items():
             if amount == 0 or resource == "pods" or self._is_ignored(resource):
                 continue
-            offered = world.offered(node, resource)
-            if amount > offered - world.used(node, resource):
+            allocatable = world.allocatable(node, resource)
+            if amount > allocatable - world.used(node, resource):
                 reasons.append(f"Insufficient {resource}")
-                resolvable = resolvable and amount <= offered
+                resolvable = resolvable and amount <= allocatable
         return Unfit(tuple(reasons), resolvable) if reasons else None
 
     def score(self, pod: Pod, node: Node, world: ReferenceState) -> int:

@@ -12,7 +12,7 @@ from reference.quantities import counted, exact
 Amounts = dict[str, Fraction]
 
 DEFAULTS: Amounts = {"cpu": Fraction(1, 10), "memory": Fraction(200 * 2**20)}
-"""What a container that does not say counts with in scores."""
+"""The request that a container without one has in scores."""
 
 
 def requests(pod: Pod) -> dict[str, int]:

@@ -35,12 +35,12 @@ class Strategy:
             return int(total / weights + 0.5)
         return total // weights
 
-    def _part(self, requested: int, offered: int) -> int:
+    def _part(self, requested: int, allocatable: int) -> int:
         if self.type == "LeastAllocated":
-            return 0 if requested > offered else (offered - requested) * 100 // offered
+            return 0 if requested > allocatable else (allocatable - requested) * 100 // allocatable
         if self.type == "MostAllocated":
-            return min(requested, offered) * 100 // offered
-        return self._by_shape(100 if requested > offered else requested * 100 // offered)
+            return min(requested, allocatable) * 100 // allocatable
+        return self._by_shape(100 if requested > allocatable else requested * 100 // allocatable)
 
     def _by_shape(self, utilization: int) -> int:
         points = [(at, score * 10) for at, score in self.shape]
@@ -63,13 +63,13 @@ def usage_with(
     *,
     plain: bool = False,
 ) -> tuple[int, int] | None:
-    """(requested with the pod, offered); None if the resource does not count."""
+    """(requested with the pod, allocatable); None if the resource does not count."""
     own = asked.get(resource, 0)
     scalar = resource not in ("cpu", "memory", "ephemeral-storage")
     if scalar and own == 0:
         return None
-    offered = world.offered(node, resource)
-    if offered == 0:
+    allocatable = world.allocatable(node, resource)
+    if allocatable == 0:
         return None
     used = world.used(node, resource) if plain or scalar else world.used_for_scores(node, resource)
-    return used + own, offered
+    return used + own, allocatable

@@ -17,7 +17,7 @@ Weighted = list[tuple[ReferencePlugin, int]]
 
 @dataclass
 class Judgement:
-    """What there is to say about one pod."""
+    """The result for one pod."""
 
     unfit: dict[str, tuple[str, Unfit]] = field(default_factory=dict)
     """By node, the plugin that turned it down first and why."""

@@ -1,4 +1,4 @@
-"""One profile, told to both schedulers.
+"""One profile, for both schedulers.
 
 Only plugins the reference knows are enabled in the real scheduler, so that the two stay comparable
 while plugins are added to one of them first.

@@ -16,17 +16,17 @@ class ReferenceState:
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, Pod] = {}
-        """All pods that hold room on a node, by uid; `spec.nodeName` says where."""
+        """All pods that have capacity on a node, by uid; the node is `spec.nodeName`."""
         self.objects: dict[tuple[str, str, str], Object] = {}
         """Services, controllers, namespaces and budgets, by kind, namespace and name."""
         self.nominated: dict[str, Pod] = {}
-        """Pods a node is being cleared for, by uid; `status.nominatedNodeName` says which."""
-        self.promised: dict[str, ObjectReference] = {}
-        """Claims that volumes have been promised to, by the volume's name."""
+        """Nominated pods, by uid; the node is `status.nominatedNodeName`."""
+        self.assumed: dict[str, ObjectReference] = {}
+        """Claims that volumes are assumed to be bound to, by the volume's name."""
         self.selecting: dict[tuple[str, str], str] = {}
         """Nodes that volumes are to be made for, by their claims' namespace and name."""
-        self._promised_to: dict[str | tuple[str, str], set[str]] = {}
-        """The pods these promises were made to."""
+        self._assumed_for: dict[str | tuple[str, str], set[str]] = {}
+        """The pods for which these were assumed."""
         self._images: dict[str, tuple[int, set[str]]] = {}
 
     def put_node(self, node: Node) -> None:
@@ -61,34 +61,34 @@ class ReferenceState:
         self._kept(obj)
 
     def _kept(self, obj: Object) -> None:
-        """What was promised stands on the object now, or cannot be kept any more."""
+        """What was assumed is on the object now, or no longer possible."""
         meta = obj.metadata
         if isinstance(obj, PersistentVolume):
-            self.promised.pop(meta.name, None)
-            self._promised_to.pop(meta.name, None)
+            self.assumed.pop(meta.name, None)
+            self._assumed_for.pop(meta.name, None)
         elif isinstance(obj, PersistentVolumeClaim):
             self.selecting.pop((meta.namespace, meta.name), None)
-            self._promised_to.pop((meta.namespace, meta.name), None)
+            self._assumed_for.pop((meta.namespace, meta.name), None)
 
     def assume_volume(self, volume: PersistentVolume, claim: PersistentVolumeClaim, pod: str) -> None:
         meta, name = claim.metadata, volume.metadata.name
         ref = ObjectReference(namespace=meta.namespace, name=meta.name, uid=meta.uid)
-        self.promised.setdefault(name, ref)
-        self._promised_to.setdefault(name, set()).add(pod)
+        self.assumed.setdefault(name, ref)
+        self._assumed_for.setdefault(name, set()).add(pod)
 
     def assume_node(self, claim: PersistentVolumeClaim, node: str, pod: str) -> None:
         key = (claim.metadata.namespace, claim.metadata.name)
         self.selecting.setdefault(key, node)
-        self._promised_to.setdefault(key, set()).add(pod)
+        self._assumed_for.setdefault(key, set()).add(pod)
 
     def release(self, pod: str) -> None:
-        """Promises made to nobody else are taken back."""
-        for what, pods in list(self._promised_to.items()):
+        """Drops what was assumed for this pod only."""
+        for what, pods in list(self._assumed_for.items()):
             pods.discard(pod)
             if not pods:
-                del self._promised_to[what]
+                del self._assumed_for[what]
                 if isinstance(what, str):
-                    self.promised.pop(what, None)
+                    self.assumed.pop(what, None)
                 else:
                     self.selecting.pop(what, None)
 
@@ -120,8 +120,8 @@ class ReferenceState:
         ]
 
     def claim_ref(self, volume: PersistentVolume) -> ObjectReference | None:
-        """The claim a volume belongs to, or has been promised to."""
-        return self.promised.get(volume.metadata.name, volume.spec.claim_ref)
+        """The claim that a volume is bound to, or assumed to be."""
+        return self.assumed.get(volume.metadata.name, volume.spec.claim_ref)
 
     def selected_node(self, claim: PersistentVolumeClaim) -> str | None:
         """The node the volume of a claim is to be made for."""
@@ -129,7 +129,7 @@ class ReferenceState:
         written = claim.metadata.annotations.get("volume.kubernetes.io/selected-node")
         return self.selecting.get(key, written)
 
-    def offered(self, node: Node, resource: str) -> int:
+    def allocatable(self, node: Node, resource: str) -> int:
         quantity = node.status.allocatable.get(resource, 0)
         return counted(resource, exact(quantity))
 

@@ -100,7 +100,7 @@ BY_NAME = {setup.name: setup for setup in SETUPS}
 
 
 class Pair:
-    """Both schedulers, told the same."""
+    """Both schedulers, fed the same events."""
 
     def __init__(self, choose: Chooser) -> None:
         self.choose = choose

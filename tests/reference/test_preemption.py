@@ -1,4 +1,4 @@
-"""Victims, the node chosen and what is said, side by side over random clusters."""
+"""Victims, the chosen node and the message, side by side over random clusters."""
 
 from __future__ import annotations
 
@@ -134,10 +134,10 @@ class Crowd:
 
     def _by_a_round(self, why: str) -> tuple[Nomination, list[str]]:
         decisions = self.driver.round()
-        told = next(d.message for d in decisions if isinstance(d, SetPodScheduled))
+        whole = next(d.message for d in decisions if isinstance(d, SetPodScheduled))
         node = next((d.node for d in decisions if isinstance(d, Nominate)), "")
-        assert told.startswith(why)
-        message = told.removeprefix(why).removeprefix(" ")
+        assert whole.startswith(why)
+        message = whole.removeprefix(why).removeprefix(" ")
         assert self.driver.record(self.pod).nominated == node
         return Nomination(node, message), [d.pod.name for d in decisions if isinstance(d, Preempt)]
 

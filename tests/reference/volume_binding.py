@@ -136,8 +136,8 @@ def _match(
             return volume if usable_from(volume, node) else None
         if volume.status.phase != "Available":
             continue
-        wish = wanted.selector
-        if wish is not None and not selected(requirements(wish), volume.metadata.labels):
+        selector = wanted.selector
+        if selector is not None and not selected(requirements(selector), volume.metadata.labels):
             continue
         if not usable_from(volume, node):
             continue

@@ -96,7 +96,7 @@ def test_metrics_configuration_and_comparison() -> None:
     assert "Pod/default/p" in compared[1]
 
 
-def test_a_question_the_server_does_not_answer_says_why() -> None:
+def test_an_unreachable_server_is_a_bad_gateway() -> None:
     assert ask({}, "/debug/unreachable") == [(502, "https://c:1: connection refused\n")]
 
 

@@ -131,7 +131,7 @@ def test_too_large_a_body_is_refused_before_it_is_sent(secured: LiveServer) -> N
     assert code(exchanged(secured, head)) == 413
 
 
-def test_a_client_that_asks_first_is_told_to_go_on(secured: LiveServer) -> None:
+def test_a_client_that_expects_100_continue_gets_it(secured: LiveServer) -> None:
     body = json.dumps(config_map("asked")).encode()
     answer = exchanged(secured, request(secured, body, "Expect: 100-continue"))
     assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201")
@@ -203,7 +203,7 @@ def test_half_sent_headers_are_cut_in_time() -> None:
         assert half.recv(1) == b""
 
 
-def test_whoever_has_no_place_is_told_so_and_idle_connections_give_way() -> None:
+def test_connections_over_the_limit_are_refused_and_idle_ones_are_closed() -> None:
     with LiveServer(bounds=BOUNDS) as server:
         watching = [server.watch(f"{PODS}?watch=1&timeoutSeconds=60") for _ in range(3)]
         with watching[0], watching[1]:
@@ -277,7 +277,7 @@ def test_a_log_cannot_be_filled() -> None:
     assert log.calls[-1].kwargs == {"left_out": 997}
 
 
-def test_a_failing_request_says_nothing_of_the_program_and_hurts_no_other(
+def test_a_failing_request_reveals_no_internals_and_affects_no_other(
     server: LiveServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> Any:
@@ -313,7 +313,7 @@ def test_clients_that_come_at_once_agree_on_tls_in_turns(monkeypatch: pytest.Mon
         while not all(task.done() for task in tasks[1:]):
             iteration += 1
             await asyncio.sleep(0)
-        assert not tasks[0].done(), "who has said nothing is waited for"
+        assert not tasks[0].done(), "a silent client is waited for"
         tasks[0].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for client, accepted in pairs:

@@ -1,4 +1,4 @@
-"""Every example runs, comes out as it says it will, and comes out the same twice."""
+"""Every example runs, meets its expectations, and has the same outcome twice."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def test_example(file: Path) -> None:
     expects = scenario.at_the_end or any(
         isinstance(h.action, ExpectationCheck) for h in scenario.actions
     )
-    assert expects, "an example says what should come of it"
+    assert expects, "an example has expectations"
     first, second = (Simulation(scenario, SchedulerFactory.of()).run() for _ in range(2))
     assert first.unmet == []
     assert to_json([(None, first)]) == to_json([(None, second)])

@@ -22,7 +22,7 @@ EXPECT = "{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, %s}"
             "available: 1 Preemption is not helpful for scheduling.'}",
             None,
         ),
-        ("pending: {big: 'no room'}", "pending.big: expected 'no room', got '0/1 nodes are"),
+        ("pending: {big: 'no capacity'}", "pending.big: expected 'no capacity', got '0/1 nodes are"),
         ("pending: {p: ''}", "pending.p: is on n1"),
         ("phases: {p: Succeeded, big: Pending}", None),
         ("phases: {p: Running}", "phases.p: expected Running, got Succeeded"),
@@ -64,7 +64,7 @@ def test_expectations(expected: str, complaint: str | None) -> None:
         ("timeline: [{t: soon}]", "timeline[0].t: not a duration: 'soon'"),
     ],
 )
-def test_expectations_that_make_no_sense_are_refused(expected: str, complaint: str) -> None:
+def test_invalid_expectations_are_refused(expected: str, complaint: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         simulate(joined(NODE, EXPECT % expected))
     assert complaint in str(refused.value)

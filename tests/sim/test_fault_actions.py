@@ -36,7 +36,7 @@ def test_a_node_replaced_under_its_name_at_one_moment() -> None:
     assert find(result, "Pod", "q")["spec"]["nodeName"] == "n1"
 
 
-def test_a_pod_of_an_unknown_scheduler_is_left_alone() -> None:
+def test_a_pod_of_an_unknown_scheduler_is_not_scheduled() -> None:
     result = simulate(joined(NODE, pod_text("p", spec="schedulerName: someone-else")))
     assert events(result, "Pod/default/p") == [(0.0, "Created")]
 
@@ -76,7 +76,7 @@ def test_a_name_that_is_taken_cannot_be_given_again() -> None:
         simulate(joined(NODE, pod_text("p"), pod_text("p", at="5s")))
 
 
-def test_a_broken_invariant_is_found_and_told_with_the_objects_story(
+def test_a_broken_invariant_is_reported_with_the_story_of_the_object(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A scheduler that forgets what its pods claim would sell the node twice."""

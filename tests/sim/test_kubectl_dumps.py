@@ -220,7 +220,7 @@ def test_an_owner_without_a_template_is_there_to_be_referred_to() -> None:
     assert _pods(simulate(_list(_node(), *parts))) == ["web-abc-1"]
 
 
-def test_what_makes_no_pods_is_said() -> None:
+def test_owners_that_create_no_pods_are_reported() -> None:
     controller = {
         "apiVersion": "v1",
         "kind": "ReplicationController",
@@ -326,7 +326,7 @@ def test_times_of_skipped_objects_count_too() -> None:
     ],
 )
 def test_where_time_starts(metadata: Raw, stamp: str) -> None:
-    """A hand-written time before 2026 says how old an object is; it moves the start only of a dump."""
+    """A hand-written time before 2026 sets the age of an object; it moves the start only of a dump."""
     given = _node("n2")
     given["metadata"] |= metadata
     result = simulate(joined(NODE, json.dumps(given)))

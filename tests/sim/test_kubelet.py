@@ -1,4 +1,4 @@
-"""What becomes of pods once they have a node, or are told to go."""
+"""What becomes of pods once they have a node, or are deleted."""
 
 import pytest
 
@@ -74,7 +74,7 @@ def test_the_deadline_and_runs_for_race(
     assert events(result, "Pod/default/p")[-1] == expected
 
 
-def test_a_pod_past_its_deadline_says_so() -> None:
+def test_a_pod_past_its_deadline_has_the_reason_deadline_exceeded() -> None:
     raw = find(simulate(joined(NODE, pod_text("p", spec="activeDeadlineSeconds: 3"))), "Pod", "p")
     assert (raw["status"]["phase"], raw["status"]["reason"]) == ("Failed", "DeadlineExceeded")
 

@@ -1,4 +1,4 @@
-"""Files to documents: what is read, what is refused, and where it says the trouble is."""
+"""Files to documents: what is read, what is refused, and the position in the error."""
 
 import json
 from pathlib import Path

@@ -76,7 +76,7 @@ def _evictions(result: Result) -> list[tuple[float, str]]:
 @pytest.mark.parametrize(
     "budget", [{"maxUnavailable": 1}, {"minAvailable": "50%"}, {"minAvailable": 1}]
 )
-def test_pods_are_moved_one_by_one_if_the_budget_says_so(budget: Raw) -> None:
+def test_pods_are_migrated_one_by_one_under_a_budget(budget: Raw) -> None:
     result = simulate(
         joined(
             *(_node(f"n{i}") for i in (1, 2, 3)),

@@ -147,13 +147,13 @@ def test_a_step_that_patches_it_in_is_refused(case: str) -> None:
     assert f'patch.merge.{field}: strict decoding error: unknown field "{field}"' in found[0]
 
 
-def test_all_of_them_are_told_at_once() -> None:
+def test_all_of_them_are_reported_at_once() -> None:
     given = {**POD, "nodeSelectr": {}, "tolerationz": []}
     found = _problems(json.dumps(_object("v1", "Pod", spec=given)), json.dumps(MISSPELT["a node"][0]))
     assert len(found) == 3
 
 
-def test_a_misplaced_field_is_told_once_and_with_its_place() -> None:
+def test_a_misplaced_field_is_reported_once_and_with_its_place() -> None:
     misplaced = pod_text("p").replace('"containers":', '"labels": {"a": "b"}, "containers":')
     (problem,) = _problems(NODE, misplaced)
     assert (

@@ -69,7 +69,7 @@ TARGET = {"kind": "TeamQuota", "name": "a"}
 NONE = "0/1 nodes are available: no TeamQuota a. preemption: 0/1 nodes are available: "
 
 
-def test_objects_are_created_changed_and_deleted_as_the_scenario_says() -> None:
+def test_objects_are_created_changed_and_deleted_by_the_scenario() -> None:
     later = quota("a")
     later["metadata"]["annotations"] = {"sim.holdfast.io/at": "10s"}
     result = played(
@@ -92,8 +92,8 @@ def test_objects_are_created_changed_and_deleted_as_the_scenario_says() -> None:
         expect(at="75s", bound={"p3": "n1"}),
         expect(pending={"p4": ""}, absent=["TeamQuota/default/a"]),
     )  # fmt: skip
-    told = [(e.t, e.event) for e in result.timeline if e.object == "TeamQuota/default/a"]
-    assert told == [(10.0, "Created"), (80.0, "Deleted")]
+    entries = [(e.t, e.event) for e in result.timeline if e.object == "TeamQuota/default/a"]
+    assert entries == [(10.0, "Created"), (80.0, "Deleted")]
 
 
 def test_a_scheduler_that_restarts_knows_the_objects_again() -> None:
@@ -179,7 +179,7 @@ def test_a_kind_of_the_same_name_in_another_group_is_another_kind() -> None:
         ),
     ],
 )
-def test_what_is_wrong_with_an_object_is_said(wrong: dict[str, Any], message: str) -> None:
+def test_errors_of_an_object_are_reported(wrong: dict[str, Any], message: str) -> None:
     [problem] = refused(NODE, {**quota("a"), **wrong})
     assert message in problem
     [problem] = refused(NODE, step("1s", apply={**quota("a"), **wrong}))

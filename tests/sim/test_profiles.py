@@ -18,7 +18,7 @@ CONFIG = {
 }
 
 
-def test_a_reservation_of_a_profile_without_the_plugin_is_told_so() -> None:
+def test_a_reservation_of_a_profile_without_the_plugin_is_reported() -> None:
     profiles = {"a": "holdfast-scheduler", "b": "plain"}
     made = [reservation_text(name, "1", pod={"schedulerName": by}) for name, by in profiles.items()]
     text = joined(NODE, *made)

@@ -68,7 +68,7 @@ def problems(*parts: str) -> list[str]:
         (EXPECT % "timeline: [{t: x}]", "Expect: timeline[0].t: not a duration"),
     ],
 )
-def test_a_problem_is_told_with_file_document_and_field(document: str, complaint: str) -> None:
+def test_a_problem_is_reported_with_file_document_and_field(document: str, complaint: str) -> None:
     found = problems(NODE, document)
     assert len(found) == 1
     assert found[0].startswith("s.yaml: document 2, line 3: ")

@@ -193,7 +193,7 @@ def test_an_owner_without_a_template_is_there_to_be_referred_to(kind: str) -> No
     assert "spec.template.spec.containers" in fields({**owner, "spec": {"template": {"spec": {}}}})
 
 
-def test_a_node_label_is_compared_with_what_is_no_number_in_vain_but_not_refused() -> None:
+def test_a_node_label_compared_with_a_non_number_never_matches_and_is_not_refused() -> None:
     assert found(make_pod("p").prefers_node(1, "cores", "Gt", ["many"]).raw()) == []
     assert found(make_pod("p").node_affinity("cores", "Lt", ["many"]).raw()) == []
     assert found(make_pod("p").node_affinity("cores", "Lt", ["1", "2"]).raw())
@@ -368,7 +368,7 @@ def test_reservations_are_refused_with(
         lambda r: r.owner(controller={"kind": "ReplicaSet", "name": "x", "namespace": "ns"}),
         lambda r: r.owner(labelSelector={}),
         lambda r: r.available("n1"),
-        lambda r: r.label("koordinator.sh/priority", "high"),  # counts as not set, and is told
+        lambda r: r.label("koordinator.sh/priority", "high"),  # counts as not set, and is reported
     ],
 )
 def test_reservations_are_accepted(

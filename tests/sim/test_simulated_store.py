@@ -9,7 +9,7 @@ from holdfast.machinery.patch.json_patch import merge_patch
 from holdfast.sim.manifests import InvalidInput
 
 
-def test_what_an_object_says_of_itself_is_kept_and_the_rest_is_given() -> None:
+def test_given_metadata_is_kept_and_the_rest_is_filled_in() -> None:
     given = """
         apiVersion: v1
         kind: Pod
@@ -87,13 +87,13 @@ def test_the_condition_keeps_the_time_of_its_status_when_only_the_message_change
 
 def test_events_that_repeat_are_counted() -> None:
     text = joined(NODE, pod_text("p", "8"), step_text("5s", "restart: scheduler"))
-    told = [raw for raw in simulate(text).objects if raw["kind"] == "Event"]
-    assert [(e["reason"], e["count"], e["firstTimestamp"], e["lastTimestamp"]) for e in told] == [
+    recorded = [raw for raw in simulate(text).objects if raw["kind"] == "Event"]
+    assert [(e["reason"], e["count"], e["firstTimestamp"], e["lastTimestamp"]) for e in recorded] == [
         ("FailedScheduling", 2, "2026-01-01T00:00:00Z", "2026-01-01T00:00:05Z")
     ]
 
 
-def test_a_gated_pod_says_so_and_is_not_called_unschedulable() -> None:
+def test_a_gated_pod_has_the_reason_scheduling_gated() -> None:
     result = simulate(joined(NODE, pod_text("p", spec="schedulingGates: [{name: g}]")))
     found = condition(find(result, "Pod", "p"), "PodScheduled")
     assert found["reason"] == "SchedulingGated"

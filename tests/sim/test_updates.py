@@ -148,7 +148,7 @@ def test_what_an_api_server_would_refuse(change: str, complaint: str) -> None:
         simulate(joined(NODE, given, change))
 
 
-def test_a_node_is_given_by_the_scheduler_alone() -> None:
+def test_only_the_scheduler_sets_the_node() -> None:
     with pytest.raises(InvalidInput, match=f"patch.merge.spec: Forbidden: {MAY_CHANGE}"):
         simulate(joined(NODE, pod_text("a", "8"), patch("5s", "{spec: {nodeName: n1}}")))
 

@@ -111,7 +111,7 @@ def test_a_run_can_be_repeated() -> None:
         ({"template": None}, "spec.template.spec.containers: Required value"),
     ],
 )
-def test_a_deployment_that_makes_no_sense_is_refused(spec: Raw, complaint: str) -> None:
+def test_an_invalid_deployment_is_refused(spec: Raw, complaint: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         simulate(joined(NODE, _workload(**spec)))
     assert f"Deployment/default/web: {complaint}" in str(refused.value)

@@ -11,7 +11,7 @@ from holdfast.api.quantity import Quantity
 
 
 class NodeBuilder(Builder[Node]):
-    """Labelled with its hostname, as a kubelet does; 110 pods unless told otherwise."""
+    """Labelled with its hostname, as a kubelet does; 110 pods by default."""
 
     api_version = "v1"
     kind = "Node"

@@ -1,4 +1,4 @@
-"""Objects of which a line says all that tests need."""
+"""Objects that need only a line."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class ReservationBuilder(Builder[Reservation]):
         return self.requests({"memory": quantity})
 
     def node(self, name: str) -> Self:
-        """Ask for this node; where it is says `available`."""
+        """Request this node; `available` sets where it is."""
         self._spec["template"]["spec"]["nodeName"] = name
         return self
 

@@ -1,4 +1,4 @@
-"""Builders of claims, volumes and what drivers say, in the manner of `builders`.
+"""Builders of claims, volumes and objects of CSI drivers, in the manner of `builders`.
 
 make_claim("c").size("1Gi").storage_class("fast").bound_to("v").obj()
 make_volume("v").size("1Gi").storage_class("fast").on_nodes("zone", "a").obj()

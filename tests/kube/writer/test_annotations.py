@@ -13,7 +13,7 @@ from kube.writer.writer_fixture import PODS, desk, ref
 
 
 @pytest.mark.parametrize(
-    ("faults", "told", "written"),
+    ("faults", "refusals", "written"),
     [
         pytest.param([], [], {"kept": "1", "new": "2"}, id="granted"),
         pytest.param([Fault("PATCH", status=503, times=3)], [], {"kept": "1", "new": "2"}, id="late"),
@@ -26,7 +26,7 @@ from kube.writer.writer_fixture import PODS, desk, ref
     ],
 )
 def test_they_are_written_or_the_core_hears_why_not(
-    faults: list[Fault], told: list[str], written: dict[str, str]
+    faults: list[Fault], refusals: list[str], written: dict[str, str]
 ) -> None:
     async def story() -> None:
         async with desk() as d:
@@ -36,14 +36,14 @@ def test_they_are_written_or_the_core_hears_why_not(
             d.api.faults += faults
             decision = AnnotatePod(ref(pod), {"new": "2", "old": None})
             await d.do(decision)
-            assert d.fed == [write_refused(decision, why) for why in told]
+            assert d.fed == [write_refused(decision, why) for why in refusals]
             [found] = d.api.all(PODS)
             assert found["metadata"]["annotations"] == written
 
     run(story())
 
 
-def test_another_pod_of_the_name_is_left_alone() -> None:
+def test_a_recreated_pod_is_not_annotated() -> None:
     async def story() -> None:
         async with desk() as d:
             gone = ref(d.api.create(make_pod("p").raw()))

@@ -15,13 +15,13 @@ from kube.writer.writer_fixture import BIND, FOREVER, desk, ref
 
 
 @pytest.mark.parametrize(
-    ("faults", "told", "bound"),
+    ("faults", "fed", "bound"),
     [
         ([], ["BindConfirmed"], "n"),
         ([Fault("POST", BIND, status=429, retry_after=7)], ["BindConfirmed"], "n"),
         ([Fault("POST", BIND, status=503, times=2)], ["BindConfirmed"], "n"),
         ([Fault("POST", BIND, cut="before", times=9)], ["BindConfirmed"], "n"),
-        # It arrived, and nobody said so: a second attempt is refused, the pod itself tells.
+        # It arrived, and the answer was lost: a second attempt is refused, the pod itself shows it.
         ([Fault("POST", BIND, cut="after")], ["Updated on n"], "n"),
         ([Fault("POST", BIND, cut="after", delay=60)], ["Updated on n"], "n"),
         (
@@ -30,18 +30,18 @@ from kube.writer.writer_fixture import BIND, FOREVER, desk, ref
             "n",
         ),
         ([Fault("POST", BIND, delay=60)], ["BindConfirmed"], "n"),
-        # The server cannot, and says so for long enough.
+        # The server answers for long enough that it cannot.
         ([Fault("POST", BIND, status=500, times=FOREVER)], ["Updated", "BindRefused: scripted"], ""),
         ([Fault("POST", BIND, status=403)], ["Updated", "BindRefused: scripted"], ""),
     ],
 )
-def test_a_bind_is_known_to_be_done_or_not(faults: list[Fault], told: list[str], bound: str) -> None:
+def test_a_bind_is_known_to_be_done_or_not(faults: list[Fault], fed: list[str], bound: str) -> None:
     async def story() -> None:
         async with desk() as d:
             pod = d.api.create(make_pod("p").raw())
             d.api.faults += faults
             await d.do(Bind(ref(pod), "n"))
-            assert d.said() == told
+            assert d.fed_events() == fed
             assert d.api.pods() == {"p": bound}
             assert d.api.binds.count(("p", "n")) <= 1
 
@@ -50,7 +50,7 @@ def test_a_bind_is_known_to_be_done_or_not(faults: list[Fault], told: list[str],
 
 @pytest.mark.parametrize("after", [0.5, 3.0, 12.0, 60.0])
 def test_a_bind_that_is_carried_out_after_an_error_is_noticed(after: float) -> None:
-    """The server says four times that it cannot, and then it does: the capacity is taken."""
+    """The server answers four times that it cannot, and then it does: the capacity is taken."""
 
     async def story() -> None:
         async with desk() as d:
@@ -63,7 +63,7 @@ def test_a_bind_that_is_carried_out_after_an_error_is_noticed(after: float) -> N
             target = {"metadata": {"uid": pod["metadata"]["uid"]}, "target": {"name": "n"}}
             d.api._bind("/api/v1/pods", ("default", "p"), target)
             assert await d.writer.queue.drain(3600)
-            assert d.said() == ["Updated on n"]
+            assert d.fed_events() == ["Updated on n"]
 
     run(story())
 
@@ -76,7 +76,7 @@ def test_a_bind_that_may_still_be_carried_out_is_withdrawn() -> None:
             pod = d.api.create(make_pod("p").raw())
             d.api.faults.append(Fault("POST", BIND, status=504, times=FOREVER))
             await d.do(Bind(ref(pod), "n"))
-            assert d.said() == ["Updated", "BindRefused: scripted"]
+            assert d.fed_events() == ["Updated", "BindRefused: scripted"]
             (first, *_) = [body for _, path, body in d.api.bodies if path.endswith("/status")]
             assert first["status"]["conditions"][0]["reason"] == "SchedulerError"
             found = d.api.get("/api/v1/pods", "p")
@@ -90,7 +90,7 @@ def test_a_pod_bound_by_someone_else_is_seen_where_it_is() -> None:
         async with desk() as d:
             pod = d.api.create(make_pod("p").on("theirs").raw())
             await d.do(Bind(ref(pod), "ours"))
-            assert d.said() == ["Updated on theirs"]
+            assert d.fed_events() == ["Updated on theirs"]
 
     run(story())
 
@@ -101,7 +101,7 @@ def test_a_pod_deleted_in_flight_is_taken_back() -> None:
             pod = d.api.create(make_pod("p").raw())
             d.api.delete(pod)
             await d.do(Bind(ref(pod), "n"))
-            assert d.said() == ["Deleted"]
+            assert d.fed_events() == ["Deleted"]
             assert isinstance(d.fed[0], Deleted)
             assert d.fed[0].object.metadata.uid == pod["metadata"]["uid"]
 
@@ -115,7 +115,7 @@ def test_a_namesake_is_not_bound() -> None:
             d.api.delete(pod)
             d.api.create(make_pod("p").raw())
             await d.do(Bind(ref(pod), "n"))
-            assert d.said() == ["Deleted"]
+            assert d.fed_events() == ["Deleted"]
             assert d.api.pods() == {"p": ""}
 
     run(story())
@@ -126,8 +126,8 @@ def test_a_pod_on_its_way_out_is_given_back() -> None:
         async with desk() as d:
             pod = d.api.create(make_pod("p").deleted().raw())
             await d.do(Bind(ref(pod), "n"))
-            assert d.said()[0] == "Updated"
-            assert "is being deleted" in d.said()[1]
+            assert d.fed_events()[0] == "Updated"
+            assert "is being deleted" in d.fed_events()[1]
 
     run(story())
 
@@ -143,7 +143,7 @@ def test_binds_stay_assumed_while_the_server_is_away_and_all_arrive_after() -> N
             assert d.fed == [] and len(d.writer.queue) == 200
             away.times = 0
             await until(lambda: len(d.writer.queue) == 0)
-            assert d.said() == ["BindConfirmed"] * 200
+            assert d.fed_events() == ["BindConfirmed"] * 200
             assert len(d.api.binds) == 200
 
     run(story())
@@ -160,7 +160,7 @@ def test_a_bind_brings_its_annotations() -> None:
     run(story())
 
 
-def test_a_deposed_leader_writes_nothing() -> None:
+def test_nothing_is_written_after_leadership_is_lost() -> None:
     async def story() -> None:
         async with desk() as d:
             pods = [d.api.create(make_pod(f"p{i}").raw()) for i in range(64)]
@@ -179,8 +179,8 @@ def test_a_deposed_leader_writes_nothing() -> None:
     run(story())
 
 
-def test_one_who_stops_knows_whether_a_bind_may_still_be_carried_out() -> None:
-    """The lease is kept until then: whoever leads next would give the capacity to another pod."""
+def test_a_stopping_writer_knows_whether_a_bind_may_still_be_carried_out() -> None:
+    """The lease is kept until then: the next leader would give the capacity to another pod."""
 
     async def story() -> None:
         async with desk() as d:

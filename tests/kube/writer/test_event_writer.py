@@ -13,18 +13,18 @@ from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
 from kube.writer.writer_fixture import FOREVER, desk, ref
 
 
-def test_the_same_thing_said_again_is_one_event_that_counts() -> None:
+def test_a_repeated_event_is_one_event_with_a_count() -> None:
     async def story() -> None:
         async with desk() as d:
             pod = d.api.create(make_pod("p").raw())
-            again = Emit(ref(pod), "Warning", "FailedScheduling", "no room", "Scheduling")
+            again = Emit(ref(pod), "Warning", "FailedScheduling", "no capacity", "Scheduling")
             for _ in range(5):
                 await d.do(again)
                 await asyncio.sleep(60)
             await d.do(Emit(ref(pod), "Warning", "FailedScheduling", "no ports", "Scheduling"))
             events = d.api.all("/apis/events.k8s.io/v1/events")
             assert [(e["note"], e.get("series", {}).get("count")) for e in events] == [
-                ("no room", 2),
+                ("no capacity", 2),
                 ("no ports", None),
             ]
             await asyncio.sleep(400)
@@ -82,9 +82,7 @@ def test_an_event_is_as_kube_scheduler_writes_it() -> None:
         ("PodGroup", "scheduling.sigs.k8s.io/v1alpha1", "scheduling.sigs.k8s.io/v1alpha1"),
     ],
 )
-def test_an_event_says_the_api_version_of_what_it_is_about(
-    kind: str, given: str, api_version: str
-) -> None:
+def test_an_event_has_the_api_version_of_its_object(kind: str, given: str, api_version: str) -> None:
     async def story() -> None:
         async with desk() as d:
             about = ObjectRef(kind, "", "x", "u-1", given)

@@ -19,12 +19,12 @@ from kube.writer.writer_fixture import BIND, PODS, Desk, desk, ref
 PREEMPTOR = ObjectRef("Pod", "default", "p", "uid-p")
 
 
-def test_a_victim_is_told_before_it_is_deleted() -> None:
+def test_a_victim_gets_its_condition_before_it_is_deleted() -> None:
     async def story() -> None:
         async with desk() as d:
             victim, namesake = (d.api.create(make_pod(n).raw()) for n in ("v", "w"))
             d.api.faults.append(Fault("DELETE", status=503))
-            await d.do(Preempt(ref(victim), PREEMPTOR, "n", "making room"))
+            await d.do(Preempt(ref(victim), PREEMPTOR, "n", "preempting"))
             assert "v" not in d.api.pods()
             assert [m for m, _ in d.api.requests] == ["PATCH", "DELETE", "DELETE"]
             condition = d.api.bodies[0][2]["status"]["conditions"][0]
@@ -34,7 +34,7 @@ def test_a_victim_is_told_before_it_is_deleted() -> None:
             )
             d.api.delete(namesake)
             other = d.api.create(make_pod("w").raw())
-            await d.do(Preempt(ref(namesake), PREEMPTOR, "n", "making room"))
+            await d.do(Preempt(ref(namesake), PREEMPTOR, "n", "preempting"))
             assert d.api.get(PODS, "w")["metadata"]["uid"] == other["metadata"]["uid"]
             assert d.failed == []
 
@@ -42,7 +42,7 @@ def test_a_victim_is_told_before_it_is_deleted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("faults", "told", "failed"),
+    ("faults", "fed", "failed"),
     [
         ([Fault("DELETE", status=403)], ["Updated on n", "PreemptRefused: 403: scripted"], True),
         ([Fault("PATCH", status=403)], ["Updated on n", "PreemptRefused: 403: scripted"], True),
@@ -69,14 +69,14 @@ def test_a_victim_is_told_before_it_is_deleted() -> None:
     ],
 )
 def test_a_victim_that_cannot_be_deleted_stays_and_its_preemptor_is_tried_again(
-    faults: list[Fault], told: list[str], failed: bool
+    faults: list[Fault], fed: list[str], failed: bool
 ) -> None:
     async def story() -> None:
         async with desk() as d:
             victim = d.api.create(make_pod("v").on("n").raw())
             d.api.faults += faults
             await d.do(Preempt(ref(victim), PREEMPTOR, "n", "room"))
-            assert d.said() == told
+            assert d.fed_events() == fed
             assert bool(d.failed) is failed
             refused = [event.decision for event in d.fed if isinstance(event, WriteRefused)]
             assert refused == [Preempt(ref(victim), PREEMPTOR, "n", "room")] * failed
@@ -86,7 +86,7 @@ def test_a_victim_that_cannot_be_deleted_stays_and_its_preemptor_is_tried_again(
 
 @pytest.mark.parametrize("rounds", [1, 3])
 def test_none_of_a_job_is_deleted_while_another_has_no_condition(rounds: int) -> None:
-    """They make room for several preemptors, decided at once or one after the other; the condition of
+    """They are victims of several preemptors, decided at once or one after the other; the condition of
     one whose bind has not been answered comes after that, and it was decided twice that it goes."""
 
     async def story() -> None:

@@ -41,7 +41,7 @@ def decided(kind: str, raw: Raw) -> Decision:
     ("kind", "path", "namespace"), [("PodGroup", GROUPS, "default"), ("Queue", QUEUES, "")]
 )
 @pytest.mark.parametrize(
-    ("faults", "said", "written"),
+    ("faults", "fed", "written"),
     [
         ([], [], True),
         ([Fault("PATCH", status=503, times=2)], [], True),
@@ -50,7 +50,7 @@ def decided(kind: str, raw: Raw) -> Decision:
     ],
 )
 def test_a_status_is_written_as_a_whole(
-    kind: str, path: str, namespace: str, faults: list[Fault], said: list[str], written: bool
+    kind: str, path: str, namespace: str, faults: list[Fault], fed: list[str], written: bool
 ) -> None:
     async def story() -> None:
         async with desk() as d:
@@ -58,7 +58,7 @@ def test_a_status_is_written_as_a_whole(
             d.api.faults += map(copy, faults)
             await d.do(decided(kind, raw))
             refusal = "GroupStatusRefused" if kind == "PodGroup" else "WriteRefused"
-            assert d.said() == [each.replace("refused", refusal) for each in said]
+            assert d.fed_events() == [each.replace("refused", refusal) for each in fed]
             found = d.api.get(path, "x", namespace).get("status") or {}
             assert (found.get("running") == 2) is written
 

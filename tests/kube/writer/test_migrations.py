@@ -52,7 +52,7 @@ def wanted() -> CreateReservation:
 
 
 @pytest.mark.parametrize(
-    ("faults", "told", "made"),
+    ("faults", "refusals", "made"),
     [
         pytest.param([], [], True, id="granted"),
         pytest.param([Fault("POST", status=503, times=3)], [], True, id="late"),
@@ -66,20 +66,20 @@ def wanted() -> CreateReservation:
     ],
 )
 def test_a_reservation_is_made_or_its_maker_hears_why_not(
-    faults: list[Fault], told: list[str], made: bool
+    faults: list[Fault], refusals: list[str], made: bool
 ) -> None:
     async def story() -> None:
         async with desk() as d:
             d.api.faults += faults
             await d.do(wanted(), wanted())
-            assert d.fed == [write_refused(wanted(), why) for why in told]
+            assert d.fed == [write_refused(wanted(), why) for why in refusals]
             assert len(d.api.all(RESERVATIONS)) == made
 
     run(story())
 
 
 @pytest.mark.parametrize(
-    ("faults", "told", "tries"),
+    ("faults", "refusals", "tries"),
     [
         pytest.param([], [], 1, id="granted"),
         pytest.param(
@@ -91,7 +91,7 @@ def test_a_reservation_is_made_or_its_maker_hears_why_not(
     ],
 )
 def test_an_eviction_is_granted_or_the_core_hears_why_not(
-    faults: list[Fault], told: list[str], tries: int
+    faults: list[Fault], refusals: list[str], tries: int
 ) -> None:
     async def story() -> None:
         async with desk() as d:
@@ -99,8 +99,8 @@ def test_an_eviction_is_granted_or_the_core_hears_why_not(
             d.api.faults += faults
             decision = Evict(ref(pod), "by a job", {"gracePeriodSeconds": 5})
             await d.do(decision)
-            assert d.fed == [write_refused(decision, why) for why in told]
-            assert bool(d.api.all("/api/v1/pods")) == bool(told)
+            assert d.fed == [write_refused(decision, why) for why in refusals]
+            assert bool(d.api.all("/api/v1/pods")) == bool(refusals)
             assert d.api.count("POST", "/pods/p/eviction") == tries
             if d.api.bodies:
                 options = {"gracePeriodSeconds": 5, "preconditions": {"uid": pod["metadata"]["uid"]}}
@@ -137,22 +137,22 @@ def test_the_spec_gets_what_was_found_and_keeps_the_rest() -> None:
 
 
 @pytest.mark.parametrize(
-    ("faults", "told"),
+    ("faults", "refusals"),
     [
         pytest.param([], 0, id="written"),
         pytest.param([Fault("PATCH", status=503, times=3)], 0, id="late"),
         pytest.param([Fault("PATCH", status=403)], 1, id="refused"),
     ],
 )
-def test_a_status_is_written_or_refused(faults: list[Fault], told: int) -> None:
+def test_a_status_is_written_or_refused(faults: list[Fault], refusals: int) -> None:
     async def story() -> None:
         async with desk() as d:
             raw = d.api.create(job())
             d.api.faults += faults
             decision = SetMigrationStatus(ref(raw), PodMigrationJobStatus(phase="Running"))
             await d.do(decision)
-            assert d.fed == [write_refused(decision, "scripted")] * told
+            assert d.fed == [write_refused(decision, "scripted")] * refusals
             written = d.api.get(JOBS, "move", "").get("status")
-            assert written == (None if told else {"phase": "Running"})
+            assert written == (None if refusals else {"phase": "Running"})
 
     run(story())

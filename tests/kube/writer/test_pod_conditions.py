@@ -1,4 +1,4 @@
-"""What is said on pods that have no node."""
+"""Conditions of pods that have no node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def test_nomination_and_condition_go_in_one_patch() -> None:
     async def story() -> None:
         async with desk() as d:
             pod = d.api.create(make_pod("p").raw())
-            await d.do(Nominate(ref(pod), "n"), SetPodScheduled(ref(pod), "Unschedulable", "no room"))
+            await d.do(
+                Nominate(ref(pod), "n"), SetPodScheduled(ref(pod), "Unschedulable", "no capacity")
+            )
             assert d.api.count("PATCH") == 1
             status = d.api.get(PODS, "p")["status"]
             assert status["nominatedNodeName"] == "n"
@@ -26,7 +28,7 @@ def test_nomination_and_condition_go_in_one_patch() -> None:
                 "type": "PodScheduled",
                 "status": "False",
                 "reason": "Unschedulable",
-                "message": "no room",
+                "message": "no capacity",
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }
             await d.do(Nominate(ref(pod), ""))
@@ -35,7 +37,7 @@ def test_nomination_and_condition_go_in_one_patch() -> None:
     run(story())
 
 
-def test_what_a_pod_says_already_is_not_said_again() -> None:
+def test_an_unchanged_condition_is_not_written_again() -> None:
     async def story() -> None:
         async with desk() as d:
             made = make_pod("p").condition("PodScheduled", "False", "Unschedulable", "no").raw()
@@ -56,7 +58,7 @@ def test_what_a_pod_says_already_is_not_said_again() -> None:
     run(story())
 
 
-def test_a_pod_to_be_bound_is_not_told_it_cannot_be() -> None:
+def test_a_pod_about_to_be_bound_gets_no_unschedulable_condition() -> None:
     async def story() -> None:
         async with desk() as d:
             pods = [d.api.create(make_pod(f"p{i}").raw()) for i in range(100)]

@@ -37,7 +37,7 @@ def status(raw: Raw, phase: str, node: str = "", binds: bool = False) -> SetRese
 
 
 @pytest.mark.parametrize(
-    ("faults", "told"),
+    ("faults", "fed"),
     [
         ([], ["BindConfirmed"]),
         ([Fault("PATCH", status=503, times=20)], ["BindConfirmed"]),
@@ -45,16 +45,16 @@ def status(raw: Raw, phase: str, node: str = "", binds: bool = False) -> SetRese
         ([Fault("PATCH", status=403)], ["BindRefused: 403: scripted"]),
     ],
 )
-def test_a_reservation_gets_its_node_or_not(faults: list[Fault], told: list[str]) -> None:
+def test_a_reservation_gets_its_node_or_not(faults: list[Fault], fed: list[str]) -> None:
     async def story() -> None:
         async with desk() as d:
             r = d.api.create(bare_reservation())
             d.api.faults += faults
             await d.do(status(r, "Available", "n", binds=True))
-            assert d.said() == told
+            assert d.fed_events() == fed
             written = d.api.get(RESERVATIONS, "r", "").get("status")
             assert written == (
-                {"phase": "Available", "nodeName": "n"} if "Confirmed" in told[0] else None
+                {"phase": "Available", "nodeName": "n"} if "Confirmed" in fed[0] else None
             )
 
     run(story())
@@ -72,7 +72,7 @@ def test_what_a_reservation_was_given_is_written_with_its_node(faults: list[Faul
                 ref(r), ReservationStatus(phase="Available", node_name="n"), True, given
             )
             await d.do(bind)
-            assert d.said() == ["BindConfirmed"]
+            assert d.fed_events() == ["BindConfirmed"]
             written = d.api.get(RESERVATIONS, "r", "")
             assert written["metadata"]["annotations"] == given
             assert written["status"]["nodeName"] == "n"
@@ -88,7 +88,7 @@ def test_the_last_status_of_a_reservation_is_written_and_its_bind_still_answered
             d.writer.carry_out([status(r, "Available", "n", binds=True)])
             await asyncio.sleep(0.05)
             await d.do(status(r, "Succeeded", "n"))
-            assert d.said() == ["BindConfirmed"]
+            assert d.fed_events() == ["BindConfirmed"]
             assert d.api.get(RESERVATIONS, "r", "")["status"]["phase"] == "Succeeded"
 
     run(story())
@@ -96,7 +96,7 @@ def test_the_last_status_of_a_reservation_is_written_and_its_bind_still_answered
 
 @pytest.mark.parametrize("faults", [[], [Fault("PATCH", status=503, times=2)]])
 def test_one_that_waited_is_available_before_it_has_succeeded(faults: list[Fault]) -> None:
-    """However slowly the server answers, whoever watches the reservation sees every phase."""
+    """However slowly the server answers, watchers of the reservation see every phase."""
 
     async def story() -> None:
         async with desk() as d:
@@ -113,13 +113,13 @@ def test_one_that_waited_is_available_before_it_has_succeeded(faults: list[Fault
     run(story())
 
 
-def test_a_reservation_that_is_gone_or_another_is_left_alone() -> None:
+def test_a_deleted_or_recreated_reservation_is_not_written() -> None:
     async def story() -> None:
         async with desk() as d:
             r = d.api.create(bare_reservation())
             d.api.delete(r)
             await d.do(status(r, "Available", "n", binds=True))
-            assert d.said()[0] == "Deleted"
+            assert d.fed_events()[0] == "Deleted"
             other = d.api.create(bare_reservation())
             d.fed.clear()
             await d.do(status(r, "Available", "n"), DeleteReservation(ref(r), "over"))
@@ -132,14 +132,14 @@ def test_a_reservation_that_is_gone_or_another_is_left_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("faults", "told"),
+    ("faults", "fed"),
     [
         ([], []),
         ([Fault("PATCH", status=503, times=3)], []),
         ([Fault("PATCH", status=403)], ["ReservationWriteRefused: 403: scripted"]),
     ],
 )
-def test_that_it_has_to_go_is_written_on_a_reservation(faults: list[Fault], told: list[str]) -> None:
+def test_that_it_has_to_go_is_written_on_a_reservation(faults: list[Fault], fed: list[str]) -> None:
     async def story() -> None:
         async with desk() as d:
             raw = bare_reservation()
@@ -148,10 +148,10 @@ def test_that_it_has_to_go_is_written_on_a_reservation(faults: list[Fault], told
             d.api.faults += faults
             preemptor = ref(d.api.create(bare_reservation("p")))
             await d.do(PreemptReservation(ref(r), preemptor, "n", {"soft": "true"}, {"why": "so"}))
-            assert d.said() == told
+            assert d.fed_events() == fed
             metadata = d.api.get(RESERVATIONS, "r", "")["metadata"]
-            assert metadata["labels"] == ({"kept": "yes"} if told else {"kept": "yes", "soft": "true"})
-            assert metadata.get("annotations", {}) == ({} if told else {"why": "so"})
+            assert metadata["labels"] == ({"kept": "yes"} if fed else {"kept": "yes", "soft": "true"})
+            assert metadata.get("annotations", {}) == ({} if fed else {"why": "so"})
 
     run(story())
 
@@ -178,7 +178,7 @@ def test_what_a_failed_reservation_held_is_given_away_once_that_is_written(fault
                 Bind(ref(pods[1]), "m"),
                 status(new, "Available", "n", binds=True),
             )
-            assert d.said() == ["BindConfirmed"] * 3
+            assert d.fed_events() == ["BindConfirmed"] * 3
             kinds = [path.rpartition("s/")[2].partition("?")[0] for _, path in d.api.requests]
             last_old = max(i for i, kind in enumerate(kinds) if kind == "old/status")
             assert kinds.index("elsewhere/binding") < last_old or fault.delay
@@ -196,7 +196,7 @@ def test_what_a_failed_reservation_held_is_given_away_once_that_is_written(fault
         lambda r: status(r, "Available", "n", binds=True),
     ],
 )
-def test_nobody_waits_for_a_status_that_is_not_written(
+def test_no_write_waits_for_a_status_that_is_not_written(
     end: Callable[[Raw], SetReservationStatus | DeleteReservation],
 ) -> None:
     async def story() -> None:
@@ -204,14 +204,14 @@ def test_nobody_waits_for_a_status_that_is_not_written(
             r, p = d.api.create(bare_reservation()), d.api.create(make_pod("p").raw())
             d.api.faults.append(Fault("PATCH", "reservations/r", status=403))
             await d.do(end(r), status(r, "Failed", "n"), Bind(ref(p), "n"))
-            assert "BindConfirmed" in d.said()
+            assert "BindConfirmed" in d.fed_events()
 
     run(story())
 
 
 @pytest.mark.parametrize("ends", ["Succeeded", "refused", "deleted"])
 def test_an_owner_is_deleted_once_it_is_written_that_its_reservation_had_one(ends: str) -> None:
-    """The status before is answered late. Whoever leads next could not know without the owner."""
+    """The status before is answered late. Without the owner the next leader could not know."""
 
     async def story() -> None:
         async with desk() as d:

@@ -48,7 +48,7 @@ def test_a_pod_is_bound_once_its_claim_is() -> None:
             assert d.api.binds == []
             d.claim_changed(d.api.change(bound(c, "v")))
             await until(lambda: d.api.binds)
-            assert d.said() == ["BindConfirmed"]
+            assert d.fed_events() == ["BindConfirmed"]
 
     run(story())
 
@@ -75,7 +75,7 @@ def test_a_volume_taken_by_another_claim_fails_the_bind() -> None:
             theirs = {"namespace": "default", "name": "other", "uid": "x"}
             v = d.api.create(volume(claimRef=theirs))
             await d.do(BindVolume(ref(v), ref(c)), Bind(ref(pod), "n"))
-            assert d.said() == ["Updated", 'BindRefused: volume "v" is bound to another claim']
+            assert d.fed_events() == ["Updated", 'BindRefused: volume "v" is bound to another claim']
             assert d.api.binds == []
 
     run(story())
@@ -90,7 +90,7 @@ def test_a_claim_whose_volume_cannot_be_made_fails_the_bind() -> None:
             await asyncio.sleep(1)
             selected = d.api.get(CLAIMS, "c")
             assert selected["metadata"]["annotations"] == {"volume.kubernetes.io/selected-node": "n"}
-            d.claim_changed(c)  # old news: says nothing about our write
+            d.claim_changed(c)  # an old version: not an answer to our write
             await asyncio.sleep(1)
             assert d.fed == []
             d.claim_changed(selected)
@@ -98,7 +98,7 @@ def test_a_claim_whose_volume_cannot_be_made_fails_the_bind() -> None:
             given_up = {**selected, "metadata": {**selected["metadata"], "annotations": {}}}
             d.claim_changed(d.api.change(given_up))
             await until(lambda: len(d.writer.queue) == 0)
-            assert d.said() == ["Updated", 'BindRefused: provisioning failed for PVC "c"']
+            assert d.fed_events() == ["Updated", 'BindRefused: provisioning failed for PVC "c"']
 
     run(story())
 
@@ -109,7 +109,7 @@ def test_claims_are_not_waited_for_for_ever() -> None:
             c, pod = d.api.create(claim()), d.api.create(make_pod("p").raw())
             d.claim_changed(c)
             await d.do(SelectNode(ref(c), "n"), Bind(ref(pod), "n"))
-            assert d.said() == ["Updated", "BindRefused: timed out waiting for the condition"]
+            assert d.fed_events() == ["Updated", "BindRefused: timed out waiting for the condition"]
             assert 600 <= asyncio.get_running_loop().time() < 610
             assert len(d.writer.claims) == 0
 
@@ -124,6 +124,6 @@ def test_a_conflict_on_a_volume_is_looked_at_again() -> None:
             d.claim_changed(d.api.change(bound(c, "v")))
             d.api.faults.append(Fault("PATCH", "persistentvolumes", status=409, reason="Conflict"))
             await d.do(BindVolume(ref(v), ref(c)), Bind(ref(pod), "n"))
-            assert d.said() == ["BindConfirmed"]
+            assert d.fed_events() == ["BindConfirmed"]
 
     run(story())

@@ -82,8 +82,10 @@ def test_a_failing_write_is_reported_and_the_queue_goes_on() -> None:
             d.api.faults.append(Fault("PATCH", "p1/status", status=403))
             await d.do(*(SetPodScheduled(ref(pod), "Unschedulable", "no") for pod in pods))
             assert d.failed == ["403: scripted"]
-            said = [p["status"]["conditions"][0]["message"] for p in d.api.all(PODS) if "status" in p]
-            assert said == ["no", "no"]
+            messages = [
+                p["status"]["conditions"][0]["message"] for p in d.api.all(PODS) if "status" in p
+            ]
+            assert messages == ["no", "no"]
 
     run(story())
 

@@ -55,8 +55,8 @@ class Desk:
         self.writer.carry_out(decisions)
         assert await self.writer.queue.drain(3600), "writes hang"
 
-    def said(self) -> list[str]:
-        return [_told(event) for event in self.fed]
+    def fed_events(self) -> list[str]:
+        return [_described(event) for event in self.fed]
 
     def claim_changed(self, raw: Raw) -> None:
         obj = decode(raw)
@@ -64,7 +64,7 @@ class Desk:
         self.writer.saw(Updated(obj))
 
 
-def _told(event: Event) -> str:
+def _described(event: Event) -> str:
     name = type(event).__name__
     if isinstance(event, BindConfirmed):
         return name

@@ -140,7 +140,7 @@ def test_what_is_neither_map_nor_list_is_invalid_however_it_comes(
         assert f"spec.{field} in body must be of type {kind}" in answer.message
 
 
-def test_objects_say_what_they_are(server: LiveServer) -> None:
+def test_objects_have_kind_and_version(server: LiveServer) -> None:
     server.post(DEFINITIONS, definition("jars", "Jar"))
     body = thing("Jar", "a", {"size": 1})
     silent = server.post(path("jars"), {**body, "kind": ""})
@@ -272,7 +272,9 @@ def test_names_can_be_taken(server: LiveServer) -> None:
         ),
     ],
 )
-def test_definitions_that_make_no_sense(server: LiveServer, change: dict[str, Any], words: str) -> None:
+def test_invalid_definitions_are_refused(
+    server: LiveServer, change: dict[str, Any], words: str
+) -> None:
     answer = server.post(DEFINITIONS, definition("bads", "Bad", **change))
     assert answer.code == 422
     assert words in answer.message

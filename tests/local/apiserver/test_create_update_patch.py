@@ -131,7 +131,7 @@ def test_four_kinds_of_patch(server: LiveServer) -> None:
     ]
 
 
-def test_applied_fields_belong_to_whoever_applied_them(server: LiveServer) -> None:
+def test_applied_fields_are_owned_by_their_applier(server: LiveServer) -> None:
     path = f"{CONFIG_MAPS}/owned"
     mine = {**config_map("owned"), "data": {"a": "1"}}
     assert server.patch(f"{path}?fieldManager=me", mine, APPLY).code == 201
@@ -245,9 +245,9 @@ def test_a_runtime_class_gives_pods_their_overhead(server: LiveServer) -> None:
             "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead",
         ),
     ):
-        said = server.post(PODS, refused)
+        answer = server.post(PODS, refused)
         name = refused["metadata"]["name"]
-        assert (said.code, said.message) == (403, f'pods "{name}" is forbidden: {why}')
+        assert (answer.code, answer.message) == (403, f'pods "{name}" is forbidden: {why}')
 
 
 def test_a_default_class_gives_pods_their_priority(server: LiveServer) -> None:

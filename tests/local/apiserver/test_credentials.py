@@ -1,4 +1,4 @@
-"""Who may speak to the server, and how they know it is the right one."""
+"""Authentication of clients, and of the server to them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def secured() -> Iterator[LiveServer]:
 
 
 @pytest.mark.parametrize("token", ["", "wrong", "Bearer", "ünïcode"])
-def test_without_the_token_nothing_is_told(secured: LiveServer, token: str) -> None:
+def test_without_the_token_nothing_is_revealed(secured: LiveServer, token: str) -> None:
     answer = secured.ask("GET", PODS, token=token.encode().decode("latin-1"))
     assert (answer.code, answer.reason, answer.message) == (401, "Unauthorized", "Unauthorized")
     assert answer.body["kind"] == "Status"
@@ -73,7 +73,7 @@ def test_the_kubeconfig_is_for_its_owner(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "says"),
+    ("name", "content", "message"),
     [
         ("token", b"", "token: is empty.*delete it: a new token is made"),
         ("token", b" \n\t\n", "token: is empty"),
@@ -85,12 +85,12 @@ def test_the_kubeconfig_is_for_its_owner(tmp_path: Path) -> None:
         ("ca.crt", b"-----BEGIN CERTIFICATE-----\n", "ca.crt: is not a certificate"),
     ],
 )
-def test_a_file_that_is_no_credential_is_refused_and_left_alone(
-    tmp_path: Path, name: str, content: bytes, says: str
+def test_a_file_without_a_credential_is_refused_and_not_changed(
+    tmp_path: Path, name: str, content: bytes, message: str
 ) -> None:
     make_credentials(tmp_path)
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(InvalidCredentials, match=says):
+    with pytest.raises(InvalidCredentials, match=message):
         make_credentials(tmp_path)
     assert (tmp_path / name).read_bytes() == content
 

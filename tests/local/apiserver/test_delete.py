@@ -20,7 +20,7 @@ def bind(server: LiveServer, name: str, node: str = "n1") -> None:
     assert server.post(f"{PODS}/{name}/binding", body).code == 201
 
 
-def test_a_deletion_says_what_is_gone(server: LiveServer) -> None:
+def test_a_deletion_answers_with_a_status_that_names_the_object(server: LiveServer) -> None:
     uid = server.post(CONFIG_MAPS, config_map("gone")).body["metadata"]["uid"]
     answer = server.delete(f"{CONFIG_MAPS}/gone")
     assert answer.code == 200
@@ -45,7 +45,7 @@ def test_options_must_be_readable(server: LiveServer, options: Any, words: str) 
     assert words in answer.message
 
 
-def test_a_body_however_little_it_says_is_the_options(server: LiveServer) -> None:
+def test_even_an_almost_empty_body_is_the_options(server: LiveServer) -> None:
     server.post(PODS, pod("brief"))
     bind(server, "brief")
     answer = server.delete(f"{PODS}/brief?gracePeriodSeconds=5", {})

@@ -154,7 +154,7 @@ def test_objects_that_do_not_belong_are_400(server: LiveServer, body: Any, messa
     assert (answer.code, answer.reason, answer.message) == (400, "BadRequest", message)
 
 
-def test_what_was_meant_by_an_unknown_field_is_a_warning(server: LiveServer) -> None:
+def test_a_suggestion_for_an_unknown_field_is_a_warning(server: LiveServer) -> None:
     body = {**pod("a"), "spec": {"nodeNmae": "n", "labels": {}, "containers": []}}
     answer = server.post(f"{PODS}?fieldValidation=Strict", body)
     assert answer.code == 400 and "did you mean" not in answer.message

@@ -38,17 +38,17 @@ _KEYS = [
 ]
 
 
-@pytest.mark.parametrize(("key", "says"), _KEYS)
+@pytest.mark.parametrize(("key", "go_type"), _KEYS)
 @pytest.mark.parametrize(
     "where",
     ["data: {%s: x}", "metadata: {name: keys, labels: {%s: x}}", "%s: x", "unknown: [{%s: x}]"],
 )
-def test_a_key_that_is_no_string_is_400(server: LiveServer, key: str, says: str, where: str) -> None:
+def test_a_key_that_is_no_string_is_400(server: LiveServer, key: str, go_type: str, where: str) -> None:
     text = "{apiVersion: v1, kind: ConfigMap, " + (where % key)
     text += "}" if "metadata" in where else ", metadata: {name: keys}}"
     answer = server.ask("POST", CONFIG_MAPS, text, YAML)
     assert (answer.code, answer.reason) == (400, "BadRequest")
-    assert f"unsupported map key of type: {says}" in answer.message
+    assert f"unsupported map key of type: {go_type}" in answer.message
     assert server.get(f"{CONFIG_MAPS}/keys").code == 404
 
 

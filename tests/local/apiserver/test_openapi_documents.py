@@ -1,4 +1,4 @@
-"""OpenAPI documents: who makes them, and when anew."""
+"""OpenAPI documents: where they are built, and when they are rebuilt."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def without_identity(made: dict[str, Any]) -> dict[str, Any]:
     return {**made, "metadata": {**metadata, "managedFields": managers}}
 
 
-def test_copies_differ_in_who_they_are_alone(server: LiveServer) -> None:
+def test_copies_differ_only_in_their_identity(server: LiveServer) -> None:
     first, second, third = (server.post(PODS, pod(f"copy-{i}")).body for i in range(3))
     assert without_identity(first) == without_identity(second) == without_identity(third)
     assert len({each["metadata"]["uid"] for each in (first, second, third)}) == 3
@@ -42,7 +42,7 @@ def test_a_copy_is_still_checked_by_name_and_place(server: LiveServer) -> None:
     assert server.post("/api/v1/namespaces/ending/pods", pod("late")).code == 403
 
 
-def test_a_copy_that_says_something_twice_is_none(server: LiveServer) -> None:
+def test_a_copy_with_a_repeated_field_is_refused(server: LiveServer) -> None:
     text = '{"metadata":{"name":"%s"},"spec":{"containers":[{"name":"c","image":"twice"}]}}'
     query = f"{PODS}?fieldValidation=Strict"
     assert server.post(query, text % "said-once").code == 201

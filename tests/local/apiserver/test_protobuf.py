@@ -31,8 +31,8 @@ def varint(value: int) -> bytes:
 
 
 def envelope(api_version: str, kind: str, body: bytes) -> bytes:
-    said = part(1, api_version.encode()) + part(2, kind.encode())
-    return MAGIC + part(1, said) + part(2, body)
+    type_meta = part(1, api_version.encode()) + part(2, kind.encode())
+    return MAGIC + part(1, type_meta) + part(2, body)
 
 
 METADATA = part(

@@ -63,7 +63,7 @@ def config(live: LiveServer, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def plain() -> Iterator[LiveServer]:
-    """Without TLS: there a connection is closed once both sides have said so, and kopf, when it ends,
+    """Without TLS: there a connection is closed once both sides have agreed, and kopf, when it ends,
     does not wait for the other one."""
     with LiveServer() as server:
         yield server

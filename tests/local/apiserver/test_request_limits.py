@@ -1,4 +1,4 @@
-"""Requests that are large: what is refused, in which words, and who is served meanwhile."""
+"""Large requests: what is refused, in which words, and that other requests are served meanwhile."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_loop_goes_on_while_a_large_request_is_worked_out() -> None:
         served = threading.Event()
 
         def verb(call: ApiRequest) -> Written:
-            assert served.wait(30), "nobody else was served"
+            assert served.wait(30), "no other request was served"
             return call.cluster.store.create(call.key, {"metadata": {"name": "a"}}), True
 
         waiting = asyncio.create_task(workers.write(config_maps(of), LARGE + 1, verb))
@@ -246,7 +246,7 @@ def test_of_several_yaml_documents_the_first_is_read(server: LiveServer) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("".join(f"%TAG !a{i}! tag:x,{i}:\n" for i in range(100_000)) + "---\na: b", "more than 100"),
         ("[" * 1_000_000, "nested deeper than 64 levels"),
@@ -254,8 +254,8 @@ def test_of_several_yaml_documents_the_first_is_read(server: LiveServer) -> None
         ("a: &x [y]\nb: [" + "*x, " * 200_000 + "]", "more than 100 aliases"),
     ],
 )
-def test_yaml_that_would_take_long_is_refused(text: str, said: str) -> None:
-    with pytest.raises(StatusError, match=said) as error:
+def test_yaml_that_would_take_long_is_refused(text: str, message: str) -> None:
+    with pytest.raises(StatusError, match=message) as error:
         read_object(text.encode(), YAML, "ConfigMap")
     assert error.value.code == 400
 

@@ -77,7 +77,7 @@ def test_other_fields_are_refused(lamps: LiveServer) -> None:
     assert (answer.code, answer.body["message"]) == (400, "field label not supported: spec.ratio")
 
 
-def test_openapi_says_which_they_are(lamps: LiveServer) -> None:
+def test_openapi_lists_selectable_fields(lamps: LiveServer) -> None:
     schemas = lamps.get("/openapi/v3/apis/example.org/v1").body["components"]["schemas"]
     shown = schemas["org.example.v1.Lamps"]["x-kubernetes-selectable-fields"]
     assert [each["fieldPath"] for each in shown][:2] == ["spec.colour", "spec.watts"]

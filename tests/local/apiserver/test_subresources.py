@@ -65,7 +65,7 @@ def test_a_bound_pod_is_nominated_no_more(server: LiveServer) -> None:
         ),
     ],
 )
-def test_bindings_that_make_no_sense(
+def test_invalid_bindings_are_refused(
     server: LiveServer, body: dict[str, Any], code: int, message: str
 ) -> None:
     server.post(PODS, pod("picky"))
@@ -256,7 +256,7 @@ def test_reviews_must_be_readable(server: LiveServer, body: dict[str, Any]) -> N
     assert "cannot be handled as a SubjectAccessReview" in answer.message
 
 
-def test_reviews_say_that_everything_is_allowed_and_why(server: LiveServer) -> None:
+def test_reviews_allow_everything_with_a_reason(server: LiveServer) -> None:
     attributes = {"verb": "create", "resource": "pods"}
     access = server.post(
         "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
@@ -273,7 +273,9 @@ def test_reviews_say_that_everything_is_allowed_and_why(server: LiveServer) -> N
 
 
 @pytest.mark.parametrize("subresource", ["log", "exec", "attach", "portforward"])
-def test_what_needs_containers_says_that_there_are_none(server: LiveServer, subresource: str) -> None:
+def test_requests_for_containers_answer_that_there_are_none(
+    server: LiveServer, subresource: str
+) -> None:
     name = f"idle-{subresource}"
     server.post(PODS, pod(name))
     answer = server.get(f"{PODS}/{name}/{subresource}")

@@ -284,7 +284,7 @@ def test_kinds(group: str, plural: str, raw: dict[str, Any], expected: list[Any]
 @pytest.mark.parametrize(
     "type", [each for each in CATALOGUE if each.stored], ids=lambda each: each.plural
 )
-def test_every_kind_prints_an_object_that_says_next_to_nothing(type: Any) -> None:
+def test_every_kind_prints_an_almost_empty_object(type: Any) -> None:
     raw = {"metadata": {"name": "x"}}
     row = printer_of(type).cells(raw, NOW)
     assert len(row) == len(printer_of(type).columns)

@@ -1,4 +1,4 @@
-"""watch: where it begins, what it tells, how it ends."""
+"""watch: where it begins, which events it sends, how it ends."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from holdfast.local.store import Key, StoreChange
 Raw = dict[str, Any]
 
 
-def told(events: Iterator[Raw], count: int) -> list[tuple[str, str]]:
+def next_events(events: Iterator[Raw], count: int) -> list[tuple[str, str]]:
     return [
         (each["type"], each["object"]["metadata"].get("name", "")) for each in islice(events, count)
     ]
@@ -36,9 +36,9 @@ def test_without_a_revision_a_watch_begins_with_what_there_is() -> None:
         server.post(CONFIG_MAPS, config_map("a"))
         for query in ("", "&resourceVersion=0"):
             with server.watch(f"{CONFIG_MAPS}?watch=1{query}") as events:
-                assert told(events, 1) == [("ADDED", "a")]
+                assert next_events(events, 1) == [("ADDED", "a")]
                 server.patch(f"{CONFIG_MAPS}/a", {"data": {"a": query or "x"}})
-                assert told(events, 1) == [("MODIFIED", "a")]
+                assert next_events(events, 1) == [("MODIFIED", "a")]
 
 
 def test_a_watch_goes_on_where_it_stopped() -> None:
@@ -48,9 +48,9 @@ def test_a_watch_goes_on_where_it_stopped() -> None:
         server.patch(f"{CONFIG_MAPS}/a", {"data": {"a": "b"}})
         server.delete(f"{CONFIG_MAPS}/b")
         with server.watch(f"{CONFIG_MAPS}?watch=1&resourceVersion={start}") as events:
-            assert told(events, 3) == [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")]
+            assert next_events(events, 3) == [("ADDED", "b"), ("MODIFIED", "a"), ("DELETED", "b")]
             server.post(CONFIG_MAPS, config_map("c"))
-            assert told(events, 1) == [("ADDED", "c")]
+            assert next_events(events, 1) == [("ADDED", "c")]
 
 
 def test_a_deletion_carries_its_own_revision() -> None:
@@ -62,7 +62,7 @@ def test_a_deletion_carries_its_own_revision() -> None:
             assert int(gone["object"]["metadata"]["resourceVersion"]) == int(start) + 1
 
 
-def test_selectors_turn_changes_into_comings_and_goings() -> None:
+def test_a_change_that_starts_or_stops_matching_is_added_or_deleted() -> None:
     with LiveServer() as server:
         start = server.get(CONFIG_MAPS).revision
         path = f"{CONFIG_MAPS}?watch=1&resourceVersion={start}&labelSelector=app%3Dweb"
@@ -73,7 +73,7 @@ def test_selectors_turn_changes_into_comings_and_goings() -> None:
             server.patch(f"{CONFIG_MAPS}/a", {"metadata": {"labels": {"app": "db"}}})
             server.delete(f"{CONFIG_MAPS}/a")
             server.post(CONFIG_MAPS, config_map("b", labels={"app": "web"}))
-            assert told(events, 4) == [
+            assert next_events(events, 4) == [
                 ("ADDED", "a"),
                 ("MODIFIED", "a"),
                 ("DELETED", "a"),
@@ -92,9 +92,9 @@ def test_a_watch_of_a_namespace_or_a_name_hears_of_nothing_else() -> None:
             server.post("/api/v1/namespaces/other/configmaps", config_map("x"))
             server.post(CONFIG_MAPS, config_map("a"))
             server.post(CONFIG_MAPS, config_map("b"))
-            assert told(here, 2) == [("ADDED", "a"), ("ADDED", "b")]
-            assert told(named, 1) == [("ADDED", "b")]
-            assert told(everywhere, 3) == [("ADDED", "x"), ("ADDED", "a"), ("ADDED", "b")]
+            assert next_events(here, 2) == [("ADDED", "a"), ("ADDED", "b")]
+            assert next_events(named, 1) == [("ADDED", "b")]
+            assert next_events(everywhere, 3) == [("ADDED", "x"), ("ADDED", "a"), ("ADDED", "b")]
 
 
 def test_the_older_way_to_ask_for_a_watch() -> None:
@@ -102,9 +102,9 @@ def test_the_older_way_to_ask_for_a_watch() -> None:
         server.post(CONFIG_MAPS, config_map("a"))
         server.post(CONFIG_MAPS, config_map("b"))
         with server.watch("/api/v1/watch/namespaces/default/configmaps") as events:
-            assert told(events, 2) == [("ADDED", "a"), ("ADDED", "b")]
+            assert next_events(events, 2) == [("ADDED", "a"), ("ADDED", "b")]
         with server.watch("/api/v1/watch/namespaces/default/configmaps/b") as events:
-            assert told(events, 1) == [("ADDED", "b")]
+            assert next_events(events, 1) == [("ADDED", "b")]
 
 
 def test_initial_events_end_with_a_bookmark() -> None:
@@ -113,18 +113,18 @@ def test_initial_events_end_with_a_bookmark() -> None:
         revision = server.post(CONFIG_MAPS, config_map("b")).revision
         query = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
         with server.watch(f"{CONFIG_MAPS}?{query}&allowWatchBookmarks=true") as events:
-            assert told(events, 2) == [("ADDED", "a"), ("ADDED", "b")]
+            assert next_events(events, 2) == [("ADDED", "a"), ("ADDED", "b")]
             end = next(events)
             assert (end["type"], end["object"]["kind"]) == ("BOOKMARK", "ConfigMap")
             metadata = end["object"]["metadata"]
             assert metadata["annotations"] == {"k8s.io/initial-events-end": "true"}
             assert metadata["resourceVersion"] == revision
             server.post(CONFIG_MAPS, config_map("c"))
-            assert told(events, 1) == [("ADDED", "c")]
+            assert next_events(events, 1) == [("ADDED", "c")]
         quiet = "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan"
         with server.watch(f"{CONFIG_MAPS}?{quiet}") as events:
             server.post(CONFIG_MAPS, config_map("d"))
-            assert told(events, 1) == [("ADDED", "d")]
+            assert next_events(events, 1) == [("ADDED", "d")]
 
 
 def test_a_watch_ends_in_time_with_a_bookmark() -> None:
@@ -161,13 +161,13 @@ def test_from_the_future_a_watch_waits_for_it() -> None:
         with server.watch(f"{CONFIG_MAPS}?watch=1&resourceVersion={now + 2}") as events:
             for name in "abc":
                 server.post(CONFIG_MAPS, config_map(name))
-            assert told(events, 1) == [("ADDED", "c")]
+            assert next_events(events, 1) == [("ADDED", "c")]
         strict = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan"
         answer = server.get(f"{CONFIG_MAPS}?{strict}&resourceVersion=999999")
         assert (answer.code, answer.reason) == (504, "Timeout")
 
 
-def test_tables_are_watched_with_their_columns_said_once() -> None:
+def test_tables_are_watched_with_their_columns_sent_once() -> None:
     with LiveServer() as server:
         server.post(CONFIG_MAPS, config_map("a"))
         server.post(CONFIG_MAPS, config_map("b"))
@@ -204,14 +204,14 @@ def test_a_change_is_made_a_table_once_for_all_who_watch_tables(
             hub.close()
             return [list(watcher._pending) for watcher in watchers[:50]]
 
-        told = server.run(change)
-    assert all(each == told[0] for each in told)
-    assert b"columnDefinitions" in told[0][0]
+        next_events = server.run(change)
+    assert all(each == next_events[0] for each in next_events)
+    assert b"columnDefinitions" in next_events[0][0]
     # The first of each has its headers, the others are shared.
     assert len(made) == 50 + 2
 
 
-def test_one_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watcher_that_does_not_read_is_terminated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "MAX_PENDING", 10)
     with LiveServer() as server:
         server.post(CONFIG_MAPS, config_map("a"))
@@ -225,7 +225,7 @@ def test_one_who_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> No
             watcher.take(StoreChange(revision, key, pod, pod), SharedEncoding(server.cluster))
 
 
-def test_however_much_there_is_to_begin_with_it_is_all_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_number_of_initial_events_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "MAX_PENDING", 10)
     monkeypatch.setattr(watching, "_CHUNK", 4)
     with LiveServer() as server:
@@ -237,15 +237,15 @@ def test_however_much_there_is_to_begin_with_it_is_all_told(monkeypatch: pytest.
         odd = names[1::2]
         for query in ("", f"&resourceVersion={start}"):
             with server.watch(f"{CONFIG_MAPS}?watch=1{query}") as events:
-                assert told(events, 25) == [("ADDED", name) for name in names]
+                assert next_events(events, 25) == [("ADDED", name) for name in names]
             with server.watch(f"{CONFIG_MAPS}?watch=1&labelSelector=odd{query}") as events:
-                assert told(events, len(odd)) == [("ADDED", name) for name in odd]
+                assert next_events(events, len(odd)) == [("ADDED", name) for name in odd]
                 server.delete(f"{CONFIG_MAPS}/{odd[0]}")
-                assert told(events, 1) == [("DELETED", odd[0])]
+                assert next_events(events, 1) == [("DELETED", odd[0])]
                 server.post(CONFIG_MAPS, config_map(odd[0], labels={"odd": "yes"}))
         names_again = [("ADDED", name) for name in odd]
         with server.watch(f"{CONFIG_MAPS}?watch=1&labelSelector=odd") as events:
-            assert told(events, len(odd)) == names_again
+            assert next_events(events, len(odd)) == names_again
 
 
 def test_watches_end_when_the_server_does() -> None:
@@ -253,7 +253,7 @@ def test_watches_end_when_the_server_does() -> None:
         with LiveServer() as server:
             events = stack.enter_context(server.watch(f"{CONFIG_MAPS}?watch=1"))
             server.post(CONFIG_MAPS, config_map("a"))
-            assert told(events, 1) == [("ADDED", "a")]
+            assert next_events(events, 1) == [("ADDED", "a")]
         assert list(events) == []
 
 
@@ -318,7 +318,9 @@ def test_what_waits_for_all_watchers_is_bounded_and_the_slowest_go(
         assert waiting <= 30_000
 
 
-def test_one_who_never_reads_is_gone_when_its_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watcher_that_never_reads_is_gone_when_its_time_is_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(streams, "FAREWELL_SECONDS", 0.0)
     with LiveServer() as server, socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -334,7 +336,7 @@ def test_one_who_never_reads_is_gone_when_its_time_is_over(monkeypatch: pytest.M
         assert listener is not None
 
         async def alone() -> None:
-            """Until no connection but that of nobody is left."""
+            """Until no authenticated connection is left."""
             while listener.connections:
                 await asyncio.sleep(0.05)
 

@@ -25,7 +25,7 @@ GONE = -1
 
 
 def write(folder: Path, pipe: int, seed: int) -> None:
-    """Writes for ever; what is settled it says: revision, key, value."""
+    """Writes for ever, and reports each durable write: revision, key, value."""
     draw = random.Random(seed)
     store = open_store(folder, KEEP)
 
@@ -50,7 +50,7 @@ def write(folder: Path, pipe: int, seed: int) -> None:
 
 
 def one_life(folder: Path, seed: int) -> list[tuple[int, int, int]]:
-    """Forks a writer, kills it a little after its first word, and returns what it said."""
+    """Forks a writer, kills it a little after its first report, and returns the reports."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -63,14 +63,14 @@ def one_life(folder: Path, seed: int) -> list[tuple[int, int, int]]:
     select.select([reading], [], [], 20)
     time.sleep(random.Random(-seed).random() * 0.008)
     os.kill(child, signal.SIGKILL)
-    said = b""
+    acknowledged_bytes = b""
     while chunk := os.read(reading, 1 << 16):
-        said += chunk
+        acknowledged_bytes += chunk
     os.close(reading)
     _, status = os.waitpid(child, 0)
     assert os.WIFSIGNALED(status), "the writer ended by itself"
-    whole = len(said) - len(said) % _ACKNOWLEDGED.size
-    return list(_ACKNOWLEDGED.iter_unpack(said[:whole]))
+    whole = len(acknowledged_bytes) - len(acknowledged_bytes) % _ACKNOWLEDGED.size
+    return list(_ACKNOWLEDGED.iter_unpack(acknowledged_bytes[:whole]))
 
 
 def check(store: Store, expected: dict[int, tuple[int, int]]) -> None:
@@ -91,8 +91,8 @@ def main(folder: Path, times: int, seed: int) -> None:
     expected: dict[int, tuple[int, int]] = {}
     reached = acknowledged = lost_tails = 0
     for life in range(times):
-        said = one_life(folder, seed * 1_000_000 + life)
-        for revision, number, value in said:
+        acknowledged_bytes = one_life(folder, seed * 1_000_000 + life)
+        for revision, number, value in acknowledged_bytes:
             assert revision > reached, f"revision {revision} after a crash at {reached}"
             known = expected.get(number, (0, 0))
             expected[number] = max(known, (revision, value), key=lambda each: each[0])
@@ -102,7 +102,7 @@ def main(folder: Path, times: int, seed: int) -> None:
         check(store, expected)
         reached = store.revision
         lost_tails += store.revision > latest
-        acknowledged += len(said)
+        acknowledged += len(acknowledged_bytes)
         store.close()
     print(f"killed={times} acknowledged={acknowledged} unacknowledged_tails={lost_tails}")
 

@@ -95,8 +95,8 @@ def test_compaction_is_of_what_is_durable(tmp_path: Path) -> None:
     store.close()
 
 
-def test_subscribers_are_told_what_is_durable_and_observers_at_once(tmp_path: Path) -> None:
-    async def told() -> None:
+def test_subscribers_are_notified_of_durable_changes_and_observers_at_once(tmp_path: Path) -> None:
+    async def notified() -> None:
         store = open_store(tmp_path)
         seen: list[int] = []
         observed: list[int] = []
@@ -117,10 +117,10 @@ def test_subscribers_are_told_what_is_durable_and_observers_at_once(tmp_path: Pa
         assert len(store.changes_after(0, "", "Pod")) == 2
         store.close()
 
-    asyncio.run(told())
+    asyncio.run(notified())
 
 
-def test_many_who_wait_are_served_by_few_commits(tmp_path: Path) -> None:
+def test_many_waiting_writers_are_served_by_few_commits(tmp_path: Path) -> None:
     async def write() -> None:
         store = open_store(tmp_path)
 
@@ -138,11 +138,11 @@ def test_many_who_wait_are_served_by_few_commits(tmp_path: Path) -> None:
     asyncio.run(write())
 
 
-def test_others_have_their_turn_while_many_changes_are_told(
+def test_notifications_of_many_changes_do_not_starve_other_tasks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """To tell of a change takes a millisecond here, and a turn lasts five. Two turns may be due in
-    one pass of the event loop, if the disk was slow."""
+    """A notification of a change takes a millisecond here, and a turn lasts five. Two turns may be
+    due in one pass of the event loop, if the disk was slow."""
     now = 0.0
 
     def tick() -> float:
@@ -151,16 +151,16 @@ def test_others_have_their_turn_while_many_changes_are_told(
         return now
 
     monkeypatch.setattr("holdfast.local.store.store.time.perf_counter", tick)
-    told: list[int] = []
+    notified: list[int] = []
     seen: list[int] = []
 
     async def story() -> None:
         store = open_store(tmp_path)
-        store.subscribe(lambda change: told.append(change.revision))
+        store.subscribe(lambda change: notified.append(change.revision))
 
         async def look() -> None:
             while True:
-                seen.append(len(told))
+                seen.append(len(notified))
                 await asyncio.sleep(0)
 
         looking = asyncio.create_task(look())
@@ -173,7 +173,7 @@ def test_others_have_their_turn_while_many_changes_are_told(
         store.close()
 
     asyncio.run(story())
-    assert told == list(range(1, 202))
+    assert notified == list(range(1, 202))
     assert max(b - a for a, b in pairwise(seen)) <= 11
 
 
@@ -225,7 +225,7 @@ def _without_state(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "says"),
+    ("harm", "message"),
     [
         (_newer, "was written by a newer Holdfast .format 99; this version reads up to 1"),
         (_someone_elses, "is a database, but not Holdfast's"),
@@ -236,8 +236,8 @@ def _without_state(path: Path) -> None:
         (_without_state, "is damaged: the compacted revision is missing"),
     ],
 )
-def test_a_file_that_cannot_be_trusted_is_refused_and_left_alone(
-    tmp_path: Path, harm: Callable[[Path], None], says: str
+def test_an_untrusted_file_is_refused_and_not_changed(
+    tmp_path: Path, harm: Callable[[Path], None], message: str
 ) -> None:
     store = open_store(tmp_path)
     for i in range(100):
@@ -247,7 +247,7 @@ def test_a_file_that_cannot_be_trusted_is_refused_and_left_alone(
     harm(path)
     before = path.read_bytes()
     for _ in range(2):
-        with pytest.raises(StoreFailed, match=says) as refused:
+        with pytest.raises(StoreFailed, match=message) as refused:
             open_store(tmp_path)
         assert str(path) in str(refused.value)
     assert path.read_bytes() == before

@@ -153,29 +153,29 @@ def test_what_is_remembered_is_bounded() -> None:
     assert store.count("", "Pod") == 5_000
 
 
-def test_listeners_are_told_in_order_even_of_what_a_listener_does() -> None:
+def test_listeners_are_notified_in_order_even_of_the_writes_of_listeners() -> None:
     store = Store()
-    told: dict[str, list[int]] = {"observer": [], "late": [], "subscriber": []}
+    notified: dict[str, list[int]] = {"observer": [], "late": [], "subscriber": []}
 
     def answer(change: StoreChange) -> None:
-        told["observer"].append(change.revision)
+        notified["observer"].append(change.revision)
         if change.before is None and change.after is not None:
             store.update(change.key, change.after)
 
     store.observe(answer)
-    store.observe(lambda change: told["late"].append(change.revision))
-    store.subscribe(lambda change: told["subscriber"].append(change.revision))
+    store.observe(lambda change: notified["late"].append(change.revision))
+    store.subscribe(lambda change: notified["subscriber"].append(change.revision))
     store.create(P, raw())
     store.delete(P)
-    assert told == {who: [1, 2, 3] for who in told}
+    assert notified == {who: [1, 2, 3] for who in notified}
 
 
-def test_a_listener_can_stop_while_it_is_told() -> None:
+def test_a_listener_can_unsubscribe_during_its_notification() -> None:
     store = Store()
-    told: list[int] = []
+    notified: list[int] = []
 
     def once(change: StoreChange) -> None:
-        told.append(change.revision)
+        notified.append(change.revision)
         stop()
 
     stop = store.subscribe(once)
@@ -184,7 +184,7 @@ def test_a_listener_can_stop_while_it_is_told() -> None:
     store.update(P, raw())
     again()
     store.update(P, raw())
-    assert told == [1, 1, 2]
+    assert notified == [1, 1, 2]
 
 
 async def _settled(store: Store, revision: int) -> None:
@@ -251,18 +251,18 @@ def test_small_changes_are_bounded_by_number() -> None:
     assert 100 <= store.revision - store.compacted <= 104
 
 
-def test_a_listener_that_fails_keeps_no_other_from_being_told() -> None:
+def test_a_failing_listener_does_not_keep_others_from_being_notified() -> None:
     store = Store()
-    told: list[int] = []
+    notified: list[int] = []
 
     def fails(change: StoreChange) -> None:
         raise LookupError("broken")
 
     store.observe(fails)
-    store.observe(lambda change: told.append(change.revision))
+    store.observe(lambda change: notified.append(change.revision))
     with pytest.raises(LookupError):
         store.create(Key("", "ConfigMap", "default", "c"), {"metadata": {"name": "c"}})
-    assert told == [1]
+    assert notified == [1]
 
 
 def test_what_is_forgotten_is_not_held() -> None:
@@ -303,7 +303,7 @@ def test_lists_are_in_order_whatever_has_come_and_gone_since_the_last(
             assert store.list("", "Pod") == expected
 
 
-def test_keys_of_a_kind_that_nobody_lists_again_are_not_kept() -> None:
+def test_keys_of_a_kind_that_is_not_listed_again_are_not_kept() -> None:
     store = Store()
     store.list("", "Pod")
     for number in range(5_000):

@@ -1,4 +1,4 @@
-"""A store, the controllers, and hands that carry out what they want. Tests play the kubelets."""
+"""A store with the workload controllers, whose actions it carries out. Tests play the kubelets."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Cluster:
         self.now = START
         self.identity = Identity(SeededNames(0), lambda: format_time(self.now))
         self.workloads = Workloads(self.store)
-        self.store.observe(self._tell)
+        self.store.observe(self._observe)
         self.emitted: list[str] = []
         self.refuse = ""
         """Why no pod can be created."""
         self.slow_to_stop = False
         """Whether pods with a node linger when deleted."""
 
-    def _tell(self, change: StoreChange) -> None:
+    def _observe(self, change: StoreChange) -> None:
         self.workloads.changed(change.key, change.before, change.after)
 
     # What users do
@@ -145,11 +145,11 @@ class Cluster:
     def _carry_out(self, action: Action) -> None:
         if isinstance(action, CreateDependent):
             if self.refuse and action.raw["kind"] == "Pod":
-                said = self.workloads.refused(action, self.refuse, self.now)
+                follow_up = self.workloads.refused(action, self.refuse, self.now)
             else:
-                said = self.workloads.created(action, self.create(action.raw))
-            if said is not None:
-                self._carry_out(said)
+                follow_up = self.workloads.created(action, self.create(action.raw))
+            if follow_up is not None:
+                self._carry_out(follow_up)
         elif isinstance(action, Update):
             self._update(Key(*action.ref), action.after)
         elif isinstance(action, DeleteDependent):

@@ -143,7 +143,7 @@ def test_a_taint_that_comes_later(effect: str) -> None:
     assert status["numberMisscheduled"] == len(TAINTED[effect])
 
 
-def test_a_pod_that_ended_is_made_anew() -> None:
+def test_a_pod_that_ended_is_recreated() -> None:
     cluster = _cluster(_node("n1"))
     [first] = cluster.names()
     cluster.end(first, "Failed")

@@ -65,7 +65,7 @@ def test_a_deployment_makes_a_replica_set_and_that_the_pods(replicas: int | None
     assert all(name.startswith(f"web-{digest}-") for name in cluster.names())
 
 
-def test_status_says_when_it_is_done() -> None:
+def test_status_shows_when_the_rollout_is_complete() -> None:
     cluster = _deployed(3, run=False)
     assert condition(_deployment(cluster), "Available")["status"] == "False"
     progressing = condition(_deployment(cluster), "Progressing")
@@ -203,7 +203,7 @@ def test_a_paused_deployment_is_scaled_but_not_updated() -> None:
     assert _sizes(cluster) == [0, 4]
 
 
-def test_an_update_that_gets_nowhere_is_said_to_have_timed_out() -> None:
+def test_an_update_without_progress_times_out() -> None:
     cluster = _deployed(2, progressDeadlineSeconds=60)
     cluster.advance(10_000)  # done long ago: no deadline runs
     assert condition(_deployment(cluster), "Progressing")["reason"] == "NewReplicaSetAvailable"
@@ -260,7 +260,7 @@ def test_annotations_are_handed_down() -> None:
     assert _sets(cluster)[0]["metadata"]["annotations"]["kubernetes.io/change-cause"] == "first"
 
 
-def test_events_tell_of_scaling() -> None:
+def test_scaling_emits_events() -> None:
     cluster = _deployed(2, run=False)
     [only] = _sets(cluster)
     name = only["metadata"]["name"]
@@ -269,7 +269,7 @@ def test_events_tell_of_scaling() -> None:
     )
 
 
-def test_conditions_others_wrote_need_not_say_everything() -> None:
+def test_conditions_of_other_writers_may_lack_fields() -> None:
     cluster = _deployed(run=False)
     bare = [{"type": "Progressing", "status": "True"}, {"type": "Available", "status": "False"}]
     deployment = _deployment(cluster)

@@ -108,7 +108,7 @@ def test_an_owner_outside_namespaces_counts() -> None:
 
 
 def test_controllers_that_start_late_find_what_is_there() -> None:
-    """As after a restart: every object is told as new, and nothing needs to be done."""
+    """As after a restart: every object is observed as new, and nothing needs to be done."""
     cluster = _deployed()
     before = cluster.store.revision
     from holdfast.local.workloads import Workloads

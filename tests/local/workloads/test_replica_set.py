@@ -45,7 +45,7 @@ def test_scaling(before: int, after: int) -> None:
     assert _status(cluster).get("replicas") == after
 
 
-def test_a_pod_says_whose_it_is() -> None:
+def test_a_pod_has_a_controller_reference() -> None:
     cluster = _set(1)
     [pod] = cluster.pods()
     owner = cluster.get("ReplicaSet", "web")["metadata"]["uid"]
@@ -72,7 +72,7 @@ def test_status_counts_pods() -> None:
     assert _status(cluster) == counts
 
 
-def test_available_is_who_has_been_ready_long_enough() -> None:
+def test_available_pods_have_been_ready_long_enough() -> None:
     cluster = _set(1, minReadySeconds=30)
     cluster.run()
     assert "availableReplicas" not in _status(cluster)
@@ -91,7 +91,7 @@ def test_a_pod_that_ended_is_replaced(phase: str) -> None:
     assert _status(cluster)["replicas"] == 1
 
 
-def test_a_pod_that_is_told_to_go_is_replaced_at_once() -> None:
+def test_a_deleted_pod_is_replaced_at_once() -> None:
     cluster = _set(1)
     cluster.slow_to_stop = True
     cluster.run()
@@ -146,7 +146,7 @@ def test_a_pod_that_no_longer_fits_is_let_go_and_replaced() -> None:
     assert len(cluster.names(app="web")) == 1
 
 
-def test_a_pod_of_another_controller_is_left_alone() -> None:
+def test_a_pod_of_another_controller_is_not_adopted() -> None:
     cluster = Cluster()
     cluster.create(workload("ReplicaSet", "other", replicas=1, selector={"matchLabels": {"x": "y"}}))
     cluster.create(workload("ReplicaSet", replicas=0))
@@ -157,15 +157,15 @@ def test_a_pod_of_another_controller_is_left_alone() -> None:
     assert cluster.pods()[0]["metadata"]["ownerReferences"][0]["name"] in ("web", "other")
 
 
-def test_what_cannot_be_created_is_told_and_tried_again() -> None:
+def test_a_failed_creation_is_reported_and_retried() -> None:
     cluster = Cluster()
     cluster.refuse = "no such priority class"
     cluster.create(workload("ReplicaSet", replicas=2))
     cluster.settle()
     failure = condition(cluster.get("ReplicaSet", "web"), "ReplicaFailure")
     assert (failure["reason"], failure["message"]) == ("FailedCreate", "no such priority class")
-    said = "ReplicaSet/web FailedCreate Error creating: no such priority class"
-    assert said in cluster.emitted
+    event = "ReplicaSet/web FailedCreate Error creating: no such priority class"
+    assert event in cluster.emitted
     cluster.refuse = ""
     cluster.advance(10)
     assert len(cluster.pods()) == 2

@@ -33,7 +33,7 @@ def test_one_after_the_other() -> None:
     assert _run_until_done(cluster) == [all_there[:1], all_there[:2], all_there, all_there]
 
 
-def test_all_at_once_where_told_so() -> None:
+def test_parallel_pod_management_creates_all_at_once() -> None:
     cluster = _set(podManagementPolicy="Parallel")
     assert cluster.names() == ["db-0", "db-1", "db-2"]
 
@@ -61,7 +61,7 @@ def test_a_lost_pod_comes_back_under_its_name() -> None:
 
 
 @pytest.mark.parametrize("phase", ["Failed", "Succeeded"])
-def test_a_pod_that_ended_is_made_anew(phase: str) -> None:
+def test_a_pod_that_ended_is_recreated(phase: str) -> None:
     cluster = _set(1)
     cluster.run()
     cluster.end("db-0", phase)
@@ -79,7 +79,7 @@ def test_claims_stay_with_the_name() -> None:
     assert cluster.get("PersistentVolumeClaim", "data-db-0") == claim
 
 
-def test_a_claim_template_without_a_name_upsets_nobody() -> None:
+def test_a_claim_template_without_a_name_is_ignored() -> None:
     template = {"spec": {"accessModes": ["ReadWriteOnce"]}}
     cluster = _set(1, volumeClaimTemplates=[template])
     assert "volumes" not in cluster.get("Pod", "db-0")["spec"]

@@ -75,7 +75,7 @@ def test_an_update_and_its_undoing() -> None:
 
 
 def test_an_update_waits_for_capacity() -> None:
-    """A surge that has no room, and no pod that may be missing: the new pod waits, the old ones run."""
+    """A surge that does not fit, and no pod may be missing: the new pod waits, the old ones run."""
     raw = workload("Deployment", replicas=2)
     container = raw["spec"]["template"]["spec"]["containers"][0]
     container["resources"] = {"requests": {"cpu": "8"}}
@@ -159,7 +159,7 @@ def test_a_pod_that_slowly_stops_is_replaced_at_once() -> None:
     assert second["metadata"]["name"] != first["metadata"]["name"]
 
 
-def test_a_priority_class_that_is_not_there_is_told() -> None:
+def test_a_missing_priority_class_is_reported() -> None:
     raw = workload("Deployment", replicas=1)
     raw["spec"]["template"]["spec"]["priorityClassName"] = "high"
     driven = _cluster(raw)
@@ -193,7 +193,7 @@ def test_a_cluster_that_starts_again_goes_on() -> None:
     assert len(_pods(again)) == 4
 
 
-def test_however_many_are_asked_for_others_have_their_turn() -> None:
+def test_many_replicas_do_not_starve_other_workloads() -> None:
     store = Store()
     cluster = EmbeddedCluster(SchedulerFactory.of(), store)
     controllers = next(

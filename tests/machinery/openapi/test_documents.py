@@ -92,7 +92,7 @@ def test_without_it_there_is_everything_else(
     assert "spec" in schema["properties"]
 
 
-def test_version_2_says_no_more_than_it_can(catalogue: Catalogue) -> None:
+def test_version_2_has_only_what_it_can_express(catalogue: Catalogue) -> None:
     size = openapi.openapi_v2(catalogue)["definitions"]["com.example.v1.Widget"]["properties"]["spec"][
         "properties"
     ]["mode"]

@@ -193,7 +193,7 @@ def test_a_client_that_drops_managed_fields_does_not_lose_them() -> None:
     assert track_update(CONFIG_MAP, live, without, "two", "", T3) == live
 
 
-def test_status_is_owned_through_its_subresource_alone() -> None:
+def test_status_is_owned_only_through_its_subresource() -> None:
     raw = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -313,7 +313,7 @@ def test_a_part_that_has_become_atomic_is_owned_whole() -> None:
     assert owners(after)["one", "Apply"] == {"f:spec": {}}
 
 
-def test_times_alone_are_no_change() -> None:
+def test_times_only_are_no_change() -> None:
     live = applied(None, config_map({"a": "1"}, labels={}), "one", at=T1)
     again = applied(live, config_map({"a": "1"}, labels={}), "one", at=T2)
     assert again != live

@@ -1,4 +1,4 @@
-"""JSON patch: what the operations do, and what Kubernetes says when one cannot be carried out."""
+"""JSON patch: what the operations do, and the errors of Kubernetes when one cannot be carried out."""
 
 from __future__ import annotations
 

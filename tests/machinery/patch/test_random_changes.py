@@ -208,7 +208,9 @@ def test_force_wins_and_without_it_nothing_is_taken(case: tuple[ResourceType, Ra
 
 
 @given(pairs)
-def test_after_an_update_nobody_else_owns_what_changed(case: tuple[ResourceType, Raw, Raw]) -> None:
+def test_after_an_update_no_other_manager_owns_what_changed(
+    case: tuple[ResourceType, Raw, Raw],
+) -> None:
     type, first, second = case
     live = finished(type, apply(type, None, first, "one", False, T1))
     changed = finished(type, merge_patch(live, second))

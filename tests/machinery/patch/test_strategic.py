@@ -142,7 +142,7 @@ def test_a_disruption_budget_replaces_its_selector() -> None:
         ),
     ],
 )
-def test_a_patch_that_makes_no_sense(patch: Any, code: int, message: str) -> None:
+def test_an_invalid_patch_is_refused(patch: Any, code: int, message: str) -> None:
     with pytest.raises(PatchError) as caught:
         strategic_merge(type_of("", "pods"), {"spec": {"containers": containers("a")}}, {"spec": patch})
     assert (caught.value.code, caught.value.message) == (code, message)

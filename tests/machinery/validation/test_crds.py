@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: schemas must be structural, columns and scale must make sense."""
+"""CustomResourceDefinitions: schemas must be structural, columns and scale must be valid."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ def test_pods(spec: dict[str, Any], expected: list[str]) -> None:
         ("batch", "cronjobs", "spec.jobTemplate.spec.template"),
     ],
 )
-def test_templates_are_judged_like_pods(group: str, plural: str, before: str) -> None:
+def test_templates_are_validated_like_pods(group: str, plural: str, before: str) -> None:
     raw: dict[str, Any] = {"metadata": {"labels": {"a b": "c"}}, "spec": {"containers": [{}]}}
     for step in reversed(before.split(".")):
         raw = {step: raw}

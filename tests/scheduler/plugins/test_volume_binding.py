@@ -17,7 +17,7 @@ from harness.claims import (
     GONE,
     HOST,
     claim,
-    nodes_say,
+    fit_error,
     pod_with,
     zones,
 )
@@ -53,7 +53,7 @@ def test_a_pod_goes_where_its_bound_volume_can_be_used(
     if placed:
         assert driver.schedule(pod_with("c").obj()) == {"p": placed}
     else:
-        assert driver.why_not(pod_with("c").obj()) == nodes_say(3, f"3 {AFFINITY}")
+        assert driver.why_not(pod_with("c").obj()) == fit_error(3, f"3 {AFFINITY}")
 
 
 def test_all_volumes_must_be_usable() -> None:
@@ -64,7 +64,7 @@ def test_all_volumes_must_be_usable() -> None:
         make_claim("c1").bound_to("v1").obj(),
         make_claim("c2").bound_to("v2").obj(),
     )
-    assert driver.why_not(pod_with("c1", "c2").obj()) == nodes_say(2, f"2 {AFFINITY}")
+    assert driver.why_not(pod_with("c1", "c2").obj()) == fit_error(2, f"2 {AFFINITY}")
 
 
 def test_a_volume_that_is_gone() -> None:
@@ -75,7 +75,7 @@ def test_a_volume_that_is_gone() -> None:
         make_claim("c2").bound_to("gone").obj(),
         config=without("VolumeZone"),
     )
-    assert driver.why_not(pod_with("c1", "c2").obj()) == nodes_say(2, f"1 {AFFINITY}", f"1 {GONE}")
+    assert driver.why_not(pod_with("c1", "c2").obj()) == fit_error(2, f"1 {AFFINITY}", f"1 {GONE}")
     driver.add(make_volume("gone").obj())
     assert driver.schedule() == {"p": "n1"}
 
@@ -94,7 +94,7 @@ def test_a_replaced_plugin_goes_by_its_drivers_zone_label() -> None:
     driver.delete(big_node("n1").obj())
     assert driver.schedule(pod_with("c").obj()) == {"p": "n2"}
     driver.update(make_csi_node("n2").obj())
-    assert driver.why_not(pod_with("c", name="q").obj()) == nodes_say(2, f"2 {AFFINITY}")
+    assert driver.why_not(pod_with("c", name="q").obj()) == fit_error(2, f"2 {AFFINITY}")
 
 
 # Claims that keep a pod from being tried at all

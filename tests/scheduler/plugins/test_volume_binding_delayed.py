@@ -21,7 +21,7 @@ from harness.claims import (
     NO_SPACE,
     NO_VOLUME,
     claim,
-    nodes_say,
+    fit_error,
     pod_with,
     volume,
     zones,
@@ -78,7 +78,7 @@ def test_which_volume_will_do(wish: ClaimBuilder, offer: VolumeBuilder, found: b
         bound = offer.obj().spec.claim_ref
         assert assumed_volumes(decisions) == ({} if bound and bound.uid else {"c": "v"})
     else:
-        assert driver.why_not(pod_with("c").obj()) == nodes_say(1, f"1 {NO_VOLUME}")
+        assert driver.why_not(pod_with("c").obj()) == fit_error(1, f"1 {NO_VOLUME}")
 
 
 def test_the_smallest_volume_that_will_do_is_taken() -> None:
@@ -115,7 +115,7 @@ def test_a_node_with_one_volume_is_not_enough_for_two_claims() -> None:
         *zones("a", "b"), make_class("wait").obj(), claim("c1").obj(), claim("c2").obj()
     )
     driver.add(volume("v1").on_nodes("zone", "a").obj(), volume("v2").on_nodes("zone", "b").obj())
-    assert driver.why_not(pod_with("c1", "c2").obj()) == nodes_say(2, f"2 {NO_VOLUME}")
+    assert driver.why_not(pod_with("c1", "c2").obj()) == fit_error(2, f"2 {NO_VOLUME}")
     driver.add(volume("v3").on_nodes("zone", "b").obj())
     assert driver.schedule() == {"p": "n2"}
 
@@ -152,7 +152,7 @@ def test_a_volume_is_made_where_the_class_allows(
         storage_class.allowed(key, value)
     driver = default_driver(*zones("a"), storage_class.obj(), claim().obj())
     if reason:
-        assert driver.why_not(pod_with("c").obj()) == nodes_say(1, f"1 {reason}")
+        assert driver.why_not(pod_with("c").obj()) == fit_error(1, f"1 {reason}")
     else:
         driver.add(pod_with("c").obj())
         assert assumed_volumes(driver.later()) == {"c": "node/n1"}
@@ -170,7 +170,7 @@ def test_a_claim_that_waits_for_a_node_binds_the_pod_to_it() -> None:
     driver.add(claim().selected_node("n2").obj())
     assert driver.schedule(pod_with("c").obj()) == {"p": "n2"}
     driver.add(claim("elsewhere").selected_node("gone").obj())
-    assert driver.why_not(pod_with("elsewhere", name="q").obj()) == nodes_say(2, f"2 {NO_VOLUME}")
+    assert driver.why_not(pod_with("elsewhere", name="q").obj()) == fit_error(2, f"2 {NO_VOLUME}")
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_a_driver_that_tells_its_capacity_must_have_enough(capacity: Any, reason
     driver = default_driver(*zones("a"), make_class("wait", "d").obj(), claim().obj())
     driver.add(make_csi_driver("d").tracks_capacity().obj(), capacity.obj())
     if reason:
-        assert driver.why_not(pod_with("c").obj()) == nodes_say(1, f"1 {reason}")
+        assert driver.why_not(pod_with("c").obj()) == fit_error(1, f"1 {reason}")
         driver.update(make_csi_driver("d").tracks_capacity(False).obj())
     else:
         driver.add(pod_with("c").obj())
@@ -218,7 +218,7 @@ def test_capacity_that_is_freed_wakes_the_pod() -> None:
     driver.add(make_csi_driver("d").tracks_capacity().obj())
     place = make_capacity("s", "wait").topology(matchLabels={"zone": "b"})
     driver.add(place.capacity("1Gi").obj())
-    assert driver.why_not(pod_with("c").obj()) == nodes_say(2, f"2 {NO_SPACE}")
+    assert driver.why_not(pod_with("c").obj()) == fit_error(2, f"2 {NO_SPACE}")
     driver.update(place.capacity("10Gi").obj())
     assert driver.schedule() == {"p": "n2"}
     driver.delete(place.obj())
@@ -232,6 +232,6 @@ def test_every_node_is_told_what_it_lacks() -> None:
     driver.add(make_csi_driver("d").tracks_capacity().obj(), claim().obj())
     driver.add(make_volume("v").on_nodes("zone", "a", "b").obj())
     driver.add(make_claim("bound").bound_to("v").obj())
-    assert driver.why_not(pod_with("bound", "c").obj()) == nodes_say(
+    assert driver.why_not(pod_with("bound", "c").obj()) == fit_error(
         3, f"1 {NO_VOLUME}", f"1 {AFFINITY}", f"2 {NO_SPACE}"
     )

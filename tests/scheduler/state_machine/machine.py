@@ -96,7 +96,7 @@ class Life(Answers, StorageLife, NodeLife):
             assert (record.phase is Phase.ASSIGNED) == bool(pod.spec.node_name)
         assert len(scheduler.queue) == waiting
         assumed = scheduler.cluster.volumes.assumed
-        assert assumed.volumes.keys() == self.world.promised.keys()
+        assert assumed.volumes.keys() == self.world.assumed.keys()
         selecting = {tuple(key): reservation.node for key, reservation in assumed.claims.items()}
         assert selecting == self.world.selecting
         assert self.reserved == self.in_flight | self.waiting

@@ -1,6 +1,6 @@
-"""The capacity audit notices every kind of wrong write, and blames nobody for the writes of others.
+"""The capacity audit reports every kind of wrong write of the scheduler, and no write of others.
 
-Each row is a state, a write of the scheduler, and what is to be said of it."""
+Each row is a state, a write of the scheduler, and the problems it is to report."""
 
 import copy
 import json
@@ -29,8 +29,8 @@ def pod(name: str, on: str = "", cpu: str = "1", **more: Any) -> Raw:
     annotations = more.pop("annotations", {})
     through = more.pop("through", None)
     if through:
-        told = {"name": through, "uid": f"{through}-uid"}
-        annotations = {**annotations, KOORD + "reservation-allocated": json.dumps(told)}
+        value = {"name": through, "uid": f"{through}-uid"}
+        annotations = {**annotations, KOORD + "reservation-allocated": json.dumps(value)}
     metadata = {
         "name": name,
         "namespace": "default",
@@ -112,15 +112,15 @@ def partitioned(policy: str = "Honor") -> Raw:
 
 def cpus(text: str, **numa: int) -> Raw:
     shares = [{"node": int(zone[1:]), "resources": {"cpu": str(n)}} for zone, n in numa.items()]
-    told = {"cpuset": text, "numaNodeResources": shares}
-    return {KOORD + "resource-status": json.dumps(told)}
+    value = {"cpuset": text, "numaNodeResources": shares}
+    return {KOORD + "resource-status": json.dumps(value)}
 
 
 def topology(count: int = 4) -> Raw:
     detail = [{"id": i} for i in range(count)]
     zone = {"name": "node-0", "type": "Node", "resources": [{"name": "cpu", "allocatable": "2"}]}
-    told = {"node.koordinator.sh/cpu-topology": json.dumps({"detail": detail})}
-    metadata = {"name": "n1", "annotations": told}
+    value = {"node.koordinator.sh/cpu-topology": json.dumps({"detail": detail})}
+    metadata = {"name": "n1", "annotations": value}
     return {"kind": "NodeResourceTopology", "metadata": metadata, "zones": [zone]}
 
 
@@ -500,7 +500,7 @@ RULES = {
         [reservation("r", "Available", status={"nodeName": ""})],
         "reservation status: Reservation/r: Available with nodeName ''",
     ),
-    "a condition that says otherwise": (
+    "a condition that contradicts it": (
         [node(), reservation("r")],
         [reservation("r", "Available", status={"conditions": []})],
         "reservation status: Reservation/r: Available, but Ready is missing",
@@ -539,7 +539,7 @@ def test_writes_without_end_are_noticed() -> None:
     raise AssertionError("a thousand writes at one moment went unnoticed")
 
 
-SAYS_HOW_LONG = {"holdfast.io/run-estimate": "60s"}
+RUN_ESTIMATE = {"holdfast.io/run-estimate": "60s"}
 IGNORES = {KOORD + "reservation-ignored": "true"}
 RIGHT = {
     "GPUs that are a partition": (
@@ -609,9 +609,9 @@ RIGHT = {
         [
             node(cpu="4", pods="1"),
             reservation("r", "Available", labels={"holdfast.io/hold": "amount"}),
-            pod("a", annotations=SAYS_HOW_LONG),
+            pod("a", annotations=RUN_ESTIMATE),
         ],
-        [pod("a", "n1", annotations=SAYS_HOW_LONG)],
+        [pod("a", "n1", annotations=RUN_ESTIMATE)],
     ),
     "a pod that ignores reservations uses what was made for its preemption": (
         [
@@ -637,7 +637,7 @@ RIGHT = {
 
 
 @pytest.mark.parametrize("what", RIGHT)
-def test_a_right_write_is_left_alone(what: str) -> None:
+def test_a_correct_write_is_not_reported(what: str) -> None:
     state, write = RIGHT[what]
     assert played(state, write) == []
 
@@ -657,7 +657,7 @@ AWAY = {
 
 
 def rested(*state: Raw, quiet: float = 60.0) -> list[str]:
-    """What is said of a state after so many seconds in which nothing changed."""
+    """Problems of a state after so many seconds in which nothing changed."""
     cluster = Cluster()
     for each in state:
         cluster.put(each)
@@ -675,8 +675,8 @@ def rested(*state: Raw, quiet: float = 60.0) -> list[str]:
     ],
 )
 def test_what_waits_though_it_fits_is_noticed(what: str, state: list[Raw]) -> None:
-    [said] = rested(*state)
-    assert said.startswith(f"pending though it fits: {what}: Node/n1 has")
+    [problem] = rested(*state)
+    assert problem.startswith(f"pending though it fits: {what}: Node/n1 has")
     assert rested(*state, quiet=10.0) == []
 
 
@@ -709,5 +709,5 @@ def _nominated() -> Raw:
         [ROOMY, {"kind": "Queue", "metadata": {"name": "q"}}, pod("a")],
     ],
 )
-def test_what_may_have_to_wait_is_left_alone(state: list[Raw]) -> None:
+def test_a_pod_that_may_have_to_wait_is_not_reported(state: list[Raw]) -> None:
     assert rested(*state) == []

@@ -1,4 +1,4 @@
-"""The rules of Holdfast's own definitions hold without a CEL library, and say the same as with one."""
+"""Rules of Holdfast's own definitions hold without a CEL library, with the same errors as with one."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_every_rule_of_our_definitions_has_its_function() -> None:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_same_is_said_with_and_without_the_library(
+def test_errors_are_the_same_with_and_without_the_library(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raw, old = CASES[case]
@@ -88,7 +88,7 @@ def test_the_same_is_said_with_and_without_the_library(
 
 def test_what_is_fixed_and_contradictory_is_refused(without_cel: None) -> None:
     refused = {case: _check(raw, old) for case, (raw, old) in CASES.items()}
-    assert {case for case, said in refused.items() if said} == {
+    assert {case for case, errors in refused.items() if errors} == {
         "two ends",
         "no containers",
         "moved",

@@ -53,7 +53,7 @@ def test_what_matches(pattern: str, yes: list[str], no: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"),
+    ("pattern", "message"),
     [
         ("(a", "missing closing ): `(a`"),
         ("a)", "unexpected ): `a)`"),
@@ -77,10 +77,10 @@ def test_what_matches(pattern: str, yes: list[str], no: list[str]) -> None:
         ("(abcdefghij){1000}" * 10, "expression too large"),
     ],
 )
-def test_what_is_refused(pattern: str, said: str) -> None:
+def test_what_is_refused(pattern: str, message: str) -> None:
     with pytest.raises(BadPattern) as error:
         compiled(pattern)
-    assert str(error.value).startswith(f"error parsing regexp: {said}")
+    assert str(error.value).startswith(f"error parsing regexp: {message}")
     crd = widget_crd()
     schema = {"type": "object", "properties": {"spec": {"type": "string", "pattern": pattern}}}
     crd["spec"]["versions"][0]["schema"] = {"openAPIV3Schema": schema}

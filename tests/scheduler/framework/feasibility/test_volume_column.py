@@ -10,7 +10,7 @@ import pytest
 
 from harness.builders import make_pod
 from harness.builders.storage import make_claim, make_csi_node, make_volume
-from harness.claims import AFFINITY, nodes_say, pod_with, zones
+from harness.claims import AFFINITY, fit_error, pod_with, zones
 from harness.driver import big_node, default_driver
 from harness.objects import reservation
 from holdfast.api.decode import decode
@@ -80,7 +80,7 @@ def test_pods_that_find_a_node_pay_for_no_guarded_formulas(monkeypatch: pytest.M
     )
     assert driver.schedule(pod_with("c1").obj()) == {"p": "n1"}
     assert made == []
-    assert driver.why_not(pod_with("c2", name="q").obj()) == nodes_say(2, f"2 {AFFINITY}")
+    assert driver.why_not(pod_with("c2", name="q").obj()) == fit_error(2, f"2 {AFFINITY}")
     assert "VolumeBinding" in made and len(made) == len(set(made)) * 2, "once for each formula"
 
 

@@ -16,7 +16,7 @@ from harness.builders.storage import (
 from harness.claims import (
     NO_VOLUME,
     claim,
-    nodes_say,
+    fit_error,
     pod_with,
     volume,
     zones,
@@ -33,7 +33,7 @@ def test_two_pods_race_for_one_volume() -> None:
     driver.add(P1, pod_with("c2", name="p2").obj())
     decisions = driver.later()
     assert (binds(decisions), assumed_volumes(decisions)) == ({"p1": "n1"}, {"c1": "v"})
-    assert driver.message("p2") == nodes_say(1, f"1 {NO_VOLUME}")
+    assert driver.message("p2") == fit_error(1, f"1 {NO_VOLUME}")
     driver.write_volumes(decisions).confirm(P1)
     assert driver.schedule() == {}
     assert driver.schedule(volume("another").obj()) == {"p2": "n1"}
@@ -78,7 +78,7 @@ def test_what_the_objects_say_outlives_the_pod() -> None:
     driver.write_volumes(driver.later()).confirm(P1).delete(P1)
     assert driver.cluster.volumes.assumed.pods() == set()
     driver.add(claim("c2").obj())
-    assert driver.why_not(pod_with("c2", name="p2").obj()) == nodes_say(1, f"1 {NO_VOLUME}")
+    assert driver.why_not(pod_with("c2", name="p2").obj()) == fit_error(1, f"1 {NO_VOLUME}")
 
 
 def test_pods_that_share_a_claim_go_to_the_node_its_volume_is_made_for() -> None:
@@ -92,7 +92,7 @@ def test_pods_that_share_a_claim_go_to_the_node_its_volume_is_made_for() -> None
 def test_a_released_volume_is_free_only_without_its_old_claim() -> None:
     old = volume().claimed_by("old", uid="x", phase="Released")
     driver = default_driver(*zones("a"), make_class("wait").obj(), old.obj(), claim().obj())
-    assert driver.why_not(pod_with("c").obj()) == nodes_say(1, f"1 {NO_VOLUME}")
+    assert driver.why_not(pod_with("c").obj()) == fit_error(1, f"1 {NO_VOLUME}")
     driver.update(volume().obj())
     assert driver.schedule() == {"p": "n1"}
 
@@ -100,7 +100,7 @@ def test_a_released_volume_is_free_only_without_its_old_claim() -> None:
 def test_a_claim_made_anew_does_not_get_the_old_ones_volume() -> None:
     driver = default_driver(*zones("a"), make_class("wait").obj(), claim().uid("new").obj())
     driver.add(volume().claimed_by("c", uid="old").obj())
-    assert driver.why_not(pod_with("c").obj()) == nodes_say(1, f"1 {NO_VOLUME}")
+    assert driver.why_not(pod_with("c").obj()) == fit_error(1, f"1 {NO_VOLUME}")
 
 
 @pytest.mark.parametrize("offers", [[], [volume().on_nodes("zone", "b").obj()]])
@@ -152,7 +152,7 @@ def test_nothing_is_left_of_storage_that_is_gone() -> None:
 def test_nodes_that_change_zone_and_nodes_that_come() -> None:
     driver = default_driver(*zones("a"), make_class("wait").obj(), claim().obj())
     driver.add(volume().on_nodes("zone", "b").obj())
-    assert driver.why_not(pod_with("c").obj()) == nodes_say(1, f"1 {NO_VOLUME}")
+    assert driver.why_not(pod_with("c").obj()) == fit_error(1, f"1 {NO_VOLUME}")
     driver.update(big_node("n1").label("zone", "b").obj())
     assert driver.schedule() == {"p": "n1"}
     driver.add(claim("c2").obj(), volume("v2").on_nodes("zone", "z").obj())
