@@ -27,7 +27,6 @@ from harness.builders import (
 from harness.strategies import EFFECTS, GPU, LABEL_KEYS, LABEL_VALUES, NAMESPACES, PORTS, ZONES
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
-from holdfast.api.pod import Pod
 
 T = TypeVar("T")
 
@@ -170,10 +169,6 @@ def make_easy(pod: PodBuilder) -> None:
         pod.raw_spec["containers"][0].pop(key, None)
     pod.raw_spec.pop("initContainers", None)
     pod.namespace("default").requests({"cpu": "10m"})
-
-
-def pod(choose: Chooser, name: str) -> Pod:
-    return pod_builder(choose, name).obj()
 
 
 def pod_builder(choose: Chooser, name: str) -> PodBuilder:

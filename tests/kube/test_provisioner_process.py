@@ -82,7 +82,7 @@ class Served:
         ):
             assert answer.status == 201, await answer.text()
 
-    def pod(self, name: str) -> Any:
+    def stored_pod(self, name: str) -> Any:
         return self.store.get(pod_key("default", name))
 
     def reservations(self) -> list[Raw]:
@@ -115,12 +115,12 @@ def test_a_provisioner_makes_what_pods_ask_for(which: str, tmp_path: Path) -> No
             sys.executable, *command, env=environment, stderr=log
         )
         try:
-            await served.until(lambda: served.pod("before")["spec"].get("nodeName"))
+            await served.until(lambda: served.stored_pod("before")["spec"].get("nodeName"))
             await served.put(requesting("after", app="c"))
             # No label can be like that, so the server refuses the reservation.
             await served.put(requesting("wrong", app="b", requirement=required("not a label", cpu="1")))
-            await served.until(lambda: served.pod("after")["spec"].get("nodeName"))
-            await served.until(lambda: len(_provision_error(served.pod("wrong"))) > 0)
+            await served.until(lambda: served.stored_pod("after")["spec"].get("nodeName"))
+            await served.until(lambda: len(_provision_error(served.stored_pod("wrong"))) > 0)
         finally:
             process.terminate()
             await process.wait()

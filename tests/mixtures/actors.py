@@ -14,7 +14,7 @@ def container(making: Making) -> Raw:
     return {"name": "main", "image": "x", "resources": {"requests": wanted}}
 
 
-def pod(making: Making, name: str = "", at: int | None = None, **annotations: str) -> Raw:
+def random_pod(making: Making, name: str = "", at: int | None = None, **annotations: str) -> Raw:
     name = name or making.name("p")
     metadata: Raw = {"namespace": "default", "labels": {}, "annotations": {}}
     spec: Raw = {"containers": [container(making)]}
@@ -37,12 +37,12 @@ def pod(making: Making, name: str = "", at: int | None = None, **annotations: st
 
 def pods(making: Making) -> None:
     for _ in range(making.some(8, 16) if making.tight else making.some(3, 14)):
-        pod(making)
+        random_pod(making)
 
 
 def daemon_pods(making: Making) -> None:
     for name in making.nodes:
-        made = pod(making, at=0)
+        made = random_pod(making, at=0)
         made["metadata"]["annotations"].pop(SIM + "runs-for", None)
         made["metadata"]["ownerReferences"] = [
             {
@@ -157,7 +157,7 @@ def gang(making: Making) -> None:
         made = making.add(version, "PodGroup", name, metadata=metadata, spec=spec)
         making.groups.append(made)
     for i in range(size):
-        member = pod(making, f"{name}-{i}", at + making.pick((0, 0, 0, 5, 30)))
+        member = random_pod(making, f"{name}-{i}", at + making.pick((0, 0, 0, 5, 30)))
         metadata = member["metadata"]
         metadata["annotations"].pop("scheduling.volcano.sh/queue-name", None)
         member["spec"].pop("nodeName", None)
@@ -223,13 +223,13 @@ def provisioned(making: Making) -> None:
             "owners": [{"labelSelector": {"matchLabels": {"team": team}}}],
             "recommendedSize": size,
         }
-        made = pod(making, at=at)
+        made = random_pod(making, at=at)
         label(made["metadata"], "team", team)
         annotate(made["metadata"], KOORD + "reservation-template", json.dumps(template))
         requirement = {"labels": {KOORD + "reservation-id": known}, "resources": size}
         annotate(made["metadata"], KOORD + "new-reservation-requirement", json.dumps(requirement))
         if making.chance(0.2):
-            sibling = pod(making, at=at + making.pick((0, 5, 30)))
+            sibling = random_pod(making, at=at + making.pick((0, 5, 30)))
             label(sibling["metadata"], "team", team)
         for _ in range(making.pick((0, 1, 1, 2))):
             answer = reservation(making, at + making.pick((0, 1, 9, 30, 60, 200)))

@@ -124,7 +124,7 @@ def _metadata(name: str, choose: Chooser) -> Json:
     return {"name": name, "namespace": choose(NAMESPACES)}
 
 
-def pod(choose: Chooser, name: str) -> PodBuilder:
+def random_pod(choose: Chooser, name: str) -> PodBuilder:
     made = choices.pod_builder(choose, name)
     if not sometimes(choose):
         for key in ("affinity", "nodeSelector", "topologySpreadConstraints"):

@@ -99,7 +99,7 @@ class Side:
 
     def next_pod(self) -> None:
         self._made += 1
-        wanted = self._crowd.pod(self._choose, f"p{self._made}").raw()
+        wanted = self._crowd.random_pod(self._choose, f"p{self._made}").raw()
         try:
             raw = self._client.create(wanted)
         except RefusedError:

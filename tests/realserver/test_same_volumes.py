@@ -46,7 +46,7 @@ class StorageSide(Side):
 
     def next_pod(self) -> None:
         self._made += 1
-        raw = self._client.create(volumes.pod(self._choose, f"p{self._made}").raw())
+        raw = self._client.create(volumes.random_pod(self._choose, f"p{self._made}").raw())
         pod = self._decoded(raw)
         self._ours.add(pod)
         best, free = self._best(pod), self._named("persistentvolumes")

@@ -28,7 +28,7 @@ def nodes(choose: Chooser) -> list[Raw]:
     return made
 
 
-def pod(choose: Chooser, name: str) -> PodBuilder:
+def random_pod(choose: Chooser, name: str) -> PodBuilder:
     made = make_pod(name).namespace(choose(("default", "default", "other")))
     made.label("app", choose(_APPS))
     if sometimes(choose):

@@ -53,7 +53,7 @@ def cluster(choose: Chooser) -> list[Raw]:
     return made + [_claim(choose, name) for name in _CLAIMS]
 
 
-def pod(choose: Chooser, name: str) -> PodBuilder:
+def random_pod(choose: Chooser, name: str) -> PodBuilder:
     made = make_pod(name).cpu("100m").spec(schedulerName="default-scheduler")
     for claim in dict.fromkeys(choose(_CLAIMS) for _ in range(choose((1, 1, 1, 2)))):
         made.claim(claim)

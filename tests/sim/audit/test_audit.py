@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.objects import pod
 from holdfast.sim.audit import Audit
 
 Raw = dict[str, Any]
@@ -25,25 +26,21 @@ def node(name: str = "n1", annotations: Raw | None = None, **allocatable: str) -
     }
 
 
-def pod(name: str, on: str = "", cpu: str = "1", **more: Any) -> Raw:
+def stored_pod(name: str, on: str = "", cpu: str = "1", **more: Any) -> Raw:
+    """A pod as the API server has it: bound if `on` a node, allocated from a reservation if `through`
+    one; `container` is added to its container."""
     annotations = more.pop("annotations", {})
-    through = more.pop("through", None)
-    if through:
+    if through := more.pop("through", None):
         value = {"name": through, "uid": f"{through}-uid"}
         annotations = {**annotations, KOORD + "reservation-allocated": json.dumps(value)}
-    metadata = {
-        "name": name,
-        "namespace": "default",
-        "uid": f"{name}-uid",
-        "annotations": annotations,
-        "labels": more.pop("labels", {"app": "web"}),
-        **more.pop("metadata", {}),
-    }
-    container = {"name": "c", "resources": {"requests": {"cpu": cpu}}, **more.pop("container", {})}
-    spec = {"schedulerName": "s", "containers": [container], **more}
+    metadata = {"namespace": "default", "uid": f"{name}-uid", **more.pop("metadata", {})}
+    labels, container = more.pop("labels", {"app": "web"}), more.pop("container", {})
     if on:
-        spec["nodeName"] = on
-    return {"kind": "Pod", "metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+        more["nodeName"] = on
+    more = {"schedulerName": "s", **more}
+    raw = pod(name, cpu, annotations=annotations, labels=labels, metadata=metadata, **more)
+    raw["spec"]["containers"][0] |= container
+    return {**raw, "status": {"phase": "Pending"}}
 
 
 def reservation(name: str, phase: str = "Pending", cpu: str = "2", **more: Any) -> Raw:
@@ -199,20 +196,24 @@ def played(state: list[Raw], write: list[Raw], now: float = START) -> list[str]:
 
 RULES = {
     "requests": (
-        [node(), pod("a", "n1", "3"), pod("b", cpu="2")],
-        [pod("b", "n1", "2")],
+        [node(), stored_pod("a", "n1", "3"), stored_pod("b", cpu="2")],
+        [stored_pod("b", "n1", "2")],
         "pod requests exceed allocatable: Node/n1: cpu: pods 5000, reservations 0, waiting ones 0, "
         "allocatable 4000 (by Pod/default/b)",
     ),
     "init containers": (
-        [node(), pod("a", cpu="1")],
-        [pod("a", "n1", initContainers=[{"name": "i", "resources": {"requests": {"cpu": "5"}}}])],
+        [node(), stored_pod("a", cpu="1")],
+        [
+            stored_pod(
+                "a", "n1", initContainers=[{"name": "i", "resources": {"requests": {"cpu": "5"}}}]
+            )
+        ],
         "pod requests exceed",
     ),
     "sidecars": (
-        [node(), pod("a", cpu="3")],
+        [node(), stored_pod("a", cpu="3")],
         [
-            pod(
+            stored_pod(
                 "a",
                 "n1",
                 "3",
@@ -227,106 +228,115 @@ RULES = {
         ],
         "pods 5000",
     ),
-    "overhead": ([node(), pod("a")], [pod("a", "n1", "4", overhead={"cpu": "1m"})], "pods 4001"),
+    "overhead": (
+        [node(), stored_pod("a")],
+        [stored_pod("a", "n1", "4", overhead={"cpu": "1m"})],
+        "pods 4001",
+    ),
     "pod-level requests": (
-        [node(), pod("a")],
-        [pod("a", "n1", resources={"requests": {"cpu": "6"}})],
+        [node(), stored_pod("a")],
+        [stored_pod("a", "n1", resources={"requests": {"cpu": "6"}})],
         "pods 6000",
     ),
     "limits in place of requests": (
-        [node(), pod("a")],
-        [pod("a", "n1", container={"resources": {"limits": {"cpu": "4100m"}}})],
+        [node(), stored_pod("a")],
+        [stored_pod("a", "n1", container={"resources": {"limits": {"cpu": "4100m"}}})],
         "pods 4100",
     ),
     "a resource the node does not have": (
-        [node(), pod("a")],
-        [pod("a", "n1", container={"resources": {"requests": {"example.com/x": "1"}}})],
+        [node(), stored_pod("a")],
+        [stored_pod("a", "n1", container={"resources": {"requests": {"example.com/x": "1"}}})],
         "example.com/x: pods 1",
     ),
     "a stranger takes what is reserved": (
-        [node(), reservation("r", "Available"), pod("a", cpu="3")],
-        [pod("a", "n1", "3")],
+        [node(), reservation("r", "Available"), stored_pod("a", cpu="3")],
+        [stored_pod("a", "n1", "3")],
         "pods and reservations exceed allocatable: Node/n1: cpu: pods 3000, reservations 2000",
     ),
     "a reservation takes what is in use": (
-        [node(), pod("a", "n1", "3"), reservation("r")],
+        [node(), stored_pod("a", "n1", "3"), reservation("r")],
         [reservation("r", "Available")],
         "pods and reservations exceed allocatable: Node/n1: cpu: pods 3000, reservations 2000, "
         "waiting ones 0, allocatable 4000 (by Reservation/r)",
     ),
     "a reservation grows beyond the node": (
-        [node(), pod("a", "n1", "2"), reservation("r", "Available")],
+        [node(), stored_pod("a", "n1", "2"), reservation("r", "Available")],
         [reservation("r", "Available", "3")],
         "pods and reservations exceed",
     ),
     "what a Waiting reservation is owed": (
-        [node(), pod("b", "n1", "1"), reservation("r", "Waiting", "3"), pod("a")],
-        [pod("a", "n1")],
+        [node(), stored_pod("b", "n1", "1"), reservation("r", "Waiting", "3"), stored_pod("a")],
+        [stored_pod("a", "n1")],
         "a pod takes capacity owed to a Waiting reservation",
     ),
     "pods": (
-        [node(cpu="4", pods="1"), pod("a", "n1"), pod("b")],
-        [pod("b", "n1")],
+        [node(cpu="4", pods="1"), stored_pod("a", "n1"), stored_pod("b")],
+        [stored_pod("b", "n1")],
         "pods: 2, allocatable 1",
     ),
     "slot of a reservation": (
-        [node(cpu="4", pods="1"), reservation("r", "Available"), pod("b")],
-        [pod("b", "n1")],
+        [node(cpu="4", pods="1"), reservation("r", "Available"), stored_pod("b")],
+        [stored_pod("b", "n1")],
         "pods: 2, allocatable 1",
     ),
     "host ports": (
-        [node(), pod("a", "n1", container=port(80)), pod("b")],
-        [pod("b", "n1", container=port(80, "10.0.0.1"))],
+        [node(), stored_pod("a", "n1", container=port(80)), stored_pod("b")],
+        [stored_pod("b", "n1", container=port(80, "10.0.0.1"))],
         "a host port is in use twice",
     ),
     "reserved host ports": (
-        [node(), reservation("r", "Available", container=port(80)), pod("b")],
-        [pod("b", "n1", container=port(80))],
+        [node(), reservation("r", "Available", container=port(80)), stored_pod("b")],
+        [stored_pod("b", "n1", container=port(80))],
         "a reserved host port is not its owner's",
     ),
     "a reservation Available while its port is in use": (
-        [node(), pod("b", "n1", container=port(80)), reservation("r", container=port(80))],
+        [node(), stored_pod("b", "n1", container=port(80)), reservation("r", container=port(80))],
         [reservation("r", "Available", container=port(80))],
         "a reserved host port is not its owner's",
     ),
     "devices": (
-        [node(), devices(True), pod("a", "n1", annotations=gpu(0, 60)), pod("b")],
-        [pod("b", "n1", annotations=gpu(0, 50))],
+        [node(), devices(True), stored_pod("a", "n1", annotations=gpu(0, 60)), stored_pod("b")],
+        [stored_pod("b", "n1", annotations=gpu(0, 50))],
         "a device is allocated beyond its capacity: Node/n1: gpu 0 koordinator.sh/gpu-core: pods 110",
     ),
     "reserved devices": (
-        [node(), devices(True), reservation("r", "Available", annotations=gpu(0)), pod("b")],
-        [pod("b", "n1", annotations=gpu(0, 50))],
+        [node(), devices(True), reservation("r", "Available", annotations=gpu(0)), stored_pod("b")],
+        [stored_pod("b", "n1", annotations=gpu(0, 50))],
         "a reserved device is not its owner's",
     ),
     "unhealthy devices": (
-        [node(), devices(True, False), pod("b")],
-        [pod("b", "n1", annotations=gpu(1))],
+        [node(), devices(True, False), stored_pod("b")],
+        [stored_pod("b", "n1", annotations=gpu(1))],
         "unhealthy device allocated",
     ),
     "GPUs that are no partition": (
-        [node(), partitioned(), pod("b")],
-        [pod("b", "n1", annotations=gpus(1, 2))],
+        [node(), partitioned(), stored_pod("b")],
+        [stored_pod("b", "n1", annotations=gpus(1, 2))],
         "allocated GPUs that are not a partition: Pod/default/b on Node/n1: 1, 2",
     ),
     "GPUs that are no partition for a pod that wants one": (
-        [node(), partitioned("Prefer"), pod("b")],
-        [pod("b", "n1", annotations={**gpus(1, 2), KOORD + "gpu-partition-spec": "{}"})],
+        [node(), partitioned("Prefer"), stored_pod("b")],
+        [stored_pod("b", "n1", annotations={**gpus(1, 2), KOORD + "gpu-partition-spec": "{}"})],
         "allocated GPUs that are not a partition: Pod/default/b on Node/n1: 1, 2",
     ),
     "virtual functions": (
-        [node(), devices(True, True), pod("a", "n1", annotations=gpu(0, 10, 3)), pod("b")],
-        [pod("b", "n1", annotations=gpu(0, 10, 3))],
+        [
+            node(),
+            devices(True, True),
+            stored_pod("a", "n1", annotations=gpu(0, 10, 3)),
+            stored_pod("b"),
+        ],
+        [stored_pod("b", "n1", annotations=gpu(0, 10, 3))],
         "a virtual function is allocated twice",
     ),
     "exclusive CPUs": (
-        [node(), topology(), pod("a", "n1", annotations=cpus("0-1")), pod("b")],
-        [pod("b", "n1", annotations=cpus("1"))],
+        [node(), topology(), stored_pod("a", "n1", annotations=cpus("0-1")), stored_pod("b")],
+        [stored_pod("b", "n1", annotations=cpus("1"))],
         "an exclusive CPU is allocated twice: Node/n1: cpu 1",
     ),
     "reserved CPUs": (
-        [node(), topology(), reservation("r", "Available", annotations=cpus("0-1")), pod("b")],
-        [pod("b", "n1", annotations=cpus("1"))],
+        [node(), topology(), reservation("r", "Available", annotations=cpus("0-1")), stored_pod("b")],
+        [stored_pod("b", "n1", annotations=cpus("1"))],
         "a reserved CPU is not its owner's: Node/n1: cpu 1",
     ),
     "CPUs reserved twice": (
@@ -340,18 +350,22 @@ RULES = {
         "a reserved CPU is not its owner's: Node/n1: cpu 0",
     ),
     "CPUs the node does not have": (
-        [node(), topology(), pod("b")],
-        [pod("b", "n1", annotations=cpus("9"))],
+        [node(), topology(), stored_pod("b")],
+        [stored_pod("b", "n1", annotations=cpus("9"))],
         "a CPU that the node does not have is allocated",
     ),
     "NUMA nodes": (
-        [node(), topology(), pod("a", "n1", annotations=cpus("", n0=2)), pod("b")],
-        [pod("b", "n1", annotations=cpus("", n0=1))],
+        [node(), topology(), stored_pod("a", "n1", annotations=cpus("", n0=2)), stored_pod("b")],
+        [stored_pod("b", "n1", annotations=cpus("", n0=1))],
         "a NUMA node is allocated beyond its capacity",
     ),
     "limits": (
-        [node(annotations=LIMITED), pod("a")],
-        [pod("a", "n1", container={"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "5"}}})],
+        [node(annotations=LIMITED), stored_pod("a")],
+        [
+            stored_pod(
+                "a", "n1", container={"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "5"}}}
+            )
+        ],
         "limits exceed the node's ratio",
     ),
     "limits of a resized reservation": (
@@ -360,8 +374,16 @@ RULES = {
         "limits exceed the node's ratio: Node/n1: cpu: limits 5000, at most 4000",
     ),
     "volume limits": (
-        [node(), csi_node(1), volume("v"), volume("w"), claim("c", "v"), claim("d", "w"), pod("a")],
-        [pod("a", "n1", volumes=using("c", "d"))],
+        [
+            node(),
+            csi_node(1),
+            volume("v"),
+            volume("w"),
+            claim("c", "v"),
+            claim("d", "w"),
+            stored_pod("a"),
+        ],
+        [stored_pod("a", "n1", volumes=using("c", "d"))],
         "more volumes than the node's driver allows",
     ),
     "volume limits with a reservation": (
@@ -373,9 +395,9 @@ RULES = {
             claim("c", "v"),
             claim("d", "w"),
             reservation("r", "Available", pod={"volumes": using("c")}),
-            pod("a"),
+            stored_pod("a"),
         ],
-        [pod("a", "n1", volumes=using("d"))],
+        [stored_pod("a", "n1", volumes=using("d"))],
         "volumes of pods and reservations exceed what the node's driver allows",
     ),
     "a reserved claim for one pod": (
@@ -383,19 +405,24 @@ RULES = {
             node(),
             claim("c", mode="ReadWriteOncePod"),
             reservation("r", "Available", pod={"volumes": using("c")}),
-            pod("a"),
+            stored_pod("a"),
         ],
-        [pod("a", "n1", volumes=using("c"))],
+        [stored_pod("a", "n1", volumes=using("c"))],
         "claim for one pod is reserved: PersistentVolumeClaim/default/c: Pod/default/a is not an owner",
     ),
     "volume out of reach": (
-        [node(), volume("v", "n2"), claim("c", "v"), pod("a")],
-        [pod("a", "n1", volumes=using("c"))],
+        [node(), volume("v", "n2"), claim("c", "v"), stored_pod("a")],
+        [stored_pod("a", "n1", volumes=using("c"))],
         "volume out of reach: Pod/default/a on Node/n1: PersistentVolume/v",
     ),
     "claims for one pod": (
-        [node(), claim("c", mode="ReadWriteOncePod"), pod("a", "n1", volumes=using("c")), pod("b")],
-        [pod("b", "n1", volumes=using("c"))],
+        [
+            node(),
+            claim("c", mode="ReadWriteOncePod"),
+            stored_pod("a", "n1", volumes=using("c")),
+            stored_pod("b"),
+        ],
+        [stored_pod("b", "n1", volumes=using("c"))],
         "claim for one pod used twice",
     ),
     "one volume, two claims": (
@@ -404,28 +431,32 @@ RULES = {
         "a volume has two claims",
     ),
     "owners beyond a Restricted reservation": (
-        [node(), reservation("r", "Available", allocatePolicy="Restricted"), pod("a", labels=OWNER)],
-        [pod("a", "n1", "3", labels=OWNER, through="r")],
+        [
+            node(),
+            reservation("r", "Available", allocatePolicy="Restricted"),
+            stored_pod("a", labels=OWNER),
+        ],
+        [stored_pod("a", "n1", "3", labels=OWNER, through="r")],
         "owners of a Restricted reservation exceed it",
     ),
     "through a reservation of others": (
-        [node(), reservation("r", "Available"), pod("a")],
-        [pod("a", "n1", through="r")],
+        [node(), reservation("r", "Available"), stored_pod("a")],
+        [stored_pod("a", "n1", through="r")],
         "bound through a reservation it does not own",
     ),
     "through a Waiting reservation": (
-        [node(), reservation("r", "Waiting"), pod("a", labels=OWNER)],
-        [pod("a", "n1", labels=OWNER, through="r")],
+        [node(), reservation("r", "Waiting"), stored_pod("a", labels=OWNER)],
+        [stored_pod("a", "n1", labels=OWNER, through="r")],
         "bound through a reservation that is not Available: Pod/default/a: Reservation/r is Waiting",
     ),
     "through no reservation": (
-        [node(), pod("a", labels=OWNER)],
-        [pod("a", "n1", labels=OWNER, through="r")],
+        [node(), stored_pod("a", labels=OWNER)],
+        [stored_pod("a", "n1", labels=OWNER, through="r")],
         "bound through a reservation that does not exist",
     ),
     "without the reservation it must use": (
-        [node(), pod("a")],
-        [pod("a", "n1", annotations={KOORD + "reservation-affinity": "{}"})],
+        [node(), stored_pod("a")],
+        [stored_pod("a", "n1", annotations={KOORD + "reservation-affinity": "{}"})],
         "bound without the reservation it must use",
     ),
     "allocateOnce": (
@@ -434,21 +465,28 @@ RULES = {
             reservation(
                 "r", "Available", allocateOnce=True, status={"phase": "Pending", "nodeName": ""}
             ),
-            pod("a", "n1", labels=OWNER, through="r"),
-            pod("b", labels=OWNER),
+            stored_pod("a", "n1", labels=OWNER, through="r"),
+            stored_pod("b", labels=OWNER),
         ],
-        [reservation("r", "Available", allocateOnce=True), pod("b", "n1", labels=OWNER, through="r")],
+        [
+            reservation("r", "Available", allocateOnce=True),
+            stored_pod("b", "n1", labels=OWNER, through="r"),
+        ],
         "allocateOnce used twice: Reservation/r: Pod/default/a and Pod/default/b",
     ),
-    "a node that does not exist": ([pod("a")], [pod("a", "n9")], "bound to a node that does not exist"),
+    "a node that does not exist": (
+        [stored_pod("a")],
+        [stored_pod("a", "n9")],
+        "bound to a node that does not exist",
+    ),
     "a pod being deleted": (
-        [node(), pod("a")],
-        [pod("a", "n1", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})],
+        [node(), stored_pod("a")],
+        [stored_pod("a", "n1", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})],
         "bound while being deleted",
     ),
     "another node": (
-        [node(), node("n2"), pod("a", "n1")],
-        [pod("a", "n2")],
+        [node(), node("n2"), stored_pod("a", "n1")],
+        [stored_pod("a", "n2")],
         "pod moved: Pod/default/a: from Node/n1 to n2",
     ),
     "Waiting to Succeeded": (
@@ -474,8 +512,8 @@ RULES = {
         "reservation moved",
     ),
     "owners that are not listed": (
-        [node(), reservation("r", "Available"), pod("a", labels=OWNER)],
-        [pod("a", "n1", labels=OWNER, through="r")],
+        [node(), reservation("r", "Available"), stored_pod("a", labels=OWNER)],
+        [stored_pod("a", "n1", labels=OWNER, through="r")],
         "reservation status: Reservation/r: currentOwners [], bound through it are [Pod/default/a]",
     ),
     "owners that are gone": (
@@ -484,9 +522,9 @@ RULES = {
         "currentOwners [x], bound through it are []",
     ),
     "allocated": (
-        [node(), reservation("r", "Available"), pod("a", labels=OWNER)],
+        [node(), reservation("r", "Available"), stored_pod("a", labels=OWNER)],
         [
-            pod("a", "n1", labels=OWNER, through="r"),
+            stored_pod("a", "n1", labels=OWNER, through="r"),
             reservation(
                 "r",
                 "Available",
@@ -511,8 +549,13 @@ RULES = {
         "reservation on a node that does not exist",
     ),
     "a gang in part": (
-        [node(), group(2), pod("a", annotations=IN_GROUP), pod("b", annotations=IN_GROUP)],
-        [pod("a", "n1", annotations=IN_GROUP)],
+        [
+            node(),
+            group(2),
+            stored_pod("a", annotations=IN_GROUP),
+            stored_pod("b", annotations=IN_GROUP),
+        ],
+        [stored_pod("a", "n1", annotations=IN_GROUP)],
         "gang placed in part: PodGroup/default/g: 1 placed, 2 needed",
     ),
 }
@@ -543,16 +586,16 @@ RUN_ESTIMATE = {"holdfast.io/run-estimate": "60s"}
 IGNORES = {KOORD + "reservation-ignored": "true"}
 RIGHT = {
     "GPUs that are a partition": (
-        [node(), partitioned(), pod("b")],
-        [pod("b", "n1", annotations=gpus(2, 3))],
+        [node(), partitioned(), stored_pod("b")],
+        [stored_pod("b", "n1", annotations=gpus(2, 3))],
     ),
     "GPUs of a node that does not keep to its partitions": (
-        [node(), partitioned("Prefer"), pod("b")],
-        [pod("b", "n1", annotations=gpus(1, 2))],
+        [node(), partitioned("Prefer"), stored_pod("b")],
+        [stored_pod("b", "n1", annotations=gpus(1, 2))],
     ),
     "a share of a GPU": (
-        [node(), partitioned(), pod("b")],
-        [pod("b", "n1", annotations=gpus(1, share=50))],
+        [node(), partitioned(), stored_pod("b")],
+        [stored_pod("b", "n1", annotations=gpus(1, share=50))],
     ),
     "the owner of a reserved claim": (
         [
@@ -561,15 +604,23 @@ RIGHT = {
             volume("v"),
             claim("c", "v", mode="ReadWriteOncePod"),
             reservation("r", "Available", pod={"volumes": using("c")}),
-            pod("a", labels=OWNER),
+            stored_pod("a", labels=OWNER),
         ],
-        [pod("a", "n1", labels=OWNER, volumes=using("c"))],
+        [stored_pod("a", "n1", labels=OWNER, volumes=using("c"))],
     ),
-    "as much as there is": ([node(), pod("a", "n1", "3"), pod("b")], [pod("b", "n1")]),
+    "as much as there is": (
+        [node(), stored_pod("a", "n1", "3"), stored_pod("b")],
+        [stored_pod("b", "n1")],
+    ),
     "an owner takes what is reserved for it": (
-        [node(), pod("x", "n1", "2"), reservation("r", "Available"), pod("a", labels=OWNER)],
         [
-            pod("a", "n1", labels=OWNER, through="r"),
+            node(),
+            stored_pod("x", "n1", "2"),
+            reservation("r", "Available"),
+            stored_pod("a", labels=OWNER),
+        ],
+        [
+            stored_pod("a", "n1", labels=OWNER, through="r"),
             reservation(
                 "r",
                 "Available",
@@ -578,21 +629,21 @@ RIGHT = {
         ],
     ),
     "one waits for what is in use": (
-        [node(), pod("a", "n1", "4"), reservation("r")],
+        [node(), stored_pod("a", "n1", "4"), reservation("r")],
         [reservation("r", "Waiting")],
     ),
     "ports on different addresses": (
-        [node(), pod("a", "n1", container=port(80, "10.0.0.1")), pod("b")],
-        [pod("b", "n1", container=port(80, "10.0.0.2"))],
+        [node(), stored_pod("a", "n1", container=port(80, "10.0.0.1")), stored_pod("b")],
+        [stored_pod("b", "n1", container=port(80, "10.0.0.2"))],
     ),
     "ports of different protocols": (
-        [node(), pod("a", "n1", container=port(80)), pod("b")],
-        [pod("b", "n1", container=port(80, protocol="UDP"))],
+        [node(), stored_pod("a", "n1", container=port(80)), stored_pod("b")],
+        [stored_pod("b", "n1", container=port(80, protocol="UDP"))],
     ),
     "init containers run one after another": (
-        [node(), pod("a")],
+        [node(), stored_pod("a")],
         [
-            pod(
+            stored_pod(
                 "a",
                 "n1",
                 initContainers=[
@@ -602,25 +653,30 @@ RIGHT = {
         ],
     ),
     "a whole gang": (
-        [node(), group(2), pod("a", annotations=IN_GROUP), pod("b", annotations=IN_GROUP)],
-        [pod("a", "n1", annotations=IN_GROUP), pod("b", "n1", annotations=IN_GROUP)],
+        [
+            node(),
+            group(2),
+            stored_pod("a", annotations=IN_GROUP),
+            stored_pod("b", annotations=IN_GROUP),
+        ],
+        [stored_pod("a", "n1", annotations=IN_GROUP), stored_pod("b", "n1", annotations=IN_GROUP)],
     ),
     "a pod that ends in time is lent the place of a starvation hold": (
         [
             node(cpu="4", pods="1"),
             reservation("r", "Available", labels={"holdfast.io/hold": "amount"}),
-            pod("a", annotations=RUN_ESTIMATE),
+            stored_pod("a", annotations=RUN_ESTIMATE),
         ],
-        [pod("a", "n1", annotations=RUN_ESTIMATE)],
+        [stored_pod("a", "n1", annotations=RUN_ESTIMATE)],
     ),
     "a pod that ignores reservations uses what was made for its preemption": (
         [
             node(),
             reservation("r", "Available", labels={"holdfast.io/preemptor-uid": "a-uid"}),
-            pod("a", labels=OWNER | IGNORES),
+            stored_pod("a", labels=OWNER | IGNORES),
         ],
         [
-            pod("a", "n1", labels=OWNER | IGNORES, through="r"),
+            stored_pod("a", "n1", labels=OWNER | IGNORES, through="r"),
             reservation(
                 "r",
                 "Available",
@@ -630,8 +686,8 @@ RIGHT = {
         ],
     ),
     "nothing worse on a node that others oversold": (
-        [node(), pod("a", "n1", "6"), pod("b", cpu="0")],
-        [pod("b", "n1", "0")],
+        [node(), stored_pod("a", "n1", "6"), stored_pod("b", cpu="0")],
+        [stored_pod("b", "n1", "0")],
     ),
 }
 
@@ -646,7 +702,7 @@ def test_a_correct_write_is_not_reported(what: str) -> None:
 def test_what_others_do_is_nobodys_fault(rule: str) -> None:
     state, write, _ = RULES[rule]
     assert played([*state, *write], []) == []
-    assert played([*state, *write, pod("late", cpu="0")], [pod("late", "n1", "0")]) == []
+    assert played([*state, *write, stored_pod("late", cpu="0")], [stored_pod("late", "n1", "0")]) == []
 
 
 ROOMY = node(cpu="4", pods="10")
@@ -668,10 +724,10 @@ def rested(*state: Raw, quiet: float = 60.0) -> list[str]:
 @pytest.mark.parametrize(
     ("what", "state"),
     [
-        ("Pod/default/a", [ROOMY, pod("a")]),
-        ("Pod/default/a", [ROOMY, pod("b", "n1", cpu="3"), pod("a")]),
-        ("Pod/default/a", [ROOMY, reservation("r", "Available"), pod("a", cpu="2")]),
-        ("Reservation/r", [ROOMY, reservation("r", "Waiting"), pod("b", "n1", cpu="2")]),
+        ("Pod/default/a", [ROOMY, stored_pod("a")]),
+        ("Pod/default/a", [ROOMY, stored_pod("b", "n1", cpu="3"), stored_pod("a")]),
+        ("Pod/default/a", [ROOMY, reservation("r", "Available"), stored_pod("a", cpu="2")]),
+        ("Reservation/r", [ROOMY, reservation("r", "Waiting"), stored_pod("b", "n1", cpu="2")]),
     ],
 )
 def test_what_waits_though_it_fits_is_noticed(what: str, state: list[Raw]) -> None:
@@ -685,28 +741,28 @@ def _cordoned() -> Raw:
 
 
 def _nominated() -> Raw:
-    return pod("b", cpu="3") | {"status": {"nominatedNodeName": "n1"}}
+    return stored_pod("b", cpu="3") | {"status": {"nominatedNodeName": "n1"}}
 
 
 @pytest.mark.parametrize(
     "state",
     [
-        [ROOMY, pod("a", cpu="5")],
-        [ROOMY, pod("b", "n1", cpu="3500m"), pod("a")],
-        [ROOMY, reservation("r", "Waiting", cpu="4"), pod("b", "n1"), pod("a")],
-        [ROOMY, reservation("r", "Waiting"), pod("b", "n1", cpu="3")],
-        [node(cpu="4", pods="1"), pod("b", "n1"), pod("a")],
-        [_cordoned(), pod("a")],
-        [ROOMY, reservation("r", "Available", allocatePolicy="Restricted"), pod("a")],
-        [ROOMY | {"spec": {"taints": [TAINT]}}, pod("a")],
-        [ROOMY, _nominated() | {"spec": pod("b", cpu="5")["spec"]}, pod("a")],
-        [ROOMY, pod("a", nodeSelector={"disk": "ssd"})],
-        [ROOMY, pod("a", schedulingGates=[{"name": "x"}])],
-        [ROOMY, pod("b", "n1", affinity=AWAY), pod("a")],
-        [ROOMY, pod("a", annotations=IN_GROUP)],
-        [ROOMY, pod("a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})],
-        [ROOMY, pod("a", container={"ports": [port(80)]})],
-        [ROOMY, {"kind": "Queue", "metadata": {"name": "q"}}, pod("a")],
+        [ROOMY, stored_pod("a", cpu="5")],
+        [ROOMY, stored_pod("b", "n1", cpu="3500m"), stored_pod("a")],
+        [ROOMY, reservation("r", "Waiting", cpu="4"), stored_pod("b", "n1"), stored_pod("a")],
+        [ROOMY, reservation("r", "Waiting"), stored_pod("b", "n1", cpu="3")],
+        [node(cpu="4", pods="1"), stored_pod("b", "n1"), stored_pod("a")],
+        [_cordoned(), stored_pod("a")],
+        [ROOMY, reservation("r", "Available", allocatePolicy="Restricted"), stored_pod("a")],
+        [ROOMY | {"spec": {"taints": [TAINT]}}, stored_pod("a")],
+        [ROOMY, _nominated() | {"spec": stored_pod("b", cpu="5")["spec"]}, stored_pod("a")],
+        [ROOMY, stored_pod("a", nodeSelector={"disk": "ssd"})],
+        [ROOMY, stored_pod("a", schedulingGates=[{"name": "x"}])],
+        [ROOMY, stored_pod("b", "n1", affinity=AWAY), stored_pod("a")],
+        [ROOMY, stored_pod("a", annotations=IN_GROUP)],
+        [ROOMY, stored_pod("a", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})],
+        [ROOMY, stored_pod("a", container={"ports": [port(80)]})],
+        [ROOMY, {"kind": "Queue", "metadata": {"name": "q"}}, stored_pod("a")],
     ],
 )
 def test_a_pod_that_may_have_to_wait_is_not_reported(state: list[Raw]) -> None:
