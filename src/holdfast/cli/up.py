@@ -13,6 +13,7 @@ from holdfast.cli.options import (
     OpenPaths,
     load_setup,
     log_to_stderr,
+    optional,
     read_open_paths,
     warn_of_plugins,
 )
@@ -25,10 +26,9 @@ KUBECONFIG = "holdfast.kubeconfig"
 def up(
     config: Annotated[
         str | None,
-        typer.Option(
+        optional(
             metavar="F",
             help="Scheduler configuration file (KubeSchedulerConfiguration).",
-            show_default=False,
         ),
     ] = None,
     nodes: Annotated[
@@ -39,10 +39,9 @@ def up(
     ] = 0,
     apply: Annotated[
         list[str] | None,
-        typer.Option(
+        optional(
             metavar="F",
             help="A file of manifests to apply at the start; may be repeated.",
-            show_default=False,
         ),
     ] = None,
     host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
@@ -54,10 +53,9 @@ def up(
     ] = 0,
     data_dir: Annotated[
         Path | None,
-        typer.Option(
+        optional(
             metavar="D",
             help="Directory that keeps the cluster's state across restarts.",
-            show_default=False,
         ),
     ] = None,
     in_memory: Annotated[
@@ -65,10 +63,9 @@ def up(
     ] = False,
     kubeconfig_out: Annotated[
         Path | None,
-        typer.Option(
+        optional(
             metavar="F",
             help=f"Where to write the kubeconfig (default: {KUBECONFIG}, or kubeconfig in --data-dir).",
-            show_default=False,
         ),
     ] = None,
     dashboard_port: Annotated[

@@ -15,7 +15,6 @@ from holdfast.local.component import ENDED, ObjectWriter, Steps
 from holdfast.local.kubelet import Kubelets
 from holdfast.local.store.objects import Key, Raw, StoreChange, pod_key
 from holdfast.local.stored_events import StoredEvents
-from holdfast.local.workloads import Workloads
 from holdfast.local.workloads.component import WorkloadControllers
 from holdfast.local.workloads.lister import controller_of, labels_of, reference_to, selects
 from holdfast.local.workloads.revisions import (
@@ -48,8 +47,7 @@ class ScenarioWorkloads(WorkloadControllers):
         kubelets: Kubelets,
         recorder: StoredEvents,
     ) -> None:
-        super().__init__(objects, clock, timers, kubelets, recorder)
-        self._workloads = Workloads(objects.store, partial=True)
+        super().__init__(objects, clock, timers, kubelets, recorder, partial=True)
         self._active = False
         """Whether there ever was an owner that makes pods; until then nothing is taken note of."""
         self._completion = _Completion(objects)

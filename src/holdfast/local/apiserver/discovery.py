@@ -114,14 +114,17 @@ def _resources(type: ResourceType) -> Iterator[Raw]:
         "namespaced": type.namespaced,
         "kind": type.kind,
         "verbs": list(type.verbs),
+        **_names_besides(type),
     }
-    if type.short_names:
-        row["shortNames"] = list(type.short_names)
-    if type.categories:
-        row["categories"] = list(type.categories)
     yield row
     for each in type.subresources:
         yield _subresource_row(type, each)
+
+
+def _names_besides(type: ResourceType) -> Raw:
+    """The short names and categories by which kubectl finds the resource."""
+    given = {"shortNames": list(type.short_names), "categories": list(type.categories)}
+    return {key: names for key, names in given.items() if names}
 
 
 def _subresource_row(type: ResourceType, each: Subresource) -> Raw:
@@ -152,11 +155,8 @@ def _aggregated(type: ResourceType) -> Raw:
         "scope": "Namespaced" if type.namespaced else "Cluster",
         "singularResource": type.singular,
         "verbs": list(type.verbs),
+        **_names_besides(type),
     }
-    if type.short_names:
-        row["shortNames"] = list(type.short_names)
-    if type.categories:
-        row["categories"] = list(type.categories)
     if type.subresources:
         row["subresources"] = [
             {

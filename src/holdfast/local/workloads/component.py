@@ -40,13 +40,15 @@ class WorkloadControllers:
         timers: ComponentTimers,
         kubelets: Kubelets,
         recorder: StoredEvents,
+        partial: bool = False,
     ) -> None:
+        """With `partial`, an owner that does not exist counts as existing."""
         self._objects = objects
         self._clock = clock
         self._timers = timers
         self._kubelets = kubelets
         self._recorder = recorder
-        self._workloads = Workloads(objects.store)
+        self._workloads = Workloads(objects.store, partial=partial)
         self._planned: Timer | None = None
         self._planned_for: float | None = None
 

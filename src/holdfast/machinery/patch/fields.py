@@ -132,8 +132,8 @@ def intersection(a: Fields, b: Fields) -> Fields:
     return result
 
 
-def difference(a: Fields, b: Fields) -> Fields:
-    """What is in a and not in b; children of a field that is in b stay."""
+def difference(a: Fields, b: Fields, recursive: bool = False) -> Fields:
+    """What is in a and not in b. Children of a field that is in b stay, unless `recursive`."""
     if not b:
         return a
     result: Fields = {}
@@ -141,8 +141,8 @@ def difference(a: Fields, b: Fields) -> Fields:
         other = b.get(element)
         if other is None:
             result[element] = mine
-        elif element != MEMBER:
-            left = difference(mine, other)
+        elif element != MEMBER and not (recursive and MEMBER in other):
+            left = difference(mine, other, recursive)
             if left:
                 result[element] = left
     return result
@@ -150,18 +150,7 @@ def difference(a: Fields, b: Fields) -> Fields:
 
 def without(a: Fields, b: Fields) -> Fields:
     """What is in a, and neither in b nor below a field that is in b."""
-    if not b:
-        return a
-    result: Fields = {}
-    for element, mine in a.items():
-        other = b.get(element)
-        if other is None:
-            result[element] = mine
-        elif element != MEMBER and MEMBER not in other:
-            left = without(mine, other)
-            if left:
-                result[element] = left
-    return result
+    return difference(a, b, recursive=True)
 
 
 def with_named_fields(fields: Fields, shape: FieldShape | None) -> Fields:
