@@ -42,7 +42,7 @@ class ExactMatchReservation(Struct):
 
 
 class SoftEviction(Struct):
-    """`soft-eviction` on a reservation: it is to go, and who would have it so."""
+    """`soft-eviction` on a reservation: that it is preempted, and by which preemptor."""
 
     timestamp: str = ""
     initiator: str = ""

@@ -86,7 +86,7 @@ def decode_pod_json(data: bytes | str) -> Pod:
 
 
 def convert(raw: Any, type: type[T], object: str = "", prefix: str = "") -> T:
-    """Decode a part of an object; `object` and `prefix` say which part in errors."""
+    """Decode a part of an object; `object` and `prefix` name it in errors."""
     try:
         return msgspec.convert(raw, type)
     except msgspec.ValidationError:
@@ -182,7 +182,7 @@ def _walk(raw: Any, steps: list[str], type: type[Any], complaint: str) -> tuple[
 def _culprit(
     raw: Any, trail: list[Any], here: Mapping[Any, Any], type: type[Any], complaint: str
 ) -> Any:
-    """The key of a map that is to blame: the one that fails in the same way on its own."""
+    """The key of a map that causes the error: the one that fails in the same way alone."""
     for key, value in here.items():
         try:
             msgspec.convert(_replaced(raw, trail, {key: value}), type)

@@ -300,7 +300,7 @@ def _plain(text: str) -> Any:
 
 
 class _Plain(yaml.CSafeDumper):
-    """Writes what is shared out in full: not everyone who reads YAML knows anchors."""
+    """Writes shared parts in full: not every reader of YAML knows anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

@@ -103,8 +103,8 @@ SOFT_EVICTION = "scheduling.koordinator.sh/soft-eviction"
 PREEMPTS = "holdfast.io/preempts"
 PREEMPTED_BY = "holdfast.io/preempted-by"
 
-# Migration: why a pod is moved, on the job; how dear its eviction is, on the pod; whose room it is, on
-# the reservation made for the job.
+# Migration: why a pod is moved, on the job; the cost of its eviction, on the pod; the job, on the
+# reservation made for it.
 EVICT_REASON = "koordinator.sh/evict-reason"
 EVICT_TRIGGER = "koordinator.sh/evict-trigger"
 EVICTION_COST = "scheduling.koordinator.sh/eviction-cost"
@@ -127,7 +127,7 @@ DEVICE_JOINT_ALLOCATE = "scheduling.koordinator.sh/device-joint-allocate"
 GPU_PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
 GPU_PARTITION_SPEC = "scheduling.koordinator.sh/gpu-partition-spec"
 
-# CPUs and NUMA nodes: wishes and results on pods, policies on nodes.
+# CPUs and NUMA nodes: requests and results on pods, policies on nodes.
 QOS_CLASS = "koordinator.sh/qosClass"
 RESOURCE_SPEC = "scheduling.koordinator.sh/resource-spec"
 RESOURCE_STATUS = "scheduling.koordinator.sh/resource-status"

@@ -49,7 +49,7 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _BINARY_UNITS = ("", *_BINARY)
 _DECIMAL_UNITS = ("", "k", "M", "G", "T", "P", "E")
 
-# Beyond this many digits the answer is the cap (or one nano) whatever the mantissa says, so
+# Beyond this many digits the answer is the cap (or one nano) whatever the mantissa is, so
 # the power of ten need not be computed: `1e999999999` must not eat the machine.
 _MAX_DIGITS = 400
 _MAX_EXPONENT = 2 * _MAX_DIGITS
@@ -99,7 +99,7 @@ def format_amount(resource: str, amount: int) -> str:
         cores, rest = divmod(amount, 1000)
         return f"{amount}m" if rest else str(cores)
     if amount and _counted_in_bytes(resource):
-        # Who wrote it will have used the units that make it short: 128M, and not 125000Ki.
+        # Its author will have used the units that make it short: 128M, and not 125000Ki.
         binary, decimal = _in_units(amount, 1024), _in_units(amount, 1000)
         if len(str(decimal[0])) < len(str(binary[0])):
             return f"{decimal[0]}{_DECIMAL_UNITS[decimal[1]]}"

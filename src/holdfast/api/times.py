@@ -129,5 +129,5 @@ def format_micro_time(seconds: float) -> str:
 
 
 def _at(seconds: float) -> datetime:
-    """In UTC, which it does not say itself."""
+    """In UTC, without a time zone."""
     return _EPOCH.replace(tzinfo=None) + timedelta(seconds=min(max(seconds, _FIRST), _LAST))

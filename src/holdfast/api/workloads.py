@@ -133,7 +133,7 @@ class ReplicationControllerSpec(Struct):
 
 
 class WorkloadSpec(Struct):
-    """ReplicaSet, StatefulSet, Deployment and DaemonSet, as far as we care, look the same."""
+    """The fields that are read of ReplicaSets, StatefulSets, Deployments and DaemonSets."""
 
     replicas: int | None = None
     selector: LabelSelector | None = None

@@ -87,7 +87,7 @@ def _kind(api_version: str, kind: str, field_selector: str = "", optional: bool 
 ENDED_PODS = Watched(
     KINDS["v1", "Pod"], "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown", ended=True
 )
-"""Members of jobs that did their work count, and those who watch the others see them only vanish."""
+"""Finished members of jobs count; a watch of the other pods shows only their deletion."""
 
 WATCHED = (
     # Nodes first, so that pods find theirs.

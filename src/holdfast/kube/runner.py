@@ -1,4 +1,4 @@
-"""The main loop on Kubernetes: feeds events to the scheduler, runs rounds, hands decisions to the
+"""The main loop on Kubernetes: feeds events to the scheduler, runs rounds, passes decisions to the
 writer.
 
     reflectors ─► inbox ─► scheduler ─► writer ─► server ─► reflectors …

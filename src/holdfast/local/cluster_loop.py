@@ -27,7 +27,7 @@ from holdfast.metrics import SchedulingMetrics
 from holdfast.scheduler.cluster.decisions import Bind
 
 _SLICE = 0.005
-"""Seconds of work between giving way."""
+"""Seconds of work before other tasks run."""
 _SWITCH_INTERVAL = 0.001
 """Seconds a thread computes before another may."""
 _EPSILON = 0.001

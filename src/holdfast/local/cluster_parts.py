@@ -98,7 +98,7 @@ class ClusterParts:
                 work()
 
     def steps(self) -> Steps:
-        """The same step by step; see `Resident.settle`."""
+        """The same step by step; see `Component.settle`."""
         while (what := self.timers.take(self.clock.t)) is not None:
             what()
             yield None

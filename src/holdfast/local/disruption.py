@@ -74,7 +74,7 @@ class DisruptionController:
         }
 
     def _expected(self, pods: list[Raw]) -> int:
-        """How many there should be: as many as their workloads say, whether they are there or not."""
+        """How many there should be: the replicas of their workloads, whether they exist or not."""
         alone, workloads = 0, dict[Key, int]()
         for pod in pods:
             metadata = pod["metadata"]

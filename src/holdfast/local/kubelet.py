@@ -180,7 +180,7 @@ class Kubelets:
         """Pods that only their finalizers keep."""
 
     def adopt(self, key: Key, pod: Raw) -> None:
-        """A pod that was there before its kubelet was: it has run since it says it started."""
+        """A pod that existed before its kubelet: it has run since its `startTime`."""
         self._reports.adopt(pod)
         started = pod["status"].get("startTime")
         if pod["status"].get("phase") == "Running" and started:
@@ -238,8 +238,8 @@ class Kubelets:
         return {**pod, "status": self._reports.running(pod, self._clock.stamp())}
 
     def delete(self, key: Key, *, at_once: bool = False, grace: int | None = None) -> None:
-        """The pod is to go: now if nothing runs, else when it has stopped. It has the time it says, or
-        the one given."""
+        """Deletes the pod: at once if nothing runs, else when it has stopped. Its grace period is
+        `grace`, or that of its spec."""
         pod = self._objects.get(key)
         if pod is None:
             return

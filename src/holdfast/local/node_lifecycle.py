@@ -105,7 +105,7 @@ class NodeRegistration:
             **(metadata.get("labels") or {}),
         }
         given = {**(status.get("allocatable") or {}), **(status.get("capacity") or {})}
-        # Of a node that says how much of anything it has, only what every node has is filled in.
+        # A node with any capacity of its own gets only the resources that every node has.
         everything = {"pods": DEFAULT_CAPACITY["pods"], **given} if given else DEFAULT_CAPACITY
         status["capacity"] = {**everything, **(status.get("capacity") or {})}
         status["allocatable"] = {**everything, **(status.get("allocatable") or {})}

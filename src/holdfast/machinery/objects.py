@@ -69,7 +69,7 @@ class _NoCluster:
 
 
 def new_object(request: WriteRequest, raw: Raw, applied: bool = False, checked: bool = False) -> Raw:
-    """The new object, ready to be stored. `applied` says that its managed fields are up to date,
+    """The new object, ready to be stored. `applied` if its managed fields are up to date,
     `checked` that `check_decoded` has found no error in it. Raises StatusError 403 or 422."""
     type, strategy = request.type, strategy_of(request.type)
     given = raw.get("status")
@@ -197,7 +197,7 @@ def with_managers(request: WriteRequest, before: Raw | None, after: Raw) -> Raw:
 
 def changed_object(request: WriteRequest, before: Raw, after: Raw, applied: bool = False) -> Raw:
     """`after` as it is to replace `before`, as far as the request's subresource lets it; equal to
-    `before` if nothing changes. `applied` says that its managed fields are as they should be. Raises
+    `before` if nothing changes. `applied` if its managed fields are up to date. Raises
     StatusError 422."""
     type, strategy = request.type, strategy_of(request.type)
     if not applied:

@@ -151,7 +151,7 @@ class _Server(web.Server):
             max_line_size=limits.REQUEST_LINE_BYTES,
             max_field_size=limits.HEADER_BYTES,
             max_headers=limits.HEADERS,
-            auto_decompress=False,  # only of those who may send it, and with a limit: `incoming`
+            auto_decompress=False,  # only from authenticated clients, and with a limit: `incoming`
             access_log=None,
         )
 

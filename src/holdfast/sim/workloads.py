@@ -229,7 +229,7 @@ class _Completion:
             self._objects.update(_key(pod), {**pod, "metadata": metadata})
 
     def _add_revision(self, key: Key) -> None:
-        """Pods that are there are of the current revision if they say the latest, or none."""
+        """Existing pods are of the current revision if their label is the latest one, or absent."""
         owner = self._objects.get(key)
         if owner is None:
             return

@@ -84,7 +84,7 @@ def _preemption(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts
 
 
 def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> Iterator[str]:
-    """The smallest shortage, and who has that capacity. Only nodes that would be eligible with it."""
+    """The smallest shortage, and the pods that have it, among nodes that it alone makes ineligible."""
     table = snapshot.cluster.nodes
     asked = {slot: amount for slot, amount in (*pod.cls.requests, (PODS, 1)) if amount}
     candidates = [

@@ -116,7 +116,7 @@ class ReservationWriter:
         self._wanted: dict[str, list[SetReservationStatus]] = {}
         """By uid, what is still to be written, in order."""
         self._unwritten: dict[str, asyncio.Future[None] | None] = {}
-        """By uid, those of which a status is not written or not answered yet, and who waits for it."""
+        """By uid, reservations whose status write is queued or unanswered, and the writes that wait."""
 
     def create(self, decision: CreateReservation, victims: Iterable[Victims] = ()) -> None:
         """Creates the reservation once all these victims have their conditions."""

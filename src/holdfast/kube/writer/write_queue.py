@@ -214,7 +214,7 @@ class ApiWriter:
         return self._client.backoff(first, most)
 
     async def write(self, method: str, path: str, body: Any, content_type: str = JSON) -> bytes:
-        """Raises Deposed, ApiError, Unreachable or CredentialsError."""
+        """Raises LeadershipLost, ApiError, Unreachable or CredentialsError."""
         content = msgspec.json.encode(body) if body is not None else b""
         request = Request(method, path, content, content_type, WRITE_TIMEOUT, self._limits)
         try:
@@ -225,7 +225,7 @@ class ApiWriter:
             raise
 
     def _limits(self) -> RequestLimits:
-        """For how long a write that is sent now may be carried out. Raises Deposed."""
+        """For how long a write that is sent now may be carried out. Raises LeadershipLost."""
         self._fence.check()
         exclusive_for = self._fence.exclusive_for()
         if exclusive_for == math.inf:

@@ -3,7 +3,7 @@
 The token allows everything. It is in the kubeconfig that `holdfast up` writes, with the certificate of
 the authority, so that clients trust the server without further setup. With a directory both outlive the
 process, and a kubeconfig stays valid after a restart. A file there that cannot be used is never
-replaced or ignored: the owner of the server decides who gets it.
+replaced or ignored: the owner of the server decides which clients get it.
 """
 
 from __future__ import annotations

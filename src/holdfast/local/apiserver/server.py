@@ -117,8 +117,8 @@ class ApiServer:
         return stream
 
     def _is_trusted(self, request: web.BaseRequest) -> bool:
-        """False for one who may see what everyone may see. Raises StatusError 401 for all others
-        without the token."""
+        """False for a path that is open to everyone. Raises StatusError 401 for any other without the
+        token."""
         if self._token is None:
             return True
         given = request.headers.get("Authorization")

@@ -184,7 +184,7 @@ class Identity:
             metadata.pop("namespace", None)
         uid = self._names.uid(key)
         metadata["uid"] = metadata.get("uid") or uid
-        metadata["resourceVersion"] = ""  # the store's to say; here for its place among the others
+        metadata["resourceVersion"] = ""  # set by the store; here for its place among the others
         metadata["creationTimestamp"] = metadata.get("creationTimestamp") or self._now()
         if "spec" in raw:
             metadata.setdefault("generation", 1)

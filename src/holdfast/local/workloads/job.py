@@ -242,7 +242,7 @@ def _end(
     stamp = format_time(now)
     for member in pods.running:
         outcome.actions.append(DeleteDependent(member[0], member[1]["metadata"]["uid"]))
-    # What announces the verdict, for those who do not wait for the last pod to be gone.
+    # The condition that announces the verdict before the last pod is gone.
     first = "SuccessCriteriaMet" if type == "Complete" else "FailureTarget"
     for each in (first, type):
         new = {"type": each, "status": "True", "reason": reason, "message": message}
@@ -294,7 +294,7 @@ def _manage(
         youngest = sorted(pods.running, key=lambda each: (ready(each[1]), -created(each[1])))
         _stop(job, youngest[:surplus], outcome)
         return
-    # One that is told to stop is replaced at once, unless the job wants to see it gone first.
+    # A terminating pod is replaced at once, unless the job waits for it to be gone.
     waited_for = pods.going if job["spec"].get("podReplacementPolicy") == "Failed" else []
     missing = wanted - len(pods.running) - len(waited_for)
     if missing <= 0:

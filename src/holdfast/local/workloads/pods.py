@@ -9,7 +9,7 @@ from holdfast.api.times import parse_time
 from holdfast.local.workloads.lister import Raw, is_going, reference_to
 
 _LONGEST_PREFIX = 58
-"""The API server cuts what a generated name begins with, to have room for its end."""
+"""The API server truncates the prefix of a generated name to leave space for its suffix."""
 
 
 def phase(pod: Raw) -> str:

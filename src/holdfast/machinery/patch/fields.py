@@ -169,7 +169,7 @@ def with_named_fields(fields: Fields, shape: FieldShape | None) -> Fields:
 
 
 def reconciled(fields: Fields, shape: FieldShape | None) -> Fields:
-    """The set after a part of the type has become atomic: who owned something in it owns it whole."""
+    """The set after a part of the type has become atomic: an owner of something in it owns it whole."""
     if shape is None:
         return fields
     result = fields

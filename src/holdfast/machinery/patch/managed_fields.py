@@ -1,4 +1,4 @@
-"""Field managers (`metadata.managedFields`): decoding, who owns a field after a write, apply conflicts.
+"""Field managers (`metadata.managedFields`): decoding, owners after a write, apply conflicts.
 
 A manager is identified by its entry without the fields and the time: name, operation, subresource, and
 for updates the version it wrote in. A change to a field that another manager owns is a conflict
@@ -185,7 +185,7 @@ Conflicts = dict[Manager, Fields]
 
 
 class Conflicting(HoldfastError):
-    """An apply changes fields of other managers; `conflict_error` says it in the API server's words."""
+    """An apply changes fields of other managers; `conflict_error` is the API server's error."""
 
     def __init__(self, conflicts: Conflicts) -> None:
         super().__init__("conflicts")
@@ -209,7 +209,7 @@ def merge_configuration(
     ignored: Fields,
     force: bool,
 ) -> tuple[Any, Managed]:
-    """The object after an apply, and who owns which field; raises `Conflicting`."""
+    """The object after an apply, and the owners of its fields; raises `Conflicting`."""
     new = merged(shape, live, config)
     last = managed.get(manager)
     owned = f.without(field_set(shape, config), ignored)
@@ -309,7 +309,7 @@ def track_update(
     subresource: str,
     time: str,
 ) -> Raw:
-    """`after` with `managedFields` that say who owns what once it has replaced `before`.
+    """`after` with the `managedFields` that it has once it has replaced `before`.
 
     Call it for create (`before` None), update and the patches that are not apply, with the object as
     it was read and defaulted, before admission adds to it. `time` is RFC 3339 in whole seconds.

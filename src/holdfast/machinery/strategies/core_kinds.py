@@ -261,7 +261,7 @@ def _allocated(request: WriteRequest, raw: Raw) -> Raw:
 
 
 def _address(uid: str, taken: set[str | None]) -> str:
-    """Spread by uid, so that one who deletes a service and makes another gets another address."""
+    """Spread by uid, so that a recreated service gets another address."""
     size = _ADDRESSES.num_addresses - 2
     first = int(uid.replace("-", "")[:8] or "0", 16)
     for step in range(size):

@@ -76,7 +76,7 @@ class Audit:
         """Gangs of which members were bound at this moment."""
         self._disturbed: set[str] = set()
         """Nodes that others changed or put pods on: capacity that was set aside there for a pod that
-        asked for a reservation may be oversold since, before any object tells of it."""
+        asked for a reservation may be oversold since, before any object shows it."""
         self._satisfied: set[Gang] = set()
         """Gangs that had all they need once, or of which someone else bound or removed members."""
 
@@ -270,7 +270,7 @@ class Audit:
         self._stale.clear()
 
     def _binds(self, rule: str, about: str, actors: list[PodFacts | ReservationFacts]) -> bool:
-        """Whether the rule is one for those who were written."""
+        """Whether the rule is about the objects that were written."""
         if PLUGIN_OF[rule] == "NodeResourcesFit" and not any(
             self._counts(each.scheduler, about) for each in actors
         ):

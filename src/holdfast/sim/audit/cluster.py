@@ -82,7 +82,7 @@ class ClusterState:
         self.volumes: dict[str, Raw] = {}
         self.asking: set[str] = set()
         """Uids of pods that requested a reservation: capacity may be set aside for them, and for
-        those that share it, of which no object tells."""
+        those that share it, which no object shows."""
         self.queues = 0
         """How many Queues there are."""
         self.objects = 0
@@ -158,7 +158,7 @@ class ClusterState:
 
     def put_reservation(self, raw: Raw, by_scheduler: bool) -> ReservationFacts:
         """Its limits are those of its template, but for more than before only once the scheduler has
-        written that it holds what the template asks for; nothing else tells of them."""
+        written that it holds what the template asks for; nothing else shows them."""
         reservation = reservation_facts(raw)
         before = self.reservations.get(reservation.uid)
         if before is not None and before.is_live and not (by_scheduler and reservation.is_as_asked):

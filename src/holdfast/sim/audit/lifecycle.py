@@ -220,7 +220,7 @@ def waiting_for_nothing(cluster: ClusterState, schedules: Schedules) -> Iterator
     cleared = {(raw.get("status") or {}).get("nominatedNodeName") for raw in cluster.existing.values()}
     nodes = [n for n in cluster.nodes.values() if n.name not in cleared and _is_plain_node(n)]
     if not nodes or cluster.asking or cluster.queues:
-        return  # capacity may be set aside, or closed to a queue, of which no object tells
+        return  # capacity may be set aside, or closed to a queue, which no object shows
     if any(_repels(raw) for raw in cluster.existing.values()):
         return
     free = {node.name: _free(cluster, node) for node in nodes}

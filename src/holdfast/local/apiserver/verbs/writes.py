@@ -89,7 +89,7 @@ def _create_pod(call: ApiRequest, body: Body, templates: PodTemplates) -> Raw:
 
 
 def create_object(call: ApiRequest, raw: Raw, applied: bool = False) -> Raw:
-    """Creates a decoded object. `applied` says that its managed fields are up to date."""
+    """Creates a decoded object. `applied` if its managed fields are up to date."""
     if raw["metadata"].get("resourceVersion"):
         raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
     one = call.named(raw["metadata"].get("name") or "")
@@ -184,7 +184,7 @@ def check_unmodified(call: ApiRequest, given: str | None, before: Raw) -> None:
 
 def change(call: ApiRequest, before: Raw, after: Raw, applied: bool = False) -> Raw:
     """Replaces `before` by `after`, as far as the subresource permits, if it is valid and different.
-    `applied` says that its managed fields are up to date. Raises StatusError 422."""
+    `applied` if its managed fields are up to date. Raises StatusError 422."""
     return write(call, before, changed_object(call, before, after, applied))
 
 

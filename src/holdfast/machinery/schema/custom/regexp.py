@@ -84,7 +84,7 @@ class TooCostly(HoldfastError):
 
 
 class Chars:
-    """A set of characters: ranges, and what properties tell."""
+    """A set of characters: ranges and properties."""
 
     def __init__(self, negated: bool = False) -> None:
         self.negated = negated
