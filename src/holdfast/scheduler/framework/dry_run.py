@@ -99,7 +99,7 @@ class DryRun:
             and not self._column.owned
             and self._column.is_local
             and not self._cluster.managers.awake
-            and not self.nominated_pods(row)
+            and not self._cluster.nominated_pods_for(self._pod, row)
         )
 
     def _fits(self, row: int) -> bool:
@@ -136,7 +136,8 @@ class DryRun:
     def victims(
         self, row: int, pods: list[PodRecord], spared_first: Order
     ) -> list[PodRecord] | tuple[str, ...]:
-        ledger, column, nominated_pods = self._cluster.ledger, self._column, self.nominated_pods(row)
+        ledger, column = self._cluster.ledger, self._column
+        nominated_pods = self._cluster.nominated_pods_for(self._pod, row)
         needs = column.needs
         if self._cluster.jobs.known:
             pods = self._cluster.jobs.preemptible_together(pods, self._pod.cls.priority)
@@ -194,7 +195,7 @@ class DryRun:
     ) -> list[PodRecord] | tuple[str, ...]:
         needs = self._column.needs
         suits = self._column.is_local and self._column.suits_row(row)
-        if needs is not None and suits and not self.nominated_pods(row):
+        if needs is not None and suits and not self._cluster.nominated_pods_for(self._pod, row):
             return reservation_victims_by_amounts(
                 self._cluster, row, needs, reserving, gone, spared_first
             )
@@ -273,7 +274,8 @@ class DryRun:
         return [
             name
             for name in cluster.nominator
-            if name == own or ((at := row(name)) is not None and self.nominated_pods(at))
+            if name == own
+            or ((at := row(name)) is not None and self._cluster.nominated_pods_for(self._pod, at))
         ]
 
     def _nodes_of_other_queues(self) -> list[str]:
@@ -323,16 +325,8 @@ class DryRun:
         place = (queues.of(self._pod), self._cluster.epoch.queues) if queues else None
         return (*self._cluster.epoch.of_feasibility(), self._column.answers_version, place)
 
-    def nominated_pods(self, row: int) -> list[PodRecord]:
-        """The nominated pods of the row that this pod has to leave capacity to."""
-        pod, nominated_pods = self._pod, self._cluster.nominated_pods(row)
-        if not nominated_pods:
-            return nominated_pods
-        defers_to = self._cluster.jobs.queues.defers_to
-        return [each for each in nominated_pods if each is not pod and defers_to(pod, each)]
-
     def _rejection_with_nominated(self, row: int) -> NodeRejection | None:
-        nominated_pods = self.nominated_pods(row)
+        nominated_pods = self._cluster.nominated_pods_for(self._pod, row)
         if not nominated_pods:
             return None
         if only_capacity_matters(self._cluster, self._column, row, nominated_pods):

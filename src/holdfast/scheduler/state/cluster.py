@@ -149,15 +149,28 @@ class Cluster(ClusterBase):
         holds = self.reservations.preemption_holds
         return [pod for pod in nominated.values() if pod.row < 0 and not (holds and holds.of(pod, row))]
 
+    def nominated_pods_for(self, pod: PodRecord, row: int) -> list[PodRecord]:
+        """Those of them that a pod has to leave capacity to: pods of the same or higher priority, and
+        pods of queues from which it may not preempt."""
+        nominated = self.nominator.get(self.nodes.name(row))
+        if not nominated:
+            return []
+        holds, priority = self.reservations.preemption_holds, pod.cls.priority
+        defers_to = self.jobs.queues.defers_to
+        return [
+            each
+            for each in nominated.values()
+            if each.row < 0
+            and each is not pod
+            and (each.cls.priority >= priority or defers_to(pod, each))
+            and not (holds and holds.of(each, row))
+        ]
+
     def _nominated_beside(self, pod: PodRecord, row: int) -> list[tuple[PodRecord, str]]:
         """The other pods nominated to the row that a pod defers to, each with the uid of the
         reservation it would be allocated from."""
-        defers_to = self.jobs.queues.defers_to
-        return [
-            (each, self.reservations.inside(each, row))
-            for each in self.nominated_pods(row)
-            if each is not pod and defers_to(pod, each)
-        ]
+        inside = self.reservations.inside
+        return [(each, inside(each, row)) for each in self.nominated_pods_for(pod, row)]
 
     def nominate(self, pod: PodRecord, node: str) -> None:
         """Sets the pod's nominated node; an empty name clears it."""
