@@ -214,7 +214,7 @@ def a_replica_set(it: SteppedCluster, replicas: int) -> Key:
     return key
 
 
-def test_a_workload_of_many_pods_is_looked_at_beside_the_loop() -> None:
+def test_a_workload_of_many_pods_is_reconciled_in_a_thread() -> None:
     it = SteppedCluster()
     key = a_replica_set(it, 800)
     beside = {work for work in it.cluster.world.steps() if work is not None}
@@ -266,7 +266,7 @@ def test_a_daemon_set_looks_at_many_nodes_beside_the_loop(monkeypatch: pytest.Mo
     assert it.store.count("", "Pod") == 3
 
 
-def test_a_workload_with_a_large_template_is_looked_at_beside_the_loop() -> None:
+def test_a_workload_with_a_large_template_is_reconciled_in_a_thread() -> None:
     it = SteppedCluster()
     labels = {"a": "b"}
     env = [{"name": "A", "value": "x" * 70_000}]

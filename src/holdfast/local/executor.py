@@ -22,7 +22,12 @@ from holdfast.api.raw_objects import Key, Raw, with_condition
 from holdfast.api.reservation import MigrationPhase, ReservationPhase, ReservationStatus
 from holdfast.local.timeline import BOUND, EVICTED, PREEMPTED, UNSCHEDULABLE, deletion_event
 from holdfast.machinery.patch.json_patch import merge_patch
-from holdfast.machinery.pod_subresources import EvictionRefusal, bound_pod, disruption, marked
+from holdfast.machinery.pod_subresources import (
+    EvictionRefusal,
+    bound_pod,
+    decrement_budget,
+    with_disruption_target,
+)
 from holdfast.machinery.status import StatusError
 from holdfast.scheduler.actions.reserve import RESERVED, STARVING
 from holdfast.scheduler.cluster.decisions import (
@@ -200,7 +205,7 @@ class DecisionExecutor:
             for budget in self._objects.scan("policy", "PodDisruptionBudget")
             if budget["metadata"]["namespace"] == ref.namespace
         )
-        disrupted = disruption(pod, budgets, now)
+        disrupted = decrement_budget(pod, budgets, now)
         if isinstance(disrupted, EvictionRefusal):
             target.feed(write_refused(decision, disrupted.message))
             return
@@ -209,7 +214,7 @@ class DecisionExecutor:
         if disrupted is not None:
             name = disrupted["metadata"]["name"]
             self._objects.update(Key("policy", "PodDisruptionBudget", ref.namespace, name), disrupted)
-        self._objects.update(key, marked(pod, now))
+        self._objects.update(key, with_disruption_target(pod, now))
         node = pod["spec"].get("nodeName") or ""
         target.record(key, EVICTED, node=node, message=decision.message)
         target.delete_pod(key, options.get("gracePeriodSeconds"))

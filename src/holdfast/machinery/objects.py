@@ -25,7 +25,7 @@ from holdfast.machinery.schema import (
     read_object,
     suggestion,
 )
-from holdfast.machinery.schema.types import shown, stored
+from holdfast.machinery.schema.types import to_storage, to_version
 from holdfast.machinery.status import Resource, forbidden, invalid, not_found
 from holdfast.machinery.strategies import strategy_of
 from holdfast.machinery.strategies.strategy import Strategy
@@ -79,7 +79,7 @@ def new_object(request: WriteRequest, raw: Raw, applied: bool = False, checked: 
     if not metadata.get("name") and metadata.get("generateName"):
         metadata["name"] = request.cluster.identity.name(metadata["generateName"][:_MOST_OF_NAME])
     request.name = metadata.get("name") or ""
-    raw = stored(type, {**raw, "metadata": metadata})
+    raw = to_storage(type, {**raw, "metadata": metadata})
     if not applied:
         # Fields that admission and the server set have no manager.
         raw = with_managers(request, None, raw)
@@ -96,7 +96,7 @@ def new_object(request: WriteRequest, raw: Raw, applied: bool = False, checked: 
         return raw
     problems = metadata_rules.check(type, raw["metadata"])
     problems += strategy.check_new(request, raw)
-    problems += check_values(type, shown(type, raw))
+    problems += check_values(type, to_version(type, raw))
     if problems:
         raise invalid(type.group, type.kind, request.name, problems)
     return raw
@@ -133,7 +133,7 @@ def check_decoded(type: ResourceType, decoded: Raw) -> list[FieldError]:
     whole = {**whole, "metadata": metadata}
     problems = metadata_rules.check(type, metadata)
     problems += strategy_of(type).check_new(request, whole)
-    problems += check_values(type, shown(type, whole))
+    problems += check_values(type, to_version(type, whole))
     # That rules were not checked because of other errors is of no use beside these.
     return [each for each in dict.fromkeys(problems) if each.field != "<nil>"]
 
@@ -190,9 +190,11 @@ def with_managers(request: WriteRequest, before: Raw | None, after: Raw) -> Raw:
     type, manager = request.type, request.options.manager
     if manager is None:
         return after
-    was = shown(type, before) if before is not None else None
+    was = to_version(type, before) if before is not None else None
     now = request.stamp()
-    return stored(type, track_update(type, was, shown(type, after), manager, request.subresource, now))
+    return to_storage(
+        type, track_update(type, was, to_version(type, after), manager, request.subresource, now)
+    )
 
 
 def changed_object(request: WriteRequest, before: Raw, after: Raw, applied: bool = False) -> Raw:
@@ -209,7 +211,7 @@ def changed_object(request: WriteRequest, before: Raw, after: Raw, applied: bool
     problems += metadata_rules.check_change(before["metadata"], after["metadata"])
     problems += strategy.check_changed(request, before, after)
     if request.subresource != "status" or not type.builtin:
-        problems += check_values(type, shown(type, after), shown(type, before))
+        problems += check_values(type, to_version(type, after), to_version(type, before))
     if problems:
         raise invalid(type.group, type.kind, request.name, problems)
     return after

@@ -79,7 +79,7 @@ class EvictionRefusal(NamedTuple):
     budget: str = ""
 
 
-def disruption(pod: Raw, budgets: Iterable[Raw], now: str) -> Raw | EvictionRefusal | None:
+def decrement_budget(pod: Raw, budgets: Iterable[Raw], now: str) -> Raw | EvictionRefusal | None:
     """The budget after evicting the pod; an EvictionRefusal; or None if no budget covers the pod.
     Takes only budgets of the pod's namespace.
     """
@@ -91,10 +91,10 @@ def disruption(pod: Raw, budgets: Iterable[Raw], now: str) -> Raw | EvictionRefu
         return EvictionRefusal(SEVERAL)
     if not of_pod or _unhealthy_may_go(pod, of_pod[0]):
         return None
-    return _grant_disruption(of_pod[0], pod["metadata"]["name"], now)
+    return _check_and_decrement(of_pod[0], pod["metadata"]["name"], now)
 
 
-def marked(pod: Raw, now: str) -> Raw:
+def with_disruption_target(pod: Raw, now: str) -> Raw:
     """The pod with the DisruptionTarget condition, so that its owner can distinguish eviction from
     failure.
     """
@@ -133,7 +133,7 @@ def _unhealthy_may_go(pod: Raw, budget: Raw) -> bool:
     return bool(desired > 0 and status.get("currentHealthy", 0) >= desired)
 
 
-def _grant_disruption(budget: Raw, pod: str, now: str) -> Raw | EvictionRefusal:
+def _check_and_decrement(budget: Raw, pod: str, now: str) -> Raw | EvictionRefusal:
     """The budget with one disruption less allowed and the pod in `disruptedPods`, or a refusal."""
     metadata, status = budget["metadata"], dict(budget.get("status") or {})
     name = metadata["name"]

@@ -142,7 +142,7 @@ def test_a_budget_is_spent_by_evictions(server: LiveServer) -> None:
     assert server.post(f"{PODS}/second/eviction", eviction("second")).code == 429
 
 
-def test_a_budget_not_yet_looked_at_refuses(server: LiveServer) -> None:
+def test_a_budget_without_status_refuses(server: LiveServer) -> None:
     running(server, "early")
     server.delete(f"{BUDGETS}/guard")
     spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": "guarded"}}}

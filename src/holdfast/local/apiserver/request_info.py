@@ -278,13 +278,13 @@ def parse_revision(text: str) -> int:
     """Raises ValueError with Kubernetes' words."""
     if _INTEGER.fullmatch(text) is None or text[0] in "+-":
         raise ValueError(
-            f"resourceVersion: Invalid value: {fields.shown(text)}: strconv.ParseUint: "
-            f"parsing {fields.shown(text)}: invalid syntax"
+            f"resourceVersion: Invalid value: {fields.quoted(text)}: strconv.ParseUint: "
+            f"parsing {fields.quoted(text)}: invalid syntax"
         )
     value = _bounded(text)
     if value >= 2**64:
         raise ValueError(
-            f"resourceVersion: Invalid value: {fields.shown(text)}: strconv.ParseUint: "
-            f"parsing {fields.shown(text)}: value out of range"
+            f"resourceVersion: Invalid value: {fields.quoted(text)}: strconv.ParseUint: "
+            f"parsing {fields.quoted(text)}: value out of range"
         )
     return value

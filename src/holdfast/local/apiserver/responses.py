@@ -21,7 +21,7 @@ from multidict import CIMultiDict
 
 from holdfast.local.apiserver.tables.render import partial_metadata, table
 from holdfast.local.store import Raw, memory_of
-from holdfast.machinery.schema.types import ResourceType, shown
+from holdfast.machinery.schema.types import ResourceType, to_version
 from holdfast.machinery.status import StatusError
 from holdfast.serving.limits import ENCODED_BYTES
 
@@ -203,7 +203,7 @@ def in_form(
     type: ResourceType, raw: Raw, form: Form, now: float, include: str = "", headers: bool = True
 ) -> Any:
     """One object as a table or as its metadata."""
-    raw = shown(type, raw)
+    raw = to_version(type, raw)
     if form.table:
         metadata = {"resourceVersion": raw["metadata"].get("resourceVersion", "")}
         return table(type, [raw], metadata, now, form.api_version, include, headers)
@@ -213,7 +213,7 @@ def in_form(
 def list_in_form(
     type: ResourceType, objects: Sequence[Raw], metadata: Raw, form: Form, now: float, include: str
 ) -> Raw:
-    objects = [shown(type, each) for each in objects]
+    objects = [to_version(type, each) for each in objects]
     if form.table:
         metadata = {name: value for name, value in metadata.items() if value != ""}
         return table(type, objects, metadata, now, form.api_version, include)
@@ -264,7 +264,7 @@ def ordered(type: ResourceType, raw: Raw) -> Raw:
 
 
 def _item(type: ResourceType, raw: Raw, always: bool = True) -> Raw:
-    raw = shown(type, raw)
+    raw = to_version(type, raw)
     if not type.builtin and always:
         return raw
     return {name: value for name, value in raw.items() if name not in ("kind", "apiVersion")}

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.api.errors import SelectorError
 from holdfast.api.selectors import FieldSelector, Selector, parse_field_selector, parse_label_selector
 from holdfast.local.store import Raw
-from holdfast.machinery.schema.field_errors import shown as quoted
+from holdfast.machinery.schema.field_errors import quoted
 from holdfast.machinery.schema.types import ResourceType
 from holdfast.machinery.status import bad_request
 

@@ -23,7 +23,7 @@ from holdfast.local.apiserver.responses import JSON, Form, in_form, ordered
 from holdfast.local.apiserver.selection import Selection, select
 from holdfast.local.store import Compacted, FutureRevision, Raw, StoreChange
 from holdfast.machinery.schema import ResourceType
-from holdfast.machinery.schema.types import shown, storage_group
+from holdfast.machinery.schema.types import storage_group, to_version
 from holdfast.machinery.status import StatusError, expired, revision_too_large, too_many_requests
 from holdfast.serving.limits import (
     CHUNK_BYTES,
@@ -94,7 +94,7 @@ class Watcher:
 
         def sent() -> Iterator[bytes | None]:
             for raw in objects:
-                if self._selection.everything or self._selection.matches(shown(self.type, raw)):
+                if self._selection.everything or self._selection.matches(to_version(self.type, raw)):
                     yield self._encode_object("ADDED", raw, shared)
                 else:
                     yield None
@@ -203,9 +203,9 @@ class Watcher:
         """
         before, after = change.before, change.after
         if not self._selection.everything:
-            if before is not None and not self._selection.matches(shown(self.type, before)):
+            if before is not None and not self._selection.matches(to_version(self.type, before)):
                 before = None
-            if after is not None and not self._selection.matches(shown(self.type, after)):
+            if after is not None and not self._selection.matches(to_version(self.type, after)):
                 after = None
         if after is not None:
             return ("ADDED" if before is None else "MODIFIED"), after
@@ -261,7 +261,7 @@ class SharedEncoding:
         known = self._known.get(key)
         if known is None:
             if event_type == "DELETED":
-                encoded = _encode(ordered(type, shown(type, raw)))
+                encoded = _encode(ordered(type, to_version(type, raw)))
             else:
                 encoded = self._cluster.encoder.object(type, raw)
             known = _event(event_type, encoded)

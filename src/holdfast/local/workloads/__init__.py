@@ -17,7 +17,7 @@ lister, an object and the time to an `Outcome`. It is level-triggered: it compar
 actual state with the desired one each time, so an extra call does no harm.
 """
 
-from holdfast.local.workloads.engine import Look, Workloads
+from holdfast.local.workloads.engine import Sync, Workloads
 from holdfast.local.workloads.lister import (
     Action,
     CreateDependent,
@@ -34,8 +34,8 @@ __all__ = [
     "DeleteDependent",
     "EmitEvent",
     "Lister",
-    "Look",
     "Ref",
+    "Sync",
     "Update",
     "Workloads",
 ]

@@ -12,7 +12,7 @@ from holdfast.local.workloads import (
     CreateDependent,
     DeleteDependent,
     EmitEvent,
-    Look,
+    Sync,
     Update,
     Workloads,
 )
@@ -60,12 +60,12 @@ class WorkloadControllers:
     def settle(self) -> Steps:
         now = self._clock.epoch()
         done = 0
-        while done < _AT_A_TIME and (look := self._workloads.next_look(now)) is not None:
-            if self._is_long(look):
-                yield look.work_out
+        while done < _AT_A_TIME and (sync := self._workloads.next_sync(now)) is not None:
+            if self._is_long(sync):
+                yield sync.compute
             else:
-                look.work_out()
-            actions = self._workloads.looked(look)
+                sync.compute()
+            actions = self._workloads.finish_sync(sync)
             for action in actions:
                 self._carry_out(action, now)
                 yield None
@@ -73,11 +73,11 @@ class WorkloadControllers:
             yield None
         self._plan(self._workloads.next_due() if done < _AT_A_TIME else now)
 
-    def _is_long(self, look: Look) -> bool:
+    def _is_long(self, sync: Sync) -> bool:
         """A DaemonSet looks at every node, and of a large template a hash is made."""
-        store, ref = self._objects.store, look.ref
+        store, ref = self._objects.store, sync.ref
         return (
-            look.is_long
+            sync.is_long
             or store.size(Key(*ref)) > _LARGE
             or (ref.kind == "DaemonSet" and store.count("", "Node") > _MANY_NODES)
         )

@@ -149,7 +149,7 @@ def _count(
         available = at is not None and at <= now
         counts.available += available
         if at is not None and not available:
-            outcome.look_again(at)
+            outcome.sync_again(at)
         if labels_of(pod).get(REVISION_LABEL) == digest:
             counts.updated += 1
         else:

@@ -316,7 +316,7 @@ def _progress(
         return conditions
     until = (moment(known.get("lastUpdateTime")) or now) + deadline
     if now < until:
-        outcome.look_again(until)
+        outcome.sync_again(until)
         return conditions
     text = f'ReplicaSet "{name}" has timed out progressing.'
     return _set(conditions, _progressing("False", "ProgressDeadlineExceeded", text), stamp)

@@ -55,8 +55,8 @@ _RETRY = 10.0
 """Seconds to wait after a failed creation."""
 
 
-class Look:
-    """Reconciles one object and collects the outcome."""
+class Sync:
+    """One reconciliation of one object."""
 
     def __init__(
         self,
@@ -72,18 +72,17 @@ class Look:
         self.why, self.until = why, until
         """The error of a failed creation, and when it is retried."""
         self.collects = collects
-        """Whether it is only about what the object depends on, and what depends on it."""
+        """Whether it is done by the garbage collector, not by the controller of the kind."""
         self.outcome: ActionOutcome | None = None
 
     @property
     def is_long(self) -> bool:
-        """Whether there is so much to look at that it takes longer than a few milliseconds."""
+        """Whether the object has so many dependents that this takes more than a few milliseconds."""
         raw = self._view.get(self.ref)
         return raw is not None and self._view.has_many_dependents(raw["metadata"]["uid"])
 
-    def work_out(self) -> None:
-        """Reads and changes nothing, so it may be done in another thread. What is written meanwhile has
-        the object looked at again."""
+    def compute(self) -> None:
+        """Only reads, so it may run in another thread. Writes meanwhile queue the object again."""
         raw = self._view.get(self.ref)
         if raw is None:
             return
@@ -100,7 +99,7 @@ class Look:
 class Workloads:
     def __init__(self, objects: WorkloadObjects, *, partial: bool = False) -> None:
         self.view = Lister(objects, partial=partial)
-        self._to_see: dict[Ref, None] = {}
+        self._to_sync: dict[Ref, None] = {}
         self._to_collect: dict[Ref, None] = {}
         self._timers: TimerQueue[Ref] = TimerQueue()
         self._failures: dict[Ref, tuple[str, float]] = {}
@@ -126,7 +125,7 @@ class Workloads:
         known = self._workloads.setdefault((ref.group, ref.kind, ref.namespace), {})
         if after is not None:
             known[ref] = None
-            self._to_see[ref] = None
+            self._to_sync[ref] = None
         else:
             known.pop(ref, None)
             self._failures.pop(ref, None)
@@ -139,18 +138,18 @@ class Workloads:
                 return
         for (_, kind, _), refs in self._workloads.items():
             if kind == "DaemonSet":
-                self._to_see.update(refs)
+                self._to_sync.update(refs)
 
     def _wake_owners(self, ref: Ref, before: Raw | None, after: Raw | None) -> None:
         for raw in (before, after):
             owner = controller_of(raw) if raw is not None else None
             if owner is not None:
                 above = owner_ref(owner, ref.namespace)
-                self._to_see[above] = None
+                self._to_sync[above] = None
                 manager = self.view.get(above) if after is None and ref.kind == "Pod" else None
                 top = controller_of(manager) if manager is not None else None
                 if top is not None:  # a Deployment may wait for the pod to be gone
-                    self._to_see[owner_ref(top, ref.namespace)] = None
+                    self._to_sync[owner_ref(top, ref.namespace)] = None
         if after is None or controller_of(after) is not None:
             return
         if (
@@ -163,7 +162,7 @@ class Workloads:
             for each in self._workloads.get((group, kind, ref.namespace), ()):
                 workload = self.view.get(each)
                 if workload is not None and selects(workload["spec"].get("selector"), labels_of(after)):
-                    self._to_see[each] = None
+                    self._to_sync[each] = None
 
     def _note_garbage(self, ref: Ref, before: Raw | None, after: Raw | None) -> None:
         if after is not None:
@@ -185,57 +184,56 @@ class Workloads:
                 if raw is not None and garbage.waits(raw):
                     self._to_collect[above] = None
 
-    # Doing
+    # Reconciling
 
     def step(self, now: float) -> list[Action] | None:
         """Reconciles the next object; None if there is none."""
-        look = self.next_look(now)
-        if look is None:
+        sync = self.next_sync(now)
+        if sync is None:
             return None
-        look.work_out()
-        return self.looked(look)
+        sync.compute()
+        return self.finish_sync(sync)
 
-    def next_look(self, now: float) -> Look | None:
+    def next_sync(self, now: float) -> Sync | None:
         """The next object to reconcile; None if there is none. The caller computes the result and
-        passes it to `looked`, which returns the actions, before it takes the next."""
+        passes it to `finish_sync`, which returns the actions, before it takes the next."""
         while (due := self._timers.pop(now)) is not None:
-            self._to_see[due] = None
-        # What has lost its owner comes first: a workload that makes pods without end is always to be
-        # looked at.
+            self._to_sync[due] = None
+        # Garbage comes first: a workload that never stops creating pods is always queued.
         if self._to_collect:
             ref = next(iter(self._to_collect))
             del self._to_collect[ref]
-            return Look(self.view, ref, now, collects=True)
-        if self._to_see:
-            ref = next(iter(self._to_see))
-            del self._to_see[ref]
+            return Sync(self.view, ref, now, collects=True)
+        if self._to_sync:
+            ref = next(iter(self._to_sync))
+            del self._to_sync[ref]
             why, until = self._failures.get(ref, ("", 0.0))
             if until <= now:
                 self._failures.pop(ref, None)
                 why = ""
-            return Look(self.view, ref, now, why, until)
+            return Sync(self.view, ref, now, why, until)
         return None
 
-    def looked(self, look: Look) -> list[Action]:
-        outcome = look.outcome
+    def finish_sync(self, sync: Sync) -> list[Action]:
+        outcome = sync.outcome
         if outcome is None:
             return []
-        if look.why:
+        if sync.why:
             outcome.actions = [
                 each for each in outcome.actions if not isinstance(each, CreateDependent)
             ]
-            outcome.look_again(look.until)
-        if not look.collects:
-            self._timers.set(look.ref, outcome.again_at)
+            outcome.sync_again(sync.until)
+        if not sync.collects:
+            self._timers.set(sync.ref, outcome.again_at)
         return outcome.actions
 
     def next_due(self) -> float | None:
         """When to reconcile again; at once while objects are queued."""
-        if self._to_see or self._to_collect:
+        if self._to_sync or self._to_collect:
             return 0.0
         return self._timers.next_time()
 
-    # Hearing how it went
+    # Results of actions
 
     def created(self, action: CreateDependent, raw: Raw) -> EmitEvent | None:
         """The event for a successful creation."""
@@ -253,7 +251,7 @@ class Workloads:
     def refused(self, action: CreateDependent, why: str, now: float) -> EmitEvent | None:
         """Something could not be created: it is tried again later."""
         self._failures[action.by] = why, now + _RETRY
-        self._to_see[action.by] = None
+        self._to_sync[action.by] = None
         about = self.view.get(action.by)
         if about is None:
             return None

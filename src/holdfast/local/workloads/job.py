@@ -160,7 +160,7 @@ def reconcile(view: Lister, ref: Ref, job: Raw, now: float) -> ActionOutcome:
     else:
         deadline = job["spec"].get("activeDeadlineSeconds")
         if deadline is not None:
-            outcome.look_again((moment(status.get("startTime")) or now) + deadline)
+            outcome.sync_again((moment(status.get("startTime")) or now) + deadline)
         _manage(ref, job, members, pods, now, outcome)
     _write(ref, job, pods, status, outcome)
     return outcome
@@ -256,7 +256,7 @@ def _end(
         pods.failed += len(pods.running)
         outcome.actions.append(EmitEvent(job, WARNING, reason, message, SOURCE))
     pods.running.clear()
-    outcome.look_again(_expiry(job, stamp))
+    outcome.sync_again(_expiry(job, stamp))
 
 
 def _suspension(job: Raw, status: Raw, now: float, outcome: ActionOutcome) -> None:
@@ -301,7 +301,7 @@ def _manage(
         return
     until = _backed_off_until(members)
     if until > now:
-        outcome.look_again(until)
+        outcome.sync_again(until)
         return
     missing = min(missing, BURST)
     if not _indexed(job):
@@ -400,4 +400,4 @@ def _expire(ref: Ref, job: Raw, now: float, outcome: ActionOutcome) -> None:
     if due <= now:
         outcome.actions.append(DeleteDependent(ref, job["metadata"]["uid"]))
     else:
-        outcome.look_again(due)
+        outcome.sync_again(due)

@@ -86,7 +86,7 @@ class ActionOutcome:
     again_at: float | None = None
     """When to reconcile again even without changes."""
 
-    def look_again(self, at: float | None) -> None:
+    def sync_again(self, at: float | None) -> None:
         if at is not None and (self.again_at is None or at < self.again_at):
             self.again_at = at
 

@@ -101,7 +101,7 @@ def _report(
         if at is not None and at <= now:
             available += 1
         else:
-            outcome.look_again(at)
+            outcome.sync_again(at)
     conditions = status.get("conditions") or []
     if failure:
         new = {"type": FAILURE, "status": "True", "reason": "FailedCreate", "message": failure}

@@ -56,7 +56,7 @@ class _Good:
     def __call__(self, pod: Raw) -> bool:
         at = None if is_going(pod) else available_at(pod, self._min_ready)
         if at is not None and at > self._now:
-            self._outcome.look_again(at)
+            self._outcome.sync_again(at)
         return at is not None and at <= self._now
 
 
@@ -78,7 +78,7 @@ def _manage(
         member = pods.get(number)
         if member is None:
             if made == BURST:
-                break  # those that are made have the set looked at again
+                break  # their creation queues the set again
             make(number)
             made += 1
         elif ended(member[1]) and not is_going(member[1]):

@@ -152,7 +152,7 @@ def _seconds(time: str | None) -> int:
         return 0
 
 
-def capped(managed: Managed) -> Managed:
+def cap_updaters(managed: Managed) -> Managed:
     """Keeps at most ten updaters: the oldest are merged into `ancient-changes`."""
     updaters = [manager for manager in managed if manager.operation == UPDATE]
     excess = len(updaters) - _MAX_UPDATERS
@@ -335,7 +335,7 @@ def track_update(
         if previous is not None:
             gained = f.union(gained, previous.fields)
         managed = {**managed, identity: Owned(gained, type.api_version, time)}
-    managed = capped(managed)
+    managed = cap_updaters(managed)
     return with_managed_fields(bare, managed)
 
 

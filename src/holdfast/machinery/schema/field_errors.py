@@ -67,14 +67,14 @@ def field_problem(reason: str, field: str, value: Any = _NOTHING, detail: str = 
     """A problem as `field.Error` of Kubernetes would print it."""
     message = _TITLES[reason]
     if reason not in _WITHOUT_VALUE and value is not _NOTHING:
-        message += f": {shown(value)}"
+        message += f": {quoted(value)}"
     if detail:
         message += f": {detail}"
     return FieldError(reason, field, message)
 
 
 def not_supported(field: str, value: Any, allowed: Iterable[Any]) -> FieldError:
-    values = ", ".join(shown(item) for item in allowed)
+    values = ", ".join(quoted(item) for item in allowed)
     return field_problem(NOT_SUPPORTED, field, value, f"supported values: {values}")
 
 
@@ -102,7 +102,7 @@ def unknown_field(path: str) -> FieldError:
     return FieldError(UNKNOWN, path, f'unknown field "{path}"')
 
 
-def shown(value: Any) -> str:
+def quoted(value: Any) -> str:
     """A value as it appears in a message: strings quoted, the rest as JSON."""
     if value is None:
         return "null"

@@ -163,8 +163,8 @@ def key_of(type: ResourceType, namespace: str, name: str) -> Key:
     return Key(storage_group(type), type.kind, namespace if type.namespaced else "", name)
 
 
-def shown(type: ResourceType, raw: Raw) -> Raw:
-    """The stored object as this version shows it."""
+def to_version(type: ResourceType, raw: Raw) -> Raw:
+    """A stored object converted to the version of the type."""
     if raw.get("apiVersion") == type.api_version:
         return raw
     if type.group == EVENTS_GROUP:
@@ -172,8 +172,8 @@ def shown(type: ResourceType, raw: Raw) -> Raw:
     return {**raw, "apiVersion": type.api_version}
 
 
-def stored(type: ResourceType, raw: Raw) -> Raw:
-    """An object of this version as it is stored."""
+def to_storage(type: ResourceType, raw: Raw) -> Raw:
+    """An object of the version of the type, converted to the version that is stored."""
     if type.group == EVENTS_GROUP:
         return _renamed(raw, _TO_CORE, "v1")
     return raw

@@ -24,7 +24,7 @@ from holdfast.local.apiserver.tables.columns import NAME, Printer, TableColumn, 
 from holdfast.local.apiserver.tables.core_kinds import DEFAULT, NODES, PLAIN, STORAGE
 from holdfast.local.apiserver.tables.workloads import PODS, WORKLOADS, row_conditions
 from holdfast.local.store import Raw
-from holdfast.machinery.schema.field_errors import shown as quoted
+from holdfast.machinery.schema.field_errors import quoted
 from holdfast.machinery.schema.types import PrinterColumn as Wanted
 from holdfast.machinery.schema.types import ResourceType
 from holdfast.machinery.status import StatusError, bad_request

@@ -17,7 +17,7 @@ from holdfast.local.apiserver.request_bodies import read_json
 from holdfast.local.apiserver.request_info import ListOptions, parse_revision
 from holdfast.local.apiserver.selection import Selection, select
 from holdfast.local.store import Compacted, FutureRevision, Key, Raw, Snapshot
-from holdfast.machinery.schema.types import shown, storage_group
+from holdfast.machinery.schema.types import storage_group, to_version
 from holdfast.machinery.status import StatusError, bad_request, expired, not_found, revision_too_large
 
 _LIST_EXPIRED = "The resourceVersion for the provided list is too old."
@@ -83,7 +83,7 @@ class Page:
         objects: list[Raw] = []
         for at in range(self._start, self._end):
             raw = snapshot.objects[at]
-            if chosen.everything or chosen.matches(shown(self._type, raw)):
+            if chosen.everything or chosen.matches(to_version(self._type, raw)):
                 if limit and len(objects) == limit:
                     last = snapshot.keys[at - 1]
                     metadata["continue"] = make_token(Place(revision, last.namespace, last.name))

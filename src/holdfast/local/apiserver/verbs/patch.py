@@ -36,7 +36,7 @@ from holdfast.machinery.patch import (
 )
 from holdfast.machinery.schema import apply_defaults
 from holdfast.machinery.schema import field_errors as fields
-from holdfast.machinery.schema.types import shown, stored
+from holdfast.machinery.schema.types import to_storage, to_version
 from holdfast.machinery.status import StatusError, bad_request, invalid
 from holdfast.machinery.validation.metadata import check as check_metadata
 
@@ -61,7 +61,7 @@ def patch(call: ApiRequest, data: bytes, content_type: str) -> tuple[Raw, bool]:
         complaint = fields.forbidden("force", "may not be specified for non-apply patch")
         raise invalid("meta.k8s.io", "PatchOptions", "", [complaint])
     before = found(call)
-    patched = _patched(call, shown(call.type, before), data, media)
+    patched = _patched(call, to_version(call.type, before), data, media)
     return _changed(call, before, patched), False
 
 
@@ -75,7 +75,7 @@ def _changed(call: ApiRequest, before: Raw, patched: Raw) -> Raw:
     check_name(call, raw)
     raw = check_namespace(call, raw)
     check_unmodified(call, raw["metadata"].get("resourceVersion"), before)
-    return change(call, before, stored(call.type, apply_defaults(call.type, raw)))
+    return change(call, before, to_storage(call.type, apply_defaults(call.type, raw)))
 
 
 def _patched(call: ApiRequest, view: Raw, data: bytes, media: str) -> Raw:
@@ -130,7 +130,7 @@ def _apply(call: ApiRequest, data: bytes) -> tuple[Raw, bool]:
     check_name(call, named)
     check_namespace(call, named)
     before = call.cluster.store.get(call.key)
-    live = shown(call.type, before) if before is not None else None
+    live = to_version(call.type, before) if before is not None else None
     if before is None:
         check_lifecycle(call)
     else:
@@ -153,7 +153,7 @@ def _apply(call: ApiRequest, data: bytes) -> tuple[Raw, bool]:
         if problems:
             raise invalid(call.type.group, call.type.kind, call.name, problems)
         return create_object(call, raw, applied=True), True
-    after = stored(call.type, apply_defaults(call.type, raw))
+    after = to_storage(call.type, apply_defaults(call.type, raw))
     return change(call, before, after, applied=True), False
 
 

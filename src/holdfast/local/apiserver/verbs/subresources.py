@@ -17,7 +17,13 @@ from holdfast.local.apiserver.verbs.patch import JSON_PATCH, MERGE_PATCH, STRATE
 from holdfast.local.apiserver.verbs.writes import change, check_namespace, delete, read, read_known
 from holdfast.local.store import Key, Raw
 from holdfast.machinery.patch import PatchError, json_patch, merge_patch
-from holdfast.machinery.pod_subresources import SEVERAL, EvictionRefusal, bound_pod, disruption, marked
+from holdfast.machinery.pod_subresources import (
+    SEVERAL,
+    EvictionRefusal,
+    bound_pod,
+    decrement_budget,
+    with_disruption_target,
+)
 from holdfast.machinery.schema import ResourceType
 from holdfast.machinery.schema import field_errors as fields
 from holdfast.machinery.status import (
@@ -91,7 +97,7 @@ def _options(call: ApiRequest, raw: Raw) -> DeleteOptions:
 def _ask_budgets(call: ApiRequest, pod: Raw, dry_run: bool) -> None:
     store = call.cluster.store
     budgets = store.list("policy", "PodDisruptionBudget", call.namespace)
-    taken = disruption(pod, budgets, call.cluster.stamp())
+    taken = decrement_budget(pod, budgets, call.cluster.stamp())
     if isinstance(taken, EvictionRefusal):
         raise _refused(taken)
     if taken is not None and not dry_run:
@@ -111,7 +117,7 @@ def _refused(refusal: EvictionRefusal) -> StatusError:
 
 
 def _mark(call: ApiRequest, pod: Raw) -> None:
-    after = marked(pod, call.cluster.stamp())
+    after = with_disruption_target(pod, call.cluster.stamp())
     if after is not pod:
         call.cluster.store.update(call.key, after)
 

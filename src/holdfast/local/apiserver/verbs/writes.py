@@ -30,7 +30,7 @@ from holdfast.machinery.schema import (
     suggestion,
 )
 from holdfast.machinery.schema import field_errors as fields
-from holdfast.machinery.schema.types import key_of, stored
+from holdfast.machinery.schema.types import key_of, to_storage
 from holdfast.machinery.status import (
     MODIFIED,
     Resource,
@@ -149,7 +149,7 @@ def update(call: ApiRequest, body: Body) -> tuple[Raw, bool]:
     uid = raw["metadata"].get("uid")
     if uid and uid != before["metadata"]["uid"]:
         raise other_uid(call.resource, call.name, uid, before["metadata"]["uid"])
-    return change(call, before, stored(call.type, apply_defaults(call.type, raw))), False
+    return change(call, before, to_storage(call.type, apply_defaults(call.type, raw))), False
 
 
 def check_name(call: ApiRequest, raw: Raw) -> None:

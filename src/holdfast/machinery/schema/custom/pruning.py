@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.machinery.schema import decoding
-from holdfast.machinery.schema.field_errors import MALFORMED, FieldError, shown, unknown_field
+from holdfast.machinery.schema.field_errors import MALFORMED, FieldError, quoted, unknown_field
 from holdfast.machinery.schema.scalars import Mismatch
 from holdfast.machinery.schema.shapes import META, builtin_shape
 from holdfast.machinery.schema.types import ResourceType
@@ -99,7 +99,7 @@ class _Reader:
         try:
             metadata, extra = _metadata(item, where)
         except Mismatch as mismatch:
-            text = f"{where}: Invalid value: {shown(item)}: {mismatch.text()}"
+            text = f"{where}: Invalid value: {quoted(item)}: {mismatch.text()}"
             raise Mismatch(item, "", text) from None
         self.unknown.extend(extra)
         return metadata

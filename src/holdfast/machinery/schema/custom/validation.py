@@ -31,7 +31,7 @@ from holdfast.machinery.schema.field_errors import (
     FieldError,
     field_problem,
     not_supported,
-    shown,
+    quoted,
 )
 from holdfast.machinery.schema.types import ResourceType
 
@@ -185,7 +185,7 @@ def _add_strings(checks: list[Check], schema: Schema) -> None:
                 text = f"{path} in body should match '{schema['pattern']}'"
                 problems.append(field_problem(INVALID, path, value, text))
         if well_formed is not None and not well_formed(value):
-            text = f"{path} in body must be of type {format}: {shown(value)}"
+            text = f"{path} in body must be of type {format}: {quoted(value)}"
             problems.append(field_problem(TYPE_INVALID, path, value, text))
 
     checks.append(check_string)
