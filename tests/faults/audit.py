@@ -9,10 +9,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from faults.model import GROUPS, LEASES, NODES, OTHER_GROUPS, PODS, QUOTAS, RESERVATIONS, Model, Raw
+from faults.model import (
+    GROUPS,
+    LEASES,
+    NODES,
+    OTHER_GROUPS,
+    PODS,
+    QUEUES,
+    QUOTAS,
+    RESERVATIONS,
+    Model,
+    Raw,
+)
 from faults.network import Network, Sent
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
+QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
 _ENDED = ("Succeeded", "Failed")
 
@@ -72,6 +84,7 @@ class Audit:
             self._used_up.add(taken)
         if old is None or not old["spec"].get("nodeName"):
             self._check_node(node)
+            self._check_queue(new)
 
     def _check_node(self, name: str) -> None:
         node = self._model.find(NODES, name, "")
@@ -88,6 +101,13 @@ class Audit:
                 f"{name} has {size}m, its pods {used}m ({_names(pods)}) and reservations {held}"
             )
 
+    def _check_queue(self, pod: Raw) -> None:
+        limit = self._limit(pod)
+        pods = self.pods_in(queue_of(pod))
+        used = sum(map(request, pods))
+        if limit is not None and used > limit:
+            raise Violation(f"queue {queue_of(pod)} allows {limit}m and has {used}m: {_names(pods)}")
+
     # Facts of the objects
 
     def pods_on(self, node: str) -> list[Raw]:
@@ -96,6 +116,24 @@ class Audit:
             for pod in self._model.all(PODS)
             if pod["spec"].get("nodeName") == node and not has_ended(pod)
         ]
+
+    def pods_in(self, queue: str) -> list[Raw]:
+        """The pods of a queue that have a node."""
+        return [
+            pod
+            for pod in self._model.all(PODS)
+            if queue_of(pod) == queue and pod["spec"].get("nodeName") and not has_ended(pod)
+        ]
+
+    def _limit(self, pod: Raw) -> int | None:
+        """What the pod's queue allows; None if it is in no queue."""
+        name = queue_of(pod)
+        queue = self._model.find(QUEUES, name, "") if name else None
+        return None if queue is None else milli(queue["spec"]["capability"]["cpu"])
+
+    def _queue_allows(self, pod: Raw) -> bool:
+        limit = self._limit(pod)
+        return limit is None or sum(map(request, self.pods_in(queue_of(pod)))) + request(pod) <= limit
 
     def available_on(self, node: str) -> Iterator[Raw]:
         for each in self._model.all(RESERVATIONS):
@@ -126,7 +164,7 @@ class Audit:
             meta = pod["metadata"]
             if pod["spec"].get("nodeName") or has_ended(pod) or meta.get("deletionTimestamp"):
                 continue
-            if group_of(pod) or not self._has_quota(pod):
+            if group_of(pod) or not self._has_quota(pod) or not self._queue_allows(pod):
                 continue
             best = max(free.values(), default=0)
             if request(pod) <= best:
@@ -135,7 +173,9 @@ class Audit:
                 lower = [
                     each
                     for each in self.pods_on(name)
-                    if priority(each) < priority(pod) and not allocated_from(each)
+                    if priority(each) < priority(pod)
+                    and not allocated_from(each)
+                    and queue_of(each) == queue_of(pod)
                 ]
                 if lower and request(pod) <= amount + sum(map(request, lower)):
                     yield f"pod {meta['name']} waits though {_names(lower)} on {name} could go"
@@ -208,6 +248,10 @@ class Audit:
 
 def group_of(pod: Raw) -> str:
     return str((pod["metadata"].get("annotations") or {}).get(GROUP_NAME, ""))
+
+
+def queue_of(pod: Raw) -> str:
+    return str((pod["metadata"].get("annotations") or {}).get(QUEUE_NAME, ""))
 
 
 def has_ended(pod: Raw) -> bool:

@@ -11,8 +11,18 @@ import random
 from dataclasses import dataclass, field
 from typing import Any
 
-from faults.audit import GROUP_NAME, milli
-from faults.model import GROUPS, MIGRATIONS, NODES, OTHER_GROUPS, PODS, QUOTAS, RESERVATIONS, Raw
+from faults.audit import GROUP_NAME, QUEUE_NAME, milli
+from faults.model import (
+    GROUPS,
+    MIGRATIONS,
+    NODES,
+    OTHER_GROUPS,
+    PODS,
+    QUEUES,
+    QUOTAS,
+    RESERVATIONS,
+    Raw,
+)
 from faults.slow_permit import QUESTIONS
 from harness.objects import node, own_pod, reservation
 from harness.team_quotas import quota
@@ -91,6 +101,15 @@ def group(name: str, least: int) -> Raw:
     }
 
 
+def queue(name: str, cpu: int) -> Raw:
+    return {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {"capability": {"cpu": f"{cpu}m"}},
+    }
+
+
 def migration(name: str, of: str) -> Raw:
     return {
         "apiVersion": "scheduling.koordinator.sh/v1alpha1",
@@ -118,6 +137,8 @@ def draw(seed: int) -> Life:
         _draw_quotas(life, random.Random(seed * 13 + 3))
     if seed % 5 == 3:
         _draw_slow_permit(life, random.Random(seed * 19 + 7))
+    if seed % 7 == 5:
+        _draw_queues(life, random.Random(seed * 23 + 9))
     life.acts.sort(key=lambda act: act[0])
     return life
 
@@ -276,6 +297,18 @@ def _draw_slow_permit(life: Life, rng: random.Random) -> None:
     for _, what, args in life.acts:
         if what == "create" and args[0] == PODS and rng.random() < share:
             args[1]["metadata"]["labels"][QUESTIONS] = str(rng.choice((1, 2, 4, 8)))
+
+
+def _draw_queues(life: Life, rng: random.Random) -> None:
+    """Queues that allow less than there is, for pods of no gang."""
+    names = ("qa", "qb")
+    life.first += [(QUEUES, queue(name, rng.choice((500, 1000, 2500)))) for name in names]
+    for _, what, args in life.acts:
+        if what != "create" or args[0] != PODS:
+            continue
+        annotations = args[1]["metadata"]["annotations"]
+        if GROUP_NAME not in annotations and _TEMPLATE not in annotations and rng.random() < 0.6:
+            annotations[QUEUE_NAME] = rng.choice(names)
 
 
 def _draw_gang(life: Life, rng: random.Random, size: int) -> None:

@@ -563,7 +563,7 @@ class Simulation:
                 process.start()
 
 
-_USED = ("Node", "Pod", "PriorityClass", "Reservation", "PodMigrationJob", "PodGroup")
+_USED = ("Node", "Pod", "PriorityClass", "Reservation", "PodMigrationJob", "PodGroup", "Queue")
 _FEW_KINDS = tuple(each for each in WATCHED if each.info.kind in _USED)
 """Those that occur in lives; lists of others only take time."""
 
