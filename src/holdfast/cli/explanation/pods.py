@@ -159,7 +159,7 @@ def matching_reservations(cluster: Cluster, column: ClassColumn) -> list[Matchin
     found = []
     for reservation in sorted(reservations.known.values(), key=lambda each: each.name):
         if reservation.owner_spec_id in matching:
-            found.append(_judged(cluster, column, reservation))
+            found.append(_matching_reservation(cluster, column, reservation))
         elif reservation.owner_spec_id < 0 and _matches_owner(reservation, cls):
             ended = reservation.message or _condition_message(reservation) or reservation.error
             why = f"has ended: {ended}" if ended else "has ended"
@@ -172,7 +172,9 @@ def _matches_owner(reservation: ReservationInfo, cls: PodClass) -> bool:
     return OwnerSpec(-1, b"", reservation.object.spec.owners).matches(cls)
 
 
-def _judged(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo) -> MatchingReservation:
+def _matching_reservation(
+    cluster: Cluster, column: ClassColumn, reservation: ReservationInfo
+) -> MatchingReservation:
     pod = reservation.pod
     row = pod.row if pod is not None else -1
     node = cluster.nodes.name(row) if row >= 0 else ""
