@@ -124,6 +124,16 @@ def test_apply_removes_only_what_was_applied_before() -> None:
     assert labels == {"kubernetes.io/hostname": "n1", "mine": "d", "theirs": "c"}
 
 
+def test_apply_that_omits_a_map_keeps_what_others_wrote_in_it() -> None:
+    node = "apiVersion: v1, kind: Node, metadata: {name: n1%s}"
+    theirs = step_text("3s", "patch: {kind: Node, name: n1, merge: {metadata: {annotations: {b: x}}}}")
+    again = step_text("5s", "apply: {%s}" % (node % ""))
+    for annotations, kept in (("{}", {"b": "x"}), ("{a: y}", {"b": "x"}), ("{b: y}", {"b": "x"})):
+        first = "{%s}" % (node % f", annotations: {annotations}")
+        after = find(simulate(joined(first, theirs, again)), "Node", "n1")
+        assert after["metadata"]["annotations"] == kept, annotations
+
+
 def test_applying_again_changes_what_is_given_and_keeps_what_others_wrote() -> None:
     again = "apply: {apiVersion: v1, kind: Pod, metadata: {name: p, labels: {new: x}}, spec: " + (
         "{containers: [{name: main, image: app, resources: {requests: {cpu: '1'}}}]}}"

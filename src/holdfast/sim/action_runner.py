@@ -12,7 +12,7 @@ from holdfast.local.store.objects import NODE, POD, Key, Raw
 from holdfast.local.timeline import DELETED
 from holdfast.machinery.object_request import WriteRequest
 from holdfast.machinery.objects import changed_object, decoded_object, is_gone
-from holdfast.machinery.patch import PatchError, merge_patch
+from holdfast.machinery.patch import PatchError, merge_patch, track_update
 from holdfast.machinery.patch import apply as server_side_apply
 from holdfast.machinery.schema import ResourceType, apply_defaults
 from holdfast.machinery.status import StatusError
@@ -23,6 +23,7 @@ from holdfast.sim.scenario_objects import as_invalid, refusals, type_of
 from holdfast.sim.simulated_cluster import SimulatedCluster
 
 _MANAGER = "scenario"
+_OTHERS = "cluster"
 
 Step = Create | Apply | Delete | Patch | Restart
 
@@ -95,9 +96,11 @@ class ActionRunner:
         if subresource and type.subresource(subresource) is None:
             request.subresource = ""
         try:
-            owned = server_side_apply(type, None, last, _MANAGER, True, now) if last else {}
-            managers = (owned.get("metadata") or {}).get("managedFields") or []
-            known = {**live, "metadata": {**live["metadata"], "managedFields": managers}}
+            known = live
+            if last:
+                # What differs from the last applied configuration was written by others and is theirs.
+                owned = server_side_apply(type, None, last, _MANAGER, True, now)
+                known = track_update(type, owned, live, _OTHERS, subresource, now)
             applied = server_side_apply(type, known, config, _MANAGER, True, now)
         except PatchError as error:
             raise InvalidObject(str(key), field, error.message) from None
