@@ -46,8 +46,8 @@ from holdfast.scheduler.scheduler import Scheduler
 class PlanCluster:
     """The pods and reservations of a plan, without kubelets, for decisions to be carried out on.
 
-    A victim is deleted at once. Pods are not stored: a pod is made again from its template, its node
-    and its annotations, and only pods that have a condition or a nominated node, but no node, are kept.
+    A victim is deleted at once. Pods are not stored: a pod is made again from its template and what
+    was written to it.
     """
 
     def __init__(self) -> None:
@@ -63,9 +63,11 @@ class PlanCluster:
         self._nodes: dict[str, str] = {}
         """The node of each bound pod, by the pod's name."""
         self._annotations: dict[str, Mapping[str, str]] = {}
-        """The annotations of bound pods that differ from their template's, by the pod's name."""
-        self._written: dict[Key, Object] = {}
-        """Reservations, and pods without a node that were written, as the scheduler has them."""
+        """The annotations of pods that differ from their template's, by the pod's name."""
+        self._statuses: dict[str, Raw] = {}
+        """The statuses of pods that have no node, by the pod's name."""
+        self._reservations: dict[Key, Reservation] = {}
+        """As the scheduler has them."""
         self._created = 0
         self._reports: list[Event | None] = []
         self._updated: dict[Key, int] = {}
@@ -79,16 +81,14 @@ class PlanCluster:
         """An object of the plan arrives."""
         meta = obj.metadata
         if isinstance(obj, Reservation):
-            self._written[reservation_key(meta.name)] = obj
+            self._reservations[reservation_key(meta.name)] = obj
         elif isinstance(obj, Pod):
             self.waiting.add(meta.name)
 
     def forget(self, pod: Pod) -> None:
         """A pod of the plan is deleted."""
-        key = Key("", "Pod", pod.metadata.namespace, pod.metadata.name)
-        self._unbind(key.name)
-        self._written.pop(key, None)
-        self.waiting.discard(key.name)
+        self._forget_writes(pod.metadata.name)
+        self.waiting.discard(pod.metadata.name)
 
     def carry_out(self, decisions: list[Decision], measured: bool) -> list[Event]:
         """The outcomes and what the watch shows then, last first. An object that is written several
@@ -100,8 +100,8 @@ class PlanCluster:
             self._executor.carry_out(decision)
         reports = [report for report in self._reports if report is not None]
         for key in self._updated:
-            if key.kind == "Pod" and key.name in self._nodes:
-                self._written.pop(key, None)
+            if key.name in self._nodes:
+                self._statuses.pop(key.name, None)
         self._reports = []
         reports.reverse()
         return reports
@@ -109,33 +109,47 @@ class PlanCluster:
     # Its objects
 
     def get(self, key: Key) -> Raw | None:
-        written = self._written.get(key)
-        if written is not None:
-            raw: Raw = msgspec.to_builtins(written)
-            return raw
         if key.kind != "Pod":
-            return None
-        maker, _ = self._maker(key.name)
-        node = self._nodes.get(key.name, "")
-        return maker.raw(maker.number_of(key.name), node, self._annotations.get(key.name))
+            reservation = self._reservations.get(key)
+            return None if reservation is None else msgspec.to_builtins(reservation)
+        name = key.name
+        maker, _ = self._maker(name)
+        raw = maker.raw(maker.number_of(name), self._nodes.get(name, ""), self._annotations.get(name))
+        if name in self._statuses:
+            raw["status"] = self._statuses[name]
+        return raw
 
     def update(self, key: Key, raw: Raw) -> None:
-        shown = self._written[key] = _decoded(raw)
+        if key.kind == "Pod":
+            self._write_pod(key.name, raw)
+            shown: Object = decode_pod_json(msgspec.json.encode(raw))
+        else:
+            shown = self._reservations[key] = _decoded_reservation(raw)
         earlier = self._updated.get(key)
         if earlier is not None:
             self._reports[earlier] = None
         self._updated[key] = len(self._reports)
         self._reports.append(Updated(shown))
 
+    def _write_pod(self, name: str, raw: Raw) -> None:
+        self._statuses[name] = raw["status"]
+        if node := raw["spec"]["nodeName"]:
+            self._nodes[name] = node
+        maker, _ = self._maker(name)
+        annotations = raw["metadata"]["annotations"]
+        if annotations != maker.annotations(maker.number_of(name)):
+            self._annotations[name] = annotations
+
     def submit(self, raw: Raw) -> None:
         key = reservation_key(raw["metadata"]["name"])
         self._created += 1
         made = {"uid": uid_of(key.name, self._created), "creationTimestamp": CREATED, "generation": 1}
-        shown = self._written[key] = _decoded({**raw, "metadata": {**raw["metadata"], **made}})
+        raw = {**raw, "metadata": {**raw["metadata"], **made}}
+        shown = self._reservations[key] = _decoded_reservation(raw)
         self._reports.append(Added(shown))
 
     def end(self, key: Key) -> None:
-        self._reports.append(Deleted(self._written.pop(key)))
+        self._reports.append(Deleted(self._reservations.pop(key)))
 
     def scan(self, group: str, kind: str) -> Iterable[Raw]:
         return ()
@@ -162,33 +176,25 @@ class PlanCluster:
         self.waiting.discard(key.name)
 
     def started(self, pod: Raw, bound: Raw) -> Raw:
-        name, annotations = bound["metadata"]["name"], bound["metadata"]["annotations"]
-        self._nodes[name] = bound["spec"]["nodeName"]
-        maker, _ = self._maker(name)
-        if annotations != maker.annotations(maker.number_of(name)):
-            self._annotations[name] = annotations
         return bound
 
     def delete_pod(self, key: Key, grace: int | None = None) -> None:
         pod = self.get(key)
         assert pod is not None
-        self._reports.append(Deleted(_decoded(pod)))
+        self._reports.append(Deleted(decode_pod_json(msgspec.json.encode(pod))))
         self.placed.pop(key.name, None)
-        self._written.pop(key, None)
-        self._unbind(key.name)
+        self._forget_writes(key.name)
 
     def emit(self, decision: Emit) -> None:
         pass
 
-    def _unbind(self, name: str) -> None:
-        self._nodes.pop(name, None)
-        self._annotations.pop(name, None)
+    def _forget_writes(self, name: str) -> None:
+        for written in (self._nodes, self._annotations, self._statuses):
+            written.pop(name, None)
 
 
-def _decoded(raw: Raw) -> Object:
-    """A pod or a reservation, as the watch shows it."""
-    text = msgspec.json.encode(raw)
-    return decode_pod_json(text) if raw["kind"] == "Pod" else decode_json(text, Reservation)
+def _decoded_reservation(raw: Raw) -> Reservation:
+    return decode_json(msgspec.json.encode(raw), Reservation)
 
 
 Watch = Callable[[str], None]
