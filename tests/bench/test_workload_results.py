@@ -220,9 +220,9 @@ def test_other_pods_do_not_use_reserved_capacity() -> None:
     outcome = Outcome("ReservationOthers", 20)
     assert outcome.per_node(outcome.pods("pod-")).total() == 4 + 40
     assert not any(pod.reservation_uid for pod in outcome.pods("pod-"))
-    holds = outcome.cluster.ledger.reservations
-    assert all(hold.remaining == hold.amounts for hold in holds)
-    assert len(holds) == 20
+    reservation_table = outcome.cluster.ledger.reservations
+    assert all(entry.remaining == entry.amounts for entry in reservation_table)
+    assert len(reservation_table) == 20
 
 
 @pytest.mark.parametrize(("nodes", "batch"), [(20, 1), (20, 7), (1000, 1000)])

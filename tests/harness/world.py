@@ -223,11 +223,11 @@ class World:
         assert not problems, problems
         waiting: dict[int, dict[int, int]] = {}
         for reservation in cluster.reservations.known.values():
-            hold = cluster.reservations.hold(reservation)
-            if reservation.waiting and hold is not None:
-                for slot in hold.amounts:
-                    there = waiting.setdefault(hold.row, {})
-                    there[slot] = there.get(slot, 0) + hold.left(slot)
+            entry = reservation.entry
+            if reservation.waiting and entry is not None:
+                for slot in entry.amounts:
+                    there = waiting.setdefault(entry.row, {})
+                    there[slot] = there.get(slot, 0) + entry.left(slot)
         table = cluster.nodes
         for name, row in table.names():
             for slot, resource in table.slots.resources():

@@ -403,7 +403,7 @@ def test_or_kept_to_see_what_becomes_of_the_pod() -> None:
 
 def test_owners_are_a_path_of_their_own() -> None:
     def passes(view: View) -> Cells:
-        return view.full(len(view) > 1 or view.holds is None)
+        return view.full(len(view) > 1 or view.entries is None)
 
     cluster = Cluster(broken(filter=filtering(passes))).add(node("n", cpu=4), node("m", cpu=4))
     with pytest.raises(ContractBroken, match="on one row seen by an owner it is False"):

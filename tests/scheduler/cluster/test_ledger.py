@@ -86,8 +86,8 @@ def snapshot(cluster: Cluster) -> dict[str, Any]:
         "pods": {row: set(pods) for row, pods in ledger.pods.items()},
         "rows": {uid: pod.row for uid, pod in cluster.pods.items()},
         "holds": {
-            hold.pod.uid: (hold.row, dict(hold.amounts), {s: n for s, n in hold.taken.items() if n})
-            for hold in ledger.reservations
+            entry.pod.uid: (entry.row, dict(entry.amounts), {s: n for s, n in entry.taken.items() if n})
+            for entry in ledger.reservations
         },
         "drawn": {uid: pod.reservation_uid for uid, pod in cluster.pods.items()},
         "placed": {cls.id: dict(cls.placed) for cls in cluster.classes},
@@ -195,7 +195,7 @@ def test_an_inner_commit_stands_only_with_the_outer(
 ) -> None:
     cluster = make_cluster()
     outer_and_inner(cluster, commit_outer, commit_inner)
-    assert {hold.pod.uid for hold in cluster.ledger.reservations} == left
+    assert {entry.pod.uid for entry in cluster.ledger.reservations} == left
     assert not problems(cluster)
 
 

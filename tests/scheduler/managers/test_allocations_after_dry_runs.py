@@ -91,7 +91,9 @@ class Tries:
         ledger = self.cluster.ledger
         there = {uid: each for row in ledger.pods.values() for uid, each in row.items()}
         there |= {
-            hold.pod.uid: hold.pod for row in range(len(NODES)) for hold in ledger.reservations.on(row)
+            entry.pod.uid: entry.pod
+            for row in range(len(NODES))
+            for entry in ledger.reservations.on(row)
         }
         if not there:
             return
@@ -101,9 +103,9 @@ class Tries:
             ledger.remove(leaving)
             self.gone[leaving.uid] = leaving, row, None
         else:
-            hold = ledger.reservations.get(leaving.uid)
-            assert hold is not None
-            amounts = hold.amounts
+            entry = ledger.reservations.get(leaving.uid)
+            assert entry is not None
+            amounts = entry.amounts
             ledger.release(leaving)
             self.gone[leaving.uid] = leaving, row, amounts
 

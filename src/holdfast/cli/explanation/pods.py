@@ -210,20 +210,20 @@ def _against(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo
     refusal = reservations.affinity(column.cls).refusal(reservation, reservations.node_labels(row))
     if refusal:
         return refusal
-    hold = reservations.hold(reservation)
-    if hold is None or not isinstance(column, ReservationColumn):
+    entry = reservation.entry
+    if entry is None or not isinstance(column, ReservationColumn):
         return ""
-    against = column.against(hold)
+    against = column.against(entry)
     if against == [NONE_FEASIBLE]:
         return "has nothing left of what the pod requests"
     return ", ".join(against)
 
 
 def _left(cluster: Cluster, reservation: ReservationInfo) -> str:
-    hold = cluster.reservations.hold(reservation)
-    if hold is None:
+    entry = reservation.entry
+    if entry is None:
         return ""
-    left = cluster.reservations.by_name((slot, hold.left(slot)) for slot in hold.amounts)
+    left = cluster.reservations.by_name((slot, entry.left(slot)) for slot in entry.amounts)
     parts = ((name, amount) for name, amount in sorted(left.items()) if name != "pods")
     return ",".join(f"{name}={shown(name, amount)}" for name, amount in parts)
 

@@ -38,9 +38,9 @@ async def explain_reservation(
 
 def _holding(cluster: Cluster, reservation: ReservationInfo, report: Report) -> None:
     reservations = cluster.reservations
-    hold = reservations.hold(reservation)
-    assert hold is not None
-    left = _amounts(cluster, hold.amounts, hold.remaining)
+    entry = reservation.entry
+    assert entry is not None
+    left = _amounts(cluster, entry.amounts, entry.remaining)
     if not reservation.waiting:
         report.summary = f"It reserves capacity on {report.node}; remaining: {left or 'nothing'}."
         if reservation.closed:
@@ -55,7 +55,7 @@ def _holding(cluster: Cluster, reservation: ReservationInfo, report: Report) -> 
     slots = {cluster.nodes.slots.of(name): name for name in lacking}
     pods = [
         pod
-        for pod in cluster.ledger.pods.get(hold.row, {}).values()
+        for pod in cluster.ledger.pods.get(entry.row, {}).values()
         if pod.reservation_uid != reservation.uid and any(slot in slots for slot, _ in pod.cls.requests)
     ]
     report.help.append(f"short of: {', '.join(lacking)}")

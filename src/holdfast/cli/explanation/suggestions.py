@@ -21,7 +21,7 @@ from holdfast.cli.snapshot import ClusterSnapshot
 from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.events import Updated
 from holdfast.scheduler.cluster.pod_classes import Traits
-from holdfast.scheduler.cluster.records import PodRecord, ReservationRow
+from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry
 from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
@@ -138,8 +138,8 @@ def _missing(snapshot: ClusterSnapshot, pod: PodRecord, asked: Amounts, row: int
     table = snapshot.cluster.nodes
     free = {slot: table.allocatable.item(slot, row) - table.claimed.item(slot, row) for slot in asked}
     found = _lacking(asked, free)
-    for hold in _own(snapshot, pod, row):
-        beside = _lacking(asked, {slot: free[slot] + hold.left(slot) for slot in asked})
+    for entry in _own(snapshot, pod, row):
+        beside = _lacking(asked, {slot: free[slot] + entry.left(slot) for slot in asked})
         if _share(beside, asked) < _share(found, asked):
             found = beside
     return found
@@ -164,27 +164,29 @@ def _large_enough(snapshot: ClusterSnapshot, asked: Amounts, row: int) -> dict[s
     }
 
 
-def _own(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Iterator[ReservationRow]:
+def _own(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Iterator[ReservationEntry]:
     """What is reserved on a row for the pod itself, usable now or once the reservation is Available."""
     cluster = snapshot.cluster
     reservations = cluster.reservations
     matching = reservations.matching(pod.cls)
-    for hold in cluster.ledger.reservations.on(row):
-        reservation = hold.reservation
+    for entry in cluster.ledger.reservations.on(row):
+        reservation = entry.reservation
         ready = reservation.waiting or reservations.is_usable(reservation)
         if reservation.owner_spec_id in matching and ready:
-            yield hold
+            yield entry
 
 
 def _holders(snapshot: ClusterSnapshot, pod: PodRecord, name: str, missing: Amounts) -> str:
     """The reservations for others that hold the missing amount; empty if they hold less."""
     row = _row(snapshot, name)
-    own = {hold.pod.uid for hold in _own(snapshot, pod, row)}
-    others = [hold for hold in snapshot.cluster.ledger.reservations.on(row) if hold.pod.uid not in own]
-    if any(sum(hold.left(slot) for hold in others) < lack for slot, lack in missing.items()):
+    own = {entry.pod.uid for entry in _own(snapshot, pod, row)}
+    others = [
+        entry for entry in snapshot.cluster.ledger.reservations.on(row) if entry.pod.uid not in own
+    ]
+    if any(sum(entry.left(slot) for entry in others) < lack for slot, lack in missing.items()):
         return ""
     return ", ".join(
-        sorted(hold.pod.name for hold in others if any(hold.left(slot) for slot in missing))
+        sorted(entry.pod.name for entry in others if any(entry.left(slot) for slot in missing))
     )
 
 
@@ -194,18 +196,18 @@ def _barred(snapshot: ClusterSnapshot, placing: NodeVerdicts) -> Iterator[str]:
     holds = snapshot.cluster.reservations.starvation_holds
     for name, rejection in placing.rejections.items():
         if RESERVED in rejection.texts:
-            for hold in snapshot.cluster.ledger.reservations.on(_row(snapshot, name)):
-                if holds.knows(hold.reservation):
-                    found.setdefault(_held_for(snapshot, hold), []).append(name)
+            for entry in snapshot.cluster.ledger.reservations.on(_row(snapshot, name)):
+                if holds.knows(entry.reservation):
+                    found.setdefault(_held_for(snapshot, entry), []).append(name)
     for whom, nodes in sorted(found.items()):
         yield f"nodes with a starvation hold for {whom}: {few(sorted(set(nodes)), _MOST)}"
 
 
-def _held_for(snapshot: ClusterSnapshot, hold: ReservationRow) -> str:
+def _held_for(snapshot: ClusterSnapshot, entry: ReservationEntry) -> str:
     """The job of the pod a starvation hold is for, or the pod; the hold itself if that is gone."""
-    pod = snapshot.cluster.pods.get(pod_of(hold.reservation))
+    pod = snapshot.cluster.pods.get(pod_of(entry.reservation))
     if pod is None:
-        return hold.reservation.name
+        return entry.reservation.name
     return pod.job_name or str(pod.ref)
 
 

@@ -6,7 +6,7 @@ from holdfast.cli.client import NODE, Raw, Server
 from holdfast.cli.kinds.kind import Found, OutputColumn, OutputKind, OutputRow, Query
 from holdfast.cli.printing import Description, age, events, shown, taint_text
 from holdfast.cli.snapshot import CAPACITY, ClusterSnapshot, NodeAmounts, node_amounts, take_snapshot
-from holdfast.scheduler.cluster.records import ReservationRow
+from holdfast.scheduler.cluster.records import ReservationEntry
 from holdfast.scheduler.state.cluster import Cluster
 
 _ALWAYS = ("cpu", "memory")
@@ -58,11 +58,11 @@ class NodeKind(OutputKind):
         text.table("Capacity", headers, lines)
         holds = [
             [
-                hold.pod.name,
-                _amounts(cluster, hold, hold.amounts),
-                _amounts(cluster, hold, hold.remaining),
+                entry.pod.name,
+                _amounts(cluster, entry, entry.amounts),
+                _amounts(cluster, entry, entry.remaining),
             ]
-            for hold in _holds(cluster, name)
+            for entry in _holds(cluster, name)
         ]
         text.table("Reservations", ("Name", "Reserved", "Left"), holds)
         row = cluster.nodes.row(name)
@@ -122,15 +122,15 @@ def _is_of_interest(name: str, amount: NodeAmounts) -> bool:
     return asked or not (name in _SELDOM or name.startswith("hugepages-"))
 
 
-def _holds(cluster: Cluster, node: str) -> list[ReservationRow]:
+def _holds(cluster: Cluster, node: str) -> list[ReservationEntry]:
     row = cluster.nodes.row(node)
-    holds = cluster.ledger.reservations.on(row) if row is not None else []
-    return sorted(holds, key=lambda hold: hold.pod.name)
+    entries = cluster.ledger.reservations.on(row) if row is not None else []
+    return sorted(entries, key=lambda entry: entry.pod.name)
 
 
-def _amounts(cluster: Cluster, hold: ReservationRow, amounts: dict[int, int]) -> str:
+def _amounts(cluster: Cluster, entry: ReservationEntry, amounts: dict[int, int]) -> str:
     """Amounts without the pod slot, which every reservation has."""
-    named = cluster.reservations.by_name((slot, amounts.get(slot, 0)) for slot in hold.amounts)
+    named = cluster.reservations.by_name((slot, amounts.get(slot, 0)) for slot in entry.amounts)
     parts = ((name, value) for name, value in sorted(named.items()) if name != "pods" or value > 1)
     return ",".join(f"{name}={shown(name, value)}" for name, value in parts)
 

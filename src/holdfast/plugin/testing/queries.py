@@ -125,16 +125,16 @@ class Paths:
     def _as_owner(self, what: str, formula: Formula) -> None:
         """The same with what reservations have left being free."""
         ledger = self._cluster.ledger
-        holds = [hold for hold in ledger.reservations if not hold.reservation.waiting]
-        if not holds or what == "reasons":
+        entries = [entry for entry in ledger.reservations if not entry.reservation.waiting]
+        if not entries or what == "reasons":
             return
-        cells = self._asked(what, formula, AllocatingSome(self._table, ledger, holds))
-        many = np.broadcast_to(np.asarray(cells), (len(holds),)).tolist()
-        for hold, cell in zip(holds, many, strict=True):
-            one = self._asked(what, formula, AllocatingOne(self._table, ledger, hold))
+        cells = self._asked(what, formula, AllocatingSome(self._table, ledger, entries))
+        many = np.broadcast_to(np.asarray(cells), (len(entries),)).tolist()
+        for entry, cell in zip(entries, many, strict=True):
+            one = self._asked(what, formula, AllocatingOne(self._table, ledger, entry))
             if one != cell:
                 label = "some rows seen by owners of reservations"
-                self._differs(what, hold.row, "one row seen by an owner", one, label, cell)
+                self._differs(what, entry.row, "one row seen by an owner", one, label, cell)
 
     def _asked(self, what: str, formula: Formula, view: View) -> Any:
         try:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from holdfast.scheduler.cluster.epoch import RowLog
 from holdfast.scheduler.cluster.node_table import NO_PODS, Held, NodeTable
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.records import PodRecord, ReservationRow
+from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry
 from holdfast.scheduler.cluster.reservation_table import ReservationTable
 from holdfast.scheduler.cluster.reservation_usage import ReservationUsage
 from holdfast.scheduler.cluster.slots import Amounts
@@ -68,26 +68,28 @@ class Ledger:
         self._emptied: list[int] = []
 
     def _held_on(self, row: int) -> list[Held]:
-        return [Held(hold.remaining, self._held_in_the_end(hold)) for hold in self.reservations.on(row)]
+        return [
+            Held(entry.remaining, self._held_in_the_end(entry)) for entry in self.reservations.on(row)
+        ]
 
-    def _held_in_the_end(self, hold: ReservationRow) -> Amounts:
+    def _held_in_the_end(self, entry: ReservationEntry) -> Amounts:
         """What a reservation will claim once all pods allocated from it have ended, except daemon
         pods."""
-        taken = self.taken_permanently(hold)
-        if taken is hold.taken:
-            return hold.remaining
-        return {slot: max(0, amount - taken.get(slot, 0)) for slot, amount in hold.amounts.items()}
+        taken = self.taken_permanently(entry)
+        if taken is entry.taken:
+            return entry.remaining
+        return {slot: max(0, amount - taken.get(slot, 0)) for slot, amount in entry.amounts.items()}
 
-    def taken_permanently(self, hold: ReservationRow) -> Amounts:
+    def taken_permanently(self, entry: ReservationEntry) -> Amounts:
         """The part of a reservation's allocated amounts that does not return to it when pods end: that
         of daemon pods, and everything if the reservation is allocate-once. Not to be written to."""
-        if hold.reservation.once or not hold.taken:
-            return hold.taken
+        if entry.reservation.once or not entry.taken:
+            return entry.taken
         taken: Amounts = {}
-        for pod in self.pods.get(hold.row, {}).values():
-            if pod.reservation_uid == hold.pod.uid and pod.cls.is_daemon:
+        for pod in self.pods.get(entry.row, {}).values():
+            if pod.reservation_uid == entry.pod.uid and pod.cls.is_daemon:
                 for slot, amount in pod.cls.usage:
-                    if slot in hold.amounts:
+                    if slot in entry.amounts:
                         taken[slot] = taken.get(slot, 0) + amount
         return taken
 
@@ -110,25 +112,25 @@ class Ledger:
     def reserve(self, pod: PodRecord, row: int, amounts: Amounts) -> None:
         """Adds a reserve pod to the row, where it reserves these amounts. Pods that are on the row
         already and are allocated from it are counted as such."""
-        hold = self.reservations.open(pod, row, amounts)
+        entry = self.reservations.open(pod, row, amounts)
         pod.row = row
         if pod.cls.priority < self._table.lowest_held.item(row):
             self._table.lowest_held[row] = pod.cls.priority
-        self._claim_left(hold, {}, self._usage_by_pods(hold, hold.usage))
+        self._claim_left(entry, {}, self._usage_by_pods(entry, entry.usage))
         self._present(pod, row, 1)
         if self._depth:
             self._undo.append(lambda: self.release(pod))
 
     def release(self, pod: PodRecord) -> None:
         """Removes a reserve pod from its row and releases its remaining amounts."""
-        hold = self.reservations.get(pod.uid)
-        assert hold is not None, f"{pod!r} holds no capacity"
-        table, row, amounts = self._table, hold.row, hold.amounts
-        for slot, left in hold.remaining.items():
+        entry = self.reservations.get(pod.uid)
+        assert entry is not None, f"{pod!r} holds no capacity"
+        table, row, amounts = self._table, entry.row, entry.amounts
+        for slot, left in entry.remaining.items():
             if left:
                 table.claimed[slot, row] -= left
         table.held_outdated[row] = None
-        self.reservations.close(hold)
+        self.reservations.close(entry)
         if pod.cls.priority == table.lowest_held.item(row):
             others = [each.pod.cls.priority for each in self.reservations.on(row)]
             table.lowest_held[row] = min(others) if others else NO_PODS
@@ -140,11 +142,11 @@ class Ledger:
 
     def resize(self, pod: PodRecord, amounts: Amounts) -> None:
         """Changes the reserved amounts of a reserve pod."""
-        hold = self.reservations.get(pod.uid)
-        assert hold is not None, f"{pod!r} holds no capacity"
-        before = hold.amounts
-        usage = self._usage_by_pods(hold, self.reservations.renewed(hold, amounts))
-        self._claim_left(hold, hold.remaining, usage)
+        entry = self.reservations.get(pod.uid)
+        assert entry is not None, f"{pod!r} holds no capacity"
+        before = entry.amounts
+        usage = self._usage_by_pods(entry, self.reservations.renewed(entry, amounts))
+        self._claim_left(entry, entry.remaining, usage)
         if self._depth:
             self._undo.append(lambda: self.resize(pod, before))
 
@@ -166,12 +168,12 @@ class Ledger:
         assert self._depth, "waiting reservations may be shrunk only inside a transaction"
         excess = self.excess(row)
         for uid in self.reservations.waiting.get(row, ()) if excess else ():
-            hold = self.reservations.get(uid)
-            if hold is None:
+            entry = self.reservations.get(uid)
+            if entry is None:
                 continue
-            less = {slot: min(over, hold.left(slot)) for slot, over in excess.items()}
-            amounts = {slot: reserved - less.get(slot, 0) for slot, reserved in hold.amounts.items()}
-            self.resize(hold.pod, amounts)
+            less = {slot: min(over, entry.left(slot)) for slot, over in excess.items()}
+            amounts = {slot: reserved - less.get(slot, 0) for slot, reserved in entry.amounts.items()}
+            self.resize(entry.pod, amounts)
             excess = {slot: over - less[slot] for slot, over in excess.items()}
 
     def allocate_from(self, pod: PodRecord, uid: str) -> None:
@@ -200,8 +202,8 @@ class Ledger:
     def of_pods(self, slot: int, row: int) -> int:
         """The part of `claimed` that pods claim, without the remaining amounts of reservations."""
         claimed: int = self._table.claimed.item(slot, row)
-        for hold in self.reservations.on(row):
-            claimed -= hold.left(slot)
+        for entry in self.reservations.on(row):
+            claimed -= entry.left(slot)
         return claimed
 
     def spare(
@@ -242,11 +244,11 @@ class Ledger:
         return removed
 
     def freed(
-        self, hold: ReservationRow, allocated_pods: Iterable[PodRecord], slots: Iterable[int]
+        self, entry: ReservationEntry, allocated_pods: Iterable[PodRecord], slots: Iterable[int]
     ) -> dict[int, int]:
         """By slot, what becomes free if a reservation is removed together with these pods that are
         allocated from it."""
-        freed = {slot: hold.left(slot) for slot in slots}
+        freed = {slot: entry.left(slot) for slot in slots}
         for pod in allocated_pods:
             for slot, amount in pod.cls.usage:
                 if slot in freed:
@@ -344,14 +346,14 @@ class Ledger:
                 del self.pods[row]
             if cls.priority == table.lowest.item(row):
                 table.lowest[row] = _lowest(on_row.values(), cls.priority)
-        hold = self.reservations.get(pod.reservation_uid) if pod.reservation_uid else None
-        if hold is not None and hold.row == row:
-            usage, claims = self.reservations.usage_states.step(hold.usage, cls, sign)
+        entry = self.reservations.get(pod.reservation_uid) if pod.reservation_uid else None
+        if entry is not None and entry.row == row:
+            usage, claims = self.reservations.usage_states.step(entry.usage, cls, sign)
             claimed = table.claimed
             for slot, amount in claims:
                 claimed[slot, row] += amount
             table.held_outdated[row] = None
-            self.reservations.put(hold, usage)
+            self.reservations.put(entry, usage)
         else:
             column, claim = table.claimed[:, row], cls.usage_column
             if len(claim) != len(column):
@@ -393,22 +395,22 @@ class Ledger:
 
     def _take(self, pod: PodRecord, row: int, sign: int) -> None:
         """Adds a pod on the row to its reservation's allocated amounts, or subtracts it."""
-        hold = self.reservations.get(pod.reservation_uid)
-        if hold is not None and hold.row == row:
-            usage = self.reservations.usage_states.after(hold.usage, pod.cls, sign)
-            self._claim_left(hold, hold.remaining, usage)
+        entry = self.reservations.get(pod.reservation_uid)
+        if entry is not None and entry.row == row:
+            usage = self.reservations.usage_states.after(entry.usage, pod.cls, sign)
+            self._claim_left(entry, entry.remaining, usage)
 
-    def _usage_by_pods(self, hold: ReservationRow, untouched: ReservationUsage) -> ReservationUsage:
+    def _usage_by_pods(self, entry: ReservationEntry, untouched: ReservationUsage) -> ReservationUsage:
         """The usage of a reservation by the pods on its row that are allocated from it."""
-        usage, uid = untouched, hold.pod.uid
-        for pod in self.pods.get(hold.row, {}).values():
+        usage, uid = untouched, entry.pod.uid
+        for pod in self.pods.get(entry.row, {}).values():
             if pod.reservation_uid == uid:
                 usage = self.reservations.usage_states.after(usage, pod.cls, 1)
         return usage
 
-    def _claim_left(self, hold: ReservationRow, before: Amounts, usage: ReservationUsage) -> None:
+    def _claim_left(self, entry: ReservationEntry, before: Amounts, usage: ReservationUsage) -> None:
         """Sets the usage of a reservation, and claims its remaining amounts in place of `before`."""
-        table, row, after = self._table, hold.row, usage.remaining
+        table, row, after = self._table, entry.row, usage.remaining
         for slot, left in after.items():
             more = left - before.get(slot, 0)
             if more:
@@ -416,7 +418,7 @@ class Ledger:
         for slot in before.keys() - after.keys():
             table.claimed[slot, row] -= before[slot]
         table.held_outdated[row] = None
-        self.reservations.put(hold, usage)
+        self.reservations.put(entry, usage)
         self._usage_log.add(row)
 
 

@@ -90,12 +90,12 @@ class LimitSums:
                 )
                 if found is not None and found.row == row:
                     allocated[pod.reservation_uid] += limit(pod.cls)
-        for hold in self._ledger.reservations:
+        for entry in self._ledger.reservations:
             if counted is not None:
-                held = hold.amounts.get(counted.slot, 0)
+                held = entry.amounts.get(counted.slot, 0)
             else:
-                held = max(hold.pod.cls.limits.of(resource), hold.amounts.get(offered, 0))
-            sums[hold.row] += max(0, held - allocated.get(hold.pod.uid, 0))
+                held = max(entry.pod.cls.limits.of(resource), entry.amounts.get(offered, 0))
+            sums[entry.row] += max(0, held - allocated.get(entry.pod.uid, 0))
         return sums
 
     def ratios(self, more: Iterable[str] = ()) -> dict[str, dict[str, float]]:

@@ -239,12 +239,12 @@ class ReservationInfo:
         "created",
         "deleting",
         "deletion_reason",
+        "entry",
         "error",
         "expires",
         "expiring",
         "final",
         "finished",
-        "hold",
         "last_status",
         "listed",
         "mark",
@@ -296,8 +296,8 @@ class ReservationInfo:
         """The amounts that its status lists: slots and resource names, ordered by name."""
         self.counts_pods = False
         """Whether its template requests a number of pods."""
-        self.hold: ReservationRow | None = None
-        """What it holds on a row; None if it is on none."""
+        self.entry: ReservationEntry | None = None
+        """Its entry in the reservation table, with its amounts; None if it is on no node."""
         self.wanted: Amounts = {}
         """What the object requests now, by slot; `amounts` follows when it is resized."""
         self.once = reservation.spec.once
@@ -408,8 +408,8 @@ class ReservationInfo:
         return f"<{self.ref}>"
 
 
-class ReservationRow:
-    """A reservation on a row of the node table."""
+class ReservationEntry:
+    """The entry of a reservation that is on a node in the reservation table."""
 
     __slots__ = ("index", "pod", "reservation", "row", "usage")
 
@@ -421,6 +421,7 @@ class ReservationRow:
         self.index = index
         """Its column in the reservation table."""
         self.row = row
+        """The row of its node."""
         self.usage = usage
         """Its reserved, allocated and remaining amounts."""
 

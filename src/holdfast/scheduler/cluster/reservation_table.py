@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.scheduler.cluster.records import PodRecord, ReservationRow
+from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry
 from holdfast.scheduler.cluster.reservation_usage import ReservationUsage, UsageStates
 from holdfast.scheduler.cluster.slots import Amounts
 
@@ -29,16 +29,16 @@ class ReservationTable:
         self.usage_states = UsageStates(sums)
         self._amounts = np.zeros((8, _FIRST_CAPACITY), dtype=np.int64)
         self._left = np.zeros((8, _FIRST_CAPACITY), dtype=np.int64)
-        self._outdated: dict[int, ReservationRow] = {}
+        self._outdated: dict[int, ReservationEntry] = {}
         """Reservations whose columns are out of date, by index."""
-        self._by_uid: dict[str, ReservationRow] = {}
-        self._on_row: dict[int, dict[str, ReservationRow]] = {}
+        self._by_uid: dict[str, ReservationEntry] = {}
+        self._on_row: dict[int, dict[str, ReservationEntry]] = {}
         self._free: list[int] = []
         self._size = 0
         self.waiting: dict[int, dict[str, None]] = {}
         """By row, the uids of waiting reservations (phase Waiting), in the order they were placed."""
 
-    def __iter__(self) -> Iterator[ReservationRow]:
+    def __iter__(self) -> Iterator[ReservationEntry]:
         return iter(self._by_uid.values())
 
     def __len__(self) -> int:
@@ -56,8 +56,8 @@ class ReservationTable:
 
     def _write(self) -> None:
         alike: dict[ReservationUsage, list[int]] = {}
-        for index, hold in self._outdated.items():
-            alike.setdefault(hold.usage, []).append(index)
+        for index, entry in self._outdated.items():
+            alike.setdefault(entry.usage, []).append(index)
         self._outdated.clear()
         for usage, indexes in alike.items():
             for matrix, amounts in ((self._amounts, usage.amounts), (self._left, usage.remaining)):
@@ -66,15 +66,15 @@ class ReservationTable:
                     column[slot] = amount
                 matrix[:, indexes] = column
 
-    def put(self, hold: ReservationRow, usage: ReservationUsage) -> None:
+    def put(self, entry: ReservationEntry, usage: ReservationUsage) -> None:
         """Sets the usage of a reservation."""
-        hold.usage = usage
-        self._outdated[hold.index] = hold
+        entry.usage = usage
+        self._outdated[entry.index] = entry
 
-    def get(self, uid: str) -> ReservationRow | None:
+    def get(self, uid: str) -> ReservationEntry | None:
         return self._by_uid.get(uid)
 
-    def on(self, row: int) -> list[ReservationRow]:
+    def on(self, row: int) -> list[ReservationEntry]:
         there = self._on_row.get(row)
         return list(there.values()) if there else []
 
@@ -83,15 +83,15 @@ class ReservationTable:
         use it."""
         found: Amounts = {}
         for uid in self.waiting.get(row, ()):
-            hold = self._by_uid.get(uid)
-            for slot, left in hold.remaining.items() if hold is not None else ():
+            entry = self._by_uid.get(uid)
+            for slot, left in entry.remaining.items() if entry is not None else ():
                 found[slot] = found.get(slot, 0) + left
         return found
 
     def any_on(self, row: int) -> bool:
         return row in self._on_row
 
-    def open(self, pod: PodRecord, row: int, amounts: Amounts) -> ReservationRow:
+    def open(self, pod: PodRecord, row: int, amounts: Amounts) -> ReservationEntry:
         """Adds a reservation to a row, unused."""
         assert pod.uid not in self._by_uid, f"{pod!r} already holds capacity"
         if self._free:
@@ -99,28 +99,28 @@ class ReservationTable:
         else:
             index, self._size = self._size, self._size + 1
         self._fit(max(amounts, default=0), index)
-        hold = ReservationRow(pod, index, row, self.usage_states.untouched(amounts))
-        hold.reservation.hold = hold
-        self._by_uid[pod.uid] = hold
-        self._on_row.setdefault(row, {})[pod.uid] = hold
-        self._outdated[index] = hold
-        return hold
+        entry = ReservationEntry(pod, index, row, self.usage_states.untouched(amounts))
+        entry.reservation.entry = entry
+        self._by_uid[pod.uid] = entry
+        self._on_row.setdefault(row, {})[pod.uid] = entry
+        self._outdated[index] = entry
+        return entry
 
-    def close(self, hold: ReservationRow) -> None:
+    def close(self, entry: ReservationEntry) -> None:
         """Removes a reservation from its row."""
-        del self._by_uid[hold.pod.uid]
-        hold.reservation.hold = None
-        there = self._on_row[hold.row]
-        del there[hold.pod.uid]
+        del self._by_uid[entry.pod.uid]
+        entry.reservation.entry = None
+        there = self._on_row[entry.row]
+        del there[entry.pod.uid]
         if not there:
-            del self._on_row[hold.row]
-        self._outdated.pop(hold.index, None)
-        self._free.append(hold.index)
+            del self._on_row[entry.row]
+        self._outdated.pop(entry.index, None)
+        self._free.append(entry.index)
 
-    def renewed(self, hold: ReservationRow, amounts: Amounts) -> ReservationUsage:
+    def renewed(self, entry: ReservationEntry, amounts: Amounts) -> ReservationUsage:
         """The usage of the reservation if it reserved these amounts and no pod were allocated from
         it."""
-        self._fit(max(amounts, default=0), hold.index)
+        self._fit(max(amounts, default=0), entry.index)
         return self.usage_states.untouched(amounts)
 
     def _fit(self, slot: int, index: int) -> None:

@@ -82,7 +82,7 @@ class View(Protocol):
         """The numbers of the view's rows."""
 
     @property
-    def holds(self) -> Cells:
+    def entries(self) -> Cells:
         """The reservation the pod would be allocated from on each row, by its index in the reservation
         table; None if the view is without reservations."""
 
@@ -134,7 +134,7 @@ class Many:
 
     __slots__ = ()
     single: ClassVar[bool] = False
-    holds: ClassVar[Cells] = None
+    entries: ClassVar[Cells] = None
 
     def negate(self, cells: Cells) -> Cells:
         return np.logical_not(cells)
@@ -201,7 +201,7 @@ class Some(Many):
     __slots__ = ("_allocatable", "_claimed", "_free", "rows")
 
     @property
-    def holds(self) -> Cells:
+    def entries(self) -> Cells:
         return None
 
     def __init__(self, table: NodeTable, rows: NDArray[np.intp]) -> None:
@@ -242,7 +242,7 @@ class One:
     single: ClassVar[bool] = True
 
     @property
-    def holds(self) -> Cells:
+    def entries(self) -> Cells:
         return None
 
     def __init__(self, table: NodeTable, row: int) -> None:
@@ -308,8 +308,8 @@ class OneOfMany(Many):
         return 1
 
     @property
-    def holds(self) -> Cells:
-        return None if self._one.holds is None else np.array([self._one.holds])
+    def entries(self) -> Cells:
+        return None if self._one.entries is None else np.array([self._one.entries])
 
     def allocatable(self, slot: Any) -> Cells:
         return _lines(slot, self._one.allocatable)

@@ -83,10 +83,10 @@ class DryRun:
         if own is None or own.waiting:
             return self._fits(row)
         if self._is_amounts_only(own, row):
-            assert own.hold is not None
+            assert own.entry is not None
             self._column.refresh()
             return self._column.fits_as(
-                AllocatingOne(self._cluster.nodes, self._cluster.ledger, own.hold)
+                AllocatingOne(self._cluster.nodes, self._cluster.ledger, own.entry)
             )
         with self._own_holds_released(row, as_reserved=True):
             return self._fits(row)
@@ -378,9 +378,9 @@ ReleasedReservation = tuple[int, Amounts, list[PodRecord]]
 
 def release_reservation(cluster: Cluster, reserving: PodRecord) -> ReleasedReservation:
     """Releases a reservation and removes the pods allocated from it; inside a transaction."""
-    hold, reservation = cluster.ledger.reservations.get(reserving.uid), reserving.reservation
-    assert hold is not None and reservation is not None
-    row, amounts = hold.row, hold.amounts
+    entry, reservation = cluster.ledger.reservations.get(reserving.uid), reserving.reservation
+    assert entry is not None and reservation is not None
+    row, amounts = entry.row, entry.amounts
     allocated_pods = cluster.reservations.allocated_pods(reservation)
     for pod in allocated_pods:
         cluster.ledger.remove(pod)
@@ -434,9 +434,9 @@ def reservation_victims_by_amounts(
     ledger, slots = cluster.ledger, [need.slot for need in needs]
 
     def freed(each: PodRecord) -> dict[int, int]:
-        hold, reservation = ledger.reservations.get(each.uid), each.reservation
-        assert hold is not None and reservation is not None
-        return ledger.freed(hold, cluster.reservations.allocated_pods(reservation), slots)
+        entry, reservation = ledger.reservations.get(each.uid), each.reservation
+        assert entry is not None and reservation is not None
+        return ledger.freed(entry, cluster.reservations.allocated_pods(reservation), slots)
 
     spare = ledger.spare(row, needs, (), ())
     claims = {each.uid: freed(each) for each in reserving}

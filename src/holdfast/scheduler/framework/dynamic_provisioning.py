@@ -212,19 +212,19 @@ class DynamicProvisioning:
         return self._columns.column(profile, sized)
 
     def _covers(self, uid: str, cls: PodClass) -> bool:
-        hold = self._cluster.ledger.reservations.get(uid) if uid else None
-        return hold is not None and all(
-            hold.left(slot) >= amount for slot, amount in cls.requests if slot in hold.amounts
+        entry = self._cluster.ledger.reservations.get(uid) if uid else None
+        return entry is not None and all(
+            entry.left(slot) >= amount for slot, amount in cls.requests if slot in entry.amounts
         )
 
     def _has_for(self, reservation: ReservationInfo, pod: PodRecord) -> bool:
         """Whether the reservation is usable and has enough left of its restricted resources."""
-        hold, restricted = reservation.hold, reservation.restricted or ()
+        entry, restricted = reservation.entry, reservation.restricted or ()
         return (
-            hold is not None
+            entry is not None
             and self._cluster.reservations.is_usable(reservation)
             and not any(
-                slot in restricted and amount > hold.left(slot) for slot, amount in pod.cls.usage
+                slot in restricted and amount > entry.left(slot) for slot, amount in pod.cls.usage
             )
         )
 

@@ -90,10 +90,10 @@ def _against_node(
 ) -> Sequence[str]:
     """The reasons of the reservation's node; empty if the reservation itself is the reason, which is
     counted among the nodes."""
-    hold = cluster.reservations.hold(reservation)
-    if hold is None:
+    entry = reservation.entry
+    if entry is None:
         return []
-    return _of_nodes(column.against(hold))
+    return _of_nodes(column.against(entry))
 
 
 def _of_nodes(against: Sequence[str]) -> Sequence[str]:

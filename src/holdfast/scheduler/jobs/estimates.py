@@ -91,15 +91,15 @@ class RunEstimates:
 
     def expected_start(self, reservation: ReservationInfo) -> float | None:
         """When the capacity of a hold is expected to be free; None if that is not known."""
-        hold = self._cluster.ledger.reservations.get(reservation.uid)
-        if hold is None:
+        entry = self._cluster.ledger.reservations.get(reservation.uid)
+        if entry is None:
             return None
         if not reservation.waiting:
             return self._cluster.now
         short = self._reservations.waiting.shortage(reservation)
         if not short:
             return self._cluster.now
-        return self._freed_at(hold.row, short)
+        return self._freed_at(entry.row, short)
 
     def expected_fit(self, row: int, asked: Iterable[tuple[int, int]]) -> float | None:
         """When these amounts, which are not free on a row now, are expected to be; None if unknown."""

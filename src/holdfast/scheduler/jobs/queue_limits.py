@@ -168,10 +168,10 @@ class QueueLimits:
         reservations, ledger = self._reservations, self._cluster.ledger
         for spec in reservations.matching(pod.cls):
             for reservation in reservations.members.get(spec, {}).values():
-                hold = ledger.reservations.get(reservation.uid)
-                if hold is None or reservation.waiting or self._holds.knows(reservation):
+                entry = ledger.reservations.get(reservation.uid)
+                if entry is None or reservation.waiting or self._holds.knows(reservation):
                     continue
-                if all(hold.left(slot) >= asked for slot, asked in pod.cls.requests):
+                if all(entry.left(slot) >= asked for slot, asked in pod.cls.requests):
                     return True
         return False
 

@@ -77,8 +77,8 @@ class ResourceManager(ABC, Generic[T]):
         """Pods and reserve pods with an allocation, by row and uid."""
         self._listed: set[int] = set()
         """Rows whose units an object lists."""
-        self._hold: dict[str, int] = {}
-        """The hold index of each reserve pod with an allocation."""
+        self._entry: dict[str, int] = {}
+        """The entry index of each reserve pod with an allocation."""
 
     # What a manager implements
 
@@ -99,7 +99,7 @@ class ResourceManager(ABC, Generic[T]):
     def _choose(
         self, pod: PodRecord, row: int, hold: int | None, horizon: Horizon = Horizon.NOW
     ) -> T | None:
-        """The units a pod would get on a row, from the reservation with index `hold` if given;
+        """The units a pod would get on a row, from the reservation with index `entry` if given;
         `nothing` if there are too few, None if it requests none. Horizons other than NOW are for
         Waiting reservations, SOON also for nominated pods."""
 
@@ -117,7 +117,7 @@ class ResourceManager(ABC, Generic[T]):
 
     @abstractmethod
     def _release(self, index: int) -> None:
-        """Clears what is kept for a hold index."""
+        """Clears what is kept for a entry index."""
 
     @abstractmethod
     def _open(self) -> None:
@@ -144,11 +144,11 @@ class ResourceManager(ABC, Generic[T]):
             into[self.annotation] = self._write(row, found)
 
     def _hold_on(self, pod: PodRecord, row: int) -> int | None:
-        """The hold index of the reservation a pod is allocated from, if that is on the row."""
-        hold = (
+        """The entry index of the reservation a pod is allocated from, if that is on the row."""
+        entry = (
             self._cluster.ledger.reservations.get(pod.reservation_uid) if pod.reservation_uid else None
         )
-        return hold.index if hold is not None and hold.row == row else None
+        return entry.index if entry is not None and entry.row == row else None
 
     # Objects
 
@@ -166,7 +166,7 @@ class ResourceManager(ABC, Generic[T]):
         for uid in self.there.pop(row, {}):
             self.tentative.pop(uid, None)
             self.planned.pop(uid, None)
-            index = self._hold.pop(uid, None)
+            index = self._entry.pop(uid, None)
             if index is not None:
                 self._release(index)
         if self._list(row):
@@ -176,7 +176,7 @@ class ResourceManager(ABC, Generic[T]):
         self.version += 1
         self._govern(row)
         on_row: Iterable[PodRecord] = ledger.pods.get(row, {}).values()
-        present = [*on_row, *(hold.pod for hold in ledger.reservations.on(row))]
+        present = [*on_row, *(entry.pod for entry in ledger.reservations.on(row))]
         for pod in sorted(present, key=lambda pod: (pod.uid not in self.settled, pod.uid)):
             self._enter(pod, row)
 
@@ -372,16 +372,16 @@ class ResourceManager(ABC, Generic[T]):
         """Adds an allocation to a row."""
         self.there.setdefault(row, {})[pod.uid] = pod
         self.governed[row] = True
-        hold = self._cluster.ledger.reservations.get(pod.uid) if pod.reservation is not None else None
-        if hold is not None:
-            self._hold[pod.uid] = hold.index
+        entry = self._cluster.ledger.reservations.get(pod.uid) if pod.reservation is not None else None
+        if entry is not None:
+            self._entry[pod.uid] = entry.index
         self._count(pod, row, what, 1)
 
     def _leave(self, pod: PodRecord, row: int) -> None:
         """Removes a pod from a row; a tentative allocation is dropped."""
         there = self.there[row]
         del there[pod.uid]
-        index = self._hold.pop(pod.uid, None)
+        index = self._entry.pop(pod.uid, None)
         if index is not None:
             self._release(index)
         self._count(pod, row, self.has(pod.uid), -1)
@@ -392,7 +392,7 @@ class ResourceManager(ABC, Generic[T]):
 
     def _is_held(self, row: int) -> bool:
         """Whether a reservation has an allocation on the row."""
-        return bool(self._hold) and any(uid in self._hold for uid in self.there.get(row, ()))
+        return bool(self._entry) and any(uid in self._entry for uid in self.there.get(row, ()))
 
     # Rows
 
@@ -422,12 +422,12 @@ class ResourceManager(ABC, Generic[T]):
 
     def _strays(self) -> list[str]:
         """Self-check: allocations on a row of pods that are not there."""
-        pods, holds = self._cluster.ledger.pods, self._cluster.ledger.reservations
+        pods, reservation_table = self._cluster.ledger.pods, self._cluster.ledger.reservations
         here = {uid: row for row, there in self.there.items() for uid in there}
         problems = []
         for uid, row in here.items():
-            hold = holds.get(uid)
-            if uid not in pods.get(row, ()) and (hold is None or hold.row != row):
+            entry = reservation_table.get(uid)
+            if uid not in pods.get(row, ()) and (entry is None or entry.row != row):
                 problems.append(f"{uid} has an allocation on row {row}, but is not on it")
         nowhere = [uid for uid in self.tentative if uid not in here]
         return problems + [f"{uid} has a tentative allocation, but is on no row" for uid in nowhere]

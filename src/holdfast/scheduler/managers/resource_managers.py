@@ -19,7 +19,7 @@ from holdfast.api.meta import ObjectMeta
 from holdfast.api.node import Device, NodeResourceTopology
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationRow
+from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationEntry
 from holdfast.scheduler.managers.devices import Allocation, DeviceManager
 from holdfast.scheduler.managers.numa import CPUManager
 from holdfast.scheduler.managers.numa.allocation import Holding
@@ -178,22 +178,22 @@ class ResourceManagers:
         """The devices of a node as extended resources, which count as its allocatable."""
         return self.devices.extended_resources(node) if self.awake else {}
 
-    def managed_slots(self, cls: PodClass, hold: ReservationRow) -> frozenset[int]:
+    def managed_slots(self, cls: PodClass, entry: ReservationEntry) -> frozenset[int]:
         """The slots of which a pod of the class gets specific CPUs or devices from the reservation,
         rather than an amount."""
         if not self.awake:
             return _NONE
-        return self.devices.managed_slots(cls, hold) | self.cpus.managed_slots(cls, hold)
+        return self.devices.managed_slots(cls, entry) | self.cpus.managed_slots(cls, entry)
 
-    def can_allocate_from(self, cls: PodClass, hold: ReservationRow) -> bool:
+    def can_allocate_from(self, cls: PodClass, entry: ReservationEntry) -> bool:
         """Whether a pod of the class would be allocated CPUs or devices of the reservation."""
-        return self.cpus.can_allocate_from(cls, hold) or self.devices.can_allocate_from(cls, hold)
+        return self.cpus.can_allocate_from(cls, entry) or self.devices.can_allocate_from(cls, entry)
 
-    def reasons(self, cls: PodClass, hold: ReservationRow) -> list[str]:
+    def reasons(self, cls: PodClass, entry: ReservationEntry) -> list[str]:
         """Why a pod of the class does not get its CPUs and devices through the reservation."""
         if not self.awake:
             return []
-        return [*self.cpus.reasons(cls, hold), *self.devices.reasons(cls, hold)]
+        return [*self.cpus.reasons(cls, entry), *self.devices.reasons(cls, entry)]
 
     def lacking(self, pod: PodRecord, behind: list[str]) -> list[str]:
         """What a reserve pod on its row does not have free yet. Reservations `behind` it, by uid, do

@@ -54,7 +54,7 @@ def leftover_score(devices: DeviceManager, nodes: NodeTable, cls: PodClass) -> S
         table = devices.tables[GPU]
         most_cpu = max(1, int(nodes.allocatable[CPU, : nodes.size].max(initial=1)))
         most_gpu = max(1, FULL * int(table.known.sum(axis=1).max(initial=1)))
-        gpus = np.maximum(table.available(view.rows, view.holds)[RATIO], 0).sum(axis=-1)
+        gpus = np.maximum(table.available(view.rows, view.entries)[RATIO], 0).sum(axis=-1)
         left = (view.free(CPU) - cpu) * _FINE // most_cpu + gpus * _FINE // most_gpu
         return 2 * _FINE - left
 
@@ -95,7 +95,7 @@ def _utilization(
     """The utilization in percent of one type of device, with the pod placed."""
     table, rows = devices.tables[share.type], view.rows
     total = table.total[:, rows].sum(axis=-1)
-    free = np.maximum(table.available(rows, view.holds), 0).sum(axis=-1)
+    free = np.maximum(table.available(rows, view.entries), 0).sum(axis=-1)
     found, weight_of_all = 0, 0
     for line, weight in lines:
         asked = share.number * share.each[line]
@@ -144,13 +144,13 @@ class DeviceShare(ClusterPlugin):
         later = self._devices.free_later if cls.pre_allocation else None
 
         def passes(view: View) -> Cells:
-            found = search.serves(view.rows, view.holds, later)
+            found = search.serves(view.rows, view.entries, later)
             return bool(found) if view.single else found
 
         def reasons(view: View) -> list[Reason]:
             return [
                 Reason(lack.text, bool(lack.rows) if view.single else lack.rows, not lack.unresolvable)
-                for lack in search.lacks(view.rows, view.holds, later)
+                for lack in search.lacks(view.rows, view.entries, later)
             ]
 
         return Filter(passes, reasons, Scope.USAGE, self._is_active)

@@ -155,9 +155,9 @@ class GpuPacking:
         kind, mix = self._kind(cls), self._mix
         rows = np.atleast_1d(view.rows)
         cpu, memory = np.atleast_1d(view.free(CPU)), np.atleast_1d(view.free(MEMORY))
-        holds = None if view.holds is None else np.atleast_1d(view.holds)
-        gpus = self._gpus(rows, holds)
-        if holds is None:
+        entries = None if view.entries is None else np.atleast_1d(view.entries)
+        gpus = self._gpus(rows, entries)
+        if entries is None:
             self._catch_up()
             before, fit = self._now[rows], self._fit[rows]
         else:
@@ -201,8 +201,8 @@ class GpuPacking:
             self._fit[rows] = fit = mix.fit(gpus)
             self._now[rows] = mix.now(gpus, fit, free[CPU], free[MEMORY])
 
-    def _gpus(self, rows: NDArray[np.intp], holds: NDArray[np.intp] | None) -> Ints:
-        available = self._devices.tables[GPU].available(rows, holds)
+    def _gpus(self, rows: NDArray[np.intp], entries: NDArray[np.intp] | None) -> Ints:
+        available = self._devices.tables[GPU].available(rows, entries)
         found: Ints = np.clip(available[RATIO], 0, FULL)
         return found
 

@@ -66,7 +66,7 @@ class NodeNUMAResource(ClusterPlugin):
         search = devices.valid_search(cls) if devices.alignment else None
 
         def lacks(view: View, explain: bool) -> list[NumaLack]:
-            holds = None if view.holds is None else np.atleast_1d(view.holds)
+            entries = None if view.entries is None else np.atleast_1d(view.entries)
             by_numa = None
             if search is not None and devices.active:
                 by_numa = partial(
@@ -74,7 +74,7 @@ class NodeNUMAResource(ClusterPlugin):
                 )
             claimed = np.atleast_1d(view.claimed(CPU))
             rows = np.atleast_1d(view.rows)
-            return numa_filter.lacks(want, rows, holds, claimed, by_numa, explain, cls.pre_allocation)
+            return numa_filter.lacks(want, rows, entries, claimed, by_numa, explain, cls.pre_allocation)
 
         def passes(view: View) -> Cells:
             ok = np.ones(len(np.atleast_1d(view.rows)), dtype=np.bool_)

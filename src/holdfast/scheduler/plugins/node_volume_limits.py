@@ -91,7 +91,7 @@ class NodeVolumeLimits(ClusterPlugin):
                 there_already = [cells for cells in used if cells is not None]
                 more = len(volumes) + reserved[driver] - sum(there_already)
                 free = view.take(left)
-                if view.holds is not None:
+                if view.entries is not None:
                     free = free + self._left_to_owner(view, driver, volumes, more)
                 enough = free >= more
                 if there_already:
@@ -111,12 +111,12 @@ class NodeVolumeLimits(ClusterPlugin):
         """How many new volumes an owner can attach in place of those its reservation reserves."""
         spare = self.cluster.volumes.spare
         if view.single:
-            return min(more, spare(view.rows, view.holds, driver, volumes))
+            return min(more, spare(view.rows, view.entries, driver, volumes))
         left = np.zeros(len(view.rows), dtype=np.int64)
         for at in np.flatnonzero(
             np.isin(view.rows, list(self.cluster.volumes.attached.spare))
         ).tolist():
-            left[at] = spare(int(view.rows[at]), int(view.holds[at]), driver, volumes)
+            left[at] = spare(int(view.rows[at]), int(view.entries[at]), driver, volumes)
         return np.minimum(more, left)
 
     def _awaits(self, view: View, volumes: list[Migrated]) -> Cells:

@@ -152,7 +152,7 @@ class ReservationPreemption(ClusterPlugin):
         return tried.best(rows) if len(rows) else self._why_not(resolvable, promising, tried)
 
     def _try(self, pod: PodRecord, row: int, trial: Trial) -> Found:
-        there = [hold.pod for hold in self.cluster.ledger.reservations.on(row)]
+        there = [entry.pod for entry in self.cluster.ledger.reservations.on(row)]
         lower = [each for each in there if self._is_lower(each, pod) and not self._is_awaited(each)]
         going = [each for each in self._evicted_on(row) if each not in lower]
         if not lower:
@@ -274,7 +274,7 @@ class ReservationPreemption(ClusterPlugin):
 
     def _evicted_on(self, row: int) -> list[PodRecord]:
         """The reserve pods on the row that are being evicted, which the dry run counts as gone."""
-        there = (hold.pod for hold in self.cluster.ledger.reservations.on(row))
+        there = (entry.pod for entry in self.cluster.ledger.reservations.on(row))
         return [each for each in there if self._is_evicted(each)]
 
     def _preempting_event(

@@ -366,14 +366,14 @@ class ReservationCache(ReservationIndex):
     def node_deleted(self, row: int) -> None:
         """Marks reservations of the row as lost, even if a node of the same name is created before the
         lifecycle controller runs."""
-        for hold in self._ledger.reservations.on(row):
-            if hold.pod.reservation is not None:
-                hold.pod.reservation.node_gone = True
+        for entry in self._ledger.reservations.on(row):
+            if entry.pod.reservation is not None:
+                entry.pod.reservation.node_gone = True
 
     def node_changed(self, row: int) -> None:
-        for hold in self._ledger.reservations.on(row):
-            if hold.pod.reservation is not None:
-                self.mark_changed(hold.pod.reservation)
+        for entry in self._ledger.reservations.on(row):
+            if entry.pod.reservation is not None:
+                self.mark_changed(entry.pod.reservation)
 
     def pod_confirmed(self, pod: PodRecord) -> None:
         """Marks the reservation of a pod that is bound now as dirty."""
@@ -421,9 +421,9 @@ class ReservationCache(ReservationIndex):
             for uid, reservation in self.members.get(spec, {}).items()
             if reservation.pod is not None and reservation.pod.row >= 0
         }
-        hold = self._ledger.reservations.get(pod.reservation_uid)
-        if hold is not None:
-            ours[hold.pod.uid] = hold.pod
+        entry = self._ledger.reservations.get(pod.reservation_uid)
+        if entry is not None:
+            ours[entry.pod.uid] = entry.pod
         return self.waiting.claimed_by_others(cls, pod.row, [pod, *ours.values()])
 
     def capacity_freed(self, row: int) -> None:

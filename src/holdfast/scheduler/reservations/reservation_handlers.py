@@ -165,8 +165,8 @@ class ReservationHandlers:
         self._listener.reserve_pod_read(record, reservation.metadata)
         terms = self._terms(info, cls)
         info.wanted = self._interned(terms.wanted)
-        if info.once != terms.once and info.hold is not None:
-            self._nodes.held_outdated[info.hold.row] = None
+        if info.once != terms.once and info.entry is not None:
+            self._nodes.held_outdated[info.entry.row] = None
         info.once = terms.once
         info.order = terms.order
         info.restricted = terms.restricted
@@ -208,9 +208,9 @@ class ReservationHandlers:
         """Changes the class of a reserve pod, also in the ledger."""
         before = record.cls
         if cls is not before and record.row >= 0:
-            hold = self._ledger.reservations.get(record.uid)
-            assert hold is not None
-            row, amounts = hold.row, hold.amounts
+            entry = self._ledger.reservations.get(record.uid)
+            assert entry is not None
+            row, amounts = entry.row, entry.amounts
             with self._ledger.transaction() as transaction:
                 self._ledger.release(record)
                 record.cls = cls

@@ -13,7 +13,7 @@ from holdfast.api.meta import ObjectMeta
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.epoch import Epoch
 from holdfast.scheduler.cluster.pod_classes import ORDINARY, PodClass, Traits
-from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationInfo, ReservationRow
+from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationEntry, ReservationInfo
 from holdfast.scheduler.reservations.owners import OwnerSpec, OwnerSpecs, PodName
 from holdfast.scheduler.reservations.preemption_holds import PreemptionHolds
 from holdfast.scheduler.reservations.reservation_affinity import RequiredReservation
@@ -48,9 +48,6 @@ class ReservationIndex:
     def get(self, name: str) -> ReservationInfo | None:
         return self.known.get(self._uid.get(name, ""))
 
-    def hold(self, reservation: ReservationInfo) -> ReservationRow | None:
-        return reservation.hold
-
     def allocated_pods(self, reservation: ReservationInfo) -> list[PodRecord]:
         """The pods on its node that are allocated from it; they may not be bound yet."""
         allocated_pods = self._allocated.get(reservation.uid)
@@ -66,7 +63,7 @@ class ReservationIndex:
         """Whether owners can be allocated from it now. They are bound only after its own status is
         written."""
         return (
-            reservation.hold is not None
+            reservation.entry is not None
             and not reservation.waiting
             and not reservation.ending
             and not (
@@ -157,9 +154,9 @@ class ReservationIndex:
             return ""
         asked = {slot for slot, _ in pod.cls.requests}
         there = [
-            hold.reservation
-            for hold in matched.on(row)
-            if not asked.isdisjoint(hold.amounts) and _could_serve(hold, pod)
+            entry.reservation
+            for entry in matched.on(row)
+            if not asked.isdisjoint(entry.amounts) and _could_serve(entry, pod)
         ]
         if any(reservation.uid == pod.nominated_reservation for reservation in there):
             return pod.nominated_reservation
@@ -177,8 +174,8 @@ class ReservationIndex:
                 reservation.restricted or (),
             )
             used.update(slot for slot, _ in reservation.listed)
-            if reservation.hold is not None:
-                used.update(reservation.hold.amounts, reservation.hold.taken)
+            if reservation.entry is not None:
+                used.update(reservation.entry.amounts, reservation.entry.taken)
         return used
 
     # Reservations that are added and removed
@@ -287,7 +284,7 @@ class MatchedReservations:
         epoch = self._epoch
         return epoch.reservations.end == self._position and epoch.owners == self._specs
 
-    def on(self, row: int) -> list[ReservationRow]:
+    def on(self, row: int) -> list[ReservationEntry]:
         """The matched reservations on the row that are usable now."""
         there = self._by_row.get(row)
         if there is None:
@@ -295,20 +292,20 @@ class MatchedReservations:
         usable = self._reservations.is_usable
         if len(there) == 1:
             (reservation,) = there
-            hold = reservation.hold
-            if hold is None or reservation.waiting or reservation.ending:
+            entry = reservation.entry
+            if entry is None or reservation.waiting or reservation.ending:
                 return []
-            return [hold] if not reservation.once or usable(reservation) else []
-        return [p.hold for p in there if p.hold is not None and usable(p)]
+            return [entry] if not reservation.once or usable(reservation) else []
+        return [p.entry for p in there if p.entry is not None and usable(p)]
 
-    def everywhere(self) -> list[ReservationRow]:
+    def everywhere(self) -> list[ReservationEntry]:
         """The matched reservations on all rows that are usable now."""
         usable = self._reservations.is_usable
         return [
-            reservation.hold
+            reservation.entry
             for there in self._by_row.values()
             for reservation in there
-            if reservation.hold is not None and usable(reservation)
+            if reservation.entry is not None and usable(reservation)
         ]
 
     def rows(self) -> list[int]:
@@ -337,7 +334,7 @@ class MatchedReservations:
         self._by_row[row] = (reservation,) if there is None else (*there, reservation)
 
 
-def _could_serve(hold: ReservationRow, pod: PodRecord) -> bool:
+def _could_serve(entry: ReservationEntry, pod: PodRecord) -> bool:
     """Whether a reservation is large enough for a pod if nothing is allocated from it."""
-    only = hold.reservation.restricted or frozenset()
-    return all(hold.amounts.get(slot, 0) >= asked for slot, asked in pod.cls.requests if slot in only)
+    only = entry.reservation.restricted or frozenset()
+    return all(entry.amounts.get(slot, 0) >= asked for slot, asked in pod.cls.requests if slot in only)

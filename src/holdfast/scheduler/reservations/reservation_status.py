@@ -98,8 +98,8 @@ def _with_owners(
     allocated_pods = reservations.allocated_pods(reservation)
     owners = _bound(allocated_pods)
     allocated: ResourceList = {}
-    if owners and reservation.hold is not None and len(owners) == len(allocated_pods):
-        taken = reservation.hold.taken
+    if owners and reservation.entry is not None and len(owners) == len(allocated_pods):
+        taken = reservation.entry.taken
         allocated = _amounts_list(reservation, taken)
     elif owners:
         allocated = _allocated(reservation, owners)

@@ -30,16 +30,16 @@ class ReservedPorts:
         matched = self._reservations.matched(self._cls)
         if matched is None:
             return 0
-        return sum(conflicts(self._cls.ports, hold.pod.cls.ports) for hold in matched.on(row))
+        return sum(conflicts(self._cls.ports, entry.pod.cls.ports) for entry in matched.on(row))
 
     def everywhere(self) -> Iterator[tuple[int, int]]:
         """The same as pairs of a row and a number, for rows with such reservations; a row can occur
         more than once."""
         matched = self._reservations.matched(self._cls)
-        for hold in matched.everywhere() if matched is not None else ():
-            reserved = hold.pod.cls.ports
+        for entry in matched.everywhere() if matched is not None else ():
+            reserved = entry.pod.cls.ports
             if reserved:
-                yield hold.row, conflicts(self._cls.ports, reserved)
+                yield entry.row, conflicts(self._cls.ports, reserved)
 
 
 def conflicts(ports: Iterable[HostPort], others: Iterable[HostPort]) -> int:

@@ -235,7 +235,7 @@ class StarvationHolds:
     def on(self, row: int) -> list[ReservationInfo]:
         """The holds on a row."""
         there = self._cluster.ledger.reservations.on(row)
-        return [hold.reservation for hold in there if hold.reservation.uid in self._known]
+        return [entry.reservation for entry in there if entry.reservation.uid in self._known]
 
     def held(self, slot: int) -> NDArray[np.int64]:
         """How much of a slot holds claim, over all rows; not to be written to."""
@@ -246,16 +246,18 @@ class StarvationHolds:
         held = self._held.get(slot)
         if held is None:
             held = self._held[slot] = np.zeros(nodes.size, dtype=np.int64)
-            known = [hold for uid in self._known if (hold := ledger.reservations.get(uid)) is not None]
+            known = [
+                entry for uid in self._known if (entry := ledger.reservations.get(uid)) is not None
+            ]
             if known and slot < len(ledger.reservations.left):
-                rows = np.array([hold.row for hold in known])
-                np.add.at(held, rows, ledger.reservations.left[slot, [hold.index for hold in known]])
+                rows = np.array([entry.row for entry in known])
+                np.add.at(held, rows, ledger.reservations.left[slot, [entry.index for entry in known]])
         return held
 
     def left(self, reservation: ReservationInfo, slot: int) -> int:
         """The remaining amount of a reservation; 0 if it is not on a node."""
-        hold = self._cluster.ledger.reservations.get(reservation.uid)
-        return hold.left(slot) if hold is not None else 0
+        entry = self._cluster.ledger.reservations.get(reservation.uid)
+        return entry.left(slot) if entry is not None else 0
 
     def reservation_changed(self, reservation: ReservationInfo) -> None:
         """Notes that a reservation was added to a row or removed from it."""

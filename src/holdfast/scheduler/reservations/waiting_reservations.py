@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo, ReservationRow, age
+from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry, ReservationInfo, age
 from holdfast.scheduler.cluster.slots import Amounts
 from holdfast.scheduler.managers.resource_managers import ResourceManagers
 from holdfast.scheduler.managers.volumes import VolumeManager
@@ -37,7 +37,7 @@ class WaitingReservations:
         self._known = known
         self._allocated_pods = allocated_pods
         self._ledger = cluster.ledger
-        self._holds = cluster.ledger.reservations
+        self._reservation_table = cluster.ledger.reservations
         self._nodes = cluster.nodes
         self._limits = cluster.limits
         self.on_row = cluster.ledger.reservations.waiting
@@ -88,11 +88,11 @@ class WaitingReservations:
         """The resources of which its row has too little for what it reserves; or for `amounts` instead,
         as far as these are more. For a Waiting reservation, `amounts` need only fit once pods that can
         end have ended."""
-        hold, managers = reservation.hold, self._managers
-        assert hold is not None
+        entry, managers = reservation.entry, self._managers
+        assert entry is not None
         names = self._nodes.slots
         lacking = [
-            names.name(slot) or self._limits.allowed(slot, hold.row)[0]
+            names.name(slot) or self._limits.allowed(slot, entry.row)[0]
             for slot in self.shortage(reservation, amounts)
         ]
         if amounts is None:
@@ -100,11 +100,11 @@ class WaitingReservations:
         if not managers.awake:
             return lacking
         if amounts is None and reservation.waiting:
-            lacking += self._plan(hold.row).get(reservation.uid, [])
+            lacking += self._plan(entry.row).get(reservation.uid, [])
         elif amounts is None:
-            lacking += managers.lacking(hold.pod, [each.pod.uid for each in self._behind(reservation)])
+            lacking += managers.lacking(entry.pod, [each.pod.uid for each in self._behind(reservation)])
         elif not lacking:
-            lacking += managers.lacking_after_resize(hold.pod)
+            lacking += managers.lacking_after_resize(entry.pod)
         return lacking
 
     def _plan(self, row: int) -> dict[str, list[str]]:
@@ -119,11 +119,11 @@ class WaitingReservations:
 
     def _claims_of_others(self, reservation: ReservationInfo) -> list[str]:
         """Whether other pods or reservations have its ports or volumes, by name."""
-        hold = reservation.hold
-        assert hold is not None
-        ours = [hold.pod, *(each.pod for each in self._behind(reservation))]
+        entry = reservation.entry
+        assert entry is not None
+        ours = [entry.pod, *(each.pod for each in self._behind(reservation))]
         ours += self._allocated_pods(reservation)
-        return self.claimed_by_others(hold.pod.cls, hold.row, ours)
+        return self.claimed_by_others(entry.pod.cls, entry.row, ours)
 
     def claimed_by_others(self, cls: PodClass, row: int, ours: list[PodRecord]) -> list[str]:
         """Whether pods other than `ours` have ports or volumes of a class on a row, by name."""
@@ -137,14 +137,14 @@ class WaitingReservations:
     def shortage(self, reservation: ReservationInfo, amounts: Amounts | None = None) -> Amounts:
         """By slot, how much is missing, with the arguments of `lacking`. Younger Waiting reservations
         of the row do not count, except for a resize."""
-        hold = reservation.hold
-        assert hold is not None
-        row, nodes = hold.row, self._nodes
+        entry = reservation.entry
+        assert entry is not None
+        row, nodes = entry.row, self._nodes
         behind = self._behind(reservation) if amounts is None else []
-        for_good = self._ledger.taken_permanently(hold)
+        for_good = self._ledger.taken_permanently(entry)
         short: Amounts = {}
-        for slot, reserved in (hold.amounts if amounts is None else amounts).items():
-            if amounts is not None and reserved <= hold.amounts.get(slot, 0):
+        for slot, reserved in (entry.amounts if amounts is None else amounts).items():
+            if amounts is not None and reserved <= entry.amounts.get(slot, 0):
                 continue
             name, offered = nodes.slots.name(slot), nodes.allocatable.item(slot, row)
             if not name:
@@ -156,23 +156,23 @@ class WaitingReservations:
                 claimed = nodes.claimed.item(slot, row)
                 if behind:
                     claimed -= sum(each.left(slot) for each in behind)
-                taken = hold.taken.get(slot, 0)
-            claimed -= max(0, hold.amounts.get(slot, 0) - taken)
+                taken = entry.taken.get(slot, 0)
+            claimed -= max(0, entry.amounts.get(slot, 0) - taken)
             needed = max(0, reserved - taken)
             if name and claimed + needed > offered:
                 short[slot] = claimed + needed - offered
         return short
 
-    def _behind(self, reservation: ReservationInfo) -> list[ReservationRow]:
+    def _behind(self, reservation: ReservationInfo) -> list[ReservationEntry]:
         """The younger Waiting reservations of its row."""
-        hold = reservation.hold
-        assert hold is not None
-        there = self.on(hold.row)
+        entry = reservation.entry
+        assert entry is not None
+        there = self.on(entry.row)
         if not there:
             return []
         return [
             each
             for uid in there
             if uid != reservation.uid and reservation.is_before(self._known[uid])
-            if (each := self._holds.get(uid)) is not None
+            if (each := self._reservation_table.get(uid)) is not None
         ]

@@ -92,19 +92,19 @@ def _claims(cluster: Cluster) -> list[str]:
         if pod.cls.is_daemon:
             for slot, amount in pod.cls.usage:
                 daemon_requested[slot, pod.row] += amount
-    for hold in cluster.ledger.reservations:
+    for entry in cluster.ledger.reservations:
         taken: Counter[int] = Counter()
         for_good: Counter[int] = Counter()
         for pod in cluster.pods.values():
-            if pod.reservation_uid == hold.pod.uid and pod.row == hold.row:
-                asked = {slot: n for slot, n in pod.cls.usage if slot in hold.amounts}
+            if pod.reservation_uid == entry.pod.uid and pod.row == entry.row:
+                asked = {slot: n for slot, n in pod.cls.usage if slot in entry.amounts}
                 taken.update(asked)
-                if hold.reservation.once or pod.cls.is_daemon:
+                if entry.reservation.once or pod.cls.is_daemon:
                     for_good.update(asked)
-        for slot, amount in hold.amounts.items():
-            held[slot, hold.row] += max(0, amount - taken[slot])
-            held_later[slot, hold.row] += max(0, amount - for_good[slot])
-        ports.update((hold.row, port) for port in hold.pod.cls.ports)
+        for slot, amount in entry.amounts.items():
+            held[slot, entry.row] += max(0, amount - taken[slot])
+            held_later[slot, entry.row] += max(0, amount - for_good[slot])
+        ports.update((entry.row, port) for port in entry.pod.cls.ports)
     for resource, counted in cluster.classes.counted.items():
         for slot, scored in ((counted.slot, False), (counted.scored, True)):
             sums = cluster.limits.recomputed(resource, scored)
@@ -152,7 +152,7 @@ def _pods(cluster: Cluster) -> list[str]:
         if cluster.nodes.lowest[row] != lowest:
             problems.append(f"row {row}: lowest priority is {cluster.nodes.lowest[row]}")
         held = cluster.ledger.reservations.on(row)
-        lowest = min((hold.pod.cls.priority for hold in held), default=NO_PODS)
+        lowest = min((entry.pod.cls.priority for entry in held), default=NO_PODS)
         if cluster.nodes.lowest_held[row] != lowest:
             problems.append(f"row {row}: lowest priority held is {cluster.nodes.lowest_held[row]}")
     for node, pods in cluster.nominator.items():
@@ -209,34 +209,34 @@ def _columns(cluster: Cluster) -> list[str]:
 def present(cluster: Cluster) -> list[PodRecord]:
     """Pods and reserve pods that are on a row."""
     pods = [pod for pod in cluster.pods.values() if pod.row >= 0]
-    return pods + [hold.pod for hold in cluster.ledger.reservations]
+    return pods + [entry.pod for entry in cluster.ledger.reservations]
 
 
 def _reservations(cluster: Cluster) -> list[str]:
     problems = []
-    holds = {hold.pod.uid: hold for hold in cluster.ledger.reservations}
+    entries = {entry.pod.uid: entry for entry in cluster.ledger.reservations}
     for uid, reservation in cluster.reservations.known.items():
-        pod, hold = reservation.pod, holds.pop(uid, None)
+        pod, entry = reservation.pod, entries.pop(uid, None)
         row = pod.row if pod is not None else -1
-        if (hold.row if hold is not None else -1) != row:
+        if (entry.row if entry is not None else -1) != row:
             problems.append(f"{reservation!r} is on row {row}, but holds capacity on another")
         if pod is not None and (row < 0) != (pod.phase is Phase.PENDING):
             problems.append(f"{reservation!r}: {pod!r} is on row {row}")
-        if reservation.finished and hold is not None:
+        if reservation.finished and entry is not None:
             problems.append(f"{reservation!r} is finished but holds capacity")
         if cluster.reservations.get(reservation.name) is not reservation:
             problems.append(f"{reservation!r} is not found by its name")
-        if hold is not None and hold.amounts != reservation.amounts:
-            problems.append(f"{reservation!r} holds {hold.amounts}, should be {reservation.amounts}")
-        if hold is not None:
-            left = {slot: hold.left(slot) for slot in hold.amounts}
+        if entry is not None and entry.amounts != reservation.amounts:
+            problems.append(f"{reservation!r} holds {entry.amounts}, should be {reservation.amounts}")
+        if entry is not None:
+            left = {slot: entry.left(slot) for slot in entry.amounts}
             kept = {
-                slot: int(cluster.ledger.reservations.left[slot, hold.index]) for slot in hold.amounts
+                slot: int(cluster.ledger.reservations.left[slot, entry.index]) for slot in entry.amounts
             }
             if left != kept:
                 problems.append(f"{reservation!r} has {left} left, the table has {kept}")
     problems.extend(
-        f"{uid} is forgotten but holds capacity on row {hold.row}" for uid, hold in holds.items()
+        f"{uid} is forgotten but holds capacity on row {entry.row}" for uid, entry in entries.items()
     )
     return problems
 

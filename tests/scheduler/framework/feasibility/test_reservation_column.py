@@ -11,7 +11,7 @@ import pytest
 from harness.objects import Raw, node, pod, reservation
 from harness.world import World
 from holdfast.plugin import Cells, Filter, Handle, Plugin, PodClass, Reason, Scope, View
-from holdfast.scheduler.cluster.records import ReservationRow
+from holdfast.scheduler.cluster.records import ReservationEntry
 from holdfast.scheduler.framework.feasibility import rows
 from holdfast.scheduler.framework.feasibility.reservation_column import ReservationColumn
 from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE
@@ -118,9 +118,9 @@ def test_rows_that_are_alike_are_looked_at_once(monkeypatch: pytest.MonkeyPatch)
     looked = []
     whole = ReservationColumn._evaluate
 
-    def evaluate(self: ReservationColumn, hold: ReservationRow) -> object:
-        looked.append(hold.row)
-        return whole(self, hold)
+    def evaluate(self: ReservationColumn, entry: ReservationEntry) -> object:
+        looked.append(entry.row)
+        return whole(self, entry)
 
     monkeypatch.setattr(ReservationColumn, "_evaluate", evaluate)
     for number in range(8):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from holdfast.scheduler.cluster.columns import distinct
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.records import ReservationRow
+from holdfast.scheduler.cluster.records import ReservationEntry
 from holdfast.scheduler.cluster.view import Cells, One, View
 from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
@@ -144,17 +144,17 @@ class ReservationColumn(ClassColumn):
             self._node_part(One(self._table, row), row)
         memo = self._score_memo
         if memo is not None and len(matched) < 2 and self._fits_node.item(row):
-            hold = matched[0] if matched else None
+            entry = matched[0] if matched else None
             special = self._managers.awake or row in self._waiting
-            if not special and (hold is None or not hold.reservation.withheld):
-                self._store_memoized(memo, row, hold, closed)
+            if not special and (entry is None or not entry.reservation.withheld):
+                self._store_memoized(memo, row, entry, closed)
                 return False
         best = self._nominated(matched) if matched and self._fits_node.item(row) else None
         if best is None:
             self._chosen.pop(row, None)
             return super()._update_one(row, False)
-        hold, view, reservation_score = best
-        self._chosen[row] = hold.reservation
+        entry, view, reservation_score = best
+        self._chosen[row] = entry.reservation
         score = self._profile.reservation_weight * reservation_score
         if self._node_scores:
             score += self._node_score.item(row)
@@ -163,7 +163,7 @@ class ReservationColumn(ClassColumn):
         return self._store(row, True, score, self._raw_scores(view) if self._normalized else ())
 
     def _store_memoized(
-        self, memo: RowMemo[int | None], row: int, hold: ReservationRow | None, closed: bool
+        self, memo: RowMemo[int | None], row: int, entry: ReservationEntry | None, closed: bool
     ) -> None:
         """Stores the result of a row where nothing but amounts matters, memoized: mostly reservations
         are as alike as the nodes are."""
@@ -173,18 +173,18 @@ class ReservationColumn(ClassColumn):
             of_row = of_row, *[kind(row) for kind in self._row_kinds]
         known = memo.known
         total: int | None = None
-        if hold is not None:
-            reservation = hold.reservation
-            key: Hashable = (of_row, hold.usage, reservation.order, reservation.restricted)
+        if entry is not None:
+            reservation = entry.reservation
+            key: Hashable = (of_row, entry.usage, reservation.order, reservation.restricted)
             if key in known:
                 total = known[key]
             else:
-                best = self._evaluate(hold)
+                best = self._evaluate(entry)
                 if best is not None:
                     total = self._profile.reservation_weight * best[2] + self._scored(best[1])
                 memo.remember(key, total)
-        if hold is not None and total is not None:
-            self._chosen[row] = hold.reservation
+        if entry is not None and total is not None:
+            self._chosen[row] = entry.reservation
         else:
             self._chosen.pop(row, None)
             if not closed and of_row in known:
@@ -208,26 +208,26 @@ class ReservationColumn(ClassColumn):
         return score
 
     def _nominated(
-        self, matched: list[ReservationRow]
-    ) -> tuple[ReservationRow, AllocatingOne, int] | None:
+        self, matched: list[ReservationEntry]
+    ) -> tuple[ReservationEntry, AllocatingOne, int] | None:
         """The nominated reservation of one row, as `_evaluate`; None if it is infeasible with each."""
         if len(matched) == 1:
             return self._evaluate(matched[0])
-        found = [each for hold in matched if (each := self._evaluate(hold)) is not None]
+        found = [each for entry in matched if (each := self._evaluate(entry)) is not None]
         if len(found) > 1:
-            return found[nominate([(hold.reservation, score) for hold, _, score in found])]
+            return found[nominate([(entry.reservation, score) for entry, _, score in found])]
         return found[0] if found else None
 
-    def _evaluate(self, hold: ReservationRow) -> tuple[ReservationRow, AllocatingOne, int] | None:
+    def _evaluate(self, entry: ReservationEntry) -> tuple[ReservationEntry, AllocatingOne, int] | None:
         """The reservation, the row as its owner sees it, and its score; None if infeasible."""
-        score = self._reservation_scores.score_of(hold)
+        score = self._reservation_scores.score_of(entry)
         if score < 0:
             return None
-        view = AllocatingOne(self._table, self._cluster.ledger, hold)
+        view = AllocatingOne(self._table, self._cluster.ledger, entry)
         for passes in self._inner_filters:
             if not passes(view):
                 return None
-        return hold, view, score
+        return entry, view, score
 
     def _update_all(self) -> None:
         self._update_many(np.arange(self._size), node_too=True)
@@ -239,14 +239,14 @@ class ReservationColumn(ClassColumn):
         for row in self._chosen.keys() & set(rows.tolist()) if self._chosen else ():
             del self._chosen[row]
         matched = self._reservation_scores.among(rows)
-        restricted = [hold.row for hold in matched if hold.reservation.restricted is not None]
+        restricted = [entry.row for entry in matched if entry.reservation.restricted is not None]
         self._open[restricted] = False
         pairs = self._reservation_scores.serving(matched)
         super()._update_many(rows, node_too)
-        if pairs := [hold for hold in pairs if self._fits_node.item(hold.row)]:
+        if pairs := [entry for entry in pairs if self._fits_node.item(entry.row)]:
             self._score_reservations(pairs)
 
-    def _score_reservations(self, pairs: list[ReservationRow]) -> None:
+    def _score_reservations(self, pairs: list[ReservationEntry]) -> None:
         """Stores the results of rows that pass the node filters and have these reservations."""
         view = AllocatingSome(self._table, self._cluster.ledger, pairs)
         ok = view.full(True)
@@ -275,7 +275,7 @@ class ReservationColumn(ClassColumn):
         if self._keys is None:
             self._normalize(at)
 
-    def _picked(self, pairs: list[ReservationRow], good: list[int], scores: Ints) -> list[int]:
+    def _picked(self, pairs: list[ReservationEntry], good: list[int], scores: Ints) -> list[int]:
         """The nominated reservation of each row, of those that are feasible; all as positions."""
         if len({pairs[i].row for i in good}) == len(good):
             return good
@@ -287,23 +287,23 @@ class ReservationColumn(ClassColumn):
             for there in by_row.values()
         ]
 
-    def against(self, hold: ReservationRow) -> list[str]:
+    def against(self, entry: ReservationEntry) -> list[str]:
         """Why a pod of the class cannot allocate from a reservation; empty if it can."""
-        found = self._reservation_scores.texts([hold])
+        found = self._reservation_scores.texts([entry])
         if found:
             return found
-        view = AllocatingOne(self._table, self._cluster.ledger, hold)
+        view = AllocatingOne(self._table, self._cluster.ledger, entry)
         for (_, bare), (_, test) in zip(self.filters, self.guarded_filters, strict=True):
             if bare not in (self._gate, self._scattered) and not test.passes(view):
                 return [reason.text for reason in test.reasons(view) if reason.rows]
-        return [] if self._reservation_scores.serves(hold) else [NONE_FEASIBLE]
+        return [] if self._reservation_scores.serves(entry) else [NONE_FEASIBLE]
 
     # Reasons of rows that need a reservation
 
-    def _has_restricted(self, matched: list[ReservationRow]) -> bool:
+    def _has_restricted(self, matched: list[ReservationEntry]) -> bool:
         if len(matched) == 1:
             return matched[0].reservation.restricted is not None
-        return any(hold.reservation.restricted is not None for hold in matched)
+        return any(entry.reservation.restricted is not None for entry in matched)
 
     def _is_open(self, view: View) -> Cells:
         return view.take(self._open)
@@ -328,13 +328,13 @@ class ReservationColumn(ClassColumn):
         return _reasons_by_rows(view, self._all_scattered(view))
 
     def _all_scattered(self, view: View) -> dict[int, list[str]]:
-        on: dict[int, list[ReservationRow]] = {}
-        for hold in self._reservation_scores.among(np.atleast_1d(view.rows)):
-            on.setdefault(hold.row, []).append(hold)
+        on: dict[int, list[ReservationEntry]] = {}
+        for entry in self._reservation_scores.among(np.atleast_1d(view.rows)):
+            on.setdefault(entry.row, []).append(entry)
         found = {row: self._scattered_on(matched) for row, matched in on.items()}
         return {row: texts for row, texts in found.items() if texts}
 
-    def _scattered_on(self, matched: list[ReservationRow]) -> list[str]:
+    def _scattered_on(self, matched: list[ReservationEntry]) -> list[str]:
         return (
             self._reservation_scores.texts(matched)
             if self._reservation_scores.would_do_together(matched)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from holdfast.scheduler.cluster.ledger import Ledger
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.records import ReservationRow
+from holdfast.scheduler.cluster.records import ReservationEntry
 from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.cluster.view import Cells, One, Some
 from holdfast.scheduler.reservations import ReservationInfo
@@ -40,47 +40,49 @@ class AllocatingSome(Some):
     """Rows as an owner of one reservation on each of them sees them: what is left of the reservation is
     free, even if waiting reservations (pre-allocation) claim more on the row than there is."""
 
-    __slots__ = ("_holds",)
+    __slots__ = ("_entries",)
 
-    def __init__(self, table: NodeTable, ledger: Ledger, matched: list[ReservationRow]) -> None:
-        holds = ledger.reservations
-        super().__init__(table, np.array([hold.row for hold in matched], dtype=np.intp))
-        self._holds = np.array([hold.index for hold in matched], dtype=np.intp)
+    def __init__(self, table: NodeTable, ledger: Ledger, matched: list[ReservationEntry]) -> None:
+        reservations = ledger.reservations
+        super().__init__(table, np.array([entry.row for entry in matched], dtype=np.intp))
+        self._entries = np.array([entry.index for entry in matched], dtype=np.intp)
         self._claimed.flags.writeable = True
-        if holds.waiting:
-            awaited = [(at, hold.row) for at, hold in enumerate(matched) if hold.row in holds.waiting]
+        if reservations.waiting:
+            awaited = [
+                (at, entry.row) for at, entry in enumerate(matched) if entry.row in reservations.waiting
+            ]
             for at, row in awaited:
                 for slot, excess in ledger.excess(row).items():
                     self._claimed[slot, at] -= excess
-        left = holds.left[:, self._holds]
+        left = reservations.left[:, self._entries]
         shared = min(len(left), len(self._claimed))
         self._claimed[:shared] -= left[:shared]
         self._claimed.flags.writeable = False
 
     @property
-    def holds(self) -> Cells:
-        return self._holds
+    def entries(self) -> Cells:
+        return self._entries
 
 
 class AllocatingOne(One):
     """As `AllocatingSome`, for one row; the reservation may be a waiting one."""
 
-    __slots__ = ("_hold",)
+    __slots__ = ("_entry",)
 
-    def __init__(self, table: NodeTable, ledger: Ledger, hold: ReservationRow) -> None:
-        row = self.rows = hold.row
-        self._hold = hold.index
+    def __init__(self, table: NodeTable, ledger: Ledger, entry: ReservationEntry) -> None:
+        row = self.rows = entry.row
+        self._entry = entry.index
         self._allocatable = table.allocatable[:, row].tolist()
         claimed = self.claims = table.claimed[:, row].tolist()
-        if row in ledger.reservations.waiting and not hold.reservation.waiting:
+        if row in ledger.reservations.waiting and not entry.reservation.waiting:
             for slot, excess in ledger.excess(row).items():
                 claimed[slot] -= excess
-        for slot, left in hold.usage.remaining.items():
+        for slot, left in entry.usage.remaining.items():
             claimed[slot] -= left
 
     @property
-    def holds(self) -> Cells:
-        return self._hold
+    def entries(self) -> Cells:
+        return self._entry
 
 
 class ReservationScores:
@@ -98,7 +100,7 @@ class ReservationScores:
         self._parts = len(self._asked) or 1
         self._managers = cluster.managers
         self.matched = cluster.reservations.matched(cls)
-        self.on: Callable[[int], list[ReservationRow]] = (
+        self.on: Callable[[int], list[ReservationEntry]] = (
             self.matched.on if self.matched is not None else _nothing
         )
         """The matched reservations on a row that can be allocated from."""
@@ -108,88 +110,88 @@ class ReservationScores:
         self.required = affinity.required
         self._one_by_name = bool(affinity.by_name)
 
-    def among(self, rows: NDArray[np.intp]) -> list[ReservationRow]:
+    def among(self, rows: NDArray[np.intp]) -> list[ReservationEntry]:
         """The matched reservations on these rows, each of which is named once."""
         matched = self.matched
         if matched is None:
             return []
         if len(rows) >= self._cluster.nodes.size:
             return matched.everywhere()
-        return [hold for row in rows.tolist() for hold in matched.on(row)]
+        return [entry for row in rows.tolist() for entry in matched.on(row)]
 
-    def serving(self, matched: list[ReservationRow]) -> list[ReservationRow]:
+    def serving(self, matched: list[ReservationEntry]) -> list[ReservationEntry]:
         """The reservations for which `serves` is true."""
         asked = [slot for slot, _ in self._asked]
         if not matched or not asked or self._cluster.managers.awake:
-            return [hold for hold in matched if self.serves(hold)]
-        left = self._cluster.ledger.reservations.left[:, [hold.index for hold in matched]]
+            return [entry for entry in matched if self.serves(entry)]
+        left = self._cluster.ledger.reservations.left[:, [entry.index for entry in matched]]
         some: NDArray[np.bool_] = np.any(left[[s for s in asked if s < len(left)]] > 0, axis=0)
         return [
-            hold
-            for hold, plenty in zip(matched, some, strict=True)
-            if (plenty and hold.reservation.restricted is None) or self.serves(hold)
+            entry
+            for entry, plenty in zip(matched, some, strict=True)
+            if (plenty and entry.reservation.restricted is None) or self.serves(entry)
         ]
 
-    def serves(self, hold: ReservationRow) -> bool:
+    def serves(self, entry: ReservationEntry) -> bool:
         """Whether the pod would allocate something from it, and everything its policy requires."""
-        reservation, remaining = hold.reservation, hold.remaining
-        if reservation.restricted is not None and self.lacking(hold):
+        reservation, remaining = entry.reservation, entry.remaining
+        if reservation.restricted is not None and self.lacking(entry):
             return False
-        managed_slots = self._cluster.managers.managed_slots(self._cls, hold)
+        managed_slots = self._cluster.managers.managed_slots(self._cls, entry)
         for slot, _ in self._asked:
             if remaining.get(slot) and slot not in managed_slots:
                 return True
-        if managed_slots and self._cluster.managers.can_allocate_from(self._cls, hold):
+        if managed_slots and self._cluster.managers.can_allocate_from(self._cls, entry):
             return True
         if self._shared_ports(reservation) or self._shared_claims(reservation):
             return True
-        if self._cls.volumes and self._cluster.volumes.serves(self._cls, hold):
+        if self._cls.volumes and self._cluster.volumes.serves(self._cls, entry):
             return True
         # Reservation affinity is satisfied by a reservation without any resource the pod requests.
-        return self.required and not any(slot in hold.amounts for slot, _ in self._asked)
+        return self.required and not any(slot in entry.amounts for slot, _ in self._asked)
 
-    def _lacks(self, hold: ReservationRow, restricted: frozenset[int]) -> bool:
+    def _lacks(self, entry: ReservationEntry, restricted: frozenset[int]) -> bool:
         """Whether a Restricted reservation is short of a resource."""
-        remaining, withheld = hold.usage.remaining, hold.reservation.withheld
+        remaining, withheld = entry.usage.remaining, entry.reservation.withheld
         for slot, amount in self._strict:
             if slot in restricted and remaining.get(slot, 0) - withheld.get(slot, 0) < amount:
                 return True
         return PODS in restricted and not remaining.get(PODS)
 
-    def lacking(self, hold: ReservationRow) -> list[int]:
+    def lacking(self, entry: ReservationEntry) -> list[int]:
         """The slots that a Restricted reservation is short of."""
-        reservation = hold.reservation
+        reservation = entry.reservation
         if reservation.restricted is None:
             return []
         lacking = [
             slot
             for slot, amount in self._strict
             if slot in reservation.restricted
-            and hold.left(slot) - reservation.withheld.get(slot, 0) < amount
+            and entry.left(slot) - reservation.withheld.get(slot, 0) < amount
         ]
-        if PODS in reservation.restricted and not hold.left(PODS):
+        if PODS in reservation.restricted and not entry.left(PODS):
             lacking.append(PODS)
         return lacking
 
-    def texts(self, matched: list[ReservationRow]) -> list[str]:
+    def texts(self, matched: list[ReservationEntry]) -> list[str]:
         """Why no reservation on a row is feasible: reasons of a reservation for each of them, reasons
         of the node once."""
         names = self._cluster.nodes.slots
         found: list[str] = []
         of_node: dict[str, None] = {}
-        for hold in matched:
-            restricted = self.lacking(hold)
+        for entry in matched:
+            restricted = self.lacking(entry)
             for slot in restricted:
                 text = TOO_MANY_PODS if slot == PODS else INSUFFICIENT.format(names.name(slot))
-                found.append(text + self._figures(hold, slot) if self._one_by_name else text)
-            view = AllocatingOne(self._cluster.nodes, self._cluster.ledger, hold)
+                found.append(text + self._figures(entry, slot) if self._one_by_name else text)
+            view = AllocatingOne(self._cluster.nodes, self._cluster.ledger, entry)
             for slot, amount in self._asked:
                 if slot not in restricted and view.free(slot) < amount:
                     of_node[INSUFFICIENT_BY_NODE.format(names.name(slot))] = None
-            found += map(BY_RESERVATION.format, self._cluster.managers.reasons(self._cls, hold))
+            found += map(BY_RESERVATION.format, self._cluster.managers.reasons(self._cls, entry))
         return [*found, *of_node]
 
-    def would_do_together(self, matched: list[ReservationRow]) -> bool:
+    def would_do_together(self, matched: list[ReservationEntry]) -> bool:
         """Whether a row without enough free capacity would have enough if a pod could allocate from all
         of these reservations at once."""
         if not matched:
@@ -199,21 +201,21 @@ class ReservationScores:
             free = view.free(slot)
             if free < amount:
                 lacks = True
-                if free + sum(hold.left(slot) for hold in matched) < amount:
+                if free + sum(entry.left(slot) for entry in matched) < amount:
                     return False
         return lacks
 
-    def _figures(self, hold: ReservationRow, slot: int) -> str:
+    def _figures(self, entry: ReservationEntry, slot: int) -> str:
         """The figures of a resource that a Restricted reservation is short of; cpu in millicores."""
         asked = 1 if slot == PODS else self._by_slot[slot]
-        capacity = hold.amounts.get(slot, 0) - hold.reservation.withheld.get(slot, 0)
-        return IN_FIGURES.format(asked, hold.taken.get(slot, 0), capacity)
+        capacity = entry.amounts.get(slot, 0) - entry.reservation.withheld.get(slot, 0)
+        return IN_FIGURES.format(asked, entry.taken.get(slot, 0), capacity)
 
-    def scores(self, matched: list[ReservationRow]) -> Ints:
+    def scores(self, matched: list[ReservationEntry]) -> Ints:
         """The score of each reservation; higher is better."""
-        holds = self._cluster.ledger.reservations
-        index = [hold.index for hold in matched]
-        left, amounts = holds.left[:, index], holds.amounts[:, index]
+        reservations = self._cluster.ledger.reservations
+        index = [entry.index for entry in matched]
+        left, amounts = reservations.left[:, index], reservations.amounts[:, index]
         share: Any = np.zeros(len(index), dtype=np.int64)
         for slot, amount in self._asked:
             if slot < len(left):
@@ -229,14 +231,14 @@ class ReservationScores:
         part = np.where(counted, 100 * after // np.maximum(amounts, 1), 0).sum(axis=0)
         filled = part // np.maximum(counted.sum(axis=0), 1)
         score: Ints = share * _STEPS + filled
-        orders = [hold.reservation.order for hold in matched]
+        orders = [entry.reservation.order for entry in matched]
         if any(orders):
             score += np.array([_order_score(order) for order in orders], dtype=np.int64)
         return score
 
-    def score_of(self, hold: ReservationRow) -> int:
+    def score_of(self, entry: ReservationEntry) -> int:
         """The same for one reservation, without arrays; -1 if `serves` is false."""
-        reservation, usage, asked = hold.reservation, hold.usage, self._by_slot
+        reservation, usage, asked = entry.reservation, entry.usage, self._by_slot
         remaining, named = usage.remaining, usage.named
         share = filled = 0
         sure = not self._managers.awake
@@ -248,10 +250,10 @@ class ReservationScores:
                 share += 100 if left >= amount else 100 * left // amount
         if sure and (some or (self.by_amounts and not self.required)):
             if not some or (
-                reservation.restricted is not None and self._lacks(hold, reservation.restricted)
+                reservation.restricted is not None and self._lacks(entry, reservation.restricted)
             ):
                 return -1
-        elif not self.serves(hold):
+        elif not self.serves(entry):
             return -1
         for slot, reserved in named:
             unused = remaining.get(slot, 0) - asked.get(slot, 0)
@@ -279,7 +281,7 @@ def _claims(cls: PodClass) -> set[str]:
     return {claim.claim_name for claim in claims if claim is not None}
 
 
-def _nothing(row: int) -> list[ReservationRow]:
+def _nothing(row: int) -> list[ReservationEntry]:
     return []
 
 

@@ -91,51 +91,51 @@ class DeviceSearch:
 
     # Many rows
 
-    def serves(self, rows: Rows, holds: Rows | None, later: Later = None) -> Bools:
-        """The rows that have the devices, or whose devices are not known. `holds` are the reservations
-        on these rows that the pod can be allocated from."""
-        fits = ~self._devices.governed[rows] | self._together(rows, holds, later)
+    def serves(self, rows: Rows, entries: Rows | None, later: Later = None) -> Bools:
+        """The rows that have the devices, or whose devices are not known. `entries` are those of the
+        reservations on these rows that the pod can be allocated from."""
+        fits = ~self._devices.governed[rows] | self._together(rows, entries, later)
         for share in self.shares:
-            enough = self._enough(share, rows, self._ok(share, rows, holds, later))
+            enough = self._enough(share, rows, self._ok(share, rows, entries, later))
             fits = fits & (enough | ~self._devices.governed[rows])
         return fits
 
-    def lacks(self, rows: Rows, holds: Rows | None, later: Later = None) -> list[DeviceLack]:
+    def lacks(self, rows: Rows, entries: Rows | None, later: Later = None) -> list[DeviceLack]:
         """Why rows do not have the devices."""
         lacks = []
         governed = self._devices.governed[rows]
         for share in self.shares:
             table = self._devices.tables[share.type]
-            lacking = governed & ~self._enough(share, rows, self._ok(share, rows, holds, later))
+            lacking = governed & ~self._enough(share, rows, self._ok(share, rows, entries, later))
             some = table.known[rows].any(axis=-1)
             lacks.append(DeviceLack(NONE_THERE.format(share.type), lacking & ~some, True))
             lacks += self._too_few(share, table, rows, lacking & some)
         if self._hints.same_switch:
-            apart = governed & ~self._together(rows, holds, later)
+            apart = governed & ~self._together(rows, entries, later)
             for lack in lacks:
                 apart = apart & ~lack.rows
             lacks.append(DeviceLack(NOT_JOINT, apart, False))
         return [lack for lack in lacks if lack.rows.any()]
 
-    def can_allocate_from(self, row: int, hold: int) -> bool:
+    def can_allocate_from(self, row: int, entry: int) -> bool:
         """Whether a pod on the row would be allocated devices that are left of the reservation."""
         for share in self.shares:
             table = self._devices.tables[share.type]
-            table.grow_holds(hold)
-            held = (table.left[:, hold] > 0).any(axis=0)
-            if (self._ok(share, row, hold, None) & held).any():
+            table.grow_entries(entry)
+            held = (table.left[:, entry] > 0).any(axis=0)
+            if (self._ok(share, row, entry, None) & held).any():
                 return True
         return False
 
-    def _ok(self, share: Share, rows: Rows, holds: Rows | None, later: Later) -> Bools:
+    def _ok(self, share: Share, rows: Rows, entries: Rows | None, later: Later) -> Bools:
         """The devices, [(row,) place], that can be allocated for the share."""
         table = self._devices.tables[share.type]
-        if holds is not None:
-            table.grow_holds(int(np.max(holds)))
+        if entries is not None:
+            table.grow_entries(int(np.max(entries)))
         if later is not None:
             ok = table.serve(rows, share.each, available=later(table, rows))
         else:
-            ok = table.serve(rows, share.each, holds)
+            ok = table.serve(rows, share.each, entries)
         ok = ok & table.known[rows]
         hints = self._hints.of(share.type)
         if hints.selector is not None:
@@ -143,7 +143,7 @@ class DeviceSearch:
         if hints.exclusive:
             ok = ok & self._on_unused_switches(table, rows)
         if hints.functions is not None:
-            ok = ok & cards_with_functions(self._devices, table, rows, holds, hints.functions)
+            ok = ok & cards_with_functions(self._devices, table, rows, entries, hints.functions)
         return ok
 
     def _enough(self, share: Share, rows: Rows, ok: Bools) -> Bools:
@@ -223,23 +223,23 @@ class DeviceSearch:
                 return False
         return True
 
-    def _together(self, rows: Rows, holds: Rows | None, later: Later) -> Bools:
+    def _together(self, rows: Rows, entries: Rows | None, later: Later) -> Bools:
         """The rows where devices of a joint allocation that must be on the same switches can be."""
         if not self._hints.same_switch:
             return np.ones(np.shape(rows), dtype=np.bool_)
         leading, followers = self._joint_shares()
         table = self._devices.tables[leading.type]
-        near = self._ok(leading, rows, holds, later)
+        near = self._ok(leading, rows, entries, later)
         for follower in followers:
-            near = near & self._beside(follower, table.switch[rows], rows, holds, later)
+            near = near & self._beside(follower, table.switch[rows], rows, entries, later)
         enough: Bools = near.sum(axis=-1) >= leading.number
         return enough
 
     def _beside(
-        self, share: Share, switches: Any, rows: Rows, holds: Rows | None, later: Later
+        self, share: Share, switches: Any, rows: Rows, entries: Rows | None, later: Later
     ) -> Bools:
         """The places, by their switch, on whose switch a device is free for the share."""
-        ok = self._ok(share, rows, holds, later)
+        ok = self._ok(share, rows, entries, later)
         own = self._devices.tables[share.type].switch[rows]
         theirs = np.expand_dims(np.where(ok, own, -9), -2)
         beside: Bools = (np.expand_dims(switches, -1) == theirs).any(axis=-1)
@@ -317,7 +317,7 @@ class DeviceSearch:
     # One row
 
     def by_numa(
-        self, rows: Rows, holds: Rows | None, width: int, later: Later = None
+        self, rows: Rows, entries: Rows | None, width: int, later: Later = None
     ) -> list[tuple[str, int, Ints]]:
         """For each share its type, how many devices it requests, and how many are free for it, [row,
         NUMA node]. Devices without a NUMA node count for each; a row without known devices has
@@ -326,7 +326,7 @@ class DeviceSearch:
         governed = self._devices.governed[rows]
         for share in self.shares:
             table = self._devices.tables[share.type]
-            ok, numa = self._ok(share, rows, holds, later), table.numa[rows]
+            ok, numa = self._ok(share, rows, entries, later), table.numa[rows]
             counts = [(ok & ((numa == at) | (numa < 0))).sum(axis=-1) for at in range(width)]
             there: Ints = np.where(governed[:, None], np.stack(counts, axis=-1), share.number)
             found.append((share.type, share.number, there))
@@ -335,7 +335,7 @@ class DeviceSearch:
     def choose(
         self,
         row: int,
-        hold: int | None,
+        entry: int | None,
         ranker: Ranker,
         later: Later,
         zones: frozenset[int] = frozenset(),
@@ -346,14 +346,14 @@ class DeviceSearch:
         near: list[int] = []
         for share in self._in_order():
             table = self._devices.tables[share.type]
-            ok = self._ok(share, row, hold, later)
+            ok = self._ok(share, row, entry, later)
             if zones:
                 ok = ok & np.isin(table.numa[row], [NOWHERE, *zones])
             joint = share.type in self._hints.joint
             if joint and self._hints.same_switch and not near:
                 for follower in self._joint_shares()[1]:
-                    ok = ok & self._beside(follower, table.switch[row], row, hold, later)
-            places = self._places(share, table, row, hold, ok, ranker, later, near)
+                    ok = ok & self._beside(follower, table.switch[row], row, entry, later)
+            places = self._places(share, table, row, entry, ok, ranker, later, near)
             if places is None:
                 return None
             if not near:
@@ -361,7 +361,7 @@ class DeviceSearch:
             parts = (table.part(row, at, share.each) for at in sorted(places))
             selector = self._hints.of(share.type).functions
             if selector is not None:
-                parts = (self._with_function(table, row, part, hold, selector) for part in parts)
+                parts = (self._with_function(table, row, part, entry, selector) for part in parts)
             found[share.type] = tuple(parts)
         return found
 
@@ -396,9 +396,9 @@ class DeviceSearch:
         return found
 
     def _with_function(
-        self, table: TypeTable, row: int, part: DevicePart, hold: int | None, selector: Selector
+        self, table: TypeTable, row: int, part: DevicePart, entry: int | None, selector: Selector
     ) -> DevicePart:
-        spare = spare_function(self._devices, table, row, part.minor, hold, selector)
+        spare = spare_function(self._devices, table, row, part.minor, entry, selector)
         return part if spare is None else part._replace(functions=(spare,))
 
     def _in_order(self) -> Sequence[Share]:
@@ -410,7 +410,7 @@ class DeviceSearch:
         share: Share,
         table: TypeTable,
         row: int,
-        hold: int | None,
+        entry: int | None,
         ok: Bools,
         ranker: Ranker,
         later: Later,
@@ -424,12 +424,12 @@ class DeviceSearch:
             return every if self._enough(share, row, ok) else None
         if near and self._hints.same_switch and share.type in self._hints.joint:
             count = max(count, len(near))
-        available = table.available(row, hold)
+        available = table.available(row, entry)
         ranks = ranker(table, row, share, available)
         near = near if share.type != GPU else []
         first = np.zeros_like(ok)
-        if hold is not None:
-            first = ok & (table.left[:, hold] > 0).any(axis=0)
+        if entry is not None:
+            first = ok & (table.left[:, entry] > 0).any(axis=0)
         elif later is not None:
             first = ok & table.serve(row, share.each)
         if self._is_partitioned(share):

@@ -16,7 +16,7 @@ from holdfast.api.node import Device, DeviceInfo
 from holdfast.api.quantity import QuantityError, amount
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo, ReservationRow
+from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry, ReservationInfo
 from holdfast.scheduler.managers.devices.allocation import (
     MOST_OF_ONE,
     Allocation,
@@ -103,31 +103,31 @@ class DeviceManager(ResourceManager[Allocation]):
             return None
 
     def hold_of(self, uid: str) -> int | None:
-        """The hold index of a reserve pod with devices."""
-        return self._hold.get(uid)
+        """The entry index of a reserve pod with devices."""
+        return self._entry.get(uid)
 
     def extended_resources(self, node: str) -> dict[str, int]:
         """The devices of a node as extended resources, from its Device object."""
         device = self._cluster.objects.get("Device", {}).get(("", node))
         return resources_of(device) if isinstance(device, Device) else {}
 
-    def managed_slots(self, cls: PodClass, hold: ReservationRow) -> frozenset[int]:
+    def managed_slots(self, cls: PodClass, entry: ReservationEntry) -> frozenset[int]:
         """The slots of which a pod of the class gets specific devices from the reservation."""
-        has = self.has(hold.pod.uid) if self.active else None
+        has = self.has(entry.pod.uid) if self.active else None
         search = self.valid_search(cls) if has else None
         return search.slots if search is not None else _NO_SLOTS
 
-    def can_allocate_from(self, cls: PodClass, hold: ReservationRow) -> bool:
+    def can_allocate_from(self, cls: PodClass, entry: ReservationEntry) -> bool:
         """Whether a pod of the class would be allocated devices of the reservation."""
         search = self.valid_search(cls) if self.active else None
-        return search is not None and search.can_allocate_from(hold.row, hold.index)
+        return search is not None and search.can_allocate_from(entry.row, entry.index)
 
-    def reasons(self, cls: PodClass, hold: ReservationRow) -> list[str]:
+    def reasons(self, cls: PodClass, entry: ReservationEntry) -> list[str]:
         """Why a pod of the class does not get its devices through the reservation."""
         search = self.valid_search(cls) if self.active else None
         if search is None:
             return []
-        lacks = search.lacks(np.array([hold.row]), np.array([hold.index]))
+        lacks = search.lacks(np.array([entry.row]), np.array([entry.index]))
         return [lack.text for lack in lacks]
 
     def later_capacity(self, table: TypeTable) -> Ints:
@@ -170,7 +170,7 @@ class DeviceManager(ResourceManager[Allocation]):
             if pod.reservation is None and parts[uid]:
                 spread = table.spread(row, parts[uid])
                 free -= spread
-                if pod.reservation_uid in self._hold:
+                if pod.reservation_uid in self._entry:
                     taken[pod.reservation_uid] = taken.get(pod.reservation_uid, 0) + spread
         for uid, _ in self._held_first(there):
             if parts[uid]:
@@ -193,8 +193,8 @@ class DeviceManager(ResourceManager[Allocation]):
             wanted = table.spread(pod.row, parts) > 0
             free = table.free[:, pod.row].copy()
             for uid in behind:
-                if uid in self._hold:
-                    free += table.left[:, self._hold[uid]]
+                if uid in self._entry:
+                    free += table.left[:, self._entry[uid]]
             if (wanted & (free < 0)).any():
                 lacking.append(kind)
         return lacking
@@ -291,7 +291,7 @@ class DeviceManager(ResourceManager[Allocation]):
         return isinstance(device, Device)
 
     def _choose(
-        self, pod: PodRecord, row: int, hold: int | None, horizon: Horizon = Horizon.NOW
+        self, pod: PodRecord, row: int, entry: int | None, horizon: Horizon = Horizon.NOW
     ) -> Allocation | None:
         search = self.valid_search(pod.cls)
         if search is None:
@@ -299,10 +299,10 @@ class DeviceManager(ResourceManager[Allocation]):
         later = self.later(pod.reservation, horizon)
         near, must = self.aligned(pod, row)
         if near:
-            found = search.choose(row, hold, self.ranker, later, near)
+            found = search.choose(row, entry, self.ranker, later, near)
             if found or must:
                 return found or self.nothing
-        return search.choose(row, hold, self.ranker, later) or self.nothing
+        return search.choose(row, entry, self.ranker, later) or self.nothing
 
     def aligned(self, pod: PodRecord, row: int) -> tuple[frozenset[int], bool]:
         """The NUMA nodes of a pod's CPUs, and whether its devices must be on them."""
@@ -344,7 +344,7 @@ class DeviceManager(ResourceManager[Allocation]):
             for uid, pod in there.items():
                 if pod.reservation is None and parts[uid]:
                     table.take(row, parts[uid], 1)
-                    if pod.reservation_uid in self._hold:
+                    if pod.reservation_uid in self._entry:
                         before = taken.get(pod.reservation_uid, 0)
                         taken[pod.reservation_uid] = before + table.spread(row, parts[uid])
             for uid, pod in self._held_first(there):
@@ -357,8 +357,8 @@ class DeviceManager(ResourceManager[Allocation]):
                         left = np.minimum(left, np.maximum(table.free[:, row], 0))
                     table.free[:, row] -= left
                     only = np.asarray(held.any(axis=1) & self._is_restricted(pod, kind))
-                if uid in self._hold:
-                    table.hold(self._hold[uid], left, only)
+                if uid in self._entry:
+                    table.hold(self._entry[uid], left, only)
 
     def _is_restricted(self, pod: PodRecord, kind: str) -> bool:
         """Whether the reservation's allocate policy restricts owners to its own devices of the type."""

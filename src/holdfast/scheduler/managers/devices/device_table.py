@@ -53,9 +53,9 @@ class TypeTable:
         self._total = columns.new(np.int64, lead=(resources,), trail=wide)
         self._free = columns.new(np.int64, lead=(resources,), trail=wide)
         self.left: Ints = np.zeros((resources, _FIRST_HOLDS, _FIRST_WIDTH), dtype=np.int64)
-        """What is left of reservations, [resource, hold index, place]."""
+        """What is left of reservations, [resource, entry index, place]."""
         self.only: Bools = np.zeros((resources, _FIRST_HOLDS), dtype=np.bool_)
-        """Whether owners get a resource from the reservation only, [resource, hold index]."""
+        """Whether owners get a resource from the reservation only, [resource, entry index]."""
         self._known = columns.new(np.bool_, trail=wide)
         self._switch = columns.new(np.int32, NOWHERE, trail=wide)
         self._numa = columns.new(np.int32, NOWHERE, trail=wide)
@@ -131,17 +131,17 @@ class TypeTable:
     def hold(self, index: int, left: Ints | None, only: Bools | bool = False) -> None:
         """Sets what is left of a reservation, [resource, place], None if it has no devices of this
         type; and which resources owners can be allocated from the reservation only."""
-        self.grow_holds(index)
+        self.grow_entries(index)
         self.left[:, index] = 0 if left is None else left
         self.only[:, index] = only
 
-    def available(self, rows: Rows, holds: Rows | None = None) -> Ints:
-        """What is available of the devices of rows, [resource, (row,) place], to a pod; with `holds`,
+    def available(self, rows: Rows, entries: Rows | None = None) -> Ints:
+        """What is available of the devices of rows, [resource, (row,) place], to a pod; with `entries`,
         to owners of these reservations."""
         free = self.free[:, rows]
-        if holds is None:
+        if entries is None:
             return free
-        left, only = self.left[:, holds], self.only[:, holds]
+        left, only = self.left[:, entries], self.only[:, entries]
         both = free + left
         return np.where(np.expand_dims(only, -1), np.minimum(both, left), both)
 
@@ -149,13 +149,13 @@ class TypeTable:
         self,
         rows: Rows,
         each: tuple[int, ...],
-        holds: Rows | None = None,
+        entries: Rows | None = None,
         available: Ints | None = None,
     ) -> Bools:
         """The devices of rows, [(row,) place], of which this much is available; `available` replaces
         what is available now."""
         if available is None:
-            available = self.available(rows, holds)
+            available = self.available(rows, entries)
         if self.kind != GPU:
             ok: Bools = available[0] >= each[0]
             return ok
@@ -182,11 +182,11 @@ class TypeTable:
             ratio = memory * 100 // max(total, 1)
         return DevicePart(minor, (core, memory, ratio))
 
-    def grow_holds(self, index: int) -> None:
-        """Grows the arrays by hold so that they have this index."""
-        holds = self.left.shape[1]
-        if index >= holds:
-            more = max(index + 1, 2 * holds) - holds
+    def grow_entries(self, index: int) -> None:
+        """Grows the arrays by entry so that they have this index."""
+        entries = self.left.shape[1]
+        if index >= entries:
+            more = max(index + 1, 2 * entries) - entries
             self.left = np.pad(self.left, ((0, 0), (0, more), (0, 0)))
             self.only = np.pad(self.only, ((0, 0), (0, more)))
 

@@ -132,11 +132,16 @@ class DeviceHolders(Protocol):
         """The allocation of a pod or reservation."""
 
     def hold_of(self, uid: str) -> int | None:
-        """The hold index of a reserve pod with devices."""
+        """The entry index of a reserve pod with devices."""
 
 
 def spare_function(
-    devices: DeviceHolders, table: TypeTable, row: int, minor: int, hold: int | None, selector: Selector
+    devices: DeviceHolders,
+    table: TypeTable,
+    row: int,
+    minor: int,
+    entry: int | None,
+    selector: Selector,
 ) -> Function | None:
     """The virtual function of a card that a pod would get; one reserved for it before others."""
     info = table.infos.get(row, {}).get(minor)
@@ -144,7 +149,7 @@ def spare_function(
     taken: set[Function] = set()
     reserved: set[Function] = set()
     for uid, pod in devices.there.get(row, {}).items():
-        own = pod.reservation is not None and hold is not None and devices.hold_of(uid) == hold
+        own = pod.reservation is not None and entry is not None and devices.hold_of(uid) == entry
         for part in devices.has(uid).get(table.kind, ()):
             if part.minor == minor:
                 (reserved if own else taken).update(part.functions)
@@ -159,16 +164,16 @@ def spare_function(
 
 
 def cards_with_functions(
-    devices: DeviceHolders, table: TypeTable, rows: Rows, holds: Rows | None, selector: Selector
+    devices: DeviceHolders, table: TypeTable, rows: Rows, entries: Rows | None, selector: Selector
 ) -> Bools:
     """The cards, [(row,) place], with a free virtual function."""
     many = np.atleast_1d(rows)
-    held = [None] * len(many) if holds is None else np.atleast_1d(holds).tolist()
+    held = [None] * len(many) if entries is None else np.atleast_1d(entries).tolist()
     found = np.zeros((len(many), table.width), dtype=np.bool_)
-    for at, (row, hold) in enumerate(zip(many.tolist(), held, strict=True)):
+    for at, (row, entry) in enumerate(zip(many.tolist(), held, strict=True)):
         for minor, info in table.infos.get(row, {}).items():
             if info.vf_groups:
-                spare = spare_function(devices, table, row, minor, hold, selector)
+                spare = spare_function(devices, table, row, minor, entry, selector)
                 found[at, table.place(row, minor)] = spare is not None
     return found if np.ndim(rows) else found[0]
 

@@ -173,7 +173,7 @@ _SIZED = ("_free", "_whole", "_cores", "_listed", "_single", "_several", "_amoun
 
 
 class Counts:
-    """What is free on each NUMA node, by row or by hold index. The last axis is the NUMA node."""
+    """What is free on each NUMA node, by row or by entry index. The last axis is the NUMA node."""
 
     free: Ints = cells_of("_free")
     """Free CPUs."""
@@ -193,7 +193,7 @@ class Counts:
     """Whether the NUMA node has the resource at all, [resource, row, NUMA node]."""
 
     def __init__(self, columns: RowColumns) -> None:
-        """`columns` are those of the node table; `RowColumns(0)` for counts by hold index."""
+        """`columns` are those of the node table; `RowColumns(0)` for counts by entry index."""
         wide = (_FIRST_WIDTH,)
         self._free = columns.new(np.int64, trail=wide)
         self._whole = columns.new(np.int64, trail=wide)
@@ -209,8 +209,8 @@ class Counts:
         return int(self.free.shape[1])
 
     def fit(self, resources: int, width: int, length: int = 0) -> None:
-        """Grows the arrays to so many resources and NUMA nodes, and counts by hold to `length`
-        holds."""
+        """Grows the arrays to so many resources and NUMA nodes, and counts by entry to `length`
+        entries."""
         if width <= self.width and length <= len(self.free) and resources <= len(self.amounts):
             return
         for name in _SIZED:
@@ -227,7 +227,8 @@ class Counts:
     def set_free(
         self, at: int, topology: NodeTopology | None, capacity: NumaCapacity, resources: list[str]
     ) -> None:
-        """Stores `capacity` as free at a row or hold index. `resources` are those of the first axis."""
+        """Stores `capacity` as free at a row or entry index; `resources` are those of the first
+        axis."""
         self.clear(at)
         if topology is None:
             return

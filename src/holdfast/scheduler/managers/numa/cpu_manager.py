@@ -21,7 +21,7 @@ from holdfast.api.node import NodeResourceTopology
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.columns import RowColumns, cells_of
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo, ReservationRow
+from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry, ReservationInfo
 from holdfast.scheduler.cluster.slots import CPU
 from holdfast.scheduler.managers.devices.device_manager import DeviceManager
 from holdfast.scheduler.managers.numa.allocation import (
@@ -100,7 +100,7 @@ class CPUManager(ResourceManager[Holding]):
         self.counts = Counts(columns)
         """What is free, by row."""
         self.owner_counts = Counts(RowColumns(0))
-        """What is free for owners of a reservation on its row, by hold index."""
+        """What is free for owners of a reservation on its row, by entry index."""
         self._later_counts: Counts | None = None
         """What is free by row once all pods that can end have ended; None until first asked for."""
         self._outdated: set[int] = set()
@@ -115,7 +115,7 @@ class CPUManager(ResourceManager[Holding]):
         self._full_cores_only = columns.new(np.bool_)
         self._kubelet_policy = columns.new(np.int64)
         self.held: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-        """CPUs left of each reservation, by hold index; -1 where the manager holds nothing for it."""
+        """CPUs left of each reservation, by entry index; -1 where the manager holds nothing for it."""
         self._widest = 1
         self.default_policy = FULL_CORES
         self.fullest_first = False
@@ -123,10 +123,10 @@ class CPUManager(ResourceManager[Holding]):
         self.allocator = NumaAllocator(self, cluster.nodes)
         self._wants: dict[int, Want | CpuWantError] = {}
         self._left: dict[int, NumaCapacity] = {}
-        """What is left of each reservation, by hold index."""
+        """What is left of each reservation, by entry index."""
         self._free: dict[int, NumaCapacity] = {}
         self._free_for_owners: dict[int, NumaCapacity] = {}
-        """What is free for owners of each reservation on its row, by hold index."""
+        """What is free for owners of each reservation on its row, by entry index."""
         cluster.classes.on_dropped.append(self._class_dropped)
 
     def configure(self, default_policy: str, fullest_first: bool) -> None:
@@ -170,16 +170,16 @@ class CPUManager(ResourceManager[Holding]):
     def free(self, row: int) -> NumaCapacity:
         return self._free.get(row) or NumaCapacity()
 
-    def left(self, hold: int) -> NumaCapacity:
-        return self._left.get(hold) or NumaCapacity()
+    def left(self, entry: int) -> NumaCapacity:
+        return self._left.get(entry) or NumaCapacity()
 
-    def free_for_owners(self, hold: int, row: int) -> NumaCapacity:
-        """What is free on the row for owners of the reservation with this hold index."""
-        return self._free_for_owners.get(hold) or self.free(row)
+    def free_for_owners(self, entry: int, row: int) -> NumaCapacity:
+        """What is free on the row for owners of the reservation with this entry index."""
+        return self._free_for_owners.get(entry) or self.free(row)
 
-    def grow_holds(self, hold: int) -> None:
-        """Grows the arrays by hold so that they have this index."""
-        self.owner_counts.fit(len(self.resources), self.counts.width, hold + 1)
+    def grow_entries(self, entry: int) -> None:
+        """Grows the arrays by entry so that they have this index."""
+        self.owner_counts.fit(len(self.resources), self.counts.width, entry + 1)
         more = len(self.owner_counts.free) - len(self.held)
         if more > 0:
             self.held = np.pad(self.held, (0, more), constant_values=-1)
@@ -207,29 +207,29 @@ class CPUManager(ResourceManager[Holding]):
         found = frozenset(numa for numa, _ in self.has(pod.uid).zones)
         return found, self.allocator.numa_policy(want, row) != BEST_EFFORT
 
-    def managed_slots(self, cls: PodClass, hold: ReservationRow) -> frozenset[int]:
+    def managed_slots(self, cls: PodClass, entry: ReservationEntry) -> frozenset[int]:
         """The slot of cpu, if pods of the class get exclusive CPUs from the reservation; else
         nothing."""
         want = self.valid_want(cls)
-        if want is None or not self.active or not self.has(hold.pod.uid).cpus:
+        if want is None or not self.active or not self.has(entry.pod.uid).cpus:
             return _NO_SLOTS
-        return _CPU_SLOT if self.allocator.is_bound(want, hold.row) else _NO_SLOTS
+        return _CPU_SLOT if self.allocator.is_bound(want, entry.row) else _NO_SLOTS
 
-    def can_allocate_from(self, cls: PodClass, hold: ReservationRow) -> bool:
+    def can_allocate_from(self, cls: PodClass, entry: ReservationEntry) -> bool:
         """Whether a pod of the class would be allocated exclusive CPUs of the reservation."""
         want = self.valid_want(cls)
-        if want is None or not self.active or not self.allocator.is_bound(want, hold.row):
+        if want is None or not self.active or not self.allocator.is_bound(want, entry.row):
             return False
-        return bool(self.left(hold.index).cpus)
+        return bool(self.left(entry.index).cpus)
 
-    def reasons(self, cls: PodClass, hold: ReservationRow) -> list[str]:
+    def reasons(self, cls: PodClass, entry: ReservationEntry) -> list[str]:
         """Why a pod of the class does not fit its row through the reservation."""
         want = self.valid_want(cls) if self.active else None
         if want is None:
             return []
-        rows, holds = np.array([hold.row]), np.array([hold.index])
-        claimed = self._cluster.nodes.claimed[CPU, rows] - hold.left(CPU)
-        lacks = self.numa_filter.lacks(want, rows, holds, claimed)
+        rows, entries = np.array([entry.row]), np.array([entry.index])
+        claimed = self._cluster.nodes.claimed[CPU, rows] - entry.left(CPU)
+        lacks = self.numa_filter.lacks(want, rows, entries, claimed)
         return [lack.text for lack in lacks]
 
     def lacking(self, pod: PodRecord, behind: Iterable[str]) -> list[str]:
@@ -241,13 +241,13 @@ class CPUManager(ResourceManager[Holding]):
         theirs: set[int] = set()
         free = self.free(pod.row)
         for uid, other in self.there.get(pod.row, {}).items():
-            if uid in behind and uid in self._hold:
-                free = free.more(self.left(self._hold[uid]))
+            if uid in behind and uid in self._entry:
+                free = free.more(self.left(self._entry[uid]))
             elif uid != pod.uid and other.reservation_uid != pod.uid:
                 theirs |= self.has(uid).cpus
         if mine & theirs:
             return ["cpuset"]
-        held = self.left(self._hold[pod.uid]).zones if pod.uid in self._hold else {}
+        held = self.left(self._entry[pod.uid]).zones if pod.uid in self._entry else {}
         short = {
             f"NUMA {name}"
             for numa, amounts in held.items()
@@ -343,7 +343,7 @@ class CPUManager(ResourceManager[Holding]):
                 self._recount(row)
 
     def _choose(
-        self, pod: PodRecord, row: int, hold: int | None, horizon: Horizon = Horizon.NOW
+        self, pod: PodRecord, row: int, entry: int | None, horizon: Horizon = Horizon.NOW
     ) -> Holding | None:
         want = self.valid_want(pod.cls)
         if want is None:
@@ -352,11 +352,11 @@ class CPUManager(ResourceManager[Holding]):
         search = devices.valid_search(pod.cls) if devices.active and devices.alignment else None
         counts = None
         if search is not None and row in self.topologies:
-            holds = None if hold is None else np.array([hold])
+            entries = None if entry is None else np.array([entry])
             later = devices.later(pod.reservation, horizon)
-            counts = search.by_numa(np.array([row]), holds, self.counts.width, later)
+            counts = search.by_numa(np.array([row]), entries, self.counts.width, later)
         free_later = None if horizon is Horizon.NOW else self.free_later(row, pod.reservation, horizon)
-        return self.allocator.choose(want, row, hold, free_later, counts)
+        return self.allocator.choose(want, row, entry, free_later, counts)
 
     def _is_as_asked(self, pod: PodRecord, what: Holding) -> bool:
         want = self.valid_want(pod.cls)
@@ -390,12 +390,12 @@ class CPUManager(ResourceManager[Holding]):
                 self.counts.single[row, numa_node] = numa_node not in several
                 self.counts.several[row, numa_node] = numa_node in several
         for uid, left in claimed.lefts.items():
-            if uid in self._hold:
+            if uid in self._entry:
                 others = claimed.shared - Counter(self._shared(uid, left))
                 free = without_shared(topology, claimed.free, others)
                 # A CPU that a pod uses is not left, even if a plan or an annotation lists it.
                 usable = left._replace(cpus=left.cpus - claimed.in_use)
-                self._set_left(self._hold[uid], row, there[uid], topology, free, usable)
+                self._set_left(self._entry[uid], row, there[uid], topology, free, usable)
 
     def _claimed(self, row: int, there: Mapping[str, PodRecord]) -> Claimed:
         """What is free on a row with these pods and reserve pods."""
@@ -410,7 +410,7 @@ class CPUManager(ResourceManager[Holding]):
                 in_use |= has.cpus
                 free = free.less(held_capacity(topology, has))
                 shared.update(has.shared)
-                if pod.reservation_uid in self._hold:
+                if pod.reservation_uid in self._entry:
                     owned.setdefault(pod.reservation_uid, []).append(has)
         lefts: dict[str, NumaCapacity] = {}
         for uid, _ in self._held_first(there):
@@ -441,9 +441,9 @@ class CPUManager(ResourceManager[Holding]):
         free: NumaCapacity,
         left: NumaCapacity,
     ) -> None:
-        """Stores what is left of the reservation with this hold index, and what its owners see."""
+        """Stores what is left of the reservation with this entry index, and what its owners see."""
         self._left[index], self._free_for_owners[index] = left, self._free_through(pod, free, left)
-        self.grow_holds(index)
+        self.grow_entries(index)
         self.held[index] = len(left.cpus)
         self.owner_counts.set_free(index, topology, self._free_for_owners[index], self.resources)
         self.owner_counts.single[index] = self.counts.single[row]

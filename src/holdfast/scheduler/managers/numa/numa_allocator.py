@@ -44,10 +44,10 @@ class FreeCPUs(Protocol):
     def free(self, row: int) -> NumaCapacity: ...
 
     def left(self, hold: int) -> NumaCapacity:
-        """What is left of the reservation with this hold index."""
+        """What is left of the reservation with this entry index."""
 
     def free_for_owners(self, hold: int, row: int) -> NumaCapacity:
-        """What is free on the row for owners of the reservation with this hold index."""
+        """What is free on the row for owners of the reservation with this entry index."""
 
     def apart(self, row: int) -> Apart:
         """Cores and NUMA nodes with pods that exclude others from them."""
@@ -111,7 +111,7 @@ class NumaAllocator:
         self,
         want: Want,
         row: int,
-        hold: int | None,
+        entry: int | None,
         later: NumaCapacity | None,
         devices: Devices = None,
     ) -> Holding | None:
@@ -127,8 +127,8 @@ class NumaAllocator:
         if not bound and not self._concerned(want, topology):
             return None
         free, first, near = self._cpus.free(row), NumaCapacity(), frozenset[int]()
-        if hold is not None:
-            free, first = self._cpus.free_for_owners(hold, row), self._cpus.left(hold)
+        if entry is not None:
+            free, first = self._cpus.free_for_owners(entry, row), self._cpus.left(entry)
             reserved = (numa for numa, amounts in first.zones.items() if any(amounts.values()))
             near = frozenset(reserved) | {topology.cpus[cpu].numa for cpu in first.cpus}
         if later is not None:

@@ -52,7 +52,7 @@ _GROUP = 2
 
 Rows = NDArray[np.intp]
 ByNuma = Callable[[Rows, Rows | None, int], list[tuple[str, int, Ints]]]
-"""From rows, holds and the number of NUMA nodes: for each type of device, how many are requested and
+"""From rows, entries and the number of NUMA nodes: for each type of device, how many are requested and
 how many are free on each NUMA node."""
 
 Look = Callable[[str], Any]
@@ -72,7 +72,7 @@ class NumaLack(NamedTuple):
 
 
 class CPUColumns(Protocol):
-    """What the filter reads of the CPU manager: arrays by row, and by hold index. `CPUManager`
+    """What the filter reads of the CPU manager: arrays by row, and by entry index. `CPUManager`
     documents them."""
 
     active: bool
@@ -90,7 +90,7 @@ class CPUColumns(Protocol):
 
     @property
     def has_node_policies(self) -> bool: ...
-    def grow_holds(self, hold: int) -> None: ...
+    def grow_entries(self, hold: int) -> None: ...
     def later_counts(self) -> Counts: ...
 
 
@@ -116,7 +116,7 @@ class NumaFilter:
         self,
         want: Want,
         rows: Rows,
-        holds: Rows | None,
+        entries: Rows | None,
         claimed: Ints,
         devices: ByNuma | None = None,
         explain: bool = True,
@@ -153,7 +153,7 @@ class NumaFilter:
         if cpus.active and want.milli:
             out(INVALID_RATIO, cpus.invalid_ratio[rows], True)
         if cpus.active and want.milli and not later:
-            out(TOO_FEW_AMPLIFIED, self._amplified(want, rows, holds, claimed, bound), False)
+            out(TOO_FEW_AMPLIFIED, self._amplified(want, rows, entries, claimed, bound), False)
         out(NO_TOPOLOGY, bound & ~valid, True)
         if not cpus.active:
             out(NO_ZONES, policy > 0, True)
@@ -163,7 +163,7 @@ class NumaFilter:
             out(BIND_CONFLICT, bound & (node_bind > 0) & (node_bind != required), True)
         manner = np.full(len(rows), required) if required else node_bind
         out(NOT_ALIGNED, bound & (manner == _FULL) & (want.cpus % cpus.per_core[rows] != 0), True)
-        look = self._looking(rows, holds, later)
+        look = self._looking(rows, entries, later)
         usable = np.where(
             (manner == _FULL)[:, None],
             look("whole"),
@@ -171,27 +171,27 @@ class NumaFilter:
         )
         out(TOO_FEW_CPUS, bound & (usable.sum(axis=-1) < want.cpus) & (policy == 0), False)
         if policy.any():
-            also = devices(rows, holds, cpus.counts.width) if devices is not None else []
+            also = devices(rows, entries, cpus.counts.width) if devices is not None else []
             zones = self._zones(want, bound, usable, look, [NumaDevices(*each) for each in also])
             check_policies(zones, policy, want.exclusive, explain, all_out)
         return found
 
-    def _looking(self, rows: Rows, holds: Rows | None, later: bool) -> Look:
-        """Counts of the rows: with `later`, once all pods that can end have ended; with `holds`, as
+    def _looking(self, rows: Rows, entries: Rows | None, later: bool) -> Look:
+        """Counts of the rows: with `later`, once all pods that can end have ended; with `entries`, as
         owners of these reservations see them, where the CPU manager holds something for the
         reservation."""
         cpus = self._cpus
         if later:
             later_free = cpus.later_counts()
             return lambda name: getattr(later_free, name)[..., rows, :]
-        if holds is None:
+        if entries is None:
             return lambda name: getattr(cpus.counts, name)[..., rows, :]
-        cpus.grow_holds(int(holds.max()))
-        has = (cpus.held[holds] >= 0)[:, None]
+        cpus.grow_entries(int(entries.max()))
+        has = (cpus.held[entries] >= 0)[:, None]
 
         def look(name: str) -> Any:
             ours, theirs = getattr(cpus.counts, name), getattr(cpus.owner_counts, name)
-            return np.where(has, theirs[..., holds, :], ours[..., rows, :])
+            return np.where(has, theirs[..., entries, :], ours[..., rows, :])
 
         return look
 
@@ -215,16 +215,16 @@ class NumaFilter:
         return Zones(listed, look("single"), look("several"), asked, free, counted, devices)
 
     def _amplified(
-        self, want: Want, rows: Rows, holds: Rows | None, claimed: Ints, bound: Bools
+        self, want: Want, rows: Rows, entries: Rows | None, claimed: Ints, bound: Bools
     ) -> Bools:
         """Rows with too little amplified cpu. An exclusive CPU counts as `ratio` CPUs."""
         ratio = self._cpus.ratio[rows]
         if not (ratio > 1).any():
             return np.zeros(len(rows), dtype=np.bool_)
         own = 1000 * self._cpus.exclusive_cpus[rows]
-        if holds is not None:
-            self._cpus.grow_holds(int(holds.max()))
-            own = own - 1000 * np.maximum(self._cpus.held[holds], 0)
+        if entries is not None:
+            self._cpus.grow_entries(int(entries.max()))
+            own = own - 1000 * np.maximum(self._cpus.held[entries], 0)
         more = np.where(claimed >= own, np.ceil(own * ratio).astype(np.int64) - own, 0)
         amplified = np.minimum(np.ceil(want.milli * ratio), float(MOST)).astype(np.int64)
         wanted = np.where(bound, amplified, want.milli)

@@ -23,7 +23,7 @@ from holdfast.scheduler.cluster.epoch import Epoch
 from holdfast.scheduler.cluster.ledger import Ledger
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses
-from holdfast.scheduler.cluster.records import PodRecord, ReservationRow
+from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry
 from holdfast.scheduler.managers.volumes.assume_cache import Assumed, RowUse
 from holdfast.scheduler.managers.volumes.attach_limits import Attached, CountedVolumes, Reserved, settle
 from holdfast.scheduler.managers.volumes.csi_translation import (
@@ -307,21 +307,21 @@ class VolumeManager:
             return ""
         return DRIVERS.get(known.provisioner, known.provisioner)
 
-    def spare(self, row: int, hold: int, driver: str, besides: Container[Migrated]) -> int:
-        """How many attachments of a driver are left of the reservation with this hold index for volumes
-        of its owners, `besides` these."""
+    def spare(self, row: int, entry: int, driver: str, besides: Container[Migrated]) -> int:
+        """How many attachments of a driver are left of the reservation with this entry index for
+        volumes of its owners, `besides` these."""
         for each in self._ledger.reservations.on(row) if row in self.attached.spare else ():
-            if each.index == hold:
+            if each.index == entry:
                 left = self.attached.spare[row].get(each.pod.uid, ())
                 return sum(v.driver == driver and v not in besides for v in left)
         return 0
 
-    def serves(self, cls: PodClass, hold: ReservationRow) -> bool:
+    def serves(self, cls: PodClass, entry: ReservationEntry) -> bool:
         """Whether an attachment is left of the reservation for a volume of a pod of the class."""
-        if hold.row not in self._reserving:
+        if entry.row not in self._reserving:
             return False
         self.attached.refresh()
-        left = self.attached.spare.get(hold.row, {}).get(hold.pod.uid)
+        left = self.attached.spare.get(entry.row, {}).get(entry.pod.uid)
         if not left:
             return False
         uses, drivers = self.wanted(cls), {volume.driver for volume in left}
