@@ -29,6 +29,7 @@ from holdfast.scheduler.cluster.decisions import (
     Bind,
     CreateReservation,
     Decision,
+    DeleteReservation,
     Emit,
     Evict,
     ObjectRef,
@@ -113,6 +114,9 @@ class World:
         """The pods a disruption budget protects."""
         self.creation_refusal = ""
         """Why no reservation can be created now, if none can."""
+        self.deletion_refusal = ""
+        """Why no reservation can be deleted now, if none can."""
+        self.refused_deletions = 0
         self.refuses_migration_status = False
         self.refused_migration_statuses = 0
 
@@ -362,6 +366,9 @@ class World:
                 return self.eviction_refusal or (BUDGET if decision.pod.name in self.protected else "")
             case CreateReservation():
                 return self.creation_refusal
+            case DeleteReservation():
+                self.refused_deletions += bool(self.deletion_refusal)
+                return self.deletion_refusal
             case SetMigrationStatus() if self.refuses_migration_status:
                 self.refused_migration_statuses += 1
                 return "no"

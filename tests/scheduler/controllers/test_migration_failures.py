@@ -203,6 +203,25 @@ def test_a_job_that_is_deleted_but_kept_by_a_finalizer_is_aborted() -> None:
     assert it.reservation_names() == []
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_reservation_that_cannot_be_deleted_is_tried_again_but_not_without_end(
+    restarts: bool,
+) -> None:
+    it = world()
+    it.eviction_refusal = BUDGET
+    it.put(migration())
+    it.deletion_refusal = "etcdserver: request timed out"
+    it.delete("PodMigrationJob", "move")
+    it.wait(2 * RETRY_MOST)
+    assert it.reservation_names() == [RESERVATION]
+    assert 4 <= it.refused_deletions <= 8
+    it.deletion_refusal = ""
+    if restarts:
+        it.restart()
+    it.wait(RETRY_MOST)
+    assert it.reservation_names() == []
+
+
 def test_a_status_that_cannot_be_written_is_tried_again_but_not_without_end() -> None:
     it = world()
     it.refuses_migration_status = True
