@@ -267,12 +267,16 @@ class DynamicProvisioning:
         return self._replace(profile, pod, reservation, virtual, now)
 
     def _schedule_asker(self, id: str, now: float) -> None:
-        """Schedules the pod a reservation was created for; the reservation then goes to its node."""
+        """Schedules the pod a reservation was created for, if its queue admits it; the reservation then
+        goes to its node."""
+        admission_error = self._cluster.jobs.queue_limits.admission_error
         for uid in list(self._requirements.by_id.get(id, {})):
             pod = self._cluster.pods.get(uid)
             profile = self._profiles.get(pod.scheduler) if pod is not None else None
             if pod is None or profile is None or pod.job is not None:
                 continue
+            if pod.queue and admission_error(pod):
+                continue  # it is refused when its turn comes
             if self._queue.pop_pod(pod):
                 self._cycle.schedule(profile, pod, now)
                 return
