@@ -150,6 +150,12 @@ def group(needs: int) -> Raw:
     return {"kind": "PodGroup", "metadata": metadata, "spec": {"minMember": needs}}
 
 
+def queue(name: str = "q", cpu: str = "", parent: str = "") -> Raw:
+    spec: Raw = {"capability": {"cpu": cpu}} if cpu else {}
+    return {"kind": "Queue", "metadata": {"name": name}, "spec": {**spec, "parent": parent}}
+
+
+IN_QUEUE = {"scheduling.volcano.sh/queue-name": "q"}
 IN_GROUP = {"scheduling.k8s.io/group-name": "g"}
 LIMITED = {"node.koordinator.sh/limit-to-allocatable": '{"cpu": "100%"}'}
 OWNER = {"app": "owner"}
@@ -558,6 +564,21 @@ RULES = {
         [stored_pod("a", "n1", annotations=IN_GROUP)],
         "gang placed in part: PodGroup/default/g: 1 placed, 2 needed",
     ),
+    "the capability of a queue": (
+        [node(), queue(cpu="2"), *(stored_pod(name, annotations=IN_QUEUE) for name in "abc")],
+        [stored_pod(name, "n1", annotations=IN_QUEUE) for name in "abc"],
+        "queue has more than its capability: Queue/q: cpu: 3000 of 2000 (by Pod/default/a)",
+    ),
+    "the capability of a queue's ancestor": (
+        [node(), queue("top", cpu="1500m"), queue(parent="top"), stored_pod("a", annotations=IN_QUEUE)],
+        [stored_pod("a", "n1", "2", annotations=IN_QUEUE)],
+        "queue has more than its capability: Queue/top: cpu: 2000 of 1500",
+    ),
+    "the capability of a gang's queue": (
+        [node(), queue(cpu="1"), {**group(1), "spec": {"minMember": 1, "queue": "q"}}],
+        [stored_pod("a", "n1", "2", annotations=IN_GROUP)],
+        "queue has more than its capability: Queue/q: cpu: 2000 of 1000",
+    ),
 }
 
 
@@ -684,6 +705,14 @@ RIGHT = {
                 status={"currentOwners": [{"uid": "a-uid", "name": "a"}], "allocated": {"cpu": "1"}},
             ),
         ],
+    ),
+    "a queue that others made smaller after a pod was admitted": (
+        [node(), queue(cpu="2"), queue(cpu="500m"), stored_pod("a", annotations=IN_QUEUE)],
+        [stored_pod("a", "n1", annotations=IN_QUEUE)],
+    ),
+    "pods of other queues": (
+        [node(), queue(cpu="1"), *(stored_pod(name) for name in "ab")],
+        [stored_pod("a", "n1"), stored_pod("b", "n1", annotations=IN_QUEUE)],
     ),
     "nothing worse on a node that others oversold": (
         [node(), stored_pod("a", "n1", "6"), stored_pod("b", cpu="0")],

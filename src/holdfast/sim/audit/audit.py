@@ -25,6 +25,9 @@ from holdfast.sim.audit.capacity import (
     Excess,
     Key,
     excesses,
+    over_capability,
+    queue_of,
+    queue_path,
     unreachable_volumes,
 )
 from holdfast.sim.audit.cluster import ClusterState, Gang, owns
@@ -77,6 +80,9 @@ class Audit:
         self._disturbed: set[str] = set()
         """Nodes that others changed or put pods on: capacity that was set aside there for a pod that
         asked for a reservation may be oversold since, before any object shows it."""
+        self._disturbed_queues: set[str | None] = set()
+        """Queues that others changed, or whose pods others bound or changed: a pod that was admitted
+        before may be bound after it."""
         self._satisfied: set[Gang] = set()
         """Gangs that had all they need once, or of which someone else bound or removed members."""
 
@@ -152,6 +158,9 @@ class Audit:
             cluster.put_csi_node(name, after)
             self._stale[name] = None
         elif kind == "PodGroup":
+            queues = {((each or {}).get("spec") or {}).get("queue") for each in (before, after)}
+            if before is not None and len(queues) > 1:
+                self._disturbed_queues |= queues
             _put(cluster.groups, (namespace, name), after)
         elif kind == "PersistentVolumeClaim":
             _put(cluster.claims, (namespace, name), after)
@@ -159,7 +168,9 @@ class Audit:
         elif kind == "PersistentVolume":
             _put(cluster.volumes, name, after)
         elif kind == "Queue":
-            cluster.queues += (after is not None) - (before is not None)
+            _put(cluster.queues, name, after)
+            if before is not None and before.get("spec") != (after or {}).get("spec"):
+                self._disturbed_queues.add(name)
 
     def _pod(self, before: Raw | None, after: Raw | None) -> None:
         cluster = self._cluster
@@ -182,6 +193,10 @@ class Audit:
                 )
             if now and not node:
                 self._arrived(after, pod)
+        if was is not None and pod is not None and not self._in_write:
+            queue, requests = queue_of(cluster, pod), pod.usage.requests
+            if (queue_of(cluster, was), was.usage.requests) != (queue, requests):
+                self._disturbed_queues |= {queue_of(cluster, was), queue}
         for each in (was, pod):
             if each is not None:
                 self._stale[each.node] = None
@@ -192,6 +207,8 @@ class Audit:
         gang = gang_of(raw["metadata"])
         if not self._in_write:
             self._disturbed.add(raw["spec"]["nodeName"])
+            if pod is not None:
+                self._disturbed_queues.add(queue_of(self._cluster, pod))
             if gang is not None:
                 self._satisfied.add(gang[:2])
             return
@@ -248,6 +265,7 @@ class Audit:
         cluster = self._cluster
         for pod in self._bound:
             yield from lifecycle.bind(cluster, pod)
+            yield from self._queue(pod)
             yield from self._volumes(pod)
             yield from self._unhealthy(pod)
             yield from self._no_partition(pod)
@@ -297,6 +315,13 @@ class Audit:
         """Whether the pod may use what starvation holds keep for others."""
         own = self._cluster.reservations.get(pod.reservation)
         return pod.has_run_estimate and not (own is not None and own.is_starvation_hold)
+
+    def _queue(self, pod: PodFacts) -> Iterator[str]:
+        """A pod is bound only if its queue and the queue's ancestors have no more than their capability
+        with it."""
+        for name in queue_path(self._cluster, pod):
+            if name not in self._disturbed_queues:
+                yield from over_capability(self._cluster, name, pod)
 
     def _volumes(self, pod: PodFacts) -> Iterator[str]:
         cluster, plugins = self._cluster, self._plugins(pod.scheduler)

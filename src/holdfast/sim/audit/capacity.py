@@ -5,7 +5,7 @@ be compared: a write that makes things worse has a higher amount under some key.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -18,7 +18,9 @@ from holdfast.sim.audit.facts import (
     ReservationFacts,
     Usage,
     add,
+    amounts,
     cpu_text,
+    gang_of,
     is_device_resource,
 )
 
@@ -386,3 +388,41 @@ def _note(found: dict[Key, Excess], rule: str, about: str, amount: int, figures:
 def _count(found: dict[Key, Excess], rule: str, about: str, figures: str) -> None:
     before = found.get((rule, about))
     found[rule, about] = Excess(before.amount + 1 if before else 1, figures)
+
+
+# Queues
+
+
+_QUEUE_NAME = "scheduling.volcano.sh/queue-name"
+
+
+def queue_of(cluster: ClusterState, pod: PodFacts) -> str | None:
+    """The queue that the pod, or the PodGroup of its gang, names."""
+    gang = gang_of({"namespace": pod.namespace, "labels": pod.labels, "annotations": pod.annotations})
+    if gang is None:
+        return pod.annotations.get(_QUEUE_NAME)
+    return ((cluster.groups.get(gang[:2]) or {}).get("spec") or {}).get("queue")
+
+
+def queue_path(cluster: ClusterState, pod: PodFacts) -> list[str]:
+    """The pod's queue and its ancestors, as far as they exist."""
+    path: list[str] = []
+    name = queue_of(cluster, pod)
+    while name in cluster.queues and name not in path:
+        path.append(name)
+        name = (cluster.queues[name].get("spec") or {}).get("parent")
+    return path
+
+
+def over_capability(cluster: ClusterState, name: str, pod: PodFacts) -> Iterator[str]:
+    limits = amounts((cluster.queues[name].get("spec") or {}).get("capability"))
+    if not any(pod.usage.requests.get(resource) for resource in limits):
+        return
+    used: Amounts = {}
+    for each in cluster.pods.values():
+        if name in queue_path(cluster, each):
+            add(used, each.usage.requests)
+    for resource, limit in limits.items():
+        if used.get(resource, 0) > limit and pod.usage.requests.get(resource):
+            figures = f"{resource}: {used[resource]} of {limit}"
+            yield f"queue has more than its capability: Queue/{name}: {figures} (by {pod})"

@@ -83,8 +83,7 @@ class ClusterState:
         self.asking: set[str] = set()
         """Uids of pods that requested a reservation: capacity may be set aside for them, and for
         those that share it, which no object shows."""
-        self.queues = 0
-        """How many Queues there are."""
+        self.queues: dict[str, Raw] = {}
         self.objects = 0
         """How many there are besides Events."""
 
