@@ -2,6 +2,9 @@
 
 It reconciles the reservations in `ReservationCache.dirty` and those whose timer is due. Its decisions
 take effect in the cache at once; the status is written afterwards, again until the watch delivers it.
+
+When a reservation expires (`spec.expires`, or its creation plus `spec.ttl`) is in
+`ReservationInfo.expires` (`scheduler.cluster.records`, computed by `_expires`).
 """
 
 from collections.abc import Mapping

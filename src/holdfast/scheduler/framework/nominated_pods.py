@@ -7,7 +7,8 @@ pods of queues from which it may not preempt. If a reservation holds capacity fo
 capacity is counted once, with the reservation. Where only amounts decide, the requests are added by
 arithmetic (`lacking_capacity`), else the pods are placed in the ledger (`add_nominated_pods`).
 
-Which pods are nominated to a node is in the nominator (`cluster.nominator`).
+Which pods are nominated to a node is in the nominator (`cluster.nominator`); which of them a pod has to
+leave capacity to is `Cluster.nominated_pods_for` (`scheduler.state.cluster`).
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,9 @@
-"""PodDisruptionBudgets in preemption: which victims would violate one."""
+"""PodDisruptionBudgets in preemption: which victims would violate one.
+
+A budget forbids no victim. As in kube-scheduler, `default_preemption` reprieves the pods that would
+violate one before the others, and of all nodes the one with the fewest violations is preferred
+(`preemption_candidates`). `reservation_preemption` does the same with the pods of reservations.
+"""
 
 from collections.abc import Mapping
 from typing import Any

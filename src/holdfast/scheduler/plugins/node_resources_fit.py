@@ -1,5 +1,12 @@
 """NodeResourcesFit: a node is feasible if the pod's requests are free; it scores by the configured
-strategy (`resource_allocation`)."""
+strategy (`resource_allocation`).
+
+Reservations are part of what `View.free` returns: what is left of a reservation is claimed, as the
+requests of pods are (`scheduler.cluster.ledger` has the equation and all arithmetic on capacity). On a
+node with a reservation that the pod matches, the filter is computed with views to which what is left of
+that reservation is free (`AllocatingOne`, `AllocatingSome` in
+`framework.feasibility.reservation_scores`).
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,6 +30,8 @@ _NOTHING = -(2**63)
 
 
 class NodeResourcesFit(ClusterPlugin):
+    """Compares requests with `View.free`, where reservations count as claimed."""
+
     name = "NodeResourcesFit"
     wakes_on = Change.NODE_ADDED | Change.NODE_ALLOCATABLE | Change.POD_LEFT
 
