@@ -1,14 +1,14 @@
 """Rows of the node table as a plugin sees them: all of them, some, or one.
 
-A plugin writes its arithmetic once. Over `All` and `Some` it works on arrays; over `One` the same
-expressions work on plain ints and bools, which for a single row is ten times faster than numpy.
+Mostly a plugin writes its arithmetic once. Over `All` and `Some` it works on arrays; over `One` the
+same expressions work on plain ints and bools, which for a single row is ten times faster than numpy.
 So formulas use operators (`+ - * // < & |`), the view's methods where Python and numpy differ
 (`negate`, `where`, `divide`, `minimum`, `maximum`, `clip`, `whole`), and never `if` on a result.
 Arrays that are not copies are read-only, so that `x += 1` cannot write to the table.
 
 For a few hundred rows the cost is the number of numpy operations, not the number of cells. So formulas
 that are computed for every pod read several slots at once, if the view is not `single`, and compute on
-a matrix with a line per slot.
+a matrix with a line per slot. They are then written twice, and must agree.
 """
 
 from __future__ import annotations

@@ -256,7 +256,7 @@ class DryRun:
     def corrections(self) -> dict[int, NodeRejection]:
         """Rejections, by row, of the rows whose rejection differs from the one in the class's
         diagnosis: a pod does not compete with its own nomination, nominated pods of other queues may
-        count for it, and where rows depend on each other each nominated node must be tried."""
+        count for it, and in a column that is not local each nominated node must be tried."""
         if self._column.is_local and self._column.diagnosis.nominated_check is not None:
             own = [self._pod.nominated] if self._pod.nominated else []
             return self._rejections_of([*own, *self._nodes_of_other_queues()])
@@ -307,7 +307,7 @@ class DryRun:
 
     def known_corrections(self) -> dict[int, NodeRejection] | None:
         """The corrections found for another pod of the class, if nothing has changed since."""
-        if self._has_own_capacity or self._column.made_of_others:
+        if self._has_own_capacity or not self._column.shares_corrections:
             return None
         self._column.refresh()
         then, known = self._column.corrections

@@ -24,7 +24,7 @@ from holdfast.scheduler.state.cluster import Cluster
 
 class NominatedPodsCheck:
     """The rejections a class gets on nodes with nominated pods of the same or higher priority; only for
-    classes whose rows do not depend on each other. Belongs to the class's diagnosis."""
+    local columns (`ClassColumn.is_local`). Belongs to the class's diagnosis."""
 
     def __init__(self, cluster: Cluster, column: ClassColumn) -> None:
         self._cluster = cluster

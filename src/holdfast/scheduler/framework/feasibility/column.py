@@ -20,15 +20,18 @@ from holdfast.scheduler.state.cluster import Cluster
 
 class ClassColumn(ClassRows):
     owned = False
-    """Whether the class matches reservations."""
-    made_of_others = False
-    """Whether the column depends on more than its own parts."""
+    """Whether it is a `ReservationColumn`: the class matches reservations or has a reservation
+    affinity."""
+    shares_corrections = True
+    """Whether `corrections` found for one pod are used for others of the class (but for pods with a
+    nominated node or a preemption hold of their own). Not in a column that depends on more than its own
+    parts."""
 
     def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
         self.owners_seen = -1
-        """`Epoch.owners` when it was last checked whether the class matches reservations."""
+        """`Epoch.owners` when it was last checked which type of column the class needs."""
         self.corrections: tuple[Hashable, dict[int, NodeRejection]] = (None, {})
-        """A version, and the rejections by nodes with nominated pods that were found at it."""
+        """A version, and the rejections of rows with nominated pods that `DryRun` found at it."""
         self._needs_version = -1
         self._needs: tuple[Need, ...] | None = None
         self.needs_plugin = ""
@@ -79,8 +82,7 @@ class ClassColumn(ClassRows):
         return self._keys is None or bool(self._key_passes[self._keys.of[row]])
 
     def fits_as(self, view: One) -> bool:
-        """Whether the row would be feasible with the amounts of the view. Only for classes whose rows
-        do not depend on each other."""
+        """Whether the row would be feasible with the amounts of the view. Only for local columns."""
         if self.rejected is not None or not self._fits_node[view.rows]:
             return False
         return all(test.passes(view) for _, test in self.guarded_filters if test.scope is Scope.USAGE)

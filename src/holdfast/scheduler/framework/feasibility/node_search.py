@@ -22,7 +22,8 @@ from holdfast.scheduler.state.cluster import Cluster
 _CELLS = 12 * 1024**2
 """How many cells all columns together may have; a cell takes about 20 bytes."""
 _FEWEST = 64
-"""Number of columns that are always kept."""
+"""The lowest limit, however many rows there are: as many cells as this many columns without a topology
+part have."""
 
 
 class ColumnStore:

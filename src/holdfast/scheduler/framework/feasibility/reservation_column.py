@@ -1,10 +1,18 @@
-"""The column of a class that matches reservations (its pods are owners of them).
+"""The column of a class that matches reservations (its pods are owners of them) or has a reservation
+affinity, even if that matches none.
 
 A row with a matched reservation is evaluated as if what is left of the reservation were free, once per
 reservation. Of those with which the row is feasible one is nominated (`reservation_scores.nominate`),
 and its score is added to the row's. A row is *open* if pods of the class may also use its free capacity
 without a reservation: not where a matched reservation is Restricted, nor if the class requires one
 (reservation affinity).
+
+`refresh` first brings the matched reservations up to date (`MatchedReservations`, by
+`Epoch.reservations` and `Epoch.owners`). Rows follow `Epoch.nodes` and `Epoch.usage`, as in every
+column: `ReservationCache.mark_changed` logs the uid of a reservation and its row together. If other
+owner specs match the class, plugins are asked again: the Reservation plugin answers with a filter that
+all rows pass, whose `version` is the set of those specs. Results are memoized by `_score_memo`, with
+the state of the reservation in the key, instead of by the memo of `ClassRows`.
 """
 
 from collections import Counter
@@ -45,7 +53,7 @@ NONE_FEASIBLE = "node(s) no reservation(s) to meet the requirements"
 
 class ReservationColumn(ClassColumn):
     owned = True
-    made_of_others = True
+    shares_corrections = False
 
     def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
         self._weak: ReservationColumn = proxy(self)

@@ -33,7 +33,7 @@ from holdfast.scheduler.state.cluster import Cluster
 
 INFEASIBLE = -(2**61)
 _FEW = 6
-"""Up to this many rows are computed one by one, which is then faster than as a vector."""
+"""Up to this many changed rows are computed one by one, which is then faster than as arrays."""
 
 _FEW_PARTS = 3
 """With no more filters and scores than this, computing a row costs little more than a memo."""

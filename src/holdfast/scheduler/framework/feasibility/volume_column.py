@@ -5,7 +5,12 @@ share the column of the same class without volumes; a column with volumes is tha
 rows where the volume filters pass, which is cheap to make.
 
 Normalised scores and topology scores depend on which rows are feasible. Where the volumes rule out a
-row that is feasible without them, a complete column is computed for the class.
+row that is feasible without them, a complete column is computed for the class. It does not count in the
+column store's limit of memory.
+
+`refresh` first brings the column without volumes up to date, then the answers of the volume plugins,
+and then the volume filters of the rows in `Epoch.nodes` and `Epoch.usage`; of all rows if a log has
+more than 6 new ones.
 """
 
 from itertools import chain
@@ -30,7 +35,7 @@ class VolumeColumn(ClassColumn):
     """It has no parts of its own but the answers of the volume plugins. What `ClassColumn` says of the
     parts (`fits_as`, `topology_allows` …) is not to be asked: `needs` is None and `is_local` false."""
 
-    made_of_others = True
+    shares_corrections = False
 
     def __init__(
         self, cluster: Cluster, profile: Profile, cls: PodClass, without_volumes: ClassColumn
