@@ -366,7 +366,7 @@ def test_a_pod_that_changed_since_it_was_read_for_its_bind_is_as_the_watch_shows
             if now == "gone":
                 api.delete(raw)
             await cluster.quiet()
-            cluster.runner._bind_answered(Updated(read))
+            cluster.runner._write_answered(Updated(read))
             await cluster.quiet()
             assert (await cluster.difference()).is_empty
             api.create(own_pod("next", cpu="1"))

@@ -24,7 +24,7 @@ from holdfast.kube.leader_election import Fence
 from holdfast.kube.reflector import Reflector
 from holdfast.kube.runner import Log, no_log
 from holdfast.kube.service import HealthAnswers, LeasedService, Requests
-from holdfast.kube.writer.pod_writes import annotation_job
+from holdfast.kube.writer.pod_writes import annotation_write
 from holdfast.kube.writer.reservation_writes import ReservationWriter
 from holdfast.kube.writer.write_queue import ApiWriter, Lane, WriteQueue
 from holdfast.scheduler.cluster.decisions import AnnotatePod, CreateReservation
@@ -185,8 +185,8 @@ class ProvisionerRunner:
                 self._reservations.create(decision)
             elif isinstance(decision, AnnotatePod):
                 self._log("refused", level="warning", pod=str(decision.pod), **_why(decision))
-                job = annotation_job(self._api, decision, self._put)
-                self.queue.submit(Lane.STATUS, decision.pod.uid, job)
+                write = annotation_write(self._api, decision, self._put)
+                self.queue.submit(Lane.STATUS, decision.pod.uid, write)
 
     def _put(self, event: Event) -> None:
         self._inbox.append(event)

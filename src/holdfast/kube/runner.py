@@ -98,7 +98,7 @@ class Runner:
         self.writer = Writer(
             client,
             fence,
-            self._bind_answered,
+            self._write_answered,
             claims,
             self._controller,
             clock.wall,
@@ -263,7 +263,7 @@ class Runner:
         else:
             self._held.append(event)
 
-    def _bind_answered(self, event: Event) -> None:
+    def _write_answered(self, event: Event) -> None:
         if isinstance(event, BindConfirmed) and self._metrics is not None:
             self._metrics.pod_bound(event.uid, self._clock.now())
         if isinstance(event, Updated) and not any(

@@ -9,7 +9,7 @@ from harness.builders import make_pod
 from harness.fake_api import Fault
 from harness.virtual_time import run, until
 from holdfast.kube.flow_control import RateLimit
-from holdfast.kube.writer.write_queue import Lane, Outcome, WriteQueue
+from holdfast.kube.writer.write_queue import Lane, WriteQueue, WriteResult
 from holdfast.scheduler.cluster.decisions import Bind, Emit, SetPodScheduled
 from kube.writer.writer_fixture import PODS, desk, ref
 
@@ -53,8 +53,8 @@ def test_writes_of_one_object_keep_their_order() -> None:
         order: list[str] = []
         queue = WriteQueue(lambda error: None, slots=4)
 
-        def job(name: str, waits: int) -> Any:
-            async def go() -> Outcome:
+        def write(name: str, waits: int) -> Any:
+            async def go() -> WriteResult:
                 nonlocal waits
                 waits -= 1
                 await asyncio.sleep(0.1)
@@ -67,7 +67,7 @@ def test_writes_of_one_object_keep_their_order() -> None:
 
         for step in range(5):
             for key in "abc":
-                queue.submit(Lane(step % 3), key, job(f"{key}{step}", waits=4 - step))
+                queue.submit(Lane(step % 3), key, write(f"{key}{step}", waits=4 - step))
         assert await queue.drain(1000)
         assert [name for name in order if name[0] == "a"] == ["a0", "a1", "a2", "a3", "a4"]
         assert len(order) == 15

@@ -36,7 +36,7 @@ from holdfast.kube.writer.reservation_writes import Releases
 from holdfast.kube.writer.write_queue import (
     TRANSIENT,
     ApiWriter,
-    Outcome,
+    WriteResult,
     is_conflict,
     may_be_carried_out,
     wait_after,
@@ -150,7 +150,7 @@ class ClaimWaiter:
         return len(self._waiting)
 
 
-class BindJob:
+class BindWrite:
     """The write queue calls it repeatedly until it is done."""
 
     def __init__(
@@ -190,7 +190,7 @@ class BindJob:
         self._given_up = ""
         """Why the bind is no longer retried, though the server may still execute it."""
 
-    async def __call__(self) -> Outcome:
+    async def __call__(self) -> WriteResult:
         try:
             if self._given_up:
                 return await self._refuse(self._given_up)
@@ -228,7 +228,7 @@ class BindJob:
         self._backoff.reset()
         self._give_up_at = asyncio.get_running_loop().time() + self._claim_timeout
 
-    def _await_claims(self) -> Outcome:
+    def _await_claims(self) -> WriteResult:
         loop = asyncio.get_running_loop()
         while self._to_await:
             namespace, name, node = self._to_await[0]
@@ -250,7 +250,7 @@ class BindJob:
 
     # The pod
 
-    async def _post(self) -> Outcome:
+    async def _post(self) -> WriteResult:
         pod = self._bind.pod
         metadata: dict[str, Any] = {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid}
         if self._version:
@@ -279,7 +279,7 @@ class BindJob:
         self._feed(BindConfirmed(pod.uid))
         return None
 
-    async def _refuse(self, why: str, was_conflict: bool = False) -> Outcome:
+    async def _refuse(self, why: str, was_conflict: bool = False) -> WriteResult:
         """Feeds the scheduler the pod's actual state; if it has no node, that the bind failed."""
         pod = self._bind.pod
         try:

@@ -13,10 +13,10 @@ from holdfast.kube.errors import ApiError, LeadershipLost
 from holdfast.kube.writer.write_queue import (
     TRANSIENT,
     ApiWriter,
-    Job,
     Lane,
-    Outcome,
+    Write,
     WriteQueue,
+    WriteResult,
     persistent,
     wait_after,
 )
@@ -56,12 +56,12 @@ class JobStatuses:
         self._wanted[ref.uid] = decision
         if new:
             info = KINDS[decision.api_version, ref.kind]
-            self._queue.submit(Lane.STATUS, ref.uid, self._job(info, ref))
+            self._queue.submit(Lane.STATUS, ref.uid, self._status_write(info, ref))
 
-    def _job(self, info: KindInfo, ref: ObjectRef) -> Job:
+    def _status_write(self, info: KindInfo, ref: ObjectRef) -> Write:
         backoff = self._api.backoff(0.2, 10.0)
 
-        async def write() -> Outcome:
+        async def write() -> WriteResult:
             wanted = self._wanted.pop(ref.uid, None)
             if wanted is None:
                 return None
@@ -165,11 +165,11 @@ class MigrationWriter:
             self._feed(write_refused(decision, message))
 
         send = partial(self._api.write, method, path, body, type_)
-        job = persistent(
+        write = persistent(
             self._api,
             send,
             refused,
             settled=_GONE_OR_RECREATED,
             final=() if insists else _NOT_NOW,
         )
-        self._queue.submit(Lane.STATUS, uid, job)
+        self._queue.submit(Lane.STATUS, uid, write)

@@ -34,8 +34,8 @@ from holdfast.kube.writer.write_queue import (
     TRANSIENT,
     ApiWriter,
     Failed,
-    Job,
-    Outcome,
+    Write,
+    WriteResult,
     is_conflict,
     persistent,
     wait_after,
@@ -93,7 +93,7 @@ class Victims:
         return self._all_marked
 
 
-class EvictionJob:
+class EvictionWrite:
     """The write queue calls it repeatedly until it is done. `failed` gets the reason if the victim
     stays.
     """
@@ -123,26 +123,26 @@ class EvictionJob:
         self._refusal: Exception | None = None
         """Why the victim was not deleted, until it is reported."""
 
-    async def __call__(self) -> Outcome:
-        outcome: Outcome = None
+    async def __call__(self) -> WriteResult:
+        result: WriteResult = None
         try:
             if self._refusal is None:
-                outcome = await self._evict()
+                result = await self._evict()
             else:
-                outcome = await self._stays(self._refusal)
+                result = await self._stays(self._refusal)
         except LeadershipLost:
             pass  # The current leader sees both pods as they are.
         finally:
-            if outcome is None:
+            if result is None:
                 self._mark()
-        return outcome
+        return result
 
     def _mark(self) -> None:
         if not self._is_marked:
             self._is_marked = True
             self._victims.marked(self._decision.pod.uid)
 
-    async def _evict(self) -> Outcome:
+    async def _evict(self) -> WriteResult:
         try:
             while self._steps:
                 if self._is_marked:
@@ -163,7 +163,7 @@ class EvictionJob:
             return await self._stays(error)
         return None
 
-    async def _stays(self, why: Exception) -> Outcome:
+    async def _stays(self, why: Exception) -> WriteResult:
         """Reports that the victim stays, since the scheduler counts it as terminating."""
         try:
             found: Pod | None = decode_pod_json(await self._api.read(self._path))
@@ -250,7 +250,7 @@ class Statuses:
         self._known.pop(uid, None)
 
     def want(self, decision: SetPodScheduled | Nominate) -> bool:
-        """Takes note; whether a job is needed that was not before."""
+        """Takes note; whether a write is needed that was not before."""
         uid = decision.pod.uid
         new = uid not in self._wanted
         known, nominated = self._wanted.get(uid, (None, None))
@@ -265,10 +265,10 @@ class Statuses:
         """Drops the queued status of a pod that is about to be bound."""
         self._wanted.pop(uid, None)
 
-    def job(self, pod: ObjectRef) -> Callable[[], Any]:
+    def write(self, pod: ObjectRef) -> Write:
         backoff = self._api.backoff(0.2, 10.0)
 
-        async def write() -> Outcome:
+        async def write() -> WriteResult:
             wanted = self._wanted.pop(pod.uid, None)
             patch = self._patch(pod, *wanted) if wanted is not None else None
             if wanted is None or patch is None:
@@ -352,7 +352,7 @@ def _is_same_condition(found: Condition | None, wanted: SetPodScheduled) -> bool
     )
 
 
-def annotation_job(api: ApiWriter, decision: AnnotatePod, feed: Callable[[Event], None]) -> Job:
+def annotation_write(api: ApiWriter, decision: AnnotatePod, feed: Callable[[Event], None]) -> Write:
     """Writes annotations of a pod: the reservation requested for it, and errors."""
     pod = decision.pod
     # The uid makes the server refuse if the pod was recreated.

@@ -20,10 +20,10 @@ from holdfast.kube.writer.pod_writes import Victims
 from holdfast.kube.writer.write_queue import (
     TRANSIENT,
     ApiWriter,
-    Job,
     Lane,
-    Outcome,
+    Write,
     WriteQueue,
+    WriteResult,
     persistent,
     wait_after,
 )
@@ -121,14 +121,14 @@ class ReservationWriter:
     def create(self, decision: CreateReservation, victims: Iterable[Victims] = ()) -> None:
         """Creates the reservation once all these victims have their conditions."""
         name, body = decision.reservation.metadata.name, msgspec.to_builtins(decision.reservation)
-        job = self._persistent(decision, "POST", path_of(_INFO), body, settled=_THERE_ALREADY)
+        write = self._persistent(decision, "POST", path_of(_INFO), body, settled=_THERE_ALREADY)
         unmarked = list(victims)
 
-        async def create() -> Outcome:
+        async def create() -> WriteResult:
             for each in unmarked:
                 if (waiting := each.waiting()) is not None:
                     return waiting
-            return await job()
+            return await write()
 
         self._queue.submit(Lane.STATUS, ("create", name), create)
 
@@ -155,59 +155,59 @@ class ReservationWriter:
             wanted[-1] = decision = _overtaken(before, decision)
         if len(wanted) == 1 and (before is None or decision.binds != before.binds):
             lane = Lane.BIND if decision.binds else Lane.STATUS
-            self._queue.submit(lane, ref.uid, self._status_job(ref))
+            self._queue.submit(lane, ref.uid, self._status_write(ref))
 
     def delete(self, decision: DeleteReservation) -> None:
         ref = decision.reservation
         self._wanted.pop(ref.uid, None)
         options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": ref.uid}}
-        job = self._persistent(decision, "DELETE", path_of(_INFO, "", ref.name), options)
+        write = self._persistent(decision, "DELETE", path_of(_INFO, "", ref.name), options)
 
-        async def delete() -> Outcome:
-            outcome = await job()
-            if outcome is None:
+        async def delete() -> WriteResult:
+            result = await write()
+            if result is None:
                 self._releases.end(ref.uid)
-            return outcome
+            return result
 
         self._queue.submit(Lane.STATUS, ref.uid, delete)
 
     def preempt(self, decision: PreemptReservation) -> None:
         ref = decision.reservation
         body = {"metadata": {"uid": ref.uid, **metadata_patch(decision)}}
-        job = self._persistent(decision, "PATCH", path_of(_INFO, "", ref.name), body, MERGE)
-        self._queue.submit(Lane.STATUS, ref.uid, job)
+        write = self._persistent(decision, "PATCH", path_of(_INFO, "", ref.name), body, MERGE)
+        self._queue.submit(Lane.STATUS, ref.uid, write)
 
     def annotate(self, decision: AnnotateReservation) -> None:
         ref = decision.reservation
         patch = {"metadata": {"uid": ref.uid, **metadata_patch(decision)}}
 
-        async def write() -> Outcome:
+        async def write() -> WriteResult:
             with suppress(LeadershipLost, *TRANSIENT):  # its message is for people
                 await self._api.write("PATCH", path_of(_INFO, "", ref.name), patch, MERGE)
             return None
 
         self._queue.submit(Lane.EVENT, (ref.uid, "annotations"), write)
 
-    def _status_job(self, ref: ObjectRef) -> Job:
-        write = self._write_status(ref)
+    def _status_write(self, ref: ObjectRef) -> Write:
+        send = self._write_status(ref)
 
-        async def job() -> Outcome:
-            outcome: Outcome = None
+        async def write() -> WriteResult:
+            result: WriteResult = None
             try:
-                outcome = await write()
+                result = await send()
             finally:
-                if outcome is None and ref.uid not in self._wanted:
+                if result is None and ref.uid not in self._wanted:
                     waiting = self._unwritten.pop(ref.uid, None)
                     if waiting is not None and not waiting.done():
                         waiting.set_result(None)
-            return outcome
+            return result
 
-        return job
+        return write
 
-    def _write_status(self, ref: ObjectRef) -> Job:
+    def _write_status(self, ref: ObjectRef) -> Write:
         backoff = self._api.backoff(0.2, 10.0)
 
-        async def write() -> Outcome:
+        async def write() -> WriteResult:
             wanted = self._take(ref.uid)
             if wanted is None:
                 return None
@@ -269,7 +269,7 @@ class ReservationWriter:
         body: Any,
         content_type: str = JSON,
         settled: tuple[int, ...] = _NOT_THERE,
-    ) -> Job:
+    ) -> Write:
         return persistent(
             self._api,
             partial(self._api.write, method, path, body, content_type),

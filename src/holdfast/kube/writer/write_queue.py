@@ -27,9 +27,10 @@ class Lane(enum.IntEnum):
     EVENT = 2
 
 
-Outcome = None | float | asyncio.Future[None]
+WriteResult = None | float | asyncio.Future[None]
 """Done; or again after so many seconds; or again when the future is done."""
-Job = Callable[[], Awaitable[Outcome]]
+Write = Callable[[], Awaitable[WriteResult]]
+"""Sends a write, or its next step; called again until its result is None."""
 Key = Hashable
 Failed = Callable[[BaseException], None]
 
@@ -45,8 +46,8 @@ class WriteQueue:
         self._failed = failed
         self._limit = limit or RateLimit()
         self._slots = slots
-        self._lanes: dict[Lane, deque[tuple[Key, Job]]] = {lane: deque() for lane in Lane}
-        self._chains: dict[Key, deque[tuple[Lane, Job]]] = {}
+        self._lanes: dict[Lane, deque[tuple[Key, Write]]] = {lane: deque() for lane in Lane}
+        self._chains: dict[Key, deque[tuple[Lane, Write]]] = {}
         """Objects that have a write standing in a lane, on its way or waiting; and what follows it."""
         self._running: dict[asyncio.Task[None], Lane] = {}
         self._events_running = 0
@@ -65,16 +66,16 @@ class WriteQueue:
         """How many stand in the lane, ready to go."""
         return len(self._lanes[lane])
 
-    def submit(self, lane: Lane, key: Key, job: Job) -> None:
+    def submit(self, lane: Lane, key: Key, write: Write) -> None:
         if self._closed:
             return
         chain = self._chains.get(key)
         if chain is not None:
-            chain.append((lane, job))
+            chain.append((lane, write))
             return
         self._chains[key] = deque()
         self._empty.clear()
-        self._stand(lane, key, job)
+        self._stand(lane, key, write)
         self._pump()
 
     async def drain(self, patience: float) -> bool:
@@ -112,8 +113,8 @@ class WriteQueue:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _stand(self, lane: Lane, key: Key, job: Job) -> None:
-        self._lanes[lane].append((key, job))
+    def _stand(self, lane: Lane, key: Key, write: Write) -> None:
+        self._lanes[lane].append((key, write))
         self._still.clear()
 
     def _pump(self) -> None:
@@ -126,8 +127,8 @@ class WriteQueue:
                     loop = asyncio.get_running_loop()
                     self._later = loop.call_later(wait, self._pump_again)
                 return
-            key, job = self._lanes[lane].popleft()
-            task = asyncio.create_task(self._run(lane, key, job))
+            key, write = self._lanes[lane].popleft()
+            task = asyncio.create_task(self._run(lane, key, write))
             self._running[task] = lane
             self._events_running += lane is Lane.EVENT
             task.add_done_callback(self._ended)
@@ -145,41 +146,41 @@ class WriteQueue:
             return Lane.EVENT
         return None
 
-    async def _run(self, lane: Lane, key: Key, job: Job) -> None:
-        outcome: Outcome = None
+    async def _run(self, lane: Lane, key: Key, write: Write) -> None:
+        result: WriteResult = None
         try:
-            outcome = await job()
+            result = await write()
         except asyncio.CancelledError:
             raise
         except Exception as error:
             self._failed(error)
         if self._closed:
             return
-        if outcome is None:
+        if result is None:
             self._next_of(key)
-        elif isinstance(outcome, asyncio.Future):
-            outcome.add_done_callback(lambda _: self._again(lane, key, job))
+        elif isinstance(result, asyncio.Future):
+            result.add_done_callback(lambda _: self._again(lane, key, write))
         else:
-            self._after(outcome, lane, key, job)
+            self._after(result, lane, key, write)
 
-    def _after(self, wait: float, lane: Lane, key: Key, job: Job) -> None:
+    def _after(self, wait: float, lane: Lane, key: Key, write: Write) -> None:
         def come() -> None:
             self._timers.discard(timer)
-            self._again(lane, key, job)
+            self._again(lane, key, write)
 
         timer = asyncio.get_running_loop().call_later(wait, come)
         self._timers.add(timer)
 
-    def _again(self, lane: Lane, key: Key, job: Job) -> None:
+    def _again(self, lane: Lane, key: Key, write: Write) -> None:
         if not self._closed:
-            self._stand(lane, key, job)
+            self._stand(lane, key, write)
             self._pump()
 
     def _next_of(self, key: Key) -> None:
         chain = self._chains[key]
         if chain:
-            lane, job = chain.popleft()
-            self._stand(lane, key, job)
+            lane, write = chain.popleft()
+            self._stand(lane, key, write)
         else:
             del self._chains[key]
             if not self._chains:
@@ -281,7 +282,7 @@ def persistent(
     refused: Callable[[Exception], None],
     settled: Container[int] = (),
     final: Container[int] = (),
-) -> Job:
+) -> Write:
     """A write that is retried while that may help; a refusal is fed to the scheduler if it never
     succeeds.
 
@@ -289,7 +290,7 @@ def persistent(
     """
     backoff = api.backoff(0.2, 10.0)
 
-    async def write() -> Outcome:
+    async def write() -> WriteResult:
         try:
             await send()
         except LeadershipLost:

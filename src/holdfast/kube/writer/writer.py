@@ -15,18 +15,18 @@ from holdfast.kube.client import MERGE, Client
 from holdfast.kube.errors import ApiError, LeadershipLost
 from holdfast.kube.flow_control import Backoff, RateLimit
 from holdfast.kube.leader_election import Fence
-from holdfast.kube.writer.binder import BindJob, ClaimWaiter, Feed
+from holdfast.kube.writer.binder import BindWrite, ClaimWaiter, Feed
 from holdfast.kube.writer.job_writes import JobStatuses, MigrationWriter
-from holdfast.kube.writer.pod_writes import EvictionJob, Statuses, Victims, annotation_job
+from holdfast.kube.writer.pod_writes import EvictionWrite, Statuses, Victims, annotation_write
 from holdfast.kube.writer.reservation_writes import Releases, ReservationWriter
 from holdfast.kube.writer.write_queue import (
     TRANSIENT,
     ApiWriter,
     Failed,
-    Job,
     Lane,
-    Outcome,
+    Write,
     WriteQueue,
+    WriteResult,
     wait_after,
 )
 from holdfast.scheduler.cluster.decisions import (
@@ -119,15 +119,15 @@ class Writer:
                 before.append(decision)
             elif isinstance(decision, SetPodScheduled | Nominate):
                 if self.statuses.want(decision):
-                    job = self.statuses.job(decision.pod)
-                    self.queue.submit(Lane.STATUS, decision.pod.uid, job)
+                    write = self.statuses.write(decision.pod)
+                    self.queue.submit(Lane.STATUS, decision.pod.uid, write)
             elif isinstance(decision, Preempt):
                 group = self._preempt(decision)
                 if decision.job:
                     victims[decision.preemptor.uid][decision.job] = group
             elif isinstance(decision, AnnotatePod):
-                job = annotation_job(self._api, decision, self._feed)
-                self.queue.submit(Lane.BIND, decision.pod.uid, job)
+                write = annotation_write(self._api, decision, self._feed)
+                self.queue.submit(Lane.BIND, decision.pod.uid, write)
             elif isinstance(decision, CreateReservation):
                 preemptor = preemptor_of(decision.reservation)
                 self._reservations.create(decision, victims[preemptor].values() if preemptor else ())
@@ -163,12 +163,12 @@ class Writer:
 
     def sweep(self) -> None:
         """Called about every minute."""
-        for job in self._recorder.ended():
-            self.queue.submit(Lane.EVENT, object(), job)
+        for write in self._recorder.ended():
+            self.queue.submit(Lane.EVENT, object(), write)
 
     def _bind(self, decision: Bind, before: list[BindVolume | SelectNode]) -> None:
         self.statuses.drop(decision.pod.uid)
-        job = BindJob(
+        write = BindWrite(
             self._api,
             self._feed,
             self.claims,
@@ -179,14 +179,14 @@ class Writer:
             self._releases,
             self._version(decision.pod),
         )
-        self.queue.submit(Lane.BIND, decision.pod.uid, job)
+        self.queue.submit(Lane.BIND, decision.pod.uid, write)
 
     def _preempt(self, decision: Preempt) -> Victims:
         key = decision.job or decision.pod.uid
         victims = self._victims.get(key)
         if victims is None:
             victims = self._victims[key] = Victims(partial(self._all_marked, key))
-        job = EvictionJob(
+        write = EvictionWrite(
             self._api,
             self._feed,
             self._failed,
@@ -195,7 +195,7 @@ class Writer:
             victims,
             self._reservations.unwritten,
         )
-        self.queue.submit(Lane.STATUS, decision.pod.uid, job)
+        self.queue.submit(Lane.STATUS, decision.pod.uid, write)
         return victims
 
     def _all_marked(self, key: str) -> None:
@@ -205,11 +205,11 @@ class Writer:
         if self.queue.length(Lane.EVENT) >= EVENTS_WAITING:
             self.events_lost += 1
             return
-        job = self._recorder.job(decision, self._controller(decision))
-        if job is not None:
+        write = self._recorder.write(decision, self._controller(decision))
+        if write is not None:
             # An Event of its own is an object of its own; only those of one series keep an order.
             key = (decision.about.uid, decision.reason) if decision.type != "Normal" else object()
-            self.queue.submit(Lane.EVENT, key, job)
+            self.queue.submit(Lane.EVENT, key, write)
 
 
 # Events; repeated ones are sent as a series
@@ -228,21 +228,21 @@ class EventWriter:
         self._wall = wall
         self._recorder = EventRecorder(SeriesEvents(socket.gethostname()), version, _MOST_SERIES)
 
-    def job(self, event: Emit, controller: str) -> Job | None:
+    def write(self, event: Emit, controller: str) -> Write | None:
         """The next write; None if there is none."""
-        write = self._recorder.record(event, controller, self._wall())
-        return self._job(write) if write is not None else None
+        recorded = self._recorder.record(event, controller, self._wall())
+        return self._write(recorded) if recorded is not None else None
 
-    def ended(self) -> list[Job]:
+    def ended(self) -> list[Write]:
         """The last writes of series that have ended."""
-        return [self._job(write) for write in self._recorder.ended(self._wall())]
+        return [self._write(recorded) for recorded in self._recorder.ended(self._wall())]
 
-    def _job(self, write: EventWrite) -> Job:
-        path = events_path(write.namespace)
-        body = msgspec.Raw(msgspec.json.encode(write.body))
-        if write.is_new:
+    def _write(self, recorded: EventWrite) -> Write:
+        path = events_path(recorded.namespace)
+        body = msgspec.Raw(msgspec.json.encode(recorded.body))
+        if recorded.is_new:
             return _Writing(self._api, "POST", path, body)
-        return _Writing(self._api, "PATCH", f"{path}/{write.name}", body)
+        return _Writing(self._api, "PATCH", f"{path}/{recorded.name}", body)
 
 
 def events_path(namespace: str) -> str:
@@ -261,7 +261,7 @@ class _Writing:
         self._method, self._path, self._body = method, path, body
         self._backoff: Backoff | None = None
 
-    async def __call__(self) -> Outcome:
+    async def __call__(self) -> WriteResult:
         content_type = MERGE if self._method == "PATCH" else "application/json"
         try:
             await self._api.write(self._method, self._path, self._body, content_type)
