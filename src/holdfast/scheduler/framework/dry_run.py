@@ -85,7 +85,7 @@ class DryRun:
         if self._is_amounts_only(own, row):
             assert own.entry is not None
             self._column.refresh()
-            return self._column.fits_as(
+            return self._column.fits_with(
                 AllocatingOne(self._cluster.nodes, self._cluster.ledger, own.entry)
             )
         with self._own_holds_released(row, as_reserved=True):
@@ -143,7 +143,7 @@ class DryRun:
             pods = self._cluster.jobs.preemptible_together(pods, self._pod.cls.priority)
         if (
             needs is not None
-            and column.suits_row(row)
+            and column.passes_node_filters(row)
             and not (
                 self._pod.uid in self._preemption_holds and self._preemption_holds.of(self._pod, row)
             )
@@ -194,8 +194,8 @@ class DryRun:
         self, row: int, reserving: list[PodRecord], gone: list[PodRecord], spared_first: Order
     ) -> list[PodRecord] | tuple[str, ...]:
         needs = self._column.needs
-        suits = self._column.is_local and self._column.suits_row(row)
-        if needs is not None and suits and not self._cluster.nominated_pods_for(self._pod, row):
+        passing = self._column.is_local and self._column.passes_node_filters(row)
+        if needs is not None and passing and not self._cluster.nominated_pods_for(self._pod, row):
             return reservation_victims_by_amounts(
                 self._cluster, row, needs, reserving, gone, spared_first
             )

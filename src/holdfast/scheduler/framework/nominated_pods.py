@@ -59,7 +59,7 @@ def only_capacity_matters(
     return (
         column.needs is not None
         and not any(cluster.reservations.inside(nominated, row) for nominated in nominated_pods)
-        and column.suits_row(row)
+        and column.passes_node_filters(row)
     )
 
 

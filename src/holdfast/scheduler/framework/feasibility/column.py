@@ -65,25 +65,25 @@ class ClassColumn(ClassRows):
         """The score of each row without `constant`, which is the same for all; about INFEASIBLE or
         less where a filter fails."""
         if self._keys is None:
-            return self._base_there
+            return self._base_in_use
         totals = self._by_key.take(self._keys.of[: self._size])
-        totals += self._base_there
+        totals += self._base_in_use
         return totals
 
-    def suits_row(self, row: int) -> bool:
+    def passes_node_filters(self, row: int) -> bool:
         """Whether the row passes the node filters, whatever is requested on it."""
-        return self.rejected is None and bool(self._fits_node[row])
+        return self.rejected is None and bool(self._passes_node[row])
 
     def fits_row(self, row: int) -> bool:
-        return self.rejected is None and bool(self._fits[row]) and self.fits_by_topology(row)
+        return self.rejected is None and bool(self._passes_usage[row]) and self.fits_by_topology(row)
 
     def fits_by_topology(self, row: int) -> bool:
         """Whether the row passes the topology filters."""
         return self._keys is None or bool(self._key_passes[self._keys.of[row]])
 
-    def fits_as(self, view: One) -> bool:
+    def fits_with(self, view: One) -> bool:
         """Whether the row would be feasible with the amounts of the view. Only for local columns."""
-        if self.rejected is not None or not self._fits_node[view.rows]:
+        if self.rejected is not None or not self._passes_node[view.rows]:
             return False
         return all(test.passes(view) for _, test in self.guarded_filters if test.scope is Scope.USAGE)
 

@@ -35,8 +35,8 @@ class ColumnStore:
         self._epoch = cluster.epoch
         self._errors = cluster.plugin_errors
         self._columns: dict[tuple[int, int], ClassColumn] = {}
-        self._weight = 0
-        """The weight of all columns together."""
+        self._memory = 0
+        """The memory of all columns together, as in `ClassRows.memory`."""
         self._profiles_seen: set[int] = set()
         cluster.classes.on_dropped.append(self._class_dropped)
 
@@ -48,12 +48,12 @@ class ColumnStore:
         column = columns.get(key)
         if column is None or column.failed_in >= 0 or column.owners_seen != self._epoch.owners:
             column = self._column_of_right_type(key, profile, cls, column)
-        elif len(columns) > 1 and self._weight > self._most() // 2:
+        elif len(columns) > 1 and self._memory > self._most() // 2:
             columns[key] = columns.pop(key)  # most recently used
         column.refresh()
-        if column.weighed != column.weight:
-            self._weigh(column)
-            while self._weight > self._most() and len(columns) > 1:
+        if column.memory_counted != column.memory:
+            self._count_memory(column)
+            while self._memory > self._most() and len(columns) > 1:
                 self._forget(next(iter(columns)))
         if column.has_checked_scores:
             column.check_scores()
@@ -102,15 +102,15 @@ class ColumnStore:
         self._forget(key)
         self._columns[key] = column
 
-    def _weigh(self, column: ClassColumn) -> None:
-        self._weight += column.weight - column.weighed
-        column.weighed = column.weight
+    def _count_memory(self, column: ClassColumn) -> None:
+        self._memory += column.memory - column.memory_counted
+        column.memory_counted = column.memory
 
     def _forget(self, key: tuple[int, int]) -> None:
         column = self._columns.pop(key, None)
         if column is not None:
-            self._weight -= column.weighed
-            column.weighed = 0
+            self._memory -= column.memory_counted
+            column.memory_counted = 0
 
     def _class_dropped(self, cls: PodClass) -> None:
         for index in self._profiles_seen:

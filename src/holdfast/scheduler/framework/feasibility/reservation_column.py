@@ -91,7 +91,7 @@ class ReservationColumn(ClassColumn):
 
     def _compile(self) -> None:
         super()._compile()
-        self._scattered: Filter | None = None
+        self._combined_only: Filter | None = None
         self._reservation_scores = ReservationScores(
             self._cluster, self.cls, self._profile.reservation_args.ignores
         )
@@ -116,15 +116,15 @@ class ReservationColumn(ClassColumn):
         would fit only by allocating from several of them, or from one that is infeasible."""
         names = [name for name, _ in self.filters]
         if NODE_RESOURCES_FIT in names:
-            scattered = Filter(
-                partial(ReservationColumn._is_not_scattered, self._weak),
-                partial(ReservationColumn._scattered_reasons, self._weak),
+            combined_only = Filter(
+                partial(ReservationColumn._is_not_combined_only, self._weak),
+                partial(ReservationColumn._combined_only_reasons, self._weak),
                 Scope.USAGE,
             )
             self.filters.insert(
-                names.index(NODE_RESOURCES_FIT), (self._profile.reservation_plugin, scattered)
+                names.index(NODE_RESOURCES_FIT), (self._profile.reservation_plugin, combined_only)
             )
-            self._scattered = scattered
+            self._combined_only = combined_only
 
     def refresh(self) -> None:
         matched = self._reservation_scores.matched
@@ -151,13 +151,13 @@ class ReservationColumn(ClassColumn):
         if node_too:
             self._node_part(One(self._table, row), row)
         memo = self._score_memo
-        if memo is not None and len(matched) < 2 and self._fits_node.item(row):
+        if memo is not None and len(matched) < 2 and self._passes_node.item(row):
             entry = matched[0] if matched else None
             special = self._managers.awake or row in self._waiting
             if not special and (entry is None or not entry.reservation.withheld):
                 self._store_memoized(memo, row, entry, closed)
                 return False
-        best = self._nominated(matched) if matched and self._fits_node.item(row) else None
+        best = self._nominated(matched) if matched and self._passes_node.item(row) else None
         if best is None:
             self._chosen.pop(row, None)
             return super()._update_one(row, False)
@@ -204,7 +204,7 @@ class ReservationColumn(ClassColumn):
                 memo.remember(of_row, total)
         if not memo.worth_it:
             self._score_memo = None
-        self._fits[row] = total is not None
+        self._passes_usage[row] = total is not None
         if total is not None and self._node_scores:
             total += self._node_score.item(row)
         self._base[row] = INFEASIBLE if total is None else total
@@ -251,7 +251,7 @@ class ReservationColumn(ClassColumn):
         self._open[restricted] = False
         pairs = self._reservation_scores.serving(matched)
         super()._update_many(rows, node_too)
-        if pairs := [entry for entry in pairs if self._fits_node.item(entry.row)]:
+        if pairs := [entry for entry in pairs if self._passes_node.item(entry.row)]:
             self._score_reservations(pairs)
 
     def _score_reservations(self, pairs: list[ReservationEntry]) -> None:
@@ -272,7 +272,7 @@ class ReservationColumn(ClassColumn):
         at = view.rows[best]
         scores = (local + np.zeros(len(pairs), dtype=np.int64))[best]
         self._refit(at, np.ones(len(at), dtype=np.bool_))
-        self._fits[at] = True
+        self._passes_usage[at] = True
         if not self._normalized:
             self._base[at] = scores
             return
@@ -302,7 +302,7 @@ class ReservationColumn(ClassColumn):
             return found
         view = AllocatingOne(self._table, self._cluster.ledger, entry)
         for (_, bare), (_, test) in zip(self.filters, self.guarded_filters, strict=True):
-            if bare not in (self._gate, self._scattered) and not test.passes(view):
+            if bare not in (self._gate, self._combined_only) and not test.passes(view):
                 return [reason.text for reason in test.reasons(view) if reason.rows]
         return [] if self._reservation_scores.serves(entry) else [NONE_FEASIBLE]
 
@@ -326,26 +326,26 @@ class ReservationColumn(ClassColumn):
             ]
         return _reasons_by_rows(view, found)
 
-    def _is_not_scattered(self, view: View) -> Cells:
+    def _is_not_combined_only(self, view: View) -> Cells:
         if isinstance(view.rows, int):
-            return not self._scattered_on(self._reservation_scores.on(view.rows))
-        scattered = list(self._all_scattered(view))
-        return view.full(True) & ~np.isin(view.rows, scattered)
+            return not self._combined_only_on(self._reservation_scores.on(view.rows))
+        combined_only = list(self._all_combined_only(view))
+        return view.full(True) & ~np.isin(view.rows, combined_only)
 
-    def _scattered_reasons(self, view: View) -> list[Reason]:
-        return _reasons_by_rows(view, self._all_scattered(view))
+    def _combined_only_reasons(self, view: View) -> list[Reason]:
+        return _reasons_by_rows(view, self._all_combined_only(view))
 
-    def _all_scattered(self, view: View) -> dict[int, list[str]]:
+    def _all_combined_only(self, view: View) -> dict[int, list[str]]:
         on: dict[int, list[ReservationEntry]] = {}
         for entry in self._reservation_scores.among(np.atleast_1d(view.rows)):
             on.setdefault(entry.row, []).append(entry)
-        found = {row: self._scattered_on(matched) for row, matched in on.items()}
+        found = {row: self._combined_only_on(matched) for row, matched in on.items()}
         return {row: texts for row, texts in found.items() if texts}
 
-    def _scattered_on(self, matched: list[ReservationEntry]) -> list[str]:
+    def _combined_only_on(self, matched: list[ReservationEntry]) -> list[str]:
         return (
             self._reservation_scores.texts(matched)
-            if self._reservation_scores.would_do_together(matched)
+            if self._reservation_scores.enough_combined(matched)
             else []
         )
 

@@ -191,7 +191,7 @@ class ReservationScores:
             found += map(BY_RESERVATION.format, self._cluster.managers.reasons(self._cls, entry))
         return [*found, *of_node]
 
-    def would_do_together(self, matched: list[ReservationEntry]) -> bool:
+    def enough_combined(self, matched: list[ReservationEntry]) -> bool:
         """Whether a row without enough free capacity would have enough if a pod could allocate from all
         of these reservations at once."""
         if not matched:

@@ -79,18 +79,18 @@ def capacity_vector(table: NodeTable, row: int) -> tuple[bytes, bytes]:
 
 
 class ClassRows(CompiledClass):
-    weight = 1
+    memory = 1
     """Memory of this column, relative to one that has no topology part."""
-    weighed = 0
-    """The weight that counts for it in the column store."""
+    memory_counted = 0
+    """The memory that counts for it in the column store."""
     _base: Ints = np.zeros(0, dtype=np.int64)
     """The sum of the node, usage and normalised scores of each row; INFEASIBLE where a filter other
     than a topology filter fails. As long as the node table's capacity."""
-    _base_there = _base
+    _base_in_use = _base
     """The same, as long as the node table's size."""
-    _fits_node: Bools = np.zeros(0, dtype=np.bool_)
+    _passes_node: Bools = np.zeros(0, dtype=np.bool_)
     """The rows that pass the node filters."""
-    _fits: Bools = np.zeros(0, dtype=np.bool_)
+    _passes_usage: Bools = np.zeros(0, dtype=np.bool_)
     """The rows that also pass the usage filters."""
     _node_scores: Sequence[tuple[int, Any]] = ()
     _usage_scores: Sequence[tuple[int, Any]] = ()
@@ -110,7 +110,7 @@ class ClassRows(CompiledClass):
     @property
     def fits(self) -> Bools:
         """The rows that pass all filters."""
-        fits = self._fits[: self._size]
+        fits = self._passes_usage[: self._size]
         return fits if self._keys is None else fits & self._key_passes[self._keys.of[: self._size]]
 
     def _compile(self) -> None:
@@ -134,7 +134,7 @@ class ClassRows(CompiledClass):
         self._memo: RowMemo[UsageResult] | None = RowMemo(self._epoch.usage) if remembers else None
         keyed = self._key_filters or self._key_scores
         self._keys = TopologyKeys(self._table, answers.facets) if keyed else None
-        self.weight = 1 + len(answers.facets)
+        self.memory = 1 + len(answers.facets)
         facets = [facet for _, f in self.filters for facet in f.facets]
         self.topology_dependencies = TopologyDependencies(self._cluster.classes, facets)
         self._base = self._base[:0]
@@ -233,10 +233,10 @@ class ClassRows(CompiledClass):
         again it is `rejected` that keeps pods of the class off all of them."""
         capacity = self._table.capacity
         self._size = self._table.size
-        self._fits_node = np.zeros(capacity, dtype=np.bool_)
-        self._fits = np.zeros(capacity, dtype=np.bool_)
+        self._passes_node = np.zeros(capacity, dtype=np.bool_)
+        self._passes_usage = np.zeros(capacity, dtype=np.bool_)
         self._base = np.full(capacity, INFEASIBLE, dtype=np.int64)
-        self._base_there = self._base[: self._size]
+        self._base_in_use = self._base[: self._size]
 
     def _rebuild(self) -> None:
         """Computes every row."""
@@ -245,14 +245,14 @@ class ClassRows(CompiledClass):
         self._size = table.size
         self._nodes_seen = self._node_log.end
         self._usage_seen = self._usage_log.end
-        self._fits_node = np.zeros(capacity, dtype=np.bool_)
-        self._all_suit = False
-        self._fits = np.zeros(capacity, dtype=np.bool_)
+        self._passes_node = np.zeros(capacity, dtype=np.bool_)
+        self._all_pass_node = False
+        self._passes_usage = np.zeros(capacity, dtype=np.bool_)
         self._node_score: Ints = np.zeros(capacity if self._node_scores else 0, dtype=np.int64)
         # The sum of scores that are not normalised, kept apart where others are.
         self._local: Ints = np.zeros(capacity if self._normalized else 0, dtype=np.int64)
         self._base = np.full(capacity, INFEASIBLE, dtype=np.int64)
-        self._base_there = self._base[: self._size]
+        self._base_in_use = self._base[: self._size]
         self._by_key: Ints = np.zeros(0, dtype=np.int64)
         self._key_passes: Bools = np.zeros(0, dtype=np.bool_)
         for normalized in self._normalized:
@@ -266,7 +266,7 @@ class ClassRows(CompiledClass):
         self._update_all()
         self._keys = keys
         if keys is not None:
-            keys.rebuild(self._fits)
+            keys.rebuild(self._passes_usage)
             self._evaluate_keys(keys)
 
     def _rows_named(self) -> Bools | None:
@@ -307,7 +307,7 @@ class ClassRows(CompiledClass):
         table, memo = self._table, self._memo
         if node_too:
             self._node_part(One(table, row), row)
-        if not self._fits_node.item(row):
+        if not self._passes_node.item(row):
             return self._store(row, False, 0, ())
         if memo is None:
             ok, score, raw = self._usage_result(One(table, row))
@@ -342,9 +342,9 @@ class ClassRows(CompiledClass):
     def _store(self, row: int, ok: bool, score: int, raw: tuple[int, ...]) -> bool:
         """Stores the result of a row: whether it is feasible, the sum of its scores that are not
         normalised, and its raw scores. Returns whether scores have to be normalised again."""
-        fitted: bool = self._fits.item(row)
+        fitted: bool = self._passes_usage.item(row)
         if ok != fitted:
-            self._fits[row] = ok
+            self._passes_usage[row] = ok
             if self._keys is not None:
                 self._keys.refit(row, 1 if ok else -1)
         again = False
@@ -360,7 +360,7 @@ class ClassRows(CompiledClass):
         return again
 
     def _update_all(self) -> None:
-        if self._all_suit:
+        if self._all_pass_node:
             self._compute(All(self._table), slice(0, self._size), node_too=True)
         else:
             self._update_many(np.arange(self._size), node_too=True)
@@ -368,11 +368,11 @@ class ClassRows(CompiledClass):
     def _update_many(self, rows: NDArray[np.intp], node_too: bool) -> None:
         """Computes the usage part of rows that pass the node filters."""
         at = rows
-        if not self._all_suit:
-            suits = self._fits_node[rows]
-            at = rows[suits]
+        if not self._all_pass_node:
+            passing = self._passes_node[rows]
+            at = rows[passing]
             if node_too:
-                out = rows[~suits]
+                out = rows[~passing]
                 self._refit(out, np.zeros(len(out), dtype=np.bool_))
                 self._base[out] = INFEASIBLE
         self._compute(Some(self._table, at), at, node_too)
@@ -408,14 +408,14 @@ class ClassRows(CompiledClass):
     def _refit(self, at: At, ok: Bools) -> bool:
         """Stores which rows are feasible. Returns whether that changed for any of them."""
         if self._keys is None and not self._normalized:
-            self._fits[at] = ok
+            self._passes_usage[at] = ok
             return True  # nothing depends on whether it changed
-        flips = ok != self._fits[at]
+        flips = ok != self._passes_usage[at]
         if not flips.any():
             return False
         if self._keys is not None:
             np.add.at(self._keys.fitting, self._keys.of[at][flips], np.where(ok[flips], 1, -1))
-        self._fits[at] = ok
+        self._passes_usage[at] = ok
         return True
 
     def _sum_of_scores(self, at: At) -> Ints:
@@ -432,7 +432,7 @@ class ClassRows(CompiledClass):
                 at = slice(0, self._size)
         for normalized in self._normalized:
             normalized.weigh(at)
-        self._base[at] = np.where(self._fits[at], self._sum_of_scores(at), INFEASIBLE)
+        self._base[at] = np.where(self._passes_usage[at], self._sum_of_scores(at), INFEASIBLE)
 
     def _node_part(self, view: View, at: At) -> None:
         ok = view.take(self._table.alive)
@@ -440,8 +440,8 @@ class ClassRows(CompiledClass):
             ok = ok & view.take(self._only_rows)
         for passes in self._node_filters:
             ok = ok & passes(view)
-        self._fits_node[at] = ok
-        self._all_suit = bool(self._fits_node[: self._size].all())
+        self._passes_node[at] = ok
+        self._all_pass_node = bool(self._passes_node[: self._size].all())
         if self._node_scores:
             score = 0
             for weight, scores in self._node_scores:
@@ -453,9 +453,9 @@ class ClassRows(CompiledClass):
     def _update_keys(self, keys: TopologyKeys) -> None:
         stale = keys.stale_rows()
         if stale is None or keys.crowded:
-            keys.rebuild(self._fits)
+            keys.rebuild(self._passes_usage)
         elif stale:
-            keys.rekey(stale, self._fits)
+            keys.rekey(stale, self._passes_usage)
         self._evaluate_keys(keys)
 
     def _evaluate_keys(self, keys: TopologyKeys) -> None:

@@ -33,7 +33,7 @@ _FEW = 6
 
 class VolumeColumn(ClassColumn):
     """It has no parts of its own but the answers of the volume plugins. What `ClassColumn` says of the
-    parts (`fits_as`, `topology_allows` …) is not to be asked: `needs` is None and `is_local` false."""
+    parts (`fits_with`, `topology_allows`) is not to be asked: `needs` is None and `is_local` false."""
 
     shares_corrections = False
 
@@ -91,11 +91,11 @@ class VolumeColumn(ClassColumn):
     def fits(self) -> Bools:
         return self._without_volumes.fits & self._allowed[: self._size]
 
-    def suits_row(self, row: int) -> bool:
+    def passes_node_filters(self, row: int) -> bool:
         view = One(self._table, row)
         return (
             self.rejected is None
-            and self._without_volumes.suits_row(row)
+            and self._without_volumes.passes_node_filters(row)
             and all(f.passes(view) for _, f in self._own_guarded() if f.scope is Scope.NODE)
         )
 
