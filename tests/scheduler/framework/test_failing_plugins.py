@@ -668,5 +668,7 @@ def check(stage: Stage, act: Act, point: str) -> None:
     stage.delete(*(name for name in where if name not in stage.reservations()))
     stage.delete_reservations().settle(600)
     nodes = cluster.nodes
-    assert not nodes.claimed.any() and not nodes.held_later.any() and not nodes.held.any(), point
+    assert not nodes.claimed.any() and not nodes.held_once_pods_end.any() and not nodes.held.any(), (
+        point
+    )
     assert not any(cluster.ledger.pods.values()) and not cluster.pods, point

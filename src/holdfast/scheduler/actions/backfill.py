@@ -66,15 +66,15 @@ class Backfill(Action):
             if estimate is None or round_.now + estimate > latest or self._key(pod) in self._overran:
                 continue
             # If a pod of the group did not fit, one with the same or a longer estimate does not either.
-            kind = round_.queue.kind(pod)
-            if pod.reservation is not None or estimate >= unsuccessful.get(kind, math.inf):
+            group = round_.queue.group_key(pod)
+            if pod.reservation is not None or estimate >= unsuccessful.get(group, math.inf):
                 continue
             if pod.job is not None:
                 placed = self._backfill_job(round_, pod, until)
             else:
                 placed = self._backfill_pod(round_, pod, until)
             if not placed and pod.pinned_node is None:
-                unsuccessful[kind] = estimate
+                unsuccessful[group] = estimate
 
     # Which rows, and until when
 

@@ -178,12 +178,12 @@ class Reclaim(Action):
             key=lambda pod: (order_key[queues.of(pod), pod.cls.id], round_.queue.sort_key(pod))
         )
         for pod in waiting:
-            kind = round_.queue.kind(pod)
-            if pod.reservation is not None or kind in unsuccessful:
+            group = round_.queue.group_key(pod)
+            if pod.reservation is not None or group in unsuccessful:
                 continue
             done = _Reclaimer(round_, pod, reclaimable, expected, decisions).reclaim()
             if not done and pod.pinned_node is None and not pod.nominated:
-                unsuccessful.add(kind)  # pods of the same group get the same result
+                unsuccessful.add(group)  # pods of the same group get the same result
         return decisions
 
 

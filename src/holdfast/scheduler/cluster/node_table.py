@@ -340,9 +340,9 @@ class NodeTable:
         self.claimed = _matrix(_FIRST_SLOTS, self.capacity)
         """Requests of pods, plus the remaining amounts of reservations."""
         self._held = _matrix(_FIRST_SLOTS, self.capacity)
-        self._held_later = _matrix(_FIRST_SLOTS, self.capacity)
+        self._held_once_pods_end = _matrix(_FIRST_SLOTS, self.capacity)
         self.held_outdated: dict[int, None] = {}
-        """Rows whose cells in `held` and `held_later` are out of date."""
+        """Rows whose cells in `held` and `held_once_pods_end` are out of date."""
         self.held_on: Callable[[int], Collection[Held]] | None = None
         """Returns what each reservation on a row claims; set by the table's first ledger. Further
         ledgers are for recounts."""
@@ -424,29 +424,29 @@ class NodeTable:
         return self._held
 
     @property
-    def held_later(self) -> Matrix:
+    def held_once_pods_end(self) -> Matrix:
         """What reservations claim once all pods except daemon pods have ended: reusable reservations
         then have back what those pods used. Together with `daemon_requested` this is the part of a node
         that cannot become free while its reservations exist."""
         self._write_held()
-        return self._held_later
+        return self._held_once_pods_end
 
     def _write_held(self) -> None:
         if not self.held_outdated or self.held_on is None:
             return
         outdated, self.held_outdated = self.held_outdated, {}
-        held, held_later = self._held, self._held_later
+        held, held_once_pods_end = self._held, self._held_once_pods_end
         for row in outdated:
             held[:, row] = 0
             holds = self.held_on(row)
             for now, _ in holds:
                 for slot, amount in now.items():
                     held[slot, row] += amount
-            held_later[:, row] = held[:, row]
+            held_once_pods_end[:, row] = held[:, row]
             for now, in_the_end in holds:
                 if in_the_end is not now:
                     for slot in now.keys() | in_the_end.keys():
-                        held_later[slot, row] += in_the_end.get(slot, 0) - now.get(slot, 0)
+                        held_once_pods_end[slot, row] += in_the_end.get(slot, 0) - now.get(slot, 0)
 
     def close_row(self, row: int) -> None:
         """Releases a row, which must have neither a node object nor claims."""
@@ -507,7 +507,7 @@ class NodeTable:
     def _resize(self, slots: int, capacity: int) -> None:
         self._having = np.pad(self._having, (0, slots - len(self._having)))
         self.sparse |= frozenset(range(len(self.allocatable), slots) if self.count else ())
-        for name in ("allocatable", "claimed", "_held", "_held_later", "daemon_requested"):
+        for name in ("allocatable", "claimed", "_held", "_held_once_pods_end", "daemon_requested"):
             before: Matrix = getattr(self, name)
             after = _matrix(slots, capacity)
             after[: before.shape[0], : before.shape[1]] = before

@@ -151,7 +151,8 @@ class DryRun:
             and not (
                 nominated_pods
                 and any(
-                    self._cluster.reservations.inside(nominated, row) for nominated in nominated_pods
+                    self._cluster.reservations.reservation_for_nominated(nominated, row)
+                    for nominated in nominated_pods
                 )
             )
             and not any(

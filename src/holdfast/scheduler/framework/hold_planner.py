@@ -290,7 +290,7 @@ class HoldSearch:
             return known
         kept: NDArray[np.int64]
         nodes, others = self._nodes, [(other.cls, row) for other, row in self.held]
-        kept = (nodes.held_later[slot] + nodes.daemon_requested[slot])[: nodes.size].copy()
+        kept = (nodes.held_once_pods_end[slot] + nodes.daemon_requested[slot])[: nodes.size].copy()
         if self._ignore_holds:
             kept = kept - self._holds.held(slot)
         else:
@@ -432,7 +432,7 @@ class HoldFeasibility:
         with self._cluster.ledger.peek():
             self._release([reservation, *behind])
             for slot, amount in self.hold_amounts(pod.cls).items():
-                kept = nodes.held_later.item(slot, row) + nodes.daemon_requested.item(slot, row)
+                kept = nodes.held_once_pods_end.item(slot, row) + nodes.daemon_requested.item(slot, row)
                 if kept + amount > self.capacity(slot).item(row):
                     return f"node {name} will never have enough free capacity"
             if not self._passes(column, pod, row):

@@ -58,7 +58,10 @@ def only_capacity_matters(
     """Whether the row passes every filter but those on capacity and topology."""
     return (
         column.needs is not None
-        and not any(cluster.reservations.inside(nominated, row) for nominated in nominated_pods)
+        and not any(
+            cluster.reservations.reservation_for_nominated(nominated, row)
+            for nominated in nominated_pods
+        )
         and column.passes_node_filters(row)
     )
 
@@ -86,7 +89,7 @@ def add_nominated_pods(
     try:
         with undone:
             for pod in pods:
-                pod.reservation_uid = cluster.reservations.inside(pod, row)
+                pod.reservation_uid = cluster.reservations.reservation_for_nominated(pod, row)
                 cluster.ledger.place(pod, row)
             yield
     finally:

@@ -151,7 +151,7 @@ class QueueingHints:
             for pod in there.values():
                 job = self._cluster.jobs.of(pod)
                 queued = pod if job is None else job.leader
-                key = self._queue.kind(queued) if queued is not None else None
+                key = self._queue.group_key(queued) if queued is not None else None
                 if queued is not None and key is not None:
                     self._nominated.setdefault(key, {})[queued.uid] = queued
 

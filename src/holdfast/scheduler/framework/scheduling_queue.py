@@ -345,7 +345,7 @@ class SchedulingQueue:
         """The unschedulable pods, in no order."""
         return [pod for group in self._groups.values() for pod in group.pods.values()]
 
-    def kind(self, pod: PodRecord) -> Key | None:
+    def group_key(self, pod: PodRecord) -> Key | None:
         """The key of the pod's group; None if it is not unschedulable."""
         group = self._group_of.get(pod.uid)
         return group.key if group is not None else None

@@ -194,7 +194,7 @@ class LimitAware(ClusterPlugin):
     def _left_for_pre_allocation(self, view: View, ceiling: Ceiling) -> Cells:
         """What is left for a pre-allocation, which does not count pods that end by themselves."""
         table, slot = self.cluster.nodes, ceiling.counted.slot
-        kept = view.take(table.held_later[slot]) + view.take(table.daemon_requested[slot])
+        kept = view.take(table.held_once_pods_end[slot]) + view.take(table.daemon_requested[slot])
         return view.take(ceiling.cells) - kept
 
     def score(self, cls: PodClass) -> Score:

@@ -80,7 +80,7 @@ class NodeResourcesFit(ClusterPlugin):
         table = self.cluster.nodes
 
         def capacity(view: View, slot: int) -> Cells:
-            kept = view.take(table.held_later[slot]) + view.take(table.daemon_requested[slot])
+            kept = view.take(table.held_once_pods_end[slot]) + view.take(table.daemon_requested[slot])
             return view.allocatable(slot) - kept
 
         def passes(view: View) -> Cells:

@@ -146,7 +146,7 @@ class ReservationIndex:
         slots = self._nodes.slots
         return {slots.name(slot): amount for slot, amount in amounts if slots.name(slot)}
 
-    def inside(self, pod: PodRecord, row: int) -> str:
+    def reservation_for_nominated(self, pod: PodRecord, row: int) -> str:
         """The uid of the reservation that a nominated pod would be allocated from on the row: the one
         it preempted for; else the first that could be large enough."""
         matched = self.matched(pod.cls)

@@ -150,7 +150,9 @@ class WaitingReservations:
             if not name:
                 name, offered = self._limits.allowed(slot, row)
             if amounts is not None and reservation.waiting:
-                claimed = nodes.held_later.item(slot, row) + nodes.daemon_requested.item(slot, row)
+                claimed = nodes.held_once_pods_end.item(slot, row) + nodes.daemon_requested.item(
+                    slot, row
+                )
                 taken = for_good.get(slot, 0)
             else:
                 claimed = nodes.claimed.item(slot, row)

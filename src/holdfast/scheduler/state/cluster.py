@@ -169,8 +169,8 @@ class Cluster(ClusterBase):
     def _nominated_beside(self, pod: PodRecord, row: int) -> list[tuple[PodRecord, str]]:
         """The other pods nominated to the row that a pod defers to, each with the uid of the
         reservation it would be allocated from."""
-        inside = self.reservations.inside
-        return [(each, inside(each, row)) for each in self.nominated_pods_for(pod, row)]
+        reservation_of = self.reservations.reservation_for_nominated
+        return [(each, reservation_of(each, row)) for each in self.nominated_pods_for(pod, row)]
 
     def nominate(self, pod: PodRecord, node: str) -> None:
         """Sets the pod's nominated node; an empty name clears it."""

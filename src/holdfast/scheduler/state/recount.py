@@ -77,7 +77,7 @@ def _claims(cluster: Cluster) -> list[str]:
     table = cluster.nodes
     claimed = np.zeros_like(table.claimed)
     held = np.zeros_like(table.held)
-    held_later = np.zeros_like(table.held_later)
+    held_once_pods_end = np.zeros_like(table.held_once_pods_end)
     daemon_requested = np.zeros_like(table.daemon_requested)
     ports: Counter[tuple[int, object]] = Counter()
     asked_by: dict[int, tuple[list[int], list[int]]] = {}
@@ -103,7 +103,7 @@ def _claims(cluster: Cluster) -> list[str]:
                     for_good.update(asked)
         for slot, amount in entry.amounts.items():
             held[slot, entry.row] += max(0, amount - taken[slot])
-            held_later[slot, entry.row] += max(0, amount - for_good[slot])
+            held_once_pods_end[slot, entry.row] += max(0, amount - for_good[slot])
         ports.update((entry.row, port) for port in entry.pod.cls.ports)
     for resource, counted in cluster.classes.counted.items():
         for slot, scored in ((counted.slot, False), (counted.scored, True)):
@@ -113,7 +113,7 @@ def _claims(cluster: Cluster) -> list[str]:
     for what, kept, right in (
         ("claimed", table.claimed, claimed + held),
         ("held", table.held, held),
-        ("held_later", table.held_later, held_later),
+        ("held_once_pods_end", table.held_once_pods_end, held_once_pods_end),
         ("daemon_requested", table.daemon_requested, daemon_requested),
     ):
         for slot, row in zip(*np.nonzero(kept != right), strict=True):
