@@ -107,6 +107,23 @@ def test_a_pod_whose_attempt_ended_in_an_error_is_not_tried_early() -> None:
     assert names(queue, 1.0) == ["p"]
 
 
+def test_a_pod_is_taken_from_its_place_only_if_it_may_be_tried_early() -> None:
+    queue, pod = make_queue(), record("p")
+    assert not queue.pop_pod(pod), "it is nowhere"
+    reject(queue, pod, 0.0)
+    assert queue.pop_pod(pod), "unschedulable"
+    reject(queue, pod, 0.0)
+    wake_all(queue, 0.0)
+    assert (queue.place("p"), queue.pop_pod(pod)) == ("backoff", True)
+    for is_error in (True, False):
+        queue.retry_later(pod, 0.0, is_error)
+        assert (queue.place("p"), queue.pop_pod(pod)) == ("backoff", False)
+    due = queue.next_due()
+    assert due is not None and names(queue, due) == ["p"]
+    queue.add(pod)
+    assert queue.pop_pod(pod), "active"
+
+
 def test_errors_in_a_row_back_off_on_their_own_count() -> None:
     queue, pod, now, waits = make_queue(), record("p"), 0.0, []
     for _ in range(3):

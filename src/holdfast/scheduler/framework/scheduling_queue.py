@@ -89,6 +89,8 @@ class SchedulingQueue:
         self._place: dict[str, tuple[str, int]] = {}
         self._group_of: dict[str, Group] = {}
         self._retry_at: dict[str, float] = {}
+        self._not_early: dict[str, tuple[str, int]] = {}
+        """The places of pods that are not tried before their back-off is over."""
         self._scouts: dict[str, Key] = {}
         """The keys of the groups that scouts belong to, by the scout's uid."""
         self._scouted: set[Key] = set()
@@ -187,6 +189,7 @@ class SchedulingQueue:
             pod.errors = 0
             self._back_off(pod, pod.attempts, now)
         self._push(self._errors, self._retry_at[pod.uid], pod)
+        self._not_early[pod.uid] = self._place[pod.uid]
 
     def is_scout(self, pod: PodRecord) -> bool:
         return pod.uid in self._scouts
@@ -282,9 +285,12 @@ class SchedulingQueue:
         return sorted(self._tries, key=lambda uid: -self._tries[uid])
 
     def pop_pod(self, pod: PodRecord) -> bool:
-        """As `pop`, for this pod. False if it is not active, in back-off or unschedulable: then it
-        stays where it is."""
-        if self.place(pod.uid) not in ("active", "backoff", "unschedulable"):
+        """As `pop`, for this pod. False if it is not active, in a back-off that may be cut short, or
+        unschedulable: then it stays where it is."""
+        place = self._place.get(pod.uid)
+        if place is None or place[0] not in ("active", "backoff", "unschedulable"):
+            return False
+        if place == self._not_early.get(pod.uid):
             return False
         self.take(pod)
         return True
@@ -326,6 +332,7 @@ class SchedulingQueue:
         self.remove(pod)
         if self._retry_at:
             self._retry_at.pop(pod.uid, None)
+            self._not_early.pop(pod.uid, None)
         if self.refused:
             self.refused.pop(pod.uid, None)
 
