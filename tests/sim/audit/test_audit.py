@@ -603,6 +603,18 @@ def test_writes_without_end_are_noticed() -> None:
     raise AssertionError("a thousand writes at one moment went unnoticed")
 
 
+ASKING = {KOORD + "new-reservation-requirement": '{"labels": {}, "resources": {"cpu": "1"}}'}
+
+
+def _limited(cpu: str) -> Raw:
+    return {"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": cpu}}}
+
+
+def _daemon(limit: str) -> Raw:
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
+    return {"metadata": {"ownerReferences": [owner]}, "container": _limited(limit)}
+
+
 RUN_ESTIMATE = {"holdfast.io/run-estimate": "60s"}
 IGNORES = {KOORD + "reservation-ignored": "true"}
 RIGHT = {
@@ -704,6 +716,17 @@ RIGHT = {
                 labels={"holdfast.io/preemptor-uid": "a-uid"},
                 status={"currentOwners": [{"uid": "a-uid", "name": "a"}], "allocated": {"cpu": "1"}},
             ),
+        ],
+    ),
+    "limits of a pod that waited for its reservation while a daemon pod came": (
+        [
+            node(annotations=LIMITED),
+            stored_pod("daemon", **_daemon("3")),
+            stored_pod("a", annotations=ASKING, container=_limited("3")),
+        ],
+        [
+            stored_pod("daemon", "n1", **_daemon("3")),
+            stored_pod("a", "n1", annotations=ASKING, container=_limited("3")),
         ],
     ),
     "a queue that others made smaller after a pod was admitted": (

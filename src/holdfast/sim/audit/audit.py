@@ -14,6 +14,7 @@ from holdfast.sim.audit import lifecycle as liveness
 from holdfast.sim.audit.capacity import (
     CLAIMED,
     CLAIMED_BUT_HOLDS,
+    LIMITS,
     OVER_WAITING,
     OVER_WAITING_BUT_HOLDS,
     PLUGIN_OF,
@@ -80,6 +81,9 @@ class Audit:
         self._disturbed: set[str] = set()
         """Nodes that others changed or put pods on: capacity that was set aside there for a pod that
         asked for a reservation may be oversold since, before any object shows it."""
+        self._has_new_daemon: set[str] = set()
+        """Nodes that got a pod of a DaemonSet, whose limits no rule bounds: the limits of a pod that
+        waits there for a reservation may be too high since."""
         self._disturbed_queues: set[str | None] = set()
         """Queues that others changed, or whose pods others bound or changed: a pod that was admitted
         before may be bound after it."""
@@ -217,6 +221,8 @@ class Audit:
             self._gangs[gang[:2]] = None
         if pod is not None:
             self._bound.append(pod)
+            if pod.is_daemon:
+                self._has_new_daemon.add(pod.node)
 
     def _reservation(self, before: Raw | None, after: Raw | None) -> None:
         cluster = self._cluster
@@ -280,7 +286,9 @@ class Audit:
                 if known is not None and excess.amount <= known.amount:
                     continue
                 rule, about = key
-                if name in self._disturbed and cluster.asking:
+                if cluster.asking and name in self._disturbed:
+                    continue
+                if cluster.asking and rule == LIMITS and name in self._has_new_daemon:
                     continue
                 if PLUGIN_OF[rule] in plugins and self._binds(rule, about, actors):
                     by = ", ".join(map(str, actors))
