@@ -165,7 +165,7 @@ def fields(*answers: Any) -> set[str]:
     return {name for names in found for name in names}
 
 
-OWN = {"facet", "holds", "single"}
+OWN = {"entries", "facet", "single"}
 """Of views, for plugins of Holdfast's own."""
 
 
