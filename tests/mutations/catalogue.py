@@ -456,7 +456,7 @@ HOLDS = (
         "scheduler/jobs/job.py",
         "            if tasks[task] < needed:",
         "            if tasks[task] < 0 * needed:",
-        ("scheduler/jobs/test_admission.py",),
+        ("scheduler/jobs/test_queue_limits.py",),
     ),
     Mutation(
         "statement-kept",

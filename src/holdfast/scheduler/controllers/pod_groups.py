@@ -30,8 +30,8 @@ from holdfast.scheduler.cluster.decisions import (
 )
 from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.jobs import Job, JobName, JobProblem
-from holdfast.scheduler.jobs.admission import may_become_inqueue
 from holdfast.scheduler.jobs.job import NOT_ENOUGH_OF_TASK, NOT_ENOUGH_TASKS, NOTHING, SCHEDULED, SIGS
+from holdfast.scheduler.jobs.queue_limits import may_become_inqueue
 from holdfast.scheduler.jobs.queues import QueueRecord
 from holdfast.scheduler.state.cluster import Cluster
 

@@ -4,8 +4,7 @@
     job_index         all jobs, updated with pods and PodGroups
     queues            the tree of queues, and what is allocated to each
     queue_shares      deserved shares by weight; the dominant share
-    queue_limits      capability and guarantee of queues
-    admission         which PodGroups may become Inqueue
+    queue_limits      capability and guarantee of queues; which PodGroups may become Inqueue
     estimates         run-time estimates and expected ends
 
 A pod without a group is a job of one, for which nothing is stored here. May import

@@ -1,4 +1,4 @@
-"""Limits of queues: their capability, and the guarantees of other queues.
+"""Limits of queues for pods and for jobs: their capability, and the guarantees of other queues.
 
 The capacity held for starving jobs of a queue counts as allocated, so that small jobs of the queue
 cannot use up its capability forever. So do the requests of nominated pods, so that pods created in
@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.scheduler.cluster.base import ClusterBase
+from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import Amounts
+from holdfast.scheduler.jobs.job import Job
 from holdfast.scheduler.jobs.queues import QueueRecord, Queues
 from holdfast.scheduler.reservations.reservation_cache import ReservationCache
 
@@ -193,3 +195,56 @@ def _sum(pods: Pods) -> Amounts:
     for pod in pods:
         total.update(pod.cls.amounts)
     return dict(total)
+
+
+# Job admission: which PodGroups may become Inqueue, so that a job controller creates their pods
+
+
+def may_become_inqueue(nodes: NodeTable, queues: Queues, job: Job, admitted: Iterable[Job]) -> bool:
+    """Whether a job may become Inqueue, given the jobs that are: its queue is open, and its
+    minResources fit into the queue's capability beside the jobs admitted before it, and into the
+    cluster's allocatable total. Whether capacity is free now does not matter: preemption and holds can
+    free or reserve capacity only for pods that exist."""
+    name = queues.name_of(job.queue)
+    if queues.why_closed(name):
+        return False
+    asked = _min_resources(queues, job)
+    if not asked:
+        return True
+    alive = nodes.alive[: nodes.size]
+    for slot, amount in asked.items():
+        if amount > int(nodes.allocatable[slot, : nodes.size][alive].sum()):
+            return False
+    path = queues.path(name)
+    if not any(record.capability for record in path):
+        return True
+    queues.refresh()
+    besides: dict[str, Counter[int]] = {record.name: Counter() for record in path}
+    for other in admitted:
+        if other is not job:
+            needs = _still_needs(queues, other)
+            for record in queues.path(queues.name_of(other.queue)):
+                if record.name in besides:
+                    besides[record.name].update(needs)
+    return all(
+        record.allocated.get(slot, 0) + besides[record.name][slot] + asked.get(slot, 0) <= limit
+        for record in path
+        for slot, limit in (record.capability or {}).items()
+        if asked.get(slot, 0)
+    )
+
+
+def _min_resources(queues: Queues, job: Job) -> Amounts:
+    if job.group is None or not job.group.spec.min_resources:
+        return {}
+    return queues.amounts(job.group.spec.min_resources)
+
+
+def _still_needs(queues: Queues, job: Job) -> Amounts:
+    """The part of a job's minResources that its placed members do not have yet."""
+    needs = _min_resources(queues, job)
+    for member in job.placed():
+        for slot, amount in member.cls.amounts.items():
+            if slot in needs:
+                needs[slot] = max(0, needs[slot] - amount)
+    return needs
