@@ -1,7 +1,7 @@
 """An event loop whose clock jumps: to wait costs nothing, and everything happens in the same order.
 
 For what stays inside one process. When nothing is left to do, time moves to the next timer at once;
-when there is no timer either, the test hangs for good, and fails with that message.
+when there is no timer either, the test cannot go on, and fails with that message.
 """
 
 from __future__ import annotations

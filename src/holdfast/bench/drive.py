@@ -139,6 +139,8 @@ class PlanCluster:
         annotations = raw["metadata"]["annotations"]
         if annotations != maker.annotations(maker.number_of(name)):
             self._annotations[name] = annotations
+        else:
+            self._annotations.pop(name, None)
 
     def submit(self, raw: Raw) -> None:
         key = reservation_key(raw["metadata"]["name"])

@@ -50,9 +50,9 @@ tell which of them are out of date:
 `refresh` asks plugins again if their answers are out of date. Then it follows one log after the other:
 rows in `Epoch.nodes` (node part, usage part, normalised), rows in `Epoch.usage` (usage part,
 normalised), and last the topology part: keys, filters, the normalised scores of all rows, scores (they
-count feasible nodes). If neither log has moved it returns at once, so whoever changes a facet also logs
-a row. Up to 6 rows (`_FEW`) are computed one by one, more as arrays. Instead, all rows are computed
-again
+count feasible nodes). If neither log has moved it returns immediately, so code that changes a facet
+also logs a row. Up to 6 rows (`_FEW`) are computed one by one, more as arrays. Instead, all rows are
+computed again
 
 * whenever plugins were asked again, and after a change of the node table's size;
 * after any change of a node, if the class has a topology part;
