@@ -134,7 +134,7 @@ class Shell:
         assert words[0] == "install"
         (what,) = [word for word in words[1:] if not word.startswith("-")]
         project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-        found = re.fullmatch(r"(?:\.|holdfast)(?:\[([\w,]+)\])?", what)
+        found = re.fullmatch(r"(?:\.|holdfast)(?:\[([\w,-]+)\])?", what)
         assert found, what
         assert set((found[1] or "").split(",")) - {""} <= project["optional-dependencies"].keys()
         return ""

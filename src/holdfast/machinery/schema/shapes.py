@@ -6,7 +6,7 @@ built-in kinds come from Kubernetes' OpenAPI definitions, those of custom kinds 
 
 `data/kubernetes.json.gz`, written by `tools/kubernetes_schemas.py`, has the definitions without their
 prose. `kubectl explain` shows that of the package `kubernetes-validate`, if it is installed (`pip
-install 'holdfast[explain]'`).
+install 'holdfast[openapi-docs]'`).
 """
 
 from __future__ import annotations

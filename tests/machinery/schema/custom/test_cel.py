@@ -9,7 +9,6 @@ import pytest
 from harness.widgets import widget_crd
 from holdfast.machinery.schema import ResourceType
 from holdfast.machinery.schema.catalogue import Catalogue, crd_warnings
-from holdfast.machinery.schema.custom import cel as rules
 from holdfast.machinery.validation.kinds import check_values
 
 SPEC = {
@@ -133,10 +132,3 @@ def test_what_cannot_be_evaluated_is_let_pass_with_a_warning() -> None:
         "this rule is not evaluated here: self.?a.hasValue()"
     ]
     assert crd_warnings(with_schema(SPEC)) == []
-
-
-def test_without_the_package_every_rule_is_warned_about(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rules, "available", lambda: False)
-    kind = served(SPEC)
-    assert check_values(kind, {"spec": {"min": 3, "max": 2}}) == []
-    assert len(crd_warnings(with_schema(SPEC))) == 7
