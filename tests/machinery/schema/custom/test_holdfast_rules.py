@@ -1,4 +1,4 @@
-"""The functions for rules of Holdfast's own definitions give the errors that CEL gives, without loading it."""
+"""The functions for rules of Holdfast's own definitions give the errors of CEL, without loading it."""
 
 from __future__ import annotations
 
