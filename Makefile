@@ -4,13 +4,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: demo test check bench soak soak-lives soak-faults mutations load format clean
+.PHONY: demo test check docs docs-serve reference bench soak soak-lives soak-faults mutations load format clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    start a cluster over HTTP, schedule pods through it and print what happened"
 	@echo "make test    run all tests"
 	@echo "make check   lint, types, layers"
+	@echo "make docs    build the documentation site into site/; docs-serve shows it while you write"
+	@echo "make reference  write docs/reference from the code"
 	@echo "make bench   the core benchmark table (BENCH='SchedulingBasic' narrows it)"
 	@echo "make soak    many random lives with the capacity audit (LIVES=100000 FROM=0 JOBS=2 SOAK=--tight),"
 	@echo "             then lives of scheduler processes with faults (FAULT_SEEDS=1000000 FAULT_FROM=0)"
@@ -34,6 +36,15 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+docs-serve: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --dev-addr 127.0.0.1:8000
+
+reference: $(STAMP)
+	$(BIN)/python tools/write_reference.py
 
 bench: $(STAMP)
 	$(BIN)/holdfast bench --mode core $(BENCH)

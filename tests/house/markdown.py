@@ -25,7 +25,8 @@ from house.source import REPOSITORY
 ELSEWHERE = {"plugins.md"}
 """Pages that tests/plugin/test_documented_plugins.py runs."""
 PAGES = [
-    *sorted(p for p in (REPOSITORY / "docs").glob("*.md") if p.name not in ELSEWHERE),
+    *sorted(p for p in (REPOSITORY / "docs").rglob("*.md") if p.name not in ELSEWHERE),
+    REPOSITORY / "CODE_OF_CONDUCT.md",
     REPOSITORY / "CONTRIBUTING.md",
     REPOSITORY / "README.md",
     REPOSITORY / "SECURITY.md",

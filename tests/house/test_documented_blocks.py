@@ -27,18 +27,12 @@ from house.source import REPOSITORY
 KNOWN = {
     "console",
     "json",
-    "mermaid",
     "python",
     "text",
     "yaml",
     "yaml values",
 }
 CONFIGURATION = "KubeSchedulerConfiguration"
-UNCHECKED = {
-    "mermaid": "a diagram: nothing here draws it",
-}
-"""Kinds of blocks that are neither run nor checked, with the reason. The list only shrinks."""
-
 NODES = """
 apiVersion: v1
 kind: List
@@ -61,10 +55,6 @@ def test_every_code_block_says_what_it_is(page: Path) -> None:
     infos = {block.info for block in BLOCKS if block.page == page}
     assert infos <= KNOWN, "an info string that house/markdown.py does not describe"
     assert not indented_blocks(page), "a code block without a fence"
-
-
-def test_no_kind_of_block_is_unchecked_without_need() -> None:
-    assert set(UNCHECKED) <= {block.info for block in BLOCKS}, "remove it from UNCHECKED"
 
 
 @of("text")

@@ -12,7 +12,8 @@ from house.source import REPOSITORY, SOURCE, defines
 from house.test_names import BANNED
 
 DOCUMENTS = [
-    *sorted((REPOSITORY / "docs").glob("*.md")),
+    *sorted((REPOSITORY / "docs").rglob("*.md")),
+    REPOSITORY / "CODE_OF_CONDUCT.md",
     REPOSITORY / "CONTRIBUTING.md",
     REPOSITORY / "README.md",
     REPOSITORY / "SECURITY.md",
@@ -39,7 +40,7 @@ _CODE_SPAN = re.compile(r"`[^`]*`|\]\([^)]*\)")
 _METRIC = re.compile(r"\b(?:holdfast|scheduler)_[a-z_]+[a-z]")
 
 
-@pytest.fixture(params=DOCUMENTS, ids=lambda path: path.name)
+@pytest.fixture(params=DOCUMENTS, ids=lambda path: str(path.relative_to(REPOSITORY)))
 def document(request: pytest.FixtureRequest) -> Path:
     path = request.param
     assert isinstance(path, Path)
