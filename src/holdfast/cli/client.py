@@ -1,99 +1,20 @@
-"""The CLI's API client: raw objects, and errors in kubectl's words."""
+"""Runs the CLI's queries against a cluster; errors in kubectl's words."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any, TypeVar
-from urllib.parse import quote, urlencode
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
-import msgspec
-
-from holdfast.api.events import last_observed
-from holdfast.api.kinds import KINDS, KindInfo
-from holdfast.api.names import RESERVATION_API
 from holdfast.cli.options import Failure, Where
-from holdfast.kube.client import Client, Request, get, path_of
+from holdfast.kube.client import Client
 from holdfast.kube.client_settings import Access
 from holdfast.kube.errors import ApiError, KubernetesError, Unreachable
 from holdfast.kube.kubeconfig import find_access
+from holdfast.kube.object_client import Raw, Server
+from holdfast.snapshot.cluster_snapshot import NODE, POD, RESERVATION
 
-Raw = dict[str, Any]
+__all__ = ["NODE", "POD", "RESERVATION", "Raw", "Server", "ask", "failure", "refusal"]
+
 T = TypeVar("T")
-
-EVENT = KINDS["v1", "Event"]
-NODE = KINDS["v1", "Node"]
-POD = KINDS["v1", "Pod"]
-RESERVATION = KINDS[RESERVATION_API, "Reservation"]
-_PAGE = 500
-_QUIET = 3600.0
-_ATTEMPTS = 3
-
-
-class Server:
-    def __init__(self, client: Client, namespace: str) -> None:
-        self._client = client
-        self.namespace = namespace
-        """The default namespace."""
-
-    @property
-    def address(self) -> str:
-        return self._client.access.server
-
-    async def listed(
-        self, info: KindInfo, namespace: str = "", selector: str = "", fields: str = ""
-    ) -> tuple[list[Raw], str]:
-        """All of them, and the version they are of."""
-        found: list[Raw] = []
-        more = ""
-        while True:
-            query = {"limit": str(_PAGE), "labelSelector": selector, "fieldSelector": fields}
-            query["continue"] = more
-            page = await self._read(f"{path_of(info, namespace)}?{_encoded(query)}")
-            found += [named(info, item) for item in page.get("items") or ()]
-            metadata = page.get("metadata") or {}
-            more = metadata.get("continue") or ""
-            if not more:
-                return found, str(metadata.get("resourceVersion") or "")
-
-    async def get(self, info: KindInfo, name: str, namespace: str = "") -> Raw:
-        return named(info, await self._read(path_of(info, namespace, quote(name, safe=""))))
-
-    async def create(self, info: KindInfo, raw: Raw, namespace: str = "") -> Raw:
-        request = Request("POST", path_of(info, namespace), msgspec.json.encode(raw))
-        return named(info, msgspec.json.decode(await self._client.send(request), type=Raw))
-
-    async def watch(
-        self, info: KindInfo, version: str, namespace: str = "", selector: str = ""
-    ) -> AsyncIterator[tuple[str, Raw]]:
-        """Changes from that version on, until the server ends it."""
-        query = {"watch": "true", "resourceVersion": version, "labelSelector": selector}
-        async with self._client.watch(
-            f"{path_of(info, namespace)}?{_encoded(query)}", _QUIET
-        ) as chunks:
-            rest = b""
-            async for chunk in chunks:
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in filter(None, lines):
-                    frame = msgspec.json.decode(line, type=Raw)
-                    if frame["type"] == "ERROR":
-                        status = frame["object"]
-                        raise ApiError(
-                            int(status.get("code") or 500),
-                            str(status.get("reason") or ""),
-                            str(status.get("message") or ""),
-                        )
-                    yield frame["type"], named(info, frame["object"])
-
-    async def events(self, raw: Raw) -> list[Raw]:
-        """The events of an object, oldest first."""
-        metadata = raw["metadata"]
-        fields = f"involvedObject.kind={raw['kind']},involvedObject.name={metadata['name']}"
-        if metadata.get("uid"):
-            fields += f",involvedObject.uid={metadata['uid']}"
-        found, _ = await self.listed(EVENT, metadata.get("namespace") or "", fields=fields)
-        return sorted(found, key=last_observed)
-
-    async def _read(self, path: str) -> Raw:
-        return msgspec.json.decode(await self._client.call(get(path), _ATTEMPTS), type=Raw)
 
 
 def ask(where: Where, work: Callable[[Server], Awaitable[T]]) -> T:
@@ -131,12 +52,3 @@ def refusal(error: ApiError) -> str:
         kind, space, rest = error.message.partition(" ")
         return f"The {kind.partition('.')[0]}{space}{rest}"
     return f"Error from server ({reason}): {error.message}"
-
-
-def named(info: KindInfo, raw: Raw) -> Raw:
-    """The object with apiVersion and kind, which items of a list lack."""
-    return {**raw, "apiVersion": info.api_version, "kind": info.kind}
-
-
-def _encoded(query: dict[str, str]) -> str:
-    return urlencode({key: value for key, value in query.items() if value})

@@ -1,11 +1,14 @@
 """`holdfast explain`"""
 
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from holdfast.cli.options import Config, Context, Failure, Kubeconfig, Namespace, OutputReport, Where
+
+if TYPE_CHECKING:
+    from holdfast.kube.object_client import Raw
 
 _EXPLAINED = {
     "pod": ("pod", "pods", "po"),
@@ -44,11 +47,13 @@ def explain(
     Reads the same objects as the scheduler and evaluates the same plugins on them. Writes nothing.
     """
     from holdfast.cli.client import Server, ask
-    from holdfast.cli.explanation.pods import explain_group, explain_pod
-    from holdfast.cli.explanation.reservations import explain_reservation
+    from holdfast.cli.explanation_text import text
     from holdfast.cli.options import load_setup
     from holdfast.cli.printing import as_json, as_yaml
-    from holdfast.cli.snapshot import take_snapshot
+    from holdfast.cli.snapshot import warned_snapshot
+    from holdfast.explanation.explainer import EXPLAINED, find
+    from holdfast.explanation.explainer import explain as explain_object
+    from holdfast.kube.errors import ApiError
 
     if name is None:
         kind, _, name = kind.partition("/")
@@ -57,21 +62,30 @@ def explain(
     wanted = next((each for each, aliases in _EXPLAINED.items() if kind.lower() in aliases), None)
     if wanted is None:
         raise Failure(1, [f"KIND: cannot explain {kind!r}; known: {', '.join(_EXPLAINED)}"])
-    explain_one = {
-        "pod": explain_pod,
-        "reservation": explain_reservation,
-        "podgroup": explain_group,
-    }[wanted]
     setup = load_setup(config)
 
+    async def read(server: Server) -> "Raw":
+        refused: ApiError | None = None
+        for info in EXPLAINED[wanted]:
+            try:
+                return await server.get(info, name, server.namespace if info.namespaced else "")
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                refused = refused or error
+        assert refused is not None
+        raise refused
+
     async def work(server: Server) -> str:
-        snapshot = await take_snapshot(server, setup)
-        report = await explain_one(server, snapshot, name, server.namespace)
+        snapshot = await warned_snapshot(server, setup)
+        raw = find(snapshot, wanted, name, server.namespace) or await read(server)
+        report = explain_object(snapshot, raw)
+        report.events = await server.events(raw)
         match output:
             case OutputReport.JSON:
                 return as_json(report.data())
             case OutputReport.YAML:
                 return as_yaml(report.data())
-        return report.text(time.time())
+        return text(report, time.time())
 
     typer.echo(ask(Where(kubeconfig, context, namespace), work), nl=False)

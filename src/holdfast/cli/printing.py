@@ -8,16 +8,14 @@ from holdfast.api.documents import write_yaml
 from holdfast.api.errors import TimeError
 from holdfast.api.events import last_observed
 from holdfast.api.kinds import KindInfo
-from holdfast.api.quantity import format_amount
 from holdfast.api.times import parse_time
-from holdfast.cli.client import Raw
+from holdfast.kube.object_client import Raw
 from holdfast.local.apiserver.tables.columns import human_duration
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"
 _GAP = 3
 _INDENT = 2
-_MI = 1 << 20
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], heading: bool = True) -> list[str]:
@@ -76,15 +74,6 @@ def some(names: Sequence[str], most: int = 3) -> str:
     """The first few of them."""
     shown = ",".join(names[:most])
     return f"{shown} + {len(names) - most} more..." if len(names) > most else shown
-
-
-def shown(resource: str, amount: int) -> str:
-    """Kubernetes's format, but large byte amounts rounded to mebibytes."""
-    if amount < 0:
-        return f"-{shown(resource, -amount)}"
-    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
-        amount -= amount % _MI if amount >= _MI else 0
-    return format_amount(resource, amount)
 
 
 def taint_text(taint: Raw) -> str:

@@ -4,10 +4,17 @@ import time
 
 from holdfast.cli.client import NODE, Raw, Server
 from holdfast.cli.kinds.kind import Found, OutputColumn, OutputKind, OutputRow, Query
-from holdfast.cli.printing import Description, age, events, shown, taint_text
-from holdfast.cli.snapshot import CAPACITY, ClusterSnapshot, NodeAmounts, node_amounts, take_snapshot
+from holdfast.cli.printing import Description, age, events, taint_text
+from holdfast.cli.snapshot import warned_snapshot
 from holdfast.scheduler.cluster.records import ReservationEntry
 from holdfast.scheduler.state.cluster import Cluster
+from holdfast.snapshot.cluster_snapshot import (
+    CAPACITY,
+    ClusterSnapshot,
+    NodeAmounts,
+    node_amounts,
+    shown,
+)
 
 _ALWAYS = ("cpu", "memory")
 _SELDOM = ("pods", "ephemeral-storage")
@@ -19,7 +26,7 @@ class NodeKind(OutputKind):
 
     async def find(self, server: Server, query: Query) -> Found:
         objects, version, missing = await self.objects(server, query)
-        snapshot = await take_snapshot(server, only=CAPACITY)
+        snapshot = await warned_snapshot(server, only=CAPACITY)
         amounts = {_name(raw): node_amounts(snapshot.cluster, _name(raw)) for raw in objects}
         resources = _resources(list(amounts.values()))
         limits = snapshot.cluster.limits.ratios(resources)
@@ -42,7 +49,7 @@ class NodeKind(OutputKind):
         return Found(rows, columns, version, missing)
 
     async def describe(self, server: Server, raw: Raw) -> str:
-        snapshot = await take_snapshot(server, only=CAPACITY)
+        snapshot = await warned_snapshot(server, only=CAPACITY)
         cluster, name, now = snapshot.cluster, _name(raw), time.time()
         amounts = node_amounts(cluster, name)
         text = Description()

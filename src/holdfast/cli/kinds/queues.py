@@ -15,9 +15,10 @@ from holdfast.api.selectors import Selector, parse_label_selector
 from holdfast.cli.client import POD, RESERVATION, Raw, Server
 from holdfast.cli.kinds.kind import Found, OutputColumn, OutputKind, OutputRow, PlainKind, Query
 from holdfast.cli.printing import Description, age, events, pairs
-from holdfast.cli.snapshot import CAPACITY, ClusterSnapshot, take_snapshot
+from holdfast.cli.snapshot import warned_snapshot
 from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.jobs import JobName, Jobs
+from holdfast.snapshot.cluster_snapshot import CAPACITY, ClusterSnapshot
 
 _READ = (
     *CAPACITY,
@@ -50,7 +51,7 @@ class PendingObject(OutputKind):
     )
 
     async def find(self, server: Server, query: Query) -> Found:
-        snapshot = await take_snapshot(server, only=_READ)
+        snapshot = await warned_snapshot(server, only=_READ)
         _share_out(snapshot)
         selector = parse_label_selector(query.selector)
         places = [place for place in in_order(snapshot) if _is_queried(place, query, selector)]
@@ -62,7 +63,7 @@ class PendingObject(OutputKind):
     async def describe(self, server: Server, raw: Raw) -> str:
         now = time.time()
         text = Description()
-        snapshot = await take_snapshot(server, only=_READ)
+        snapshot = await warned_snapshot(server, only=_READ)
         _share_out(snapshot)
         for number, place in enumerate(in_order(snapshot), 1):
             if place.raw["metadata"].get("uid") == raw["metadata"].get("uid"):

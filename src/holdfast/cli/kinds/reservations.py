@@ -9,8 +9,9 @@ from holdfast.api.quantity import QuantityError, amount
 from holdfast.api.reservation import DEFAULT_TTL
 from holdfast.cli.client import RESERVATION, Raw, Server
 from holdfast.cli.kinds.kind import OutputColumn, PlainKind
-from holdfast.cli.printing import Description, age, events, pairs, shown, some, taint_text
+from holdfast.cli.printing import Description, age, events, pairs, some, taint_text
 from holdfast.local.apiserver.tables.columns import selector_text
+from holdfast.snapshot.cluster_snapshot import shown
 
 
 class ReservationKind(PlainKind):

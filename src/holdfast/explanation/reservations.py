@@ -1,23 +1,19 @@
 """Explains a reservation: why it is pending, or what it reserves, on which node, and its owners."""
 
-from holdfast.cli.client import RESERVATION, Server
-from holdfast.cli.explanation.pods import condition_message
-from holdfast.cli.explanation.report import Report, place, rank
-from holdfast.cli.explanation.suggestions import help_for
-from holdfast.cli.printing import shown
-from holdfast.cli.snapshot import ClusterSnapshot
+from holdfast.explanation.pods import condition_message
+from holdfast.explanation.report import Report, place, rank
+from holdfast.explanation.suggestions import help_for
+from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.state.cluster import Cluster
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
 
-async def explain_reservation(
-    server: Server, snapshot: ClusterSnapshot, name: str, namespace: str
-) -> Report:
-    raw = snapshot.find(RESERVATION, name) or await server.get(RESERVATION, name)
+def explain_reservation(snapshot: ClusterSnapshot, raw: Raw) -> Report:
+    name = raw["metadata"]["name"]
     status = raw.get("status") or {}
     report = Report(f"Reservation {name}", str(status.get("phase") or "Pending"), "")
-    report.events = await server.events(raw)
     report.node = str(status.get("nodeName") or "")
     reservation = snapshot.cluster.reservations.get(name)
     if reservation is None or reservation.finished:

@@ -2,14 +2,10 @@
 
 from collections import Counter
 
-from holdfast.api.kinds import KINDS
-from holdfast.api.names import RESERVATION_IGNORED, SIGS_PODGROUP_API, VOLCANO_API
-from holdfast.cli.client import POD, RESERVATION, Raw, Server
-from holdfast.cli.explanation.report import MatchingReservation, Report, place, rank
-from holdfast.cli.explanation.suggestions import help_for, stopping_on
-from holdfast.cli.printing import shown
-from holdfast.cli.snapshot import ClusterSnapshot
-from holdfast.kube.errors import ApiError
+from holdfast.api.names import RESERVATION_IGNORED
+from holdfast.explanation.report import MatchingReservation, Report, place, rank
+from holdfast.explanation.suggestions import help_for, stopping_on
+from holdfast.kube.object_client import Raw
 from holdfast.local.setup import SERVED
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord
@@ -20,13 +16,14 @@ from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.owners import OwnerSpec
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.scheduler.state.cluster import Cluster
+from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot, shown
 
 
-async def explain_pod(server: Server, snapshot: ClusterSnapshot, name: str, namespace: str) -> Report:
-    raw = snapshot.find(POD, name, namespace) or await server.get(POD, name, namespace)
+def explain_pod(snapshot: ClusterSnapshot, raw: Raw) -> Report:
+    metadata = raw["metadata"]
+    name, namespace = metadata["name"], metadata.get("namespace") or ""
     status, spec = raw.get("status") or {}, raw.get("spec") or {}
     report = Report(f"Pod {namespace}/{name}", str(status.get("phase") or "Pending"), "")
-    report.events = await server.events(raw)
     report.node = str(spec.get("nodeName") or "")
     report.told = condition_message(raw, "PodScheduled")
     pod = snapshot.cluster.pod(namespace, name)
@@ -269,14 +266,11 @@ def over_capability(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> tuple[s
 # Pod groups: which members have a node, and how many of the others fit now
 
 
-_GROUPS = (KINDS[VOLCANO_API, "PodGroup"], KINDS[SIGS_PODGROUP_API, "PodGroup"])
-
-
-async def explain_group(server: Server, snapshot: ClusterSnapshot, name: str, namespace: str) -> Report:
-    raw = await _find(server, name, namespace)
+def explain_group(snapshot: ClusterSnapshot, raw: Raw) -> Report:
+    metadata = raw["metadata"]
+    name, namespace = metadata["name"], metadata.get("namespace") or ""
     phase = (raw.get("status") or {}).get("phase") or "Pending"
     report = Report(f"PodGroup {namespace}/{name}", str(phase), "")
-    report.events = await server.events(raw)
     job = snapshot.cluster.jobs.get(namespace, name)
     if job is None:
         report.summary = "It is invalid for the scheduler."
@@ -304,19 +298,6 @@ def _standing(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
     if job.would_be_ready(fitting):
         return f"{len(fitting)} more fit now; it is queued."
     return f"Only {len(fitting)} more fit now."
-
-
-async def _find(server: Server, name: str, namespace: str) -> Raw:
-    refused: ApiError | None = None
-    for info in _GROUPS:
-        try:
-            return await server.get(info, name, namespace)
-        except ApiError as error:
-            if error.status != 404:
-                raise
-            refused = refused or error
-    assert refused is not None
-    raise refused
 
 
 def _fitting(snapshot: ClusterSnapshot, waiting: list[PodRecord], report: Report) -> list[PodRecord]:

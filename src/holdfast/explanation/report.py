@@ -1,4 +1,4 @@
-"""The report of `holdfast explain` as data and as text, and feasibility and ranking of nodes."""
+"""The explanation of an object as data, and feasibility and ranking of nodes."""
 
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from holdfast.api.events import last_observed
-from holdfast.cli.client import Raw
-from holdfast.cli.printing import event_cells, table
+from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.diagnosis import NO_NODES, NodeRejection
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
@@ -83,44 +82,11 @@ class Report:
         ]
         return {_camel(key): value for key, value in found.items()}
 
-    def text(self, now: float) -> str:
-        lines = [f"{self.object}: {self.phase}", "", f"  {self.summary}"]
-        if self.told:
-            lines += ["", "Condition", f"  {self.told}"]
-        if self.would_say and self.would_say != self.told:
-            lines += ["", "Condition if scheduled now", f"  {self.would_say}"]
-        lines += _part("Infeasible nodes", ("REASON", "COUNT", "PLUGIN", "NODES"), self._reasons())
-        ranked = [[each.node, str(each.score), each.reservation or "-"] for each in self.ranked]
-        lines += _part("Feasible nodes, best first", ("NODE", "SCORE", "RESERVATION"), ranked)
-        matching = [[p.name, p.phase, p.node or "-", p.left or "-", p.why] for p in self.reservations]
-        headers = ("NAME", "PHASE", "NODE", "LEFT", "")
-        lines += _part("Matching reservations", headers, matching)
-        if self.owners:
-            lines += ["", "Owners", *(f"  {owner}" for owner in self.owners)]
-        if self.members:
-            lines += ["", "Members", *(f"  {member}" for member in self.members)]
-        if self.help:
-            lines += ["", "Suggestions", *(f"  * {each}" for each in self.help)]
-        events = [event_cells(each, now) for each in self.events]
-        lines += _part("Events", ("TYPE", "REASON", "AGE", "FROM", "MESSAGE"), events)
-        return "\n".join(line.rstrip() for line in lines) + "\n"
-
-    def _reasons(self) -> list[list[str]]:
-        return [
-            [each.reason, str(len(each.nodes)), each.plugin, few(each.nodes)] for each in self.nodes
-        ]
-
 
 def few(names: list[str], most: int = 8) -> str:
     """The first names, and the number of the others."""
     shown = ", ".join(names[:most])
     return f"{shown}, and {len(names) - most} more" if len(names) > most else shown
-
-
-def _part(title: str, headers: tuple[str, ...], rows: list[list[str]]) -> list[str]:
-    if not rows:
-        return []
-    return ["", title, *(f"  {line}" for line in table(headers, rows))]
 
 
 def _camel(name: str) -> str:

@@ -14,10 +14,8 @@ from holdfast.api.decode import convert
 from holdfast.api.names import TAINT_UNSCHEDULABLE
 from holdfast.api.node import Node
 from holdfast.api.selectors import tolerated
-from holdfast.cli.client import NODE, Raw
-from holdfast.cli.explanation.report import NodeVerdicts, few
-from holdfast.cli.printing import shown
-from holdfast.cli.snapshot import ClusterSnapshot
+from holdfast.explanation.report import NodeVerdicts, few
+from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.events import Updated
 from holdfast.scheduler.cluster.pod_classes import Traits
@@ -26,6 +24,7 @@ from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
 from holdfast.scheduler.reservations.starvation_holds import pod_of
+from holdfast.snapshot.cluster_snapshot import NODE, ClusterSnapshot, shown
 
 _MOST = 5
 

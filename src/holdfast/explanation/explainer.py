@@ -1,0 +1,34 @@
+"""Explains an object of a snapshot by its kind."""
+
+from holdfast.api.kinds import KINDS, KindInfo
+from holdfast.api.names import SIGS_PODGROUP_API, VOLCANO_API
+from holdfast.explanation.pods import explain_group, explain_pod
+from holdfast.explanation.report import Report
+from holdfast.explanation.reservations import explain_reservation
+from holdfast.kube.object_client import Raw
+from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
+
+EXPLAINED: dict[str, tuple[KindInfo, ...]] = {
+    "pod": (POD,),
+    "reservation": (RESERVATION,),
+    "podgroup": (KINDS[VOLCANO_API, "PodGroup"], KINDS[SIGS_PODGROUP_API, "PodGroup"]),
+}
+"""By the name of the kind on the command line; an object of any of the kinds with that name."""
+
+_EXPLAINERS = {"Pod": explain_pod, "Reservation": explain_reservation, "PodGroup": explain_group}
+
+
+def explain(snapshot: ClusterSnapshot, raw: Raw) -> Report:
+    """Why the object is pending, or why it is where it is. Its events are not part of the snapshot; the
+    caller adds them. Raises KeyError for a kind that is not among `EXPLAINED`.
+    """
+    return _EXPLAINERS[raw["kind"]](snapshot, raw)
+
+
+def find(snapshot: ClusterSnapshot, kind: str, name: str, namespace: str) -> Raw | None:
+    """The object of that name, for a key of `EXPLAINED`."""
+    for info in EXPLAINED[kind]:
+        at = namespace if info.namespaced else ""
+        if (raw := snapshot.find(info, name, at)) is not None:
+            return raw
+    return snapshot.ended_pods.get((namespace, name)) if kind == "pod" else None

@@ -1,0 +1,96 @@
+"""Raw objects of any kind from an API server: list, get, create, watch and events of an object."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from holdfast.api.events import last_observed
+from holdfast.api.kinds import KINDS, KindInfo
+from holdfast.kube.client import Client, Request, get, path_of
+from holdfast.kube.errors import ApiError
+
+Raw = dict[str, Any]
+
+_EVENT = KINDS["v1", "Event"]
+_PAGE = 500
+_QUIET = 3600.0
+_ATTEMPTS = 3
+
+
+class Server:
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self.namespace = namespace
+        """The default namespace."""
+
+    @property
+    def address(self) -> str:
+        return self._client.access.server
+
+    async def listed(
+        self, info: KindInfo, namespace: str = "", selector: str = "", fields: str = ""
+    ) -> tuple[list[Raw], str]:
+        """All of them, and the version they are of."""
+        found: list[Raw] = []
+        more = ""
+        while True:
+            query = {"limit": str(_PAGE), "labelSelector": selector, "fieldSelector": fields}
+            query["continue"] = more
+            page = await self._read(f"{path_of(info, namespace)}?{_encoded(query)}")
+            found += [named(info, item) for item in page.get("items") or ()]
+            metadata = page.get("metadata") or {}
+            more = metadata.get("continue") or ""
+            if not more:
+                return found, str(metadata.get("resourceVersion") or "")
+
+    async def get(self, info: KindInfo, name: str, namespace: str = "") -> Raw:
+        return named(info, await self._read(path_of(info, namespace, quote(name, safe=""))))
+
+    async def create(self, info: KindInfo, raw: Raw, namespace: str = "") -> Raw:
+        request = Request("POST", path_of(info, namespace), msgspec.json.encode(raw))
+        return named(info, msgspec.json.decode(await self._client.send(request), type=Raw))
+
+    async def watch(
+        self, info: KindInfo, version: str, namespace: str = "", selector: str = ""
+    ) -> AsyncIterator[tuple[str, Raw]]:
+        """Changes from that version on, until the server ends it."""
+        query = {"watch": "true", "resourceVersion": version, "labelSelector": selector}
+        async with self._client.watch(
+            f"{path_of(info, namespace)}?{_encoded(query)}", _QUIET
+        ) as chunks:
+            rest = b""
+            async for chunk in chunks:
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in filter(None, lines):
+                    frame = msgspec.json.decode(line, type=Raw)
+                    if frame["type"] == "ERROR":
+                        status = frame["object"]
+                        raise ApiError(
+                            int(status.get("code") or 500),
+                            str(status.get("reason") or ""),
+                            str(status.get("message") or ""),
+                        )
+                    yield frame["type"], named(info, frame["object"])
+
+    async def events(self, raw: Raw) -> list[Raw]:
+        """The events of an object, oldest first."""
+        metadata = raw["metadata"]
+        fields = f"involvedObject.kind={raw['kind']},involvedObject.name={metadata['name']}"
+        if metadata.get("uid"):
+            fields += f",involvedObject.uid={metadata['uid']}"
+        found, _ = await self.listed(_EVENT, metadata.get("namespace") or "", fields=fields)
+        return sorted(found, key=last_observed)
+
+    async def _read(self, path: str) -> Raw:
+        return msgspec.json.decode(await self._client.call(get(path), _ATTEMPTS), type=Raw)
+
+
+def named(info: KindInfo, raw: Raw) -> Raw:
+    """The object with apiVersion and kind, which items of a list lack."""
+    return {**raw, "apiVersion": info.api_version, "kind": info.kind}
+
+
+def _encoded(query: dict[str, str]) -> str:
+    return urlencode({key: value for key, value in query.items() if value})

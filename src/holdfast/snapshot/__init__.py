@@ -1,0 +1,5 @@
+"""A consistent copy of a cluster's objects, fed to a scheduler that is only queried.
+
+cluster_snapshot  the objects and the scheduler; amounts of resources per node
+reader            reads the objects that the scheduler watches from an API server
+"""

@@ -1,0 +1,117 @@
+"""The objects of a cluster and a scheduler that was fed them and is only asked. Nothing is written."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.api.decode import convert, object_name
+from holdfast.api.errors import InvalidObject
+from holdfast.api.kinds import KINDS, KindInfo
+from holdfast.api.names import RESERVATION_API
+from holdfast.api.quantity import format_amount
+from holdfast.api.raw_objects import RawObject, raw_object
+from holdfast.kube.decoding import Watched
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.events import Added, Malformed
+from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduler.state.cluster import Cluster
+
+NODE = KINDS["v1", "Node"]
+POD = KINDS["v1", "Pod"]
+RESERVATION = KINDS[RESERVATION_API, "Reservation"]
+
+CAPACITY = (NODE, POD, RESERVATION)
+"""The kinds that determine the used capacity of nodes."""
+
+_MI = 1 << 20
+
+
+@dataclass(slots=True)
+class ClusterSnapshot:
+    scheduler: Scheduler
+    now: float
+    objects: dict[tuple[str, str], dict[tuple[str, str], Raw]] = field(default_factory=dict)
+    """Raw objects, by (apiVersion, kind) and then (namespace, name)."""
+    ended_pods: dict[tuple[str, str], Raw] = field(default_factory=dict)
+    """By (namespace, name)."""
+    warnings: list[str] = field(default_factory=list)
+    """What could not be read."""
+
+    @property
+    def cluster(self) -> Cluster:
+        return self.scheduler.cluster
+
+    def all(self, info: KindInfo) -> list[Raw]:
+        return list(self.objects.get((info.api_version, info.kind), {}).values())
+
+    def find(self, info: KindInfo, name: str, namespace: str = "") -> Raw | None:
+        return self.objects.get((info.api_version, info.kind), {}).get((namespace, name))
+
+    def add(self, watched: Watched, items: Iterable[Raw]) -> None:
+        """Feeds the objects of one kind to the scheduler. Nodes come before pods."""
+        info = watched.info
+        known = self.objects.setdefault((info.api_version, info.kind), {})
+        if watched.ended:
+            known = self.ended_pods
+        for raw in items:
+            metadata = raw["metadata"]
+            if not watched.read_by:
+                known[metadata.get("namespace") or "", metadata["name"]] = raw
+            self.scheduler.feed(_event(info, raw), self.now)
+
+
+def _event(info: KindInfo, raw: Raw) -> Added | Malformed:
+    is_raw = info.type is RawObject
+    try:
+        if is_raw:
+            return Added(raw_object(info, raw))
+        try:
+            return Added(msgspec.convert(raw, info.type))
+        except msgspec.ValidationError:
+            return Added(convert(raw, info.type, object_name(raw)))
+    except InvalidObject as error:
+        metadata = raw["metadata"]
+        uid = metadata.get("uid") or ""
+        namespace, api_version = metadata.get("namespace") or "", info.api_version if is_raw else ""
+        return Malformed(info.kind, namespace, metadata["name"], uid, error, api_version)
+
+
+class NodeAmounts(NamedTuple):
+    """The amounts of one resource on one node, from the ledger."""
+
+    allocatable: int
+    requested: int
+    """By pods."""
+    held: int
+    """By reservations, of what their owners have not taken yet."""
+
+    @property
+    def free(self) -> int:
+        return self.allocatable - self.requested - self.held
+
+
+def node_amounts(cluster: Cluster, node: str) -> dict[str, NodeAmounts]:
+    """By resource name; resources that the node lacks and no pod requests are left out."""
+    table = cluster.nodes
+    row = table.row(node)
+    if row is None:
+        return {}
+    found = {}
+    for slot, name in table.slots.resources():
+        held = table.held.item(slot, row)
+        requested = table.claimed.item(slot, row) - held
+        amount = NodeAmounts(table.allocatable.item(slot, row), requested, held)
+        if any(amount):
+            found[name] = amount
+    return found
+
+
+def shown(resource: str, amount: int) -> str:
+    """Kubernetes's format, but large byte amounts rounded to mebibytes."""
+    if amount < 0:
+        return f"-{shown(resource, -amount)}"
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        amount -= amount % _MI if amount >= _MI else 0
+    return format_amount(resource, amount)
