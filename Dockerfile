@@ -11,13 +11,14 @@ COPY pyproject.toml README.md LICENSE ./
 COPY src/holdfast/__init__.py src/holdfast/__init__.py
 RUN /opt/holdfast/bin/pip install '.[fast]'
 COPY src src
+COPY examples examples
 RUN /opt/holdfast/bin/pip install --no-deps --force-reinstall . \
  && /opt/holdfast/bin/python -m compileall -q /opt/holdfast/lib \
  && /opt/holdfast/bin/holdfast --version
 
 FROM python:${PYTHON}-slim
 LABEL org.opencontainers.image.title="Holdfast" \
-      org.opencontainers.image.description="A Kubernetes scheduler that schedules promises as well as pods" \
+      org.opencontainers.image.description="A Kubernetes scheduler that reserves capacity" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /opt/holdfast /opt/holdfast
 ENV PATH=/opt/holdfast/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1

@@ -198,4 +198,4 @@ def test_docker_sees_nothing_but_what_is_built() -> None:
     rules = [line for line in lines if line and not line.startswith("#")]
     assert rules[0] == "*"
     built_from = {rule[1:] for rule in rules if rule.startswith("!")}
-    assert built_from == {"src", "pyproject.toml", "README.md", "LICENSE"}
+    assert built_from == {"src", "examples", "pyproject.toml", "README.md", "LICENSE"}

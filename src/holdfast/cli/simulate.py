@@ -34,16 +34,42 @@ class SimulateOutput(enum.StrEnum):
     JSON = "json"
 
 
+def _complete_example(incomplete: str) -> list[tuple[str, str]]:
+    from holdfast.sim.examples import examples
+
+    return [(each.name, each.description) for each in examples() if each.name.startswith(incomplete)]
+
+
 def simulate(
     files: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="F...",
             help="Files of objects, Steps and Expects; a directory stands for the files in it, - "
             "for stdin.",
             show_default=False,
         ),
-    ],
+    ] = None,
+    example: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--example",
+            metavar="NAME",
+            help="A scenario that comes with Holdfast, such as reservations/scale-up; may be repeated, "
+            "also with files.",
+            autocompletion=_complete_example,
+            show_default=False,
+        ),
+    ] = None,
+    list_examples: Annotated[
+        bool, typer.Option("--list-examples", help="List the scenarios that come with Holdfast.")
+    ] = False,
+    print_example: Annotated[
+        bool,
+        typer.Option(
+            "--print", help="Print the scenario of --example, to be edited, and do not run it."
+        ),
+    ] = False,
     config: Annotated[
         list[str] | None,
         typer.Option(
@@ -92,6 +118,15 @@ def simulate(
     from holdfast.sim.simulated_cluster import InvariantBroken
     from holdfast.sim.simulation import Simulation
 
+    if list_examples:
+        _list_examples(output)
+        return
+    files = [*(files or ()), *map(str, _example_files(example or ()))]
+    if print_example:
+        _print_examples(example or (), files)
+        return
+    if not files:
+        raise Failure(1, ["no scenario: name files, or --example NAME (--list-examples lists them)"])
     end, begin = _until(until), _start(start)
     configs: list[str | None] = [*config] if config else [None]
     setups = [load_setup(path) for path in configs]
@@ -136,6 +171,40 @@ def simulate(
     ]
     if unmet:
         raise Failure(1, unmet)
+
+
+def _example_files(names: Sequence[str]) -> list[Path]:
+    from holdfast.sim.examples import UnknownExample, find_example
+
+    try:
+        return [find_example(name).file for name in names]
+    except UnknownExample as error:
+        raise Failure(1, [f"--example: {error}"]) from None
+
+
+def _list_examples(output: SimulateOutput) -> None:
+    from holdfast.sim.examples import examples
+
+    found = examples()
+    if output is SimulateOutput.JSON:
+        from holdfast.cli.printing import as_json
+
+        listed = [
+            {"name": each.name, "description": each.description, "file": str(each.file)}
+            for each in found
+        ]
+        typer.echo(as_json({"examples": listed}), nl=False)
+        return
+    width = max((len(each.name) for each in found), default=0)
+    for each in found:
+        typer.echo(f"{each.name:{width}}  {each.description}")
+
+
+def _print_examples(names: Sequence[str], files: Sequence[str]) -> None:
+    if not names or len(names) < len(files):
+        raise Failure(1, ["--print: prints what --example names, and takes no files"])
+    texts = (Path(file).read_text(encoding="utf-8") for file in files)
+    typer.echo("---\n".join(texts), nl=False)
 
 
 def _show(results: "list[tuple[str | None, Result]]", output: SimulateOutput) -> None:
