@@ -4,14 +4,16 @@ from typing import Any
 
 import pytest
 
-from harness.builders import make_node, make_pod, make_pod_group
+from harness.builders import make_node, make_pod, make_pod_group, make_reservation
 from harness.driver import Driver
 from harness.objects import GROUP, SIGS, VOLCANO, gang, node, pod, pod_group
 from harness.scenarios import play, step
 from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.events import write_refused
 from holdfast.scheduler.cluster.records import Phase
+from holdfast.scheduler.cluster.slots import CPU
 from holdfast.scheduler.controllers.pod_groups import PodGroups
+from holdfast.scheduler.controllers.reservation_lifecycle import ReservationLifecycle
 from holdfast.scheduler.reservations.hold_objects import starvation_hold
 from reference.setup import Setup
 
@@ -528,6 +530,37 @@ def test_a_hold_that_waits_does_not_keep_it_from_its_place(
     driver.add(held, make_pod("g-1").cpu("1").group("g").created(since).obj(), bound.obj())
     driver.add(make_pod_group("g").min_member(2).obj())
     assert driver.binds(120.0) == binds
+
+
+@pytest.mark.parametrize("phase", ["Waiting", "Available"])
+@pytest.mark.parametrize(
+    ("since", "is_early"),
+    [("2026-01-01T00:00:59Z", True), ("2026-01-01T00:01:01Z", False)],
+)
+def test_a_waiting_reservation_does_not_keep_an_interrupted_start_from_its_place(
+    phase: str, since: str, is_early: bool
+) -> None:
+    """The reservation waits because the scheduler had a place for the whole gang when it came."""
+    setup = Setup(extra=("Coscheduling", "Reservation"))
+    driver = Driver((setup,))
+    cluster = driver.scheduler.cluster
+    driver.scheduler._controllers += [ReservationLifecycle(cluster), PodGroups(cluster)]
+    driver.add(make_node("n1").allocatable(cpu="4", memory="8Gi").obj())
+    waiting = make_reservation("w").requests({"cpu": "3"}).owner_labels({"app": "w"})
+    waiting = waiting.pre_allocation().status(phase=phase, nodeName="n1")
+    condition = {
+        "type": "PodScheduled",
+        "status": "True",
+        "lastTransitionTime": "2026-01-01T00:01:00Z",
+    }
+    bound = make_pod("g-0").cpu("1").group("g").on("n1").status(conditions=[condition])
+    driver.add(waiting.obj(), make_pod("g-1").cpu("1").group("g").created(since).obj(), bound.obj())
+    driver.add(make_pod_group("g").min_member(2).obj())
+    goes_first = is_early and phase == "Waiting"
+    assert driver.binds(120.0) == ({"g-1": "n1"} if goes_first else {})
+    reservation = cluster.reservations.known[waiting.obj().metadata.uid]
+    assert reservation.waiting is goes_first
+    assert cluster.nodes.claimed.item(CPU, 0) == (5000 if goes_first else 4000)
 
 
 # Members that have to make room

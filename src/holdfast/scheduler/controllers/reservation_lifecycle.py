@@ -115,6 +115,9 @@ class ReservationLifecycle:
             if reservation.victims:
                 reservation.message = self._reservations.victims_message(reservation)
             if reservation.waiting and self._reservations.has_capacity(reservation):
+                if self._cluster.jobs.has_start_to_finish():
+                    self._reservations.dirty[reservation.uid] = None  # once those were tried
+                    return
                 self._reservations.make_available(reservation)
                 self._emit_normal(
                     reservation, "Available", f"{reservation.name} is available on {node}"

@@ -131,7 +131,7 @@ class Gangs:
             return self._schedule_rest(leader, members, now, one_by_one)
         if refusal is None:
             refusal = self._attempt(jobs, members, now)
-            if refusal is not None and job.interrupted and self._cluster.nominator:
+            if refusal is not None and job.interrupted:
                 refusal = self._finish_start(jobs, members, refusal, now)
         if refusal is not None:
             self._failures.refuse(leader, members, refusal, now)
@@ -212,9 +212,10 @@ class Gangs:
     def _finish_start(
         self, jobs: list[Job], members: list[PodRecord], refusal: GangRefusal, now: float
     ) -> GangRefusal | None:
-        """Tries again as if no pod of another job had a nominated node: the rest of a job whose start
-        was interrupted comes before nominated pods. A pod whose nominated node is used loses its
-        nomination."""
+        """Tries again as if no pod of another job had a nominated node and no pre-allocation were
+        Waiting: the rest of a job whose start was interrupted comes before both, because it had its
+        places before. A pod whose nominated node is used loses its nomination; a reservation goes on
+        waiting."""
         cluster = self._cluster
         names = {job.name for job in jobs}
         preemption_holds, changes = cluster.reservations.preemption_holds, cluster.changes
@@ -224,12 +225,18 @@ class Gangs:
             for pod in there.values()
             if pod.job not in names and pod.reservation is None and pod.uid not in preemption_holds
         ]
-        if not nominated or all(job.is_ready for job in jobs):
+        waiting = cluster.reservations.waiting_pre_allocations()
+        if not (nominated or waiting) or all(job.is_ready for job in jobs):
             return refusal
         for pod, _ in nominated:
             cluster.nominate(pod, "")
+        reserved = [(entry.pod, entry.amounts) for entry in waiting]
+        for pod, _ in reserved:
+            cluster.ledger.resize(pod, {})
         cluster.undo_changes(changes)
         again = self._attempt(jobs, members, now)
+        for pod, amounts in reserved:
+            cluster.ledger.resize(pod, amounts)
         taken = {cluster.nodes.name(pod.row) for pod in members if pod.row >= 0}
         for pod, node in nominated:
             cluster.nominate(pod, node)

@@ -177,6 +177,18 @@ class Jobs:
         job.interrupted = not job.is_ready and self._is_interrupted(job)
         return job.interrupted != before
 
+    def has_start_to_finish(self) -> bool:
+        """Whether a job that changed since its status was last reconciled has an interrupted start. Its
+        members are tried before a Waiting reservation gets what is free: after a restart that is the
+        capacity which they had been assigned."""
+        for name in self.dirty:
+            job = self.known.get(name)
+            if job is None or job.is_ready or job.seen_ready:
+                continue
+            if job.interrupted or self._is_interrupted(job):
+                return True
+        return False
+
     def _is_interrupted(self, job: Job) -> bool:
         bound = [
             member.since if member.bound_at is None else member.bound_at

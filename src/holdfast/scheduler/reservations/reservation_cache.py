@@ -12,7 +12,7 @@ from holdfast.api.reservation import ReservationPhase
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.decisions import Decision, DeleteReservation
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationInfo
+from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationEntry, ReservationInfo
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.managers.resource_managers import ResourceManagers
 from holdfast.scheduler.managers.volumes import VolumeManager
@@ -302,6 +302,18 @@ class ReservationCache(ReservationIndex):
         """The message for the victims it waits for; empty if they are gone."""
         names = ", ".join(sorted(each.name for each in self.awaits(reservation)))
         return f"waiting for preempted reservations to be gone: {names}" if names else ""
+
+    def waiting_pre_allocations(self) -> list[ReservationEntry]:
+        """The Waiting reservations that users created: not those that hold capacity for a preemptor or
+        a starving job."""
+        found = []
+        for there in self.waiting.on_row.values():
+            for uid in there:
+                reservation = self.known[uid]
+                is_hold = reservation.preemptor or self.starvation_holds.knows(reservation)
+                if reservation.entry is not None and not is_hold:
+                    found.append(reservation.entry)
+        return found
 
     def make_waiting(self, reservation: ReservationInfo) -> None:
         """Makes it Waiting: a backfilled pod that ends in time gets its capacity."""
