@@ -247,14 +247,13 @@ def test_kinds_that_scheduling_does_not_read_are_skipped_and_counted() -> None:
         _object("v1", "ServiceAccount"),
         _object("networking.k8s.io/v1", "Ingress"),
         _object("autoscaling/v2", "HorizontalPodAutoscaler"),
-        _object("batch/v1", "CronJob"),
         _object("serving.knative.dev/v1", "Service"),
         _object("example.com/v1", "Widget"),
         _object("resource.k8s.io/v1", "ResourceClaim"),
     ]
     scenario = read_scenario(documents(_list(_node(), *items)))
     assert scenario.notes == (
-        "skipped: 2 ConfigMap, 1 CronJob, 1 HorizontalPodAutoscaler, 1 Ingress, 1 ResourceClaim, "
+        "skipped: 2 ConfigMap, 1 HorizontalPodAutoscaler, 1 Ingress, 1 ResourceClaim, "
         "1 Secret, 1 Service.serving.knative.dev, 1 ServiceAccount, 1 Widget",
     )
     assert len(scenario.actions) == 1

@@ -115,3 +115,41 @@ def test_an_invalid_deployment_is_refused(spec: Raw, complaint: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         simulate(joined(NODE, _workload(**spec)))
     assert f"Deployment/default/web: {complaint}" in str(refused.value)
+
+
+def _cron_job(**spec: Any) -> str:
+    template = _template()
+    template["metadata"]["annotations"] = {"sim.holdfast.io/runs-for": "90s"}
+    template["spec"]["restartPolicy"] = "Never"
+    raw = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "tick"},
+        "spec": {"schedule": "*/5 * * * *", "jobTemplate": {"spec": {"template": template}}, **spec},
+    }
+    return json.dumps(raw)
+
+
+def _ran(result: Result) -> list[tuple[float, str]]:
+    return [
+        (entry.t, entry.event)
+        for entry in result.timeline
+        if entry.object.startswith("Pod/") and entry.event in ("Running", "Succeeded")
+    ]
+
+
+def test_a_cron_job_starts_jobs_in_virtual_time() -> None:
+    result = simulate(joined(NODE, _cron_job()), until=660.0)
+    assert _ran(result) == [
+        (300.0, "Running"),
+        (390.0, "Succeeded"),
+        (600.0, "Running"),
+    ]
+    assert find(result, "CronJob", "tick")["status"]["lastScheduleTime"] == "2026-01-01T00:10:00Z"
+
+
+def test_a_schedule_prolongs_nothing() -> None:
+    result = simulate(joined(NODE, _cron_job(), step_text("301s", "restart: scheduler")))
+    assert _ran(result) == [(300.0, "Running"), (390.0, "Succeeded")]
+    assert result.end == 390.0
+    assert simulate(joined(NODE, _cron_job())).end == 0.0

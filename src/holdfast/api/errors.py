@@ -7,7 +7,8 @@
     │   ├── QuantityError     api.errors                            `1.5Gi`
     │   ├── DurationError     api.errors                            `1h30m`
     │   ├── TimeError         api.errors                            `2026-01-01T00:00:00Z`
-    │   └── SelectorError     api.errors                            `app=web,tier in (a,b)`
+    │   ├── SelectorError     api.errors                            `app=web,tier in (a,b)`
+    │   └── CronError         api.cron                              `30 6 * * MON-FRI`
     ├── BadFileError          api.documents                         a file is no YAML or JSON
     ├── KubernetesError       kube.errors                           of a Kubernetes cluster
     │   ├── KubeconfigError   kube.errors                           an invalid kubeconfig

@@ -113,6 +113,7 @@ _ROWS = (
     _row("apps/v1", "Deployment", "deployments", workloads.Deployment, "deploy", all=True),
     _row("apps/v1", "DaemonSet", "daemonsets", workloads.DaemonSet, "ds", all=True),
     _row("batch/v1", "Job", "jobs", workloads.BatchJob, all=True),
+    _row("batch/v1", "CronJob", "cronjobs", workloads.CronJob, "cj", all=True),
     _row(
         "policy/v1",
         "PodDisruptionBudget",

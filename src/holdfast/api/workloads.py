@@ -210,3 +210,7 @@ class JobStatus(Struct):
 class BatchJob(Object):
     spec: JobSpec = field(default_factory=JobSpec)
     status: JobStatus = field(default_factory=JobStatus)
+
+
+class CronJob(Object):
+    """Only its controller reads more of it, from the raw object."""

@@ -30,7 +30,7 @@ _DEFINITION = ("apiextensions.k8s.io", "CustomResourceDefinition")
 _GroupKind = tuple[str, str]
 
 
-_NOT_FED = ("Event", "Lease", "Binding", "RuntimeClass")
+_NOT_FED = ("Event", "Lease", "Binding", "RuntimeClass", "CronJob")
 """Kinds no scheduler watches."""
 FED: dict[tuple[str, str], type[Object]] = {
     (info.group, info.kind): info.type for info in KINDS.values() if info.kind not in _NOT_FED

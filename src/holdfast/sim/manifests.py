@@ -170,7 +170,6 @@ _UNREAD = {
         "ServiceAccount",
     ),
     "apps": ("ControllerRevision",),
-    "batch": ("CronJob",),
     "coordination.k8s.io": ("LeaseCandidate",),
     "policy": ("PodSecurityPolicy",),
     "scheduling.k8s.io": ("PodGroup", "Workload"),

@@ -176,7 +176,12 @@ def _templates_without_class(actions: Sequence[ScenarioAction]) -> Iterator[str]
     found: dict[str, list[str]] = {}
     for _, raw in _objects(actions):
         if makes_pods(raw["apiVersion"].rpartition("/")[0], raw):
-            name = (raw["spec"]["template"].get("spec") or {}).get("priorityClassName")
+            spec = (
+                raw["spec"]
+                if "template" in raw["spec"]
+                else raw["spec"]["jobTemplate"].get("spec") or {}
+            )
+            name = ((spec.get("template") or {}).get("spec") or {}).get("priorityClassName")
             if name and name not in known:
                 found.setdefault(name, []).append(object_name(raw))
     if found:

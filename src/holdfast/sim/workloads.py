@@ -1,4 +1,4 @@
-"""Workload controllers in scenarios: Deployments, ReplicaSets, StatefulSets, DaemonSets and Jobs.
+"""Workload controllers in scenarios: Deployments, ReplicaSets, StatefulSets, DaemonSets, (Cron)Jobs.
 
 The controllers are those of `holdfast up`. A scenario may be partial: an owner that is not in it counts
 as existing, so pods that refer to it stay; an owner without a pod template is only referred to. For a
@@ -30,12 +30,13 @@ _DEPLOYMENT = ("apps", "Deployment")
 _REPLICA_SET = ("apps", "ReplicaSet")
 _REVISION = ("apps", "ControllerRevision")
 _REVISED = (("apps", "StatefulSet"), ("apps", "DaemonSet"))
-_MAKERS = (_DEPLOYMENT, _REPLICA_SET, *_REVISED, ("batch", "Job"))
-"""Kinds whose controllers make pods."""
+_MAKERS = (_DEPLOYMENT, _REPLICA_SET, *_REVISED, ("batch", "Job"), ("batch", "CronJob"))
+"""Kinds whose controllers make pods, or Jobs, which do."""
 
 
 def makes_pods(group: str, raw: Raw) -> bool:
-    return (group, raw["kind"]) in _MAKERS and bool((raw.get("spec") or {}).get("template"))
+    spec = raw.get("spec") or {}
+    return (group, raw["kind"]) in _MAKERS and bool(spec.get("template") or spec.get("jobTemplate"))
 
 
 class ScenarioWorkloads(WorkloadControllers):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.api.times import format_time, parse_time
-from holdfast.local.store import Identity, Key, SeededNames, Store, StoreChange
+from holdfast.local.store import AlreadyExists, Identity, Key, SeededNames, Store, StoreChange
 from holdfast.local.store.objects import with_generation
 from holdfast.local.workloads import (
     Action,
@@ -24,6 +24,7 @@ _GROUPS = {
     "StatefulSet": "apps/v1",
     "DaemonSet": "apps/v1",
     "Job": "batch/v1",
+    "CronJob": "batch/v1",
 }
 _STEPS = 10_000
 
@@ -144,10 +145,15 @@ class Cluster:
 
     def _carry_out(self, action: Action) -> None:
         if isinstance(action, CreateDependent):
-            if self.refuse and action.raw["kind"] == "Pod":
-                follow_up = self.workloads.refused(action, self.refuse, self.now)
+            why = self.refuse if action.raw["kind"] == "Pod" else ""
+            try:
+                made = self.create(action.raw) if not why else {}
+            except AlreadyExists as error:
+                why = str(error)
+            if why:
+                follow_up = self.workloads.refused(action, why, self.now)
             else:
-                follow_up = self.workloads.created(action, self.create(action.raw))
+                follow_up = self.workloads.created(action, made)
             if follow_up is not None:
                 self._carry_out(follow_up)
         elif isinstance(action, Update):

@@ -10,6 +10,7 @@
     daemon_set           DaemonSets
     revisions            ControllerRevisions
     job                  Jobs, Indexed ones included
+    cron_job             CronJobs
     garbage_collector    objects whose owners are gone
 
 They follow Kubernetes' controllers as far as `kubectl` shows. Pure: a controller is a function from a

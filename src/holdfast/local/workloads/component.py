@@ -117,8 +117,8 @@ class WorkloadControllers:
             self._emit(event)
 
     def _put(self, raw: Raw) -> Raw:
-        """Pods are admitted. Other dependents are copies of parts of their owner, which was."""
-        if raw["kind"] == "Pod":
+        """Pods and Jobs are admitted. Others are copies of parts of their owner, which was admitted."""
+        if raw["kind"] in ("Pod", "Job"):
             return self._objects.submit(raw)
         metadata = raw["metadata"]
         if "name" not in metadata:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from holdfast.local.workloads import daemon_set, deployment, job, replica_set, stateful_set
+from holdfast.local.workloads import cron_job, daemon_set, deployment, job, replica_set, stateful_set
 from holdfast.local.workloads import garbage_collector as garbage
 from holdfast.local.workloads.lister import (
     WARNING,
@@ -39,6 +39,7 @@ _CONTROLLERS: dict[tuple[str, str], Controller] = {
     ("apps", "StatefulSet"): stateful_set.reconcile,
     ("apps", "DaemonSet"): daemon_set.reconcile,
     ("batch", "Job"): job.reconcile,
+    ("batch", "CronJob"): cron_job.reconcile,
 }
 _SOURCES = {
     "Deployment": deployment.SOURCE,
@@ -46,11 +47,14 @@ _SOURCES = {
     "StatefulSet": stateful_set.SOURCE,
     "DaemonSet": daemon_set.SOURCE,
     "Job": job.SOURCE,
+    "CronJob": cron_job.SOURCE,
 }
 _ADOPTERS = {
     "Pod": (("apps", "ReplicaSet"), ("apps", "StatefulSet"), ("apps", "DaemonSet")),
     "ReplicaSet": (("apps", "Deployment"),),
+    "Job": (),
 }
+"""By kind of dependent, the kinds whose controllers adopt one without a controller."""
 _RETRY = 10.0
 """Seconds to wait after a failed creation."""
 
@@ -242,6 +246,8 @@ class Workloads:
             return None
         what = raw["kind"].lower() if raw["kind"] == "Pod" else raw["kind"]
         message = f"Created {what}: {raw['metadata']['name']}"
+        if action.by.kind == "CronJob":
+            message = f"Created job {raw['metadata']['name']}"
         if action.by.kind == "StatefulSet":
             name = raw["metadata"]["name"]
             message = f"create {raw['kind']} {name} in StatefulSet {action.by.name} successful"
@@ -255,6 +261,6 @@ class Workloads:
         about = self.view.get(action.by)
         if about is None:
             return None
-        return EmitEvent(
-            about, WARNING, "FailedCreate", f"Error creating: {why}", _SOURCES[action.by.kind]
-        )
+        what = " job" if action.by.kind == "CronJob" else ""
+        message = f"Error creating{what}: {why}"
+        return EmitEvent(about, WARNING, "FailedCreate", message, _SOURCES[action.by.kind])

@@ -10,6 +10,7 @@ from holdfast.machinery.schema.field_errors import FieldError
 from holdfast.machinery.schema.types import ResourceType
 from holdfast.machinery.validation import core_kinds, pods
 from holdfast.machinery.validation.crds import check_definition
+from holdfast.machinery.validation.cron_jobs import check_cron_job
 from holdfast.machinery.validation.own_kinds import check_own_kinds
 
 Check = Callable[[list[FieldError], dict[str, Any]], None]
@@ -17,11 +18,6 @@ Check = Callable[[list[FieldError], dict[str, Any]], None]
 
 def _workload(found: list[FieldError], raw: dict[str, Any]) -> None:
     pods.check_template(found, (raw.get("spec") or {}).get("template"), "spec.template")
-
-
-def _cron_job(found: list[FieldError], raw: dict[str, Any]) -> None:
-    job = ((raw.get("spec") or {}).get("jobTemplate") or {}).get("spec") or {}
-    pods.check_template(found, job.get("template"), "spec.jobTemplate.spec.template")
 
 
 CHECKS: dict[tuple[str, str], Check] = {
@@ -35,7 +31,7 @@ CHECKS: dict[tuple[str, str], Check] = {
     ("apps", "Deployment"): _workload,
     ("apps", "ReplicaSet"): _workload,
     ("apps", "StatefulSet"): _workload,
-    ("batch", "CronJob"): _cron_job,
+    ("batch", "CronJob"): check_cron_job,
     ("batch", "Job"): _workload,
     ("policy", "PodDisruptionBudget"): core_kinds.check_budget,
     ("scheduling.k8s.io", "PriorityClass"): core_kinds.check_priority_class,
