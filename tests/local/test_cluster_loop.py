@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from harness.embedded_cluster import SteppedCluster
-from holdfast.local.node_lifecycle import new_node
+from holdfast.local.node_objects import new_node
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store import Key, node_key
 from holdfast.scheduler.actions.reserve import _AT_A_TIME

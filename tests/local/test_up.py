@@ -143,6 +143,11 @@ def test_a_restart_keeps_all_and_old_kubeconfigs_keep_working(tmp_path: Path) ->
         (["--kubeconfig-out", "{folder}/mine.yaml"], "was not written by Holdfast"),
         (["--kubeconfig-out", "{folder}/no/where.yaml"], "no directory"),
         (["--data-dir", "{folder}/damaged"], "holdfast.db: is damaged"),
+        (["--nodes", "1", "--node-cpu", "lots"], "--node-cpu: "),
+        (["--node-gpus", "1"], "are for the nodes of --nodes"),
+        (["--node-file", "{folder}/invalid.yaml"], "invalid.yaml: document 1, line 1: expected a Node"),
+        (["--jobs-run-for", "10"], "--jobs-run-for: not a duration: '10' .*, or unlimited"),
+        (["--jobs-run-for", "-1s"], "--jobs-run-for: '-1s' is less than 0"),
         (["--host", "192.0.2.1"], "cannot listen on 192.0.2.1:0"),
     ],
 )

@@ -193,6 +193,8 @@ SIM_AT = "sim.holdfast.io/at"
 SIM_DELETE_AT = "sim.holdfast.io/delete-at"
 SIM_RUNS_FOR = "sim.holdfast.io/runs-for"
 SIM_STOPS_IN = "sim.holdfast.io/stops-in"
+SIM_COUNT = "sim.holdfast.io/count"
+"""On a Node of `up --node-file`: how many nodes it stands for."""
 
 # Where a pod's group may be written, in the order they are believed.
 POD_GROUP_KEYS = (POD_GROUP_LABEL, VOLCANO_GROUP_NAME_ANNOTATION, GROUP_NAME_ANNOTATION)

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
-from holdfast.api.errors import HoldfastError
+from holdfast.api.errors import DurationError, HoldfastError
+from holdfast.api.names import SIM_COUNT, SIM_RUNS_FOR
+from holdfast.api.times import format_duration, parse_duration
 from holdfast.cli.options import (
     DEFAULT_OPEN_PATHS,
     Failure,
@@ -17,10 +19,12 @@ from holdfast.cli.options import (
     read_open_paths,
     warn_of_plugins,
 )
-from holdfast.local.up import NotApplied, Up, UpSettings, serve
+from holdfast.local.node_objects import DEFAULT_SHAPE, MOST_GPUS, NodeShape
+from holdfast.local.up import JOBS_RUN_FOR, NotApplied, Up, UpSettings, serve
 from holdfast.sim.manifests import InvalidInput, load_files
 
 KUBECONFIG = "holdfast.kubeconfig"
+UNLIMITED = "unlimited"
 
 
 def up(
@@ -33,10 +37,39 @@ def up(
     ] = None,
     nodes: Annotated[
         int,
+        typer.Option(min=0, metavar="N", help="Simulated nodes node-1 … node-N (110 pods each)."),
+    ] = 0,
+    node_cpu: Annotated[
+        str, typer.Option(metavar="Q", help="CPUs of each node of --nodes.")
+    ] = DEFAULT_SHAPE.cpu,
+    node_memory: Annotated[
+        str, typer.Option(metavar="Q", help="Memory of each node of --nodes.")
+    ] = DEFAULT_SHAPE.memory,
+    node_gpus: Annotated[
+        int,
         typer.Option(
-            min=0, metavar="N", help="Simulated nodes node-1 … node-N (8 cpu, 32Gi, 110 pods each)."
+            min=0,
+            max=MOST_GPUS,
+            metavar="N",
+            help="GPUs of each node of --nodes: nvidia.com/gpu, and a Device for shares of them.",
         ),
     ] = 0,
+    node_file: Annotated[
+        list[str] | None,
+        optional(
+            metavar="F",
+            help=f"A file of Node manifests; the annotation {SIM_COUNT} makes several of one. "
+            "May be repeated.",
+        ),
+    ] = None,
+    jobs_run_for: Annotated[
+        str,
+        typer.Option(
+            metavar="D",
+            help="How long pods of Jobs run before they succeed; `unlimited`: until they are deleted. "
+            f"The annotation {SIM_RUNS_FOR} of a pod takes precedence.",
+        ),
+    ] = format_duration(JOBS_RUN_FOR),
     apply: Annotated[
         list[str] | None,
         optional(
@@ -97,6 +130,12 @@ def up(
         raise Failure(1, ["--dashboard-port and --no-dashboard cannot be given together"])
     if dashboard_port is not None:
         typer.echo("warning: --dashboard-port: this version has no dashboard", err=True)
+    shape = NodeShape(node_cpu, node_memory, node_gpus)
+    if problems := shape.problems():
+        raise Failure(1, problems)
+    if shape != DEFAULT_SHAPE and not nodes:
+        raise Failure(1, ["--node-cpu, --node-memory and --node-gpus are for the nodes of --nodes N"])
+    run_for = _jobs_run_for(jobs_run_for)
     log_to_stderr()
     setup = load_setup(config)
     warn_of_plugins([setup])
@@ -116,6 +155,9 @@ def up(
             port,
             data_dir,
             read_open_paths(open_paths),
+            node_shape=shape,
+            node_documents=load_files(node_file) if node_file else [],
+            jobs_run_for=run_for,
         )
         asyncio.run(serve(settings, lambda running: _print_addresses(running, settings)))
     except (InvalidInput, NotApplied) as error:
@@ -126,10 +168,28 @@ def up(
         raise Failure(1, str(error).splitlines()) from None
 
 
+def _jobs_run_for(text: str) -> float | None:
+    if text == UNLIMITED:
+        return None
+    try:
+        seconds = parse_duration(text)
+    except DurationError as error:
+        raise Failure(1, [f"--jobs-run-for: {error}, or {UNLIMITED}"]) from None
+    if seconds < 0:
+        raise Failure(1, [f"--jobs-run-for: {text!r} is less than 0"])
+    return seconds
+
+
 def _print_addresses(running: Up, settings: UpSettings) -> None:
     count = running.store.count("", "Node")
     kept = f"state in {settings.folder}" if settings.folder else "state in memory"
     typer.echo(f"Holdfast is up: {count} node{'' if count == 1 else 's'}, {kept}")
+    if running.kept_nodes:
+        existed = f"{running.kept_nodes} of them existed already"
+        typer.echo(f"  {existed}, unchanged; --node-… options apply to new nodes only")
     typer.echo(f"  API server  {running.address}")
     typer.echo(f"  kubeconfig  {settings.kubeconfig}")
+    if settings.jobs_run_for is not None:
+        after = format_duration(settings.jobs_run_for)
+        typer.echo(f"  Jobs        pods succeed after {after} (--jobs-run-for)")
     typer.echo(f"Try: kubectl --kubeconfig {settings.kubeconfig} get nodes")

@@ -16,9 +16,10 @@ from holdfast.local.component import Component, Work
 from holdfast.local.executor import DecisionExecutor
 from holdfast.local.kubelet import FullReports
 from holdfast.local.namespace_controller import Namespaces
-from holdfast.local.node_lifecycle import NodeRegistration, PodGC, address_of, new_node
+from holdfast.local.node_lifecycle import NodeRegistration, PodGC, address_of
+from holdfast.local.node_objects import DEFAULT_SHAPE, NodeShape, device_of, new_node
 from holdfast.local.setup import SchedulerFactory
-from holdfast.local.store.objects import Identity, Key, RandomNames, StoreChange, node_key
+from holdfast.local.store.objects import Identity, Key, RandomNames, Raw, StoreChange, node_key
 from holdfast.local.store.store import Store
 from holdfast.local.stored_events import EventExpiry
 from holdfast.local.timeline import TimelineRecorder, no_timeline
@@ -60,7 +61,9 @@ class EmbeddedCluster:
         store: Store,
         clock: LocalClock | None = None,
         record: TimelineRecorder = no_timeline,
+        jobs_run_for: float | None = None,
     ) -> None:
+        """Pods of Jobs succeed after `jobs_run_for` seconds if it is given."""
         clock = clock if clock is not None else RealClock()
         self.store = store
         self.clock = clock
@@ -75,6 +78,7 @@ class EmbeddedCluster:
             all_budgets=True,
         )
         world = self.world
+        world.kubelets.jobs_run_for = jobs_run_for
         self.metrics = world.metrics = SchedulingMetrics(world.scheduler)
         world.components += served_components(world)
         world.components.append(EventExpiry(world.objects, clock, world.timers))
@@ -84,12 +88,19 @@ class EmbeddedCluster:
         self._adopt()
         store.observe(self._wake)
 
-    def add_nodes(self, count: int) -> None:
-        """Nodes 1 to that many, of those that are not there yet."""
-        for number in range(1, count + 1):
-            raw = new_node(number)
-            if node_key(raw["metadata"]["name"]) not in self.store:
-                self.world.objects.create(raw)
+    def add_nodes(self, count: int, shape: NodeShape = DEFAULT_SHAPE) -> int:
+        """Nodes 1 to that many, of those that are not there yet; how many were there."""
+        return sum(not self.add_node(new_node(number, shape)) for number in range(1, count + 1))
+
+    def add_node(self, raw: Raw) -> bool:
+        """The node, and the Device of its GPUs, unless there is one of that name."""
+        if node_key(raw["metadata"]["name"]) in self.store:
+            return False
+        node = self.world.objects.create(raw)
+        device = device_of(node)
+        if device is not None and self.world.objects.key_of(device) not in self.store:
+            self.world.objects.create(device)
+        return True
 
     async def run(self) -> None:
         """Runs until `stop` is called. Raises the error of a component, if there is one."""

@@ -144,7 +144,7 @@ DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadlin
 class Kubelets:
     """The kubelets of all nodes.
 
-                     has a node that exists        runs-for has passed
+                     has a node that exists     runs-for or jobs_run_for
         Pending ───────────────────────► Running ───────────────────────► Succeeded
                                             │      activeDeadlineSeconds
                                             ├───────────────────────────► Failed (DeadlineExceeded)
@@ -169,6 +169,8 @@ class Kubelets:
         self._timers = timers
         self._reports = reports
         self._record = record
+        self.jobs_run_for: float | None = None
+        """Seconds after which pods of Jobs succeed that do not say how long they run."""
         self._arrived: dict[str, dict[Key, None]] = {}
         self._started: dict[str, float] = {}
         self._ran_before: dict[str, float] = {}
@@ -285,6 +287,8 @@ class Kubelets:
         start = self._started[uid]
         ends = []
         runs_for = _duration(pod, names.SIM_RUNS_FOR)
+        if runs_for is None and self.jobs_run_for is not None and _is_of_job(pod):
+            runs_for = self.jobs_run_for
         if runs_for is not None:
             ends.append((start + runs_for, SUCCEEDED))
         deadline = pod["spec"].get("activeDeadlineSeconds")
@@ -355,6 +359,13 @@ class Kubelets:
             for pod in self._objects.scan("", "Pod")
             if pod["spec"].get("nodeName") == node
         ]
+
+
+def _is_of_job(pod: Raw) -> bool:
+    return any(
+        owner.get("kind") == "Job" and owner.get("apiVersion", "").startswith("batch/")
+        for owner in pod["metadata"].get("ownerReferences") or ()
+    )
 
 
 def _can_start(pod: Raw) -> bool:

@@ -7,7 +7,6 @@ real one does on an idle node.
 
 import zlib
 from functools import lru_cache
-from typing import Any
 
 from holdfast import __version__
 from holdfast.api import names
@@ -21,12 +20,11 @@ from holdfast.api.times import format_micro_time
 from holdfast.local.clock import ComponentTimers, LocalClock, Timer
 from holdfast.local.component import ObjectWriter, Steps
 from holdfast.local.kubelet import Kubelets
+from holdfast.local.node_objects import DEFAULT_CAPACITY
 from holdfast.local.store.objects import NODE, POD, Key, Raw, StoreChange, node_key
 from holdfast.local.stored_events import StoredEvents
 from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
 
-DEFAULT_CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
-"""The allocatable of a node without any."""
 KUBELET_VERSION = f"v1.35.0+holdfast.{__version__}"
 HEARTBEAT = 300.0
 _TICK = 10.0
@@ -192,27 +190,6 @@ def address_of(node: str) -> str:
     """A stable address for a node name; two names may share one."""
     number = zlib.crc32(node.encode())
     return f"172.{16 + (number >> 16) % 16}.{(number >> 8) & 255}.{number & 255}"
-
-
-def new_node(number: int) -> dict[str, Any]:
-    """The nodes that `--nodes` creates, numbered from 1, in three zones."""
-    name = f"node-{number}"
-    labels = {
-        names.HOSTNAME_LABEL: name,
-        names.ARCH_LABEL: "amd64",
-        names.OS_LABEL: "linux",
-        names.INSTANCE_TYPE_LABEL: "simulated",
-        names.REGION_LABEL: "local",
-        names.ZONE_LABEL: f"zone-{'abc'[(number - 1) % 3]}",
-    }
-    capacity = dict(DEFAULT_CAPACITY)
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {},
-        "status": {"capacity": capacity, "allocatable": dict(capacity)},
-    }
 
 
 def _node_info(uid: str) -> Raw:

@@ -37,6 +37,7 @@ from holdfast.local.apiserver.server import ApiServer
 from holdfast.local.apiserver.verbs.patch import APPLY, patch
 from holdfast.local.apiserver.verbs.writes import create_object
 from holdfast.local.cluster_loop import EmbeddedCluster
+from holdfast.local.node_objects import DEFAULT_SHAPE, NodeShape, read_nodes
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store import Raw, Store, open_store
 from holdfast.machinery.object_request import WriteOptions
@@ -48,6 +49,7 @@ from holdfast.serving.listener import Listener
 
 _LAST_ANSWERS = 2.0
 """Seconds to wait for requests in progress when the process stops."""
+JOBS_RUN_FOR = 10.0
 _ANY_ADDRESS = ("0.0.0.0", "::", "")
 
 
@@ -67,6 +69,12 @@ class UpSettings:
     """The data directory; None to keep the state in memory."""
     open_paths: Sequence[str] = OPEN_PATHS
     """Paths served without the token."""
+    node_shape: NodeShape = DEFAULT_SHAPE
+    """The size of the `nodes`."""
+    node_documents: Sequence[Document] = ()
+    """Further nodes; see `node_objects.read_nodes`."""
+    jobs_run_for: float | None = JOBS_RUN_FOR
+    """Seconds after which pods of Jobs succeed; None if they run until they are deleted."""
 
 
 class Up:
@@ -78,8 +86,12 @@ class Up:
         folder = settings.folder
         self.store = open_store(folder) if folder is not None else Store()
         try:
-            self.cluster = EmbeddedCluster(settings.setup, self.store)
+            self.cluster = EmbeddedCluster(
+                settings.setup, self.store, jobs_run_for=settings.jobs_run_for
+            )
             self.api = ApiState(self.store, self.cluster.clock, identity=self.cluster.identity)
+            self.kept_nodes = 0
+            """Nodes of the settings that were there already, and are as they were."""
             self._fill()
             hosts = () if settings.host in _ANY_ADDRESS else (settings.host,)
             self.credentials = make_credentials(folder / "pki" if folder is not None else None, hosts)
@@ -97,9 +109,19 @@ class Up:
         keeper = CrdRegistry(self.api)
         for definition in definitions():
             ensure_definition(self.api, definition)
-        self.cluster.add_nodes(self._settings.nodes)
+        self.kept_nodes = self._add_nodes()
         apply_documents(self.api, self._settings.documents)
         keeper.stop()
+
+    def _add_nodes(self) -> int:
+        """Returns how many nodes were there already. Raises NotApplied."""
+        settings = self._settings
+        taken = [f"node-{number}" for number in range(1, settings.nodes + 1)]
+        file = read_nodes(settings.node_documents, taken)
+        if file.problems:
+            raise NotApplied(file.problems)
+        kept = self.cluster.add_nodes(settings.nodes, settings.node_shape)
+        return kept + sum(not self.cluster.add_node(node) for node in file.nodes)
 
     async def start(self) -> None:
         """Serves, then writes the kubeconfig. Raises UpError."""

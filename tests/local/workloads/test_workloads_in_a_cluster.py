@@ -221,3 +221,31 @@ def test_many_replicas_do_not_starve_other_workloads() -> None:
                 work()
         made.append(store.count("", "Pod") - before)
     assert made == [100, 100, 100]
+
+
+def _job(name: str, **annotations: str) -> Raw:
+    raw = workload("Job", name)
+    del raw["spec"]["selector"]
+    raw["spec"]["template"]["metadata"]["annotations"] = annotations
+    return raw
+
+
+def _complete(driven: SteppedCluster, name: str) -> bool:
+    conditions = driven.get(_key("Job", name))["status"].get("conditions", ())
+    return any(each["type"] == "Complete" for each in conditions)
+
+
+def test_jobs_finish_after_the_configured_time() -> None:
+    driven = SteppedCluster()
+    driven.cluster.world.kubelets.jobs_run_for = 10.0
+    driven.create_node("n", cpu="16")
+    driven.create(_job("work"))
+    driven.create(_job("longer", **{"sim.holdfast.io/runs-for": "20s"}))
+    driven.create(workload("ReplicaSet", "web", 1))
+    driven.after(9)
+    assert not _complete(driven, "work")
+    driven.after(1)
+    assert (_complete(driven, "work"), _complete(driven, "longer")) == (True, False)
+    driven.after(100)
+    assert _complete(driven, "longer")
+    assert [pod["status"]["phase"] for pod in _pods(driven)].count("Running") == 1
