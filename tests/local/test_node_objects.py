@@ -122,7 +122,7 @@ WRONG = {
     "less than nothing": (NODE % ("", ", status: {capacity: {cpu: '-1'}}"), "status.capacity.cpu"),
     "a count that is no number": (
         NODE % (", annotations: {sim.holdfast.io/count: many}", ""),
-        "metadata.annotations[sim.holdfast.io/count]: expected a number from 0 to 100000, not 'many'",
+        "metadata.annotations[sim.holdfast.io/count]: expected a number from 0 to 100000",
     ),
     "a count below 0": (
         NODE % (", annotations: {sim.holdfast.io/count: '-1'}", ""),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.scenarios import NODE, documents, joined, pod_text, step_text
+from harness.scenarios import NODE, documents, joined, pod_text, simulate, step_text
 from holdfast.sim.manifests import InvalidInput
 from holdfast.sim.scenario import read_scenario
 
@@ -95,3 +95,17 @@ def test_every_problem_of_every_document_is_listed() -> None:
 
 def test_nothing_at_all_is_a_problem_too() -> None:
     assert problems("") == ["no documents were given"]
+
+
+def test_a_node_with_a_count_is_several() -> None:
+    counted = (
+        "{apiVersion: v1, kind: Node, metadata: {name: n, annotations: {sim.holdfast.io/count: '%s'}}}"
+    )
+    result = simulate(counted % 3)
+    assert [raw["metadata"]["name"] for raw in result.objects if raw["kind"] == "Node"] == [
+        "n-1",
+        "n-2",
+        "n-3",
+    ]
+    with pytest.raises(InvalidInput, match="count]: expected a number from 0 to 100000"):
+        simulate(counted % "many")

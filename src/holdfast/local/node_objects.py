@@ -23,6 +23,7 @@ GPU_MEMORY = "80Gi"
 MOST_GPUS = 64
 MOST_NODES = 100_000
 """Nodes of one document with a count."""
+EXPECTED_COUNT = f"expected a number from 0 to {MOST_NODES}, as a string"
 _ZONES = ("zone-a", "zone-b", "zone-c")
 _NUMA_NODES = 2
 _GPU_PRESENT = "nvidia.com/gpu.present"
@@ -147,7 +148,8 @@ def read_nodes(documents: Sequence[Document], taken: Sequence[str] = ()) -> Node
     given_by = dict.fromkeys(taken, "--nodes")
     for document in documents:
         problems = [*_problems(type, document.data)]
-        nodes = [] if problems else _numbered(document.data, len(result.nodes))
+        made = [] if problems else copies(document.data) or []
+        nodes = [_labelled(raw, number) for number, raw in enumerate(made, len(result.nodes) + 1)]
         for node in nodes:
             name = node["metadata"]["name"]
             if name in given_by:
@@ -175,28 +177,22 @@ def _problems(type: ResourceType, raw: Any) -> Iterator[str]:
         yield f"{about}: {error.text}"
     if errors:
         return
-    count = _count(raw)
-    if count is None or not 0 <= count <= MOST_NODES:
-        text = (raw["metadata"]["annotations"])[names.SIM_COUNT]
-        where = f"metadata.annotations[{names.SIM_COUNT}]"
-        yield f"{about}: {where}: expected a number from 0 to {MOST_NODES}, not {text!r}"
+    if copies(raw) is None:
+        yield f"{about}: metadata.annotations[{names.SIM_COUNT}]: {EXPECTED_COUNT}"
     if gpus_of(raw) > MOST_GPUS:
         yield f"{about}: status.capacity.{names.NVIDIA_GPU}: at most {MOST_GPUS}, not {gpus_of(raw)}"
 
 
-def _count(raw: Raw) -> int | None:
-    """How many nodes it stands for; None if the annotation is not a number."""
-    text = (raw["metadata"].get("annotations") or {}).get(names.SIM_COUNT)
-    return 1 if text is None else as_integer(text)
-
-
-def _numbered(raw: Raw, before: int) -> list[Raw]:
-    annotations = dict(raw["metadata"].get("annotations") or {})
-    if annotations.pop(names.SIM_COUNT, None) is None:
-        return [_labelled(raw, before + 1)]
-    made = []
-    for number in range(1, (_count(raw) or 0) + 1):
-        name = f"{raw['metadata']['name']}-{number}"
-        metadata = {**raw["metadata"], "name": name, "annotations": annotations}
-        made.append(_labelled({**raw, "metadata": metadata}, before + number))
-    return made
+def copies(node: Raw) -> list[Raw] | None:
+    """The nodes that one with a count stands for; None if the count is invalid."""
+    annotations = dict(node["metadata"].get("annotations") or {})
+    text = annotations.pop(names.SIM_COUNT, None)
+    if text is None:
+        return [node]
+    count = as_integer(text) if isinstance(text, str) else None
+    if count is None or not 0 <= count <= MOST_NODES:
+        return None
+    name, rest = node["metadata"]["name"], {**node["metadata"], "annotations": annotations}
+    return [
+        {**node, "metadata": {**rest, "name": f"{name}-{number}"}} for number in range(1, count + 1)
+    ]

@@ -12,6 +12,7 @@ from holdfast.api import names
 from holdfast.api.decode import object_name
 from holdfast.api.errors import InvalidObject, TimeError
 from holdfast.api.times import format_time, parse_time
+from holdfast.local.node_objects import EXPECTED_COUNT
 from holdfast.local.store.objects import Raw
 from holdfast.sim.document_fields import hint, seconds
 
@@ -70,7 +71,9 @@ def timing(raw: Raw, found: list[InvalidObject], step_at: float | None = None) -
         field = f"{prefix}metadata.annotations[{key}]"
         if not key.startswith(names.SIM_PREFIX):
             continue
-        if key not in _ANNOTATIONS:
+        if key == names.SIM_COUNT and raw["kind"] == "Node" and step_at is None:
+            found.append(InvalidObject(name, field, EXPECTED_COUNT))
+        elif key not in _ANNOTATIONS:
             message = f"unknown annotation{hint(key, _ANNOTATIONS)}"
             found.append(InvalidObject(name, field, message))
         elif key in _POD_ONLY and raw["kind"] != "Pod":

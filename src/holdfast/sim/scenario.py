@@ -18,6 +18,7 @@ from holdfast.api.kinds import NO_KINDS, Kinds
 from holdfast.api.raw_objects import ObjectKind, declared_infos
 from holdfast.local.clock import STATED, STATED_FIRST
 from holdfast.local.component import key_of
+from holdfast.local.node_objects import copies
 from holdfast.local.store.objects import Key, Raw
 from holdfast.machinery.strategies.admission import SYSTEM_CLASSES
 from holdfast.sim.clock import start_time, timing
@@ -62,7 +63,7 @@ def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = (
     skipped: Counter[tuple[str, str]] = Counter()
     unknown: Counter[str] = Counter()
     given: list[Raw] = []
-    for position, document in enumerate(documents):
+    for position, document in enumerate(_counted_nodes(documents)):
         data = document.data
         found: list[InvalidObject] = []
         if not isinstance(data, dict):
@@ -187,6 +188,21 @@ def _templates_without_class(actions: Sequence[ScenarioAction]) -> Iterator[str]
     if found:
         texts = (f"{name} (of {', '.join(owners)})" for name, owners in sorted(found.items()))
         yield f"no pods can be created with PriorityClasses that do not exist: {', '.join(texts)}"
+
+
+def _counted_nodes(documents: Sequence[Document]) -> Iterator[Document]:
+    """A Node with a count stands for several, as in files for `up --node-file`."""
+    for document in documents:
+        data = document.data
+        metadata = (
+            data.get("metadata") if isinstance(data, dict) and data.get("kind") == "Node" else None
+        )
+        nodes = None
+        if isinstance(metadata, dict) and metadata.get("name"):
+            annotations = metadata.get("annotations")
+            if isinstance(annotations, dict) and names.SIM_COUNT in annotations:
+                nodes = copies(data)
+        yield from (replace(document, data=node) for node in nodes) if nodes is not None else [document]
 
 
 def _objects(actions: Sequence[ScenarioAction]) -> list[tuple[ScenarioAction, Raw]]:
