@@ -13,6 +13,7 @@ The packages, lowest layer first; each imports only from those before it, and im
     explanation  why an object is pending, and what would help
     sim          scenarios on a virtual clock, the capacity audit, reports
     plugin       what plugin authors import: the contract and a test harness
+    web          the dashboard and its read-only API
     bench        workloads and measurements
     cli          the `holdfast` command
 """

@@ -50,11 +50,16 @@ def run(
     ] = None,
     health_address: HealthAddress = _DEFAULT_HEALTH,
     open_paths: OpenPaths = DEFAULT_OPEN_PATHS,
+    no_dashboard: Annotated[
+        bool,
+        typer.Option("--no-dashboard", help="Serve no dashboard at /dashboard/ of the health address."),
+    ] = False,
 ) -> None:
     """Run the scheduler on a Kubernetes cluster.
 
     Schedules the pods whose spec.schedulerName is that of a profile; by default holdfast-scheduler.
     """
+    from holdfast.cli.dashboards import RunnerDashboard
     from holdfast.cli.options import load_setup
     from holdfast.kube.kubeconfig import find_access
     from holdfast.kube.run import RunSettings
@@ -69,7 +74,11 @@ def run(
     for warning in configuration.cautions:
         log("configuration", warning=warning)
     with failures(health_address):
-        access = find_access(kubeconfig or configuration.client_connection.kubeconfig or None)
+        kubeconfig = kubeconfig or configuration.client_connection.kubeconfig or None
+        access = find_access(kubeconfig)
+        dashboard = None
+        if health is not None and not no_dashboard:
+            dashboard = RunnerDashboard(access.server, kubeconfig, config)
         settings = RunSettings(
             access=access,
             configuration=configuration,
@@ -78,6 +87,8 @@ def run(
             install_crds=install_crds,
             health=health,
             open_paths=read_open_paths(open_paths),
+            pages=dashboard.pages() if dashboard is not None else {},
+            runner_changed=dashboard.runner_changed if dashboard is not None else lambda _: None,
             log=log,
         )
         log("starting", server=access.server, access=access.origin, profiles=_names(configuration))

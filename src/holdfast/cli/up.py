@@ -1,6 +1,7 @@
 """`holdfast up`: a cluster in this process, until it is stopped."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +10,7 @@ import typer
 from holdfast.api.errors import DurationError, HoldfastError
 from holdfast.api.names import SIM_COUNT, SIM_RUNS_FOR
 from holdfast.api.times import format_duration, parse_duration
+from holdfast.cli.dashboards import serve_local
 from holdfast.cli.options import (
     DEFAULT_OPEN_PATHS,
     Failure,
@@ -107,15 +109,13 @@ def up(
             min=0,
             max=65535,
             metavar="PORT",
-            help="Port of the dashboard. This version has no dashboard; the option prints a warning.",
+            help="Port of the dashboard on 127.0.0.1 (default: a free port).",
             show_default=False,
         ),
     ] = None,
     no_dashboard: Annotated[
         bool,
-        typer.Option(
-            "--no-dashboard", help="Serve no dashboard. No effect in this version, which has none."
-        ),
+        typer.Option("--no-dashboard", help="Serve no dashboard."),
     ] = False,
     open_paths: OpenPaths = DEFAULT_OPEN_PATHS,
 ) -> None:
@@ -128,8 +128,6 @@ def up(
         raise Failure(1, ["--data-dir and --in-memory cannot be given together"])
     if no_dashboard and dashboard_port is not None:
         raise Failure(1, ["--dashboard-port and --no-dashboard cannot be given together"])
-    if dashboard_port is not None:
-        typer.echo("warning: --dashboard-port: this version has no dashboard", err=True)
     shape = NodeShape(node_cpu, node_memory, node_gpus)
     if problems := shape.problems():
         raise Failure(1, problems)
@@ -159,7 +157,7 @@ def up(
             node_documents=load_files(node_file) if node_file else [],
             jobs_run_for=run_for,
         )
-        asyncio.run(serve(settings, lambda running: _print_addresses(running, settings)))
+        asyncio.run(_serve(settings, None if no_dashboard else dashboard_port or 0, config))
     except (InvalidInput, NotApplied) as error:
         raise Failure(1, error.problems) from None
     except OSError as error:
@@ -180,7 +178,22 @@ def _jobs_run_for(text: str) -> float | None:
     return seconds
 
 
-def _print_addresses(running: Up, settings: UpSettings) -> None:
+async def _serve(settings: UpSettings, dashboard_port: int | None, config: str | None) -> None:
+    """Serves the cluster, and its dashboard unless the port is None."""
+    async with AsyncExitStack() as ends:
+
+        async def started(running: Up) -> None:
+            address = ""
+            if dashboard_port is not None:
+                dashboard = await serve_local(running, dashboard_port, settings.kubeconfig, config)
+                ends.push_async_callback(dashboard.close)
+                address = dashboard.address
+            _print_addresses(running, settings, address)
+
+        await serve(settings, started)
+
+
+def _print_addresses(running: Up, settings: UpSettings, dashboard: str) -> None:
     count = running.store.count("", "Node")
     kept = f"state in {settings.folder}" if settings.folder else "state in memory"
     typer.echo(f"Holdfast is up: {count} node{'' if count == 1 else 's'}, {kept}")
@@ -189,6 +202,8 @@ def _print_addresses(running: Up, settings: UpSettings) -> None:
         typer.echo(f"  {existed}, unchanged; --node-… options apply to new nodes only")
     typer.echo(f"  API server  {running.address}")
     typer.echo(f"  kubeconfig  {settings.kubeconfig}")
+    if dashboard:
+        typer.echo(f"  dashboard   {dashboard}")
     if settings.jobs_run_for is not None:
         after = format_duration(settings.jobs_run_for)
         typer.echo(f"  Jobs        pods succeed after {after} (--jobs-run-for)")

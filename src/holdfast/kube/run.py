@@ -4,7 +4,7 @@ import asyncio
 import gc
 import random
 import signal
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -26,6 +26,7 @@ from holdfast.scheduler.framework.config.plugin_sets import VOLUME_BINDING
 from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.serving.health import OPEN_PATHS
+from holdfast.serving.listener import Handler
 
 _COLLECTION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _PATIENCE = 30.0
@@ -58,6 +59,10 @@ class RunSettings:
     install_crds: bool = False
     health: tuple[str, int] | None = ("0.0.0.0", HEALTH_PORT)
     open_paths: Collection[str] = OPEN_PATHS
+    pages: Mapping[str, Handler] = field(default_factory=dict)
+    """Served beside the health endpoints: handlers of paths that start with this."""
+    runner_changed: Callable[[Runner | None], None] = field(default=lambda _: None)
+    """Called with each new runner, and with None when the previous one is to be forgotten."""
     log: Log = field(default=lambda *_, **__: None)
     clock: Clock = field(default_factory=Clock)
     rng: random.Random = field(default_factory=random.Random)
@@ -104,12 +109,14 @@ class Running:
             lambda: to_mapping(settings.configuration),
             {"/debug/compare": self._compare},
             settings.open_paths,
+            settings.pages,
         )
         await service.run(self._new_runner, answers)
 
     def _new_runner(self) -> Runner:
         configuration = self._settings.configuration
         if self.runner is not None:
+            self._settings.runner_changed(None)
             self.runner = self._metrics = None
             self._settings.collect()
         scheduler = Scheduler(
@@ -130,6 +137,7 @@ class Running:
             watched=(*self._settings.watched, *self._read_by_plugins),
             claim_timeout=_claim_timeout(configuration),
         )
+        self._settings.runner_changed(self.runner)
         return self.runner
 
     def _report_reach(self, what: str, detail: str) -> None:

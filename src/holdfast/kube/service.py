@@ -28,6 +28,7 @@ from holdfast.kube.writer.write_queue import Lane
 from holdfast.metrics.cluster_metrics import Counter, Histogram
 from holdfast.scheduler.framework.config import LeaderElection
 from holdfast.serving.health import OPEN_PATHS, Endpoints, HealthCheck, ping, start_health
+from holdfast.serving.listener import Handler
 
 _STALE_AFTER = 20.0
 """Seconds beyond the lease duration without renewal after which the process is unhealthy."""
@@ -73,6 +74,8 @@ class HealthAnswers(NamedTuple):
     more: Mapping[str, Callable[[], Awaitable[Any]]] = {}
     open_paths: Collection[str] = OPEN_PATHS
     """Paths served to clients on other machines."""
+    pages: Mapping[str, Handler] = {}
+    """Handlers of paths that start with this; see `Endpoints`."""
 
 
 class LeasedService:
@@ -203,7 +206,7 @@ class LeasedService:
             HealthCheck("informer-sync", self._unsynced, live=False),
             HealthCheck("shutdown", lambda: "stopping" if self._stop.is_set() else "", live=False),
         ]
-        endpoints = Endpoints(checks, answers.metrics, answers.configz, answers.more)
+        endpoints = Endpoints(checks, answers.metrics, answers.configz, answers.more, answers.pages)
         host, port = answers.where
         listener, port = await start_health(endpoints, host, port, answers.open_paths)
         self._log("serving", host=host, port=port)

@@ -95,6 +95,8 @@ class Scheduler:
         )
         self.decisions: list[Decision] = []
         """What the current round decided so far, except by controllers."""
+        self.decision_listeners: list[Callable[[list[Decision], float], None]] = []
+        """Called with the decisions of each round and its time; they must not be changed."""
         self.failures = FailureHandler(self.cluster, self.queue, self.decisions)
         self.columns = ColumnStore(self.cluster)
         self.search = NodeSearch(self.cluster, self.columns, self.failures)
@@ -194,7 +196,10 @@ class Scheduler:
         for pod, times in self.queue.set_aside:
             self.guard.tried_too_often(pod, times, now)
         self.queue.set_aside.clear()
-        return self.guard.admit(decisions, now)
+        decisions = self.guard.admit(decisions, now)
+        for notify in self.decision_listeners:
+            notify(decisions, now)
+        return decisions
 
     def _begin(self, now: float, limit: int | None, enough: Callable[[], bool] | None) -> Round:
         """Begins a round, or the next part of an unfinished one."""

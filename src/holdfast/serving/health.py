@@ -14,7 +14,7 @@ from aiohttp import web
 
 from holdfast import __version__
 from holdfast.api.errors import HoldfastError
-from holdfast.serving.listener import Bounds, Listener
+from holdfast.serving.listener import Bounds, Handler, Listener
 
 OPEN_PATHS = ("/healthz", "/livez", "/readyz", "/version")
 """Default paths that need no authorization: how it is, and which version it is."""
@@ -43,6 +43,9 @@ class Endpoints:
     configz: Callable[[], Mapping[str, Any]] | None = None
     more: Mapping[str, Callable[[], Awaitable[Any]]] = field(default_factory=dict)
     """Further paths that answer with JSON."""
+    pages: Mapping[str, Handler] = field(default_factory=dict)
+    """Handlers of paths that start with this. Only for clients on this machine, even if the path is
+    open."""
 
 
 def is_open(path: str, open_paths: Collection[str]) -> bool:
@@ -86,6 +89,10 @@ class Health:
             return web.Response(status=405, text="405 method not allowed\n")
         return answer
 
+    def _page(self, path: str) -> Handler | None:
+        found = (page for prefix, page in self._endpoints.pages.items() if path.startswith(prefix))
+        return next(found, None)
+
     def _of_program(self, root: str) -> web.Response | None:
         endpoints = self._endpoints
         if root == "metrics" and endpoints.metrics is not None:
@@ -99,7 +106,9 @@ class Health:
         checks = self._checks[root]
         return _one_of(checks, name) if name else _all_of(root, checks, request)
 
-    async def respond(self, request: web.BaseRequest, open_paths: Collection[str]) -> web.Response:
+    async def respond(
+        self, request: web.BaseRequest, open_paths: Collection[str]
+    ) -> web.StreamResponse:
         """As `answer`, where nothing else is served. Other paths than `open_paths` are only for clients
         on this machine."""
         if not is_open(request.path, open_paths) and not _is_local(request.remote):
@@ -110,11 +119,15 @@ class Health:
         if request.path == "/version":
             return _json({"version": __version__})
         more = self._endpoints.more.get(request.path)
-        if more is None:
+        page = self._page(request.path)
+        if more is None and page is None:
             return web.Response(status=404, text="404 page not found\n")
         # These name objects of all namespaces, and clients are not authenticated.
         if not _is_local(request.remote):
             return web.Response(status=403, text="only served to clients on this machine\n")
+        if page is not None:
+            return await page(request)
+        assert more is not None
         try:
             return _json(await more())
         except HoldfastError as error:

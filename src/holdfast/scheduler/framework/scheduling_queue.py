@@ -344,6 +344,14 @@ class SchedulingQueue:
         found = {pod.uid: pod for _, pod in entries if self._place.get(pod.uid) in places}
         return sorted(found.values(), key=self.sort_key)
 
+    def some_untried(self, most: int) -> list[PodRecord]:
+        """Up to so many of the active pods and of those in back-off, in no order; cheap even if tens of
+        thousands wait."""
+        entries = [*self._active.entries()[:most], *self._errors[:most], *self._backoff[:most]]
+        found = {entry[-1].uid: entry[-1] for entry in entries}
+        pods = [pod for uid, pod in found.items() if self.place(uid) in ("active", "backoff")]
+        return pods[:most]
+
     def unschedulable(self) -> list[PodRecord]:
         """The unschedulable pods, in order."""
         return sorted(self.in_no_order(), key=self.sort_key)

@@ -5,6 +5,7 @@ row is in the ledger. Pods are linked to the reservation they are allocated from
 either can be seen first. The lifecycle controller reconciles the reservations in `dirty`.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from holdfast.api.meta import ObjectMeta
@@ -87,6 +88,8 @@ class ReservationCache(ReservationIndex):
         """The uids of reservations that lost devices and whose node has no others free."""
         self.softly_evicted: dict[str, None] = {}
         """The uids of reservations with the soft-eviction annotation."""
+        self.on_dropped: list[Callable[[ReservationInfo], None]] = []
+        """Called with a reservation whose object was deleted, as it was before."""
         self.are_kept = True
         """Whether the API server has the kind Reservation."""
         self._last_amounts = _StatusAmounts({}, False, {}, ())
@@ -104,9 +107,12 @@ class ReservationCache(ReservationIndex):
 
     def drop(self, uid: str, why: str = "deleted") -> None:
         """Removes a reservation whose object was deleted; `why` is the entry in its story."""
-        reservation = self._remove(uid)
+        reservation = self.known.get(uid)
         if reservation is None:
             return
+        for notify in self.on_dropped:
+            notify(reservation)
+        self._remove(uid)
         self.softly_evicted.pop(uid, None)
         for reason in (INVALID_PRIORITY, INVALID_CAN_PREEMPT, INCOMPLETE_GANG):
             self._cluster.warn_once(reservation.ref, reason, "")

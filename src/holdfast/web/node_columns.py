@@ -1,0 +1,261 @@
+"""Nodes for the dashboard: columns of amounts, and what is written about each node.
+
+Amounts are read from the node table as arrays, and compared with those sent last as arrays, so a
+refresh costs the same for one changed node as for none. Names, labels and taints are read again only
+for the rows in the node log. Which pods are on a node is part of it only in small clusters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api import names
+from holdfast.scheduler.cluster.records import ReservationEntry
+from holdfast.scheduler.cluster.slots import CPU, MEMORY, PODS
+from holdfast.scheduler.managers.devices.device_table import TypeTable
+from holdfast.scheduler.managers.devices.requests import GPU, RATIO
+from holdfast.scheduler.state.cluster import Cluster
+
+CORDONED, NOT_READY, TAINTED, NO_OBJECT = 1, 2, 4, 8
+"""Flags of a node."""
+AMOUNTS = ("allocatable", "requested", "used", "reserved", "held")
+"""The amounts of each resource: allocatable; requests of pods; the part of those that comes from
+reservations; what reservations keep; what preemption and starvation holds keep."""
+MAX_PODS_IN_BARS = 3000
+"""With more pods than this, bars do not show single pods."""
+_MAX_LABELS = 20_000
+"""Distinct labels that are sent; labels beyond are left out."""
+_SLICE = 1000
+"""Rows described before others may run."""
+_NOT_READY = (names.TAINT_NOT_READY, names.TAINT_UNREACHABLE)
+_SELDOM = ("ephemeral-storage", names.HUGEPAGES_PREFIX, names.ATTACHABLE_VOLUMES_PREFIX)
+"""Resources that are shown only if something requests them."""
+_GPU_PARTS = (names.GPU_CORE, names.GPU_MEMORY, names.GPU_MEMORY_RATIO, names.GPU_SHARED)
+"""Shares of GPUs, which the cells of the GPUs show already."""
+
+Matrix = NDArray[np.int64]
+Json = dict[str, Any]
+
+
+class NodeColumns:
+    """The nodes as they were sent last. `shown` are the resources, by slot."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self.shown = _shown(cluster)
+        self.names_pods = len(cluster.pods) <= MAX_PODS_IN_BARS
+        self._labels: dict[str, int] = {}
+        self._sent: Matrix = np.zeros((0, 0), dtype=np.int64)
+        self._gpus: Matrix | None = None
+        self._known: dict[int, tuple[str, int, str, list[int]]] = {}
+        """By row: name, flags, taints and labels."""
+        self._pods: dict[int, list[list[Any]]] = {}
+        self._nodes_read = self._usage_read = 0
+        self._first = True
+
+    def is_outdated(self) -> bool:
+        """Whether other columns are to be sent: resources came or went, or the cluster grew out of
+        showing single pods."""
+        pods = len(self._cluster.pods)
+        limit = MAX_PODS_IN_BARS * (1.1 if self.names_pods else 0.9)
+        return self.names_pods != (pods <= limit) or self.shown != _shown(self._cluster)
+
+    @property
+    def resources(self) -> list[str]:
+        return list(self.shown.values())
+
+    def snapshot(self) -> Json:
+        """All nodes, as of the last refresh."""
+        return {**self._columns(sorted(self._known)), "labels": list(self._labels), "gone": []}
+
+    def refresh(self) -> Iterator[Json | None]:
+        """Brings the columns up to date. Yields None between slices of work, and in the end the
+        changes, if there are any."""
+        table = self._cluster.nodes
+        labels_before = len(self._labels)
+        changed, gone = yield from self._describe()
+        amounts = self._amounts()
+        changed.update(self._changed_rows(self._sent, amounts))
+        self._sent = amounts
+        gpus = _gpu_cells(self._cluster, table.size)
+        if gpus is not None:
+            changed.update(self._changed_rows(self._gpus, gpus))
+        self._gpus = gpus
+        if self.names_pods:
+            changed.update(self._list_pods())
+        changed &= self._known.keys()
+        if changed or gone:
+            more = list(self._labels)[labels_before:]
+            yield {**self._columns(sorted(changed)), "labels": more, "gone": gone}
+
+    def _columns(self, rows: list[int]) -> Json:
+        at = np.array(rows, dtype=np.intp)
+        known = [self._known[row] for row in rows]
+        count = len(self.shown)
+        found: Json = {
+            "id": rows,
+            "name": [each[0] for each in known],
+            "flags": [each[1] for each in known],
+            "taints": [each[2] for each in known],
+            "labelled": [each[3] for each in known],
+        }
+        for index, name in enumerate(AMOUNTS):
+            columns = self._sent[index * count : (index + 1) * count]
+            found[name] = [column[at].tolist() for column in columns] if count else []
+        if self._gpus is not None:
+            cells = self._gpus[:, at].transpose(1, 2, 0).tolist()
+            found["gpus"] = [_without_absent(each) for each in cells]
+        if self.names_pods:
+            found["pods"] = [self._pods.get(row, []) for row in rows]
+        return found
+
+    # Names, flags, labels
+
+    def _describe(self) -> Generator[None, None, tuple[set[int], list[int]]]:
+        """Reads what is written about the nodes that changed. Returns their rows, and those that are
+        gone."""
+        table, log = self._cluster.nodes, self._cluster.epoch.nodes
+        rows = None if self._first else log.since(self._nodes_read)
+        self._nodes_read, self._first = log.end, False
+        # A row can be opened by a pod, before there is a node of that name.
+        opened = {row for _, row in table.names()}
+        gone = [row for row in self._known if row not in opened]
+        changed = opened if rows is None else opened & set(np.unique(rows).tolist())
+        changed = changed | (opened - self._known.keys())
+        for row in gone:
+            del self._known[row]
+            self._pods.pop(row, None)
+        for number, row in enumerate(sorted(changed), 1):
+            self._known[row] = self._description(row)
+            if number % _SLICE == 0:
+                yield None
+        return changed, gone
+
+    def _description(self, row: int) -> tuple[str, int, str, list[int]]:
+        table = self._cluster.nodes
+        info = table.info.get(row)
+        if info is None:
+            return table.name(row), NO_OBJECT, "", []
+        flags = CORDONED if info.unschedulable else 0
+        shown = []
+        for taint in info.taints:
+            if taint.key in _NOT_READY:
+                flags |= NOT_READY
+            elif taint.key == names.TAINT_UNSCHEDULABLE:
+                flags |= CORDONED
+            elif taint.effect != names.PREFER_NO_SCHEDULE:
+                flags |= TAINTED
+            value = f"={taint.value}" if taint.value else ""
+            shown.append(f"{taint.key}{value}:{taint.effect}")
+        labels = []
+        for key, value in info.labels.items():
+            if key != names.HOSTNAME_LABEL:
+                text = f"{key}={value}"
+                code = self._labels.get(text)
+                if code is None:
+                    if len(self._labels) >= _MAX_LABELS:
+                        continue
+                    code = self._labels[text] = len(self._labels)
+                labels.append(code)
+        return info.name, flags, ", ".join(shown), labels
+
+    # Amounts
+
+    def _amounts(self) -> Matrix:
+        """[amount and resource, row]"""
+        table, size = self._cluster.nodes, self._cluster.nodes.size
+        slots = list(self.shown)
+        allocatable = table.allocatable[slots, :size]
+        kept = table.held[slots, :size]
+        requested = table.claimed[slots, :size] - kept
+        used = np.zeros_like(kept)
+        held = np.zeros_like(kept)
+        reservations = self._cluster.ledger.reservations
+        entries = list(reservations)
+        if entries:
+            at = np.array([entry.index for entry in entries], dtype=np.intp)
+            rows = np.array([entry.row for entry in entries], dtype=np.intp)
+            is_hold = np.array([_is_hold(entry) for entry in entries], dtype=np.bool_)
+            amounts, left = reservations.amounts, reservations.left
+            for index, slot in enumerate(slots):
+                if slot >= len(amounts) or slot == PODS:
+                    continue
+                np.add.at(used[index], rows, amounts[slot, at] - left[slot, at])
+                np.add.at(held[index], rows[is_hold], left[slot, at[is_hold]])
+        return np.concatenate((allocatable, requested, used, kept - held, held))
+
+    @staticmethod
+    def _changed_rows(before: Matrix | None, after: Matrix) -> list[int]:
+        if before is None or before.shape[0] != after.shape[0] or before.shape[2:] != after.shape[2:]:
+            return list(range(after.shape[1]))
+        size = min(before.shape[1], after.shape[1])
+        differs = before[:, :size] != after[:, :size]
+        axes = tuple(axis for axis in range(differs.ndim) if axis != 1)
+        return [*np.flatnonzero(differs.any(axis=axes)).tolist(), *range(size, after.shape[1])]
+
+    # Pods
+
+    def _list_pods(self) -> list[int]:
+        """Lists the pods of the rows whose claims changed; returns the rows."""
+        log, ledger = self._cluster.epoch.usage, self._cluster.ledger
+        rows = log.since(self._usage_read) if self._usage_read else None
+        self._usage_read = log.end
+        changed = list(self._known) if rows is None else np.unique(rows).tolist()
+        slots = list(self.shown)
+        for row in changed:
+            pods = ledger.pods.get(row, {}).values()
+            self._pods[row] = [
+                [
+                    f"{pod.namespace}/{pod.name}",
+                    [amounts.get(slot, 0) for slot in slots],
+                    pod.reservation_uid,
+                ]
+                for pod in pods
+                for amounts in (dict(pod.cls.usage),)
+            ]
+        return changed
+
+
+def _shown(cluster: Cluster) -> dict[int, str]:
+    """The resources that nodes have or pods request, by slot: cpu, memory and pods first."""
+    table = cluster.nodes
+    found = {CPU: "cpu", MEMORY: "memory", PODS: "pods"}
+    for slot, name in table.slots.resources():
+        if slot in found or slot >= len(table.allocatable) or name in _GPU_PARTS:
+            continue
+        asked = table.claimed[slot, : table.size].any()
+        if asked or (not name.startswith(_SELDOM) and table.allocatable[slot, : table.size].any()):
+            found[slot] = name
+    return found
+
+
+def _is_hold(entry: ReservationEntry) -> bool:
+    reservation = entry.reservation
+    return bool(reservation.preemptor) or names.HOLD_LABEL in reservation.object.metadata.labels
+
+
+def _gpu_cells(cluster: Cluster, size: int) -> Matrix | None:
+    """The GPUs of nodes with Device objects, [used percent, reserved percent, state; row, place]. The
+    state is 1 for a healthy device, 0 for an unhealthy one, -1 for none."""
+    table: TypeTable | None = cluster.managers.devices.tables.get(GPU)
+    if table is None:
+        return None
+    total, free = table.total[RATIO, :size], table.free[RATIO, :size]
+    reserved = np.zeros_like(total)
+    entries = [each for each in cluster.ledger.reservations if each.index < table.left.shape[1]]
+    if entries:
+        rows = np.array([entry.row for entry in entries], dtype=np.intp)
+        at = np.array([entry.index for entry in entries], dtype=np.intp)
+        np.add.at(reserved, rows, table.left[RATIO, at])
+    known = table.known[:size]
+    used = np.maximum(total - free - reserved, 0)
+    state = np.where(known, np.where(total > 0, 1, 0), -1)
+    return np.stack((used, reserved, state))
+
+
+def _without_absent(cells: list[list[int]]) -> list[list[int]]:
+    return [cell for cell in cells if cell[2] >= 0]

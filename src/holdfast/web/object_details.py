@@ -1,0 +1,130 @@
+"""One node, pod or reservation in full, read from the scheduler's state when somebody asks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import PODS, Amounts
+from holdfast.scheduler.managers.devices.requests import GPU
+from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduler.state.cluster import Cluster
+from holdfast.web.row_tables import ReservationRows, phase_of, reservation_row
+
+_MAX_STORY = 50
+_FIELDS = ReservationRows.FIELDS
+
+Json = dict[str, Any]
+
+
+def node_details(scheduler: Scheduler, name: str) -> Json | None:
+    """The node with its pods and reservations; None if there is no such node."""
+    cluster = scheduler.cluster
+    row = cluster.nodes.row(name)
+    if row is None:
+        return None
+    info = cluster.nodes.info.get(row)
+    pods = sorted(cluster.ledger.pods.get(row, {}).values(), key=lambda pod: (pod.namespace, pod.name))
+    return {
+        "name": name,
+        "labels": dict(info.labels) if info is not None else {},
+        "taints": [f"{t.key}={t.value}:{t.effect}" for t in info.taints] if info is not None else [],
+        "pods": [_placed(cluster, pod) for pod in pods],
+        "reservations": [entry.reservation.name for entry in cluster.ledger.reservations.on(row)],
+        "nominated": [f"{pod.namespace}/{pod.name}" for pod in cluster.nominated_pods(row)],
+        "gpus": _gpus(cluster, row),
+        "story": _story(cluster, f"Node/{name}"),
+    }
+
+
+def pod_details(scheduler: Scheduler, namespace: str, name: str) -> Json | None:
+    cluster = scheduler.cluster
+    pod = cluster.pod(namespace, name)
+    if pod is None:
+        return None
+    reservation = cluster.reservations.known.get(pod.reservation_uid)
+    queues = cluster.jobs.queues
+    return {
+        **_placed(cluster, pod),
+        "node": cluster.nodes.name(pod.row) if pod.row >= 0 else "",
+        "phase": pod.phase.value,
+        "place": scheduler.queue.place(pod.uid) or "",
+        "reservation": reservation.name if reservation is not None else "",
+        "message": pod.condition_message,
+        "rejectedBy": sorted(pod.rejected_by),
+        "attempts": pod.attempts,
+        "nominated": pod.nominated,
+        "queue": queues.of(pod) if queues else pod.queue,
+        "scheduler": pod.scheduler,
+        "gates": list(pod.gates),
+        "labels": dict(pod.cls.labels),
+        "story": _story(cluster, str(pod.ref)),
+    }
+
+
+def reservation_details(scheduler: Scheduler, name: str) -> Json | None:
+    cluster = scheduler.cluster
+    found = next((r for r in cluster.reservations.known.values() if r.name == name), None)
+    if found is None:
+        return None
+    meta, spec = found.object.metadata, found.object.spec
+    return {
+        **dict(zip(_FIELDS, reservation_row(cluster, found), strict=True)),
+        "uid": found.uid,
+        "phase": phase_of(found),
+        "labels": dict(meta.labels),
+        "annotations": dict(meta.annotations),
+        "ttl": spec.ttl,
+        "preAllocation": spec.pre_allocation,
+        "unschedulable": spec.unschedulable,
+        "taints": [f"{t.key}={t.value}:{t.effect}" for t in spec.taints],
+        "conditions": [
+            {
+                "type": each.type,
+                "status": each.status,
+                "reason": each.reason,
+                "message": each.message,
+                "since": each.last_transition_time,
+            }
+            for each in found.object.status.conditions
+        ],
+        "story": _story(cluster, str(found.ref)),
+    }
+
+
+def _placed(cluster: Cluster, pod: PodRecord) -> Json:
+    return {
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "uid": pod.uid,
+        "priority": pod.cls.priority,
+        "since": pod.since,
+        "requests": named(cluster, dict(pod.cls.requests)),
+        "job": pod.job.name if pod.job is not None else "",
+        "reservationUid": pod.reservation_uid,
+        "preempted": pod.being_preempted,
+        "daemon": pod.cls.is_daemon,
+    }
+
+
+def named(cluster: Cluster, amounts: Amounts) -> dict[str, int]:
+    """Amounts by resource, without the pod itself."""
+    slots = cluster.nodes.slots
+    return {
+        name: amount for slot, amount in amounts.items() if slot != PODS and (name := slots.name(slot))
+    }
+
+
+def _gpus(cluster: Cluster, row: int) -> list[Json]:
+    """The GPUs of the Device object of the node."""
+    table = cluster.managers.devices.tables.get(GPU)
+    infos = table.infos.get(row, {}) if table is not None else {}
+    return [{"minor": minor, "healthy": bool(info.health)} for minor, info in sorted(infos.items())]
+
+
+def _story(cluster: Cluster, name: str) -> list[Json]:
+    """What the scheduler did with the object lately."""
+    return [
+        {"time": line.time, "what": line.what, "detail": line.detail}
+        for line in cluster.story(name)[-_MAX_STORY:]
+    ]

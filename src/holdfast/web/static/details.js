@@ -1,0 +1,259 @@
+// The panel with one object: a node, a pod, a reservation or a pod group; and its explanation.
+
+import { axis, bar, cells, lane, life } from "./charts.js";
+import { fill, h } from "./dom.js";
+import { amount, amounts, clock, duration, percent, short, title } from "./format.js";
+import { badges, claimed, devices, isDevice, parts } from "./nodes.js";
+import { placeBadge } from "./pending.js";
+import { allocatedShare, expiry, fitRange, isHold, marksOf, phaseBadge, phaseOf, remaining } from "./reservations.js";
+
+const SINGULAR = { nodes: "node", pods: "pod", reservations: "reservation", podgroups: "podgroup" };
+const KNOWN = ["object", "phase", "summary", "node", "reservation", "told", "wouldSay", "nodes", "ranked", "reservations", "owners", "members", "help", "events"];
+
+export class Details {
+  constructor(model, app, element) {
+    Object.assign(this, { model, app, element });
+    this.shown = null;
+    this.heading = h("h2", { tabindex: "-1" });
+    this.close = h("button", { type: "button", class: "quiet", "aria-label": "Close details", onclick: () => app.closeDetails() }, "Close");
+    this.content = h("div", { class: "details-content" });
+    element.append(h("div", { class: "details-head" }, this.heading, this.close), this.content);
+  }
+
+  /** Shows an object, or nothing. */
+  show(view, path, focus) {
+    const wanted = path && path.length ? `${view}/${path.join("/")}` : null;
+    if (wanted === this.shown) return;
+    this.shown = wanted;
+    this.view = view;
+    this.path = path;
+    this.explanation = null;
+    this.element.hidden = !wanted;
+    document.body.classList.toggle("with-details", Boolean(wanted));
+    if (!wanted) return;
+    fill(this.heading, h("span", { class: "kind" }, SINGULAR[view]), ` ${path[path.length - 1]}`);
+    fill(this.content, h("p", { class: "dim" }, "Loading…"));
+    this.load(true);
+    if (focus) this.heading.focus();
+  }
+
+  changed(changes) {
+    if (!this.shown) return;
+    const concerns = { nodes: changes.nodes, reservations: changes.reservations, pods: changes.pending || changes.nodes, podgroups: false }[this.view];
+    if (concerns && !this.waiting) {
+      this.waiting = true;
+      setTimeout(() => {
+        this.waiting = false;
+        this.load(false);
+      }, 1000);
+    }
+  }
+
+  async load(first) {
+    const { shown, view, path } = this;
+    if (view === "podgroups") {
+      if (first) this.render(null);
+      if (first) this.explain("podgroup", path);
+      return;
+    }
+    const namespaced = view === "pods";
+    const query = new URLSearchParams(namespaced ? { namespace: path[0], name: path[1] } : { name: path[0] });
+    let found;
+    try {
+      const response = await fetch(`api/${SINGULAR[view]}?${query}`);
+      found = response.ok ? await response.json() : null;
+    } catch {
+      return;
+    }
+    if (shown !== this.shown) return;
+    this.found = found;
+    this.render(found);
+    if (first && view === "pods" && found && !found.node) this.explain("pod", path);
+    if (first && view === "reservations" && found && found.phase === "Pending") this.explain("reservation", path);
+  }
+
+  render(found) {
+    const text = JSON.stringify([found, this.explanation, this.shown]);
+    if (text === this.text) return;
+    this.text = text;
+    const focusedKey = document.activeElement && this.content.contains(document.activeElement) ? document.activeElement.getAttribute("href") || document.activeElement.id : null;
+    const body = { nodes: () => this.node(found), pods: () => this.pod(found), reservations: () => this.reservation(found), podgroups: () => [] }[this.view]();
+    fill(this.content, body, this.explained());
+    if (focusedKey) [...this.content.querySelectorAll("a, button")].find((each) => (each.getAttribute("href") || each.id) === focusedKey)?.focus();
+  }
+
+  // Node
+
+  node(found) {
+    const node = this.model.nodeNamed(this.path[0]);
+    if (!found || !node) return gone("This node does not exist, or no longer.");
+    const { resources } = this.model;
+    const rows = resources.map((name, index) => {
+      if (!node.allocatable[index] && !claimed(node, index)) return null;
+      const free = Math.max(0, node.allocatable[index] - claimed(node, index));
+      const kept = node.reserved[index] + node.held[index];
+      return h("div", { class: "meter" },
+        h("span", { class: "what" }, title(name)),
+        isDevice(name) && node.allocatable[index] <= 64 ? cells(devices(node, index), 16) : bar(parts(node, index, name), node.allocatable[index]),
+        h("span", { class: "figures" }, `${amount(name, node.requested[index])} requested, ${kept ? `${amount(name, kept)} reserved, ` : ""}${amount(name, free)} free of ${amount(name, node.allocatable[index])}`));
+    });
+    const taken = new Map([...this.model.reservations.values()].map((r) => [r.uid, r.name]));
+    return [
+      h("p", { class: "badges" }, badges(node)),
+      rows,
+      node.gpus.length > 0 && resources.every((name) => !isDevice(name)) && h("div", { class: "meter" }, h("span", { class: "what" }, "GPUs"), cells(devices(node, -1), 16)),
+      section(`Pods (${found.pods.length})`, found.pods.length ? table(["Pod", "Requests", "From"], found.pods.map((pod) => [
+        h("a", { href: this.app.link("pods", [pod.namespace, pod.name]) }, `${pod.namespace}/${pod.name}`),
+        amounts(pod.requests),
+        pod.preempted ? "being preempted" : pod.reservationUid && taken.has(pod.reservationUid) ? h("a", { href: this.app.link("reservations", [taken.get(pod.reservationUid)]) }, taken.get(pod.reservationUid)) : "",
+      ])) : "None."),
+      found.reservations.length > 0 && section("Reservations", listed(found.reservations.map((name) => h("a", { href: this.app.link("reservations", [name]) }, name)))),
+      found.nominated.length > 0 && section("Nominated pods", listed(found.nominated)),
+      found.taints.length > 0 && section("Taints", listed(found.taints)),
+      section("Labels", listed(Object.entries(found.labels).map(([key, value]) => `${key}=${value}`))),
+      this.story(found),
+    ];
+  }
+
+  // Pod
+
+  pod(found) {
+    if (!found) return [gone("This pod does not exist, has ended, or is not known to the scheduler."), this.explainButton("pod")];
+    const pending = !found.node;
+    return [
+      h("p", { class: "badges" }, pending ? placeBadge(found.place) : h("span", { class: "badge good" }, found.phase === "assumed" ? "being bound" : "bound"), found.preempted && h("span", { class: "badge warn" }, "being preempted")),
+      facts([
+        ["Namespace", found.namespace],
+        ["Node", found.node && h("a", { href: this.app.link("nodes", [found.node]) }, found.node)],
+        ["Reservation", found.reservation && h("a", { href: this.app.link("reservations", [found.reservation]) }, found.reservation)],
+        ["Requests", amounts(found.requests)],
+        ["Priority", String(found.priority)],
+        [pending ? "Waiting for" : "Age", duration(this.model.now() - found.since)],
+        ["Attempts", pending && found.attempts ? String(found.attempts) : ""],
+        ["Nominated to", found.nominated],
+        ["Job", found.job && h("a", { href: this.app.link("podgroups", [found.namespace, found.job]) }, found.job)],
+        ["Queue", found.queue],
+        ["Gates", found.gates.join(", ")],
+        ["Scheduler", found.scheduler],
+        ["Rejected by", pending ? found.rejectedBy.join(", ") : ""],
+      ]),
+      pending && found.message && section("Condition", h("p", { class: "condition" }, found.message)),
+      !this.explanation && this.explainButton("pod"),
+      this.story(found),
+    ];
+  }
+
+  // Reservation
+
+  reservation(found) {
+    const r = this.model.reservationNamed(this.path[0]);
+    if (!r) return gone("This reservation does not exist, or no longer.");
+    const now = this.model.now();
+    const range = fitRange([r], now);
+    const live = found && r.phase !== "Succeeded" && r.phase !== "Failed";
+    return [
+      h("p", { class: "badges" }, phaseBadge(phaseOf(r)), r.kind !== "reservation" && h("span", { class: "badge calm" }, r.kind), r.once && h("span", { class: "badge calm" }, "allocate once")),
+      Object.entries(r.amounts).map(([name, [reserved, taken]]) => h("div", { class: "meter" },
+        h("span", { class: "what" }, title(name)),
+        bar([{ value: Math.min(taken, reserved), kind: "used" }, { value: live ? Math.max(0, reserved - taken) : 0, kind: isHold(r) ? "held" : "reserved" }], reserved),
+        h("span", { class: "figures" }, `${amount(name, Math.min(taken, reserved))} of ${amount(name, reserved)} ${short(name)} allocated (${percent(taken, reserved)})`))),
+      h("div", { class: "gantt" }, axis(range, now, 4), lane(life(r, now), range, now, { share: allocatedShare(r), marks: marksOf(r), height: 26 })),
+      facts([
+        ["Node", r.node && h("a", { href: this.app.link("nodes", [r.node]) }, r.node)],
+        [isHold(r) ? "Held for" : "Owners", r.heldFor || r.owners.join(" | ")],
+        ["Remaining", live && r.phase !== "Pending" ? remaining(r) : ""],
+        ["Expiry", expiry(r, now)],
+        ["Expected start", r.expected ? `in ${duration(r.expected - now)} (${clock(r.expected, true)})` : ""],
+        ["Policy", r.policy || "Default"],
+        ["Created", `${duration(now - r.created)} ago (${clock(r.created, true)})`],
+        ["Message", r.message],
+      ]),
+      section(`Pods allocated from it (${r.podCount})`, r.pods.length ? listed(r.pods.map((name) => h("a", { href: this.app.link("pods", name.split("/")) }, name))) : "None."),
+      found && found.conditions.length > 0 && section("Conditions", table(["Type", "Status", "Reason", "Message"], found.conditions.map((each) => [each.type, each.status, each.reason, each.message]))),
+      live && !this.explanation && this.explainButton("reservation"),
+      found && this.story(found),
+    ];
+  }
+
+  story(found) {
+    if (!found.story || !found.story.length) return null;
+    return section("What the scheduler did", table(["Time", "What", ""], found.story.slice().reverse().map((line) => [clock(line.time), line.what, line.detail])));
+  }
+
+  // Explanation
+
+  explainButton(kind) {
+    return h("p", null, h("button", { type: "button", id: "explain", onclick: () => this.explain(kind, this.path) }, "Explain"));
+  }
+
+  async explain(kind, path) {
+    const { shown } = this;
+    this.explanation = { loading: true };
+    this.render(this.found);
+    const query = new URLSearchParams({ kind, name: path[path.length - 1] });
+    if (path.length > 1) query.set("namespace", path[0]);
+    let answer;
+    try {
+      const response = await fetch(`api/explain?${query}`);
+      answer = response.ok ? await response.json() : { error: await response.text() };
+    } catch {
+      answer = { error: "The server cannot be reached." };
+    }
+    if (shown !== this.shown) return;
+    this.explanation = answer;
+    this.render(this.found);
+  }
+
+  explained() {
+    const answer = this.explanation;
+    if (!answer) return null;
+    if (answer.loading) return h("section", { class: "explanation", "aria-live": "polite", "aria-busy": "true" }, h("h3", null, "Explanation"), h("p", { class: "dim" }, "Evaluating the plugins…"));
+    if (answer.error) return h("section", { class: "explanation", "aria-live": "polite" }, h("h3", null, "Explanation"), h("p", { class: "bad-text" }, answer.error));
+    const e = answer.explanation;
+    const other = Object.entries(e).filter(([key, value]) => !KNOWN.includes(key) && value && (!Array.isArray(value) || value.length));
+    return h("section", { class: "explanation", "aria-live": "polite", id: "explanation" },
+      h("h3", null, "Explanation"),
+      h("p", { class: "verdict" }, e.summary),
+      e.help && e.help.length > 0 && [h("h4", null, "What would help"), h("ul", null, e.help.map((each) => h("li", null, each)))],
+      e.wouldSay && e.wouldSay !== e.told && [h("h4", null, "Condition if scheduled now"), h("p", { class: "condition" }, e.wouldSay)],
+      e.nodes && e.nodes.length > 0 && [h("h4", null, "Infeasible nodes"), table(["Reason", "Nodes", "Plugin"], e.nodes.map((each) => [each.reason, [h("b", null, String(each.nodes.length)), " ", this.fewNodes(each.nodes)], each.plugin]))],
+      e.ranked && e.ranked.length > 0 && [h("h4", null, "Feasible nodes, best first"), table(["Node", "Score", "Reservation"], e.ranked.map((each) => [h("a", { href: this.app.link("nodes", [each.node]) }, each.node), String(each.score), each.reservation]))],
+      e.reservations && e.reservations.length > 0 && [h("h4", null, "Matching reservations"), table(["Name", "Phase", "Node", "Left", ""], e.reservations.map((each) => [h("a", { href: this.app.link("reservations", [each.name]) }, each.name), each.phase, each.node, each.left, each.why]))],
+      e.owners && e.owners.length > 0 && [h("h4", null, "Owners"), listed(e.owners)],
+      e.members && e.members.length > 0 && [h("h4", null, "Members"), listed(e.members)],
+      other.map(([key, value]) => [h("h4", null, heading(key)), generic(value)]),
+      e.events && e.events.length > 0 && [h("h4", null, "Events"), table(["Time", "Reason", "Message"], e.events.slice(-10).reverse().map((each) => [each.time, each.reason, each.message]))],
+      answer.command && h("p", { class: "dim command" }, "The same in a terminal: ", h("code", null, answer.command)));
+  }
+
+  fewNodes(names) {
+    const shown = names.slice(0, 6).map((name, index) => [index ? ", " : "", h("a", { href: this.app.link("nodes", [name]) }, name)]);
+    return [shown, names.length > 6 ? ` and ${names.length - 6} more` : ""];
+  }
+}
+
+const gone = (text) => h("p", { class: "dim" }, text);
+const section = (name, ...content) => h("section", null, h("h3", null, name), content);
+const listed = (items) => h("ul", { class: "plain" }, items.map((item) => h("li", null, item)));
+const heading = (key) => key.replace(/([A-Z])/g, " $1").replace(/^./, (letter) => letter.toUpperCase()).toLowerCase().replace(/^./, (letter) => letter.toUpperCase());
+
+function facts(pairs) {
+  return h("dl", { class: "facts" }, pairs.filter(([, value]) => value).map(([name, value]) => [h("dt", null, name), h("dd", null, value)]));
+}
+
+function table(heads, rows) {
+  return h("div", { class: "table-box", tabindex: "0", role: "region", "aria-label": heads.filter(Boolean).join(", ") },
+    h("table", null, h("thead", null, h("tr", null, heads.map((text) => (text ? h("th", { scope: "col" }, text) : h("td"))))), h("tbody", null, rows.map((cellsOfRow) => h("tr", null, cellsOfRow.map((cell) => h("td", null, cell)))))));
+}
+
+/** Whatever a newer version of the command adds. */
+function generic(value) {
+  if (Array.isArray(value)) {
+    if (value.every((each) => typeof each !== "object")) return listed(value.map(String));
+    const keys = [...new Set(value.flatMap((each) => Object.keys(each)))];
+    return table(keys.map(heading), value.map((each) => keys.map((key) => plain(each[key]))));
+  }
+  return typeof value === "object" ? facts(Object.entries(value).map(([key, each]) => [heading(key), plain(each)])) : h("p", null, String(value));
+}
+
+const plain = (value) => (value === null || value === undefined ? "" : typeof value === "object" ? JSON.stringify(value) : String(value));

@@ -1,0 +1,302 @@
+// The nodes: a density strip of all, and a list with bars.
+
+import { bar, cells } from "./charts.js";
+import { h, setText } from "./dom.js";
+import { amount, byName, count, percent, short, title } from "./format.js";
+import { List } from "./list.js";
+import { CORDONED, NOT_READY, NO_OBJECT, TAINTED } from "./model.js";
+
+const DEVICE = /(^|[./-])(gpu|npu|tpu|dcu|mlu|xpu|neuron\w*|gaudi)$/i;
+const STRIP_FROM = 40;
+const RESORT_MS = 1500;
+
+export const isDevice = (resource) => DEVICE.test(resource) && resource.includes("/");
+
+/** The parts of a node's bar for one resource. */
+export function parts(node, index, resource) {
+  const plain = node.requested[index] - node.used[index];
+  const text = (value, what) => `${amount(resource, value)} ${what}`;
+  const found = [
+    { value: plain, kind: "pods", title: text(plain, "requested by pods") },
+    { value: node.used[index], kind: "used", title: text(node.used[index], "used by owners of reservations") },
+    { value: node.reserved[index], kind: "reserved", title: text(node.reserved[index], "reserved") },
+    { value: node.held[index], kind: "held", title: text(node.held[index], "held") },
+  ];
+  if (node.pods) {
+    for (const [part, wanted] of [[found[0], false], [found[1], true]]) {
+      let at = 0;
+      part.edges = [];
+      for (const [, requests, reservation] of node.pods) {
+        if (Boolean(reservation) === wanted && requests[index]) {
+          at += requests[index];
+          part.edges.push(at);
+        }
+      }
+      part.edges = part.edges.filter((edge) => edge < part.value - 1e-6);
+    }
+  }
+  return found;
+}
+
+/** The devices of a node: those of its Device object, or as many as it has of the resource. */
+export function devices(node, index) {
+  if (node.gpus.length) return node.gpus.map(([used, reserved, state]) => ({ used, reserved, healthy: state > 0 }));
+  const total = Math.min(node.allocatable[index], 64);
+  return Array.from({ length: total }, (_, number) => {
+    const used = Math.min(Math.max(node.requested[index] - number, 0), 1);
+    const reserved = Math.min(Math.max(node.requested[index] + node.reserved[index] - number, 0), 1) - used;
+    const held = Math.min(Math.max(node.requested[index] + node.reserved[index] + node.held[index] - number, 0), 1) - used - reserved;
+    return { used: 100 * used, reserved: 100 * (reserved + held), kind: held > reserved ? "held" : "reserved", healthy: true };
+  });
+}
+
+export const claimed = (node, index) => node.requested[index] + node.reserved[index] + node.held[index];
+const share = (node, index) => (node.allocatable[index] ? claimed(node, index) / node.allocatable[index] : 0);
+
+export function badges(node) {
+  const found = [];
+  if (node.flags & NO_OBJECT) found.push(["no node object", "bad"]);
+  if (node.flags & NOT_READY) found.push(["not ready", "bad"]);
+  if (node.flags & CORDONED) found.push(["cordoned", "warn"]);
+  if (node.flags & TAINTED) found.push(["tainted", "calm"]);
+  return found.map(([text, kind]) => h("span", { class: `badge ${kind}`, title: text === "tainted" ? node.taints : null }, text));
+}
+
+export class NodesView {
+  constructor(model, app) {
+    Object.assign(this, { model, app });
+    this.sort = "name";
+    this.filter = "";
+    this.sortedAt = 0;
+    this.list = new List({
+      label: "Nodes",
+      columns: [{ key: "name", title: "Node", sorts: true }],
+      rowHeight: 40,
+      key: (node) => String(node.id),
+      render: (node) => this.cells(node),
+      open: (node) => app.go("nodes", [node.name]),
+      sorted: (key) => app.setOption("sort", this.sort === key ? `-${key}` : this.sort === `-${key}` ? "" : key),
+      empty: () => (this.filter ? "No node matches the filter." : "The cluster has no nodes."),
+    });
+    this.strip = h("canvas", { class: "strip", role: "img", hidden: true });
+    this.strip.addEventListener("click", (event) => this.stripClicked(event));
+    this.strip.addEventListener("mousemove", (event) => {
+      const node = this.stripNode(event);
+      this.strip.title = node ? `${node.name}: CPU ${percent(claimed(node, 0), node.allocatable[0])}, memory ${percent(claimed(node, 1), node.allocatable[1])}` : "";
+    });
+    this.note = h("p", { class: "note", role: "status" });
+    this.element = h("section", { class: "view", "aria-label": "Nodes" }, this.strip, this.note, this.list.box);
+    this.filterHelp = "name, label key=value, is:cordoned, is:tainted, has:reservation, has:hold, has:gpu, cpu>80";
+    matchMedia("(max-width: 760px)").addEventListener("change", () => this.layout());
+    addEventListener("resize", () => this.drawStrip());
+  }
+
+  layout() {
+    const narrow = matchMedia("(max-width: 760px)").matches;
+    const { resources } = this.model;
+    this.device = resources.findIndex(isDevice);
+    const anyGpus = [...this.model.nodes.values()].some((node) => node.gpus.length);
+    this.hasDevices = this.device >= 0 || anyGpus;
+    this.others = resources.map((name, index) => [name, index]).filter(([name, index]) => index > 2 && !isDevice(name) && !(anyGpus && /gpu|rdma|fpga/.test(name))).slice(0, 2);
+    const columns = [
+      { key: "name", title: "Node", sorts: true, class: "name" },
+      { key: "cpu", title: "CPU", sorts: true, class: "bars" },
+      { key: "memory", title: "Memory", sorts: true, class: "bars" },
+    ];
+    if (this.hasDevices) columns.push({ key: "gpu", title: "GPUs", sorts: true, class: "gpus" });
+    for (const [name] of this.others) columns.push({ key: name, title: title(name), sorts: true, class: "bars" });
+    columns.push({ key: "pods", title: "Pods", sorts: true, class: "number" });
+    const tracks = ["minmax(9rem, 1.2fr)", "minmax(8rem, 2fr)", "minmax(8rem, 2fr)"];
+    if (this.hasDevices) tracks.push("minmax(7.5rem, 1.2fr)");
+    for (let index = 0; index < this.others.length; index += 1) tracks.push("minmax(7rem, 1fr)");
+    tracks.push("4.75rem");
+    this.list.element.style.setProperty("--columns", tracks.join(" "));
+    this.list.setColumns(columns, this.sort);
+    this.list.setRowHeight(narrow ? (this.hasDevices ? 104 : 84) : 40);
+  }
+
+  setOptions(options, chosen) {
+    const changed = this.sort !== (options.get("sort") || "name") || this.filter !== (options.get("filter") || "");
+    this.sort = options.get("sort") || "name";
+    this.filter = options.get("filter") || "";
+    this.chosenName = chosen || null;
+    if (changed || !this.columnsFor) {
+      this.columnsFor = this.model.resources.join();
+      this.layout();
+      this.refresh(null, true);
+    }
+    this.choose();
+  }
+
+  choose() {
+    const node = this.chosenName ? this.model.nodeNamed(this.chosenName) : null;
+    this.list.choose(node ? String(node.id) : null);
+  }
+
+  shown() {
+    this.layout();
+    this.refresh(null, true);
+    this.choose();
+    if (this.chosenName) this.list.scrollTo(this.list.chosen);
+  }
+
+  changed(changes) {
+    if (this.columnsFor !== this.model.resources.join()) {
+      this.columnsFor = this.model.resources.join();
+      this.layout();
+    }
+    if (changes.nodes) this.refresh(changes.nodes, false);
+  }
+
+  refresh(ids, now) {
+    const before = this.items || [];
+    const time = performance.now();
+    if (now || time - this.sortedAt > RESORT_MS || !before.length) {
+      this.sortedAt = time;
+      this.items = this.chosenNodes();
+    } else {
+      // Rows stay where they are for a moment, so that one can read them.
+      this.items = before.map((node) => this.model.nodes.get(node.id)).filter(Boolean);
+      clearTimeout(this.later);
+      this.later = setTimeout(() => this.element.isConnected && this.refresh(new Set(), true), RESORT_MS);
+    }
+    this.list.show(this.items, ids === null ? null : new Set([...ids].map(String)));
+    const all = this.model.nodes.size;
+    setText(this.note, this.filter ? `${this.items.length.toLocaleString("en")} of ${count(all, "node")} match` : "");
+    this.note.hidden = !this.filter;
+    this.drawStrip();
+  }
+
+  chosenNodes() {
+    const test = compileFilter(this.filter, this.model);
+    const found = [...this.model.nodes.values()].filter(test);
+    const down = this.sort.startsWith("-");
+    const key = down ? this.sort.slice(1) : this.sort;
+    const value = this.value(key);
+    found.sort((one, other) => {
+      const order = value ? value(one) - value(other) : byName(one.name, other.name);
+      return (down ? -order : order) || byName(one.name, other.name);
+    });
+    return found;
+  }
+
+  value(key) {
+    const index = this.model.resources.indexOf(key);
+    if (key === "gpu") {
+      return (node) => (node.gpus.length ? node.gpus.reduce((sum, [used, reserved]) => sum + used + reserved, 0) / node.gpus.length : this.device >= 0 ? share(node, this.device) : 0);
+    }
+    if (key === "reserved") return (node) => node.reserved[0] + node.held[0];
+    return index >= 0 ? (node) => share(node, index) : null;
+  }
+
+  cells(node) {
+    const { resources } = this.model;
+    const measured = (index) => {
+      const name = resources[index];
+      const free = node.allocatable[index] - claimed(node, index);
+      return [
+        bar(parts(node, index, name), node.allocatable[index]),
+        h("span", { class: "figures" }, h("b", null, percent(claimed(node, index), node.allocatable[index])), ` ${amount(name, Math.max(free, 0))} free`,
+          h("span", { class: "sr" }, ` of ${amount(name, node.allocatable[index])} ${short(name)}`, node.reserved[index] + node.held[index] ? `, ${amount(name, node.reserved[index] + node.held[index])} reserved` : "")),
+      ];
+    };
+    const found = [[h("a", { href: this.app.link("nodes", [node.name]), tabindex: "-1" }, node.name), badges(node)], measured(0), measured(1)];
+    if (this.hasDevices) found.push(this.deviceCell(node));
+    for (const [, index] of this.others) found.push(node.allocatable[index] ? measured(index) : "");
+    found.push([`${node.requested[2]}`, h("span", { class: "dim" }, `/${node.allocatable[2]}`), h("span", { class: "sr" }, " pods")]);
+    return found;
+  }
+
+  deviceCell(node) {
+    const found = devices(node, this.device);
+    if (!found.length) return h("span", { class: "dim" }, "–");
+    const free = found.filter((each) => each.healthy && each.used + each.reserved < 1).length;
+    return [cells(found), h("span", { class: "figures" }, ` ${free} free`, h("span", { class: "sr" }, ` of ${found.length} GPUs`))];
+  }
+
+  // The strip: every node a column of pixels, in the order of the list
+
+  drawStrip() {
+    const items = this.items || [];
+    const canvas = this.strip;
+    canvas.hidden = items.length < STRIP_FROM;
+    if (canvas.hidden || !this.element.isConnected) return;
+    const width = this.element.clientWidth - 24;
+    if (width < 100) return;
+    const scale = devicePixelRatio || 1;
+    const rows = items.length > 1200 ? 4 : items.length > 400 ? 2 : 1;
+    const perRow = Math.ceil(items.length / rows);
+    const step = Math.min(width / perRow, 14);
+    const height = rows > 1 ? 22 : 34;
+    Object.assign(this, { stripStep: step, stripPerRow: perRow, stripHeight: height + 3 });
+    canvas.width = Math.round(width * scale);
+    canvas.height = Math.round((rows * (height + 3)) * scale);
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${rows * (height + 3)}px`;
+    const context = canvas.getContext("2d");
+    context.scale(scale, scale);
+    const style = getComputedStyle(document.documentElement);
+    const color = (name) => style.getPropertyValue(`--${name}`).trim();
+    const [track, pods, used, reserved, held, bad] = ["track", "pods", "used", "reserved", "held", "bad"].map(color);
+    const gap = step >= 4 ? 1 : 0;
+    items.forEach((node, index) => {
+      const x = (index % perRow) * step;
+      const top = Math.floor(index / perRow) * (height + 3);
+      const total = Math.max(node.allocatable[0], claimed(node, 0), 1);
+      context.fillStyle = node.flags & (NOT_READY | NO_OBJECT) ? bad : track;
+      context.fillRect(x, top, Math.max(step - gap, 0.6), height);
+      let at = top + height;
+      for (const [value, fillStyle] of [[node.requested[0] - node.used[0], pods], [node.used[0], used], [node.reserved[0], reserved], [node.held[0], held]]) {
+        const size = (height * value) / total;
+        context.fillStyle = fillStyle;
+        context.fillRect(x, at - size, Math.max(step - gap, 0.6), size);
+        at -= size;
+      }
+    });
+    canvas.setAttribute("aria-label", `CPU of ${items.length} nodes in the order of the list below, which has the figures`);
+  }
+
+  stripNode(event) {
+    const box = this.strip.getBoundingClientRect();
+    const column = Math.floor((event.clientX - box.left) / this.stripStep);
+    const row = Math.floor((event.clientY - box.top) / this.stripHeight);
+    return column < this.stripPerRow ? this.items[row * this.stripPerRow + column] : null;
+  }
+
+  stripClicked(event) {
+    const node = this.stripNode(event);
+    if (node) {
+      this.list.scrollTo(String(node.id));
+      this.app.go("nodes", [node.name]);
+    }
+  }
+}
+
+/** `web-1 zone=a is:cordoned has:gpu cpu>80`: all words must match. */
+export function compileFilter(text, model) {
+  const tests = text.toLowerCase().split(/\s+/).filter(Boolean).map((word) => {
+    const compared = word.match(/^([\w./-]+)([<>])(\d+)%?$/);
+    if (compared) {
+      const index = model.resources.findIndex((name) => name === compared[1] || short(name) === compared[1]);
+      const bound = Number(compared[3]) / 100;
+      if (index >= 0) return (node) => (compared[2] === ">" ? share(node, index) > bound : share(node, index) < bound);
+    }
+    if (word === "is:cordoned") return (node) => node.flags & CORDONED;
+    if (word === "is:tainted") return (node) => node.flags & TAINTED;
+    if (word === "is:notready") return (node) => node.flags & (NOT_READY | NO_OBJECT);
+    if (word === "has:reservation") return (node) => node.reserved.some(Boolean) || node.used.some(Boolean);
+    if (word === "has:hold") return (node) => node.held.some(Boolean);
+    if (word === "has:gpu") return (node) => node.gpus.length || model.resources.some((name, index) => isDevice(name) && node.allocatable[index]);
+    if (word.includes("=")) {
+      const codes = new Set();
+      model.labels.forEach((label, code) => {
+        const lower = label.toLowerCase();
+        if (lower.startsWith(word) || lower.split("/").pop().startsWith(word)) codes.add(code);
+      });
+      return (node) => node.labels.some((code) => codes.has(code));
+    }
+    return (node) => node.name.toLowerCase().includes(word) || node.taints.toLowerCase().includes(word);
+  });
+  return (node) => tests.every((test) => test(node));
+}
+
