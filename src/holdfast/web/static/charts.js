@@ -97,7 +97,7 @@ export function lane(stretches, range, now, { share = 0, marks = [], height = 18
     if (end < range.from || each.from > range.to) continue;
     const x = at(each.from);
     const w = Math.max(at(end) - x, 0.25);
-    const thin = each.kind === "pending" || each.kind === "planned";
+    const thin = each.kind === "pending";
     svg.append(s("rect", { x: `${x}%`, width: `${w}%`, y: thin ? height / 2 - 2 : 3, height: thin ? 4 : height - 6, rx: 2, class: `stretch ${each.kind}` }));
     if (each.kind === "available" && share > 0) {
       const inner = (height - 6) * Math.min(share, 1);

@@ -77,8 +77,8 @@ export class Details {
     if (text === this.text) return;
     this.text = text;
     const focusedKey = document.activeElement && this.content.contains(document.activeElement) ? document.activeElement.getAttribute("href") || document.activeElement.id : null;
-    const body = { nodes: () => this.node(found), pods: () => this.pod(found), reservations: () => this.reservation(found), podgroups: () => [] }[this.view]();
-    fill(this.content, body, this.explained());
+    const body = { nodes: () => this.node(found), pods: () => this.pod(found), reservations: () => this.reservation(found), podgroups: () => this.explained() }[this.view]();
+    fill(this.content, body);
     if (focusedKey) [...this.content.querySelectorAll("a, button")].find((each) => (each.getAttribute("href") || each.id) === focusedKey)?.focus();
   }
 
@@ -118,7 +118,7 @@ export class Details {
   // Pod
 
   pod(found) {
-    if (!found) return [gone("This pod does not exist, has ended, or is not known to the scheduler."), this.explainButton("pod")];
+    if (!found) return [gone("This pod does not exist, has ended, or is not known to the scheduler."), this.explanation ? this.explained() : this.explainButton("pod")];
     const pending = !found.node;
     return [
       h("p", { class: "badges" }, pending ? placeBadge(found.place) : h("span", { class: "badge good" }, found.phase === "assumed" ? "being bound" : "bound"), found.preempted && h("span", { class: "badge warn" }, "being preempted")),
@@ -138,7 +138,7 @@ export class Details {
         ["Rejected by", pending ? found.rejectedBy.join(", ") : ""],
       ]),
       pending && found.message && section("Condition", h("p", { class: "condition" }, found.message)),
-      !this.explanation && this.explainButton("pod"),
+      this.explanation ? this.explained() : this.explainButton("pod"),
       this.story(found),
     ];
   }
@@ -170,14 +170,14 @@ export class Details {
       ]),
       section(`Pods allocated from it (${r.podCount})`, r.pods.length ? listed(r.pods.map((name) => h("a", { href: this.app.link("pods", name.split("/")) }, name))) : "None."),
       found && found.conditions.length > 0 && section("Conditions", table(["Type", "Status", "Reason", "Message"], found.conditions.map((each) => [each.type, each.status, each.reason, each.message]))),
-      live && !this.explanation && this.explainButton("reservation"),
+      live && (this.explanation ? this.explained() : this.explainButton("reservation")),
       found && this.story(found),
     ];
   }
 
   story(found) {
     if (!found.story || !found.story.length) return null;
-    return section("What the scheduler did", table(["Time", "What", ""], found.story.slice().reverse().map((line) => [clock(line.time), line.what, line.detail])));
+    return section("What the scheduler did", table(["Time", "What", ""], found.story.slice().reverse().map((line) => [h("span", { class: "nowrap" }, clock(line.time)), h("span", { class: "nowrap" }, line.what), line.detail])));
   }
 
   // Explanation

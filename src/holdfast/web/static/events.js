@@ -13,6 +13,7 @@ export class EventsView {
     this.paused = false;
     this.list = new List({
       label: "Events",
+      name: "events",
       columns: [
         { key: "time", title: "Time", class: "when" },
         { key: "reason", title: "Reason", class: "phase" },
@@ -20,6 +21,7 @@ export class EventsView {
         { key: "message", title: "Message", class: "why" },
       ],
       rowHeight: 40,
+      narrowHeight: 84,
       key: (event) => event.id,
       render: (event) => this.cells(event),
       open: (event) => PLURALS[event.kind] && app.go(...target(event)),
@@ -27,12 +29,10 @@ export class EventsView {
       empty: () => (this.filter ? "No event matches the filter." : "No events yet."),
       rowClass: (event) => (event.type === "Warning" ? "warning-row" : ""),
     });
-    this.list.element.style.setProperty("--columns", "6rem minmax(9rem, .8fr) minmax(12rem, 1.4fr) minmax(16rem, 4fr)");
     this.pause = h("button", { type: "button", class: "quiet", "aria-pressed": "false", onclick: () => this.setPaused(!this.paused) }, "Pause");
     this.note = h("p", { class: "note", role: "status" });
     this.element = h("section", { class: "view", "aria-label": "Events" }, h("div", { class: "tools" }, this.note, this.pause), this.list.box);
     this.filterHelp = "reason, object, message, or warning";
-    matchMedia("(max-width: 760px)").addEventListener("change", () => this.shown());
   }
 
   setOptions(options) {
@@ -41,7 +41,6 @@ export class EventsView {
   }
 
   shown() {
-    this.list.setRowHeight(matchMedia("(max-width: 760px)").matches ? 84 : 40);
     this.refresh();
   }
 

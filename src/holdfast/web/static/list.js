@@ -4,15 +4,19 @@
 import { fill, h } from "./dom.js";
 
 const MARGIN = 6;
+const NARROW = 640;
+const MIDDLE = 960;
 
 export class List {
   /**
    * columns: {key, title, sorts, class}; render(item) returns the cells; key(item) a string;
-   * open(item) is called on Enter or a click.
+   * open(item) is called on Enter or a click. Rows are `narrowHeight` high where the list is too
+   * narrow for its columns.
    */
-  constructor({ label, columns, rowHeight, render, key, open, sorted, empty, rowClass }) {
+  constructor({ label, name, columns, rowHeight, narrowHeight, render, key, open, sorted, empty, rowClass }) {
     Object.assign(this, { render, key, open, sorted, rowClass });
     this.emptyText = empty;
+    this.heights = [rowHeight, narrowHeight];
     this.rowHeight = rowHeight;
     this.items = [];
     this.rows = new Map();
@@ -22,7 +26,7 @@ export class List {
     this.body = h("div", { role: "rowgroup", class: "rows" });
     this.element = h(
       "div",
-      { class: "list", role: "grid", "aria-label": label, "aria-rowcount": 1 },
+      { class: `list ${name}`, role: "grid", "aria-label": label, "aria-rowcount": 1 },
       h("div", { role: "rowgroup", class: "heads" }, this.head),
       this.body,
     );
@@ -35,7 +39,7 @@ export class List {
       const row = event.target.closest(".row");
       if (row) this.activate(Number(row.dataset.index), false);
     });
-    this.observer = new ResizeObserver(() => this.paint());
+    this.observer = new ResizeObserver(() => this.fit());
     this.observer.observe(this.box);
     this.setColumns(columns);
   }
@@ -60,11 +64,21 @@ export class List {
     );
   }
 
-  setRowHeight(height) {
+  setHeights(wide, narrow) {
+    this.heights = [wide, narrow];
+    this.fit();
+  }
+
+  fit() {
+    const width = this.box.clientWidth;
+    const narrow = width > 0 && width < NARROW;
+    this.element.classList.toggle("narrow", narrow);
+    this.element.classList.toggle("middle", !narrow && width < MIDDLE);
+    const height = this.heights[narrow ? 1 : 0];
     if (this.rowHeight !== height) {
       this.rowHeight = height;
       this.repaint();
-    }
+    } else this.paint();
   }
 
   /** Shows these items; rows whose key is in `changed` (or all, if it is null) are made again. */

@@ -8,6 +8,7 @@ import { CORDONED, NOT_READY, NO_OBJECT, TAINTED } from "./model.js";
 
 const DEVICE = /(^|[./-])(gpu|npu|tpu|dcu|mlu|xpu|neuron\w*|gaudi)$/i;
 const STRIP_FROM = 40;
+const ROOMY = 12;
 const RESORT_MS = 1500;
 
 export const isDevice = (resource) => DEVICE.test(resource) && resource.includes("/");
@@ -70,8 +71,10 @@ export class NodesView {
     this.sortedAt = 0;
     this.list = new List({
       label: "Nodes",
+      name: "nodes",
       columns: [{ key: "name", title: "Node", sorts: true }],
       rowHeight: 40,
+      narrowHeight: 84,
       key: (node) => String(node.id),
       render: (node) => this.cells(node),
       open: (node) => app.go("nodes", [node.name]),
@@ -87,12 +90,10 @@ export class NodesView {
     this.note = h("p", { class: "note", role: "status" });
     this.element = h("section", { class: "view", "aria-label": "Nodes" }, this.strip, this.note, this.list.box);
     this.filterHelp = "name, label key=value, is:cordoned, is:tainted, has:reservation, has:hold, has:gpu, cpu>80";
-    matchMedia("(max-width: 760px)").addEventListener("change", () => this.layout());
     addEventListener("resize", () => this.drawStrip());
   }
 
   layout() {
-    const narrow = matchMedia("(max-width: 760px)").matches;
     const { resources } = this.model;
     this.device = resources.findIndex(isDevice);
     const anyGpus = [...this.model.nodes.values()].some((node) => node.gpus.length);
@@ -106,13 +107,15 @@ export class NodesView {
     if (this.hasDevices) columns.push({ key: "gpu", title: "GPUs", sorts: true, class: "gpus" });
     for (const [name] of this.others) columns.push({ key: name, title: title(name), sorts: true, class: "bars" });
     columns.push({ key: "pods", title: "Pods", sorts: true, class: "number" });
-    const tracks = ["minmax(9rem, 1.2fr)", "minmax(8rem, 2fr)", "minmax(8rem, 2fr)"];
-    if (this.hasDevices) tracks.push("minmax(7.5rem, 1.2fr)");
-    for (let index = 0; index < this.others.length; index += 1) tracks.push("minmax(7rem, 1fr)");
-    tracks.push("4.75rem");
+    const tracks = ["minmax(8rem, 1.2fr)", "minmax(6rem, 2fr)", "minmax(6rem, 2fr)"];
+    if (this.hasDevices) tracks.push("minmax(10.5rem, 1.2fr)");
+    for (let index = 0; index < this.others.length; index += 1) tracks.push("minmax(6rem, 1fr)");
+    tracks.push("4.5rem");
     this.list.element.style.setProperty("--columns", tracks.join(" "));
     this.list.setColumns(columns, this.sort);
-    this.list.setRowHeight(narrow ? (this.hasDevices ? 104 : 84) : 40);
+    const roomy = this.model.nodes.size <= ROOMY;
+    this.list.element.classList.toggle("roomy", roomy);
+    this.list.setHeights(roomy ? 54 : 40, (this.hasDevices ? 78 : 58) + (this.others.length ? 28 : 0) + (roomy ? 12 : 0));
   }
 
   setOptions(options, chosen) {
@@ -121,7 +124,7 @@ export class NodesView {
     this.filter = options.get("filter") || "";
     this.chosenName = chosen || null;
     if (changed || !this.columnsFor) {
-      this.columnsFor = this.model.resources.join();
+      this.columnsFor = `${this.model.resources.join()} ${this.model.nodes.size <= ROOMY}`;
       this.layout();
       this.refresh(null, true);
     }
@@ -141,8 +144,9 @@ export class NodesView {
   }
 
   changed(changes) {
-    if (this.columnsFor !== this.model.resources.join()) {
-      this.columnsFor = this.model.resources.join();
+    const columnsFor = `${this.model.resources.join()} ${this.model.nodes.size <= ROOMY}`;
+    if (this.columnsFor !== columnsFor) {
+      this.columnsFor = columnsFor;
       this.layout();
     }
     if (changes.nodes) this.refresh(changes.nodes, false);

@@ -26,6 +26,7 @@ export class PendingView {
     this.filter = "";
     this.list = new List({
       label: "Pending pods and reservations",
+      name: "pending",
       columns: [
         { key: "name", title: "Waiting for a node", sorts: true, class: "name" },
         { key: "place", title: "State", sorts: true, class: "phase" },
@@ -35,18 +36,17 @@ export class PendingView {
         { key: "message", title: "Why", class: "why" },
       ],
       rowHeight: 48,
+      narrowHeight: 116,
       key: (row) => row.uid,
       render: (row) => this.cells(row),
       open: (row) => app.go(...target(row)),
       sorted: (key) => app.setOption("sort", this.sort === key ? `-${key}` : this.sort === `-${key}` ? "" : key),
       empty: () => (this.filter ? "Nothing that is pending matches the filter." : "Nothing is pending."),
     });
-    this.list.element.style.setProperty("--columns", "minmax(11rem, 1.3fr) 7.5rem 5.5rem 4.5rem minmax(8rem, 1fr) minmax(14rem, 3fr)");
     this.chips = h("div", { class: "chips", role: "group", "aria-label": "Reasons" });
     this.note = h("p", { class: "note", role: "status" });
     this.element = h("section", { class: "view", "aria-label": "Pending" }, h("div", { class: "tools" }, this.note), this.chips, this.list.box);
     this.filterHelp = "name, namespace, queue, job or reason";
-    matchMedia("(max-width: 760px)").addEventListener("change", () => this.shown());
     setInterval(() => this.element.isConnected && !document.hidden && this.refresh(), 10000);
   }
 
@@ -59,7 +59,6 @@ export class PendingView {
   }
 
   shown() {
-    this.list.setRowHeight(matchMedia("(max-width: 760px)").matches ? 116 : 48);
     this.refresh();
   }
 

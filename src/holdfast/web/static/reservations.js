@@ -75,8 +75,10 @@ export class ReservationsView {
     ];
     this.list = new List({
       label: "Reservations",
+      name: "reservations",
       columns,
       rowHeight: 48,
+      narrowHeight: 112,
       key: (reservation) => reservation.uid,
       render: (reservation) => this.cells(reservation),
       open: (reservation) => app.go("reservations", [reservation.name]),
@@ -84,13 +86,11 @@ export class ReservationsView {
       empty: () => (this.filter ? "No reservation matches the filter." : "There are no reservations. Create one with: holdfast reserve --cpu 4 --owner app=web"),
       rowClass: (reservation) => (isLive(reservation) ? "" : "past-row"),
     });
-    this.list.element.style.setProperty("--columns", "minmax(10rem, 1.4fr) 6.25rem minmax(6rem, .7fr) minmax(9rem, 1fr) 8.5rem minmax(14rem, 2.6fr)");
     this.ranges = h("div", { class: "choices", role: "group", "aria-label": "Time range" },
       ["", ...Object.keys(RANGES)].map((name) => h("button", { type: "button", "data-range": name, onclick: () => app.setOption("range", name) }, name || "all")));
     this.note = h("p", { class: "note", role: "status" });
     this.element = h("section", { class: "view", "aria-label": "Reservations" }, h("div", { class: "tools" }, this.note, this.ranges), this.list.box);
     this.filterHelp = "name, owner, node, phase or kind";
-    matchMedia("(max-width: 760px)").addEventListener("change", () => this.shown());
     setInterval(() => this.element.isConnected && !document.hidden && this.refresh(null), 5000);
   }
 
@@ -111,7 +111,6 @@ export class ReservationsView {
   }
 
   shown() {
-    this.list.setRowHeight(matchMedia("(max-width: 760px)").matches ? 112 : 48);
     this.refresh(null);
     this.choose();
     if (this.list.chosen) this.list.scrollTo(this.list.chosen);
