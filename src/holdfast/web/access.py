@@ -25,7 +25,7 @@ def new_token() -> str:
     return secrets.token_hex(_TOKEN_BYTES)
 
 
-class Access:
+class DashboardAccess:
     """Checks requests. Without a token, only the host is checked."""
 
     def __init__(self, token: str | None) -> None:

@@ -23,7 +23,7 @@ import msgspec
 from aiohttp import web
 
 from holdfast.serving.listener import Bounds, Listener
-from holdfast.web.access import Access, new_token
+from holdfast.web.access import DashboardAccess, new_token
 from holdfast.web.assets import assets
 from holdfast.web.explainer import Explainer, Question
 from holdfast.web.live_view import LiveView, TooManyViewers, WatchedScheduler
@@ -65,12 +65,10 @@ class Dashboard:
         self._view = LiveView(watched)
         self._explainer = explainer
         self._base = base
-        self.access = Access(token)
-        self._closing = asyncio.Event()
+        self.access = DashboardAccess(token)
 
     async def close(self) -> None:
         """Ends the streams, so that nothing waits for them."""
-        self._closing.set()
         await self._view.close()
         if self._explainer is not None:
             await self._explainer.close()
@@ -137,33 +135,20 @@ class Dashboard:
         response = web.StreamResponse(
             headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"}
         )
-        closing = asyncio.create_task(self._closing.wait())
         try:
             async with aclosing(self._view.follow(stream, int(last))) as changes:
-                while True:
-                    coming = asyncio.ensure_future(anext(changes, None))
-                    await asyncio.wait((coming, closing), return_when=asyncio.FIRST_COMPLETED)
-                    if not coming.done():
-                        coming.cancel()
-                        await asyncio.gather(coming, return_exceptions=True)
-                        break
-                    change = coming.result()
+                async for sequence, text in changes:
                     if not response.prepared:
                         await response.prepare(request)
-                    if change is None:
-                        await response.write(b"event: resync\ndata: {}\n\n")
-                        break
-                    sequence, text = change
                     if text:
                         await response.write(b"id: %d\ndata: %b\n\n" % (sequence, text))
                     else:
                         await response.write(b": alive\n\n")
+            await response.write(b"event: resync\ndata: {}\n\n")
         except TooManyViewers:
             return _text(503, "too many browsers follow this dashboard", {"Retry-After": "10"})
         except ConnectionError:
             pass  # the browser is gone
-        finally:
-            closing.cancel()
         return response
 
     async def _explain(self, request: web.BaseRequest) -> web.Response:

@@ -17,7 +17,7 @@ import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -168,8 +168,9 @@ class _State:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class Changes(NamedTuple):
+    """The changes of one refresh, as JSON."""
+
     sequence: int
     text: bytes
 
@@ -181,7 +182,7 @@ class LiveView:
         self.watched = watched
         self.viewers = 0
         self._state: _State | None = None
-        self._changes: deque[_Change] = deque()
+        self._kept: deque[Changes] = deque()
         self._bytes = 0
         self._moved = asyncio.Event()
         self._lock = asyncio.Lock()
@@ -199,8 +200,8 @@ class LiveView:
 
     async def follow(self, stream: str, after: int) -> AsyncGenerator[tuple[int, bytes], None]:
         """Changes after a sequence number, each with its own; number 0 and nothing to keep the
-        connection alive. Ends when the stream has ended: a new snapshot is needed. Raises
-        TooManyViewers."""
+        connection alive. Ends when the stream has ended: a new snapshot is needed; and on `close`.
+        Raises TooManyViewers."""
         if self.viewers >= MAX_VIEWERS:
             raise TooManyViewers
         self.viewers += 1
@@ -208,17 +209,14 @@ class LiveView:
         try:
             yield 0, b""
             while True:
-                state = self._state
-                if state is None or state.stream != stream or after > state.sequence:
-                    return
-                behind = [change for change in self._changes if change.sequence > after]
-                if state.sequence > after and (not behind or behind[0].sequence != after + 1):
+                moved = self._moved
+                behind = self.changes_after(stream, after)
+                if behind is None:
                     return
                 for change in behind:
                     yield change.sequence, change.text
                     after = change.sequence
                 if not behind:
-                    moved = self._moved
                     try:
                         async with asyncio.timeout(_KEEP_ALIVE):
                             await moved.wait()
@@ -226,6 +224,21 @@ class LiveView:
                         yield 0, b""
         finally:
             self.viewers -= 1
+
+    def changes_after(self, stream: str, after: int) -> list[Changes] | None:
+        """What followed this sequence number so far; None if that is no longer known."""
+        state = self._state
+        if state is None or state.stream != stream or after > state.sequence:
+            return None
+        behind = [change for change in self._kept if change.sequence > after]
+        if state.sequence > after and (not behind or behind[0].sequence != after + 1):
+            return None
+        return behind
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is read or kept."""
+        return self._state is None and (self._task is None or self._task.done())
 
     async def close(self) -> None:
         self._drop()
@@ -273,15 +286,15 @@ class LiveView:
             self._state = state
 
     def _put(self, sequence: int, text: bytes) -> None:
-        self._changes.append(_Change(sequence, text))
+        self._kept.append(Changes(sequence, text))
         self._bytes += len(text)
-        while len(self._changes) > _KEPT_CHANGES or self._bytes > _KEPT_BYTES:
-            self._bytes -= len(self._changes.popleft().text)
+        while len(self._kept) > _KEPT_CHANGES or self._bytes > _KEPT_BYTES:
+            self._bytes -= len(self._kept.popleft().text)
         self._wake()
 
     def _drop(self) -> None:
         self._state = None
-        self._changes.clear()
+        self._kept.clear()
         self._bytes = 0
         self._wake()
 

@@ -54,8 +54,9 @@ class NodeColumns:
         self._known: dict[int, tuple[str, int, str, list[int]]] = {}
         """By row: name, flags, taints and labels."""
         self._pods: dict[int, list[list[Any]]] = {}
-        self._nodes_read = self._usage_read = 0
-        self._first = True
+        self._nodes_read: int | None = None
+        self._usage_read: int | None = None
+        """How far the logs of changed rows were read; None at first."""
 
     def is_outdated(self) -> bool:
         """Whether other columns are to be sent: resources came or went, or the cluster grew out of
@@ -119,8 +120,8 @@ class NodeColumns:
         """Reads what is written about the nodes that changed. Returns their rows, and those that are
         gone."""
         table, log = self._cluster.nodes, self._cluster.epoch.nodes
-        rows = None if self._first else log.since(self._nodes_read)
-        self._nodes_read, self._first = log.end, False
+        rows = log.since(self._nodes_read) if self._nodes_read is not None else None
+        self._nodes_read = log.end
         # A row can be opened by a pod, before there is a node of that name.
         opened = {row for _, row in table.names()}
         gone = [row for row in self._known if row not in opened]
@@ -202,7 +203,7 @@ class NodeColumns:
     def _list_pods(self) -> list[int]:
         """Lists the pods of the rows whose claims changed; returns the rows."""
         log, ledger = self._cluster.epoch.usage, self._cluster.ledger
-        rows = log.since(self._usage_read) if self._usage_read else None
+        rows = log.since(self._usage_read) if self._usage_read is not None else None
         self._usage_read = log.end
         changed = list(self._known) if rows is None else np.unique(rows).tolist()
         slots = list(self.shown)

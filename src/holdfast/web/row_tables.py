@@ -16,7 +16,12 @@ from typing import Any
 from holdfast.api import names
 from holdfast.api.errors import TimeError
 from holdfast.api.meta import LabelSelector, ObjectReference
-from holdfast.api.reservation import ReservationControllerReference, ReservationOwner, ReservationPhase
+from holdfast.api.reservation import (
+    ReservationControllerReference,
+    ReservationOwner,
+    ReservationPhase,
+    ReservationStatus,
+)
 from holdfast.api.times import parse_time
 from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
 from holdfast.scheduler.cluster.slots import PODS, Amounts
@@ -162,15 +167,11 @@ def reservation_row(
     obj = reservation.object
     annotations = obj.metadata.annotations
     pods = cluster.reservations.allocated_pods(reservation)
-    conditions = {each.type: each for each in (reservation.final or obj.status).conditions}
-    scheduled, ready = conditions.get(SCHEDULED), conditions.get(READY)
-    ended = available = None
-    if ready is not None:
-        since = _time(ready.last_transition_time)
-        if ready.status == "True":
-            available = since
-        elif reservation.finished:
-            ended = since
+    # The condition Ready has the time of the end only; when it became Available is in the status
+    # before the end.
+    scheduled, available, not_ready = _since(obj.status)
+    if available is None and reservation.final is not None:
+        available = _since(reservation.final)[1]
     pod = reservation.pod
     row = pod.row if pod is not None else -1
     node = cluster.nodes.name(row) if row >= 0 else obj.status.node_name
@@ -185,11 +186,9 @@ def reservation_row(
         len(pods) or len(obj.status.current_owners),
         _reserved(cluster, reservation),
         reservation.created,
-        _time(scheduled.last_transition_time)
-        if scheduled is not None and scheduled.status == "True"
-        else None,
+        scheduled,
         available,
-        ended,
+        not_ready if reservation.finished else None,
         reservation.expires,
         _time(annotations.get(names.HOLD_EXPECTED_START)),
         deleted,
@@ -396,6 +395,12 @@ class QueueRows(RowTable):
     def _named(self, amounts: Amounts) -> dict[str, int]:
         slots = self._cluster.nodes.slots
         return {name: amount for slot, amount in amounts.items() if (name := slots.name(slot))}
+
+
+def _since(status: ReservationStatus) -> tuple[float | None, float | None, float | None]:
+    """Since when a reservation is scheduled, is ready, and is not ready."""
+    since = {(each.type, each.status): _time(each.last_transition_time) for each in status.conditions}
+    return since.get((SCHEDULED, "True")), since.get((READY, "True")), since.get((READY, "False"))
 
 
 def _time(text: str | None) -> float | None:

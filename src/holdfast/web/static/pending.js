@@ -105,7 +105,7 @@ export class PendingView {
       [h("a", { href: this.app.link(...target(row)), tabindex: "-1" }, row.name), h("span", { class: "under" }, [where, ...more].join(" · "))],
       placeBadge(row.place),
       h("span", { class: "figures" }, duration(this.model.now() - row.since)),
-      String(row.priority),
+      row.kind === "Pod" ? String(row.priority) : h("span", { class: "dim" }, "–"),
       h("span", { class: "figures" }, amounts(row.requests)),
       h("span", { class: "message", title: row.message }, row.message || "not tried yet"),
     ];

@@ -8,7 +8,7 @@ export class QueuesView {
   constructor(model, app) {
     Object.assign(this, { model, app });
     this.filter = "";
-    this.content = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Queues" });
+    this.content = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Shares of queues" });
     this.element = h("section", { class: "view", "aria-label": "Queues" }, this.content);
     this.filterHelp = "name";
   }

@@ -1,0 +1,228 @@
+"""The dashboard in a real browser, on a cluster of `holdfast up`."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from harness.objects import pod
+from harness.up_process import PODS, Running
+from web.browser import browser, chromium, violations
+from web.viewed_cluster import reservation
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
+QUEUE = "{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: team}}"
+GPU = """
+apiVersion: v1
+kind: Node
+metadata: {name: gpu-1, labels: {accelerator: h100}}
+spec: {taints: [{key: dedicated, value: ml, effect: NoSchedule}]}
+status: {capacity: {cpu: "16", memory: 64Gi, pods: "110", nvidia.com/gpu: "8"}}
+"""
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    chromium()
+    folder = tmp_path_factory.mktemp("up")
+    manifests = folder / "m.yaml"
+    manifests.write_text(f"{QUEUE}\n---\n{GPU}")
+    with Running(folder, "--nodes", "3", "--apply", str(manifests)) as running:
+        running.client.create(PODS, pod("huge", "40", schedulerName="default-scheduler"))
+        running.client.create(RESERVATIONS, reservation("peak", "4", allocateOnce=False))
+        yield running
+        assert running.stop() == (0, "")
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Browser]:
+    with browser() as opened:
+        yield opened
+
+
+@pytest.fixture
+def page(chrome: Browser, up: Running) -> Iterator[Page]:
+    yield from open_page(chrome, address(up))
+
+
+def address(up: Running) -> str:
+    found = re.search(r"http://127\.0\.0\.1:\d+/\?token=\w+", "\n".join(up.printed))
+    assert found is not None, up.printed
+    return found[0]
+
+
+def open_page(chrome: Browser, address: str, fails: bool = False, **options: Any) -> Iterator[Page]:
+    """A page that fails the test if a script fails or anything from elsewhere is asked for; with
+    `fails`, failed requests are expected."""
+    context = chrome.new_context(viewport={"width": 1280, "height": 800}, **options)
+    context.set_default_timeout(15_000)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("console", lambda m: problems.append(m.text) if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    origin = address.partition("/?")[0]
+    page.on("request", lambda r: None if r.url.startswith(origin) else problems.append(r.url))
+    page.goto(address)
+    page.wait_for_selector("html[data-ready]")
+    yield page
+    context.close()
+    problems = [each for each in problems if not (fails and "Failed to load resource" in each)]
+    assert not problems, problems
+
+
+def until(page: Page, condition: str) -> None:
+    """Waits for a condition in the page. `wait_for_function` needs eval, which the page forbids."""
+    give_up_at = time.monotonic() + 15
+    while not page.evaluate(condition):
+        assert time.monotonic() < give_up_at, f"{condition}: {page.url}"
+        page.wait_for_timeout(20)
+
+
+def row(page: Page, name: str) -> Any:
+    return page.locator(".rows .row", has_text=name).first
+
+
+def test_the_token_leaves_the_address(page: Page) -> None:
+    assert "token" not in page.url
+    assert page.title() == "Nodes · Holdfast"
+    assert page.locator("#live").inner_text() == "live"
+
+
+def test_nodes_have_bars_and_gpus_have_cells(page: Page) -> None:
+    assert row(page, "node-1").locator("svg.bar").count() == 2
+    assert row(page, "gpu-1").locator("rect.cell").count() == 8
+    assert "tainted" in row(page, "gpu-1").inner_text()
+    page.fill("#filter", "has:gpu accelerator=h100")
+    until(page, "document.querySelectorAll('.rows .row').length === 1")
+    assert "filter=has%3Agpu" in page.url
+    page.fill("#filter", "nothing-like-it")
+    page.get_by_text("No node matches the filter.").wait_for()
+
+
+def test_a_pending_pod_is_explained_on_click(page: Page) -> None:
+    page.get_by_role("link", name="Pending").click()
+    row(page, "huge").click()
+    assert page.url.endswith("#/pods/default/huge")
+    explanation = page.locator("#explanation")
+    explanation.wait_for(timeout=60_000)
+    text = explanation.inner_text()
+    assert "Insufficient cpu" in text
+    assert "holdfast explain pod huge -n default" in text
+    page.get_by_role("button", name="Close details").click()
+    until(page, "document.getElementById('details').hidden")
+
+
+def test_a_reservation_is_allocated_live(page: Page, up: Running) -> None:
+    page.get_by_role("link", name="Reservations").click()
+    peak = row(page, "peak")
+    peak.get_by_text("4 cpu, 1Gi memory left").wait_for()
+    marked = "document.querySelector('.list').dataset.mark = 'same'"
+    page.evaluate(marked)
+    up.client.create(PODS, pod("web-1", "3", labels={"app": "web"}, schedulerName="default-scheduler"))
+    peak.get_by_text("1 cpu, 1Gi memory left").wait_for()
+    peak.get_by_text("1 pod").wait_for()
+    assert page.locator(".lane .stretch.allocated").count() == 1
+    assert page.locator(".list[data-mark=same]").count() == 1, "the page was drawn anew"
+    page.get_by_role("link", name="Events").click()
+    page.get_by_text("Successfully assigned default/web-1").first.wait_for()
+    up.client.ask("DELETE", f"{PODS}/web-1?gracePeriodSeconds=0")
+    page.get_by_role("link", name="Reservations").click()
+    peak.get_by_text("4 cpu, 1Gi memory left").wait_for()
+
+
+def test_addresses_lead_to_objects(chrome: Browser, up: Running) -> None:
+    for target, text in (
+        ("#/nodes/node-2", "node node-2"),
+        ("#/reservations/peak", "reservation peak"),
+        ("#/pods/default/huge", "pod huge"),
+    ):
+        for page in open_page(chrome, address(up) + target):
+            page.locator("#details").get_by_text(text).first.wait_for()
+    for page in open_page(chrome, address(up), fails=True):
+        for target in ("nodes/no-such-node", "pods/default/no-such-pod", "reservations/none"):
+            page.goto(f"{page.url.partition('#')[0]}#/{target}")
+            page.locator("#details").get_by_text("does not exist").first.wait_for()
+    for page in open_page(chrome, address(up) + "#/nodes?sort=-cpu&filter=node"):
+        assert page.locator("[aria-sort=descending]").inner_text().startswith("CPU")
+        assert page.locator("#filter").input_value() == "node"
+
+
+def test_with_the_keyboard_only(page: Page) -> None:
+    page.keyboard.press("3")
+    until(page, "location.hash.startsWith('#/pending')")
+    page.keyboard.press("1")
+    until(page, "location.hash.startsWith('#/nodes')")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "filter"
+    page.keyboard.type("node")
+    until(page, "document.querySelectorAll('.rows .row').length === 3")
+    page.keyboard.press("ArrowDown")
+    assert "node-1" in page.evaluate("document.activeElement.textContent")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    until(page, "location.hash.startsWith('#/nodes/node-3')")
+    assert page.evaluate("document.activeElement.tagName") == "H2"
+    page.keyboard.press("Escape")
+    until(page, "document.getElementById('details').hidden")
+    assert "node-3" in page.evaluate("document.activeElement.textContent")
+    page.keyboard.press("Escape")
+    until(page, "!location.hash.includes('filter')")
+    page.keyboard.press("?")
+    assert page.locator("dialog").is_visible()
+    page.keyboard.press("Escape")
+    assert page.locator("dialog").is_hidden()
+
+
+def test_every_control_is_reached_with_tab(page: Page) -> None:
+    reached = set()
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.textContent || document.activeElement.id"))
+    text = " ".join(reached)
+    for control in ("Theme", "Keyboard", "Nodes", "Pending", "Events", "filter", "CPU", "node-1"):
+        assert control in text, control
+
+
+def test_dark_and_light(chrome: Browser, up: Running) -> None:
+    background = "getComputedStyle(document.body).backgroundColor"
+    for page in open_page(chrome, address(up), color_scheme="dark"):
+        dark = page.evaluate(background)
+        page.get_by_role("button", name="Theme: system").click()
+        assert page.evaluate(background) == dark
+        page.get_by_role("button", name="Theme: dark").click()
+        assert page.evaluate(background) != dark
+        page.reload()
+        page.wait_for_selector("html[data-ready]")
+        assert page.evaluate(background) != dark, "the choice is kept"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation(chrome: Browser, up: Running, scheme: str) -> None:
+    for page in open_page(chrome, address(up), color_scheme=scheme, bypass_csp=True):
+        for target in ("nodes/gpu-1", "reservations/peak", "pods/default/huge", "queues", "events"):
+            page.goto(f"{page.url.partition('#')[0]}#/{target}")
+            if "/" in target:
+                page.locator("#details h3, #details dl").first.wait_for()
+            assert violations(page) == [], target
+        page.keyboard.press("?")
+        assert violations(page) == [], "dialog"
+        page.set_viewport_size({"width": 400, "height": 800})
+        page.keyboard.press("Escape")
+        page.goto(f"{page.url.partition('#')[0]}#/nodes")
+        assert violations(page) == [], "narrow"
+
+
+def test_it_reconnects(chrome: Browser, tmp_path: Path) -> None:
+    with Running(tmp_path, "--nodes", "1", "--dashboard-port", "0") as first:
+        for page in open_page(chrome, address(first), fails=True):
+            first.stop()
+            page.get_by_text("reconnecting").wait_for()

@@ -1,0 +1,303 @@
+"""What the dashboard is sent: a snapshot, and changes that lead to the same."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness.objects import node, pod, queue
+from holdfast.local.store import Key, node_key, pod_key
+from holdfast.web import live_view, node_columns, row_tables
+from holdfast.web.live_view import MAX_VIEWERS, TooManyViewers
+from web.viewed_cluster import BrowserCopy, Json, ViewedCluster, reservation
+
+WEB = {"app": "web"}
+
+
+def reservation_key(name: str) -> Key:
+    return Key("scheduling.koordinator.sh", "Reservation", "", name)
+
+
+def named(snapshot: Json, part: str) -> dict[str, dict[str, Any]]:
+    """Rows by name, each by field."""
+    table = snapshot[part]
+    rows = (dict(zip(table["fields"], row, strict=True)) for row in table["put"].values())
+    return {row["name"]: row for row in rows}
+
+
+def amounts(snapshot: Json, node: str, resource: str = "cpu") -> dict[str, int]:
+    columns, index = snapshot["nodes"], snapshot["resources"].index(resource)
+    at = columns["name"].index(node)
+    return {name: columns[name][index][at] for name in node_columns.AMOUNTS}
+
+
+def owner(name: str, cpu: str) -> Json:
+    raw = pod(name, cpu, labels=WEB, schedulerName="default-scheduler")
+    raw["metadata"]["namespace"] = "default"
+    return {**raw, "status": {"phase": "Pending"}}
+
+
+def test_a_node_shows_pods_reservations_and_what_owners_use() -> None:
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "8")
+    cluster.create(reservation("peak", "4", WEB, allocateOnce=False))
+    cluster.create_pod("plain", "1")
+    cluster.create(owner("web-1", "3"))
+    found = cluster.snapshot()
+    assert amounts(found, "n1") == {
+        "allocatable": 8000,
+        "requested": 4000,
+        "used": 3000,
+        "reserved": 1000,
+        "held": 0,
+    }
+    row = named(found, "reservations")["peak"]
+    assert row["phase"] == "Available"
+    assert row["node"] == "n1"
+    assert row["pods"] == ["default/web-1"]
+    assert row["amounts"]["cpu"] == [4000, 3000]
+    assert row["owners"] == ["app=web"]
+    assert row["expires"] == row["created"] + 3600
+
+
+def test_a_pending_pod_has_its_reason() -> None:
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "4")
+    cluster.create_pod("huge", "40")
+    found = cluster.snapshot()
+    row = named(found, "pending")["huge"]
+    assert row["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert row["place"] == "unschedulable"
+    assert row["requests"]["cpu"] == 40000
+    assert found["pending"]["total"] == 1
+    assert any(event["reason"] == "FailedScheduling" for event in found["events"])
+
+
+def test_a_reservation_that_is_allocated_once_ends_and_its_history_stays_when_it_is_deleted() -> None:
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "8")
+    cluster.create(reservation("once", "2"))
+    cluster.after(5)
+    cluster.create(owner("web-1", "2"))
+    row = named(cluster.snapshot(), "reservations")["once"]
+    assert row["phase"] == "Succeeded"
+    assert row["ended"] == cluster.clock.t
+    cluster.delete(reservation_key("once"))
+    row = named(cluster.snapshot(), "reservations")["once"]
+    assert row["deleted"] == cluster.clock.t
+
+
+def test_only_the_latest_deleted_reservations_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_tables, "MAX_PAST", 2)
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "8")
+    for name in ("a", "b", "c"):
+        cluster.create(reservation(name, "1"))
+        cluster.snapshot()
+        cluster.delete(reservation_key(name))
+    assert set(named(cluster.snapshot(), "reservations")) == {"b", "c"}
+
+
+def test_flags_labels_and_taints() -> None:
+    cluster = ViewedCluster()
+    raw = node("n1", "4", "8Gi", labels={"topology.kubernetes.io/zone": "a"}, unschedulable=True)
+    raw["spec"]["taints"] = [{"key": "dedicated", "value": "ml", "effect": "NoSchedule"}]
+    cluster.create(raw)
+    copy = BrowserCopy(cluster.snapshot())
+    (found,) = copy.nodes.values()
+    assert found["flags"] & node_columns.CORDONED
+    assert found["flags"] & node_columns.TAINTED
+    assert "dedicated=ml:NoSchedule" in found["taints"]
+    assert "topology.kubernetes.io/zone=a" in found["labels"]
+
+
+def test_queues_have_their_shares() -> None:
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "8")
+    cluster.create(queue("team", weight=3))
+    cluster.create_pod("p", "2")
+    row = named(cluster.snapshot(), "queues")["team"]
+    assert row["weight"] == 3
+    assert row["state"] == "Open"
+    assert row["capability"] is None
+
+
+def test_changes_lead_to_what_a_new_browser_is_sent() -> None:
+    """The same lives of objects, seen by one that follows and by one that comes at the end."""
+    random_ = random.Random(7)
+    cluster = ViewedCluster()
+    cluster.create_node("n0", "8")
+    copy = BrowserCopy(cluster.snapshot())
+    keys: list[Key] = []
+    for number in range(120):
+        _do_something(cluster, random_, number, keys)
+        if random_.random() < 0.5:
+            continue
+        cluster.snapshot()  # refreshes
+        changes = cluster.view.changes_after(copy.stream, copy.sequence)
+        if changes is None:
+            copy = BrowserCopy(cluster.snapshot())  # a resource came or went: other columns
+            continue
+        for change in changes:
+            copy.apply(msgspec.json.decode(change.text))
+        assert copy.content() == BrowserCopy(cluster.snapshot()).content(), number
+
+
+def _do_something(cluster: ViewedCluster, random_: random.Random, number: int, keys: list[Key]) -> None:
+    match random_.randrange(7):
+        case 0:
+            keys.append(cluster.create_node(f"n{number}", random_.choice(["4", "8"])))
+        case 1 | 2:
+            keys.append(cluster.create_pod(f"p{number}", random_.choice(["1", "3", "20"])))
+        case 3:
+            cluster.create(owner(f"w{number}", "1"))
+            keys.append(pod_key("default", f"w{number}"))
+        case 4:
+            once = random_.random() < 0.5
+            cluster.create(reservation(f"r{number}", "2", WEB, allocateOnce=once))
+            keys.append(reservation_key(f"r{number}"))
+        case 5 if keys:
+            key = keys.pop(random_.randrange(len(keys)))
+            if key in cluster.store:
+                cluster.delete(key)
+        case 6:
+            nodes = [key for key in keys if key.kind == "Node" and key in cluster.store]
+            if nodes:
+                cluster.update(nodes[0], spec={"unschedulable": random_.random() < 0.5})
+        case _:
+            cluster.after(1)
+
+
+def test_a_node_of_the_same_name_again_is_the_new_one() -> None:
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "4")
+    copy = BrowserCopy(cluster.snapshot())
+    cluster.delete(node_key("n1"))
+    cluster.create_node("n1", "16")
+    cluster.snapshot()
+    for change in cluster.view.changes_after(copy.stream, copy.sequence) or ():
+        copy.apply(msgspec.json.decode(change.text))
+    assert [node["allocatable"][0] for node in copy.nodes.values()] == [16000]
+
+
+def test_nothing_changes_without_a_change() -> None:
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "4")
+    before = cluster.snapshot()
+    assert cluster.snapshot()["sequence"] == before["sequence"]
+
+
+def test_many_pending_pods_are_counted_and_some_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_tables, "MAX_PENDING", 20)
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "4")
+    for number in range(50):
+        raw = owner(f"huge-{number}", "40")
+        cluster.cluster.world.objects.create(raw)
+    cluster.settle()
+    found = cluster.snapshot()
+    assert found["pending"]["total"] == 50
+    assert 1 <= len(found["pending"]["put"]) <= 20
+    assert {row["like"] for row in named(found, "pending").values()} == {50}
+
+
+def test_large_clusters_are_sent_without_single_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_columns, "MAX_PODS_IN_BARS", 2)
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "8")
+    cluster.create_pod("a")
+    first = cluster.snapshot()
+    assert first["nodes"]["pods"] == [[["default/a", [1000, 0, 1], ""]]]
+    for name in ("b", "c", "d"):
+        cluster.create_pod(name)
+    second = cluster.snapshot()
+    assert "pods" not in second["nodes"]
+    assert second["stream"] != first["stream"]
+
+
+def test_a_browser_that_was_away_too_long_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_view, "_KEPT_CHANGES", 2)
+    cluster = ViewedCluster()
+    first = cluster.snapshot()
+    for number in range(4):
+        cluster.create_node(f"n{number}", "4")
+        cluster.snapshot()
+    stream, sequence = first["stream"], first["sequence"]
+    assert cluster.view.changes_after(stream, sequence) is None
+    assert cluster.view.changes_after(stream, sequence + 4) == []
+    assert len(cluster.view.changes_after(stream, sequence + 2) or ()) == 2
+    assert cluster.view.changes_after("another", sequence) is None
+    assert cluster.view.changes_after(stream, sequence + 99) is None
+
+
+def test_another_scheduler_is_another_stream() -> None:
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "4")
+    first = cluster.snapshot()
+    cluster.watched.attach(None)
+    assert asyncio.run(cluster.view.snapshot()) == b""
+    cluster.cluster.world.restart_scheduler()
+    cluster.watched.attach(cluster.cluster.world.scheduler)
+    second = cluster.snapshot()
+    assert second["stream"] != first["stream"]
+    assert second["nodes"]["name"] == ["n1"]
+
+
+def test_nothing_is_read_without_browsers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_view, "_PAUSE", 0.001)
+    monkeypatch.setattr(live_view, "_FORGET", 0.01)
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "4")
+    assert cluster.view.is_idle
+
+    async def come_and_go() -> None:
+        await cluster.view.snapshot()
+        assert not cluster.view.is_idle
+        async with asyncio.timeout(10):
+            while not cluster.view.is_idle:
+                await asyncio.sleep(0.002)
+
+    asyncio.run(come_and_go())
+
+
+def test_followers_get_changes_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_view, "_PAUSE", 0.001)
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "4")
+
+    async def follow() -> list[Json]:
+        first: Json = msgspec.json.decode(await cluster.view.snapshot())
+        changes = cluster.view.follow(first["stream"], first["sequence"])
+        assert await anext(changes) == (0, b"")
+        cluster.cluster.world.objects.create(node("n2", "4", "8Gi"))
+        async with asyncio.timeout(10):
+            sequence, text = await anext(changes)
+        assert sequence == first["sequence"] + 1
+        await changes.aclose()
+        assert cluster.view.viewers == 0
+        await cluster.view.close()
+        return [msgspec.json.decode(text)]
+
+    (found,) = asyncio.run(follow())
+    assert found["nodes"]["name"] == ["n2"]
+
+
+def test_there_is_a_limit_to_followers() -> None:
+    cluster = ViewedCluster()
+
+    async def follow() -> None:
+        first: Json = msgspec.json.decode(await cluster.view.snapshot())
+        streams = [cluster.view.follow(first["stream"], 0) for _ in range(MAX_VIEWERS + 1)]
+        for stream in streams[:-1]:
+            await anext(stream)
+        with pytest.raises(TooManyViewers):
+            await anext(streams[-1])
+        for stream in streams:
+            await stream.aclose()
+        await cluster.view.close()
+
+    asyncio.run(follow())
