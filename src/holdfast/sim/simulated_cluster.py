@@ -2,15 +2,17 @@
 and invariants that are checked after every step.
 """
 
+import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from holdfast.api.errors import HoldfastError
 from holdfast.api.kinds import KINDS
-from holdfast.api.names import HOLD_LABEL, RESERVATION_API, STARVATION
+from holdfast.api.names import HOLD_LABEL, RESERVATION_ALLOCATED, RESERVATION_API, STARVATION
 from holdfast.api.node import Device, Node
 from holdfast.api.pod import Pod
 from holdfast.api.raw_objects import ObjectKind
+from holdfast.api.reservation import Reservation
 from holdfast.local.cluster_parts import ClusterParts
 from holdfast.local.component import ENDED
 from holdfast.local.kubelet import BareReports
@@ -26,7 +28,9 @@ from holdfast.scheduler.state.cluster import Cluster
 from holdfast.scheduler.state.recount import validate_state
 from holdfast.sim.audit import Audit
 from holdfast.sim.clock import START, VirtualClock
-from holdfast.sim.summary import NodeUsage, RunFigures
+from holdfast.sim.history import History
+from holdfast.sim.node_usage import NodeUsage
+from holdfast.sim.summary import RunFigures
 from holdfast.sim.workloads import ScenarioWorkloads
 
 _KNOWN = frozenset((info.group, info.kind) for info in KINDS.values())
@@ -52,6 +56,7 @@ class SimulatedCluster(ClusterParts):
         start: float = START,
         *,
         audit: bool = False,
+        history: bool = False,
         kinds: Iterable[ObjectKind] = (),
     ) -> None:
         clock = VirtualClock(start)
@@ -62,6 +67,7 @@ class SimulatedCluster(ClusterParts):
         self.timeline = Timeline(clock)
         self.node_usage = NodeUsage()
         self.figures = RunFigures()
+        self.history = History(self.node_usage) if history else None
         self.views: dict[Key, Any] = {}
         """Objects as the scheduler last received them."""
         self._checked: dict[tuple[str, str], bool] = {}
@@ -93,6 +99,9 @@ class SimulatedCluster(ClusterParts):
         if problems:
             raise self.broken(problems)
         self.figures.pod_bound(decision.pod.uid, self.clock.t)
+        allocated = decision.annotations.get(RESERVATION_ALLOCATED)
+        if allocated is not None:
+            self.node_usage.reservations.pod_bound(json.loads(allocated)["uid"])
 
     def _checks(self, scheduler_name: str, resource: str) -> bool:
         """As configured."""
@@ -121,18 +130,27 @@ class SimulatedCluster(ClusterParts):
         view, t = self.views.get(key), self.clock.t
         if isinstance(view, Pod):
             self.node_usage.put_pod(view, t)
+            if self.history is not None:
+                self.history.put_pod(view)
             if before is None:
                 self.figures.pod_created(view, t)
         elif isinstance(view, Node):
             self.node_usage.put_node(view, t)
+        elif isinstance(view, Reservation):
+            self.node_usage.put_reservation(view, t)
         elif isinstance(view, Device):
-            self.node_usage.put_device(view)
+            self.node_usage.put_device(view, t)
         elif key.kind == "Device":
-            self.node_usage.drop_device(key.name)
+            self.node_usage.drop_device(key.name, t)
         elif key.kind == "Pod" and before is not None:
-            self.node_usage.drop_pod(before["metadata"]["uid"], t)
+            uid = before["metadata"]["uid"]
+            self.node_usage.drop_pod(uid, t)
+            if self.history is not None:
+                self.history.drop_pod(uid)
         elif key.kind == "Node" and before is not None:
             self.node_usage.drop_node(key.name, t)
+        elif key.kind == "Reservation" and before is not None:
+            self.node_usage.drop_reservation(before["metadata"]["uid"], t)
 
 
 # Invariants, checked after every step

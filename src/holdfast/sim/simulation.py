@@ -25,10 +25,12 @@ from holdfast.scheduler.cluster.decisions import Decision
 from holdfast.scheduler.cluster.plugin_errors import PluginReport
 from holdfast.sim.action_runner import ActionRunner, Step
 from holdfast.sim.expect import Expectation, failures
+from holdfast.sim.history import History
 from holdfast.sim.manifests import InvalidInput
+from holdfast.sim.node_usage import NodeUsage
 from holdfast.sim.scenario_actions import ExpectationCheck, Scenario, ScenarioAction
 from holdfast.sim.simulated_cluster import SimulatedCluster, broken
-from holdfast.sim.summary import NodeUsage, summary
+from holdfast.sim.summary import summary
 
 _ROUNDS_AT_ONCE = 1_000
 """With more rounds than this, plus some per object, at one moment the cluster counts as not settling.
@@ -52,6 +54,10 @@ class Result:
     unmet: list[str]
     """Expectations of the scenario that did not come true."""
     node_usage: NodeUsage
+    history: History | None = None
+    """For a report."""
+    waits: list[float] = field(default_factory=list)
+    """How long each pod that was bound was pending, in order of binding."""
     plugin_errors: list[PluginReport] = field(default_factory=list)
     """What plugins raised, each different error once."""
 
@@ -65,12 +71,16 @@ class Simulation:
         start: float | None = None,
         *,
         audit: bool = True,
+        history: bool = False,
     ) -> None:
-        """With `audit` every write of the scheduler is checked by the capacity audit."""
+        """With `audit` every write of the scheduler is checked by the capacity audit. With `history`
+        the result has what a report shows over time."""
         self._scenario = scenario
         self._seed = seed
         begin = scenario.start if start is None else start
-        self.world = SimulatedCluster(setup, seed, begin, audit=audit, kinds=scenario.kinds)
+        self.world = SimulatedCluster(
+            setup, seed, begin, audit=audit, history=history, kinds=scenario.kinds
+        )
         self._steps = ActionRunner(self.world)
         self._executor = DecisionExecutor(self.world)
         self._moments = 0
@@ -94,9 +104,13 @@ class Simulation:
             end=end,
             timeline=world.timeline.entries,
             objects=list(world.objects.all()),
-            summary=summary(world.objects, world.node_usage, world.figures, end),
+            summary=summary(
+                world.objects, world.node_usage, world.figures, world.timeline.entries, end
+            ),
             unmet=self._unmet,
             node_usage=world.node_usage,
+            history=world.history,
+            waits=world.figures.waits,
             plugin_errors=list(self.plugin_errors.values()),
         )
 
@@ -105,6 +119,8 @@ class Simulation:
         world = self.world
         while self._next_moment(until):
             self.settle()
+            if world.history is not None:
+                world.history.sample(world.clock.t)
             self._moments += 1
             self._look()
             self._check_state()

@@ -1,209 +1,25 @@
-"""The summary of a run: usage of nodes over time, counts, waiting times, and why pods are pending.
+"""The summary of a run: counts, waiting times, reservations, starvation, and why pods are pending.
 
-Usage is computed from the objects alone, independently of the scheduler's ledger, so it also checks the
-scheduler: what it places must fit by this count too.
+Times are seconds of virtual time. docs/simulate.md defines every figure.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import ceil
 from typing import Any
 
-from holdfast.api.node import Device, Node
 from holdfast.api.pod import Pod
-from holdfast.api.resources import Amounts, amounts, pod_requests
 from holdfast.local.component import ENDED, ObjectWriter
 from holdfast.local.store.objects import Raw
+from holdfast.local.timeline import BOUND, DELETED, EVICTED, PREEMPTED, TimelineEntry
 from holdfast.machinery.strategies.pods import GATED_REASON
-from holdfast.scheduler.managers.devices import resources_of
-
-_SHOWN = ("cpu", "memory")
-
-
-@dataclass(slots=True)
-class _Account:
-    offered: Amounts | None = None
-    """None while there is no such node."""
-    used: Amounts = field(default_factory=dict)
-    pods: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """A node's usage from `t` on, as shares of its cpu and memory."""
-
-    t: float
-    cpu: float
-    memory: float
-    pods: int
-
-
-class NodeUsage:
-    def __init__(self) -> None:
-        self._nodes: dict[str, _Account] = {}
-        self._devices: dict[str, Amounts] = {}
-        """The capacity of nodes in devices, which their allocatable may lack."""
-        self._placed: dict[str, tuple[str, Amounts]] = {}
-        self._asked: tuple[Pod, Amounts] | None = None
-        """The pod last looked at."""
-        self._used: Amounts = {}
-        self._offered: Amounts = {}
-        self._since = 0.0
-        self._used_over_time: dict[str, float] = {}
-        self._offered_over_time: dict[str, float] = {}
-        self._occupied = 0
-        self.peak_nodes = 0
-        self.history: dict[str, list[Sample]] = {}
-
-    def put_node(self, node: Node, t: float) -> None:
-        self._advance(t)
-        account = self._nodes.setdefault(node.metadata.name, _Account())
-        self._in_total(account, -1)
-        account.offered = amounts(node.status.allocatable)
-        self._in_total(account, 1)
-        self._sample(node.metadata.name, t)
-
-    def put_device(self, device: Device) -> None:
-        self._devices[device.metadata.name] = resources_of(device)
-
-    def drop_device(self, name: str) -> None:
-        self._devices.pop(name, None)
-
-    def drop_node(self, name: str, t: float) -> None:
-        self._advance(t)
-        account = self._nodes[name]
-        self._in_total(account, -1)
-        account.offered = None
-        self._sample(name, t)
-
-    def put_pod(self, pod: Pod, t: float) -> None:
-        """The pod is there; it counts while it is on a node and has not ended."""
-        node = pod.spec.node_name
-        if not node or pod.status.phase in ENDED:
-            self.drop_pod(pod.metadata.uid, t)
-            return
-        placed = (node, self._requests(pod))
-        if self._placed.get(pod.metadata.uid) == placed:
-            return
-        self.drop_pod(pod.metadata.uid, t)
-        self._placed[pod.metadata.uid] = placed
-        self._count(node, placed[1], 1, t)
-
-    def drop_pod(self, uid: str, t: float) -> None:
-        placed = self._placed.pop(uid, None)
-        if placed is not None:
-            self._count(*placed, -1, t)
-
-    def does_not_fit(self, pod: Pod, node: str, checked: Callable[[str], bool]) -> list[str]:
-        """The resources that the pod would overcommit on the node."""
-        account = self._nodes.get(node) or _Account()
-        offered = self._devices.get(node, {}) | (account.offered or {})
-        wanted = {"pods": 1} | {
-            name: amount for name, amount in self._requests(pod).items() if amount and name != "pods"
-        }
-        problems = []
-        for name, amount in wanted.items():
-            used = account.pods if name == "pods" else account.used.get(name, 0)
-            if checked(name) and used + amount > offered.get(name, 0):
-                problems.append(
-                    f"Node/{node}: {name}: {amount} more on {used} of {offered.get(name, 0)} "
-                    f"for {pod.kind}/{pod.metadata.namespace}/{pod.metadata.name}"
-                )
-        return problems
-
-    def _requests(self, pod: Pod) -> Amounts:
-        """A pod is looked at twice when it is bound; between the two its requests are the same."""
-        if self._asked is not None:
-            before, amounts = self._asked
-            if before is pod or (
-                not pod.status.container_statuses
-                and not pod.status.init_container_statuses
-                and not before.status.container_statuses
-                and not before.status.init_container_statuses
-                and before.spec.containers == pod.spec.containers
-                and before.spec.init_containers == pod.spec.init_containers
-                and before.spec.resources == pod.spec.resources
-                and before.spec.overhead == pod.spec.overhead
-            ):
-                return amounts
-        found = pod_requests(pod)
-        self._asked = (pod, found)
-        return found
-
-    @property
-    def nodes_in_use(self) -> int:
-        return self._occupied
-
-    def utilisation(self, end: float) -> dict[str, dict[str, float]]:
-        """Per resource, the share requested: over the whole run, and at its end."""
-        self._advance(end)
-        resources = [*_SHOWN, *sorted(set(self._offered_over_time) | set(self._offered))]
-        return {
-            name: {
-                "mean": _share(self._used_over_time, self._offered_over_time, name)
-                if self._offered_over_time.get(name)
-                else _share(self._used, self._offered, name),
-                "end": _share(self._used, self._offered, name),
-            }
-            for name in dict.fromkeys(resources)
-            if name not in ("pods",) and (self._offered_over_time.get(name) or self._offered.get(name))
-        }
-
-    def _count(self, node: str, requests: Amounts, sign: int, t: float) -> None:
-        self._advance(t)
-        account = self._nodes.get(node)
-        if account is None:
-            account = self._nodes[node] = _Account()
-        occupied = account.pods > 0
-        _add(account.used, requests, sign)
-        account.pods += sign
-        if account.offered is not None:
-            _add(self._used, requests, sign)
-            self._occupied += (account.pods > 0) - occupied
-            self.peak_nodes = max(self.peak_nodes, self._occupied)
-        self._sample(node, t)
-
-    def _in_total(self, account: _Account, sign: int) -> None:
-        if account.offered is None:
-            return
-        _add(self._offered, account.offered, sign)
-        _add(self._used, account.used, sign)
-        self._occupied += sign * (account.pods > 0)
-        self.peak_nodes = max(self.peak_nodes, self._occupied)
-
-    def _advance(self, t: float) -> None:
-        passed = t - self._since
-        if passed > 0:
-            for into, rates in (
-                (self._used_over_time, self._used),
-                (self._offered_over_time, self._offered),
-            ):
-                for name, amount in rates.items():
-                    into[name] = into.get(name, 0.0) + amount * passed
-            self._since = t
-
-    def _sample(self, node: str, t: float) -> None:
-        account = self._nodes[node]
-        offered = account.offered or {}
-        cpu, memory = (_share(account.used, offered, name) for name in _SHOWN)
-        samples = self.history.setdefault(node, [])
-        if samples and samples[-1].t == t:
-            samples.pop()
-        samples.append(Sample(t, cpu, memory, account.pods if account.offered is not None else 0))
-
-
-def _add(into: Amounts, other: Amounts, sign: int) -> None:
-    for name, amount in other.items():
-        into[name] = into.get(name, 0) + sign * amount
-
-
-def _share(used: Mapping[str, float], offered: Mapping[str, float], name: str) -> float:
-    return round(used.get(name, 0) / offered[name], 6) if offered.get(name) else 0.0
-
-
-# Counts, waiting times, and why pods are pending
-
+from holdfast.scheduler.actions.reserve import RESERVED, STARVING
+from holdfast.scheduler.framework.gang_permit import READY
+from holdfast.scheduler.jobs.job import named_in
+from holdfast.sim.node_usage import NodeUsage
+from holdfast.sim.reservation_usage import reservation_figures
 
 _PHASES = ("Pending", "Running", "Succeeded", "Failed")
 _COUNTED = re.compile(r"^(\d+) (.*)$")
@@ -216,11 +32,16 @@ class RunFigures:
         self.pods = 0
         self._waiting: dict[str, float] = {}
         self.waits: list[float] = []
+        self.jobs: dict[str, float] = {}
+        """When the first pod of each job was created."""
 
     def pod_created(self, pod: Pod, t: float) -> None:
         self.pods += 1
-        if not pod.spec.node_name:
+        if not pod.spec.node_name and pod.status.phase not in ENDED:
             self._waiting[pod.metadata.uid] = t
+            job = named_in(pod.metadata)
+            if job is not None:
+                self.jobs.setdefault(f"PodGroup/{job.namespace}/{job.name}", t)
 
     def pod_bound(self, uid: str, t: float) -> None:
         since = self._waiting.pop(uid, None)
@@ -229,36 +50,137 @@ class RunFigures:
 
 
 def summary(
-    objects: ObjectWriter, node_usage: NodeUsage, figures: RunFigures, end: float
+    objects: ObjectWriter,
+    node_usage: NodeUsage,
+    figures: RunFigures,
+    timeline: Sequence[TimelineEntry],
+    end: float,
 ) -> dict[str, Any]:
     kinds = Counter(raw["kind"] for raw in objects.all())
     pods = objects.scan("", "Pod")
     phases = Counter(pod["status"].get("phase") or "Pending" for pod in pods)
     scheduled = [_pod_scheduled(pod) for pod in pods if not pod["spec"].get("nodeName")]
     unschedulable = [each for each in scheduled if each.get("reason") == "Unschedulable"]
-    waits = figures.waits
+    node_usage.reservations.close(end)
     return {
         "objects": dict(kinds),
         "pods": {
             "created": figures.pods,
-            "bound": len(waits),
+            "bound": len(figures.waits),
             "pending": len(scheduled),
             "unschedulable": len(unschedulable),
             "gated": sum(each.get("reason") == GATED_REASON for each in scheduled),
             "phases": {phase: phases[phase] for phase in _PHASES if phases[phase]},
         },
-        "wait": {
-            "mean": round(sum(waits) / len(waits), 6) if waits else 0.0,
-            "max": round(max(waits, default=0.0), 6),
-        },
+        "wait": wait_figures(figures.waits),
+        "jobs": _job_figures(figures.jobs, timeline),
         "nodes": {
             "total": kinds["Node"],
             "used": node_usage.nodes_in_use,
             "peak": node_usage.peak_nodes,
         },
         "utilisation": node_usage.utilisation(end),
+        "reservations": reservation_figures(node_usage.reservations.lives, node_usage.capacity(end)),
+        "starvation": _starvation_figures(starvation_episodes(timeline), end),
+        "evictions": _eviction_figures(timeline),
         "unschedulable": _reasons(unschedulable),
     }
+
+
+# Waiting times
+
+
+def wait_figures(waits: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(waits)
+    return {
+        "mean": round(sum(waits) / len(waits), 6) if waits else 0.0,
+        "max": round(max(waits, default=0.0), 6),
+        "median": percentile(ordered, 50),
+        "p95": percentile(ordered, 95),
+        "p99": percentile(ordered, 99),
+    }
+
+
+def percentile(ordered: Sequence[float], percent: int) -> float:
+    """The nearest rank: the smallest value that at least this percentage does not exceed."""
+    return round(ordered[ceil(len(ordered) * percent / 100) - 1], 6) if ordered else 0.0
+
+
+def _job_figures(created: dict[str, float], timeline: Iterable[TimelineEntry]) -> dict[str, Any]:
+    ready: dict[str, float] = {}
+    if created:
+        for entry in timeline:
+            if entry.event == READY and entry.object in created:
+                ready.setdefault(entry.object, entry.t)
+    waits = [t - created[name] for name, t in ready.items()]
+    return {"created": len(created), "ready": len(ready), "wait": wait_figures(waits)}
+
+
+# Starvation, evictions
+
+
+@dataclass(slots=True)
+class StarvationEpisode:
+    """A job from when it is starving until it starts."""
+
+    job: str
+    starving: float
+    reserved: float | None = None
+    """When it got holds, if it did."""
+    ended: float | None = None
+    """When it started or was deleted; None if it is still starving at the end."""
+    started: bool = False
+
+    def seconds(self, end: float) -> float:
+        return (end if self.ended is None else self.ended) - self.starving
+
+
+def starvation_episodes(timeline: Iterable[TimelineEntry]) -> list[StarvationEpisode]:
+    found: list[StarvationEpisode] = []
+    current: dict[str, StarvationEpisode] = {}
+    for entry in timeline:
+        if entry.event == STARVING:
+            if entry.object not in current:
+                current[entry.object] = episode = StarvationEpisode(entry.object, entry.t)
+                found.append(episode)
+        elif current and entry.event in (RESERVED, READY, BOUND, DELETED):
+            known = current.get(entry.object)
+            if known is None:
+                continue
+            if entry.event == RESERVED:
+                known.reserved = entry.t if known.reserved is None else known.reserved
+            else:
+                known.ended, known.started = entry.t, entry.event != DELETED
+                del current[entry.object]
+    return found
+
+
+def _starvation_figures(episodes: Sequence[StarvationEpisode], end: float) -> dict[str, Any]:
+    lengths = [each.seconds(end) for each in episodes]
+    return {
+        "jobs": len({each.job for each in episodes}),
+        "reserved": sum(each.reserved is not None for each in episodes),
+        "started": sum(each.started for each in episodes),
+        "starving": sum(each.ended is None for each in episodes),
+        "mean": round(sum(lengths) / len(lengths), 6) if lengths else 0.0,
+        "longest": round(max(lengths, default=0.0), 6),
+    }
+
+
+def _eviction_figures(timeline: Iterable[TimelineEntry]) -> dict[str, int]:
+    events = Counter(
+        (entry.object.partition("/")[0], entry.event)
+        for entry in timeline
+        if entry.event in (PREEMPTED, EVICTED)
+    )
+    return {
+        "preempted": events["Pod", PREEMPTED],
+        "evicted": events["Pod", EVICTED],
+        "reservations": events["Reservation", PREEMPTED],
+    }
+
+
+# Why pods are pending
 
 
 def _pod_scheduled(pod: Raw) -> Raw:

@@ -1,191 +1,285 @@
-"""The HTML report of a run: a self-contained page with a chart of node usage (SVG) and the timeline."""
+"""The HTML page of a run: one file that asks nothing of any other, and works without a server.
 
-from collections.abc import Sequence
+Plots are part of the markup, so the page is complete without its script, which adds the views of a
+moment. A content security policy admits only the page's own style and script.
+"""
+
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from functools import cache
+from hashlib import sha256
 from html import escape
+from importlib.resources import files
 from typing import Any
 
-from holdfast.api.times import format_duration
+import msgspec
+
+from holdfast import __version__
 from holdfast.local.timeline import TimelineEntry
+from holdfast.sim.figures import figures, held_text, rate_text, share, time_text
+from holdfast.sim.report.page_data import page_data
+from holdfast.sim.report.plots import run_plots
+from holdfast.sim.report.svg import HATCHES, Plot
 from holdfast.sim.simulation import Result
-from holdfast.sim.summary import Sample
 
-_WIDTH, _LABEL, _LANE, _GAP, _AXIS = 960, 130, 34, 8, 26
-_MOST_NODES = 60
-"""Lanes beyond these would make a page no one scrolls to the end of."""
+MOST_ENTRIES = 1_000
+MOST_WAITS = 20
+_STEPS = 1000
+_WIDE = ("reservations", "starvation", "nodes")
 
 
-def page(title: str, config: str | None, result: Result) -> str:
+def run_page(
+    title: str, config: str | None, result: Result, plots: Sequence[Plot], back: str = ""
+) -> str:
+    """`back` is the address of the comparison that the run is part of."""
     configured = f" · configuration {escape(config)}" if config else ""
-    entries = result.timeline[:_MOST_LINES]
-    left_out = len(result.timeline) - len(entries)
-    more = f"<p class=sub>{left_out} more lines are in timeline.csv.</p>" if left_out else ""
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Holdfast: {escape(title)}</title><style>{_STYLE}</style></head><body>
-<h1>{escape(title)}</h1>
-<p class="sub">Holdfast simulation, {format_duration(result.end)} · seed {result.seed}{configured}</p>
-<div class="cards">{_cards(result.summary)}</div>
-<h2>Nodes over time</h2>
-<p class="key"><i style="background:var(--cpu)"></i>cpu requested
-<i style="background:var(--memory)"></i>memory requested</p>
-{occupancy(result.node_usage.history, result.end)}
+    link = (
+        f'<nav class="runs"><a href="{escape(back)}">comparison of all runs</a></nav>' if back else ""
+    )
+    body = f"""<h1>{escape(title)}</h1>
+<p class="sub">Simulation of {time_text(result.end)} · seed {result.seed}{configured}</p>{link}
+<section class="cards" aria-label="Figures">{_cards(result.summary)}</section>
+{_MOMENT}
+<h2>Over time</h2>
+<div class="plots">{"".join(figure(plot) for plot in plots)}</div>
+{_VIEWS}
+{_reservation_table(result)}
+{_wait_table(result)}
 {_reasons(result.summary)}
-<h2>Timeline</h2>
-<table><thead><tr><th>time</th><th>object</th><th>event</th><th>node</th><th></th></tr></thead>
-<tbody>{"".join(map(_row, entries))}</tbody></table>{more}
-</body></html>
+<h2>All figures</h2>
+{table(("figure", "value"), ([name.strip(), value] for name, value in figures(result).items()))}
+{_timeline(result.timeline)}"""
+    return document(title, body, page_data(result))
+
+
+def document(title: str, body: str, data: dict[str, Any] | None = None) -> str:
+    style = _asset("colors.css") + _asset("plots.css") + _asset("report.css")
+    script, block = "", ""
+    policy = f"default-src 'none'; style-src '{_digest(style)}'; base-uri 'none'; form-action 'none'"
+    if data is not None:
+        script = _asset("report.js")
+        policy += f"; script-src '{_digest(script)}'"
+        # A `<` cannot end the block early if there is none.
+        text = msgspec.json.encode(data).decode().replace("<", "\\u003c")
+        block = f'<script type="application/json" id="data">{text}</script>\n<script>{script}</script>'
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="holdfast {escape(__version__)}">
+<title>{escape(title)} · Holdfast</title>
+<style>{style}</style>
+</head>
+<body>
+<a class="skip" href="#content">Skip to content</a>
+<svg class="defs" width="0" height="0" aria-hidden="true">{HATCHES}</svg>
+<main id="content">
+{body}
+</main>
+{block}
+</body>
+</html>
 """
+
+
+@cache
+def _asset(name: str) -> str:
+    return files(__package__).joinpath("static", name).read_text(encoding="utf-8")
+
+
+@cache
+def file_style() -> str:
+    """The style of plots that are files of their own: the light colours, as not all programs that show
+    SVG know variables."""
+    light = _asset("colors.css").partition("}")[0].partition("{")[2]
+    style = _asset("plots.css")
+    for declaration in light.split(";"):
+        name, colon, value = declaration.strip().partition(":")
+        if colon:
+            style = style.replace(f"var({name})", value.strip())
+    return style
+
+
+def _digest(text: str) -> str:
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+
+
+# Parts
+
+
+def figure(plot: Plot) -> str:
+    wide = ' class="wide"' if plot.name in _WIDE else ""
+    keys = "".join(
+        f'<li><svg aria-hidden="true"><rect class="{key.style}" width="13" height="13"/></svg>'
+        f"{escape(key.label)}</li>"
+        for key in plot.keys
+    )
+    # What scrolls must be reachable by keyboard.
+    scroll = f' tabindex="0" role="region" aria-label="{escape(plot.title)}"' if wide else ""
+    return (
+        f"<figure{wide}><figcaption><h3>{escape(plot.title)}</h3><p>{escape(plot.note)}</p></figcaption>"
+        f'<div class="scroll"{scroll}>{plot.markup()}</div><ul class="legend">{keys}</ul></figure>\n'
+    )
+
+
+def table(
+    headers: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = (), caption: str = ""
+) -> str:
+    def cell(i: int, text: str) -> str:
+        style = ' class="n"' if i in right else ' class="w"' if i == len(headers) - 1 else ""
+        return f"<td{style}>{escape(text)}</td>"
+
+    head = "".join(
+        f'<th scope="col"{" class=n" if i in right else ""}>{escape(name)}</th>'
+        for i, name in enumerate(headers)
+    )
+    body = "\n".join(f"<tr>{''.join(cell(i, text) for i, text in enumerate(row))}</tr>" for row in rows)
+    above = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return (
+        f'<div class="scroll-x"><table>{above}<thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
 
 
 def _cards(summary: dict[str, Any]) -> str:
     pods, wait, nodes = summary["pods"], summary["wait"], summary["nodes"]
     cards = [
-        (str(pods["bound"]), "pods bound"),
-        (str(pods["pending"]), "pods pending"),
-        (format_duration(round(wait["mean"], 3)), "mean wait"),
-        (format_duration(round(wait["max"], 3)), "longest wait"),
-        (f"{nodes['used']} of {nodes['total']}", "nodes in use at the end"),
+        (f"{pods['bound']} of {pods['created']}", "pods bound"),
+        (str(pods["pending"]), "pods pending at the end"),
+        (time_text(wait["mean"]), "mean wait"),
+        (time_text(wait["p95"]), "95th percentile of waits"),
+        (time_text(wait["max"]), "longest wait"),
+        (f"{nodes['peak']} of {nodes['total']}", "nodes in use at the peak"),
     ]
     cards += [
-        (f"{shares['mean']:.0%}", f"{name} requested, mean")
+        (share(shares["mean"]), f"{name} requested, mean")
         for name, shares in summary["utilisation"].items()
     ]
+    reservations, starvation = summary["reservations"], summary["starvation"]
+    if reservations["created"]:
+        cards.append((str(reservations["created"]), "reservations"))
+        cards.append((rate_text(reservations["hitRate"]), "hit rate of reservations"))
+    cards += [
+        (share(held["unusedShare"]), f"of reserved {name} held unused")
+        for name, held in reservations["held"].items()
+        if name in ("cpu", "memory")
+    ]
+    if starvation["jobs"]:
+        cards.append((str(starvation["jobs"]), "jobs that starved"))
+        cards.append((time_text(starvation["longest"]), "longest starvation"))
     return "".join(
         f'<div class="card"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
         for value, name in cards
     )
 
 
+_MOMENT = f"""<form class="moment live" hidden>
+<label for="time">Moment</label>
+<input type="range" id="time" min="0" max="{_STEPS}" value="{_STEPS}">
+<output id="now" for="time"></output>
+<div class="totals" id="totals"></div>
+</form>
+<noscript><p class="note">The state at a moment needs JavaScript; the plots do not.</p></noscript>"""
+
+_VIEWS = """<section class="live" hidden>
+<h2>Nodes at the moment</h2>
+<div class="tools"><label>Name contains <input id="filter" type="search" autocomplete="off"></label>
+<span id="node-count" aria-live="polite"></span></div>
+<div class="overview" id="overview"></div>
+<div class="nodes" id="nodes"></div>
+<h2>Reservations at the moment</h2>
+<p class="note" id="reservation-count"></p>
+<div class="scroll-x" id="reservations-table"><table><thead><tr><th scope="col">reservation</th>
+<th scope="col">kind</th><th scope="col">phase</th><th scope="col">node</th><th scope="col">used</th>
+<th scope="col">held unused</th></tr></thead><tbody id="reservations-now"></tbody></table></div>
+<h2>Pending pods at the moment</h2>
+<p class="note" id="pending-count"></p>
+<div class="scroll-x" id="pending-table"><table><thead><tr><th scope="col">pod</th>
+<th scope="col">reasons</th></tr></thead><tbody id="pending-now"></tbody></table></div>
+</section>"""
+
+
+def _reservation_table(result: Result) -> str:
+    lives = result.node_usage.reservations.lives
+    if not lives:
+        return ""
+
+    def unused(life: Any) -> float:
+        total = life.seconds.get("cpu")
+        return total.unused if total is not None else 0.0
+
+    first = sorted(lives, key=lambda life: (-unused(life), life.number))[:MOST_WAITS]
+    rows = [
+        (
+            life.name,
+            life.kind,
+            life.node,
+            time_text(life.created),
+            time_text(life.ended) if life.ended is not None else "",
+            life.end if life.ended is not None else life.phase,
+            str(life.pods),
+            held_text({name: total.unused for name, total in life.seconds.items()}),
+        )
+        for life in first
+    ]
+    headers = ("reservation", "kind", "node", "created", "ended", "state", "pods", "held unused")
+    note = (
+        f"The {len(first)} of {len(lives)} that held most cpu unused."
+        if len(lives) > len(first)
+        else ""
+    )
+    return f"<h2>Reservations</h2>{table(headers, rows, right=(3, 4, 6), caption=note)}"
+
+
+def _wait_table(result: Result) -> str:
+    """The pods that waited longest until they were bound."""
+    created: dict[str, float] = {}
+    waits: list[tuple[float, str, float, str]] = []
+    for entry in result.timeline:
+        if entry.event == "Created":
+            created[entry.object] = entry.t
+        elif entry.event == "Bound":
+            since = created.get(entry.object, entry.t)
+            if entry.t > since:
+                waits.append((since - entry.t, entry.object, since, entry.node))
+    waits.sort()
+    if not waits:
+        return ""
+    rows = [
+        (name.removeprefix("Pod/"), time_text(since), time_text(-wait), node)
+        for wait, name, since, node in waits[:MOST_WAITS]
+    ]
+    headers = ("pod", "created", "waited", "node")
+    return f"<h2>Longest waits</h2>{table(headers, rows, right=(1, 2))}"
+
+
 def _reasons(summary: dict[str, Any]) -> str:
     if not summary["unschedulable"]:
         return ""
-    rows = "".join(
-        f"<tr><td>{escape(reason)}</td><td class=t>{count}</td></tr>"
-        for reason, count in summary["unschedulable"].items()
+    rows = ((str(count), reason) for reason, count in summary["unschedulable"].items())
+    return f"<h2>Reasons of pending pods at the end</h2>{table(('pods', 'reason'), rows, right=(0,))}"
+
+
+def _timeline(timeline: Sequence[TimelineEntry]) -> str:
+    shown = timeline[:MOST_ENTRIES]
+    more = (
+        f'<p class="note">The first {len(shown)} of {len(timeline)} entries; timeline.csv has all.</p>'
+        if len(timeline) > len(shown)
+        else ""
     )
-    return f"<h2>Reasons of pending pods at the end</h2><table><tbody>{rows}</tbody></table>"
-
-
-def _row(entry: TimelineEntry) -> str:
-    detail = ": ".join(part for part in (entry.reservation, entry.message) if part)
-    return (
-        f"<tr><td class=t>{format_duration(round(entry.t, 3))}</td><td>{escape(entry.object)}</td>"
+    rows = "\n".join(
+        f'<tr><td class="n">{time_text(entry.t)}</td><td>{escape(entry.object)}</td>'
         f'<td class="{escape(entry.event)}">{escape(entry.event)}</td><td>{escape(entry.node)}</td>'
-        f"<td class=m>{escape(detail)}</td></tr>"
+        f'<td class="w">{escape(": ".join(filter(None, (entry.reservation, entry.message))))}</td></tr>'
+        for entry in shown
     )
+    return f"""<h2>Timeline</h2>{more}
+<details><summary>Show {len(shown)} entries</summary>
+<div class="scroll-x"><table><thead><tr><th scope="col" class="n">time</th><th scope="col">object</th>
+<th scope="col">event</th><th scope="col">node</th>
+<th scope="col">reservation, message</th></tr></thead><tbody>{rows}</tbody></table></div></details>"""
 
 
-def occupancy(history: dict[str, list[Sample]], end: float) -> str:
-    """Node usage over time as SVG: a lane per node with cpu and memory."""
-    names = sorted(history, key=_natural)[:_MOST_NODES]
-    span = end or 1.0
-    height = len(names) * (_LANE + _GAP) + _AXIS
-    parts = [
-        f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" '
-        'aria-label="Share of cpu and memory requested per node over time">'
-    ]
-    for i, name in enumerate(names):
-        top = i * (_LANE + _GAP)
-        parts.append(
-            f'<text class="label" x="{_LABEL - 10}" y="{top + _LANE / 2 + 4}">'
-            f"{escape(_short(name))}</text>"
-            f'<rect class="lane" x="{_LABEL}" y="{top}" width="{_WIDTH - _LABEL}" height="{_LANE}"/>'
-        )
-        samples = history[name]
-        for kind in ("cpu", "memory"):
-            points = [(s.t, s.cpu if kind == "cpu" else s.memory) for s in samples]
-            parts.append(f'<path class="{kind}" d="{_area(points, top, end, span)}"/>')
-        title = "; ".join(
-            f"{format_duration(s.t)}: cpu {s.cpu:.0%}, memory {s.memory:.0%}, {s.pods} pods"
-            for s in samples[-12:]
-        )
-        parts.append(
-            f'<rect class="hover" x="{_LABEL}" y="{top}" width="{_WIDTH - _LABEL}" '
-            f'height="{_LANE}"><title>{escape(name)} · {escape(title)}</title></rect>'
-        )
-    parts.extend(_axis(height, end, span))
-    if len(history) > len(names):
-        parts.append(f'<text x="0" y="{height - 6}">{len(history) - len(names)} more nodes</text>')
-    return "".join([*parts, "</svg>"])
-
-
-def _area(points: Sequence[tuple[float, float]], top: float, end: float, span: float) -> str:
-    """A step curve, since a share holds until it changes."""
-    bottom = top + _LANE
-    if not points:
-        return ""
-    path = [f"M{_x(points[0][0], span)} {bottom}"]
-    for i, (t, share) in enumerate(points):
-        until = points[i + 1][0] if i + 1 < len(points) else max(end, t)
-        y = round(bottom - min(share, 1.0) * _LANE, 1)
-        path.append(f"L{_x(t, span)} {y}L{_x(until, span)} {y}")
-    last = max(end, points[-1][0])
-    return "".join([*path, f"L{_x(last, span)} {bottom}Z"])
-
-
-def _axis(height: int, end: float, span: float) -> list[str]:
-    marks = 5
-    parts = []
-    for i in range(marks + 1):
-        t = end * i / marks
-        x = _x(t, span)
-        anchor = "start" if i == 0 else "end" if i == marks else "middle"
-        parts.append(
-            f'<text class="axis" x="{x}" y="{height - 6}" text-anchor="{anchor}">'
-            f"{format_duration(round(t, 1))}</text>"
-        )
-        if not end:
-            break
-    return parts
-
-
-def _x(t: float, span: float) -> float:
-    return round(_LABEL + (_WIDTH - _LABEL) * min(t / span, 1.0), 1)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 18 else f"{name[:8]}…{name[-9:]}"
-
-
-def _natural(name: str) -> tuple[str, int, str]:
-    """n2 before n10."""
-    stem = name.rstrip("0123456789")
-    digits = name[len(stem) :]
-    return (stem, int(digits or 0), name)
-
-
-# The page: one file, nothing fetched from anywhere.
-
-
-_MOST_LINES = 5_000
-_STYLE = """
-:root { color-scheme: light dark; --ink: #1d2430; --soft: #66707f; --line: #dde2ea; --paper: #fff;
-  --panel: #f6f8fb; --cpu: #3566c9; --memory: #e08a2b; --good: #1f8a4c; --bad: #c03636;
-  --wait: #a86b00; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e3e7ee; --soft: #98a2b3; --line: #323a47;
-  --paper: #14181f; --panel: #1c222c; --cpu: #6f9bf5; --memory: #f0a95a; --good: #52c283;
-  --bad: #ef7676; --wait: #e0ad4d; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper);
-  margin: 0 auto; padding: 32px 24px 64px; max-width: 1000px; }
-h1 { font-size: 22px; margin: 0; } h2 { font-size: 16px; margin: 36px 0 10px; }
-p.sub { color: var(--soft); margin: 2px 0 22px; }
-.cards { display: grid; grid-template-columns: repeat(auto-fit, minmax(130px, 1fr)); gap: 10px; }
-.card { background: var(--panel); border: 1px solid var(--line); border-radius: 8px;
-  padding: 10px 14px; }
-.card b { display: block; font-size: 20px; font-weight: 600; } .card span { color: var(--soft);
-  font-size: 13px; }
-svg { width: 100%; height: auto; font: 12px system-ui, sans-serif; fill: var(--ink); }
-svg .label { text-anchor: end; } svg .lane { fill: var(--panel); } svg .axis { fill: var(--soft); }
-svg .cpu { fill: var(--cpu); opacity: .55; } svg .memory { fill: none; stroke: var(--memory);
-  stroke-width: 1.6; } svg .hover { fill: transparent; }
-.key { color: var(--soft); font-size: 13px; } .key i { display: inline-block; width: 12px;
-  height: 12px; border-radius: 3px; margin: 0 5px 0 14px; vertical-align: -1px; }
-table { border-collapse: collapse; width: 100%; font-size: 14px; }
-th { text-align: left; color: var(--soft); font-weight: 500; border-bottom: 1px solid var(--line); }
-th, td { padding: 5px 14px 5px 0; vertical-align: top; }
-td { border-bottom: 1px solid var(--line); } td.t { text-align: right; white-space: nowrap;
-  font-variant-numeric: tabular-nums; } td.m { color: var(--soft); overflow-wrap: anywhere; }
-.Bound, .Running, .Available, .Ready, .Succeeded { color: var(--good); }
-.Failed { color: var(--bad); } .Unschedulable, .Waiting, .Preempted, .Evicted { color: var(--wait); }
-"""
+__all__ = ["document", "figure", "file_style", "run_page", "run_plots", "table"]
