@@ -114,24 +114,6 @@ def test_until_and_stdin() -> None:
     assert json.loads(done.stdout)["end"] == 30.0
 
 
-def test_a_report_is_written_and_needs_nothing_else(tmp_path: Path) -> None:
-    folder = tmp_path / "deep" / "report"
-    done = run("simulate", written(tmp_path, "s.yaml", GOOD), "--report", str(folder))
-    assert done.returncode == 0
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "report.html",
-        "report.json",
-        "timeline.csv",
-    ]
-    page = (folder / "report.html").read_text()
-    assert "<svg" in page
-    assert "http" not in page
-    assert json.loads((folder / "report.json").read_text())["end"] == 90.0
-    first, *lines = (folder / "timeline.csv").read_text().splitlines()
-    assert first == "t,object,event,node,reservation,message"
-    assert "0.0,Pod/default/p1,Bound,n1,," in lines
-
-
 @pytest.mark.parametrize(
     ("text", "arguments", "lines"),
     [

@@ -93,8 +93,8 @@ def documents(text: str) -> list[Document]:
     return load_text(dedent(text), "s.yaml")
 
 
-def simulate(text: str, until: float | None = None, seed: int = 0) -> Result:
-    return _run(documents(text), until, seed)
+def simulate(text: str, until: float | None = None, seed: int = 0, *, history: bool = False) -> Result:
+    return _run(documents(text), until, seed, history=history)
 
 
 def joined(*parts: str) -> str:
@@ -137,5 +137,12 @@ def condition(raw: Raw, type: str) -> Raw:
     return next(each for each in found if each["type"] == type)
 
 
-def _run(made: list[Document], until: float | None, seed: int = 0, config: Raw | None = None) -> Result:
-    return Simulation(read_scenario(made), SchedulerFactory.of(config), seed).run(until)
+def _run(
+    made: list[Document],
+    until: float | None,
+    seed: int = 0,
+    config: Raw | None = None,
+    history: bool = False,
+) -> Result:
+    setup = SchedulerFactory.of(config)
+    return Simulation(read_scenario(made), setup, seed, history=history).run(until)

@@ -21,7 +21,7 @@ def test_the_figures_add_up() -> None:
         "gated": 0,
         "phases": {"Pending": 1, "Running": 1, "Succeeded": 1},
     }
-    assert summary["wait"] == {"mean": 5.0, "max": 10.0}
+    assert summary["wait"] == {"mean": 5.0, "max": 10.0, "median": 0.0, "p95": 10.0, "p99": 10.0}
     assert summary["nodes"] == {"total": 1, "used": 1, "peak": 1}
     assert summary["utilisation"] == {"cpu": {"mean": 0.75, "end": 0.5}}
     assert summary["unschedulable"] == {"Insufficient cpu": 1}

@@ -4,6 +4,7 @@ import enum
 import gc
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -119,6 +120,8 @@ def simulate(
     if not files:
         raise Failure(1, ["no scenario: name files, or --example NAME (--list-examples lists them)"])
     end, begin = _until(until), _start(start)
+    if report is not None:
+        _make_folder(report)
     configs: list[str | None] = [*config] if config else [None]
     setups = [load_setup(path) for path in configs]
     warn_of_plugins(setups)
@@ -217,13 +220,21 @@ def _show(results: "list[tuple[str | None, Result]]", output: SimulateOutput) ->
         print_comparison(screen, results)
 
 
+def _make_folder(folder: Path) -> None:
+    """Before the run, which may take long, rather than after it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Failure(1, [f"--report: {error.filename}: {error.strerror or error}"]) from None
+
+
 def _write_report(folder: Path, results: "list[tuple[str | None, Result]]", files: list[str]) -> None:
     from holdfast.sim.report import write_report
 
     try:
         note = write_report(folder, results, files)
     except OSError as error:
-        raise Failure(1, [f"{error.filename or folder}: {error.strerror or error}"]) from None
+        raise Failure(1, [f"--report: {error.filename or folder}: {error.strerror or error}"]) from None
     if note:
         typer.echo(note, err=True)
 

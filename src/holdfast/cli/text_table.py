@@ -88,23 +88,11 @@ class Screen:
             for i, cell in enumerate(row):
                 if len(cell) > widths[i] or not cell.isascii():
                     widths[i] = max(widths[i], *map(_width, cell.splitlines() or [""]))
-        spare = self._width - len(_MARGIN) - len(_GAP) * (len(widths) - 1) - sum(widths)
-        while spare < 0:
-            wide = max(
-                (i for i, column in enumerate(columns) if column.wraps),
-                key=lambda i: widths[i],
-                default=-1,
-            )
-            if wide < 0 or widths[wide] <= _NARROWEST:
-                break
-            # The widest becomes as wide as the next one, and then both shrink.
-            others = [
-                w for i, w in enumerate(widths) if i != wide and columns[i].wraps and w < widths[wide]
-            ]
-            step = min(-spare, widths[wide] - max([_NARROWEST, *others]))
-            widths[wide] -= max(1, step)
-            spare += max(1, step)
-        return widths
+        space = self._width - len(_MARGIN) - 1 - len(_GAP) * (len(widths) - 1)
+        most = min(max(widths), max(space, _NARROWEST))
+        while sum(fitted := _limited(columns, widths, most)) > space and most > _NARROWEST:
+            most -= 1
+        return fitted
 
     def _lines(
         self,
@@ -142,6 +130,10 @@ class Screen:
         if self._encoding:
             text = text.replace("─", "-").encode(self._encoding, "replace").decode(self._encoding)
         sys.stdout.write(text)
+
+
+def _limited(columns: Sequence[Column], widths: Sequence[int], most: int) -> list[int]:
+    return [min(w, most) if column.wraps else w for column, w in zip(columns, widths, strict=True)]
 
 
 def _clean(text: str) -> str:

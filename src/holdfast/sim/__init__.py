@@ -7,10 +7,12 @@
     clock                          virtual time
     simulated_cluster, workloads   the simulated cluster, its invariants; its workload controllers
     action_runner, simulation      carries a scenario's actions out; the loop; a run as JSON
-    summary                        figures of a run, usage of nodes
+    node_usage, reservation_lives  what pods request of nodes, what reservations hold
+    run_history                    what a report shows over time
+    summary, figures               the figures of a run, and their texts
     audit                          an independent capacity audit
     expect                         a scenario's expectations
-    report                         a run as a folder with a page
+    report                         a run as a folder with pages and plots
 
 May import `local` and the layers below. Reads files and writes reports; reads no real clock.
 """

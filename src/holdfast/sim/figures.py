@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from holdfast.api.times import format_duration
-from holdfast.sim.reservation_usage import hours
+from holdfast.sim.reservation_lives import hours
 from holdfast.sim.simulation import Result
 
 _GI = 2**30

@@ -14,7 +14,7 @@ from holdfast.api.reservation import Reservation
 from holdfast.api.resources import Amounts, amounts, pod_requests
 from holdfast.local.component import ENDED
 from holdfast.scheduler.managers.devices import resources_of
-from holdfast.sim.reservation_usage import ReservationUsage
+from holdfast.sim.reservation_lives import ReservationLives
 
 _SHOWN = ("cpu", "memory")
 
@@ -28,7 +28,7 @@ class _Account:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeState:
+class NodeLoad:
     """A node's usage at a moment: shares of its cpu and memory, and what reservations hold unused."""
 
     pods: int
@@ -50,7 +50,7 @@ class UsageListener(Protocol):
 
 class NodeUsage:
     def __init__(self) -> None:
-        self.reservations = ReservationUsage()
+        self.reservations = ReservationLives()
         self.listener: UsageListener | None = None
         self._nodes: dict[str, _Account] = {}
         self._devices: dict[str, Amounts] = {}
@@ -158,7 +158,7 @@ class NodeUsage:
     def nodes_in_use(self) -> int:
         return self._occupied
 
-    def state(self, node: str) -> NodeState:
+    def state(self, node: str) -> NodeLoad:
         """The node as it is now."""
         account = self._nodes[node]
         offered = account.offered or {}
@@ -166,7 +166,7 @@ class NodeUsage:
         held: Amounts = {}
         for life in self.reservations.on_node(node):
             _add(held, life.unused, 1)
-        return NodeState(account.pods if account.offered is not None else 0, cpu, memory, held)
+        return NodeLoad(account.pods if account.offered is not None else 0, cpu, memory, held)
 
     def utilisation(self, end: float) -> dict[str, dict[str, float]]:
         """Per resource, the share requested: over the whole run, and at its end."""

@@ -28,8 +28,8 @@ from holdfast.scheduler.state.cluster import Cluster
 from holdfast.scheduler.state.recount import validate_state
 from holdfast.sim.audit import Audit
 from holdfast.sim.clock import START, VirtualClock
-from holdfast.sim.history import History
 from holdfast.sim.node_usage import NodeUsage
+from holdfast.sim.run_history import RunHistory
 from holdfast.sim.summary import RunFigures
 from holdfast.sim.workloads import ScenarioWorkloads
 
@@ -67,7 +67,7 @@ class SimulatedCluster(ClusterParts):
         self.timeline = Timeline(clock)
         self.node_usage = NodeUsage()
         self.figures = RunFigures()
-        self.history = History(self.node_usage) if history else None
+        self.history = RunHistory(self.node_usage) if history else None
         self.views: dict[Key, Any] = {}
         """Objects as the scheduler last received them."""
         self._checked: dict[tuple[str, str], bool] = {}

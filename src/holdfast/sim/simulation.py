@@ -25,9 +25,9 @@ from holdfast.scheduler.cluster.decisions import Decision
 from holdfast.scheduler.cluster.plugin_errors import PluginReport
 from holdfast.sim.action_runner import ActionRunner, Step
 from holdfast.sim.expect import Expectation, failures
-from holdfast.sim.history import History
 from holdfast.sim.manifests import InvalidInput
 from holdfast.sim.node_usage import NodeUsage
+from holdfast.sim.run_history import RunHistory
 from holdfast.sim.scenario_actions import ExpectationCheck, Scenario, ScenarioAction
 from holdfast.sim.simulated_cluster import SimulatedCluster, broken
 from holdfast.sim.summary import summary
@@ -54,7 +54,7 @@ class Result:
     unmet: list[str]
     """Expectations of the scenario that did not come true."""
     node_usage: NodeUsage
-    history: History | None = None
+    history: RunHistory | None = None
     """For a report."""
     waits: list[float] = field(default_factory=list)
     """How long each pod that was bound was pending, in order of binding."""

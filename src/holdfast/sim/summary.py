@@ -19,7 +19,7 @@ from holdfast.scheduler.actions.reserve import RESERVED, STARVING
 from holdfast.scheduler.framework.gang_permit import READY
 from holdfast.scheduler.jobs.job import named_in
 from holdfast.sim.node_usage import NodeUsage
-from holdfast.sim.reservation_usage import reservation_figures
+from holdfast.sim.reservation_lives import reservation_figures
 
 _PHASES = ("Pending", "Running", "Succeeded", "Failed")
 _COUNTED = re.compile(r"^(\d+) (.*)$")

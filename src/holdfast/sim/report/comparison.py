@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from holdfast.sim.figures import hours_text, share, time_text
-from holdfast.sim.history import RESOURCES, StepSeries
 from holdfast.sim.report.page import document, figure
 from holdfast.sim.report.plots import MOST_POINTS, TITLES, column, pod_waits, waits_plot
 from holdfast.sim.report.scales import Ticks, amount_scale, count_scale, time_ticks
-from holdfast.sim.report.svg import Frame, Key, Plot, line
-from holdfast.sim.reservation_usage import KINDS
+from holdfast.sim.report.svg import LegendEntry, Plot, PlotArea, line
+from holdfast.sim.reservation_lives import KINDS
+from holdfast.sim.run_history import RESOURCES, StepSeries
 from holdfast.sim.simulation import Result
 
 _COLOURS = 8
@@ -91,12 +91,12 @@ def _curves(
     merged = " Each step is the mean of an interval." if any(s.merged for s in series) else ""
     plot = Plot(name, title, note + merged, _HEIGHT, timed=False)
     top, ticks = scale
-    frame = Frame(_HEIGHT, top, end)
+    frame = PlotArea(_HEIGHT, top, end)
     paths = []
     for i, (run, steps, column_) in enumerate(zip(runs, series, values, strict=True)):
         drawn = line(frame, zip(steps.times, column_, strict=True), until=run.result.end)
         paths.append(f'<path class="line {_style(i)}" d="{drawn}"/>')
-        plot.keys.append(Key(_style(i), run.name))
+        plot.keys.append(LegendEntry(_style(i), run.name))
     plot.parts = [frame.grid(ticks), frame.inner("".join(paths)), frame.marks(time_ticks(end))]
     return plot
 

@@ -17,9 +17,9 @@ from holdfast.local.timeline import (
     UNSCHEDULABLE,
     TimelineEntry,
 )
-from holdfast.sim.history import COLUMNS, RESOURCES, History, StepSeries, shown
 from holdfast.sim.report.plots import MOST_POINTS, natural
-from holdfast.sim.reservation_usage import KINDS, ReservationLife
+from holdfast.sim.reservation_lives import KINDS, ReservationLife
+from holdfast.sim.run_history import COLUMNS, RESOURCES, RunHistory, StepSeries, shown
 from holdfast.sim.simulation import Result
 from holdfast.sim.summary import reasons_in
 
@@ -98,7 +98,7 @@ def time(seconds: float) -> float:
     return int(rounded) if rounded == int(rounded) else rounded
 
 
-def _shown_nodes(history: History, notes: list[str]) -> dict[str, int]:
+def _shown_nodes(history: RunHistory, notes: list[str]) -> dict[str, int]:
     names = sorted({change.node for change in history.nodes}, key=natural)
     if len(history.placements) > MOST_PLACEMENTS:
         counts = Counter(each.node for each in history.placements)

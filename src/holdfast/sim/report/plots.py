@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 
 from holdfast.sim.figures import hours_text, time_text
-from holdfast.sim.history import COLUMNS, RESOURCES, History, StepSeries
 from holdfast.sim.report.scales import (
     Ticks,
     amount_scale,
@@ -13,8 +12,19 @@ from holdfast.sim.report.scales import (
     wait_place,
     wait_ticks,
 )
-from holdfast.sim.report.svg import Frame, Key, Lane, Plot, Segment, area, heat, lanes, line
-from holdfast.sim.reservation_usage import KINDS, ReservationLife, hours
+from holdfast.sim.report.svg import (
+    LegendEntry,
+    Plot,
+    PlotArea,
+    PlotLane,
+    Segment,
+    area,
+    heat,
+    lanes,
+    line,
+)
+from holdfast.sim.reservation_lives import KINDS, ReservationLife, hours
+from holdfast.sim.run_history import COLUMNS, RESOURCES, RunHistory, StepSeries
 from holdfast.sim.simulation import Result
 from holdfast.sim.summary import StarvationEpisode, starvation_episodes
 
@@ -96,7 +106,11 @@ def _utilisation(series: StepSeries, resource: str, end: float) -> Plot:
         ),
         frame.marks(time_ticks(end)),
     ]
-    plot.keys = [Key("pods", "requested by pods"), *_held_keys(kinds), Key("capacity", "capacity")]
+    plot.keys = [
+        LegendEntry("pods", "requested by pods"),
+        *_held_keys(kinds),
+        LegendEntry("capacity", "capacity"),
+    ]
     return plot
 
 
@@ -127,10 +141,10 @@ def _pending(series: StepSeries, end: float) -> Plot:
         "Pending pods",
         "Pods without a node, whatever the reason." + _mean_note(series),
         _HEIGHT,
-        keys=[Key("waiting", "pending pods")],
+        keys=[LegendEntry("waiting", "pending pods")],
     )
     top, ticks = count_scale(max(values, default=0.0))
-    frame = Frame(_HEIGHT, top, end)
+    frame = PlotArea(_HEIGHT, top, end)
     plot.parts = [
         frame.grid(ticks),
         frame.inner(_stacked(frame, series.times, [("waiting", values)])),
@@ -139,17 +153,17 @@ def _pending(series: StepSeries, end: float) -> Plot:
     return plot
 
 
-def _held_keys(kinds: Iterable[str]) -> list[Key]:
-    return [Key(f"held {kind}", KIND_LABELS[kind]) for kind in kinds]
+def _held_keys(kinds: Iterable[str]) -> list[LegendEntry]:
+    return [LegendEntry(f"held {kind}", KIND_LABELS[kind]) for kind in kinds]
 
 
-def _amount_frame(resource: str, most: float, end: float) -> tuple[Frame, Ticks]:
+def _amount_frame(resource: str, most: float, end: float) -> tuple[PlotArea, Ticks]:
     top, ticks = amount_scale(resource, most)
-    return Frame(_HEIGHT, top, end), ticks
+    return PlotArea(_HEIGHT, top, end), ticks
 
 
 def _stacked(
-    frame: Frame, times: Sequence[float], layers: Iterable[tuple[str, Sequence[float]]]
+    frame: PlotArea, times: Sequence[float], layers: Iterable[tuple[str, Sequence[float]]]
 ) -> str:
     low = [0.0] * len(times)
     parts = []
@@ -181,9 +195,9 @@ def waits_plot(
         "The time axis is logarithmic.",
         _HEIGHT,
         timed=False,
-        keys=[Key(style, label) for label, style, _ in runs],
+        keys=[LegendEntry(style, label) for label, style, _ in runs],
     )
-    frame = Frame(_HEIGHT, 1.0, 1.0)
+    frame = PlotArea(_HEIGHT, 1.0, 1.0)
     curves = []
     for (_, style, waits), summary in zip(runs, summaries, strict=True):
         total = len(waits) + summary["pods"]["pending"] or 1
@@ -219,17 +233,17 @@ def _reservations(lives: Sequence[ReservationLife], end: float) -> Plot:
         height,
         parts,
         [
-            Key("pendingbar", "pending"),
-            Key("waitingbar", "waiting for pods to end"),
+            LegendEntry("pendingbar", "pending"),
+            LegendEntry("waitingbar", "waiting for pods to end"),
             *_held_keys(dict.fromkeys(life.kind for life in shown)),
-            Key("ok", "succeeded"),
-            Key("failed", "expired, failed or deleted"),
+            LegendEntry("ok", "succeeded"),
+            LegendEntry("failed", "expired, failed or deleted"),
         ],
     )
 
 
-def _lane(life: ReservationLife, end: float) -> Lane:
-    lane = Lane(_lane_label(life), [])
+def _lane(life: ReservationLife, end: float) -> PlotLane:
+    lane = PlotLane(_lane_label(life), [])
     steps = life.steps or []
     for i, step in enumerate(steps):
         until = steps[i + 1].t if i + 1 < len(steps) else end
@@ -290,7 +304,7 @@ def _starvation(episodes: Sequence[StarvationEpisode], created: dict[str, float]
     rows = []
     for each in shown:
         until = each.ended if each.ended is not None else end
-        lane = Lane(f"{each.job}, starving for {time_text(each.seconds(end))}", [])
+        lane = PlotLane(f"{each.job}, starving for {time_text(each.seconds(end))}", [])
         since = created.get(each.job)
         if since is not None and since < each.starving:
             lane.segments.append(Segment(since, each.starving, "pendingbar", "pending"))
@@ -311,11 +325,11 @@ def _starvation(episodes: Sequence[StarvationEpisode], created: dict[str, float]
         height,
         parts,
         [
-            Key("pendingbar", "pending"),
-            Key("starving", "starving"),
-            Key("held starvation", "starving, with holds"),
-            Key("ok", "started"),
-            Key("failed", "deleted"),
+            LegendEntry("pendingbar", "pending"),
+            LegendEntry("starving", "starving"),
+            LegendEntry("held starvation", "starving, with holds"),
+            LegendEntry("ok", "started"),
+            LegendEntry("failed", "deleted"),
         ],
     )
 
@@ -323,7 +337,7 @@ def _starvation(episodes: Sequence[StarvationEpisode], created: dict[str, float]
 # Nodes
 
 
-def _nodes(history: History, end: float) -> Plot:
+def _nodes(history: RunHistory, end: float) -> Plot:
     """Levels of cpu, or of memory or GPUs in a cluster without cpu, requested per node over time."""
     number = next(
         (i for i in range(len(RESOURCES)) if any(c.capacity and c.capacity[i] for c in history.nodes)),
@@ -367,7 +381,12 @@ def _nodes(history: History, end: float) -> Plot:
         f"Share of {RESOURCES[number]} that pods request, a row per node, from empty to full.{rows}",
         height,
         parts,
-        [Key("heat0", "0%"), Key("heat3", "30%"), Key("heat6", "60%"), Key("heat10", "100%")],
+        [
+            LegendEntry("heat0", "0%"),
+            LegendEntry("heat3", "30%"),
+            LegendEntry("heat6", "60%"),
+            LegendEntry("heat10", "100%"),
+        ],
     )
 
 

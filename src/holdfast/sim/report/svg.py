@@ -18,7 +18,7 @@ _INNER = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class LegendEntry:
     """An entry of a plot's legend."""
 
     style: str
@@ -35,7 +35,7 @@ class Plot:
     """What the plot shows, in a sentence."""
     height: int
     parts: list[str] = field(default_factory=list)
-    keys: list[Key] = field(default_factory=list)
+    keys: list[LegendEntry] = field(default_factory=list)
     timed: bool = True
     """Whether x is the time of the run."""
 
@@ -93,7 +93,7 @@ def num(value: float) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-class Frame:
+class PlotArea:
     """The area of a plot between its axes."""
 
     def __init__(self, height: int, top: float, end: float) -> None:
@@ -140,7 +140,7 @@ class Frame:
         return "".join(parts)
 
 
-def area(frame: Frame, times: Sequence[float], low: Sequence[float], high: Sequence[float]) -> str:
+def area(frame: PlotArea, times: Sequence[float], low: Sequence[float], high: Sequence[float]) -> str:
     """The path between two step curves."""
     ends = [*times[1:], frame.end]
     upper: list[str] = []
@@ -161,7 +161,7 @@ def area(frame: Frame, times: Sequence[float], low: Sequence[float], high: Seque
     return "".join([*upper, f"L{last} {y}L{last} {z}", *reversed(lower)])
 
 
-def line(frame: Frame, points: Iterable[tuple[float, float]], *, until: float | None = None) -> str:
+def line(frame: PlotArea, points: Iterable[tuple[float, float]], *, until: float | None = None) -> str:
     """The path of a curve in steps: a value holds until the next, the last one until `until`."""
     parts: list[str] = []
     y = ""
@@ -190,7 +190,7 @@ class Segment:
 
 
 @dataclass(slots=True)
-class Lane:
+class PlotLane:
     label: str
     segments: list[Segment]
     marks: list[tuple[float, str, str]] = field(default_factory=list)
@@ -201,7 +201,7 @@ _LANE, _LABEL = 12, 15
 
 
 def lanes(
-    rows: Sequence[Lane], end: float, ticks: Sequence[tuple[float, str]]
+    rows: Sequence[PlotLane], end: float, ticks: Sequence[tuple[float, str]]
 ) -> tuple[int, list[str]]:
     """Bars over time with their label above, so that there is space for it on narrow pages. Returns
     the height and the parts."""
@@ -232,7 +232,7 @@ def lanes(
                 f'<line class="{style}" x1="{at}%" x2="{at}%" y1="{bar - 3}" y2="{bar + _LANE + 3}">'
                 f"<title>{escape(title)}</title></line>"
             )
-    parts.append(Frame(height, 1, end).marks(ticks))
+    parts.append(PlotArea(height, 1, end).marks(ticks))
     return height, parts
 
 
@@ -268,5 +268,5 @@ def heat(
                     f'width="{num(x2 - x)}%" height="{row_height - (1 if row_height > 4 else 0)}"/>'
                 )
             start = k
-    parts.append(Frame(height, 1, 1).marks(ticks))
+    parts.append(PlotArea(height, 1, 1).marks(ticks))
     return height, parts

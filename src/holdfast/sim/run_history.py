@@ -15,7 +15,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.resources import Amounts
 from holdfast.local.component import ENDED
 from holdfast.sim.node_usage import NodeUsage
-from holdfast.sim.reservation_usage import KINDS
+from holdfast.sim.reservation_lives import KINDS
 
 RESOURCES = ("cpu", "memory", "gpu")
 _WHOLE_GPUS = (names.NVIDIA_GPU, names.AMD_GPU, names.DCU_GPU)
@@ -150,7 +150,7 @@ COLUMNS: Sequence[str] = (
 """What the samples of the cluster consist of."""
 
 
-class History:
+class RunHistory:
     """A UsageListener that keeps what it is told."""
 
     def __init__(self, usage: NodeUsage) -> None:

@@ -48,7 +48,7 @@ def kind_of(reservation: Reservation) -> str:
 
 
 @dataclass(slots=True)
-class Usage:
+class ReservedAmounts:
     """Amounts of one resource: of a moment, or multiplied by seconds."""
 
     reserved: float = 0.0
@@ -88,7 +88,7 @@ class ReservationLife:
     reserved: Amounts = field(default_factory=dict)
     used: Amounts = field(default_factory=dict)
     unused: Amounts = field(default_factory=dict)
-    seconds: dict[str, Usage] = field(default_factory=dict)
+    seconds: dict[str, ReservedAmounts] = field(default_factory=dict)
     """Per resource, amounts multiplied by seconds."""
     steps: list[LifeStep] | None = None
     """Its history, if that is recorded."""
@@ -109,7 +109,7 @@ class ReservationLife:
             for name, amount in self.reserved.items():
                 total = self.seconds.get(name)
                 if total is None:
-                    total = self.seconds[name] = Usage()
+                    total = self.seconds[name] = ReservedAmounts()
                 total.reserved += amount * passed
                 total.used += self.used.get(name, 0) * passed
                 total.unused += self.unused.get(name, 0) * passed
@@ -137,7 +137,7 @@ def _thin_out(steps: list[LifeStep]) -> None:
     ]
 
 
-class ReservationUsage:
+class ReservationLives:
     """The lives of all reservations."""
 
     def __init__(self) -> None:
@@ -298,10 +298,10 @@ def _figures(lives: list[ReservationLife], capacity: Mapping[str, float]) -> dic
 def _held(
     lives: list[ReservationLife], capacity: Mapping[str, float]
 ) -> dict[str, dict[str, float | None]]:
-    totals: dict[str, Usage] = {}
+    totals: dict[str, ReservedAmounts] = {}
     for life in lives:
         for name, seconds in life.seconds.items():
-            total = totals.setdefault(name, Usage())
+            total = totals.setdefault(name, ReservedAmounts())
             total.reserved += seconds.reserved
             total.used += seconds.used
             total.unused += seconds.unused
