@@ -1,6 +1,7 @@
 """The `holdfast` command: one module per subcommand, imported when it is called.
 
     app                  the table of subcommands, and how errors reach the caller
+    demo                 `holdfast demo`
     simulate             `holdfast simulate`
     get                  `holdfast get` and `describe`; `kinds` has what is known of each kind
     explain              `holdfast explain`; `explanation` finds the reasons

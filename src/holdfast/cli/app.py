@@ -18,6 +18,10 @@ from holdfast import __version__
 from holdfast.cli.options import Failure
 
 COMMANDS = {
+    "demo": (
+        "holdfast.cli.demo.command:demo",
+        "Show what Holdfast does, on a local cluster or on yours, in a minute.",
+    ),
     "up": (
         "holdfast.cli.up:up",
         "Run a local cluster: API server, scheduler, simulated nodes.",
