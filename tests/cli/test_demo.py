@@ -18,7 +18,7 @@ from harness.up_process import PODS, Running
 from holdfast.cli.client import POD
 from holdfast.cli.demo.objects import Manifests
 from holdfast.cli.demo.site import Site
-from holdfast.cli.demo.stage import CheckFailed, Seen, Stage, Target
+from holdfast.cli.demo.stage import CheckFailed, Seen, Stage, DemoCluster
 from holdfast.kube.client import Client
 from holdfast.kube.kubeconfig import find_access
 
@@ -119,7 +119,7 @@ def test_a_result_that_is_not_as_expected_ends_it_with_status_1(tmp_path: Path) 
         assert done.status == 1
         assert "✓" not in done.out
         lines = done.err.splitlines()
-        assert lines[0] == "error: chapter 1, Reserve capacity ahead of a peak"
+        assert lines[0] == "error: chapter 1, Reserve capacity before a peak"
         assert "error: expected: web has its first replica" in lines
         assert any(line.startswith("error: seen: 0 of ") for line in lines)
         cluster.settle()
@@ -134,7 +134,7 @@ def test_a_failed_check_shows_the_events_of_the_object(tmp_path: Path) -> None:
     async def failed(kubeconfig: str) -> list[str]:
         async with Client(find_access(kubeconfig)) as client:
             site = Site(("node-1",), 1000, {}, own=True)
-            target = Target(kubeconfig, "", "default", "")
+            target = DemoCluster(kubeconfig, "", "default", "")
             console = Console(quiet=True)
             stage = Stage(client, site, Manifests(site, "default", "x"), target, tmp_path, console, 0)
             with pytest.raises(CheckFailed) as error:

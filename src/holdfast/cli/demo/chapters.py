@@ -26,7 +26,7 @@ class Chapter(NamedTuple):
     play: Callable[[Stage], Awaitable[None]]
 
 
-async def reserve_ahead(stage: Stage) -> None:
+async def reserve_for_peak(stage: Stage) -> None:
     """Two replicas fill a node. One is running, the capacity of the others is reserved."""
     site, manifests = stage.site, stage.manifests
     half, total = PARTS // 2, 2 * len(site.nodes)
@@ -39,7 +39,7 @@ async def reserve_ahead(stage: Stage) -> None:
     words = ["reserve", "deployment/web", "--replicas", str(total - 1), "--name", stage.name("peak")]
     await stage.holdfast(*words, "--ttl", "1h", "-n", stage.namespace)
     await _phases(stage, f"{_reservations(total - 1)} Available", total - 1, "Available")
-    stage.explain("A pod that is not web asks for the same amount. The nodes are idle, but reserved.")
+    stage.explain("Another pod requests the same amount. The nodes are idle, but reserved.")
     await stage.apply("stranger.yaml", manifests.pod("stranger", half), comment=f"{cpu} CPU")
     await _pending(stage, "stranger", "Insufficient cpu")
     stage.explain("The peak comes.")
@@ -162,7 +162,7 @@ async def limits(stage: Stage) -> None:
     await stage.apply("burst.yaml", *burst, comment=what)
     await _bound(stage, f"two pods are on {node}", 2, "burst-")
     await _pending(stage, "burst-2", "Insufficient cpu limit")
-    stage.explain(f"By requests alone all three fit: {site.cpu(3)} of {site.cpu(PARTS)} CPU.")
+    stage.explain(f"By their requests all three would fit: {site.cpu(3)} of {site.cpu(PARTS)} CPU.")
 
 
 async def reservation_preemption(stage: Stage) -> None:
@@ -170,7 +170,7 @@ async def reservation_preemption(stage: Stage) -> None:
     site, manifests = stage.site, stage.manifests
     low, high = 100, 9000
     if not site.own:
-        await _nobody_elses_victims(stage, high)
+        await _only_own_victims(stage, high)
     count = len(site.nodes)
     nightly = [stage.name(f"nightly-{i}") for i in range(count)]
     reserved = [manifests.reservation(name, 6, "nightly", low, preempts=False) for name in nightly]
@@ -223,7 +223,7 @@ def chapters(threshold: str) -> Sequence[Chapter]:
         await starving_gang(stage, threshold)
 
     return (
-        Chapter("Reserve capacity ahead of a peak", reserve_ahead),
+        Chapter("Reserve capacity before a peak", reserve_for_peak),
         Chapter("A starving gang gets the capacity it needs", starving),
         Chapter("A pod brings its own reservation", dynamic_reservation),
         Chapter("Limits do not oversubscribe a node", limits),
@@ -271,7 +271,7 @@ async def _phases(stage: Stage, expected: str, count: int, phase: str) -> None:
     await stage.check(expected, look, about)
 
 
-async def _nobody_elses_victims(stage: Stage, priority: int) -> None:
+async def _only_own_victims(stage: Stage, priority: int) -> None:
     """Raises Skipped if reservations that are not the demo's could be preempted."""
     own = await stage.reservations()
     for raw in (await take_snapshot(stage.server, only=(RESERVATION,))).all(RESERVATION):

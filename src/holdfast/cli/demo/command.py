@@ -28,7 +28,7 @@ from holdfast.cli.demo.chapters import Chapter, chapters
 from holdfast.cli.demo.local_cluster import THRESHOLD, LocalCluster, local_cluster
 from holdfast.cli.demo.objects import Manifests
 from holdfast.cli.demo.site import Site, find_site, own_site
-from holdfast.cli.demo.stage import CheckFailed, Skipped, Stage, Target, remove
+from holdfast.cli.demo.stage import CheckFailed, Skipped, Stage, DemoCluster, remove
 from holdfast.cli.options import Context, Failure, optional
 from holdfast.kube.client import Client
 from holdfast.kube.errors import ApiError, KubernetesError
@@ -98,9 +98,8 @@ def demo(
     """Show what Holdfast does, on a local cluster or on yours, in a minute.
 
     Prints each command, carries it out over HTTP, and checks the result. It exits with status 1 at
-    the first result that is not as expected. On your cluster it works in a namespace of its own with
-    the free CPU of one node, changes no object that it did not create, and deletes its objects when it
-    ends.
+    the first result that is not as expected. On your cluster it works in a new namespace with the
+    free CPU of one node, changes no object that it did not create, and deletes its objects when it ends.
     """
     if kubeconfig is None:
         given = {"--context": context, "--starvation-threshold": starvation_threshold}
@@ -159,7 +158,7 @@ async def _on_a_local_cluster(options: _Options, console: Console, folder: Path)
         console.print("\n".join(cluster.printed[:-1]), style="dim", soft_wrap=True)
         kept = "" if options.keep else "; deleted at the end, unless with --keep"
         console.print(f"  manifests   {folder}{kept}", style="dim", soft_wrap=True)
-        target = Target(str(cluster.kubeconfig), "", _NAME, "")
+        target = DemoCluster(str(cluster.kubeconfig), "", _NAME, "")
         async with _connected(target) as client:
             server = Server(client, _NAME)
             await server.create(NAMESPACE, _named(_NAME))
@@ -175,7 +174,7 @@ async def _on_a_local_cluster(options: _Options, console: Console, folder: Path)
 
 async def _on_a_cluster(options: _Options, console: Console, folder: Path) -> None:
     name = f"{_NAME}-{uuid4().hex[:5]}"
-    target = Target(str(options.kubeconfig), options.context, name, f"{name}-")
+    target = DemoCluster(str(options.kubeconfig), options.context, name, f"{name}-")
     async with _connected(target) as client:
         server = Server(client, name)
         site = await _site(server)
@@ -250,7 +249,7 @@ async def _clean_up(client: Client, stage: Stage | None, name: str, console: Con
 
 
 @asynccontextmanager
-async def _connected(target: Target) -> AsyncIterator[Client]:
+async def _connected(target: DemoCluster) -> AsyncIterator[Client]:
     async with Client(find_access(target.kubeconfig, target.context), connections=8) as client:
         yield client
 

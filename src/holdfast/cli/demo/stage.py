@@ -60,7 +60,7 @@ Look = Callable[[], Awaitable[Seen]]
 Ref = tuple[KindInfo, str]
 
 
-class Target(NamedTuple):
+class DemoCluster(NamedTuple):
     """The cluster that commands are typed against."""
 
     kubeconfig: str
@@ -77,7 +77,7 @@ class Stage:
         client: Client,
         site: Site,
         manifests: Manifests,
-        target: Target,
+        target: DemoCluster,
         folder: Path,
         console: Console,
         patience: float,
