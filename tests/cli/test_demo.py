@@ -18,7 +18,7 @@ from harness.up_process import PODS, Running
 from holdfast.cli.client import POD
 from holdfast.cli.demo.objects import Manifests
 from holdfast.cli.demo.site import Site
-from holdfast.cli.demo.stage import CheckFailed, Seen, Stage, DemoCluster
+from holdfast.cli.demo.stage import CheckFailed, DemoCluster, Seen, Stage
 from holdfast.kube.client import Client
 from holdfast.kube.kubeconfig import find_access
 

@@ -28,7 +28,7 @@ from holdfast.cli.demo.chapters import Chapter, chapters
 from holdfast.cli.demo.local_cluster import THRESHOLD, LocalCluster, local_cluster
 from holdfast.cli.demo.objects import Manifests
 from holdfast.cli.demo.site import Site, find_site, own_site
-from holdfast.cli.demo.stage import CheckFailed, Skipped, Stage, DemoCluster, remove
+from holdfast.cli.demo.stage import CheckFailed, DemoCluster, Skipped, Stage, remove
 from holdfast.cli.options import Context, Failure, optional
 from holdfast.kube.client import Client
 from holdfast.kube.errors import ApiError, KubernetesError
@@ -99,7 +99,7 @@ def demo(
 
     Prints each command, carries it out over HTTP, and checks the result. It exits with status 1 at
     the first result that is not as expected. On your cluster it works in a new namespace with the
-    free CPU of one node, changes no object that it did not create, and deletes its objects when it ends.
+    free CPU of one node, changes no object that it did not create, and deletes its objects at the end.
     """
     if kubeconfig is None:
         given = {"--context": context, "--starvation-threshold": starvation_threshold}
