@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from holdfast.local.clock import LocalClock, RealClock
 from holdfast.local.cluster_parts import ClusterParts
 from holdfast.local.component import Component, Work
+from holdfast.local.endpoints import EndpointsController
 from holdfast.local.executor import DecisionExecutor
 from holdfast.local.kubelet import FullReports
 from holdfast.local.namespace_controller import Namespaces
@@ -51,6 +52,7 @@ def served_components(world: ClusterParts, *, heartbeats: bool = True) -> list[C
         PodGC(objects, clock, timers, kubelets),
         Namespaces(objects, clock, kubelets, world.record),
         WorkloadControllers(objects, clock, timers, kubelets, world.recorder),
+        EndpointsController(objects, clock, timers),
     ]
 
 
