@@ -12,6 +12,7 @@ import base64
 import binascii
 import os
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -206,7 +207,7 @@ def access_from(config: Kubeconfig, context: str = "") -> Access:
         raise KubeconfigError(files, "current-context", "is not set")
     if wanted not in config.contexts:
         raise KubeconfigError(
-            files, "contexts", f"there is no context {wanted!r}{_known(config.contexts)}"
+            files, "contexts", f"there is no context {wanted!r}{_known(config.contexts, wanted)}"
         )
     chosen, origin = config.contexts[wanted]
     if chosen.cluster not in config.clusters:
@@ -230,7 +231,11 @@ def access_from(config: Kubeconfig, context: str = "") -> Access:
     )
 
 
-def _known(names: Mapping[str, Any]) -> str:
+def _known(names: Mapping[str, Any], wanted: str = "") -> str:
+    """The nearest name, or all of them."""
+    close = get_close_matches(wanted, names, n=1)
+    if close:
+        return f"; did you mean {close[0]}?"
     return f"; known: {', '.join(sorted(names))}" if names else ""
 
 
@@ -422,19 +427,37 @@ def find_access(path: str | None = None, context: str = "") -> Access:
 
     Raises KubeconfigError.
     """
-    if path:
-        return access_from(read_kubeconfig([Path(path).expanduser()], must_exist=True), context)
-    listed = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
-    if listed:
-        config = read_kubeconfig(listed, must_exist=False)
-        if not config.files:
-            raise KubeconfigError(os.environ["KUBECONFIG"], "", "KUBECONFIG: no such file")
-        return access_from(config, context)
-    if is_in_cluster():
+    config = find_kubeconfig(path)
+    if config is None and is_in_cluster():
         return access_in_cluster()
-    usual = Path.home() / ".kube" / "config"
-    if not usual.exists():
-        raise KubeconfigError(
-            "", "", f"no cluster: give --kubeconfig, set KUBECONFIG, or create {usual}"
-        )
-    return access_from(read_kubeconfig([usual], must_exist=True), context)
+    if config is None:
+        usual = _usual_file()
+        if not usual.exists():
+            raise KubeconfigError(
+                "", "", f"no cluster: give --kubeconfig, set KUBECONFIG, or create {usual}"
+            )
+        config = read_kubeconfig([usual], must_exist=True)
+    return access_from(config, context)
+
+
+def find_kubeconfig(path: str | None = None) -> Kubeconfig | None:
+    """The explicit file, or those in KUBECONFIG; None without either. Raises KubeconfigError."""
+    if path:
+        return read_kubeconfig([Path(path).expanduser()], must_exist=True)
+    listed = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    if not listed:
+        return None
+    config = read_kubeconfig(listed, must_exist=False)
+    if not config.files:
+        raise KubeconfigError(os.environ["KUBECONFIG"], "", "KUBECONFIG: no such file")
+    return config
+
+
+def known_contexts(path: str | None = None) -> list[str]:
+    """The names of all contexts. Raises KubeconfigError."""
+    config = find_kubeconfig(path) or read_kubeconfig([_usual_file()], must_exist=False)
+    return sorted(config.contexts)
+
+
+def _usual_file() -> Path:
+    return Path.home() / ".kube" / "config"
