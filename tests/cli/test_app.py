@@ -1,14 +1,16 @@
-"""The command itself: the table of subcommands, and what help and completion import."""
+"""The command itself: the table of subcommands, usage errors, help, and what it imports."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from holdfast.cli.app import COMMANDS, app, load_command
+from harness.served_cluster import call
+from holdfast.cli.app import COMMANDS, load_command
+from holdfast.cli.command import as_kubectl_reads
 
 _LOADED = """
 import sys
@@ -36,13 +38,68 @@ def test_help_imports_no_command() -> None:
     assert "numpy" not in loaded and "aiohttp" not in loaded
 
 
-def test_a_command_is_completed_with_its_options() -> None:
-    for line, expected in (("holdfast simu", "simulate"), ("holdfast simulate --unti", "--until")):
-        words = {"COMP_WORDS": line, "COMP_CWORD": str(len(line.split()) - 1)}
-        env = {"_HOLDFAST_COMPLETE": "complete_bash", **words}
-        assert expected in CliRunner().invoke(app, [], env=env, prog_name="holdfast").stdout
+@pytest.mark.parametrize(
+    ("words", "err"),
+    [
+        (["gett"], 'error: unknown command "gett"; did you mean get?'),
+        (["config", "validat"], 'error: unknown command "validat"; did you mean validate?'),
+        (["get", "rsv", "--selectr", "a"], "error: unknown option --selectr; did you mean --selector?"),
+        (["get"], "error: TYPE is required: One of reservations (rsv)"),
+        (["get", "rsv", "-o", "jsn"], "error: --output: unknown format 'jsn'; did you mean json?"),
+        (["completion", "bsh"], "did you mean bash?"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_usage_errors_suggest_what_was_meant(words: list[str], err: str) -> None:
+    done = call(*words)
+    assert (done.status, done.out) == (1, "")
+    assert err in done.err
 
 
-def test_an_unknown_command_is_a_usage_error() -> None:
-    result = CliRunner().invoke(app, ["simulte"])
-    assert result.exit_code == 2 and "No such command 'simulte'" in result.output
+def test_options_of_the_cluster_may_come_first(tmp_path: Path) -> None:
+    missing = str(tmp_path / "none")
+    assert missing in call("--kubeconfig", missing, "-n", "shop", "get", "pods").err
+
+
+@pytest.mark.parametrize(
+    ("words", "read"),
+    [
+        (["-o=json"], ["-o", "json"]),
+        (["--watch=true", "--no-headers=false"], ["--watch"]),
+        (["--", "-o=json"], ["--", "-o=json"]),
+    ],
+)
+def test_flags_are_read_as_kubectl_reads_them(words: list[str], read: list[str]) -> None:
+    command = load_command("get")
+    parameters = command.get_params(command.make_context("get", ["rsv"]))
+    assert list(as_kubectl_reads(words, parameters)) == read
+
+
+_EVERY = [(name,) for name in COMMANDS] + [("config", "default"), ("config", "rbac"), ()]
+
+
+@pytest.mark.parametrize("words", _EVERY, ids=" ".join)
+def test_help_is_complete_and_fits_the_terminal(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for width in (80, 120):
+        monkeypatch.setenv("COLUMNS", str(width))
+        text = call(*words, "--help").out
+        described, _, examples = text.partition("\nExamples:\n")
+        assert max(map(len, described.splitlines())) <= min(width, 100)
+        assert "..." not in described.splitlines()[0].replace("...]", "").replace("... [", "")
+        assert "<list" not in text and "{" not in described.splitlines()[0]
+        if words and words != ("config",):
+            assert examples.strip(), "no examples"
+
+
+def test_a_closed_output_ends_a_command_silently() -> None:
+    code = "import sys; sys.argv = ['holdfast', 'crds']; from holdfast.cli import main; main()"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() in (0, 141)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -41,9 +43,15 @@ def test_plain_reservations_are_printed_and_no_cluster_is_asked(
         "metadata": {"name": "web-1"},
         "spec": {
             "template": {
-                "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]}
+                "metadata": {"namespace": "default"},
+                "spec": {"containers": [{"name": "main", "resources": {"requests": requests}}]},
             },
-            "owners": [{"labelSelector": {"matchLabels": {"app": "web"}}}],
+            "owners": [
+                {
+                    "object": {"namespace": "default"},
+                    "labelSelector": {"matchLabels": {"app": "web"}},
+                }
+            ],
             "ttl": "2h",
         },
     }
@@ -67,6 +75,18 @@ def test_plain_reservations_are_printed_and_no_cluster_is_asked(
         (["--node-selector", "disk=ssd"], "spec.template.spec.nodeSelector", {"disk": "ssd"}),
         (["-n", "shop"], "spec.template.metadata.namespace", "shop"),
         (["-n", "shop"], "spec.owners.0.object", {"namespace": "shop"}),
+        (["-A"], "spec.owners.0.object", None),
+        (["-A"], "spec.template.metadata", None),
+        (["--priority", "7"], "metadata.labels", {"koordinator.sh/priority": "7"}),
+        (
+            ["--priority", "7", "--can-preempt", "--label", "a=b"],
+            "metadata.labels",
+            {
+                "a": "b",
+                "koordinator.sh/priority": "7",
+                "scheduling.koordinator.sh/can-preempt": "true",
+            },
+        ),
         (
             ["--gpu", "2", "--resource", "example.com/fast=1"],
             "spec.template.spec.containers.0.resources.requests",
@@ -117,6 +137,12 @@ def test_every_flag_has_its_field(arguments: list[str], path: str, value: Any) -
         (["deployment/web", "-f", "x.yaml"], "--filename: cannot be given together with a SOURCE"),
         (["-f", "nothing.yaml"], "nothing.yaml: No such file or directory"),
         ([*PLAIN, "--policy", "Greedy"], "'Greedy' is not one of"),
+        ([*PLAIN, "--policy", "restrictd"], "did you mean Restricted?"),
+        ([*PLAIN, "-A", "-n", "shop"], "--all-namespaces: cannot be given together with --namespace"),
+        (["deployment/web", "-A"], "--all-namespaces: needs --owner"),
+        ([*PLAIN, "--wait"], "--wait: cannot be given together with --dry-run"),
+        ([*PLAIN, "--timeout", "soon"], "--timeout: not a duration: 'soon'"),
+        ([*PLAIN, "--nod", "n1"], "unknown option --nod; did you mean --node?"),
     ],
 )
 def test_errors_name_their_flag(arguments: list[str], err: str) -> None:
@@ -160,7 +186,9 @@ def test_flags_override_the_source(tmp_path: Path) -> None:
     template = made["spec"]["template"]["spec"]
     assert template["containers"] == [{"name": "main", "resources": {"requests": {"cpu": "6"}}}]
     assert (template["nodeName"], made["metadata"]["name"]) == ("n1", "peak")
-    assert made["spec"]["owners"] == [{"labelSelector": {"matchLabels": {"app": "other"}}}]
+    assert made["spec"]["owners"] == [
+        {"object": {"namespace": "default"}, "labelSelector": {"matchLabels": {"app": "other"}}}
+    ]
 
 
 @pytest.mark.parametrize(
@@ -229,6 +257,52 @@ def test_a_refusal_is_shown_with_the_message_of_the_server(cluster: ServedCluste
     assert missing.err == 'Error from server (NotFound): deployments.apps "none" not found\n'
     elsewhere = cluster("reserve", "deployment/web", "-n", "kube-system")
     assert elsewhere.status == 1
+
+
+def test_a_misspelt_source_gets_the_nearest_name(cluster: ServedCluster) -> None:
+    assert cluster("reserve", "deploy/webb").err.endswith(
+        'deployments.apps "webb" not found; did you mean web?\n'
+    )
+    assert cluster("reserve", "job/train", "-n", "other").err.endswith(
+        "; there is one in namespace default: use -n default\n"
+    )
+
+
+def test_a_dry_run_of_the_server_creates_nothing(cluster: ServedCluster) -> None:
+    done = cluster("reserve", *PLAIN, "--name", "maybe", "--dry-run=server")
+    assert done.out == "reservation.scheduling.koordinator.sh/maybe created (server dry run)\n"
+    assert cluster("get", "rsv", "maybe").status == 1
+
+
+def test_the_namespace_of_the_owners_is_printed(cluster: ServedCluster) -> None:
+    assert cluster("reserve", *PLAIN, "--name", "here").err == (
+        "owners: pods with app=web in namespace default\n"
+    )
+    assert cluster("reserve", *PLAIN, "--name", "any", "-A").err == (
+        "owners: pods with app=web in any namespace\n"
+    )
+
+
+def test_waiting_shows_what_came_of_it(cluster: ServedCluster) -> None:
+    done = Event()
+
+    def schedule() -> None:
+        while not done.is_set():
+            cluster.settle()
+            done.wait(0.02)
+
+    with ThreadPoolExecutor() as pool:
+        pool.submit(schedule)
+        try:
+            fits = cluster("reserve", "--cpu", "1", "--owner", "app=w", "--name", "fits", "--wait")
+            large = ["--cpu", "99", "--owner", "app=w", "--name", "large", "--wait"]
+            refused = cluster("reserve", *large, "--timeout", "300ms")
+        finally:
+            done.set()
+    assert fits.status == 0
+    assert fits.lines[1].startswith("reservation.scheduling.koordinator.sh/fits available on node-")
+    assert refused.status == 1
+    assert "large: Pending after 300ms: 0/2 nodes are available: 2 Insufficient cpu." in refused.err
 
 
 def test_one_of_several_is_refused_and_the_others_are_named(cluster: ServedCluster) -> None:

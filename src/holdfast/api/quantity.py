@@ -161,3 +161,15 @@ def _scaled(mantissa: int, exponent: int) -> int:
     power: int = 10 ** abs(exponent)
     exact = mantissa * power if exponent >= 0 else -(-mantissa // power)
     return min(exact, _MAX_NANO)
+
+
+_MI = 1 << 20
+
+
+def shown(resource: str, amount: int) -> str:
+    """Kubernetes's format, but large byte amounts rounded to mebibytes."""
+    if amount < 0:
+        return f"-{shown(resource, -amount)}"
+    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
+        amount -= amount % _MI if amount >= _MI else 0
+    return format_amount(resource, amount)

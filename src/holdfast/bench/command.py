@@ -61,10 +61,19 @@ class Options(msgspec.Struct, frozen=True):
         return given
 
 
+def _complete_workload(incomplete: str) -> list[str]:
+    return [*rows(), TRACE]
+
+
 def bench(
     workload: Annotated[
         list[str] | None,
-        typer.Argument(help="Workloads to run (default: all that need no trace).", show_default=False),
+        typer.Argument(
+            metavar="WORKLOAD",
+            help="Workloads to run (default: all that need no trace).",
+            autocompletion=_complete_workload,
+            show_default=False,
+        ),
     ] = None,
     mode: Annotated[
         Mode,
@@ -87,23 +96,36 @@ def bench(
     nodes: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Number of nodes; the number of pods is scaled with it.", show_default=False
+            min=1,
+            metavar="N",
+            help="Number of nodes, at least 1; the number of pods is scaled with it (default: the "
+            "workload's).",
+            show_default=False,
         ),
     ] = None,
     batch: Annotated[
-        int, typer.Option(min=1, help="Pods that arrive before each scheduling round.")
+        int, typer.Option(min=1, metavar="N", help="Pods that arrive before each scheduling round.")
     ] = 100,
-    repeat: Annotated[int, typer.Option(min=1, help="Runs of each workload.")] = 3,
+    repeat: Annotated[int, typer.Option(min=1, metavar="N", help="Runs of each workload.")] = 3,
     trace: Annotated[
-        Path | None, typer.Option(help="Directory of the openb trace.", show_default=False)
+        Path | None,
+        typer.Option(metavar="DIR", help="Directory of the openb trace.", show_default=False),
     ] = None,
-    trace_nodes: Annotated[str, typer.Option(help="openb_node_list_NAME.csv")] = "all_node",
-    trace_pods: Annotated[str, typer.Option(help="openb_pod_list_NAME.csv")] = "default",
+    trace_nodes: Annotated[
+        str, typer.Option(metavar="NAME", help="openb: nodes are read from openb_node_list_NAME.csv.")
+    ] = "all_node",
+    trace_pods: Annotated[
+        str, typer.Option(metavar="NAME", help="openb: pods are read from openb_pod_list_NAME.csv.")
+    ] = "default",
     seeds: Annotated[
-        int, typer.Option(min=0, help="openb: runs of each GPU packing strategy; 0 skips them.")
+        int,
+        typer.Option(
+            min=0, metavar="N", help="openb: runs of each GPU packing strategy; 0 skips them."
+        ),
     ] = 10,
     plot: Annotated[
-        Path | None, typer.Option(help="openb: file for a plot of allocated GPUs (SVG).")
+        Path | None,
+        typer.Option(metavar="FILE", help="openb: file for a plot of allocated GPUs (SVG)."),
     ] = None,
     output: Annotated[
         BenchOutput, typer.Option("--output", "-o", help="Output format.")
@@ -130,6 +152,13 @@ def bench(
     describes them.
 
     Progress is printed to stderr, one line for each finished workload.
+
+    Examples:
+      # The workloads, with what each measures
+      holdfast bench --list
+
+      # One workload on 1,000 nodes
+      holdfast bench SchedulingBasic --nodes 1000
     """
     console = Console(highlight=False)
     if list_:

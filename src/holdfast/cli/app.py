@@ -1,20 +1,23 @@
 """The `holdfast` command and its subcommands.
 
 A subcommand's module is imported when it is called, so that help and completion are quick. A new
-command is a file and a line in `COMMANDS`, with the first sentence of its help.
+command is a file and a line in `COMMANDS`, with the first sentence of its help, and its name in
+`SECTIONS`.
 
-Exit status: 0 success, 1 invalid input (usage included), 2 an internal error.
+Exit status: 0 success, 1 invalid input (usage included) or an error of the server, 2 an internal
+error; 130 interrupted; 141 the reader of the output has closed it, as of a process that SIGPIPE ends.
 """
 
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 from holdfast import __version__
+from holdfast.cli.command import HelpfulCommand, HelpfulGroup, choices_of, did_you_mean
 from holdfast.cli.options import Failure
 
 COMMANDS = {
@@ -35,10 +38,10 @@ COMMANDS = {
         "holdfast.cli.simulate:simulate",
         "Run a scenario on a simulated cluster, in virtual time.",
     ),
-    "get": ("holdfast.cli.get:get", "Show reservations, holds, nodes, and pending pods."),
+    "get": ("holdfast.cli.get:get", "Show reservations, holds, pods, nodes and queues."),
     "describe": (
-        "holdfast.cli.get:describe",
-        "Show the details of a reservation, hold, node, or pending pod.",
+        "holdfast.cli.describe:describe",
+        "Show the details of reservations, holds, pods, nodes and queues.",
     ),
     "explain": (
         "holdfast.cli.explain:explain",
@@ -51,21 +54,43 @@ COMMANDS = {
         "holdfast.cli.config:crds",
         "Print the CustomResourceDefinitions as YAML.",
     ),
-    "version": ("holdfast.cli.config:version", "Print the version."),
+    "completion": (
+        "holdfast.cli.completion:completion",
+        "Print a script for completion in a shell.",
+    ),
+    "version": ("holdfast.cli.version:version", "Print the versions of client and server."),
 }
 """The function of each subcommand, and its help."""
-_USAGE_ERROR = 2
-"""Exit status of the library for an invalid command line."""
+
+SECTIONS = {
+    "Reservations": ("get", "describe", "explain", "reserve"),
+    "Clusters": ("up", "run", "provisioner"),
+    "Experiments": ("simulate", "bench"),
+    "Settings": ("config", "crds", "completion", "version"),
+}
+COMPLETE = "__complete"
+"""The hidden command that completion scripts call."""
+
+_CLOSED_OUTPUT = 141
+_OF_A_CLUSTER = ("-n", "--namespace", "--context", "--kubeconfig")
+_EVERYWHERE = ("-A", "--all-namespaces")
 
 
-class _LazyCommand(TyperCommand):
+class _LazyCommand(HelpfulCommand):
     """A subcommand that is imported when its arguments are parsed."""
 
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **options: Any) -> Any:
         return load_command(self.name or "").make_context(info_name, args, *rest, **options)
 
 
-class _LazyGroup(TyperGroup):
+class _LazyGroup(HelpfulGroup):
+    sections = SECTIONS
+    epilogue = (
+        "Run 'holdfast COMMAND --help' for the options and examples of a command.\n\n"
+        "Exit status: 0 success; 1 invalid input, or an error of the server; 2 an internal error; "
+        "130 interrupted."
+    )
+
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)
 
@@ -79,7 +104,7 @@ def load_command(name: str) -> Any:
     found = getattr(import_module(module), attribute)
     if not isinstance(found, typer.Typer):
         only = typer.Typer(rich_markup_mode=None, add_completion=False)
-        only.command(name)(found)
+        only.command(name, cls=HelpfulCommand)(found)
         found = only
     command = typer.main.get_command(found)
     command.name = name
@@ -91,7 +116,8 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
 
@@ -104,40 +130,121 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def holdfast(
     version: bool = typer.Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Print the version."
+        False,
+        "--version",
+        callback=_print_version,
+        is_eager=True,
+        help="Print the version.",
     ),
 ) -> None:
     """A Kubernetes scheduler that reserves capacity."""
 
 
 def run() -> None:
+    """The process: runs the command of `sys.argv` and exits with its status."""
+    words = sys.argv[1:]
+    if Path(sys.argv[0]).stem == "kubectl_complete-holdfast":
+        words = [COMPLETE, *words]
+    status = 1
     try:
-        app(prog_name=_program())
+        if words[:1] == [COMPLETE]:
+            from holdfast.cli.completion import complete
+
+            complete(words[1:])
+        else:
+            _invoke(words)
+        sys.stdout.flush()
+        status = 0
+    except BrokenPipeError:
+        # The reader of our output, such as `head`, has closed it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        status = _CLOSED_OUTPUT
+    except KeyboardInterrupt:
+        status = 130
+    except typer.Exit as exit_:
+        status = exit_.exit_code
+    except typer.Abort:
+        sys.stderr.write("Aborted!\n")
     except Failure as failure:
         if failure.as_it_is:
             sys.stderr.writelines(f"{line}\n" for line in failure.lines)
         else:
             _print_errors(failure.lines)
-        sys.exit(failure.status)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has closed it
-        sys.exit(1)
-    except SystemExit as exit_:
-        sys.exit(1 if exit_.code == _USAGE_ERROR else exit_.code)
+        status = failure.status
     except Exception as error:
         from holdfast.api.errors import HoldfastError
 
-        if not isinstance(error, HoldfastError):
+        if hasattr(error, "format_message"):
+            _print_usage_error(error)
+        elif isinstance(error, HoldfastError):
+            _print_errors(str(error).splitlines())
+        else:
             raise
-        _print_errors(str(error).splitlines())
-        sys.exit(1)
+    sys.exit(status)
+
+
+def _invoke(words: list[str]) -> None:
+    command: Any = typer.main.get_command(app)
+    with command.make_context(_program(), _command_first(words)) as context:
+        command.invoke(context)
 
 
 def _program() -> str:
-    """The name this was called by; kubectl runs `kubectl-holdfast` as `kubectl holdfast`."""
-    return "kubectl holdfast" if Path(sys.argv[0]).stem == "kubectl-holdfast" else "holdfast"
+    """The name this was called by; kubectl runs `kubectl-holdfast` as `kubectl holdfast`. A launcher
+    of the plugin sets HOLDFAST_PROGRAM.
+    """
+    plugin = "kubectl holdfast"
+    is_plugin = Path(sys.argv[0]).stem == "kubectl-holdfast"
+    return plugin if is_plugin or os.environ.get("HOLDFAST_PROGRAM") == plugin else "holdfast"
+
+
+def _command_first(words: list[str]) -> list[str]:
+    """`-n shop get pods` as `get -n shop pods`: kubectl takes options of the cluster anywhere."""
+    flags, rest = cluster_flags(words)
+    return [rest[0], *flags, *rest[1:]] if rest else words
+
+
+def cluster_flags(words: list[str]) -> tuple[list[str], list[str]]:
+    """The options of the cluster that the words begin with, and the rest."""
+    at = 0
+    while at < len(words) and words[at].partition("=")[0] in (*_OF_A_CLUSTER, *_EVERYWHERE):
+        at += 2 if words[at] in _OF_A_CLUSTER else 1
+    return words[:at], words[at:]
+
+
+# Errors
 
 
 def _print_errors(lines: list[str]) -> None:
     for line in lines:
         sys.stderr.write(f"error: {line}\n" if not line.startswith(" ") else f"{line}\n")
+
+
+def _print_usage_error(error: Any) -> None:
+    context = getattr(error, "ctx", None)
+    if context is not None and type(error).__name__ == "NoArgsIsHelpError":
+        sys.stderr.write(context.get_help().rstrip("\n") + "\n")
+        return
+    _print_errors([_usage_problem(error, context)])
+    if context is not None:
+        sys.stderr.write(f"Run '{context.command_path} --help' for usage.\n")
+
+
+def _usage_problem(error: Any, context: Any) -> str:
+    parameter = getattr(error, "param", None)
+    match type(error).__name__:
+        case "NoSuchOption":
+            known = [
+                name
+                for each in context.command.get_params(context)
+                for name in (*each.opts, *each.secondary_opts)
+                if name.startswith("--")
+            ]
+            return f"unknown option {error.option_name}{did_you_mean(error.option_name, known)}"
+        case "MissingParameter" if parameter is not None and parameter.param_type_name == "argument":
+            name = (parameter.metavar or parameter.name.upper()).strip("[].")
+            return f"{name} is required: {parameter.help or ''}".rstrip(": ")
+        case "BadParameter" if parameter is not None and (choices := choices_of(parameter)):
+            given = error.message.partition("'")[2].partition("'")[0]
+            return f"{error.format_message().rstrip('.')}{did_you_mean(given, choices)}"
+    return str(error.format_message())

@@ -4,17 +4,22 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from holdfast.api.kinds import KINDS
+from holdfast.api.names import RESERVATION_API
 from holdfast.cli.options import Failure, Where
 from holdfast.kube.client import Client
 from holdfast.kube.client_settings import Access
 from holdfast.kube.errors import ApiError, KubernetesError, Unreachable
 from holdfast.kube.kubeconfig import find_access
 from holdfast.kube.object_client import Raw, Server
-from holdfast.snapshot.cluster_snapshot import NODE, POD, RESERVATION
 
 __all__ = ["NODE", "POD", "RESERVATION", "Raw", "Server", "ask", "failure", "refusal"]
 
 T = TypeVar("T")
+
+NODE = KINDS["v1", "Node"]
+POD = KINDS["v1", "Pod"]
+RESERVATION = KINDS[RESERVATION_API, "Reservation"]
 
 
 def ask(where: Where, work: Callable[[Server], Awaitable[T]]) -> T:

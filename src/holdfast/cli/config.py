@@ -1,29 +1,41 @@
-"""`holdfast config` (defaults, validation, RBAC of plugins), `holdfast crds` and `holdfast version`."""
+"""`holdfast config` (defaults, validation, RBAC of plugins) and `holdfast crds`."""
 
 from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 
-from holdfast import __version__
 from holdfast.api.raw_objects import ObjectKind
+from holdfast.cli.command import HelpfulCommand, HelpfulGroup
+from holdfast.cli.completers import files
 
 
-def version() -> None:
-    """Print the version."""
-    typer.echo(f"holdfast {__version__}")
+def _complete_crd(incomplete: str) -> list[str]:
+    from holdfast.api.crds import NAMES
+
+    return sorted(NAMES)
 
 
 def crds(
     names: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Kinds, plurals, short names or full names (default: all).",
+            metavar="NAME",
+            help="Kinds, plurals, short names or full names of the definitions (default: all).",
+            autocompletion=_complete_crd,
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Print the CustomResourceDefinitions as YAML."""
+    """Print the CustomResourceDefinitions as YAML.
+
+    Examples:
+      # Install all of them
+      holdfast crds | kubectl apply --server-side -f -
+
+      # One of them
+      holdfast crds reservations
+    """
     from holdfast.api.crds import as_yaml, definitions
 
     typer.echo(as_yaml(definitions(*names or ())), nl=False)
@@ -33,6 +45,7 @@ def crds(
 
 
 app = typer.Typer(
+    cls=HelpfulGroup,
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -40,9 +53,14 @@ app = typer.Typer(
 )
 
 
-@app.command("default")
+@app.command("default", cls=HelpfulCommand)
 def default() -> None:
-    """Print the default configuration."""
+    """Print the default configuration.
+
+    Examples:
+      # Begin a configuration of your own
+      holdfast config default > config.yaml
+    """
     import yaml
 
     from holdfast.scheduler.framework.config import default_configuration
@@ -52,16 +70,27 @@ def default() -> None:
     typer.echo(yaml.safe_dump(mapping, sort_keys=False), nl=False)
 
 
-@app.command("validate")
+@app.command("validate", cls=HelpfulCommand)
 def validate(
     file: Annotated[
         str,
         typer.Argument(
-            help="Scheduler configuration file (KubeSchedulerConfiguration).", show_default=False
+            metavar="FILE",
+            help="Scheduler configuration file (KubeSchedulerConfiguration).",
+            autocompletion=files,
+            show_default=False,
         ),
     ],
 ) -> None:
-    """Validate a scheduler configuration and report its errors."""
+    """Validate a scheduler configuration and report its errors.
+
+    Also prints warnings about settings that have no effect or switch something off. The exit status is
+    0 if the file is valid.
+
+    Examples:
+      # Check a file before it is deployed
+      holdfast config validate config.yaml
+    """
     from holdfast.cli.options import load_setup, warn_of_plugins
     from holdfast.scheduler.assembly import declared_kinds
 
@@ -76,12 +105,15 @@ def validate(
         typer.echo(f"{file}: {', '.join(plugins)}: reads {kind}")
 
 
-@app.command("rbac")
+@app.command("rbac", cls=HelpfulCommand)
 def rbac(
     file: Annotated[
         str | None,
         typer.Argument(
-            help="Scheduler configuration file (KubeSchedulerConfiguration).", show_default=False
+            metavar="FILE",
+            help="Scheduler configuration file (default: the default configuration).",
+            autocompletion=files,
+            show_default=False,
         ),
     ] = None,
     account: Annotated[
@@ -94,6 +126,10 @@ def rbac(
     """Print a ClusterRole for the objects that enabled plugins read, and its binding.
 
     It adds to Holdfast's own ClusterRole, which allows what Holdfast itself reads.
+
+    Examples:
+      # Let the scheduler read the objects that its plugins declare
+      holdfast config rbac config.yaml | kubectl apply -f -
     """
     import yaml
 

@@ -45,6 +45,13 @@ def explain(
     """Explain why a pod, reservation or pod group is pending or placed.
 
     Reads the same objects as the scheduler and evaluates the same plugins on them. Writes nothing.
+
+    Examples:
+      # Why a pod is pending, and what would help
+      holdfast explain pod web-0
+
+      # A reservation, as data
+      holdfast explain reservation/peak -o json
     """
     from holdfast.cli.client import Server, ask
     from holdfast.cli.explanation_text import text

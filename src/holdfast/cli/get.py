@@ -1,46 +1,67 @@
-"""`holdfast get` and `holdfast describe`"""
+"""`holdfast get`"""
 
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.options import Context, Failure, Kubeconfig, NarrowingNamespace, Output, Where
+from holdfast.cli import completers
+from holdfast.cli.options import (
+    AllNamespaces,
+    Context,
+    Failure,
+    Kubeconfig,
+    Namespace,
+    Where,
+    optional,
+)
 
 if TYPE_CHECKING:
     from holdfast.cli.client import Raw, Server
-    from holdfast.cli.kinds.kind import Found, OutputColumn, OutputKind, PlainKind, Query
+    from holdfast.cli.kinds.kind import Found, OutputKind, Query
+
+TYPES = "reservations (rsv), holds, pods (po), nodes (no), podgroups (pg), queue, queues (q)"
 
 
-TYPES = "reservations (rsv), holds, nodes, queue, queues"
+def _complete_format(incomplete: str) -> list[str]:
+    from holdfast.cli.output_format import PLAIN, TEMPLATED
 
-
-def _complete_type(incomplete: str) -> list[str]:
-    from holdfast.cli.kinds import titles
-
-    return [title for title in titles() if title.startswith(incomplete)]
+    return [*PLAIN, *(f"{name}=" for name in TEMPLATED)]
 
 
 Type = Annotated[
     str,
     typer.Argument(
         metavar="TYPE",
-        help=f"One of {TYPES}; several separated by commas, or TYPE/NAME.",
-        autocompletion=_complete_type,
+        help=f"One of {TYPES}. Several are separated by commas. Or TYPE/NAME.",
+        autocompletion=completers.types,
         show_default=False,
     ),
 ]
 Names = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[NAME]...", help="Names of the objects (default: all).", show_default=False
+        metavar="NAME",
+        help="Names of the objects (default: all).",
+        autocompletion=completers.names,
+        show_default=False,
     ),
 ]
 Selector = Annotated[
     str,
-    typer.Option(
-        "-l", "--selector", metavar="SELECTOR", help="Label selector, such as app=web,tier in (a,b)."
+    optional(
+        "-l",
+        "--selector",
+        metavar="LABELS",
+        help="Only objects with these labels, such as app=web or 'tier in (a,b)'.",
+    ),
+]
+FieldSelector = Annotated[
+    str,
+    optional(
+        "--field-selector",
+        metavar="FIELDS",
+        help="Only objects with these fields, such as spec.nodeName=node-1.",
     ),
 ]
 
@@ -48,39 +69,99 @@ Selector = Annotated[
 def get(
     type: Type,
     names: Names = None,
-    output: Annotated[Output, typer.Option("-o", "--output", help="Output format.")] = Output.TABLE,
+    output: Annotated[
+        str,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FORMAT",
+            help="table, wide, json, yaml, name, jsonpath=TEMPLATE, or custom-columns=HEADER:PATH,...",
+            autocompletion=_complete_format,
+        ),
+    ] = "table",
     selector: Selector = "",
+    field_selector: FieldSelector = "",
     watch: Annotated[
-        bool, typer.Option("-w", "--watch", help="After listing, watch for changes until interrupted.")
+        bool, typer.Option("-w", "--watch", help="After listing, show changes until interrupted.")
     ] = False,
+    watch_events: Annotated[
+        bool,
+        typer.Option(
+            "--output-watch-events",
+            help="With --watch, also show whether an object was added, modified or deleted.",
+        ),
+    ] = False,
+    sort_by: Annotated[
+        str,
+        optional(
+            "--sort-by",
+            metavar="PATH",
+            help="Sort by a field, such as .metadata.creationTimestamp (default: by name, finished "
+            "reservations last).",
+        ),
+    ] = "",
     no_headers: Annotated[bool, typer.Option("--no-headers", help="Print no header row.")] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
-    namespace: NarrowingNamespace = None,
+    namespace: Namespace = None,
+    all_namespaces: AllNamespaces = False,
 ) -> None:
-    """Show reservations, holds, nodes, and pending pods.
+    """Show reservations, holds, pods, nodes and queues.
 
-    `nodes` shows what is requested, reserved and free on each node, as the scheduler counts it. `queue`
-    lists pending pods and reservations in scheduling order. `queues` lists the Queue objects.
+    `pods` shows the reservation that each pod uses. `nodes` shows what is requested, held by
+    reservations and free on each node, as the scheduler counts it. `queue` lists pending pods and
+    reservations in scheduling order; `queues` lists the Queue objects.
+
+    Pods, pod groups and pending pods are those of one namespace unless -A is given. Reservations,
+    holds, nodes and queues have no namespace.
+
+    Examples:
+      # Reservations with the pods that use them, and when they expire
+      holdfast get reservations
+
+      # What is free on each node, followed as it changes
+      holdfast get nodes -w
+
+      # Pods of all namespaces with their reservations, and why pending ones are pending
+      holdfast get pods -A -o wide
+
+      # Names of the pods that use a reservation
+      holdfast get rsv peak -o jsonpath='{.status.currentOwners[*].name}'
     """
     from holdfast.cli.client import Server, ask
-    from holdfast.cli.kinds.kind import Query
+    from holdfast.cli.object_printer import ObjectPrinter, PrintOptions
+    from holdfast.cli.output_format import DATA, read_format, sort_key
 
     wanted = read_types(type, names or [])
-    followed = _watchable(wanted) if watch else None
+    if watch and len(wanted) > 1:
+        raise Failure(1, ["--watch: expected one type"])
     check_selector(selector)
+    format = read_format(output)
+    order = sort_key(sort_by) if sort_by else None
 
     async def work(server: Server) -> list[str]:
-        found = []
-        for kind, given in wanted:
-            query = Query(given, namespace or "", selector)
-            found.append(await kind.find(server, query))
+        queries = [
+            (kind, query_of(server, kind, given, all_namespaces, selector, field_selector))
+            for kind, given in wanted
+        ]
+        found = [await kind.find(server, query) for kind, query in queries]
+        if order is not None:
+            found = [_sorted(each, order) for each in found]
+        printer = ObjectPrinter(PrintOptions(format, not no_headers, all_namespaces, watch_events))
+        single = sum(len(given) for _, given in wanted) == 1
         missing = [line for each in found for line in each.missing]
-        _show(found, output, not no_headers, single=sum(len(given) for _, given in wanted) == 1)
-        if not missing and not any(each.rows for each in found):
-            typer.echo("No resources found", err=True)
-        if followed is not None:
-            await _follow(server, followed, found[0], query, output)
+        if watch:
+            from holdfast.cli.watch import follow
+
+            if missing:
+                return missing
+            ((kind, query),) = queries
+            await follow(server, kind, query, found[0], printer.watching(kind, found[0]).show)
+        printer.print([kind for kind, _ in queries], found, single)
+        if not missing and not any(each.rows for each in found) and format.name not in DATA:
+            typer.echo(none_found(queries, found), err=True)
+            if namespace:
+                await warn_of_namespace(server, namespace)
         return missing
 
     missing = ask(Where(kubeconfig, context, namespace), work)
@@ -93,26 +174,36 @@ def read_types(type: str, names: Sequence[str]) -> "list[tuple[OutputKind, tuple
     from holdfast.cli.kinds import find_kind
 
     if "/" not in type:
-        return [(find_kind(each), tuple(names)) for each in filter(None, type.split(","))]
+        kinds = [find_kind(each) for each in filter(None, type.split(","))]
+        if not kinds:
+            raise Failure(1, [f"TYPE is required: one of {TYPES}"])
+        return [(kind, tuple(names)) for kind in kinds]
     found: dict[str, list[str]] = {}
     for each in (type, *names):
-        kind, slash, name = each.partition("/")
+        kind_name, slash, name = each.partition("/")
         if not slash:
             raise Failure(1, [f"a name cannot follow TYPE/NAME: {each!r}"])
         if not name:
             raise Failure(1, [f"expected TYPE/NAME, got {each!r}"])
-        found.setdefault(kind, []).append(name)
-    return [(find_kind(kind), tuple(named)) for kind, named in found.items()]
+        found.setdefault(kind_name, []).append(name)
+    return [(find_kind(kind_name), tuple(named)) for kind_name, named in found.items()]
 
 
-def _watchable(wanted: "Sequence[tuple[OutputKind, tuple[str, ...]]]") -> "PlainKind":
+def query_of(
+    server: "Server",
+    kind: "OutputKind",
+    names: tuple[str, ...],
+    everywhere: bool,
+    selector: str = "",
+    fields: str = "",
+) -> "Query":
     """Raises Failure."""
-    from holdfast.cli.kinds.kind import PlainKind
+    from holdfast.cli.kinds.kind import Query
 
-    kind = wanted[0][0] if len(wanted) == 1 else None
-    if not isinstance(kind, PlainKind):
-        raise Failure(1, ["--watch: expected one type other than nodes or queue"])
-    return kind
+    if names and (selector or fields):
+        raise Failure(1, ["NAME: cannot be given together with a selector; keep one of them"])
+    where = "" if everywhere else server.namespace
+    return Query(names, where if kind.info.namespaced else "", selector, fields)
 
 
 def check_selector(text: str) -> None:
@@ -125,112 +216,29 @@ def check_selector(text: str) -> None:
         raise Failure(1, [f"--selector: {error}"]) from None
 
 
-def _show(found: "Sequence[Found]", output: Output, heading: bool, single: bool) -> None:
-    from holdfast.cli.printing import as_json, as_list, as_yaml
-
-    rows = [row for each in found for row in each.rows]
-    match output:
-        case Output.JSON | Output.YAML:
-            objects = [row.object for row in rows]
-            if single and not objects:
-                return
-            whole = objects[0] if single else as_list(objects)
-            typer.echo(as_json(whole) if output is Output.JSON else as_yaml(whole), nl=False)
-        case Output.NAME:
-            for row in rows:
-                typer.echo(_name(row.object))
-        case _:
-            tables = [_table(each, output, heading, len(found) > 1) for each in found if each.rows]
-            typer.echo("\n".join(tables), nl=False)
+def none_found(queries: "Sequence[tuple[OutputKind, Query]]", found: "Sequence[Found]") -> str:
+    """kubectl's words; and where there are some in other namespaces, that there are."""
+    namespaces = {query.namespace for _, query in queries}
+    where = f" in {namespaces.pop()} namespace." if len(namespaces) == 1 and any(namespaces) else ""
+    elsewhere = sum(each.elsewhere for each in found)
+    others = f" {elsewhere} in other namespaces: use -A." if where and elsewhere else ""
+    return f"No resources found{where}{others}"
 
 
-def _table(found: "Found", output: Output, heading: bool, prefixed: bool) -> str:
-    """The table; with several tables, names include the type."""
-    from holdfast.cli.printing import table
-
-    shown = _shown(found.columns, output)
-    rows = [[row.cells[i] for i in shown] for row in found.rows]
-    if prefixed:
-        rows = [[_name(row.object), *cells[1:]] for row, cells in zip(found.rows, rows, strict=True)]
-    lines = table([found.columns[i].name for i in shown], rows, heading)
-    return "".join(f"{line}\n" for line in lines)
+def _sorted(found: "Found", key: "Callable[[Raw], tuple[bool, bool, float, str]]") -> "Found":
+    return found._replace(rows=sorted(found.rows, key=lambda row: key(row.object)))
 
 
-def _shown(columns: "Sequence[OutputColumn]", output: Output) -> list[int]:
-    return [i for i, column in enumerate(columns) if output is Output.WIDE or not column.wide]
+async def warn_of_namespace(server: "Server", namespace: str) -> None:
+    """A warning if the cluster has no such namespace, with the nearest one."""
+    from holdfast.api.kinds import KINDS
+    from holdfast.cli.command import did_you_mean
+    from holdfast.kube.errors import KubernetesError
 
-
-def _name(raw: "Raw") -> str:
-    from holdfast.api.kinds import kind_info
-    from holdfast.cli.printing import resource_name
-
-    return resource_name(kind_info(raw["apiVersion"], raw["kind"]), raw["metadata"]["name"])
-
-
-async def _follow(
-    server: "Server", kind: "PlainKind", found: "Found", query: "Query", output: Output
-) -> None:
-    """Prints a row, or an object, for every change, in the columns of the table above if they are
-    wide enough.
-    """
-    from holdfast.cli.printing import NONE, as_json, as_yaml
-
-    shown = _shown(kind.columns, output)
-    names = [kind.columns[i].name for i in shown]
-    widths = [
-        max(len(name), *(len(row.cells[i] or NONE) for row in found.rows), 0)
-        for name, i in zip(names, shown, strict=True)
-    ]
-    version = found.version
-    if not version:
-        _, version = await server.listed(kind.info, query.namespace, kind.selected(query))
-    changes = server.watch(kind.info, version, query.namespace, kind.selected(query))
-    async for _, raw in changes:
-        if query.names and raw["metadata"]["name"] not in query.names:
-            continue
-        match output:
-            case Output.JSON:
-                typer.echo(as_json(raw), nl=False)
-            case Output.YAML:
-                typer.echo(f"---\n{as_yaml(raw)}", nl=False)
-            case Output.NAME:
-                typer.echo(_name(raw))
-            case _:
-                cells = kind.cells(raw, time.time())
-                padded = ((cells[i] or NONE).ljust(w) for i, w in zip(shown, widths, strict=True))
-                typer.echo("   ".join(padded).rstrip())
-
-
-# `holdfast describe`
-
-
-def describe(
-    type: Type,
-    names: Names = None,
-    selector: Selector = "",
-    kubeconfig: Kubeconfig = None,
-    context: Context = None,
-    namespace: NarrowingNamespace = None,
-) -> None:
-    """Show the details of a reservation, hold, node, or pending pod."""
-    from holdfast.cli.client import Server, ask
-    from holdfast.cli.kinds.kind import Query
-
-    wanted = read_types(type, names or [])
-    check_selector(selector)
-
-    async def work(server: Server) -> list[str]:
-        texts: list[str] = []
-        missing: list[str] = []
-        for kind, given in wanted:
-            found = await kind.find(server, Query(given, namespace or "", selector))
-            missing += found.missing
-            texts += [await kind.describe(server, row.object) for row in found.rows]
-        typer.echo("\n\n".join(texts), nl=False)
-        if not texts and not missing:
-            typer.echo("No resources found", err=True)
-        return missing
-
-    missing = ask(Where(kubeconfig, context, namespace), work)
-    if missing:
-        raise Failure(1, missing, as_it_is=True)
+    try:
+        found = await server.some(KINDS["v1", "Namespace"])
+    except KubernetesError:
+        return
+    names = [str(raw["metadata"]["name"]) for raw in found]
+    if names and namespace not in names:
+        typer.echo(f'warning: no namespace "{namespace}"{did_you_mean(namespace, names)}', err=True)

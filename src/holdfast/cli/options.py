@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from holdfast.api.errors import HoldfastError
+from holdfast.cli.completers import contexts, files, namespaces
 
 if TYPE_CHECKING:
     from holdfast.local.setup import SchedulerFactory
@@ -91,39 +92,63 @@ def _level() -> int:
 # Options of commands that query a cluster
 
 
-def optional(*flags: str, metavar: str, help: str) -> Any:
+CLUSTER = "Cluster options"
+"""The section of help that lists them."""
+
+
+def optional(
+    *flags: str, metavar: str, help: str, section: str | None = None, complete: Any = None
+) -> Any:
     """An option whose help describes the default."""
-    return typer.Option(*flags, metavar=metavar, help=help, show_default=False)
+    return typer.Option(
+        *flags,
+        metavar=metavar,
+        help=help,
+        show_default=False,
+        rich_help_panel=section,
+        autocompletion=complete,
+    )
 
 
 Kubeconfig = Annotated[
     str | None,
     optional(
         "--kubeconfig",
-        metavar="F",
+        metavar="FILE",
         help="Kubeconfig of the cluster (default: KUBECONFIG, the pod's service account, "
         "~/.kube/config).",
+        section=CLUSTER,
+        complete=files,
     ),
 ]
 Context = Annotated[
     str | None,
     optional(
-        "--context", metavar="NAME", help="Context to use (default: the kubeconfig's current one)."
+        "--context",
+        metavar="NAME",
+        help="Context of the kubeconfig (default: its current context).",
+        section=CLUSTER,
+        complete=contexts,
     ),
 ]
 Namespace = Annotated[
     str | None,
     optional(
-        "-n", "--namespace", metavar="NS", help="Namespace (default: the context's, else default)."
-    ),
-]
-NarrowingNamespace = Annotated[
-    str | None,
-    optional(
         "-n",
         "--namespace",
-        metavar="NS",
-        help="Namespace of the pods that `queue` shows (default: all namespaces).",
+        metavar="NAMESPACE",
+        help="Namespace (default: that of the context).",
+        section=CLUSTER,
+        complete=namespaces,
+    ),
+]
+AllNamespaces = Annotated[
+    bool,
+    typer.Option(
+        "-A",
+        "--all-namespaces",
+        help="Show objects of all namespaces.",
+        rich_help_panel=CLUSTER,
     ),
 ]
 OwnersNamespace = Annotated[
@@ -131,25 +156,22 @@ OwnersNamespace = Annotated[
     optional(
         "-n",
         "--namespace",
-        metavar="NS",
-        help="Namespace of SOURCE (default: the context's, else default). With --owner: the "
-        "namespace that owners must be in (default: any).",
+        metavar="NAMESPACE",
+        help="Namespace of the workload and of the pods that may use the reservation (default: that "
+        "of the context).",
+        section=CLUSTER,
+        complete=namespaces,
     ),
 ]
 Config = Annotated[
     str | None,
-    optional("--config", metavar="F", help="The configuration that the cluster's scheduler runs with."),
+    optional(
+        "--config",
+        metavar="FILE",
+        help="Configuration that the cluster's scheduler runs with.",
+        complete=files,
+    ),
 ]
-
-
-class Output(enum.StrEnum):
-    """`-o` of commands that show objects."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
-    NAME = "name"
 
 
 class OutputReport(enum.StrEnum):
@@ -166,7 +188,7 @@ class Where(NamedTuple):
     kubeconfig: str | None = None
     context: str | None = None
     namespace: str | None = None
-    """None if none was given."""
+    """The namespace that was given; None if none was, empty for all."""
 
 
 # Options of `holdfast run` and `holdfast provisioner`

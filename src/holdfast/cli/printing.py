@@ -7,13 +7,14 @@ from typing import Any
 from holdfast.api.documents import write_yaml
 from holdfast.api.errors import TimeError
 from holdfast.api.events import last_observed
-from holdfast.api.kinds import KindInfo
+from holdfast.api.kinds import KindInfo, kind_info
 from holdfast.api.times import parse_time
 from holdfast.kube.object_client import Raw
 from holdfast.local.apiserver.tables.columns import human_duration
 
 NONE = "<none>"
 UNKNOWN = "<unknown>"
+NEVER = "never"
 _GAP = 3
 _INDENT = 2
 
@@ -21,13 +22,24 @@ _INDENT = 2
 def table(headers: Sequence[str], rows: Iterable[Sequence[str]], heading: bool = True) -> list[str]:
     """Lines with columns three blanks apart; empty cells are `<none>`."""
     lines = [[*headers]] if heading else []
-    lines += [[cell or NONE for cell in row] for row in rows]
-    widths = [max((len(line[i]) for line in lines), default=0) for i in range(len(headers))]
-    return ["".join(_padded(line, widths)).rstrip() for line in lines]
+    lines += [[*row] for row in rows]
+    wide = widths((), lines)
+    return [padded(line, wide) for line in lines]
 
 
-def _padded(line: Sequence[str], widths: Sequence[int]) -> Iterable[str]:
-    return (cell.ljust(width + _GAP) for cell, width in zip(line, widths, strict=True))
+def widths(first: Sequence[str], lines: Iterable[Sequence[str]]) -> list[int]:
+    """The width of each column of these lines."""
+    found: list[int] = [len(cell or NONE) for cell in first]
+    for line in lines:
+        found += [0] * (len(line) - len(found))
+        for i, cell in enumerate(line):
+            found[i] = max(found[i], len(cell or NONE))
+    return found
+
+
+def padded(line: Sequence[str], wide: Sequence[int]) -> str:
+    cells = (cell or NONE for cell in line)
+    return "".join(c.ljust(width + _GAP) for c, width in zip(cells, wide, strict=True)).rstrip()
 
 
 def as_yaml(raw: Any) -> str:
@@ -52,6 +64,11 @@ def resource_name(info: KindInfo, name: str) -> str:
     """`reservation.scheduling.koordinator.sh/peak`, as `-o name` has it."""
     group = f".{info.group}" if info.group else ""
     return f"{info.singular}{group}/{name}"
+
+
+def object_title(raw: Raw) -> str:
+    """The name of an object as `-o name` has it."""
+    return resource_name(kind_info(raw["apiVersion"], raw["kind"]), raw["metadata"]["name"])
 
 
 def age(raw: Raw, now: float) -> str:
@@ -88,6 +105,7 @@ class Description:
     def __init__(self) -> None:
         self._lines: list[tuple[int, str, str | None]] = []
         self._depth = 0
+        self._notes: list[str] = []
 
     def field(self, name: str, value: Any = None, lines: Iterable[str] = ()) -> None:
         text = "" if value is None else str(value)
@@ -107,6 +125,10 @@ class Description:
         rule = ["-" * len(header) for header in headers]
         self.field(name, lines=table(headers, [rule, *rows]))
 
+    def note(self, text: str) -> None:
+        """A line at the end that is no field."""
+        self._notes.append(text)
+
     def text(self) -> str:
         width = max(
             (len(name) + _INDENT * depth for depth, name, value in self._lines if value), default=0
@@ -118,6 +140,7 @@ class Description:
                 out.append(indent + name)
             else:
                 out.append((indent + name).ljust(width + 2) + value)
+        out += ["", *self._notes] if self._notes else []
         return "\n".join(line.rstrip() for line in out) + "\n"
 
 

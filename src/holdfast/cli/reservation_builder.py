@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from holdfast.api.decode import convert
@@ -19,6 +18,7 @@ from holdfast.api.quantity import parse
 from holdfast.api.resources import pod_requests
 from holdfast.api.selectors import Requirement, parse_label_selector
 from holdfast.api.times import parse_duration, parse_time
+from holdfast.cli.command import did_you_mean
 from holdfast.cli.options import Failure
 from holdfast.machinery.objects import checked_object
 from holdfast.machinery.schema import ResourceType
@@ -123,6 +123,15 @@ def check_lifetime(ttl: str | None, expires: str | None) -> None:
             parse_time(expires)
 
 
+def read_duration(flag: str, text: str) -> float:
+    """Raises Failure."""
+    with _flag(flag):
+        seconds = parse_duration(text)
+    if seconds <= 0:
+        raise Failure(1, [f"{flag}: must be more than 0, got {text!r}"])
+    return seconds
+
+
 @contextmanager
 def _flag(name: str) -> Iterator[None]:
     """Prefixes errors with the flag."""
@@ -169,6 +178,9 @@ _WORKLOADS = (
 )
 
 
+WORKLOAD_TITLES = tuple(each.info.singular for each in _WORKLOADS)
+
+
 def find_workload(text: str) -> tuple[KindInfo, str]:
     """The kind and the name in `deployment/web`. Raises Failure."""
     kind, slash, name = text.partition("/")
@@ -179,10 +191,8 @@ def find_workload(text: str) -> tuple[KindInfo, str]:
     }
     info = known.get(kind.lower())
     if info is None:
-        close = get_close_matches(kind.lower(), known, n=1)
-        titles = ", ".join(each.info.singular for each in _WORKLOADS)
-        hint = f"did you mean {known[close[0]].singular}?" if close else f"known: {titles}"
-        raise Failure(1, [f"SOURCE: cannot reserve for {kind!r}; {hint}"])
+        hint = did_you_mean(kind, WORKLOAD_TITLES, f"known: {', '.join(WORKLOAD_TITLES)}")
+        raise Failure(1, [f"SOURCE: cannot reserve for {kind!r}{hint}"])
     if not slash or not name:
         raise Failure(1, [f"SOURCE: expected {info.singular}/NAME, got {text!r}"])
     return info, name

@@ -5,11 +5,26 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.options import Context, Failure, Kubeconfig, OwnersNamespace, Where, optional
+from holdfast.cli import completers
+from holdfast.cli.options import (
+    CLUSTER,
+    Context,
+    Failure,
+    Kubeconfig,
+    OwnersNamespace,
+    Where,
+    optional,
+)
 
 if TYPE_CHECKING:
+    from holdfast.api.kinds import KindInfo
     from holdfast.cli.client import Raw, Server
     from holdfast.cli.reservation_builder import ReserveOptions, Source
+
+_AMOUNTS = "Amounts"
+_OWNERS = "Owners and lifetime"
+_PLACEMENT = "Placement"
+_TIMEOUT = "30s"
 
 
 class Policy(enum.StrEnum):
@@ -24,9 +39,10 @@ class Made(enum.StrEnum):
     JSON = "json"
 
 
-def _complete_source(incomplete: str) -> list[str]:
-    kinds = ("deployment/", "job/", "statefulset/", "replicaset/")
-    return [kind for kind in kinds if kind.startswith(incomplete)]
+class DryRunMode(enum.StrEnum):
+    NONE = "none"
+    CLIENT = "client"
+    SERVER = "server"
 
 
 def reserve(
@@ -34,66 +50,123 @@ def reserve(
         str | None,
         typer.Argument(
             metavar="SOURCE",
-            help="Workload to reserve for: deployment/NAME, job/NAME, statefulset/NAME, "
+            help="Workload to reserve for: deployment/NAME, job/NAME, statefulset/NAME or "
             "replicaset/NAME.",
-            autocompletion=_complete_source,
+            autocompletion=completers.workloads,
             show_default=False,
         ),
     ] = None,
     file: Annotated[
         str | None,
-        optional("-f", "--filename", metavar="F", help="File with the workload object; - is stdin."),
-    ] = None,
-    cpu: Annotated[str | None, optional("--cpu", metavar="Q", help="CPU of each reservation.")] = None,
-    memory: Annotated[
-        str | None, optional("--memory", metavar="Q", help="Memory of each reservation.")
-    ] = None,
-    gpu: Annotated[
-        str | None, optional("--gpu", metavar="N", help="nvidia.com/gpu of each reservation.")
-    ] = None,
-    resource: Annotated[
-        list[str] | None, optional("--resource", metavar="NAME=Q", help="Any other resource.")
-    ] = None,
-    replicas: Annotated[
-        int | None,
-        optional("--replicas", metavar="N", help="Number of reservations (default: SOURCE's, else 1)."),
-    ] = None,
-    owner: Annotated[
-        list[str] | None,
         optional(
-            "--owner",
-            metavar="LABELS",
-            help="Labels of the pods that may use it: app=web,tier in (a,b). Repeat for alternatives.",
+            "-f",
+            "--filename",
+            metavar="FILE",
+            help="File with the workload to reserve for; - is stdin.",
+            complete=completers.files,
         ),
-    ] = None,
-    ttl: Annotated[
-        str | None,
-        typer.Option(
-            "--ttl", metavar="D", help="Lifetime, such as 2h; 0 never expires.", show_default="24h"
-        ),
-    ] = None,
-    expires: Annotated[
-        str | None,
-        optional("--expires", metavar="TIME", help="Time of expiry, such as 2026-01-01T00:00:00Z."),
     ] = None,
     name: Annotated[
         str | None,
         optional(
             "--name",
             metavar="NAME",
-            help="Name (default: from SOURCE or --owner); numbered if there are several.",
+            help="Name of the reservation, with -1, -2 ... appended if there are several (default: the "
+            "workload's name, or the value of the first owner label).",
         ),
     ] = None,
-    node: Annotated[
-        str | None, optional("--node", metavar="NAME", help="Reserve on this node.")
-    ] = None,
-    node_selector: Annotated[
-        list[str] | None,
-        optional("--node-selector", metavar="KEY=VALUE", help="Reserve on nodes with this label."),
+    replicas: Annotated[
+        int | None,
+        optional(
+            "--replicas",
+            metavar="N",
+            help="Number of reservations (default: the workload's replicas, or 1).",
+        ),
     ] = None,
     label: Annotated[
         list[str] | None,
-        optional("--label", metavar="KEY=VALUE", help="Label of the reservation."),
+        optional("--label", metavar="KEY=VALUE", help="Label of the reservation. May be repeated."),
+    ] = None,
+    dry_run: Annotated[
+        DryRunMode,
+        typer.Option(
+            "--dry-run",
+            metavar="[client|server]",
+            help="Create nothing. client (the value if none is given) prints the reservations; server "
+            "has them validated by the API server.",
+            show_default=False,
+        ),
+    ] = DryRunMode.NONE,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait", help="Wait until the reservations have a node, and print what came of them."
+        ),
+    ] = False,
+    timeout: Annotated[
+        str,
+        typer.Option("--timeout", metavar="DURATION", help="How long --wait waits."),
+    ] = _TIMEOUT,
+    output: Annotated[
+        Made | None,
+        typer.Option(
+            "-o", "--output", help="Print the created objects in this format.", show_default=False
+        ),
+    ] = None,
+    cpu: Annotated[
+        str | None,
+        optional("--cpu", metavar="QUANTITY", help="CPU of each reservation.", section=_AMOUNTS),
+    ] = None,
+    memory: Annotated[
+        str | None,
+        optional("--memory", metavar="QUANTITY", help="Memory of each reservation.", section=_AMOUNTS),
+    ] = None,
+    gpu: Annotated[
+        str | None,
+        optional(
+            "--gpu",
+            metavar="N",
+            help="GPUs of each reservation, as resource nvidia.com/gpu.",
+            section=_AMOUNTS,
+        ),
+    ] = None,
+    resource: Annotated[
+        list[str] | None,
+        optional(
+            "--resource",
+            metavar="NAME=QUANTITY",
+            help="Amount of any other resource. May be repeated.",
+            section=_AMOUNTS,
+        ),
+    ] = None,
+    owner: Annotated[
+        list[str] | None,
+        optional(
+            "--owner",
+            metavar="LABELS",
+            help="Labels of the pods that may use the reservation, such as app=web or 'tier in (a,b)'. "
+            "Repeat it for alternatives.",
+            section=_OWNERS,
+        ),
+    ] = None,
+    ttl: Annotated[
+        str | None,
+        typer.Option(
+            "--ttl",
+            metavar="DURATION",
+            help="Lifetime, such as 2h; 0 never expires.",
+            show_default="24h",
+            rich_help_panel=_OWNERS,
+        ),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        optional(
+            "--expires",
+            metavar="TIME",
+            help="Time of expiry, such as 2027-01-01T00:00:00Z.",
+            section=_OWNERS,
+        ),
     ] = None,
     allocate_once: Annotated[
         bool | None,
@@ -101,28 +174,93 @@ def reserve(
             "--allocate-once/--no-allocate-once",
             help="Whether the reservation ends with the first pod that uses it.",
             show_default="--allocate-once",
+            rich_help_panel=_OWNERS,
         ),
     ] = None,
     policy: Annotated[
-        Policy, typer.Option("--policy", help="Whether owners may use more than is reserved.")
+        Policy,
+        typer.Option(
+            "--policy",
+            help="Whether owners may use more of the node than is reserved: Restricted forbids it.",
+            rich_help_panel=_OWNERS,
+        ),
     ] = Policy.DEFAULT,
-    pre_allocation: Annotated[
-        bool, typer.Option("--pre-allocation", help="Reserve also where running pods must end first.")
-    ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the reservations, create nothing.")
-    ] = False,
-    output: Annotated[
-        Made | None, typer.Option("-o", "--output", help="Output format.", show_default=False)
+    node: Annotated[
+        str | None,
+        optional(
+            "--node",
+            metavar="NAME",
+            help="Reserve on this node.",
+            section=_PLACEMENT,
+            complete=completers.nodes,
+        ),
     ] = None,
+    node_selector: Annotated[
+        list[str] | None,
+        optional(
+            "--node-selector",
+            metavar="KEY=VALUE",
+            help="Reserve on nodes with this label. May be repeated.",
+            section=_PLACEMENT,
+        ),
+    ] = None,
+    pre_allocation: Annotated[
+        bool,
+        typer.Option(
+            "--pre-allocation",
+            help="Reserve also where running pods must end first.",
+            rich_help_panel=_PLACEMENT,
+        ),
+    ] = False,
+    priority: Annotated[
+        int | None,
+        optional(
+            "--priority",
+            metavar="N",
+            help="Priority among reservations; reservations of higher priority may preempt this one "
+            "(default: it is never preempted).",
+            section=_PLACEMENT,
+        ),
+    ] = None,
+    can_preempt: Annotated[
+        bool,
+        typer.Option(
+            "--can-preempt",
+            help="Preempt reservations of lower priority if no node has enough capacity.",
+            rich_help_panel=_PLACEMENT,
+        ),
+    ] = False,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: OwnersNamespace = None,
+    all_namespaces: Annotated[
+        bool,
+        typer.Option(
+            "-A",
+            "--all-namespaces",
+            help="With --owner: pods of any namespace may use the reservation.",
+            rich_help_panel=CLUSTER,
+        ),
+    ] = False,
 ) -> None:
     """Reserve capacity for pods that do not exist yet.
 
-    Either for the pods of a workload: `holdfast reserve deployment/web --replicas 3`; or by amounts and
-    owners: `holdfast reserve --cpu 4 --memory 8Gi --replicas 3 --owner app=web --ttl 2h`.
+    The reservations are for the pods of a workload (SOURCE or --filename), or for the pods that --owner
+    selects in one namespace. Amounts come from the pod template of the workload unless they are given.
+    Options take precedence over the workload.
+
+    Examples:
+      # For three more pods of a Deployment
+      holdfast reserve deployment/web --replicas 3 --name more
+
+      # By amount, for pods with the label app=web, for two hours
+      holdfast reserve --cpu 4 --memory 8Gi --replicas 3 --owner app=web --ttl 2h
+
+      # For a workload that does not exist yet; wait until there is a node
+      holdfast reserve -f web.yaml --wait
+
+      # Print the YAML only
+      holdfast reserve job/train --dry-run
     """
     from holdfast.cli.client import Server, ask
     from holdfast.cli.reservation_builder import (
@@ -130,6 +268,7 @@ def reserve(
         check_lifetime,
         find_workload,
         make_reservations,
+        read_duration,
         read_owners,
         read_pairs,
         read_resources,
@@ -138,43 +277,112 @@ def reserve(
 
     if source is not None and file is not None:
         raise Failure(1, ["--filename: cannot be given together with a SOURCE; keep one of them"])
+    if wait and dry_run is not DryRunMode.NONE:
+        raise Failure(1, ["--wait: cannot be given together with --dry-run"])
+    if all_namespaces and namespace:
+        raise Failure(1, ["--all-namespaces: cannot be given together with --namespace"])
+    if all_namespaces and not owner:
+        raise Failure(1, ["--all-namespaces: needs --owner, the labels of the pods"])
     check_lifetime(ttl, expires)
+    seconds = read_duration("--timeout", timeout)
+    where = Where(kubeconfig, context, namespace)
+    from_file = _read_file(file, namespace or _namespace_of(where)) if file is not None else None
+    of_owners = "" if all_namespaces else namespace or _namespace_of(where, from_file)
     options = ReserveOptions(
         name=name or "",
         replicas=replicas,
         resources=read_resources(cpu, memory, gpu, resource or ()),
-        owners=read_owners(owner or (), namespace or ""),
+        owners=read_owners(owner or (), of_owners),
         node=node or "",
         node_selector=read_pairs("--node-selector", node_selector or ()),
-        labels=read_pairs("--label", label or ()),
+        labels=_labels(read_pairs("--label", label or ()), priority, can_preempt),
         ttl=ttl,
         expires=expires,
         once=allocate_once,
         policy="" if policy is Policy.DEFAULT else str(policy),
         pre_allocation=pre_allocation,
-        namespace=namespace or "",
+        namespace=of_owners,
     )
     workload = find_workload(source) if source is not None else None
-    from_file = _read_file(file, namespace or "default") if file is not None else None
 
     async def read_and_make(server: Server) -> "list[Raw]":
         origin = from_file
         if workload is not None:
             info, named = workload
-            found = await server.get(info, named, server.namespace)
-            origin = source_of(found, server.namespace)
+            origin = source_of(await _workload(server, info, named), server.namespace)
         made = _made(options, origin)
-        return made if dry_run else await _create(server, made, output, bool(options.name))
+        if dry_run is DryRunMode.CLIENT:
+            return made
+        is_dry = dry_run is DryRunMode.SERVER
+        created = await _create(server, made, output, bool(options.name), is_dry)
+        _print(created, output, " created (server dry run)" if is_dry else " created")
+        if owner and output is None and not is_dry:
+            among = f"in namespace {of_owners}" if of_owners else "in any namespace"
+            typer.echo(f"owners: pods with {' or '.join(owner)} {among}", err=True)
+        if wait:
+            from holdfast.cli.reservation_outcome import wait_for
 
-    where = Where(kubeconfig, context, namespace)
-    if dry_run:
+            await wait_for(server, created, seconds, timeout, pre_allocation)
+        return created
+
+    if dry_run is DryRunMode.CLIENT:
         # Nothing is asked of a server unless the source is there.
         made = ask(where, read_and_make) if workload is not None else _made(options, from_file)
         _print(made, output or Made.YAML)
         return
     if workload is None:
         make_reservations(options, from_file)  # reports errors before anything is requested
-    _print(ask(where, read_and_make), output)
+    ask(where, read_and_make)
+
+
+def _namespace_of(where: Where, source: "Source | None" = None) -> str:
+    """The namespace of the workload or the context; `default` without a kubeconfig, which is reported
+    when it is needed.
+    """
+    from holdfast.kube.errors import KubernetesError
+    from holdfast.kube.kubeconfig import find_access
+
+    if source is not None:
+        return str(source.template["metadata"]["namespace"])
+    try:
+        return find_access(where.kubeconfig, where.context or "").namespace or "default"
+    except KubernetesError:
+        return "default"
+
+
+def _labels(given: dict[str, str], priority: int | None, can_preempt: bool) -> dict[str, str]:
+    from holdfast.api.names import CAN_PREEMPT, RESERVATION_PRIORITY
+
+    labels = dict(given)
+    if priority is not None:
+        labels[RESERVATION_PRIORITY] = str(priority)
+    if can_preempt:
+        labels[CAN_PREEMPT] = "true"
+        if RESERVATION_PRIORITY not in labels:
+            typer.echo(
+                "warning: --can-preempt: without --priority the reservation has the highest priority",
+                err=True,
+            )
+    return labels
+
+
+async def _workload(server: "Server", info: "KindInfo", name: str) -> "Raw":
+    """Raises Failure, with the nearest name."""
+    from holdfast.cli.client import refusal
+    from holdfast.cli.kinds.kind import similar_name
+    from holdfast.kube.errors import ApiError, KubernetesError
+
+    try:
+        return await server.get(info, name, server.namespace)
+    except ApiError as error:
+        if error.status != 404:
+            raise
+        try:
+            others = await server.some(info)
+        except KubernetesError:
+            others = []
+        hint = similar_name(others, name, server.namespace)
+        raise Failure(1, [f"{refusal(error)}{hint}"], as_it_is=True) from None
 
 
 def _made(options: "ReserveOptions", source: "Source | None") -> "list[Raw]":
@@ -202,7 +410,9 @@ def _read_file(file: str, namespace: str) -> "Source":
     return source_of(raw, namespace)
 
 
-async def _create(server: "Server", made: "list[Raw]", output: Made | None, named: bool) -> "list[Raw]":
+async def _create(
+    server: "Server", made: "list[Raw]", output: Made | None, named: bool, dry: bool
+) -> "list[Raw]":
     """Creates the reservations one by one; on an error, prints those created before."""
     from holdfast.cli.client import RESERVATION, refusal
     from holdfast.kube.errors import ApiError
@@ -210,9 +420,9 @@ async def _create(server: "Server", made: "list[Raw]", output: Made | None, name
     created = []
     for raw in made:
         try:
-            created.append(await server.create(RESERVATION, raw))
+            created.append(await server.create(RESERVATION, raw, dry_run=dry))
         except ApiError as error:
-            _print(created, output)
+            _print(created, output, " created")
             lines = [refusal(error)]
             if error.status == 404:
                 lines = ['the server doesn\'t have a resource type "reservations" (see holdfast crds)']
@@ -222,7 +432,7 @@ async def _create(server: "Server", made: "list[Raw]", output: Made | None, name
     return created
 
 
-def _print(made: "list[Raw]", output: Made | None) -> None:
+def _print(made: "list[Raw]", output: Made | None, done: str = "") -> None:
     from holdfast.cli.client import RESERVATION
     from holdfast.cli.printing import as_json, as_list, as_manifest, resource_name
 
@@ -232,6 +442,6 @@ def _print(made: "list[Raw]", output: Made | None) -> None:
         case Made.JSON:
             typer.echo(as_json(made[0] if len(made) == 1 else as_list(made)), nl=False)
         case _:
-            said = "" if output is Made.NAME else " created"
+            suffix = "" if output is Made.NAME else done
             for raw in made:
-                typer.echo(f"{resource_name(RESERVATION, raw['metadata']['name'])}{said}")
+                typer.echo(f"{resource_name(RESERVATION, raw['metadata']['name'])}{suffix}")

@@ -58,6 +58,13 @@ def run(
     """Run the scheduler on a Kubernetes cluster.
 
     Schedules the pods whose spec.schedulerName is that of a profile; by default holdfast-scheduler.
+
+    Examples:
+      # Outside the cluster, with its kubeconfig
+      holdfast run --kubeconfig ~/.kube/config --install-crds
+
+      # With a configuration, as one of several replicas
+      holdfast run --config config.yaml --leader-elect
     """
     from holdfast.cli.dashboards import RunnerDashboard
     from holdfast.cli.options import load_setup
@@ -124,6 +131,10 @@ def provisioner(
 
     Needed only if dynamicReservation.provisioner of the scheduler's configuration is external;
     otherwise the scheduler creates them itself.
+
+    Examples:
+      # Outside the cluster, with its kubeconfig
+      holdfast provisioner --kubeconfig ~/.kube/config
     """
     from holdfast.kube.kubeconfig import find_access
     from holdfast.kube.provisioner import ProvisionerSettings

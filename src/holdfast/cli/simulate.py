@@ -103,7 +103,18 @@ def simulate(
         ),
     ] = False,
 ) -> None:
-    """Run a scenario on a simulated cluster, in virtual time."""
+    """Run a scenario on a simulated cluster, in virtual time.
+
+    Examples:
+      # A scenario of your own, for one hour
+      holdfast simulate scenario.yaml --until 1h
+
+      # A scenario that comes with Holdfast
+      holdfast simulate --example reservations/scale-up
+
+      # Compare two configurations
+      holdfast simulate scenario.yaml --config a.yaml --config b.yaml
+    """
     from holdfast.cli.options import load_setup, warn_of_plugins
     from holdfast.sim.manifests import InvalidInput, load_files
     from holdfast.sim.scenario import read_scenario

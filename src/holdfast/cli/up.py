@@ -123,6 +123,13 @@ def up(
 
     All parts run in this process. The cluster is ready when the kubeconfig is written, and stops on
     Ctrl-C or SIGTERM.
+
+    Examples:
+      # Three nodes; then use kubectl --kubeconfig holdfast.kubeconfig
+      holdfast up --nodes 3
+
+      # Keep the state across restarts, and begin with some objects
+      holdfast up --nodes 3 --data-dir cluster --apply app.yaml
     """
     if in_memory and data_dir is not None:
         raise Failure(1, ["--data-dir and --in-memory cannot be given together"])

@@ -45,18 +45,38 @@ class Server:
             if not more:
                 return found, str(metadata.get("resourceVersion") or "")
 
+    async def some(
+        self,
+        info: KindInfo,
+        namespace: str = "",
+        selector: str = "",
+        fields: str = "",
+        limit: int = _PAGE,
+    ) -> list[Raw]:
+        """Not more than so many of them."""
+        query = {"limit": str(limit), "labelSelector": selector, "fieldSelector": fields}
+        page = await self._read(f"{path_of(info, namespace)}?{_encoded(query)}")
+        return [named(info, item) for item in page.get("items") or ()]
+
     async def get(self, info: KindInfo, name: str, namespace: str = "") -> Raw:
         return named(info, await self._read(path_of(info, namespace, quote(name, safe=""))))
 
-    async def create(self, info: KindInfo, raw: Raw, namespace: str = "") -> Raw:
-        request = Request("POST", path_of(info, namespace), msgspec.json.encode(raw))
+    async def create(self, info: KindInfo, raw: Raw, namespace: str = "", dry_run: bool = False) -> Raw:
+        path = path_of(info, namespace) + ("?dryRun=All" if dry_run else "")
+        request = Request("POST", path, msgspec.json.encode(raw))
         return named(info, msgspec.json.decode(await self._client.send(request), type=Raw))
 
     async def watch(
-        self, info: KindInfo, version: str, namespace: str = "", selector: str = ""
+        self,
+        info: KindInfo,
+        version: str,
+        namespace: str = "",
+        selector: str = "",
+        fields: str = "",
     ) -> AsyncIterator[tuple[str, Raw]]:
         """Changes from that version on, until the server ends it."""
         query = {"watch": "true", "resourceVersion": version, "labelSelector": selector}
+        query["fieldSelector"] = fields
         async with self._client.watch(
             f"{path_of(info, namespace)}?{_encoded(query)}", _QUIET
         ) as chunks:
@@ -82,6 +102,10 @@ class Server:
             fields += f",involvedObject.uid={metadata['uid']}"
         found, _ = await self.listed(_EVENT, metadata.get("namespace") or "", fields=fields)
         return sorted(found, key=last_observed)
+
+    async def version(self) -> Raw:
+        """The answer of /version."""
+        return msgspec.json.decode(await self._client.send(get("/version")), type=Raw)
 
     async def _read(self, path: str) -> Raw:
         return msgspec.json.decode(await self._client.call(get(path), _ATTEMPTS), type=Raw)

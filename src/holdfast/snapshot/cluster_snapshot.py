@@ -10,7 +10,7 @@ from holdfast.api.decode import convert, object_name
 from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import RESERVATION_API
-from holdfast.api.quantity import format_amount
+from holdfast.api.quantity import shown as shown
 from holdfast.api.raw_objects import RawObject, raw_object
 from holdfast.kube.decoding import Watched
 from holdfast.kube.object_client import Raw
@@ -24,8 +24,6 @@ RESERVATION = KINDS[RESERVATION_API, "Reservation"]
 
 CAPACITY = (NODE, POD, RESERVATION)
 """The kinds that determine the used capacity of nodes."""
-
-_MI = 1 << 20
 
 
 @dataclass(slots=True)
@@ -59,10 +57,10 @@ class ClusterSnapshot:
             metadata = raw["metadata"]
             if not watched.read_by:
                 known[metadata.get("namespace") or "", metadata["name"]] = raw
-            self.scheduler.feed(_event(info, raw), self.now)
+            self.scheduler.feed(event_of(info, raw), self.now)
 
 
-def _event(info: KindInfo, raw: Raw) -> Added | Malformed:
+def event_of(info: KindInfo, raw: Raw) -> Added | Malformed:
     is_raw = info.type is RawObject
     try:
         if is_raw:
@@ -106,12 +104,3 @@ def node_amounts(cluster: Cluster, node: str) -> dict[str, NodeAmounts]:
         if any(amount):
             found[name] = amount
     return found
-
-
-def shown(resource: str, amount: int) -> str:
-    """Kubernetes's format, but large byte amounts rounded to mebibytes."""
-    if amount < 0:
-        return f"-{shown(resource, -amount)}"
-    if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
-        amount -= amount % _MI if amount >= _MI else 0
-    return format_amount(resource, amount)

@@ -1,46 +1,77 @@
-"""What `holdfast get` and `describe` show: a class for each kind, and a line in the table here.
+"""What `holdfast get` and `describe` show: a class for each type, and a line in the table here.
 
-    kind          columns and description of a kind
+    kind          columns and description of a type; how objects are found
     reservations  Reservations, and among them starvation holds
+    pods          pods with the reservation that each uses
     nodes         requested, reserved and free amounts of each node
-    queues        Queues; pending pods and reservations in scheduling order
+    podgroups     PodGroups
+    pending       pending pods and reservations in scheduling order
+    queues        Queues
 
-A kind is imported when it is used: not all of them need a scheduler.
+A class is imported when it is used: not all of them need a scheduler.
 """
 
-from difflib import get_close_matches
 from importlib import import_module
+from typing import NamedTuple
 
+from holdfast.api.kinds import KINDS, KindInfo
+from holdfast.api.names import HOLD_LABEL, RESERVATION_API, VOLCANO_API
+from holdfast.cli.command import did_you_mean
 from holdfast.cli.kinds.kind import OutputKind
 from holdfast.cli.options import Failure
 
-_KINDS = {
-    "reservations": (
+
+class _Type(NamedTuple):
+    module: str
+    class_name: str
+    aliases: tuple[str, ...]
+    info: KindInfo
+    selector: str = ""
+    fields: str = ""
+
+
+_POD, _RESERVATION = KINDS["v1", "Pod"], KINDS[RESERVATION_API, "Reservation"]
+_TYPES = {
+    "reservations": _Type(
         "reservations",
         "ReservationKind",
         ("reservation", "rsv", "reservations.scheduling.koordinator.sh"),
+        _RESERVATION,
     ),
-    "holds": ("reservations", "HoldKind", ("hold",)),
-    "nodes": ("nodes", "NodeKind", ("node", "no")),
-    "queue": ("queues", "PendingObject", ()),
-    "queues": ("queues", "QueueKind", ("q", "queues.scheduling.volcano.sh")),
+    "holds": _Type("reservations", "HoldKind", ("hold",), _RESERVATION, HOLD_LABEL),
+    "pods": _Type("pods", "PodOutputKind", ("pod", "po"), _POD),
+    "nodes": _Type("nodes", "NodeKind", ("node", "no"), KINDS["v1", "Node"]),
+    "podgroups": _Type("podgroups", "PodGroupKind", ("podgroup", "pg"), KINDS[VOLCANO_API, "PodGroup"]),
+    "queue": _Type("pending", "PendingObject", ("pending",), _POD, fields="spec.nodeName="),
+    "queues": _Type(
+        "queues", "QueueKind", ("q", "queues.scheduling.volcano.sh"), KINDS[VOLCANO_API, "Queue"]
+    ),
 }
-"""By title: the module, the class, and what else users may call it."""
+"""By title: the class, what else users may call it, and its objects on the server."""
 
 
 def find_kind(name: str) -> OutputKind:
     """Raises Failure."""
-    wanted = name.lower()
-    known = {alias: title for title, (_, _, aliases) in _KINDS.items() for alias in (title, *aliases)}
-    title = known.get(wanted)
-    if title is None:
-        close = get_close_matches(wanted, known, n=1)
-        hint = f"did you mean {known[close[0]]}?" if close else f"known: {', '.join(_KINDS)}"
-        raise Failure(1, [f'unknown resource type "{name}"; {hint}'])
-    module, class_name, _ = _KINDS[title]
-    kind: OutputKind = getattr(import_module(f"{__name__}.{module}"), class_name)()
+    found = _find(name)
+    kind: OutputKind = getattr(import_module(f"{__name__}.{found.module}"), found.class_name)()
     return kind
 
 
+def find_resource(name: str) -> tuple[KindInfo, str, str]:
+    """The kind on the server, and the label and field selectors of the type. Raises Failure."""
+    found = _find(name)
+    return found.info, found.selector, found.fields
+
+
 def titles() -> list[str]:
-    return list(_KINDS)
+    return list(_TYPES)
+
+
+def _find(name: str) -> _Type:
+    known = {alias: title for title, each in _TYPES.items() for alias in (title, *each.aliases)}
+    title = known.get(name.lower())
+    if title is None:
+        likely = {alias: known[alias] for alias in known if len(alias) > 2}
+        hint = did_you_mean(name, likely, f"known: {', '.join(_TYPES)}")
+        raise Failure(1, [f'unknown resource type "{name}"{hint}'])
+    return _TYPES[title]

@@ -1,14 +1,18 @@
-"""How a kind is queried and shown: columns, rows, and the OutputKind base class."""
+"""How a type is queried and shown: columns, rows, and the OutputKind base class."""
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar, NamedTuple
 
 from holdfast.api.kinds import KindInfo
 from holdfast.cli.client import Raw, Server, failure
+from holdfast.cli.command import did_you_mean
 from holdfast.cli.options import Failure
-from holdfast.kube.errors import ApiError
+from holdfast.kube.errors import ApiError, KubernetesError
+
+_MOST_NAMES = 500
+"""Objects among which a misspelt name is looked for."""
 
 
 class OutputColumn(NamedTuple):
@@ -22,6 +26,7 @@ class Query(NamedTuple):
     namespace: str = ""
     """Everywhere, if empty."""
     selector: str = ""
+    fields: str = ""
 
 
 class OutputRow(NamedTuple):
@@ -32,17 +37,28 @@ class OutputRow(NamedTuple):
 class Found(NamedTuple):
     rows: list[OutputRow]
     columns: Sequence[OutputColumn]
-    version: str = ""
-    """The resource version to watch from."""
     missing: tuple[str, ...] = ()
     """Messages for names that were not found."""
+    elsewhere: int = 0
+    """How many there are in other namespaces, where that is known."""
 
 
 class OutputKind(ABC):
-    info: ClassVar[KindInfo]
-    """The kind on the server."""
+    infos: ClassVar[tuple[KindInfo, ...]]
+    """The kinds on the server. The server must have the first, or one of several."""
     selector: ClassVar[str] = ""
     """The label that selects them among the server's objects of the kind."""
+    status: ClassVar[str]
+    """The column that says `Deleted` of a deleted object."""
+
+    @property
+    def info(self) -> KindInfo:
+        return self.infos[0]
+
+    @property
+    def names_namespace(self) -> bool:
+        """Whether a column with the namespace is shown for objects of several."""
+        return self.info.namespaced
 
     @abstractmethod
     async def find(self, server: Server, query: Query) -> Found:
@@ -52,40 +68,78 @@ class OutputKind(ABC):
     async def describe(self, server: Server, raw: Raw) -> str:
         """The description of one object."""
 
-    async def objects(self, server: Server, query: Query) -> tuple[list[Raw], str, tuple[str, ...]]:
-        """The objects, their resource version, and messages for names that were not found."""
-        namespace = query.namespace if self.info.namespaced else ""
+    async def objects(self, server: Server, query: Query) -> tuple[list[Raw], tuple[str, ...]]:
+        """The objects, and messages for names that were not found."""
         if not query.names:
-            try:
-                found, version = await server.listed(self.info, namespace, self.selected(query))
-            except ApiError as error:
-                if error.status == 404:
-                    raise Failure(
-                        1, [f'the server doesn\'t have a resource type "{self.info.plural}"']
-                    ) from None
-                raise
-            return found, version, ()
-        objects, missing = [], []
+            return sorted(await self._listed(server, query), key=self.order), ()
+        if self.info.namespaced and not query.namespace:
+            raise Failure(1, ["a resource cannot be retrieved by name across all namespaces"])
+        objects: list[Raw] = []
+        missing: list[str] = []
         for name in query.names:
+            found, message = await self._named(server, name, query)
+            objects += found
+            missing += message
+        return objects, tuple(missing)
+
+    async def _listed(self, server: Server, query: Query) -> list[Raw]:
+        found: list[Raw] = []
+        absent = 0
+        for info in self.infos:
+            namespace = query.namespace if info.namespaced else ""
             try:
-                found_one = await server.get(self.info, name, namespace)
+                found += (await server.listed(info, namespace, self.selected(query), query.fields))[0]
             except ApiError as error:
                 if error.status != 404:
                     raise
-                missing += failure(error).lines
-                continue
-            if self.selector and self.selector not in (found_one["metadata"].get("labels") or {}):
-                missing.append(f'{self.info.resource} "{name}" has no label {self.selector}')
-            else:
-                objects.append(found_one)
-        return objects, "", tuple(missing)
+                absent += 1
+        if absent == len(self.infos):
+            raise Failure(1, [f'the server doesn\'t have a resource type "{self.info.plural}"'])
+        return found
+
+    async def _named(self, server: Server, name: str, query: Query) -> tuple[list[Raw], list[str]]:
+        found: list[Raw] = []
+        message: list[str] = []
+        for info in self.infos:
+            namespace = query.namespace if info.namespaced else ""
+            try:
+                found.append(await server.get(info, name, namespace))
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                message = message or failure(error).lines
+        if not found:
+            hint = await self._similar(server, name, query)
+            return [], [f"{line}{hint}" for line in message]
+        if self.selector and self.selector not in (found[0]["metadata"].get("labels") or {}):
+            return [], [f'{self.info.resource} "{name}" has no label {self.selector}']
+        return found, []
+
+    async def _similar(self, server: Server, name: str, query: Query) -> str:
+        """The nearest name, or the namespace that has the object."""
+        try:
+            found = await server.some(self.info, "", self.selector, limit=_MOST_NAMES)
+        except KubernetesError:
+            try:
+                found = await server.some(self.info, query.namespace, self.selector, limit=_MOST_NAMES)
+            except KubernetesError:
+                return ""
+        return similar_name(found, name, query.namespace if self.info.namespaced else "")
 
     def selected(self, query: Query) -> str:
         return ",".join(filter(None, (self.selector, query.selector)))
 
+    def order(self, raw: Raw) -> tuple[bool, str, str]:
+        """By namespace and name, those that have ended last."""
+        metadata = raw["metadata"]
+        return self.has_ended(raw), metadata.get("namespace") or "", metadata["name"]
+
+    def has_ended(self, raw: Raw) -> bool:
+        return False
+
 
 class PlainKind(OutputKind):
-    """A kind whose row depends only on the object, so that it can be watched."""
+    """A type whose row depends only on the object."""
 
     columns: ClassVar[tuple[OutputColumn, ...]]
 
@@ -94,8 +148,19 @@ class PlainKind(OutputKind):
         """One cell per column."""
 
     async def find(self, server: Server, query: Query) -> Found:
+        objects, missing = await self.objects(server, query)
         now = time.time()
-        objects, version, missing = await self.objects(server, query)
-        return Found(
-            [OutputRow(raw, self.cells(raw, now)) for raw in objects], self.columns, version, missing
-        )
+        return Found([OutputRow(raw, self.cells(raw, now)) for raw in objects], self.columns, missing)
+
+
+def similar_name(found: Iterable[Raw], name: str, namespace: str) -> str:
+    """`; did you mean web-0?`, or that another namespace has an object of that name."""
+    here = []
+    for raw in found:
+        metadata = raw["metadata"]
+        where = metadata.get("namespace") or ""
+        if metadata["name"] == name and where != namespace:
+            return f"; there is one in namespace {where}: use -n {where}"
+        if where == namespace:
+            here.append(metadata["name"])
+    return did_you_mean(name, here)

@@ -3,7 +3,8 @@
 import time
 
 from holdfast.cli.client import NODE, Raw, Server
-from holdfast.cli.kinds.kind import Found, OutputColumn, OutputKind, OutputRow, Query
+from holdfast.cli.kinds.kind import Found, OutputColumn, OutputRow, Query
+from holdfast.cli.kinds.snapshot_kind import SnapshotKind, matching, not_found
 from holdfast.cli.printing import Description, age, events, taint_text
 from holdfast.cli.snapshot import warned_snapshot
 from holdfast.scheduler.cluster.records import ReservationEntry
@@ -21,12 +22,13 @@ _SELDOM = ("pods", "ephemeral-storage")
 """Shown only where they are requested; pods have a column of their own."""
 
 
-class NodeKind(OutputKind):
-    info = NODE
+class NodeKind(SnapshotKind):
+    infos = (NODE,)
+    reads = CAPACITY
+    status = "STATUS"
 
-    async def find(self, server: Server, query: Query) -> Found:
-        objects, version, missing = await self.objects(server, query)
-        snapshot = await warned_snapshot(server, only=CAPACITY)
+    def rows(self, snapshot: ClusterSnapshot, query: Query) -> Found:
+        objects, missing = _queried(snapshot, query)
         amounts = {_name(raw): node_amounts(snapshot.cluster, _name(raw)) for raw in objects}
         resources = _resources(list(amounts.values()))
         limits = snapshot.cluster.limits.ratios(resources)
@@ -46,7 +48,7 @@ class NodeKind(OutputKind):
             name = _name(raw)
             ratios = limits.get(name, {})
             rows.append(OutputRow(raw, _cells(snapshot, raw, amounts[name], ratios, resources)))
-        return Found(rows, columns, version, missing)
+        return Found(rows, columns, missing)
 
     async def describe(self, server: Server, raw: Raw) -> str:
         snapshot = await warned_snapshot(server, only=CAPACITY)
@@ -91,6 +93,15 @@ class NodeKind(OutputKind):
         return text.text()
 
 
+def _queried(snapshot: ClusterSnapshot, query: Query) -> tuple[list[Raw], tuple[str, ...]]:
+    """The nodes, by name or as they were named, and messages for those that are not there."""
+    nodes = {_name(raw): raw for raw in snapshot.all(NODE)}
+    matches = matching(query)
+    missing = tuple(not_found(NODE, n, nodes.values()) for n in query.names if n not in nodes)
+    wanted = [n for n in query.names if n in nodes] if query.names else sorted(nodes)
+    return [nodes[name] for name in wanted if matches(nodes[name])], missing
+
+
 def status(raw: Raw) -> str:
     conditions = (raw.get("status") or {}).get("conditions") or ()
     ready = [each for each in conditions if each.get("type") == "Ready"]
@@ -113,7 +124,7 @@ def _cells(
         amount = amounts.get(resource, none)
         figures = (amount.allocatable, amount.requested, amount.held, amount.free)
         cells += [*(shown(resource, each) for each in figures), _percent(limits.get(resource))]
-    return [*cells, str(len(_holds(snapshot.cluster, _name(raw)))), age(raw, snapshot.now)]
+    return [*cells, str(len(_holds(snapshot.cluster, _name(raw)))), age(raw, time.time())]
 
 
 def _resources(amounts: list[dict[str, NodeAmounts]]) -> list[str]:

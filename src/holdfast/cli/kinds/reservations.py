@@ -1,21 +1,37 @@
-"""Output of reservations: amounts, owners, phase; and of starvation holds, which are reservations."""
+"""Output of reservations: amounts, owners, phase, expiry; and of starvation holds, which are
+reservations.
+"""
 
 import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from holdfast.api.errors import DurationError, TimeError
 from holdfast.api.names import HOLD_EXPECTED_START, HOLD_JOB, HOLD_LABEL
-from holdfast.api.quantity import QuantityError, amount
+from holdfast.api.quantity import QuantityError, amount, shown
 from holdfast.api.reservation import DEFAULT_TTL
+from holdfast.api.times import format_time, parse_duration, parse_time
 from holdfast.cli.client import RESERVATION, Raw, Server
 from holdfast.cli.kinds.kind import OutputColumn, PlainKind
-from holdfast.cli.printing import Description, age, events, pairs, some, taint_text
-from holdfast.local.apiserver.tables.columns import selector_text
-from holdfast.snapshot.cluster_snapshot import shown
+from holdfast.cli.printing import (
+    NEVER,
+    UNKNOWN,
+    Description,
+    age,
+    events,
+    pairs,
+    since,
+    some,
+    taint_text,
+)
+from holdfast.local.apiserver.tables.columns import human_duration, selector_text
+
+_ENDED = ("Succeeded", "Failed")
 
 
 class ReservationKind(PlainKind):
-    info = RESERVATION
+    infos = (RESERVATION,)
+    status = "PHASE"
     columns: ClassVar[tuple[OutputColumn, ...]] = (
         OutputColumn("NAME"),
         OutputColumn("PHASE"),
@@ -39,9 +55,9 @@ class ReservationKind(PlainKind):
             phase(raw),
             status.get("nodeName") or "",
             some(owners),
-            taken(status),
+            taken(raw),
             lifetime(spec),
-            spec.get("expires") or "",
+            expiry(raw, now),
             age(raw, now),
             " | ".join(owner_text(owner) for owner in spec.get("owners") or ()),
             _yes(spec.get("allocateOnce", True)),
@@ -64,7 +80,7 @@ class ReservationKind(PlainKind):
         text.field("Pre-allocation", _yes(spec.get("preAllocation", False)))
         text.field("Unschedulable", _yes(spec.get("unschedulable", False)))
         text.field("TTL", lifetime(spec))
-        text.field("Expires", spec.get("expires"))
+        text.field("Expires", _expiry_with_time(raw, now))
         text.listed("Taints", [taint_text(taint) for taint in spec.get("taints") or ()])
         text.field("Requests", pairs(requests(spec.get("template"))))
         pod = (spec.get("template") or {}).get("spec") or {}
@@ -72,14 +88,25 @@ class ReservationKind(PlainKind):
             text.field("Requested Node", pod["nodeName"])
         if pod.get("nodeSelector"):
             text.field("Node-Selectors", pairs(pod["nodeSelector"]))
-        text.table("Resources", ("Resource", "Reserved", "Allocated", "Left"), _resources(status))
+        text.table("Resources", ("Resource", "Reserved", "Allocated", "Left"), _resources(raw))
         owners = status.get("currentOwners") or ()
         text.listed("Current Owners", [f"{o.get('namespace')}/{o.get('name')}" for o in owners])
         conditions = status.get("conditions") or ()
         headers = ("Type", "Status", "Reason", "Since", "Message")
         text.table("Conditions", headers, [_condition(each) for each in conditions])
         events(text, await server.events(raw), now)
+        if phase(raw) in ("Pending", "Waiting"):
+            name = metadata["name"]
+            text.note(f"holdfast explain reservation {name}: why it is {phase(raw).lower()}")
         return text.text()
+
+    def has_ended(self, raw: Raw) -> bool:
+        return has_ended(raw)
+
+
+def has_ended(raw: Raw) -> bool:
+    """Whether it reserves nothing and never will again."""
+    return (raw.get("status") or {}).get("phase") in _ENDED
 
 
 def phase(raw: Raw) -> str:
@@ -89,25 +116,74 @@ def phase(raw: Raw) -> str:
 
 
 def lifetime(spec: Raw) -> str:
-    """The ttl or expiry. The default ttl is not written, since an explicit end switches it off."""
-    return spec.get("ttl") or ("" if spec.get("expires") else DEFAULT_TTL)
+    """The ttl. The default is not written, since an explicit end switches it off."""
+    text = spec.get("ttl") or ("" if spec.get("expires") else DEFAULT_TTL)
+    return NEVER if _seconds(text) == 0 else text
 
 
-def taken(status: Raw) -> str:
-    """`cpu=2/4,memory=4Gi/8Gi`: allocated of allocatable."""
+def expiry(raw: Raw, now: float) -> str:
+    """`in 23h`, `never`, `expired 5m ago`; empty for one that ended otherwise."""
+    if has_ended(raw):
+        expired = _condition_of(raw, "Ready", "Expired")
+        if expired is None:
+            return ""
+        ago = since(expired.get("lastTransitionTime"), now)
+        return f"expired {ago} ago" if ago != UNKNOWN else "expired"
+    end = end_time(raw)
+    if end is None:
+        return NEVER
+    if end < now:
+        return f"expired {human_duration(now - end)} ago"
+    return f"in {human_duration(end - now)}"
+
+
+def end_time(raw: Raw) -> float | None:
+    """When it expires; None if never, or if the object does not say so in a valid way."""
+    spec = raw.get("spec") or {}
+    try:
+        if spec.get("expires"):
+            return parse_time(str(spec["expires"]))
+        seconds = _seconds(spec.get("ttl") or DEFAULT_TTL)
+        created = raw["metadata"].get("creationTimestamp")
+        return parse_time(str(created)) + seconds if seconds and created else None
+    except TimeError:
+        return None
+
+
+def _seconds(duration: Any) -> float | None:
+    try:
+        return parse_duration(str(duration))
+    except DurationError:
+        return None
+
+
+def _expiry_with_time(raw: Raw, now: float) -> str:
+    text, end = expiry(raw, now), end_time(raw)
+    return f"{format_time(end)} ({text})" if end is not None and text else text
+
+
+def taken(raw: Raw) -> str:
+    """`cpu=2/4,memory=4Gi/8Gi`: allocated of reserved. A reservation that has ended reserves nothing,
+    so that only what its pods use is shown.
+    """
+    status = raw.get("status") or {}
     allocated = status.get("allocated") or {}
+    ended = has_ended(raw)
     return ",".join(
-        f"{name}={allocated.get(name, 0)}/{quantity}"
+        f"{name}={allocated.get(name, 0)}" + ("" if ended else f"/{quantity}")
         for name, quantity in sorted((status.get("allocatable") or {}).items())
+        if not ended or _amount(name, allocated.get(name, 0))
     )
 
 
 def owner_text(owner: Raw) -> str:
-    """The owners, in short form."""
+    """The owners, in short form: `app=web (namespace shop)`, `Job/shop/train`."""
     parts = []
+    reference = owner.get("object") or {}
+    only_namespace = {key for key, value in reference.items() if value} == {"namespace"}
     for kind in ("object", "controller"):
         reference = owner.get(kind)
-        if reference is None:
+        if reference is None or (kind == "object" and only_namespace):
             continue
         name = reference.get("name") or reference.get("uid") or "*"
         title = reference.get("kind") or ("Pod" if kind == "object" else "controller")
@@ -115,7 +191,8 @@ def owner_text(owner: Raw) -> str:
         parts.append(f"{title}/{where}/{name}" if where else f"{title}/{name}")
     if owner.get("labelSelector") is not None:
         parts.append(selector_text(owner["labelSelector"]))
-    return " & ".join(parts)
+    text = " & ".join(parts) or "any pod"
+    return f"{text} (namespace {owner['object']['namespace']})" if only_namespace else text
 
 
 def message(raw: Raw) -> str:
@@ -146,14 +223,22 @@ def _amount(name: str, quantity: Any) -> int:
         return 0
 
 
-def _resources(status: Raw) -> list[list[str]]:
+def _resources(raw: Raw) -> list[list[str]]:
+    status = raw.get("status") or {}
     allocated = status.get("allocated") or {}
     rows = []
     for name, quantity in sorted((status.get("allocatable") or {}).items()):
         used = allocated.get(name, 0)
-        left = max(0, _amount(name, quantity) - _amount(name, used))
+        left = max(0, _amount(name, quantity) - _amount(name, used)) if not has_ended(raw) else 0
         rows.append([name, str(quantity), str(used), shown(name, left)])
     return rows
+
+
+def _condition_of(raw: Raw, type: str, reason: str) -> Raw | None:
+    for each in (raw.get("status") or {}).get("conditions") or ():
+        if (each.get("type"), each.get("reason")) == (type, reason):
+            return dict(each)
+    return None
 
 
 def _condition(raw: Raw) -> list[str]:

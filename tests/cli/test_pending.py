@@ -2,7 +2,7 @@
 
 from harness.objects import Raw, gang, in_queue, node, pod, pod_group, queue
 from holdfast.api.decode import decode
-from holdfast.cli.kinds.queues import in_order
+from holdfast.cli.kinds.pending import in_order
 from holdfast.local.setup import SchedulerFactory
 from holdfast.scheduler.cluster.events import Added
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot

@@ -1,0 +1,60 @@
+"""`holdfast describe`"""
+
+import typer
+
+from holdfast.cli.get import FieldSelector, Names, Selector, Type
+from holdfast.cli.options import AllNamespaces, Context, Failure, Kubeconfig, Namespace, Where
+
+
+def describe(
+    type: Type,
+    names: Names = None,
+    selector: Selector = "",
+    field_selector: FieldSelector = "",
+    kubeconfig: Kubeconfig = None,
+    context: Context = None,
+    namespace: Namespace = None,
+    all_namespaces: AllNamespaces = False,
+) -> None:
+    """Show the details of reservations, holds, pods, nodes and queues.
+
+    Of a reservation: owners, amounts, the pods that use it, conditions and events. Of a pod: its
+    reservation and why it is pending. Of a node: amounts per resource, and which pod uses which
+    reservation.
+
+    Examples:
+      # One reservation
+      holdfast describe reservation peak
+
+      # A node, with its reservations and pods
+      holdfast describe node/node-1
+
+      # All pods of a Deployment
+      holdfast describe pods -l app=web
+    """
+    from holdfast.cli.client import Server, ask
+    from holdfast.cli.get import check_selector, none_found, query_of, read_types, warn_of_namespace
+
+    wanted = read_types(type, names or [])
+    check_selector(selector)
+
+    async def work(server: Server) -> list[str]:
+        texts: list[str] = []
+        queries = [
+            (kind, query_of(server, kind, given, all_namespaces, selector, field_selector))
+            for kind, given in wanted
+        ]
+        found = [await kind.find(server, query) for kind, query in queries]
+        for (kind, _), each in zip(queries, found, strict=True):
+            texts += [await kind.describe(server, row.object) for row in each.rows]
+        typer.echo("\n\n".join(texts), nl=False)
+        missing = [line for each in found for line in each.missing]
+        if not texts and not missing:
+            typer.echo(none_found(queries, found), err=True)
+            if namespace:
+                await warn_of_namespace(server, namespace)
+        return missing
+
+    missing = ask(Where(kubeconfig, context, namespace), work)
+    if missing:
+        raise Failure(1, missing, as_it_is=True)

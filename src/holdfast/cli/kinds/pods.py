@@ -1,0 +1,136 @@
+"""Output of pods: where each one is, and the reservation that it uses."""
+
+import json
+import time
+from typing import Any
+
+from holdfast.api.names import RESERVATION_AFFINITY, RESERVATION_ALLOCATED
+from holdfast.cli.client import POD, RESERVATION, Raw, Server
+from holdfast.cli.kinds.kind import OutputColumn, PlainKind
+from holdfast.cli.kinds.reservations import owner_text, requests
+from holdfast.cli.kinds.reservations import phase as reservation_phase
+from holdfast.cli.printing import Description, age, events, pairs
+from holdfast.kube.errors import ApiError
+from holdfast.local.apiserver.tables.workloads import PODS
+
+_READY, _STATUS = 1, 2
+"""Columns of kubectl's table of pods."""
+
+
+class PodOutputKind(PlainKind):
+    infos = (POD,)
+    status = "STATUS"
+    columns = (
+        OutputColumn("NAME"),
+        OutputColumn("READY"),
+        OutputColumn("STATUS"),
+        OutputColumn("NODE"),
+        OutputColumn("RESERVATION"),
+        OutputColumn("JOB"),
+        OutputColumn("AGE"),
+        OutputColumn("PRIORITY", wide=True),
+        OutputColumn("SCHEDULER", wide=True),
+        OutputColumn("NOMINATED", wide=True),
+        OutputColumn("MESSAGE", wide=True),
+    )
+
+    def cells(self, raw: Raw, now: float) -> list[str]:
+        spec, status = raw.get("spec") or {}, raw.get("status") or {}
+        as_kubectl = PODS.cells(raw, now)
+        return [
+            raw["metadata"]["name"],
+            str(as_kubectl[_READY]),
+            str(as_kubectl[_STATUS]),
+            spec.get("nodeName") or "",
+            reservation_name(raw),
+            job_name(raw),
+            age(raw, now),
+            str(spec.get("priority") or 0),
+            spec.get("schedulerName") or "",
+            status.get("nominatedNodeName") or "",
+            why_pending(raw),
+        ]
+
+    async def describe(self, server: Server, raw: Raw) -> str:
+        now = time.time()
+        metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+        annotations = metadata.get("annotations") or {}
+        text = Description()
+        text.field("Name", metadata["name"])
+        text.field("Namespace", metadata.get("namespace"))
+        text.listed("Labels", [f"{k}={v}" for k, v in sorted((metadata.get("labels") or {}).items())])
+        text.field("Created", f"{metadata.get('creationTimestamp')} ({age(raw, now)} ago)")
+        text.field("Status", PODS.cells(raw, now)[_STATUS])
+        text.field("Node", spec.get("nodeName"))
+        text.field("Nominated Node", status.get("nominatedNodeName"))
+        text.field("Scheduler", spec.get("schedulerName"))
+        text.field("Priority", spec.get("priority") or 0)
+        text.field("Job", job_name(raw))
+        text.field("Requests", pairs(requests({"spec": spec})))
+        if annotations.get(RESERVATION_AFFINITY):
+            text.field("Reservation Affinity", annotations[RESERVATION_AFFINITY])
+        text.listed("Reservation", await _reservation(server, raw))
+        if why_pending(raw):
+            text.field("Message", why_pending(raw))
+        events(text, await server.events(raw), now)
+        name, namespace = metadata["name"], metadata.get("namespace")
+        text.note(f"holdfast explain pod {name} -n {namespace}: {_question(spec)}")
+        return text.text()
+
+
+def _question(spec: Raw) -> str:
+    return "why it is on its node" if spec.get("nodeName") else "why it is pending, and what would help"
+
+
+def reservation_name(raw: Raw) -> str:
+    """The reservation that the pod is allocated from, as its annotation has it."""
+    return str(_allocated(raw).get("name") or "")
+
+
+def _allocated(raw: Raw) -> dict[str, Any]:
+    text = (raw["metadata"].get("annotations") or {}).get(RESERVATION_ALLOCATED)
+    try:
+        found = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+async def _reservation(server: Server, raw: Raw) -> list[str]:
+    """The reservation with its phase and owners, or that it is gone."""
+    allocated = _allocated(raw)
+    name = str(allocated.get("name") or "")
+    if not name:
+        return []
+    try:
+        found = await server.get(RESERVATION, name)
+    except ApiError as error:
+        return [f"{name} (deleted)" if error.status == 404 else name]
+    if allocated.get("uid") not in (None, "", found["metadata"].get("uid")):
+        return [f"{name} (deleted; there is another of that name)"]
+    owners = [f"for {owner_text(owner)}" for owner in (found.get("spec") or {}).get("owners") or ()]
+    return [f"{name} ({reservation_phase(found)})", *owners]
+
+
+def job_name(raw: Raw) -> str:
+    """The pod group that the pod is a member of."""
+    from holdfast.api.meta import ObjectMeta
+    from holdfast.scheduler.jobs.job import named_in
+
+    metadata = raw["metadata"]
+    found = named_in(
+        ObjectMeta(
+            namespace=metadata.get("namespace") or "",
+            labels=metadata.get("labels") or {},
+            annotations=metadata.get("annotations") or {},
+        )
+    )
+    return found.name if found is not None else ""
+
+
+def why_pending(raw: Raw) -> str:
+    """The message of the condition that says why it has no node."""
+    for each in (raw.get("status") or {}).get("conditions") or ():
+        if each.get("type") == "PodScheduled" and each.get("status") == "False":
+            return str(each.get("message") or "")
+    return ""

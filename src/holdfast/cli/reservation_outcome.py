@@ -1,0 +1,59 @@
+"""What becomes of new reservations: `holdfast reserve --wait`."""
+
+import asyncio
+
+import typer
+
+from holdfast.cli.client import RESERVATION, Raw, Server
+from holdfast.cli.kinds.reservations import message, phase
+from holdfast.cli.options import Failure
+from holdfast.cli.printing import resource_name
+from holdfast.cli.watch import DELETED, LISTED, WatchScope, changes
+
+
+async def wait_for(
+    server: Server, created: list[Raw], seconds: float, timeout: str, waiting_is_enough: bool
+) -> None:
+    """Prints the node of each reservation. Raises Failure if one gets none in time, or ends."""
+    left = {str(raw["metadata"]["uid"]): raw for raw in created}
+    failed: list[str] = []
+    try:
+        async with asyncio.timeout(seconds):
+            async for change in changes(server, [WatchScope(RESERVATION)], created):
+                if change.event == LISTED:
+                    for raw in list(left.values()):
+                        _settle(raw, left, failed, waiting_is_enough)
+                elif str(change.raw["metadata"].get("uid")) in left:
+                    uid = str(change.raw["metadata"]["uid"])
+                    left[uid] = change.raw
+                    if change.event == DELETED:
+                        failed.append(f"{_name(left.pop(uid))}: deleted")
+                    else:
+                        _settle(change.raw, left, failed, waiting_is_enough)
+                if not left:
+                    break
+    except TimeoutError:
+        for raw in left.values():
+            why = message(raw) or "no scheduler has tried it yet"
+            failed.append(f"{_name(raw)}: {phase(raw)} after {timeout}: {why}")
+            failed.append(f"  holdfast explain reservation {raw['metadata']['name']}: what would help")
+    if failed:
+        raise Failure(1, failed)
+
+
+def _settle(raw: Raw, left: dict[str, Raw], failed: list[str], waiting_is_enough: bool) -> None:
+    """Takes a reservation off the list if its outcome is known."""
+    state, node = phase(raw), (raw.get("status") or {}).get("nodeName") or ""
+    if state in ("Available", "Succeeded"):
+        typer.echo(f"{_name(raw)} {state.lower()} on {node}")
+    elif state == "Waiting" and waiting_is_enough:
+        typer.echo(f"{_name(raw)} waiting on {node} until running pods end")
+    elif state == "Failed":
+        failed.append(f"{_name(raw)}: Failed: {message(raw)}")
+    else:
+        return
+    del left[str(raw["metadata"]["uid"])]
+
+
+def _name(raw: Raw) -> str:
+    return resource_name(RESERVATION, raw["metadata"]["name"])

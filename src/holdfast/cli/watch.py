@@ -1,0 +1,239 @@
+"""`holdfast get --watch`: rows of the objects that change, until the command is interrupted.
+
+A lost watch is resumed: the objects are listed again, and what differs from what was shown is shown.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import NamedTuple
+
+import typer
+
+from holdfast.api.kinds import KindInfo
+from holdfast.cli.client import Raw, Server
+from holdfast.cli.kinds.kind import Found, OutputColumn, OutputKind, OutputRow, PlainKind, Query
+from holdfast.cli.kinds.snapshot_kind import SnapshotKind
+from holdfast.kube.errors import ApiError, KubernetesError, Unreachable
+
+ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
+LISTED = "LISTED"
+"""Follows the changes that a list reported; of a kind that cannot be read, it comes at once."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+_TOGETHER = 0.2
+"""Changes within so many seconds are counted together, by types that count the whole cluster."""
+
+Show = Callable[[str, OutputRow, Sequence[OutputColumn]], None]
+"""Prints a row: of which event, and in which columns."""
+
+
+class WatchedChange(NamedTuple):
+    event: str
+    info: KindInfo
+    raw: Raw
+
+
+class WatchScope(NamedTuple):
+    """The objects of one kind that are watched."""
+
+    info: KindInfo
+    namespace: str = ""
+    selector: str = ""
+    fields: str = ""
+    optional: bool = False
+    """Whether the server may not have the kind, or not show it."""
+
+
+async def follow(server: Server, kind: OutputKind, query: Query, found: Found, show: Show) -> None:
+    """Shows what changes from now on; `found` is what was shown."""
+    if isinstance(kind, SnapshotKind):
+        await _follow_snapshot(server, kind, query, found, show)
+    elif isinstance(kind, PlainKind):
+        await _follow_objects(server, kind, query, found, show)
+
+
+async def _follow_objects(
+    server: Server, kind: PlainKind, query: Query, found: Found, show: Show
+) -> None:
+    scopes = [
+        WatchScope(
+            info,
+            query.namespace if info.namespaced else "",
+            kind.selected(query),
+            query.fields,
+            optional=len(kind.infos) > 1,
+        )
+        for info in kind.infos
+    ]
+    shown = [row.object for row in found.rows]
+    at = [column.name for column in kind.columns].index(kind.status)
+    async for change in changes(server, scopes, shown):
+        raw = change.raw
+        if change.event == LISTED:
+            continue
+        if query.names and raw["metadata"]["name"] not in query.names:
+            continue
+        cells = kind.cells(raw, time.time())
+        if change.event == DELETED:
+            cells[at] = "Deleted"
+        show(change.event, OutputRow(raw, cells), kind.columns)
+
+
+async def _follow_snapshot(
+    server: Server, kind: SnapshotKind, query: Query, found: Found, show: Show
+) -> None:
+    from holdfast.cli.live_snapshot import LiveSnapshot
+
+    live = LiveSnapshot()
+    rows, columns = {_uid(row.object): row for row in found.rows}, found.columns
+    scopes = live.scopes(kind.reads)
+    unlisted = {scope.info.resource for scope in scopes}
+    async for batch in _batches(changes(server, scopes, [])):
+        for change in batch:
+            if change.event == LISTED:
+                unlisted.discard(change.info.resource)
+            else:
+                live.feed(change)
+        if unlisted:
+            continue
+        fresh = kind.rows(live.snapshot, query)
+        steady = [i for i, c in enumerate(fresh.columns) if c.name not in kind.unsteady]
+        for row in fresh.rows:
+            before = rows.pop(_uid(row.object), None)
+            if before is None or _cells(before, columns, fresh.columns, steady) != [
+                row.cells[i] for i in steady
+            ]:
+                show(ADDED if before is None else MODIFIED, row, fresh.columns)
+        for row in rows.values():
+            at = [column.name for column in columns].index(kind.status)
+            cells = [*row.cells]
+            cells[at] = kind.last_status(live.snapshot, row.object)
+            show(DELETED, OutputRow(row.object, cells), columns)
+        rows, columns = {_uid(row.object): row for row in fresh.rows}, fresh.columns
+
+
+def _cells(
+    row: OutputRow, old: Sequence[OutputColumn], new: Sequence[OutputColumn], steady: Sequence[int]
+) -> list[str]:
+    """The cells of a row that was shown in other columns."""
+    by_name = dict(zip((column.name for column in old), row.cells, strict=True))
+    return [by_name.get(new[i].name, "") for i in steady]
+
+
+async def _batches(source: AsyncIterator[WatchedChange]) -> AsyncIterator[list[WatchedChange]]:
+    """Changes that come soon after each other, together."""
+    waiting: asyncio.Task[WatchedChange] | None = None
+    try:
+        while True:
+            batch = [await (waiting or anext(source))]
+            waiting = None
+            until = asyncio.get_running_loop().time() + _TOGETHER
+            while (left := until - asyncio.get_running_loop().time()) > 0:
+                waiting = waiting or asyncio.ensure_future(anext(source))
+                done, _ = await asyncio.wait({waiting}, timeout=left)
+                if not done:
+                    break
+                batch.append(waiting.result())
+                waiting = None
+            yield batch
+    finally:
+        if waiting is not None:
+            waiting.cancel()
+
+
+def _uid(raw: Raw) -> str:
+    return str(raw["metadata"].get("uid") or "")
+
+
+# Watching several kinds
+
+
+async def changes(
+    server: Server, scopes: Sequence[WatchScope], shown: Sequence[Raw]
+) -> AsyncIterator[WatchedChange]:
+    """Changes of all of them, beginning with what differs from the objects that were shown."""
+    waiting: asyncio.Queue[WatchedChange | BaseException] = asyncio.Queue()
+
+    async def watch(scope: WatchScope) -> None:
+        known = {
+            _uid(raw): raw
+            for raw in shown
+            if (raw["apiVersion"], raw["kind"]) == (scope.info.api_version, scope.info.kind)
+        }
+        try:
+            await _watch(server, scope, known, waiting)
+        except KubernetesError as error:
+            waiting.put_nowait(error)
+
+    tasks = [asyncio.create_task(watch(scope)) for scope in scopes]
+    try:
+        while True:
+            change = await waiting.get()
+            if isinstance(change, BaseException):
+                raise change
+            yield change
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _watch(
+    server: Server,
+    scope: WatchScope,
+    known: dict[str, Raw],
+    out: "asyncio.Queue[WatchedChange | BaseException]",
+) -> None:
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            version = await _list(server, scope, known, out)
+            pause = _FIRST_PAUSE
+            while True:
+                watched = server.watch(
+                    scope.info, version, scope.namespace, scope.selector, scope.fields
+                )
+                async for event, raw in watched:
+                    version = str(raw["metadata"].get("resourceVersion") or version)
+                    if event == DELETED:
+                        known.pop(_uid(raw), None)
+                    else:
+                        known[_uid(raw)] = raw
+                    out.put_nowait(WatchedChange(event, scope.info, raw))
+                await asyncio.sleep(0)  # the server ended it, as it does every few minutes
+        except ApiError as error:
+            if error.status == 410:
+                continue
+            if scope.optional and error.status in (403, 404):
+                out.put_nowait(WatchedChange(LISTED, scope.info, {}))
+                return
+            if not error.is_transient:
+                raise
+            why = error.message
+        except Unreachable as error:
+            why = str(error)
+        typer.echo(f"warning: lost the watch of {scope.info.plural} ({why}); retrying", err=True)
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+async def _list(
+    server: Server,
+    scope: WatchScope,
+    known: dict[str, Raw],
+    out: "asyncio.Queue[WatchedChange | BaseException]",
+) -> str:
+    """Lists the objects, reports what differs from those known, and returns the version."""
+    items, version = await server.listed(scope.info, scope.namespace, scope.selector, scope.fields)
+    fresh = {_uid(raw): raw for raw in items}
+    for uid in known.keys() - fresh.keys():
+        out.put_nowait(WatchedChange(DELETED, scope.info, known[uid]))
+    for uid, raw in fresh.items():
+        before = known.get(uid)
+        if before is None:
+            out.put_nowait(WatchedChange(ADDED, scope.info, raw))
+        elif before["metadata"].get("resourceVersion") != raw["metadata"].get("resourceVersion"):
+            out.put_nowait(WatchedChange(MODIFIED, scope.info, raw))
+    known.clear()
+    known.update(fresh)
+    out.put_nowait(WatchedChange(LISTED, scope.info, {}))
+    return version
