@@ -65,7 +65,7 @@ COMMANDS = {
 SECTIONS = {
     "Reservations": ("get", "describe", "explain", "reserve"),
     "Clusters": ("up", "run", "provisioner"),
-    "Experiments": ("simulate", "bench"),
+    "Experiments": ("demo", "simulate", "bench"),
     "Settings": ("config", "crds", "completion", "version"),
 }
 COMPLETE = "__complete"

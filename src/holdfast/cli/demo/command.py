@@ -100,6 +100,13 @@ def demo(
     Prints each command, carries it out over HTTP, and checks the result. It exits with status 1 at
     the first result that is not as expected. On your cluster it works in a new namespace with the
     free CPU of one node, changes no object that it did not create, and deletes its objects at the end.
+
+    Examples:
+      # On a new local cluster, which is there until the end
+      holdfast demo
+
+      # Chapter by chapter; the cluster stays until Ctrl-C
+      holdfast demo --pause --keep
     """
     if kubeconfig is None:
         given = {"--context": context, "--starvation-threshold": starvation_threshold}
