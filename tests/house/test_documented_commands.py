@@ -62,6 +62,8 @@ class Shell:
 
     def run(self, part: list[str]) -> str:
         program, *words = part
+        if program == ".":
+            return self._source(words)
         check: Callable[[list[str]], str] | None = getattr(self, f"_{Path(program).name}", None)
         assert check, f"no check for {program}: add one to {Path(__file__).name}"
         return check(words)
@@ -152,6 +154,10 @@ class Shell:
 
     def _python3(self, words: list[str]) -> str:
         assert words == ["-m", "venv", ".venv"]
+        return ""
+
+    def _source(self, words: list[str]) -> str:
+        assert words == [".venv/bin/activate"]
         return ""
 
     def _export(self, words: list[str]) -> str:

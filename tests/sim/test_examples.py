@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.local.setup import SchedulerFactory
-from holdfast.sim.manifests import load_files, load_text
+from holdfast.sim.manifests import load_files
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.scenario_actions import ExpectationCheck
 from holdfast.sim.simulation import Simulation, to_json
@@ -35,10 +35,3 @@ def test_example(file: Path) -> None:
 def test_example_is_described(file: Path) -> None:
     assert file.read_text().startswith("# "), "an example starts by saying what it shows"
     assert f"({file.relative_to(EXAMPLES)})" in (EXAMPLES / "README.md").read_text()
-
-
-def test_the_scenario_of_the_readme_runs() -> None:
-    text = (EXAMPLES.parent / "README.md").read_text()
-    shown = text.partition("## Simulate")[2].partition("```yaml\n")[2].partition("```")[0]
-    result = Simulation(read_scenario(load_text(shown, "README.md")), SchedulerFactory.of()).run()
-    assert result.end == 630.0
