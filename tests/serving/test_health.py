@@ -7,6 +7,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from holdfast.kube.errors import KubernetesError
@@ -138,3 +139,24 @@ def test_other_machines_see_what_is_open(path: str, code: int) -> None:
         return (await health.respond(request, OPEN_PATHS)).status
 
     assert asyncio.run(asked()) == code
+
+
+def test_pages_are_served_to_clients_on_this_machine_only() -> None:
+    async def page(request: web.BaseRequest) -> web.StreamResponse:
+        return web.Response(text=f"page of {request.path}")
+
+    health = Health(Endpoints(pages={"/dashboard": page}))
+
+    async def status(remote: str, path: str, open_paths: tuple[str, ...] = ()) -> int:
+        request = make_mocked_request("GET", path)
+        request = request.clone(remote=remote)
+        return (await health.respond(request, open_paths)).status
+
+    async def go() -> None:
+        assert await status("127.0.0.1", "/dashboard/api/snapshot") == 200
+        assert await status("::1", "/dashboard") == 200
+        assert await status("10.0.0.1", "/dashboard/") == 403
+        assert await status("10.0.0.1", "/dashboard/", ("/dashboard*",)) == 403
+        assert await status("127.0.0.1", "/board") == 404
+
+    asyncio.run(go())

@@ -13,6 +13,7 @@ import pytest
 from harness.objects import pod
 from harness.up_process import PODS, Running
 from web.browser import browser, chromium, violations
+from web.large_cluster import NODES, PENDING, large_dashboard, large_scheduler
 from web.viewed_cluster import reservation
 
 if TYPE_CHECKING:
@@ -170,10 +171,10 @@ def test_with_the_keyboard_only(page: Page) -> None:
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     until(page, "location.hash.startsWith('#/nodes/node-3')")
-    assert page.evaluate("document.activeElement.tagName") == "H2"
+    until(page, "document.activeElement.tagName === 'H2'")
     page.keyboard.press("Escape")
     until(page, "document.getElementById('details').hidden")
-    assert "node-3" in page.evaluate("document.activeElement.textContent")
+    until(page, "document.activeElement.textContent.includes('node-3')")
     page.keyboard.press("Escape")
     until(page, "!location.hash.includes('filter')")
     page.keyboard.press("?")
@@ -219,6 +220,36 @@ def test_axe_finds_no_violation(chrome: Browser, up: Running, scheme: str) -> No
         page.keyboard.press("Escape")
         page.goto(f"{page.url.partition('#')[0]}#/nodes")
         assert violations(page) == [], "narrow"
+
+
+def test_5000_nodes_and_50000_pods(chrome: Browser) -> None:
+    with large_dashboard(large_scheduler(pending=PENDING)) as served:
+        for page in open_page(chrome, served.address):
+            marks = "performance.getEntriesByType('mark').map(each => [each.name, each.startTime])"
+            times = dict(page.evaluate(marks))
+            painted = times["holdfast-painted"] - times["holdfast-data"]
+            assert painted < 2000, f"first paint {painted:.0f} ms after the data arrived"
+            assert page.locator("[role=grid]").get_attribute("aria-rowcount") == str(NODES + 1)
+            assert page.locator(".rows .row").count() < 60, "only visible rows exist"
+            assert page.locator("canvas.strip").is_visible()
+            page.locator(".rows .row").first.focus()
+            page.keyboard.press("End")
+            assert "node-4999" in page.evaluate("document.activeElement.textContent")
+            page.keyboard.press("Home")
+            figures = row(page, "node-1").locator(".figures").first
+            before = figures.inner_text()
+            page.evaluate("document.querySelector('.list').dataset.mark = 'same'")
+            served.do(lambda: served.resize_node(1))
+            until(page, f"!document.querySelector('.list').textContent.includes({before!r})")
+            assert page.locator(".list[data-mark=same]").count() == 1, "the page was drawn anew"
+            heap = page.evaluate("performance.memory.usedJSHeapSize") / 1024**2
+            assert heap < 100, f"{heap:.0f} MiB"
+            page.fill("#filter", "zone=zone-1 is:cordoned")
+            until(page, "document.querySelectorAll('.rows .row').length < 30")
+            page.keyboard.press("Escape")
+            page.get_by_role("link", name="Pending").click()
+            page.get_by_text("2,000 waiting for a node").wait_for()
+        assert served.longest < 0.5, f"the event loop was busy for {served.longest:.2f} s"
 
 
 def test_it_reconnects(chrome: Browser, tmp_path: Path) -> None:

@@ -119,6 +119,19 @@ def test_names_of_this_machine_are_not(host: str) -> None:
     with_page(use)
 
 
+def test_pages_of_other_sites_can_only_link_to_it() -> None:
+    async def use(page: Page) -> None:
+        for site in ("cross-site", "same-site"):
+            headers = {"Sec-Fetch-Site": site, "Sec-Fetch-Mode": "no-cors"}
+            assert (await page.get("/api/explain?kind=pod&name=x", **headers))[0] == 403
+            assert (await page.get("/", **headers))[0] == 403
+            assert (await page.get("/", **{**headers, "Sec-Fetch-Mode": "navigate"}))[0] == 200
+        headers = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
+        assert (await page.get("/api/snapshot", **headers))[0] == 200
+
+    with_page(use)
+
+
 def test_it_is_read_only() -> None:
     async def use(page: Page) -> None:
         for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):

@@ -5,7 +5,8 @@ without the token, so that the token is neither in the history nor in a Referer.
 bearer token. `run` has no token: its port serves the dashboard only to clients on the same machine.
 
 A page of another site that has its name resolve to 127.0.0.1 (DNS rebinding) sends that name as the
-host, and is refused; the cookie is not sent with requests of other sites (SameSite).
+host, and is refused; the cookie is not sent with requests of other sites (SameSite). Other requests of
+pages of other sites are refused too: they could not read the answer, but start an explanation.
 """
 
 from __future__ import annotations
@@ -43,6 +44,12 @@ class DashboardAccess:
             return ip_address(name).is_loopback
         except ValueError:
             return False
+
+    def is_from_elsewhere(self, request: web.BaseRequest) -> bool:
+        """Whether a page of another site sent the request, other than by a link to follow."""
+        site = request.headers.get("Sec-Fetch-Site", "none")
+        mode = request.headers.get("Sec-Fetch-Mode", "navigate")
+        return site not in ("none", "same-origin") and mode != "navigate"
 
     def is_allowed(self, request: web.BaseRequest) -> bool:
         """Whether the request has the token, as a cookie or as a bearer token."""

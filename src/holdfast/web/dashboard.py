@@ -85,6 +85,8 @@ class Dashboard:
             return _text(405, "the dashboard is read-only", {"Allow": "GET, HEAD"})
         if not self.access.host_is_local(request):
             return _text(403, "only served under the names localhost and 127.0.0.1")
+        if self.access.is_from_elsewhere(request):
+            return _text(403, "not served to pages of other sites")
         path = request.path
         if path == self._base.rstrip("/"):
             return web.Response(status=308, headers={"Location": self._base})

@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
 from holdfast.api import names
 from holdfast.api.errors import TimeError
-from holdfast.api.meta import LabelSelector, ObjectReference
+from holdfast.api.meta import LabelSelector, ObjectReference, ResourceList
+from holdfast.api.quantity import QuantityError, amount
 from holdfast.api.reservation import (
     ReservationControllerReference,
     ReservationOwner,
@@ -229,14 +231,21 @@ def _reserved(cluster: Cluster, reservation: ReservationInfo) -> dict[str, tuple
     amounts: Amounts = entry.amounts if entry is not None else reservation.amounts
     taken = entry.taken if entry is not None else {}
     found = {
-        name: (amount, taken.get(slot, 0))
-        for slot, amount in amounts.items()
-        if amount and slot != PODS and (name := name_of(slot))
+        name: (reserved, taken.get(slot, 0))
+        for slot, reserved in amounts.items()
+        if reserved and slot != PODS and (name := name_of(slot))
     }
     if not found and reservation.finished:
-        found = {
-            name: (amount, 0) for name, amount in reservation.amounts_by_name.items() if name != "pods"
-        }
+        known = reservation.amounts_by_name or _quantities(reservation.object.status.allocatable)
+        found = {name: (reserved, 0) for name, reserved in known.items() if name != "pods"}
+    return found
+
+
+def _quantities(listed: ResourceList) -> dict[str, int]:
+    found = {}
+    for name, quantity in listed.items():
+        with suppress(QuantityError):
+            found[name] = amount(name, quantity)
     return found
 
 
@@ -342,8 +351,8 @@ class PendingRows(RowTable):
                     pod.job.name if pod.job is not None else "",
                     pod.nominated,
                     {
-                        name: amount
-                        for slot, amount in pod.cls.requests
+                        name: requested
+                        for slot, requested in pod.cls.requests
                         if (name := slots.name(slot)) and slot != PODS
                     },
                     pod.attempts,
@@ -394,7 +403,7 @@ class QueueRows(RowTable):
 
     def _named(self, amounts: Amounts) -> dict[str, int]:
         slots = self._cluster.nodes.slots
-        return {name: amount for slot, amount in amounts.items() if (name := slots.name(slot))}
+        return {name: value for slot, value in amounts.items() if (name := slots.name(slot))}
 
 
 def _since(status: ReservationStatus) -> tuple[float | None, float | None, float | None]:

@@ -45,7 +45,10 @@ export function bar(parts, total) {
   return svg;
 }
 
-/** Devices: one cell each, filled as far as it is used, hatched where it is reserved. */
+/**
+ * Devices: one cell each, filled as far as it is used, hatched where it is reserved. A device has `used`
+ * and `reserved` in percent, `healthy`, and the kinds of both parts as in bars.
+ */
 export function cells(devices, size = 12) {
   const step = size + 2;
   const svg = s("svg", { class: "cells", width: Math.max(devices.length * step - 2, 1), height: size, "aria-hidden": "true" });
@@ -54,7 +57,7 @@ export function cells(devices, size = 12) {
     const used = (size * Math.min(device.used, 100)) / 100;
     const kept = (size * Math.min(device.reserved, 100 - Math.min(device.used, 100))) / 100;
     svg.append(s("rect", { x, width: size, height: size, rx: 2, class: device.healthy === false ? "cell broken" : "cell" }));
-    if (used > 0) svg.append(s("rect", { x, y: size - used, width: size, height: used, rx: 2, class: "part pods" }));
+    if (used > 0) svg.append(s("rect", { x, y: size - used, width: size, height: used, rx: 2, class: `part ${device.usedKind || "pods"}` }));
     if (kept > 0) svg.append(s("rect", { x, y: size - used - kept, width: size, height: kept, rx: 2, class: `part ${device.kind || "reserved"}` }));
   });
   return svg;

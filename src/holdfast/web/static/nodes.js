@@ -47,7 +47,8 @@ export function devices(node, index) {
     const used = Math.min(Math.max(node.requested[index] - number, 0), 1);
     const reserved = Math.min(Math.max(node.requested[index] + node.reserved[index] - number, 0), 1) - used;
     const held = Math.min(Math.max(node.requested[index] + node.reserved[index] + node.held[index] - number, 0), 1) - used - reserved;
-    return { used: 100 * used, reserved: 100 * (reserved + held), kind: held > reserved ? "held" : "reserved", healthy: true };
+    const plain = node.requested[index] - node.used[index];
+    return { used: 100 * used, usedKind: number < plain ? "pods" : "used", reserved: 100 * (reserved + held), kind: held > reserved ? "held" : "reserved", healthy: true };
   });
 }
 
@@ -227,33 +228,30 @@ export class NodesView {
     if (canvas.hidden || !this.element.isConnected) return;
     const width = this.element.clientWidth - 24;
     if (width < 100) return;
+    const { rows, perRow, step, height } = stripLayout(items.length, width);
+    Object.assign(this, { stripStep: step, stripPerRow: perRow, stripHeight: height + 2 });
     const scale = devicePixelRatio || 1;
-    const rows = items.length > 1200 ? 4 : items.length > 400 ? 2 : 1;
-    const perRow = Math.ceil(items.length / rows);
-    const step = Math.min(width / perRow, 14);
-    const height = rows > 1 ? 22 : 34;
-    Object.assign(this, { stripStep: step, stripPerRow: perRow, stripHeight: height + 3 });
     canvas.width = Math.round(width * scale);
-    canvas.height = Math.round((rows * (height + 3)) * scale);
+    canvas.height = Math.round(rows * (height + 2) * scale);
     canvas.style.width = `${width}px`;
-    canvas.style.height = `${rows * (height + 3)}px`;
+    canvas.style.height = `${rows * (height + 2)}px`;
     const context = canvas.getContext("2d");
     context.scale(scale, scale);
     const style = getComputedStyle(document.documentElement);
     const color = (name) => style.getPropertyValue(`--${name}`).trim();
     const [track, pods, used, reserved, held, bad] = ["track", "pods", "used", "reserved", "held", "bad"].map(color);
-    const gap = step >= 4 ? 1 : 0;
+    const filled = step >= 4 ? step - 1 : step;
     items.forEach((node, index) => {
       const x = (index % perRow) * step;
-      const top = Math.floor(index / perRow) * (height + 3);
+      const top = Math.floor(index / perRow) * (height + 2);
       const total = Math.max(node.allocatable[0], claimed(node, 0), 1);
       context.fillStyle = node.flags & (NOT_READY | NO_OBJECT) ? bad : track;
-      context.fillRect(x, top, Math.max(step - gap, 0.6), height);
+      context.fillRect(x, top, filled, height);
       let at = top + height;
       for (const [value, fillStyle] of [[node.requested[0] - node.used[0], pods], [node.used[0], used], [node.reserved[0], reserved], [node.held[0], held]]) {
-        const size = (height * value) / total;
+        const size = Math.round((height * value) / total);
         context.fillStyle = fillStyle;
-        context.fillRect(x, at - size, Math.max(step - gap, 0.6), size);
+        context.fillRect(x, at - size, filled, size);
         at -= size;
       }
     });
@@ -274,6 +272,14 @@ export class NodesView {
       this.app.go("nodes", [node.name]);
     }
   }
+}
+
+/** Whole pixels per node, in as few rows as that takes. */
+function stripLayout(nodes, width) {
+  const step = nodes <= width / 4 ? Math.min(Math.floor(width / nodes), 14) : nodes > 4 * width ? 1 : 2;
+  const perRow = Math.floor(width / step);
+  const rows = Math.ceil(nodes / perRow);
+  return { step, perRow, rows, height: rows === 1 ? 34 : rows <= 4 ? 20 : rows <= 10 ? 11 : 6 };
 }
 
 /** `web-1 zone=a is:cordoned has:gpu cpu>80`: all words must match. */
