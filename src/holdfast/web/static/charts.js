@@ -84,17 +84,19 @@ export function life(reservation, now) {
     if (until > opened) stretches.push({ from: opened, to: until, kind: live ? "available" : "past" });
   }
   if (live && r.phase !== "Succeeded" && r.phase !== "Failed") {
-    if (r.expires && r.expires > now) stretches.push({ from: now, to: r.expires, kind: "planned" });
-    else if (!r.expires) stretches.push({ from: now, to: null, kind: "planned" });
+    const opens = r.phase === "Waiting" && r.expected > now ? r.expected : now;
+    if (opens > now) stretches.push({ from: now, to: opens, kind: "pending" });
+    if (!r.expires) stretches.push({ from: opens, to: null, kind: "planned" });
+    else if (r.expires > opens) stretches.push({ from: opens, to: r.expires, kind: "planned" });
   }
   return stretches;
 }
 
 /** One lane of a Gantt chart over the range {from, to}. */
-export function lane(stretches, range, now, { share = 0, marks = [], height = 18 } = {}) {
+export function lane(stretches, range, now, { share = 0, marks = [], height = 18, hold = false } = {}) {
   const width = range.to - range.from;
   const at = (time) => (100 * (Math.min(Math.max(time, range.from), range.to) - range.from)) / width;
-  const svg = s("svg", { class: "lane", height, "aria-hidden": "true" });
+  const svg = s("svg", { class: hold ? "lane hold" : "lane", height, "aria-hidden": "true" });
   for (const each of stretches) {
     const end = each.to === null ? range.to : each.to;
     if (end < range.from || each.from > range.to) continue;

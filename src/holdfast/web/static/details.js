@@ -157,7 +157,7 @@ export class Details {
         h("span", { class: "what" }, title(name)),
         bar([{ value: Math.min(taken, reserved), kind: "used" }, { value: live ? Math.max(0, reserved - taken) : 0, kind: isHold(r) ? "held" : "reserved" }], reserved),
         h("span", { class: "figures" }, `${amount(name, Math.min(taken, reserved))} of ${amount(name, reserved)} ${short(name)} allocated (${percent(taken, reserved)})`))),
-      h("div", { class: "gantt" }, axis(range, now, 4), lane(life(r, now), range, now, { share: allocatedShare(r), marks: marksOf(r), height: 26 })),
+      h("div", { class: "gantt" }, axis(range, now, 4), lane(life(r, now), range, now, { share: allocatedShare(r), marks: marksOf(r), height: 26, hold: isHold(r) })),
       facts([
         ["Node", r.node && h("a", { href: this.app.link("nodes", [r.node]) }, r.node)],
         [isHold(r) ? "Held for" : "Owners", r.heldFor || r.owners.join(" | ")],
@@ -222,7 +222,7 @@ export class Details {
       e.owners && e.owners.length > 0 && [h("h4", null, "Owners"), listed(e.owners)],
       e.members && e.members.length > 0 && [h("h4", null, "Members"), listed(e.members)],
       other.map(([key, value]) => [h("h4", null, heading(key)), generic(value)]),
-      e.events && e.events.length > 0 && [h("h4", null, "Events"), table(["Time", "Reason", "Message"], e.events.slice(-10).reverse().map((each) => [each.time, each.reason, each.message]))],
+      e.events && e.events.length > 0 && [h("h4", null, "Events"), table(["Time", "Reason", "Message"], e.events.slice(-10).reverse().map((each) => [h("span", { class: "nowrap" }, timeOf(each.time)), h("span", { class: "nowrap" }, each.reason), each.message]))],
       answer.command && h("p", { class: "dim command" }, "The same in a terminal: ", h("code", null, answer.command)));
   }
 
@@ -232,6 +232,7 @@ export class Details {
   }
 }
 
+const timeOf = (text) => (Number.isNaN(Date.parse(text)) ? text : clock(Date.parse(text) / 1000));
 const gone = (text) => h("p", { class: "dim" }, text);
 const section = (name, ...content) => h("section", null, h("h3", null, name), content);
 const listed = (items) => h("ul", { class: "plain" }, items.map((item) => h("li", null, item)));

@@ -91,7 +91,7 @@ export class NodesView {
     this.note = h("p", { class: "note", role: "status" });
     this.element = h("section", { class: "view", "aria-label": "Nodes" }, this.strip, this.note, this.list.box);
     this.filterHelp = "name, label key=value, is:cordoned, is:tainted, has:reservation, has:hold, has:gpu, cpu>80";
-    addEventListener("resize", () => this.drawStrip());
+    new ResizeObserver(() => this.drawStrip()).observe(this.element);
   }
 
   layout() {

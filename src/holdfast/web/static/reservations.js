@@ -78,7 +78,7 @@ export class ReservationsView {
       name: "reservations",
       columns,
       rowHeight: 48,
-      narrowHeight: 112,
+      narrowHeight: 138,
       key: (reservation) => reservation.uid,
       render: (reservation) => this.cells(reservation),
       open: (reservation) => app.go("reservations", [reservation.name]),
@@ -149,7 +149,7 @@ export class ReservationsView {
         h("span", { class: "figures", title: usage(r).join(", ") }, isLive(r) && r.phase !== "Pending" ? `${remaining(r)} left` : amounts(Object.fromEntries(Object.entries(r.amounts).map(([name, [reserved]]) => [name, reserved])))),
       ] : h("span", { class: "dim" }, "–"),
       h("span", { class: "figures" }, expiry(r, now), h("span", { class: "under" }, r.podCount ? count(r.podCount, "pod") : "")),
-      lane(stretches, this.range, now, { share: allocatedShare(r), marks: marksOf(r), height: 24 }),
+      lane(stretches, this.range, now, { share: allocatedShare(r), marks: marksOf(r), height: 24, hold: isHold(r) }),
     ];
   }
 }
