@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from holdfast.cli.completers import files
 from holdfast.cli.options import (
     DEFAULT_OPEN_PATHS,
     HealthAddress,
@@ -24,14 +25,18 @@ def run(
     config: Annotated[
         str | None,
         optional(
-            "--config", metavar="F", help="Scheduler configuration file (KubeSchedulerConfiguration)."
+            "--config",
+            metavar="FILE",
+            help="Scheduler configuration file (KubeSchedulerConfiguration).",
+            complete=files,
         ),
     ] = None,
     kubeconfig: Annotated[
         str | None,
         optional(
             "--kubeconfig",
-            metavar="F",
+            metavar="FILE",
+            complete=files,
             help="Kubeconfig of the cluster (default: the configuration's, KUBECONFIG, the pod's "
             "service account, ~/.kube/config).",
         ),
