@@ -173,6 +173,16 @@ def test_status_can_be_left_out() -> None:
         ),
         (make_pod("p").limits({"cpu": "1"}).overhead(cpu="1"), {"cpu": 2000}),
         (make_pod("p").pod_resources(limits={"cpu": "4"}).limits({"cpu": "1"}), {"cpu": 4000}),
+        (make_pod("p").pod_resources({"cpu": "2"}).limits({"cpu": "6"}), {"cpu": 6000}),
+        (make_pod("p").pod_resources({"cpu": "2"}).limits({"cpu": "1"}), {"cpu": 2000}),
+        (make_pod("p").pod_resources({"cpu": "2"}), {"cpu": 2000}),
+        (
+            make_pod("p")
+            .pod_resources({"cpu": "2"}, {"cpu": "3"})
+            .limits({"cpu": "3"})
+            .overhead(cpu="1"),
+            {"cpu": 4000},
+        ),
         (make_pod("p"), {}),
     ],
 )

@@ -37,8 +37,8 @@ class Audit:
     def __init__(self, model: Model, network: Network) -> None:
         self._model = model
         self._network = network
-        self._used_up: set[str] = set()
-        """Reservations for one owner that had theirs."""
+        self._used_up: dict[str, str] = {}
+        """Reservations that a pod was bound through, by uid, with the uid of the last one."""
         self._nodes_of: dict[str, str] = {}
         """Where each pod was bound, by uid."""
         self.broken_up: set[str] = set()
@@ -81,7 +81,7 @@ class Audit:
             raise Violation(f"pod {new['metadata']['name']} moved from {before} to {node}")
         taken = allocated_from(new)
         if taken:
-            self._used_up.add(taken)
+            self._used_up[taken] = new["metadata"]["uid"]
         if old is None or not old["spec"].get("nodeName"):
             self._check_node(node)
             self._check_queue(new)
@@ -107,6 +107,12 @@ class Audit:
         used = sum(map(request, pods))
         if limit is not None and used > limit:
             raise Violation(f"queue {queue_of(pod)} allows {limit}m and has {used}m: {_names(pods)}")
+
+    def new_leader(self) -> None:
+        """A process that begins to lead knows what the objects say: not that a pod which is gone was
+        bound through a reservation whose status could not be written meanwhile."""
+        there = {pod["metadata"]["uid"] for pod in self._model.all(PODS)}
+        self._used_up = {r: pod for r, pod in self._used_up.items() if pod in there}
 
     # Facts of the objects
 

@@ -153,6 +153,8 @@ class Process:
 
     def _log(self, event: str, **particulars: object) -> None:
         self.simulation.trace("log", self.name, event, *(f"{k}={v}" for k, v in particulars.items()))
+        if event == "leading":
+            self.simulation.audit.new_leader()
 
     def kill(self) -> None:
         if self.loop is not None and self.is_alive:

@@ -86,12 +86,16 @@ def has_pod_level(pod: Pod) -> bool:
 
 def pod_limits(pod: Pod, *, non_missing: Mapping[str, int] | None = None) -> Amounts:
     """The most the pod may use: per container the larger of limit and request, or what `non_missing`
-    gives for resources it mentions in neither."""
+    gives for resources it mentions in neither. A limit of the pod as a whole replaces that of its
+    containers."""
     defaults = {name: to_nano(name, value) for name, value in (non_missing or {}).items()}
     total = _aggregate(pod, lambda container: {**defaults, **_ceiling(container.resources)})
-    if pod.spec.resources is not None:
-        with_limits = _located(_ceiling, pod.spec.resources, "spec.resources")
-        total.update({name: nano for name, nano in with_limits.items() if is_pod_level(name)})
+    whole = pod.spec.resources
+    if whole is not None:
+        for name, nano in _located(_ceiling, whole, "spec.resources").items():
+            if is_pod_level(name):
+                # A request alone bounds nothing: the containers may still use up to their limits.
+                total[name] = nano if name in whole.limits else max(nano, total.get(name, 0))
     if pod.spec.overhead:
         _add(total, _nanos(pod.spec.overhead, "spec.overhead"))
     return {name: from_nano(name, nano) for name, nano in total.items()}

@@ -504,3 +504,18 @@ def test_nothing_is_held_for_a_pod_that_ignores_reservations() -> None:
     large, other = pod("large", 3, at="1s", labels=ignores), pod("other", 1, at="80s")
     played = play(node("n1", 4), running, large, other, config=config, until=90)
     assert played.times("large", "other") == [60, 80]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"labels": {"scheduling.koordinator.sh/reservation-ignored": "true"}},
+        {"annotations": {"scheduling.koordinator.sh/reservation-affinity": '{"name": "other"}'}},
+    ],
+)
+def test_a_hold_is_released_when_its_pod_may_no_longer_use_it(metadata: Raw) -> None:
+    changed = step("20s", patch={"kind": "Pod", "name": "big", "merge": {"metadata": metadata}})
+    running, stranger = pod("running", 1, nodeName="n1"), pod("stranger", 3, at="60s")
+    played = play(node("n1", 4), running, pod("big", 4), stranger, changed, config=actions(**AFTER))
+    assert played.times("stranger") == [60]
+    assert not holds(played)

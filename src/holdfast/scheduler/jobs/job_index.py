@@ -270,11 +270,12 @@ class Jobs:
 
     def owns_status(self, job: Job) -> bool:
         """Whether the PodGroup's status is about this job. Where there is one PodGroup, pods may name
-        it in either API group, which makes two jobs."""
+        it in either API group, which makes two jobs; the status is then about the one with members,
+        else the one with ended members, else the one of the PodGroup's own API group."""
         other = self.known.get(job.name._replace(family=_OTHER[job.name.family]))
-        if other is None or other.group is not job.group:
+        if other is None or job.group is None or other.group is not job.group:
             return True
-        return bool(job.members) or not other.members
+        return _status_rank(job) > _status_rank(other)
 
     def touch(self, job: Job) -> None:
         """Notes that the job's status may have to change."""
@@ -395,3 +396,9 @@ def _is_non_preemptible(meta: ObjectMeta) -> bool:
 def _named(group: PodGroup) -> JobName:
     meta = group.metadata
     return JobName(group.api_version.partition("/")[0], meta.namespace, meta.name)
+
+
+def _status_rank(job: Job) -> tuple[bool, bool, bool]:
+    """The order of two jobs that share a PodGroup; see `JobIndex.owns_status`. Never equal for both."""
+    own = job.group is not None and job.group.api_version.startswith(job.name.family)
+    return bool(job.members), bool(job.done or job.failed), own

@@ -110,7 +110,10 @@ class Mix:
 
     def _cores(self, cpu: Ints, memory: Ints) -> Ints:
         """Free cores, or fewer if there is less memory than pods request for so many on average."""
-        by_memory = np.minimum(memory * self._cpu_per_byte, 1000.0 * _CORES)
+        if np.isinf(self._cpu_per_byte):
+            by_memory = np.full(np.shape(memory), 1000.0 * _CORES)  # no pod requests memory
+        else:
+            by_memory = np.minimum(memory * self._cpu_per_byte, 1000.0 * _CORES)
         cores: Ints = np.clip(np.minimum(cpu, by_memory) // 1000, 0, _CORES - 1).astype(np.int64)
         return cores
 

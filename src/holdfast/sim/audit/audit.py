@@ -288,7 +288,7 @@ class Audit:
                 rule, about = key
                 if cluster.asking and name in self._disturbed:
                     continue
-                if cluster.asking and rule == LIMITS and name in self._has_new_daemon:
+                if rule == LIMITS and name in self._has_new_daemon and self._was_decided_before():
                     continue
                 if PLUGIN_OF[rule] in plugins and self._binds(rule, about, actors):
                     by = ", ".join(map(str, actors))
@@ -308,8 +308,7 @@ class Audit:
         if rule in (OVER_WAITING, OVER_WAITING_BUT_HOLDS):
             # A pod whose reservation just got its node is bound once that is written: what waits there
             # since came after it.
-            after = any(pod.reservation in self._placed for pod in self._bound)
-            if not self._bound or self._cluster.asking or after:
+            if not self._bound or self._was_decided_before():
                 return False
         if rule in _WITH_HOLDS or rule in _BUT_HOLDS:
             return (rule in _BUT_HOLDS) == any(map(self._is_lent_a_hold, self._bound))
@@ -318,6 +317,11 @@ class Audit:
         if PLUGIN_OF[rule] == "LimitAware":
             return not all(isinstance(each, PodFacts) and each.is_daemon for each in actors)
         return True
+
+    def _was_decided_before(self) -> bool:
+        """Whether the bind may have been decided before other writes of this moment: of a pod that
+        asked for a reservation, or whose reservation just got its node."""
+        return self._cluster.asking or any(pod.reservation in self._placed for pod in self._bound)
 
     def _is_lent_a_hold(self, pod: PodFacts) -> bool:
         """Whether the pod may use what starvation holds keep for others."""

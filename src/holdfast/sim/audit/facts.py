@@ -457,9 +457,11 @@ def _pod_limits(raw: Raw) -> Amounts:
 
     spec = raw["spec"]
     total = _peak(spec, limit)
-    for name, value in _larger(spec.get("resources") or {}).items():
+    whole = spec.get("resources") or {}
+    for name, value in _larger(whole).items():
         if _is_pod_level(name):
-            total[name] = value
+            has_limit = name in (whole.get("limits") or {})
+            total[name] = value if has_limit else max(value, total.get(name, 0))
     add(total, millis(spec.get("overhead")))
     return counted(total)
 
