@@ -305,11 +305,10 @@ class Audit:
             # A reservation that its user makes smaller than what its owners have is so at once.
             resource = about.rpartition(" ")[2]
             return any(self._restricts(pod.scheduler, resource) for pod in self._bound)
-        if rule in (OVER_WAITING, OVER_WAITING_BUT_HOLDS):
-            # A pod whose reservation just got its node is bound once that is written: what waits there
-            # since came after it.
-            if not self._bound or self._was_decided_before():
-                return False
+        # What waits on the node since the bind was decided came after it.
+        is_over_waiting = rule in (OVER_WAITING, OVER_WAITING_BUT_HOLDS)
+        if is_over_waiting and (not self._bound or self._was_decided_before()):
+            return False
         if rule in _WITH_HOLDS or rule in _BUT_HOLDS:
             return (rule in _BUT_HOLDS) == any(map(self._is_lent_a_hold, self._bound))
         if rule in (VOLUMES, RESERVED_VOLUMES) and self._given_volumes:
