@@ -249,7 +249,7 @@ def test_5000_nodes_and_50000_pods(chrome: Browser) -> None:
             page.keyboard.press("Escape")
             page.get_by_role("link", name="Pending").click()
             page.get_by_text("2,000 waiting for a node").wait_for()
-        assert served.longest < 0.5, f"the event loop was busy for {served.longest:.2f} s"
+        assert served.longest < 0.25, f"the event loop computed for {served.longest:.2f} s"
 
 
 def test_it_reconnects(chrome: Browser, tmp_path: Path) -> None:
