@@ -21,6 +21,9 @@
     ├── BenchError            bench.workload                        a benchmark cannot be run
     │   └── NoGpusError       bench.packing                         a trace without GPUs
     ├── Failure               cli.options                           a command fails, with a status
+    ├── CheckFailed           cli.demo.stage                        the demo saw something else
+    ├── Skipped               cli.demo.stage                        a chapter of the demo cannot run
+    ├── TooManyViewers        web.live_view                         the dashboard has no place left
     ├── CpuWantError          scheduler.managers.numa.node_topology an invalid request for CPUs
     ├── DeviceRequestError    scheduler.managers.devices.requests   an invalid request for devices
     ├── InvalidScore          scheduler.cluster.plugin_errors       a score out of range
@@ -50,6 +53,7 @@
     ├── Mismatch              machinery.schema.scalars              a value of another type
     ├── UpError               local.up                              `up` cannot start
     ├── InvalidInput          sim.manifests                         an invalid scenario
+    ├── UnknownExample        sim.examples                          no such example
     ├── InvariantBroken       sim.simulated_cluster                 Holdfast is wrong
     ├── ChangedMeanwhile      local.store.store                     a draft that is outdated
     └── StoreError            local.store.objects                   of the store

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from holdfast import __version__
+from holdfast.api.errors import HoldfastError
 from holdfast.scheduler.cluster.decisions import Decision
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.web.event_log import EventLog
@@ -79,7 +80,7 @@ class WatchedScheduler:
         self.events.decided(decisions, now)
 
 
-class TooManyViewers(Exception):
+class TooManyViewers(HoldfastError):
     """There are `MAX_VIEWERS` already."""
 
 
