@@ -55,7 +55,9 @@ def explained(cluster: ServedCluster, *arguments: str) -> Raw:
 
 def test_nodes_are_listed_by_what_stands_against_them(cluster: ServedCluster) -> None:
     found = explained(cluster, "pod", "big")
-    assert found["summary"] == "No suitable node."
+    assert found["summary"] == (
+        "No suitable node among 3 nodes: too little cpu (1), untolerated taint (1), cordoned (1)."
+    )
     assert {each["reason"]: (each["plugin"], each["nodes"]) for each in found["nodes"]} == {
         "Insufficient cpu": ("NodeResourcesFit", ["node-1"]),
         "node(s) had untolerated taint(s)": ("TaintToleration", ["node-2"]),
@@ -69,9 +71,9 @@ def test_nodes_are_listed_by_what_stands_against_them(cluster: ServedCluster) ->
     ("name", "text"),
     [
         ("big", "closest: node-1, short of 3 cpu"),
-        ("big", "reservations for other owners hold that much there: gold, peak"),
-        ("big", "nodes that are cordoned (kubectl uncordon): node-3"),
-        ("big", "tolerating dedicated=db:NoSchedule would make node-2 eligible"),
+        ("big", "delete the reservation peak on node-1; then it fits node-1"),
+        ("big", "uncordon node-3 (kubectl uncordon node-3); then it fits node-3"),
+        ("big", "tolerate dedicated=db:NoSchedule; then it fits node-2"),
         ("giant", "no node is large enough: it requests 100 cpu, the most a node has is 8"),
         ("gated", "scheduling gates to remove: example.com/hold"),
     ],
@@ -84,7 +86,10 @@ def test_matching_reservations_are_listed_with_why_they_cannot_be_used(cluster: 
     found = explained(cluster, "pod/greedy")
     assert {each["name"]: (each["usable"], each["why"]) for each in found["reservations"]} == {
         "gold": (False, "is unschedulable"),
-        "peak": (False, "Reservation(s) Insufficient cpu"),
+        "peak": (
+            False,
+            "Reservation(s) Insufficient cpu (requests 5 cpu, the reservation has 4 left)",
+        ),
     }
     assert "1 Reservation(s) is unschedulable, 2 Reservation(s) matched owner total" in found["told"]
     reasons = [event["reason"] for event in found["events"]]
@@ -125,7 +130,7 @@ def test_a_reservation_is_explained_with_free_capacity_and_owners(cluster: Serve
 def test_a_reservation_without_a_node_is_explained_like_a_pod(cluster: ServedCluster) -> None:
     cluster.create(reservation("too-big", "64", "x", memory="8Gi")).settle()
     found = explained(cluster, "rsv/too-big")
-    assert found["summary"] == "No suitable node."
+    assert found["summary"].startswith("No suitable node among 3 nodes: ")
     assert "no node is large enough: it requests 64 cpu, the most a node has is 8" in found["help"]
 
 
@@ -169,7 +174,8 @@ def test_a_group_lists_members_that_fit_and_those_that_do_not(cluster: ServedClu
     ).settle()
     found = explained(cluster, "podgroup", "train")
     assert found["summary"] == (
-        "1 of 4 members have a node, 2 are needed. 1 more fit now; it is queued."
+        "1 of 4 members have a node, 2 are needed. 1 more would fit, but 3 are blocked by scheduling "
+        "gates."
     )
     assert found["members"][:2] == [
         "Pod/default/train-0 is on node-3",
@@ -198,12 +204,13 @@ def test_members_are_found_however_they_name_their_group(cluster: ServedCluster)
         group("light", minMember=3), pod("light-0", "1", metadata=light("light", 3), memory="1Gi")
     ).settle()
     found = explained(cluster, "podgroup", "light")
-    assert found["summary"] == "0 of 1 members have a node, 3 are needed. It has too few pods."
+    few = "It has too few pods: 1 of the 3 pods it needs."
+    assert found["summary"] == f"0 of 1 members have a node, 3 are needed. {few}"
     assert found["members"][0].startswith("Pod/default/light-0 is pending: ")
     found = explained(cluster, "pod", "light-0")
     assert found["summary"] == (
-        "It is placed only together with the rest of its job: "
-        "PodGroup/default/light has 1 of the 3 pods it needs."
+        "It starts only together with the rest of its job: "
+        "PodGroup default/light has 1 of the 3 pods it needs."
     )
 
 
@@ -214,20 +221,20 @@ def test_queues_that_take_nothing_are_named(cluster: ServedCluster) -> None:
     ).settle()
     assert explained(cluster, "podgroup", "queued")["summary"] == (
         "0 of 1 members have a node, 1 are needed. "
-        "It is not being scheduled: queue nowhere does not exist."
+        "Its queue does not admit it: queue nowhere does not exist."
     )
     found = explained(cluster, "pod", "queued-0")
-    assert found["summary"] == "It is not being scheduled: queue nowhere does not exist."
+    assert found["summary"] == "Its queue does not admit it: queue nowhere does not exist."
 
 
 def test_text_is_for_people(cluster: ServedCluster) -> None:
     text = cluster("explain", "pod", "big").out
     for part in (
         "Pod default/big: Pending",
-        "  No suitable node.",
-        "Condition",
-        "Infeasible nodes",
-        "Suggestions",
+        "  No suitable node among 3 nodes: too little cpu (1), untolerated taint (1), cordoned (1).",
+        "Last message",
+        "Rejected nodes",
+        "What would help (verified with the scheduler)",
         "Events",
     ):
         assert part in text.splitlines(), text
@@ -264,7 +271,7 @@ def test_help_reads_well() -> None:
 @pytest.mark.parametrize(
     ("annotations", "summary"),
     [
-        ({}, "It waits until the reservation abc is created for it (cpu: 2)."),
+        ({}, "It waits until its provisioner creates the reservation abc (cpu: 2)."),
         (
             {"scheduling.koordinator.sh/reservation-provision-error": "no quota"},
             "The reservation requested for it, abc, was not created: no quota",

@@ -20,8 +20,8 @@ EXACT = "scheduling.koordinator.sh/exact-match-reservation"
 GROUP = "scheduling.k8s.io/group-name"
 QUEUE = "scheduling.volcano.sh/queue-name"
 VOLCANO = "scheduling.volcano.sh/v1beta1"
-TOLERATION = "tolerating dedicated=db:NoSchedule would make node-3 eligible"
-BOTH = "tolerating dedicated=db:NoSchedule and spot:NoSchedule would make node-4 eligible"
+TOLERATION = "tolerate dedicated=db:NoSchedule; then it fits node-3"
+BOTH = "tolerate dedicated=db:NoSchedule and spot:NoSchedule; then it fits node-4"
 
 
 def _annotated(key: str, value: Any) -> Raw:
@@ -61,28 +61,28 @@ SITUATIONS: dict[str, tuple[Raw, list[str], list[str]]] = {
     "too big": (
         pod("p", "20"),
         ["no node is large enough: it requests 20 cpu, the most a node has is 8"],
-        ["tolerating", "closest: "],
+        ["closest: ", "; then it fits node-3"],
     ),
     "taint": (pod("p", "4"), [TOLERATION, "closest: node-1, short of 2 cpu"], []),
     "taint, and too little there": (
         pod("p", "8"),
         ["closest: node-1, short of 6 cpu"],
-        ["would make node-3 eligible"],
+        ["then it fits node-3"],
     ),
-    "taint of two": (pod("p", "4", **_on("node-4")), [BOTH], ["would make node-3 eligible"]),
-    "label no node has": (pod("p", "1", nodeSelector={"disk": "nvme"}), [], ["tolerating", "least"]),
-    "spread over a label no node has": (pod("p", "1", "spread", **SPREAD), [], ["tolerating", "least"]),
-    "anti-affinity": (pod("p", "1", **_apart("full")), [], ["tolerating", "least"]),
-    "host port": (pod("p", **_ports(80), **_on("node-1")), [], ["tolerating", "least"]),
+    "taint of two": (pod("p", "4", **_on("node-4")), [BOTH], ["then it fits node-3"]),
+    "label no node has": (pod("p", "1", nodeSelector={"disk": "nvme"}), [], ["tolerate "]),
+    "spread over a label no node has": (pod("p", "1", "spread", **SPREAD), [], ["tolerate "]),
+    "anti-affinity": (pod("p", "1", **_apart("full")), [], ["tolerate "]),
+    "host port": (pod("p", **_ports(80), **_on("node-1")), [], ["tolerate "]),
     "cordoned": (
         pod("p", "1", **_on("node-5")),
-        ["nodes that are cordoned (kubectl uncordon): node-5"],
+        ["uncordon node-5 (kubectl uncordon node-5); then it fits node-5"],
         ["toleration"],
     ),
     "cordoned, and too little there": (
         pod("p", "8", **_on("node-5")),
         [],
-        ["cordoned", "toleration", "least"],
+        ["uncordon node-5 (kubectl uncordon node-5); then"],
     ),
     "gated": (
         pod("p", "1", schedulingGates=[{"name": "example.com/wait"}]),
@@ -92,22 +92,22 @@ SITUATIONS: dict[str, tuple[Raw, list[str], list[str]]] = {
     "claim that is missing": (
         pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "nope"}}]),
         [],
-        ["tolerating", "least"],
+        ["tolerate "],
     ),
     "names a reservation that is not there": (
         pod("p", metadata=_annotated(AFFINITY, {"name": "nope"})),
         ["the reservation it names, nope, does not exist"],
-        ["tolerating", "least"],
+        ["tolerate "],
     ),
     "names a reservation of others": (
         pod("p", metadata=_annotated(AFFINITY, {"name": "theirs"})),
-        ["the reservation it names, theirs, is for other owners (spec.owners)"],
-        ["tolerating", "least"],
+        ["the reservation it names, theirs, is for other owners (spec.owners): pods with app=other"],
+        ["tolerate "],
     ),
     "selects no reservation": (
         pod("p", "1", "own", metadata=_annotated(AFFINITY, {"reservationSelector": {"no": "such"}})),
         [],
-        ["tolerating", "least"],
+        ["tolerate "],
     ),
     "exact match": (
         pod(
@@ -118,14 +118,14 @@ SITUATIONS: dict[str, tuple[Raw, list[str], list[str]]] = {
             | {"annotations": {AFFINITY: "{}", EXACT: json.dumps({"resourceNames": ["cpu"]})}},
         ),
         [],
-        ["tolerating", "least"],
+        ["tolerate "],
     ),
     "restricted reservation, too small": (
         pod("p", "2", "own", metadata={"labels": {"app": "own"}} | _annotated(AFFINITY, {})),
         [],
         ["toleration"],
     ),
-    "other scheduler": (pod("p", schedulerName="nobody"), [], ["tolerating", "least"]),
+    "other scheduler": (pod("p", schedulerName="nobody"), [], ["tolerate "]),
     "queue too small": (
         pod("p", "4", metadata=_annotated(QUEUE, "small")),
         [
@@ -212,9 +212,8 @@ def test_an_owners_own_waiting_reservation_is_not_counted_against_it(small: Serv
     small.create(pod("owner", "4", "own"), pod("stranger", "1")).settle()
     assert "closest: node-1, short of 3 cpu" in explained(small, "pod", "owner")["help"]
     found = explained(small, "pod", "stranger")["help"]
-    assert "reservations for other owners hold that much on node-1: ahead" in found or (
-        "reservations for other owners hold that much there: ahead" in found
-    )
+    kept = "reservation ahead keeps 4 cpu idle on node-1 for pods with app=own (Waiting, "
+    assert any(each.startswith(kept) for each in found)
 
 
 def test_a_hold_for_the_pod_itself_is_not_counted_against_it(small: ServedCluster) -> None:
@@ -249,7 +248,9 @@ def test_nodes_held_for_a_starving_job_are_named_with_it(small: ServedCluster) -
     )
     small.create(held, pod("small", "1")).settle()
     found = explained(small, "pod", "small")
-    assert "nodes with a starvation hold for Pod/default/big: node-1" in found["help"]
+    kept = "starvation hold held-for-big keeps 8 cpu idle on node-1 for Pod/default/big (Waiting, "
+    assert any(each.startswith(kept) for each in found["help"])
+    assert found["holders"][0]["heldFor"] == "Pod/default/big"
     assert "closest: node-1, short of 6 cpu" in explained(small, "pod", "big")["help"]
 
 
@@ -266,8 +267,9 @@ def test_a_nominated_pod_lists_its_terminating_victims(small: ServedCluster) -> 
     ).settle()
     small.create(pod("urgent", "5", priorityClassName="high")).settle()
     found = explained(small, "pod", "urgent")
-    assert found["summary"] == "node-1 is nominated for it; victims are terminating there."
-    assert found["help"] == ["pods terminating on node-1: Pod/default/low"]
+    assert found["summary"] == "node-1 is nominated for it; it waits until pods there have terminated."
+    (victim,) = found["details"]
+    assert victim.startswith("terminating on node-1: default/low, grace period ends in ")
 
 
 def test_a_gang_its_queue_can_never_admit(small: ServedCluster) -> None:

@@ -1,9 +1,16 @@
 """Why an object has no node, or why it got the one it has: asks the scheduler of a
 snapshot.
 
-    explainer     finds and explains an object of a snapshot
-    report        the explanation as data; feasible and infeasible nodes
-    pods          a pod: the reasons of each node, scores, queue limits
-    reservations  a reservation, and why it does not serve a pod
-    suggestions   changes that would make a node feasible
+    explainer              finds and explains an object of a snapshot
+    pods                   a pod that is pending or placed
+    groups                 a pod group
+    reservations           a reservation
+    matching_reservations  the reservations that a pod matches
+    queue_limits           limits of a pod's queue
+    verdicts               what the scheduler says: feasible nodes, scores, whether a pod would start
+    details                names and figures behind reasons
+    capacity               shortage, holders of capacity, expected ends
+    repairs                changes that may help, by plugin
+    advice                 tries changes and keeps those that help
+    report                 the explanation as data
 """

@@ -2,7 +2,8 @@
 
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import SIGS_PODGROUP_API, VOLCANO_API
-from holdfast.explanation.pods import explain_group, explain_pod
+from holdfast.explanation.groups import explain_group
+from holdfast.explanation.pods import explain_pod
 from holdfast.explanation.report import Report
 from holdfast.explanation.reservations import explain_reservation
 from holdfast.kube.object_client import Raw

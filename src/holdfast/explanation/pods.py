@@ -1,22 +1,53 @@
-"""Explains a pod or a pod group: why it is pending, or why it runs where it does."""
+"""Explains a pod: why it is pending, or why it runs where it does."""
 
-from collections import Counter
+import re
 
 from holdfast.api.names import RESERVATION_IGNORED
-from holdfast.explanation.report import MatchingReservation, Report, place, rank
-from holdfast.explanation.suggestions import help_for, stopping_on
+from holdfast.explanation.advice import Advisor
+from holdfast.explanation.capacity import (
+    deletion_deadline,
+    holder_text,
+    holders_on,
+    in_time,
+    missing_on,
+    row_of,
+    shortages,
+    waiting_for,
+)
+from holdfast.explanation.details import claims_of, details_of, terminating_on
+from holdfast.explanation.matching_reservations import (
+    consider_reservations,
+    matching_reservations,
+    named_reservation,
+)
+from holdfast.explanation.queue_limits import consider_queue, queue_details
+from holdfast.explanation.repairs import CLAIM, bound_claim, metadata_changes, repair, spec_changes
+from holdfast.explanation.report import Report
+from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, rank
 from holdfast.kube.object_client import Raw
 from holdfast.local.setup import SERVED
-from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.scheduler.framework.feasibility.column import ClassColumn
-from holdfast.scheduler.framework.feasibility.reservation_column import NONE_FEASIBLE, ReservationColumn
+from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
+from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
 from holdfast.scheduler.jobs import Job
-from holdfast.scheduler.reservations import ReservationInfo
-from holdfast.scheduler.reservations.owners import OwnerSpec
 from holdfast.scheduler.scheduler import Scheduler
-from holdfast.scheduler.state.cluster import Cluster
-from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot, shown
+from holdfast.snapshot.cluster_changes import ObjectChange, create
+from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
+
+_HOLDERS = 3
+_NOT_FOUND = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
+_PLAIN = {
+    "node(s) had untolerated taint(s)": "untolerated taint",
+    "node(s) were unschedulable": "cordoned",
+    "node(s) didn't match Pod's node affinity/selector": "node affinity or selector not met",
+    "node(s) didn't have free ports for the requested pod ports": "host port in use",
+    "node(s) didn't match pod affinity rules": "pod affinity not met",
+    "node(s) didn't match pod anti-affinity rules": "pod anti-affinity",
+    "node(s) didn't satisfy existing pods anti-affinity rules": "anti-affinity of other pods",
+    "node(s) didn't match pod topology spread constraints": "topology spread constraint not met",
+    RESERVED: "held for a starving job",
+}
+"""Reasons in a few words, for summaries; others are shortened."""
 
 
 def explain_pod(snapshot: ClusterSnapshot, raw: Raw) -> Report:
@@ -32,14 +63,14 @@ def explain_pod(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     elif report.node:
         _placed(snapshot, pod, report)
     else:
-        _waiting(snapshot, pod, raw, report)
+        explain_pending(snapshot, pod, raw, report)
     return report
 
 
 def _not_known(raw: Raw) -> str:
-    if (raw.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
-        node = (raw.get("spec") or {}).get("nodeName")
-        return f"It has ended, on {node}." if node else "It has ended."
+    phase, node = (raw.get("status") or {}).get("phase"), (raw.get("spec") or {}).get("nodeName")
+    if phase in ("Succeeded", "Failed"):
+        return f"It has ended ({phase}), on {node}." if node else f"It has ended ({phase})."
     return "It is invalid for the scheduler; see its condition."
 
 
@@ -49,58 +80,61 @@ def _placed(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
     reservation = cluster.reservations.known.get(pod.reservation_uid)
     report.reservation = reservation.name if reservation is not None else ""
     through = f", through the reservation {report.reservation}" if report.reservation else ""
-    report.summary = f"It is on {report.node}{through}."
-    cluster.ledger.remove(pod)
-    placing = place(snapshot.scheduler, pod)
-    report.ranked = rank(snapshot.scheduler, placing)
-    report.nodes = placing.reasons
-    report.reservations = matching_reservations(cluster, placing.column)
+    stopping = "; it is being deleted" if pod.cls.terminating else ""
+    report.summary = f"It is on {report.node}{through}{stopping}."
+    if cluster.nodes.row(report.node) is None:
+        report.details.append(f"the node {report.node} no longer exists")
+    with cluster.ledger.transaction():
+        cluster.ledger.remove(pod)
+        placing = place(snapshot.scheduler, pod)
+        report.ranked = rank(snapshot.scheduler, placing)
+        report.nodes = placing.reasons
+        report.reservations = matching_reservations(cluster, placing.column)
 
 
-def _waiting(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report: Report) -> None:
-    scheduler = snapshot.scheduler
+def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report: Report) -> None:
+    scheduler, subject = snapshot.scheduler, Subject.of(pod)
+    advisor = Advisor(snapshot, subject)
     placing = place(scheduler, pod)
-    report.would_say = placing.message
-    report.nodes = placing.reasons
+    report.would_say, report.nodes = placing.message, placing.reasons
     report.ranked = rank(scheduler, placing)
     report.reservations = matching_reservations(snapshot.cluster, placing.column)
-    nominated = (raw.get("status") or {}).get("nominatedNodeName")
-    if nominated and placing.message:
-        report.help = stopping_on(snapshot, nominated)
-    else:
-        report.help = help_for(snapshot, pod, placing)
+    nominated = str((raw.get("status") or {}).get("nominatedNodeName") or "")
+    job = snapshot.cluster.jobs.of(pod)
     if pod.deletion_pending:
         report.summary = "It is being deleted and will not be scheduled."
-    elif pod.gates:
-        report.summary = "It is blocked by scheduling gates."
-        report.help.insert(0, f"scheduling gates to remove: {', '.join(pod.gates)}")
-    elif scheduler.profile_of(pod.scheduler) is None:
+        return
+    if scheduler.profile_of(pod.scheduler) is None:
         report.summary = (
             f"Its schedulerName is {pod.scheduler}, but this configuration serves "
             f"{', '.join(_served(scheduler))}; see --config."
         )
-        report.help = []
-    elif nominated:
-        report.summary = f"{nominated} is nominated for it; victims are terminating there."
-    elif refusal := snapshot.cluster.jobs.queue_limits.admission_error(pod):
-        report.summary = f"It is not being scheduled: {refusal}."
-        if full := over_capability(snapshot, [pod]):
-            text, never = full
-            report.help.insert(0, f"{text}: it can never start" if never else text)
+        return
+    refusal = snapshot.cluster.jobs.queue_limits.admission_error(pod)
+    if pod.gates:
+        _gated(snapshot, subject, pod, advisor, report)
+        if placing.message:
+            report.details += details_of(snapshot, pod, placing)
+    elif nominated and placing.message:
+        _nominated(snapshot, nominated, report)
+    elif (
+        job is not None
+        and not job.is_ready
+        and (job.lacks(job.waiting()) or not job.is_known or not refusal)
+        and (why := _gang_refusal(snapshot, job))
+    ):
+        report.summary = f"It starts only together with the rest of its job: {why}."
+        consider_job(snapshot, subject, job, advisor, report)
+    elif refusal:
+        report.summary = f"Its queue does not admit it: {refusal}."
+        pods = job.waiting() if job is not None and not job.is_ready else [pod]
+        report.details += queue_details(snapshot, pods)
+        consider_queue(snapshot, subject, pods, advisor)
     elif placing.message:
-        report.summary = "No suitable node."
-    elif held_up := _held_up(snapshot, pod):
-        report.summary = held_up
-    elif asked := _asked_for(snapshot, pod):
-        report.summary = asked
+        explain_no_node(snapshot, pod, placing, advisor, report)
     else:
-        best = f": {report.ranked[0].node}" if report.ranked else ""
-        report.summary = f"It fits now{best}. It is queued, or the scheduler is not running."
-        if report.told.startswith("0/"):
-            report.help.append(
-                "its condition has reasons that this configuration does not give; if they persist, the "
-                "scheduler runs with another configuration: pass it with --config"
-            )
+        _fitting(snapshot, subject, pod, job, placing, advisor, report)
+    report.advice = advisor.advice
 
 
 def _served(scheduler: Scheduler) -> list[str]:
@@ -109,17 +143,214 @@ def _served(scheduler: Scheduler) -> list[str]:
     return [*own, *(each for each in SERVED if each not in own and scheduler.profile_of(each))]
 
 
-def _held_up(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
-    """Why a pod that fits waits for the rest of its job, if it does."""
-    job = snapshot.cluster.jobs.of(pod)
-    if job is None or job.is_ready:
-        return ""
-    early_refusal = snapshot.scheduler.gangs.early_refusal(
-        snapshot.cluster.jobs.partners(job), job.waiting()
-    )
-    if early_refusal is not None:
-        return f"It is placed only together with the rest of its job: {early_refusal.problem.message}."
-    return f"It fits, but is placed only together with the rest of {job.name}."
+def _gated(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, advisor: Advisor, report: Report
+) -> None:
+    gates = ", ".join(pod.gates)
+    report.summary = "It is blocked by scheduling gates."
+    report.details.append(f"scheduling gates to remove: {gates}")
+    objects = spec_changes(snapshot, subject, lambda spec: {"schedulingGates": None})
+    advisor.propose(repair(f"remove the scheduling gates {gates}", "RemoveGates", objects))
+
+
+def _nominated(snapshot: ClusterSnapshot, node: str, report: Report) -> None:
+    """A node is nominated: which pods it waits for."""
+    if snapshot.cluster.nodes.row(node) is None:
+        report.summary = f"{node} was nominated for it, but no longer exists."
+        return
+    victims = terminating_on(snapshot, node)
+    report.summary = f"{node} is nominated for it; it waits until pods there have terminated."
+    if not victims:
+        report.details.append(f"no pod is terminating on {node}: the scheduler will try it again")
+    for victim in victims:
+        raw = snapshot.find(POD, victim.name, victim.namespace)
+        deadline = deletion_deadline(raw)
+        when = f", grace period ends {in_time(deadline, snapshot.now)}" if deadline is not None else ""
+        report.details.append(f"terminating on {node}: {victim.namespace}/{victim.name}{when}")
+
+
+def explain_no_node(
+    snapshot: ClusterSnapshot,
+    pod: PodRecord,
+    placing: NodeVerdicts,
+    advisor: Advisor,
+    report: Report,
+) -> None:
+    """No node is feasible, for a pod or the reserve pod of a reservation."""
+    subject = Subject.of(pod)
+    report.summary = no_node_summary(snapshot, placing)
+    report.details += named_reservation(snapshot, pod)
+    rejected = placing.column.rejected
+    if rejected is not None:
+        _claims(snapshot, subject, pod, rejected.message, advisor, report)
+    else:
+        nomination = snapshot.scheduler.preemption.post_filter(placing.profile, pod, placing.column)
+        if nomination.node:
+            report.details.append(
+                f"it can preempt pods of lower priority on {nomination.node}, and will if it is tried"
+            )
+        report.details += details_of(snapshot, pod, placing)
+        _holders(snapshot, pod, placing, report)
+    consider_reservations(snapshot, subject, placing.column, advisor)
+    _ignored(snapshot, subject, pod, advisor, report)
+    advisor.consider_nodes(placing)
+    _unbound(snapshot, subject, pod, placing, advisor)
+    _note_unknown_end(snapshot, pod, placing, advisor, report)
+
+
+def no_node_summary(snapshot: ClusterSnapshot, placing: NodeVerdicts) -> str:
+    count = snapshot.cluster.nodes.count
+    if not count:
+        return "No suitable node: the cluster has no nodes."
+    if placing.column.rejected is not None:
+        return f"No suitable node: {placing.column.rejected.message}."
+    counts = [f"{plain(each.reason)} ({len(each.nodes)})" for each in placing.reasons]
+    nodes = "1 node" if count == 1 else f"{count} nodes"
+    more = f", and {len(counts) - 4} more reasons" if len(counts) > 4 else ""
+    return f"No suitable node among {nodes}: {', '.join(counts[:4])}{more}."
+
+
+def plain(reason: str) -> str:
+    """A reason in a few words."""
+    if reason in _PLAIN:
+        return _PLAIN[reason]
+    if reason.startswith("Insufficient "):
+        return f"too little {reason.removeprefix('Insufficient ')}"
+    return reason.removeprefix("node(s) ")
+
+
+def _holders(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts, report: Report) -> None:
+    """Who keeps capacity on the nodes that are closest to being eligible."""
+    short = shortages(snapshot, pod)
+    rows = [
+        row_of(snapshot, name)
+        for name, rejection in placing.rejections.items()
+        if rejection.plugin == NODE_RESOURCES_FIT or RESERVED in rejection.texts
+    ]
+    rows.sort(key=lambda row: (float(short[row]), snapshot.cluster.nodes.name(row)))
+    held = [row for row in rows if any(True for _ in snapshot.cluster.ledger.reservations.on(row))]
+    report.holders = holders_on(snapshot, pod, held[:_HOLDERS])
+    report.details += [holder_text(each, snapshot.now) for each in report.holders[:_HOLDERS]]
+    for own in waiting_for(snapshot, pod):
+        lacking = ", ".join(snapshot.cluster.reservations.lacking(own))
+        entry = own.entry
+        assert entry is not None
+        node = snapshot.cluster.nodes.name(entry.row)
+        report.details.append(f"its own reservation {own.name} waits on {node}, short of {lacking}")
+
+
+def _claims(
+    snapshot: ClusterSnapshot,
+    subject: Subject,
+    pod: PodRecord,
+    message: str,
+    advisor: Advisor,
+    report: Report,
+) -> None:
+    """Claims that do not exist or are not bound."""
+    names = _NOT_FOUND.findall(message)
+    for name in names:
+        claim = f"PersistentVolumeClaim {pod.namespace}/{name}"
+        report.details.append(f"{claim} does not exist")
+        objects = bound_claim(snapshot, name, pod.namespace)
+        advisor.propose(repair(f"create {claim} and have it bound", "CreateClaim", objects))
+    if names or "unbound immediate" not in message:
+        return
+    objects = []
+    for name in claims_of(snapshot, pod):
+        raw = snapshot.find(CLAIM, name, pod.namespace)
+        if raw is not None and not (raw.get("spec") or {}).get("volumeName"):
+            kind = (raw.get("spec") or {}).get("storageClassName") or "(none)"
+            report.details.append(f"claim {name} is not bound yet (storage class {kind})")
+            objects += bound_claim(snapshot, name, pod.namespace)
+    if objects:
+        advisor.propose(repair("have its claims bound to volumes", "BindClaims", objects))
+
+
+def _unbound(
+    snapshot: ClusterSnapshot,
+    subject: Subject,
+    pod: PodRecord,
+    placing: NodeVerdicts,
+    advisor: Advisor,
+) -> None:
+    """Claims that wait for a pod and find no volume."""
+    if not any(rejection.plugin == "VolumeBinding" for rejection in placing.rejections.values()):
+        return
+    objects: list[ObjectChange] = []
+    names = []
+    for name in claims_of(snapshot, pod):
+        raw = snapshot.find(CLAIM, name, pod.namespace)
+        if raw is not None and not (raw.get("spec") or {}).get("volumeName"):
+            names.append(name)
+            objects += bound_claim(snapshot, name, pod.namespace)
+    if objects:
+        text = f"create a volume for claim {', '.join(names)}"
+        advisor.propose(repair(text, "CreateVolume", objects))
+
+
+def _ignored(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, advisor: Advisor, report: Report
+) -> None:
+    if pod.cls.labels.get(RESERVATION_IGNORED) != "true":
+        return
+    objects = metadata_changes(snapshot, subject, {"labels": {RESERVATION_IGNORED: None}})
+    text = f"remove the label {RESERVATION_IGNORED}, so that it may use reservations"
+    if advisor.propose(repair(text, "RemoveLabel", objects)):
+        report.details.append(f"it ignores reservations: label {RESERVATION_IGNORED}=true")
+
+
+def _note_unknown_end(
+    snapshot: ClusterSnapshot,
+    pod: PodRecord,
+    placing: NodeVerdicts,
+    advisor: Advisor,
+    report: Report,
+) -> None:
+    """Says so if nothing tells when capacity becomes free."""
+    rows = [
+        row_of(snapshot, name)
+        for name, rejection in placing.rejections.items()
+        if rejection.plugin == NODE_RESOURCES_FIT
+    ][:20]
+    asked = dict(pod.cls.requests)
+    table = snapshot.cluster.nodes
+    could = [
+        row
+        for row in rows
+        if missing_on(snapshot, pod, row)
+        and all(table.allocatable.item(slot, row) >= amount for slot, amount in asked.items())
+    ]
+    if could and not any("Wait" in each.change["actions"] for each in advisor.advice):
+        report.details.append(
+            "when enough capacity becomes free is unknown: too few pods there have run-time estimates"
+        )
+
+
+def _fitting(
+    snapshot: ClusterSnapshot,
+    subject: Subject,
+    pod: PodRecord,
+    job: Job | None,
+    placing: NodeVerdicts,
+    advisor: Advisor,
+    report: Report,
+) -> None:
+    """The pod itself fits a node."""
+    if job is not None and not job.is_ready:
+        report.summary = f"It fits, but starts only together with the rest of {job_text(job)}."
+        report.details.append(f"see: holdfast explain podgroup {job.name.name} -n {job.name.namespace}")
+        advisor.consider_gang(job)
+    elif asked := _asked_for(snapshot, pod):
+        report.summary = asked
+    else:
+        best = f": {report.ranked[0].node}" if report.ranked else ""
+        report.summary = f"It fits now{best}. It is queued, or the scheduler is not running."
+        if report.told.startswith("0/"):
+            report.details.append(
+                "its condition has reasons that this configuration does not give; if they persist, the "
+                "scheduler runs with another configuration: pass it with --config"
+            )
 
 
 def _asked_for(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
@@ -133,7 +364,7 @@ def _asked_for(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
     if ask.id in requirements.made:
         return f"The reservation requested for it, {ask.id}, exists; the pod is bound next."
     amounts = ", ".join(f"{name}: {amount}" for name, amount in ask.requirement.resources.items())
-    return f"It waits until the reservation {ask.id} is created for it ({amounts})."
+    return f"It waits until its provisioner creates the reservation {ask.id} ({amounts})."
 
 
 def condition_message(raw: Raw, type: str) -> str:
@@ -144,194 +375,54 @@ def condition_message(raw: Raw, type: str) -> str:
     return ""
 
 
-# Matching reservations, and why each can or cannot be used
+# Jobs
 
 
-def matching_reservations(cluster: Cluster, column: ClassColumn) -> list[MatchingReservation]:
-    """All reservations whose owners match the class, ended ones included."""
-    cls, reservations = column.cls, cluster.reservations
-    if cls.labels.get(RESERVATION_IGNORED) == "true":
-        return []
-    matching = reservations.matching(cls)
-    found = []
-    for reservation in sorted(reservations.known.values(), key=lambda each: each.name):
-        if reservation.owner_spec_id in matching:
-            found.append(_matching_reservation(cluster, column, reservation))
-        elif reservation.owner_spec_id < 0 and _matches_owner(reservation, cls):
-            ended = reservation.message or _condition_message(reservation) or reservation.error
-            why = f"has ended: {ended}" if ended else "has ended"
-            found.append(MatchingReservation(reservation.name, _phase(reservation), "", False, why))
-    return found
+def job_text(job: Job) -> str:
+    """`PodGroup default/g`, or `gang default/g` if annotations of its pods declare it."""
+    kind = "PodGroup" if job.group is not None else "gang"
+    return f"{kind} {job.name.namespace}/{job.name.name}"
 
 
-def _matches_owner(reservation: ReservationInfo, cls: PodClass) -> bool:
-    """Ended reservations are matched by their objects, since the cache has no more of them."""
-    return OwnerSpec(-1, b"", reservation.object.spec.owners).matches(cls)
-
-
-def _matching_reservation(
-    cluster: Cluster, column: ClassColumn, reservation: ReservationInfo
-) -> MatchingReservation:
-    pod = reservation.pod
-    row = pod.row if pod is not None else -1
-    node = cluster.nodes.name(row) if row >= 0 else ""
-    why = _against(cluster, column, reservation, row)
-    return MatchingReservation(
-        reservation.name,
-        _phase(reservation),
-        node,
-        not why,
-        why or "can be used",
-        _left(cluster, reservation),
-    )
-
-
-def _against(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo, row: int) -> str:
-    """Why the pod cannot use it; empty if it can."""
-    reservations = cluster.reservations
-    if row < 0:
-        message = reservation.message or _condition_message(reservation)
-        return f"has no node yet: {message}" if message else "has no node yet"
-    if not cluster.nodes.alive[row]:
-        return "its node is gone"
-    if reservation.waiting:
-        lacking = ", ".join(reservations.lacking(reservation))
-        return (
-            f"waits for capacity on its node: {lacking}"
-            if lacking
-            else "waits for capacity on its node"
-        )
-    if not reservations.is_usable(reservation):
-        owners = ", ".join(str(pod.ref) for pod in reservations.allocated_pods(reservation))
-        return f"is allocated to {owners} (allocateOnce)"
-    refusal = reservations.affinity(column.cls).refusal(reservation, reservations.node_labels(row))
-    if refusal:
-        return refusal
-    entry = reservation.entry
-    if entry is None or not isinstance(column, ReservationColumn):
+def _gang_refusal(snapshot: ClusterSnapshot, job: Job) -> str:
+    """Why the job cannot start whatever the nodes are like; empty if it may."""
+    members = [each for partner in snapshot.cluster.jobs.partners(job) for each in partner.waiting()]
+    partners = snapshot.cluster.jobs.partners(job)
+    refusal = snapshot.scheduler.gangs.early_refusal(partners, members)
+    if refusal is None:
         return ""
-    against = column.against(entry)
-    if against == [NONE_FEASIBLE]:
-        return "has nothing left of what the pod requests"
-    return ", ".join(against)
+    return refusal.problem.message.replace(str(job.name), job_text(job))
 
 
-def _left(cluster: Cluster, reservation: ReservationInfo) -> str:
-    entry = reservation.entry
-    if entry is None:
-        return ""
-    left = cluster.reservations.by_name((slot, entry.left(slot)) for slot in entry.amounts)
-    parts = ((name, amount) for name, amount in sorted(left.items()) if name != "pods")
-    return ",".join(f"{name}={shown(name, amount)}" for name, amount in parts)
-
-
-def _phase(reservation: ReservationInfo) -> str:
-    return reservation.object.status.phase or "Pending"
-
-
-def _condition_message(reservation: ReservationInfo) -> str:
-    said = [each.message for each in reservation.object.status.conditions if each.status == "False"]
-    return said[-1] if said else ""
-
-
-# Queue capability
-
-
-def over_capability(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> tuple[str, bool] | None:
-    """Which queue's capability the pods together exceed, and whether they exceed it even in an empty
-    queue; None if they fit.
-    """
-    queues, slots = snapshot.cluster.jobs.queues, snapshot.cluster.nodes.slots
-    queues.refresh()
-    asked: Counter[int] = Counter()
-    for pod in pods:
-        asked.update(pod.cls.amounts)
-    found: tuple[str, bool] | None = None
-    for record in queues.path(queues.of(pods[0])) if pods else ():
-        for slot, limit in (record.capability or {}).items():
-            used = record.allocated.get(slot, 0)
-            if not asked[slot] or used + asked[slot] <= limit:
-                continue
-            name = slots.name(slot)
-            text = (
-                f"queue {record.name} uses {shown(name, used)} of the {shown(name, limit)} {name} of "
-                f"its capability, and {shown(name, asked[slot])} {name} are requested"
-            )
-            never = asked[slot] > limit
-            if found is None or (never and not found[1]):
-                found = (text, never)
-    return found
-
-
-# Pod groups: which members have a node, and how many of the others fit now
-
-
-def explain_group(snapshot: ClusterSnapshot, raw: Raw) -> Report:
-    metadata = raw["metadata"]
-    name, namespace = metadata["name"], metadata.get("namespace") or ""
-    phase = (raw.get("status") or {}).get("phase") or "Pending"
-    report = Report(f"PodGroup {namespace}/{name}", str(phase), "")
-    job = snapshot.cluster.jobs.get(namespace, name)
-    if job is None:
-        report.summary = "It is invalid for the scheduler."
-        return report
-    report.members = [_member(snapshot, pod) for pod in job.members.values()]
-    done = f", {len(job.done)} have completed" if job.done else ""
-    counted = f"{len(list(job.placed()))} of {len(job.members)} members have a node{done}"
-    report.summary = f"{counted}, {job.min_member} are needed. {_standing(snapshot, job, report)}"
-    return report
-
-
-def _standing(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
+def consider_job(
+    snapshot: ClusterSnapshot, subject: Subject, job: Job, advisor: Advisor, report: Report
+) -> None:
+    """A job that lacks pods, or that its queue does not admit."""
     waiting = job.waiting()
-    full = over_capability(snapshot, waiting[: max(1, job.still_needs - job.ready_members)])
-    fitting = _fitting(snapshot, waiting, report)
-    if job.is_ready:
-        return "It is running."
-    if job.lacks(waiting) or not waiting:
-        return "It has too few pods."
-    if full is not None:
-        text, never = full
-        return f"It can never start: {text}." if never else f"It waits for its queue: {text}."
-    if refusal := snapshot.cluster.jobs.queue_limits.admission_error(waiting[0]):
-        return f"It is not being scheduled: {refusal}."
-    if job.would_be_ready(fitting):
-        return f"{len(fitting)} more fit now; it is queued."
-    return f"Only {len(fitting)} more fit now."
+    lacking = max(0, job.still_needs - job.ready_members - len(waiting))
+    raw = snapshot.find(POD, waiting[0].name, waiting[0].namespace) if waiting else None
+    if lacking and raw is not None and job.is_known:
+        clones = [create(POD, _clone(raw, number)) for number in range(lacking)]
+        pods = "1 more pod" if lacking == 1 else f"{lacking} more pods"
+        report.details.append(
+            f"{job_text(job)} needs {job.min_member} pods; {lacking} more must be created"
+        )
+        advisor.propose(repair(f"create {pods} of {job_text(job)}", "CreatePods", clones))
+    elif not lacking and waiting:
+        needed = waiting[: max(1, job.still_needs - job.ready_members)]
+        report.details += queue_details(snapshot, needed)
+        consider_queue(snapshot, subject, needed, advisor)
 
 
-def _fitting(snapshot: ClusterSnapshot, waiting: list[PodRecord], report: Report) -> list[PodRecord]:
-    """The members that fit one after the other; the report gives the reason for the first that does
-    not.
-    """
-    scheduler, ledger = snapshot.scheduler, snapshot.cluster.ledger
-    fitting = []
-    with ledger.transaction():
-        for pod in waiting:
-            if snapshot.cluster.jobs.queue_limits.admission_error(pod):
-                continue
-            placing = place(scheduler, pod)
-            if placing.message:
-                if not report.would_say:
-                    report.would_say = placing.message
-                    report.nodes = placing.reasons
-                    report.help = help_for(snapshot, pod, placing)
-                continue
-            row = scheduler.search.find_row(placing.profile, pod, placing.column)
-            pod.reservation_uid = placing.column.reservation_uid(row)
-            ledger.place(pod, row)
-            fitting.append(pod)
-    for pod in waiting:
-        pod.reservation_uid = ""
-    return fitting
-
-
-def _member(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
-    if pod.row >= 0:
-        return f"{pod.ref} is on {snapshot.cluster.nodes.name(pod.row)}"
-    if pod.reservation is None:
-        raw, condition = snapshot.find(POD, pod.name, pod.namespace), "PodScheduled"
-    else:
-        raw, condition = snapshot.find(RESERVATION, pod.name), "Scheduled"
-    said = condition_message(raw, condition) if raw is not None else ""
-    return f"{pod.ref} is pending: {said}" if said else f"{pod.ref} is pending"
+def _clone(raw: Raw, number: int) -> Raw:
+    metadata = raw["metadata"]
+    name = f"{metadata['name']}-more-{number}"
+    kept = {key: metadata[key] for key in ("namespace", "labels", "annotations") if key in metadata}
+    spec = {key: value for key, value in raw["spec"].items() if key != "nodeName"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**kept, "name": name, "uid": name},
+        "spec": spec,
+        "status": {"phase": "Pending"},
+    }

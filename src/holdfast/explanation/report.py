@@ -1,18 +1,10 @@
 """The explanation of an object as data, and feasibility and ranking of nodes."""
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from holdfast.api.events import last_observed
 from holdfast.kube.object_client import Raw
-from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.scheduler.framework.diagnosis import NO_NODES, NodeRejection
-from holdfast.scheduler.framework.feasibility.column import ClassColumn
-from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE
-from holdfast.scheduler.framework.profile import Profile
-from holdfast.scheduler.scheduler import Scheduler
 
 
 @dataclass(slots=True)
@@ -34,6 +26,10 @@ class Ranked:
     score: int
     reservation: str = ""
     """The one that would be used there."""
+    node_score: int = 0
+    """The part of the score that comes from the node."""
+    reservation_score: int = 0
+    """The part that comes from the reservation, which outweighs everything else."""
 
 
 @dataclass(slots=True)
@@ -46,6 +42,47 @@ class MatchingReservation:
     usable: bool
     why: str
     left: str = ""
+
+
+@dataclass(slots=True)
+class Holder:
+    """Who keeps capacity on a node from the object."""
+
+    node: str
+    kind: str
+    """`Reservation`, `StarvationHold`, `PreemptionHold` or `VirtualReservation`."""
+    name: str
+    phase: str
+    held_for: str
+    """Its job or pod, or its owners."""
+    amounts: dict[str, str]
+    """What it keeps free for its owners, of the resources that the object requests."""
+    expires: str = ""
+    expected_start: str = ""
+    """When its capacity is expected to be free for its owner; empty if unknown."""
+
+
+@dataclass(slots=True)
+class Advice:
+    """A change that makes the object schedulable; the scheduler was asked with the change made."""
+
+    text: str
+    change: dict[str, Any]
+    nodes: list[str]
+    """The nodes that are eligible then."""
+    verified: bool = True
+
+
+@dataclass(slots=True)
+class PodsOfWorkload:
+    """Pods of a workload that are in the same situation."""
+
+    count: int
+    state: str
+    """`Pending`, or the phase of the pods."""
+    reason: str
+    pods: list[str]
+    """Their names."""
 
 
 @dataclass(slots=True)
@@ -66,7 +103,13 @@ class Report:
     """For a reservation: pods that use it, and pending pods that could."""
     members: list[str] = field(default_factory=list)
     """For a group: its pods."""
-    help: list[str] = field(default_factory=list)
+    details: list[str] = field(default_factory=list)
+    """Facts behind the summary, with names and figures."""
+    holders: list[Holder] = field(default_factory=list)
+    advice: list[Advice] = field(default_factory=list)
+    """Cheapest first."""
+    pods: list[PodsOfWorkload] = field(default_factory=list)
+    """For a workload: its pods, grouped by reason."""
     events: list[Raw] = field(default_factory=list)
 
     def data(self) -> dict[str, Any]:
@@ -80,7 +123,8 @@ class Report:
             }
             for each in self.events
         ]
-        return {_camel(key): value for key, value in found.items()}
+        found["help"] = [*self.details, *(each.text for each in self.advice)]
+        return _camel_keys(found)
 
 
 def few(names: list[str], most: int = 8) -> str:
@@ -89,70 +133,20 @@ def few(names: list[str], most: int = 8) -> str:
     return f"{shown}, and {len(names) - most} more" if len(names) > most else shown
 
 
+def _camel_keys(found: dict[str, Any]) -> dict[str, Any]:
+    """Keys of ours in camel case; those inside changes are of Kubernetes objects, and amounts are of
+    resources."""
+    keep = ("change", "amounts")
+    return {
+        _camel(key): value
+        if key in keep
+        else [_camel_keys(each) if isinstance(each, dict) else each for each in value]
+        if isinstance(value, list)
+        else value
+        for key, value in found.items()
+    }
+
+
 def _camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
-
-
-# Feasible and infeasible nodes
-
-
-_BEST = 5
-
-
-class NodeVerdicts(NamedTuple):
-    """The verdicts for one pod, or reserve pod, at the moment."""
-
-    profile: Profile
-    column: ClassColumn
-    message: str
-    """The message of the condition; empty if a node is feasible."""
-    rejections: dict[str, NodeRejection]
-    """By node name."""
-
-    @property
-    def reasons(self) -> list[ExplainedReason]:
-        found: dict[tuple[str, str], ExplainedReason] = {}
-        for node, rejection in sorted(self.rejections.items()):
-            for text in rejection.texts:
-                reason = found.setdefault(
-                    (text, rejection.plugin),
-                    ExplainedReason(text, rejection.plugin, [], rejection.resolvable),
-                )
-                reason.nodes.append(node)
-        return sorted(found.values(), key=lambda each: (-len(each.nodes), each.reason))
-
-
-def place(scheduler: Scheduler, pod: PodRecord) -> NodeVerdicts:
-    """Filters the nodes for the pod. A bound pod must have been removed from its node before."""
-    cluster = scheduler.cluster
-    profile = scheduler.profile_of(pod.scheduler) or scheduler.profiles[0]
-    column = scheduler.columns.column(profile, pod.cls)
-    rejections = scheduler.search.rejections(profile, pod, column)
-    if not cluster.nodes.count:
-        return NodeVerdicts(profile, column, NO_NODES, rejections)
-    if scheduler.search.find_row(profile, pod, column) >= 0:
-        return NodeVerdicts(profile, column, "", rejections)
-    why = scheduler.failures.verdict(profile, pod, column)
-    more = "" if why.error else scheduler.preemption.post_filter(profile, pod, column).message
-    return NodeVerdicts(profile, column, why.message(cluster.nodes.count, more), rejections)
-
-
-def rank(scheduler: Scheduler, placing: NodeVerdicts) -> list[Ranked]:
-    """The best feasible nodes."""
-    cluster, column = scheduler.cluster, placing.column
-    if column.rejected is not None or not cluster.nodes.count:
-        return []
-    totals = column.totals()
-    known = cluster.reservations.known
-    found: list[Ranked] = []
-    for row in np.argsort(-totals, kind="stable").tolist():
-        name = cluster.nodes.name(row)
-        if totals.item(row) <= INFEASIBLE // 2 or len(found) == _BEST:
-            break
-        if placing.rejections.get(name) is None or placing.rejections[name].texts:
-            continue
-        reservation = known.get(column.reservation_uid(row))
-        score = totals.item(row) + column.constant
-        found.append(Ranked(name, score, reservation.name if reservation is not None else ""))
-    return found

@@ -1,8 +1,9 @@
 """Explains a reservation: why it is pending, or what it reserves, on which node, and its owners."""
 
-from holdfast.explanation.pods import condition_message
-from holdfast.explanation.report import Report, place, rank
-from holdfast.explanation.suggestions import help_for
+from holdfast.explanation.advice import Advisor
+from holdfast.explanation.pods import condition_message, explain_no_node
+from holdfast.explanation.report import Report
+from holdfast.explanation.verdicts import Subject, place, rank
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.reservations import ReservationInfo
@@ -40,7 +41,7 @@ def _holding(cluster: Cluster, reservation: ReservationInfo, report: Report) -> 
     if not reservation.waiting:
         report.summary = f"It reserves capacity on {report.node}; remaining: {left or 'nothing'}."
         if reservation.closed:
-            report.help.append(
+            report.details.append(
                 "it takes no new owners: spec.unschedulable is set, or it is being deleted"
             )
         return
@@ -54,10 +55,10 @@ def _holding(cluster: Cluster, reservation: ReservationInfo, report: Report) -> 
         for pod in cluster.ledger.pods.get(entry.row, {}).values()
         if pod.reservation_uid != reservation.uid and any(slot in slots for slot, _ in pod.cls.requests)
     ]
-    report.help.append(f"short of: {', '.join(lacking)}")
+    report.details.append(f"short of: {', '.join(lacking)}")
     if pods:
         names = ", ".join(sorted(str(pod.ref) for pod in pods))
-        report.help.append(f"some or all of these pods must end first: {names}")
+        report.details.append(f"some or all of these pods must end first: {names}")
 
 
 def _waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Report) -> None:
@@ -67,14 +68,15 @@ def _waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Re
     report.would_say = placing.message
     report.nodes = placing.reasons
     report.ranked = rank(scheduler, placing)
-    report.help = help_for(snapshot, pod, placing)
+    advisor = Advisor(snapshot, Subject.of(pod))
     if pod.scheduler and scheduler.profile_of(pod.scheduler) is None:
         report.summary = (
             f"The schedulerName of its template is {pod.scheduler}, which this configuration does not "
             "serve; see --config."
         )
     elif placing.message:
-        report.summary = "No suitable node."
+        explain_no_node(snapshot, pod, placing, advisor, report)
+        report.advice = advisor.advice
     else:
         best = f": {report.ranked[0].node}" if report.ranked else ""
         report.summary = f"It fits now{best}. It is queued, or the scheduler is not running."

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from holdfast.explanation.pods import matching_reservations
-from holdfast.explanation.report import place, rank
+from holdfast.explanation.matching_reservations import matching_reservations
+from holdfast.explanation.verdicts import place, rank
 from holdfast.local.setup import SchedulerFactory
 from holdfast.plugin import (
     FINE,

@@ -91,6 +91,10 @@ class ClassColumn(ClassRows):
         """The uid of the reservation that a pod on the row would allocate from; empty if none."""
         return ""
 
+    def reservation_score(self, row: int) -> int:
+        """The part of the row's total that comes from that reservation, weighted."""
+        return 0
+
     @property
     def uses_reservations(self) -> bool:
         """Whether the profile lets pods allocate from reservations."""

@@ -85,6 +85,12 @@ class ReservationColumn(ClassColumn):
         chosen = self._chosen.get(row)
         return chosen.uid if chosen is not None else ""
 
+    def reservation_score(self, row: int) -> int:
+        chosen = self._chosen.get(row)
+        if chosen is None or chosen.entry is None:
+            return 0
+        return self._profile.reservation_weight * self._reservation_scores.score_of(chosen.entry)
+
     @property
     def needs(self) -> tuple[Need, ...] | None:
         return None

@@ -1,0 +1,378 @@
+"""Advice for a pod or reservation that cannot be scheduled.
+
+A change is tried on the snapshot, the scheduler is asked again, and the change is advised only if the
+object would then be scheduled. On thousands of nodes only a few candidates are tried: of the nodes that
+share a reason, those that lack the least capacity.
+
+Changes are ranked by cost: waiting, configuration, smaller requests, deleting a reservation. Ending
+pods is considered only if nothing cheaper helps.
+"""
+
+from collections.abc import Iterable
+from contextlib import ExitStack
+
+from holdfast.api.times import format_time
+from holdfast.explanation.capacity import (
+    ExpectedEnd,
+    expected_ends,
+    in_time,
+    kind_of_holder,
+    missing_on,
+    own_entries,
+    pods_text,
+    requested,
+    row_of,
+    rows_freed_first,
+    shortages,
+    waiting_for,
+)
+from holdfast.explanation.details import limits_on, users_of_claims
+from holdfast.explanation.repairs import (
+    DELETE_RESERVATION,
+    EVICT,
+    RESIZE,
+    WAIT,
+    Repair,
+    node_repairs,
+    repair,
+    resize,
+)
+from holdfast.explanation.report import Advice, few
+from holdfast.explanation.verdicts import (
+    NodeVerdicts,
+    Subject,
+    fitting_members,
+    place,
+    profile_for,
+    rejection_on,
+    starts_on,
+)
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
+from holdfast.scheduler.framework.diagnosis import FITS, NodeRejection
+from holdfast.scheduler.framework.dry_run import DryRun
+from holdfast.scheduler.jobs import Job
+from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
+from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied, delete, patch
+from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
+
+_MOST_ADVICE = 5
+_REASONS = 8
+_NODES_PER_REASON = 2
+_STEPS = 3
+"""How many changes of configuration are combined for one node."""
+_ENDS = 40
+_NODES = 3
+_GANG_ENDS = 400
+_LONG = 3600.0
+"""Waiting for longer than this many seconds is not the cheapest change."""
+_CRITICAL = 2 * 10**9
+"""Pods of this priority and above are the system's own."""
+_DAEMONS = ("DaemonSet", "Node")
+
+
+class Advisor:
+    """Collects verified advice for one object."""
+
+    def __init__(self, snapshot: ClusterSnapshot, subject: Subject) -> None:
+        self._snapshot = snapshot
+        self._subject = subject
+        self._found: dict[str, tuple[int, int, Advice]] = {}
+        self._tried: set[str] = set()
+        self._given: set[tuple[str, ...]] = set()
+        """The kinds of change that are advised already."""
+
+    @property
+    def advice(self) -> list[Advice]:
+        """The best few, cheapest first. Combinations of changes are left out where one change helps."""
+        ranked = sorted(self._found.values(), key=lambda each: each[:2])
+        if any(len(advice.change["actions"]) == 1 for _, _, advice in ranked):
+            ranked = [each for each in ranked if len(each[2].change["actions"]) == 1]
+        return [advice for _, _, advice in ranked[:_MOST_ADVICE]]
+
+    def propose(self, *repairs: Repair) -> bool:
+        """Advises the changes together if they help; tells whether they do."""
+        text = " and ".join(each.text for each in repairs)
+        if text in self._tried:
+            return text in self._found
+        self._tried.add(text)
+        change = sum((each.change for each in repairs), ClusterChange())
+        with applied(self._snapshot, change.objects):
+            nodes = starts_on(self._snapshot, self._subject)
+        if not nodes:
+            return False
+        cost = sum(10**each.cost for each in repairs)
+        result = "" if change.until is not None else f"; then it fits {few(nodes, _NODES)}"
+        advice = Advice(f"{text}{result}", change.data(), nodes)
+        self._found[text] = (cost, len(self._found), advice)
+        return True
+
+    # Nodes
+
+    def consider_nodes(self, placing: NodeVerdicts) -> None:
+        """Looks for changes that make a node eligible."""
+        snapshot, subject = self._snapshot, self._subject
+        pod = subject.record(snapshot)
+        if pod is None or placing.column.rejected is not None:
+            return
+        groups = self._by_reason(placing, pod)
+        capacity: list[int] = []
+        is_gang = snapshot.cluster.jobs.of(pod) is not None
+        for rejection, rows in groups[:_REASONS]:
+            if node_repairs(snapshot, subject, pod, rows[0], rejection):
+                for row in rows[:_NODES_PER_REASON]:
+                    if self._repair_row(row):
+                        break
+            elif rejection.resolvable or rejection.plugin in (NODE_RESOURCES_FIT, "LimitAware"):
+                capacity += rows
+        self._wait(pod, capacity, is_gang)
+        for row in capacity[:_NODES]:
+            self._smaller(pod, row, ())
+        for row in capacity[:_NODES]:
+            self._delete_reservations(pod, row)
+        if not self._found:
+            self._evict(pod, capacity[:_NODES])
+
+    def consider_gang(self, job: Job) -> None:
+        """A job of which some members fit: changes for the first that does not, and waiting."""
+        waiting = job.waiting()
+        fitting = fitting_members(self._snapshot, waiting)
+        blocked = next((pod for pod in waiting if pod not in fitting), None)
+        if blocked is not None:
+            self.consider_nodes(place(self._snapshot.scheduler, blocked))
+            if not self._found:
+                self._wait(blocked, [], True)
+
+    def _by_reason(
+        self, placing: NodeVerdicts, pod: PodRecord
+    ) -> list[tuple[NodeRejection, list[int]]]:
+        """The rows of each rejection, those that lack the least first; the most frequent one first."""
+        short = shortages(self._snapshot, pod)
+        groups: dict[NodeRejection, list[int]] = {}
+        for name, rejection in placing.rejections.items():
+            if rejection.texts:
+                groups.setdefault(rejection, []).append(row_of(self._snapshot, name))
+        for rows in groups.values():
+            rows.sort(key=lambda row: (float(short[row]), self._snapshot.cluster.nodes.name(row)))
+        return sorted(groups.items(), key=lambda each: (-len(each[1]), each[0]))
+
+    def _repair_row(self, row: int) -> bool:
+        """Repairs one rejection of a node after the other, until it is eligible or cannot be."""
+        snapshot, subject = self._snapshot, self._subject
+        made: list[Repair] = []
+        for _ in range(_STEPS):
+            with applied(snapshot, [each for made_ in made for each in made_.change.objects]):
+                pod = subject.record(snapshot)
+                if pod is None:
+                    return False
+                rejection = rejection_on(snapshot, pod, row)
+                options = node_repairs(snapshot, subject, pod, row, rejection)
+                if rejection == FITS:
+                    break
+            if not options:
+                return self._smaller_after(made, row)
+            made.append(options[0])
+        return bool(made) and self.propose(*made)
+
+    def _smaller_after(self, made: list[Repair], row: int) -> bool:
+        """Repairs that leave only a shortage are combined with smaller requests."""
+        pod = self._subject.record(self._snapshot)
+        return bool(made) and pod is not None and self._smaller(pod, row, made)
+
+    # Capacity
+
+    def _wait(self, pod: PodRecord, rows: list[int], is_gang: bool) -> None:
+        """Waiting for pods and reservations whose end is known."""
+        if is_gang:
+            self._wait_for_gang(pod, rows)
+            return
+        own = {each.entry.row for each in waiting_for(self._snapshot, pod) if each.entry is not None}
+        rows = [*own, *(row for row in rows if row not in own)]
+        for row in rows_freed_first(self._snapshot, pod, rows, _NODES):
+            if self._wait_on(pod, row):
+                return
+
+    def _wait_on(self, pod: PodRecord, row: int) -> bool:
+        snapshot, subject = self._snapshot, self._subject
+        ends = expected_ends(snapshot, pod, row)[:_ENDS]
+        node = snapshot.cluster.nodes.name(row)
+        with ExitStack() as stack:
+            for at, end in enumerate(ends):
+                stack.enter_context(applied(snapshot, [end.change]))
+                then = self._available_then(subject)
+                with applied(snapshot, then):
+                    record = subject.record(snapshot)
+                    if record is None or rejection_on(snapshot, record, row) != FITS:
+                        continue
+                stack.close()
+                return self._propose_wait(ends[: at + 1], then, f" on {node}")
+        return False
+
+    def _propose_wait(self, ends: list[ExpectedEnd], then: list[ObjectChange], where: str) -> bool:
+        snapshot = self._snapshot
+        until = ends[-1].time
+        names = few([each.name for each in ends], _NODES)
+        how_long = in_time(until, snapshot.now).removeprefix("in ")
+        text = f"wait {how_long}, until {format_time(until)}: {names} should end{where}"
+        objects = (*(each.change for each in ends), *then)
+        cost = WAIT if until - snapshot.now <= _LONG else RESIZE
+        return self.propose(Repair(text, ClusterChange(("Wait",), objects, until), cost))
+
+    def _wait_for_gang(self, pod: PodRecord, rows: list[int]) -> None:
+        """The first time at which the whole job would start, by bisection over all expected ends."""
+        snapshot, subject = self._snapshot, self._subject
+        nodes = snapshot.cluster.nodes
+        alive = [row for _, row in nodes.names() if nodes.alive[row]]
+        ends = sorted(end for row in alive for end in expected_ends(snapshot, pod, row))[:_GANG_ENDS]
+
+        def helps(count: int) -> list[ObjectChange] | None:
+            with applied(snapshot, [each.change for each in ends[:count]]):
+                then = self._available_then(subject)
+                with applied(snapshot, then):
+                    return then if starts_on(snapshot, subject) else None
+
+        if not ends or helps(len(ends)) is None:
+            return
+        low, high = 0, len(ends)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if helps(middle) is not None else (middle, high)
+        self._propose_wait(ends[:high], helps(high) or [], "")
+
+    def _available_then(self, subject: Subject) -> list[ObjectChange]:
+        """Its own reservations, and those of its job, that have their capacity now become Available."""
+        snapshot = self._snapshot
+        pod = subject.record(snapshot)
+        if pod is None:
+            return []
+        job = snapshot.cluster.jobs.of(pod)
+        members = job.waiting() if job is not None else [pod]
+        found = {each.name: each for member in members for each in waiting_for(snapshot, member)}
+        return [
+            patch(RESERVATION, raw, {"status": {"phase": "Available"}})
+            for name, each in sorted(found.items())
+            if snapshot.cluster.reservations.has_capacity(each)
+            and (raw := snapshot.find(RESERVATION, name)) is not None
+        ]
+
+    def _smaller(self, pod: PodRecord, row: int, made: Iterable[Repair]) -> bool:
+        """Requests that fit what is free, or limits that fit what is allowed."""
+        snapshot = self._snapshot
+        made = tuple(made)
+        slots, asked = snapshot.cluster.nodes.slots, requested(pod)
+        lowered = {
+            slots.name(slot): (asked[slot], asked[slot] - lack)
+            for slot, lack in missing_on(snapshot, pod, row).items()
+            if slot != PODS
+        }
+        smaller = resize(snapshot, self._subject, lowered)
+        if smaller is not None:
+            return self._propose_once(_actions(*made, smaller), *made, smaller)
+        limits = {
+            resource: (own, allowed - there)
+            for resource, (own, there, allowed) in limits_on(snapshot, pod, row).items()
+        }
+        smaller = resize(snapshot, self._subject, limits, "limits")
+        return smaller is not None and self._propose_once(_actions(*made, smaller), *made, smaller)
+
+    def _propose_once(self, kind: tuple[str, ...], *repairs: Repair) -> bool:
+        """Proposes one change of a kind: others would differ in the node only."""
+        if kind in self._given:
+            return True
+        helps = self.propose(*repairs)
+        if helps:
+            self._given.add(kind)
+        return helps
+
+    def _delete_reservations(self, pod: PodRecord, row: int) -> None:
+        """The fewest reservations of others that keep what is missing. Holds are not considered: the
+        scheduler would make them again."""
+        snapshot = self._snapshot
+        missing = missing_on(snapshot, pod, row)
+        own = {entry.pod.uid for entry in own_entries(snapshot, pod, row)}
+        entries = [
+            entry
+            for entry in snapshot.cluster.ledger.reservations.on(row)
+            if entry.pod.uid not in own
+            and kind_of_holder(snapshot, entry.reservation) == "Reservation"
+            and any(entry.left(slot) for slot in missing)
+        ]
+        enough = [
+            entry
+            for entry in entries
+            if all(entry.left(slot) >= lack for slot, lack in missing.items() if slot != PODS)
+        ]
+        chosen = sorted(enough, key=lambda entry: entry.reservation.name)[:1] or entries
+        if not chosen or ("Delete",) in self._given:
+            return
+        names = sorted(entry.reservation.name for entry in chosen)
+        objects = [delete(RESERVATION, name) for name in names]
+        plural = "reservation" if len(names) == 1 else "reservations"
+        node = snapshot.cluster.nodes.name(row)
+        text = f"delete the {plural} {few(names, _NODES)} on {node}"
+        self._propose_once(("Delete",), repair(text, "DeleteReservation", objects, DELETE_RESERVATION))
+
+    # Ending pods
+
+    def _evict(self, pod: PodRecord, rows: list[int]) -> None:
+        """The fewest pods whose end makes room, the least important ones first. Pods of daemons, of the
+        system, of its own controller, and pods that a disruption budget protects, are left alone."""
+        snapshot = self._snapshot
+        for users in users_of_claims(snapshot, pod).values():
+            if self._propose_end(users, ""):
+                return
+        found: list[tuple[int, int, str, list[PodRecord]]] = []
+        for row in rows:
+            victims = self._fewest(pod, row)
+            if victims:
+                highest = max(each.cls.priority for each in victims)
+                found.append((len(victims), highest, snapshot.cluster.nodes.name(row), victims))
+        for _, _, node, victims in sorted(found, key=lambda each: each[:3]):
+            if self._propose_end(victims, f" on {node}"):
+                return
+
+    def _propose_end(self, victims: list[PodRecord], where: str) -> bool:
+        objects = [delete(POD, each.name, each.namespace) for each in victims]
+        noun = "pod" if len(victims) == 1 else f"{len(victims)} pods"
+        highest = max(each.cls.priority for each in victims)
+        text = f"end {noun} {pods_text(victims)} (priority {highest}){where}"
+        return self.propose(repair(text, "EndPods", objects, EVICT))
+
+    def _fewest(self, pod: PodRecord, row: int) -> list[PodRecord]:
+        snapshot = self._snapshot
+        scheduler = snapshot.scheduler
+        controller = {each.uid for each in pod.cls.owners if each.controller}
+        pods = [
+            each
+            for each in snapshot.cluster.ledger.pods.get(row, {}).values()
+            if each.reservation is None
+            and not each.cls.is_daemon
+            and each.cls.priority < _CRITICAL
+            and not controller.intersection(owner.uid for owner in each.cls.owners)
+            and not any(owner.kind in _DAEMONS for owner in each.cls.owners)
+        ]
+        pods.sort(key=lambda each: (each.cls.priority, each.name))
+        _, pods = DisruptionBudgets(snapshot.cluster).split(pods)
+        profile = profile_for(scheduler, pod)
+        column = scheduler.columns.column(profile, pod.cls)
+        if not pods or column.rejected is not None:
+            return []
+        dry_run = DryRun(snapshot.cluster, column, pod, profile.pins(pod))
+        asked = requested(pod)
+
+        def size(each: PodRecord) -> float:
+            amounts = dict(each.cls.usage)
+            return sum(amounts.get(slot, 0) / asked[slot] for slot in asked if slot != PODS)
+
+        orders = (
+            lambda those: sorted(those, key=lambda each: (-each.cls.priority, size(each), each.name)),
+            lambda those: sorted(those, key=lambda each: (size(each), -each.cls.priority, each.name)),
+        )
+        found = [dry_run.victims(row, pods, order) for order in orders]
+        sets = [each for each in found if isinstance(each, list) and each]
+        return min(sets, key=lambda each: (len(each), max(p.cls.priority for p in each)), default=[])
+
+
+def _actions(*repairs: Repair) -> tuple[str, ...]:
+    return tuple(action for each in repairs for action in each.change.actions)

@@ -1,0 +1,317 @@
+"""Capacity on nodes for one pod: what is short, who holds it, and when it is expected to be free.
+
+Capacity that is reserved for the pod itself never counts against it.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.api.errors import TimeError
+from holdfast.api.reservation import ReservationOwner
+from holdfast.api.times import format_time, parse_time
+from holdfast.explanation.report import Holder, few
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry, ReservationInfo
+from holdfast.scheduler.cluster.slots import PODS, Amounts
+from holdfast.scheduler.reservations.starvation_holds import pod_of
+from holdfast.snapshot.cluster_changes import ObjectChange, delete
+from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot, shown
+
+_FEW = 3
+
+
+def requested(pod: PodRecord) -> Amounts:
+    """What the pod requests of a node, a pod slot included."""
+    return {slot: amount for slot, amount in (*pod.cls.requests, (PODS, 1)) if amount}
+
+
+def amounts_text(snapshot: ClusterSnapshot, amounts: Amounts) -> str:
+    """`3 cpu, 2Gi memory`"""
+    slots = snapshot.cluster.nodes.slots
+    named = [(slots.name(slot), amount) for slot, amount in amounts.items()]
+    return ", ".join(
+        "1 pod slot" if name == "pods" and amount == 1 else f"{shown(name, amount)} {name}"
+        for name, amount in named
+        if name
+    )
+
+
+def row_of(snapshot: ClusterSnapshot, node: str) -> int:
+    row = snapshot.cluster.nodes.row(node)
+    assert row is not None, node
+    return row
+
+
+# Shortage
+
+
+def free_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Amounts:
+    """What is free on a row for the pod, without reservations of its own."""
+    table = snapshot.cluster.nodes
+    asked = requested(pod)
+    if pod.cls.pre_allocation:  # it may wait for pods that end, but not for other reservations
+        return {
+            slot: table.allocatable.item(slot, row)
+            - table.held.item(slot, row)
+            - table.daemon_requested.item(slot, row)
+            for slot in asked
+        }
+    return {slot: table.allocatable.item(slot, row) - table.claimed.item(slot, row) for slot in asked}
+
+
+def missing_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Amounts:
+    """The pod's shortage on a row, using the reservation of its own that leaves the smallest one."""
+    asked, free = requested(pod), free_on(snapshot, pod, row)
+    found = _lacking(asked, free)
+    for entry in own_entries(snapshot, pod, row):
+        beside = _lacking(asked, {slot: free[slot] + entry.left(slot) for slot in asked})
+        if _share(beside, asked) < _share(found, asked):
+            found = beside
+    return found
+
+
+def _lacking(asked: Amounts, free: Amounts) -> Amounts:
+    return {slot: amount - free[slot] for slot, amount in asked.items() if amount > free[slot]}
+
+
+def _share(lacking: Amounts, asked: Amounts) -> float:
+    return sum(lack / asked[slot] for slot, lack in lacking.items())
+
+
+def shortages(snapshot: ClusterSnapshot, pod: PodRecord) -> NDArray[np.float64]:
+    """The shortage of every row as a share of the request, summed over resources; 0 where nothing is
+    missing. Computed for all rows at once."""
+    table = snapshot.cluster.nodes
+    size = table.size
+    total = np.zeros(size, dtype=np.float64)
+    for slot, amount in requested(pod).items():
+        free = (table.allocatable[slot] - table.claimed[slot])[:size]
+        total += np.maximum(amount - free, 0) / amount
+    asked = requested(pod)
+    for row in {
+        entry.row
+        for reservation in _own_reservations(snapshot, pod)
+        if (entry := reservation.entry) is not None
+    }:
+        total[row] = _share(missing_on(snapshot, pod, row), asked)
+    return total
+
+
+def largest(snapshot: ClusterSnapshot, slot: int) -> int:
+    """The most that a node has of a resource."""
+    table = snapshot.cluster.nodes
+    alive = table.alive[: table.size]
+    amounts = table.allocatable[slot, : table.size][alive]
+    return int(amounts.max()) if len(amounts) else 0
+
+
+# Reservations of its own, and of others
+
+
+def _own_reservations(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[ReservationInfo]:
+    """Reservations and holds for the pod itself, usable now or once they are Available."""
+    reservations = snapshot.cluster.reservations
+    yield from reservations.preemption_holds.get(pod.uid, {}).values()
+    for spec in reservations.matching(pod.cls):
+        for reservation in reservations.members.get(spec, {}).values():
+            if reservation.waiting or reservations.is_usable(reservation):
+                yield reservation
+
+
+def own_entries(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Iterator[ReservationEntry]:
+    """The entries on a row of reservations and holds for the pod itself."""
+    reservations = snapshot.cluster.reservations
+    matching = reservations.matching(pod.cls)
+    for entry in snapshot.cluster.ledger.reservations.on(row):
+        reservation = entry.reservation
+        is_owner = reservation.owner_spec_id in matching or reservation.preemptor == pod.uid
+        if is_owner and (reservation.waiting or reservations.is_usable(reservation)):
+            yield entry
+
+
+def waiting_for(snapshot: ClusterSnapshot, pod: PodRecord) -> list[ReservationInfo]:
+    """Its own reservations that wait for capacity on their nodes."""
+    return [each for each in _own_reservations(snapshot, pod) if each.waiting and each.entry]
+
+
+def holders_on(snapshot: ClusterSnapshot, pod: PodRecord, rows: Iterable[int]) -> list[Holder]:
+    """The reservations of others that keep some of what the pod requests."""
+    cluster = snapshot.cluster
+    asked = requested(pod)
+    found = []
+    for row in rows:
+        own = {entry.pod.uid for entry in own_entries(snapshot, pod, row)}
+        for entry in cluster.ledger.reservations.on(row):
+            kept = {slot: entry.left(slot) for slot in asked if slot != PODS and entry.left(slot)}
+            if entry.pod.uid not in own and kept:
+                found.append(_holder(snapshot, entry, kept))
+    return found
+
+
+def _holder(snapshot: ClusterSnapshot, entry: ReservationEntry, kept: Amounts) -> Holder:
+    cluster, reservation = snapshot.cluster, entry.reservation
+    slots = cluster.nodes.slots
+    start = cluster.jobs.estimates.expected_start(reservation) if reservation.waiting else None
+    return Holder(
+        node=cluster.nodes.name(entry.row),
+        kind=kind_of_holder(snapshot, reservation),
+        name=reservation.name,
+        phase="Waiting" if reservation.waiting else "Available",
+        held_for=held_for(snapshot, reservation),
+        amounts={slots.name(slot): shown(slots.name(slot), amount) for slot, amount in kept.items()},
+        expires=format_time(reservation.expires) if reservation.expires is not None else "",
+        expected_start=format_time(start) if start is not None else "",
+    )
+
+
+def kind_of_holder(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> str:
+    if snapshot.cluster.reservations.starvation_holds.knows(reservation):
+        return "StarvationHold"
+    if reservation.preemptor:
+        return "PreemptionHold"
+    return "VirtualReservation" if reservation.virtual else "Reservation"
+
+
+def held_for(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> str:
+    """The job or pod that a hold is for; the owners of any other reservation."""
+    cluster = snapshot.cluster
+    uid = reservation.preemptor
+    if cluster.reservations.starvation_holds.knows(reservation):
+        uid = pod_of(reservation)
+    pod = cluster.pods.get(uid) if uid else None
+    if pod is not None:
+        return pod.job_name or str(pod.ref)
+    if uid:
+        return f"a pod with uid {uid}"
+    return " or ".join(_owner_text(owner) for owner in reservation.object.spec.owners)
+
+
+def _owner_text(owner: ReservationOwner) -> str:
+    parts = []
+    if owner.object is not None:
+        kind = owner.object.kind or "Pod"
+        where = f"{owner.object.namespace}/" if owner.object.namespace else ""
+        parts.append(f"{kind} {where}{owner.object.name or owner.object.uid}")
+    if owner.controller is not None:
+        where = f"{owner.controller.namespace}/" if owner.controller.namespace else ""
+        parts.append(
+            f"pods of {owner.controller.kind} {where}{owner.controller.name}".replace("  ", " ")
+        )
+    if owner.label_selector is not None:
+        labels = [f"{key}={value}" for key, value in owner.label_selector.match_labels.items()]
+        labels += [
+            f"{each.key} {each.operator} ({', '.join(each.values)})"
+            for each in owner.label_selector.match_expressions
+        ]
+        parts.append(f"pods with {','.join(labels)}" if labels else "all pods")
+    return " and ".join(parts)
+
+
+def holder_text(holder: Holder, now: float) -> str:
+    """`reservation peak keeps 6 cpu on node-1 for pods with app=web (Available, expires in 23h)`"""
+    kinds = {
+        "StarvationHold": "starvation hold",
+        "PreemptionHold": "preemption hold",
+        "VirtualReservation": "virtual reservation",
+    }
+    amounts = ", ".join(f"{amount} {name}" for name, amount in holder.amounts.items())
+    notes = [holder.phase]
+    if holder.phase == "Waiting":
+        start = holder.expected_start
+        notes.append(
+            f"expected to start {in_time(parse_time(start), now)}" if start else "start unknown"
+        )
+    if holder.expires:
+        notes.append(f"expires {in_time(parse_time(holder.expires), now)}")
+    kind = kinds.get(holder.kind, "reservation")
+    idle = " idle" if holder.phase == "Waiting" else ""
+    return (
+        f"{kind} {holder.name} keeps {amounts}{idle} on {holder.node} for {holder.held_for} "
+        f"({', '.join(notes)})"
+    )
+
+
+def in_time(time: float, now: float) -> str:
+    """`in 12m`, or `at` a time far away."""
+    seconds = max(0, round(time - now))
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"in {seconds // size}{unit}"
+    return f"in {seconds}s"
+
+
+def pods_text(pods: Iterable[PodRecord]) -> str:
+    """`default/a, default/b, and 3 more`"""
+    return few([f"{pod.namespace}/{pod.name}" for pod in pods], _FEW)
+
+
+# Expected ends
+
+
+class ExpectedEnd(NamedTuple):
+    """When a pod or a reservation is expected to free its capacity."""
+
+    time: float
+    name: str
+    change: ObjectChange
+    amounts: Amounts
+
+
+def expected_ends(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[ExpectedEnd]:
+    """What is expected to end on a row, soonest first: pods by their run-time estimates and deletion
+    deadlines, and reservations of others by their expiry.
+    """
+    cluster = snapshot.cluster
+    found = []
+    for each in cluster.ledger.pods.get(row, {}).values():
+        if each.reservation is None and (end := _pod_end(snapshot, each)) is not None:
+            change = delete(POD, each.name, each.namespace)
+            name = f"pod {each.namespace}/{each.name}"
+            found.append(ExpectedEnd(end, name, change, dict(each.cls.usage)))
+    own = {entry.pod.uid for entry in own_entries(snapshot, pod, row)}
+    for entry in cluster.ledger.reservations.on(row):
+        reservation = entry.reservation
+        is_hold = kind_of_holder(snapshot, reservation) != "Reservation"
+        if entry.pod.uid in own or reservation.expires is None or is_hold:
+            continue
+        if reservation.expires > snapshot.now:
+            change = delete(RESERVATION, reservation.name)
+            name = f"reservation {reservation.name}"
+            found.append(ExpectedEnd(reservation.expires, name, change, dict(entry.remaining)))
+    return sorted(found, key=lambda each: (each.time, each.name))
+
+
+def _pod_end(snapshot: ClusterSnapshot, pod: PodRecord) -> float | None:
+    end = snapshot.cluster.jobs.estimates.expected_end(pod)
+    if pod.cls.terminating:
+        deadline = deletion_deadline(snapshot.find(POD, pod.name, pod.namespace))
+        if deadline is not None and deadline > snapshot.now:
+            return deadline if end is None else min(end, deadline)
+    return end
+
+
+def deletion_deadline(raw: Raw | None) -> float | None:
+    """The deletionTimestamp of a terminating pod: when its grace period ends."""
+    try:
+        return parse_time(str((raw or {}).get("metadata", {}).get("deletionTimestamp") or ""))
+    except TimeError:
+        return None
+
+
+def rows_freed_first(
+    snapshot: ClusterSnapshot, pod: PodRecord, rows: Iterable[int], most: int
+) -> list[int]:
+    """Of these rows, those where the pod's shortage is expected to end first, by amounts only."""
+    found = []
+    for row in rows:
+        short = missing_on(snapshot, pod, row)
+        for end in expected_ends(snapshot, pod, row):
+            for slot in short:
+                short[slot] -= end.amounts.get(slot, 0)
+            if all(lack <= 0 for lack in short.values()):
+                found.append((end.time, row))
+                break
+    return [row for _, row in sorted(found)[:most]]

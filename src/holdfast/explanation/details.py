@@ -1,0 +1,385 @@
+"""Facts about why nodes reject a pod: names of labels, ports, pods, claims and taints, with figures."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from holdfast.api.affinity import NodeSelectorRequirement
+from holdfast.api.selectors import compile_selector
+from holdfast.explanation.capacity import (
+    amounts_text,
+    largest,
+    missing_on,
+    pods_text,
+    requested,
+    row_of,
+    shortages,
+)
+from holdfast.explanation.repairs import (
+    CLAIM,
+    VOLUME,
+    is_lifecycle,
+    limit_problem,
+    taint_text,
+    unmet_labels,
+    untolerated,
+)
+from holdfast.explanation.report import few
+from holdfast.explanation.verdicts import NodeVerdicts
+from holdfast.scheduler.cluster.affinity_terms import OwnTerm, Role, terms_of
+from holdfast.scheduler.cluster.class_key import required_terms
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
+
+_NODES = 3
+_LINES = 3
+_LOOKED_AT = 50
+"""How many nodes of one reason are looked at for details."""
+
+
+def details_of(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts) -> list[str]:
+    """Facts behind the rejections, the most frequent plugins first."""
+    by_plugin: dict[str, list[str]] = {}
+    for name, rejection in sorted(placing.rejections.items()):
+        if rejection.texts:
+            by_plugin.setdefault(rejection.plugin, []).append(name)
+    found: list[str] = []
+    for plugin, nodes in sorted(by_plugin.items(), key=lambda each: -len(each[1])):
+        make = _BY_PLUGIN.get(plugin)
+        if make is not None:
+            found += list(make(snapshot, pod, nodes))[:_LINES]
+    return found
+
+
+Details = Callable[[ClusterSnapshot, PodRecord, list[str]], Iterable[str]]
+
+
+# Capacity
+
+
+def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
+    table = snapshot.cluster.nodes
+    asked = requested(pod)
+    impossible = False
+    for slot, amount in asked.items():
+        most, name = largest(snapshot, slot), table.slots.name(slot)
+        if slot == PODS or amount <= most:
+            continue
+        impossible = True
+        if not most:
+            yield f"no node has the resource {name}"
+        else:
+            yield (
+                f"no node is large enough: it requests {shown(name, amount)} {name}, the most a node "
+                f"has is {shown(name, most)}"
+            )
+    if impossible:
+        return
+    short = shortages(snapshot, pod)
+    rows = sorted((float(short[row]), name, row) for name in nodes for row in [row_of(snapshot, name)])
+    for _, name, row in rows[:1]:
+        missing = missing_on(snapshot, pod, row)
+        if missing:
+            yield f"closest: {name}, short of {amounts_text(snapshot, missing)}"
+        over = {
+            slot: table.claimed.item(slot, row) - table.allocatable.item(slot, row)
+            for slot in missing
+            if slot != PODS and table.claimed.item(slot, row) > table.allocatable.item(slot, row)
+        }
+        if over and not any(True for _ in snapshot.cluster.ledger.reservations.on(row)):
+            yield f"{name} is over-committed by {amounts_text(snapshot, over)}"
+
+
+def _limits(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
+    cluster = snapshot.cluster
+    for name in nodes[:_LOOKED_AT]:
+        row = row_of(snapshot, name)
+        if problem := limit_problem(snapshot, row):
+            yield f"{name} has an invalid annotation limit-to-allocatable: {problem}"
+            continue
+        for resource, (own, there, allowed) in limits_on(snapshot, pod, row).items():
+            percent = 100 * allowed // max(1, cluster.nodes.info[row].allocatable.get(resource, 0))
+            yield (
+                f"{name}: limits add up to {shown(resource, there)} of {shown(resource, allowed)} "
+                f"{resource} allowed ({percent}% of allocatable), and its limit is "
+                f"{shown(resource, own)}"
+            )
+
+
+def limits_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> dict[str, tuple[int, int, int]]:
+    """Of resources whose limits would exceed what a node allows: the pod's limit, the sum there, and
+    the maximum."""
+    cluster = snapshot.cluster
+    found = {}
+    for resource, counted in cluster.classes.counted.items():
+        own = pod.cls.limits.of(resource)
+        allowed = min((most(resource, row) for most in cluster.limits.ceilings), default=0)
+        there = cluster.nodes.claimed.item(counted.slot, row)
+        if own and there + own > allowed:
+            found[resource] = (own, there, allowed)
+    return found
+
+
+# Labels, taints, cordons
+
+
+def _affinity(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
+    """The labels and expressions that no node, or none of these nodes, satisfies."""
+    if pod.pinned_node is not None:
+        there = snapshot.cluster.nodes.row(pod.pinned_node)
+        if there is None or not snapshot.cluster.nodes.alive[there]:
+            yield f"it belongs on {pod.pinned_node}, which does not exist"
+        return
+    unmet: Counter[str] = Counter()
+    keys: dict[str, str] = {}
+    for name in nodes:
+        labels, expressions = unmet_labels(snapshot, pod, row_of(snapshot, name))
+        for key, value in labels.items():
+            unmet[f"nodeSelector {key}={value}"] += 1
+            keys[f"nodeSelector {key}={value}"] = key
+        for each in expressions:
+            text = f"node affinity {expression_text(each)}"
+            unmet[text] += 1
+            keys[text] = each.key
+    for text, count in unmet.most_common(_LINES):
+        yield f"{text} is not met by {_of_nodes(count, snapshot)}{_values(snapshot, keys[text])}"
+    terms = required_terms(pod.cls.affinity) if pod.cls.affinity is not None else []
+    for field in (each for term in terms for each in term.match_fields):
+        yield f"node affinity {expression_text(field)} allows only these node names"
+
+
+def _of_nodes(count: int, snapshot: ClusterSnapshot) -> str:
+    total = snapshot.cluster.nodes.count
+    if count == total:
+        return "any node" if total > 1 else "the only node"
+    return f"{count} of {total} nodes"
+
+
+def _values(snapshot: ClusterSnapshot, key: str) -> str:
+    """The values that the label has on nodes."""
+    found = Counter(
+        info.labels[key]
+        for row, info in snapshot.cluster.nodes.info.items()
+        if snapshot.cluster.nodes.alive[row] and key in info.labels
+    )
+    if not found:
+        return f" (no node has the label {key})"
+    if len(found) > snapshot.cluster.nodes.count // 2 and len(found) > _NODES:
+        return ""
+    values = few([f"{value} on {count}" for value, count in found.most_common()], _NODES)
+    return f" (values of {key}: {values})"
+
+
+def expression_text(each: NodeSelectorRequirement) -> str:
+    """`disk In (nvme, ssd)`"""
+    values = f" ({', '.join(each.values)})" if each.values else ""
+    return f"{each.key} {each.operator}{values}"
+
+
+def _taints(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
+    found: dict[str, list[str]] = {}
+    unready: dict[str, list[str]] = {}
+    for name in nodes:
+        for taint in untolerated(snapshot, pod, row_of(snapshot, name)):
+            into = unready if is_lifecycle(taint) else found
+            into.setdefault(taint_text(taint), []).append(name)
+    for text, names in sorted(unready.items()):
+        yield f"not usable now ({text}): {few(names, _NODES)}"
+    for text, names in sorted(found.items()):
+        yield f"taint {text} is not tolerated: {few(names, _NODES)}"
+
+
+def _cordoned(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
+    yield f"cordoned: {few(nodes, _NODES)}"
+
+
+# Ports, affinity to pods, spread
+
+
+def _ports(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
+    wanted = {(port.port, port.protocol) for port in pod.cls.ports}
+    for name in nodes[:_LOOKED_AT]:
+        row = row_of(snapshot, name)
+        for other in snapshot.cluster.ledger.pods.get(row, {}).values():
+            for port in other.cls.ports:
+                if (port.port, port.protocol) in wanted and other is not pod:
+                    whose = f"pod {other.namespace}/{other.name}"
+                    yield f"host port {port.port}/{port.protocol} on {name} is used by {whose}"
+        for entry in snapshot.cluster.ledger.reservations.on(row):
+            for port in entry.pod.cls.ports:
+                if (port.port, port.protocol) in wanted:
+                    whose = f"reservation {entry.reservation.name}"
+                    yield f"host port {port.port}/{port.protocol} on {name} is reserved by {whose}"
+
+
+def _pod_affinity(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
+    cluster = snapshot.cluster
+    for own in terms_of(pod.cls):
+        key = own.term.topology_key
+        if own.role is Role.FORBIDDEN:
+            blocking = _selected(snapshot, own, pod)
+            if blocking:
+                yield (
+                    f"anti-affinity to {_selector_text(own)} by {key}: in the way are "
+                    f"{pods_text(blocking)}"
+                )
+        elif own.role is Role.REQUIRED:
+            near = _selected(snapshot, own, pod)
+            if not near:
+                yield f"affinity to {_selector_text(own)} by {key}: no such pod is on a node"
+            else:
+                yield f"affinity to {_selector_text(own)} by {key}: those are {_places(snapshot, near)}"
+    blocking = [
+        other
+        for other in cluster.pods.values()
+        if other.row >= 0 and other is not pod and _keeps_away(other, pod)
+    ]
+    if blocking:
+        yield f"anti-affinity of other pods excludes it: {pods_text(blocking)}"
+
+
+def _selected(snapshot: ClusterSnapshot, own: OwnTerm, pod: PodRecord) -> list[PodRecord]:
+    """The pods on nodes that a term selects."""
+    return [
+        other
+        for other in snapshot.cluster.pods.values()
+        if other.row >= 0
+        and other is not pod
+        and other.namespace in own.term.namespaces
+        and own.term.selector.matches(other.cls.labels)
+    ]
+
+
+def _keeps_away(other: PodRecord, pod: PodRecord) -> bool:
+    return any(
+        own.role is Role.FORBIDDEN
+        and pod.namespace in own.term.namespaces
+        and own.term.selector.matches(pod.cls.labels)
+        for own in terms_of(other.cls)
+    )
+
+
+def _selector_text(own: OwnTerm) -> str:
+    parts = []
+    for each in own.term.selector.requirements:
+        values = f"{','.join(each.values)}" if each.values else ""
+        text = (
+            f"{each.key}={values}" if each.operator == "In" else f"{each.key} {each.operator} {values}"
+        )
+        parts.append(text.strip())
+    return " ".join(parts) or "all pods"
+
+
+def _places(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> str:
+    texts = [
+        f"{pod.namespace}/{pod.name} on {snapshot.cluster.nodes.name(pod.row)}" for pod in pods[:20]
+    ]
+    return few(texts, _NODES)
+
+
+def _spread(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
+    cluster = snapshot.cluster
+    infos = {name: cluster.nodes.info[row_of(snapshot, name)] for name in nodes}
+    for each in pod.cls.pod.spec.topology_spread_constraints:
+        if each.when_unsatisfiable != "DoNotSchedule":
+            continue
+        key = each.topology_key
+        lacking = [name for name in nodes if key not in infos[name].labels]
+        if lacking:
+            yield f"spread over {key}: the label {key} is missing on {few(lacking, _NODES)}"
+        if len(lacking) == len(nodes):
+            continue
+        selector = compile_selector(each.label_selector)
+        counts: Counter[str] = Counter()
+        for row, info in cluster.nodes.info.items():
+            if cluster.nodes.alive[row] and key in info.labels:
+                counts[info.labels[key]] += sum(
+                    other.namespace == pod.namespace and selector.matches(other.cls.labels)
+                    for other in cluster.ledger.pods.get(row, {}).values()
+                )
+        texts = few([f"{value}: {count}" for value, count in counts.most_common()], 6)
+        yield f"spread over {key} with maxSkew {each.max_skew}: pods by {key} are {texts}"
+
+
+# Volumes
+
+
+def claims_of(snapshot: ClusterSnapshot, pod: PodRecord) -> list[str]:
+    """The names of the claims that the pod's volumes use."""
+    wanted = snapshot.cluster.volumes.wanted(pod.cls)
+    return [claim.key.name for claim in wanted.claims]
+
+
+def _volumes(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
+    """Which volumes tie the pod to some nodes."""
+    for name in claims_of(snapshot, pod):
+        claim = snapshot.find(CLAIM, name, pod.namespace)
+        spec = (claim or {}).get("spec") or {}
+        volume = snapshot.find(VOLUME, spec.get("volumeName") or "")
+        if volume is None:
+            kind = spec.get("storageClassName")
+            storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage", "")
+            yield (
+                f"claim {name} is not bound: no available volume of storage class {kind or '(none)'} "
+                f"with {storage or 'enough space'}"
+            )
+            continue
+        labels = (volume["metadata"].get("labels") or {}).items()
+        zones = [f"{key}={value}" for key, value in labels if "zone" in key or "region" in key]
+        required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required") or {}
+        for term in required.get("nodeSelectorTerms") or ():
+            zones += [
+                f"{each.get('key')} {each.get('operator')} ({', '.join(each.get('values') or ())})"
+                for each in term.get("matchExpressions") or ()
+            ]
+        if zones:
+            to = volume["metadata"]["name"]
+            yield f"claim {name} is bound to {to}, which needs {' and '.join(zones)}"
+
+
+def _volume_use(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
+    for name, users in users_of_claims(snapshot, pod).items():
+        yield f"claim {name} may be used by one pod only (ReadWriteOncePod): {pods_text(users)} uses it"
+
+
+def users_of_claims(snapshot: ClusterSnapshot, pod: PodRecord) -> dict[str, list[PodRecord]]:
+    """The pods on nodes that use claims of the pod which only one pod may use."""
+    found: dict[str, list[PodRecord]] = {}
+    for name in claims_of(snapshot, pod):
+        claim = snapshot.find(CLAIM, name, pod.namespace)
+        if "ReadWriteOncePod" not in (((claim or {}).get("spec") or {}).get("accessModes") or ()):
+            continue
+        users = [
+            other
+            for other in snapshot.cluster.pods.values()
+            if other.row >= 0
+            and other.namespace == pod.namespace
+            and name in claims_of(snapshot, other)
+        ]
+        if users:
+            found[name] = users
+    return found
+
+
+def terminating_on(snapshot: ClusterSnapshot, node: str) -> list[PodRecord]:
+    row = snapshot.cluster.nodes.row(node)
+    if row is None:
+        return []
+    pods = snapshot.cluster.ledger.pods.get(row, {}).values()
+    return sorted((each for each in pods if each.cls.terminating), key=lambda each: each.name)
+
+
+_BY_PLUGIN: dict[str, Details] = {
+    NODE_RESOURCES_FIT: _shortage,
+    "LimitAware": _limits,
+    "NodeAffinity": _affinity,
+    "TaintToleration": _taints,
+    "NodeUnschedulable": _cordoned,
+    "NodePorts": _ports,
+    "InterPodAffinity": _pod_affinity,
+    "PodTopologySpread": _spread,
+    "VolumeBinding": _volumes,
+    "VolumeZone": _volumes,
+    "VolumeRestrictions": _volume_use,
+}

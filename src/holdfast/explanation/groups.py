@@ -1,0 +1,102 @@
+"""Explains a pod group: which members have a node, and why the others do not."""
+
+from holdfast.explanation.advice import Advisor
+from holdfast.explanation.details import details_of
+from holdfast.explanation.pods import condition_message, consider_job, no_node_summary
+from holdfast.explanation.queue_limits import consider_queue, over_capability
+from holdfast.explanation.report import Report
+from holdfast.explanation.verdicts import Subject, fitting_members, place, profile_for
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.jobs import Job
+from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
+
+
+def explain_group(snapshot: ClusterSnapshot, raw: Raw) -> Report:
+    metadata = raw["metadata"]
+    name, namespace = metadata["name"], metadata.get("namespace") or ""
+    phase = (raw.get("status") or {}).get("phase") or "Pending"
+    report = Report(f"PodGroup {namespace}/{name}", str(phase), "")
+    job = snapshot.cluster.jobs.get(namespace, name)
+    if job is None:
+        report.summary = "It is invalid for the scheduler."
+        return report
+    report.members = [_member(snapshot, pod) for pod in job.members.values()]
+    done = f", {len(job.done)} have completed" if job.done else ""
+    counted = f"{len(job.placed())} of {len(job.members)} members have a node{done}"
+    report.summary = f"{counted}, {job.min_member} are needed. {_state(snapshot, job, report)}"
+    return report
+
+
+def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
+    waiting = job.waiting()
+    if job.is_ready:
+        return "It is running."
+    if not waiting:
+        return "It has too few pods."
+    subject = Subject.of(waiting[0])
+    advisor = Advisor(snapshot, subject)
+    if missing := job.lacks(waiting):
+        consider_job(snapshot, subject, job, advisor, report)
+        report.advice = advisor.advice
+        return f"It has too few pods: {missing}."
+    fitting = list(fitting_members(snapshot, waiting, gated_too=True))
+    needed = waiting[: max(1, job.still_needs - job.ready_members)]
+    if (full := over_capability(snapshot, needed)) is not None:
+        text, never = full
+        consider_queue(snapshot, subject, needed, advisor)
+        report.advice = advisor.advice
+        return f"It can never start: {text}." if never else f"It waits for its queue: {text}."
+    if refusal := snapshot.cluster.jobs.queue_limits.admission_error(waiting[0]):
+        consider_queue(snapshot, subject, needed, advisor)
+        report.advice = advisor.advice
+        return f"Its queue does not admit it: {refusal}."
+    gated = sum(bool(pod.gates) for pod in waiting)
+    blocked = next((pod for pod in waiting if pod not in fitting), None)
+    if blocked is not None:
+        _first_blocked(snapshot, blocked, fitting, report, advisor)
+    if gated:
+        return f"{len(fitting)} more would fit, but {gated} are blocked by scheduling gates."
+    if job.would_be_ready(fitting):
+        return f"{len(fitting)} more fit now; it is queued."
+    report.advice = advisor.advice
+    return f"Only {len(fitting)} more fit now."
+
+
+def _first_blocked(
+    snapshot: ClusterSnapshot,
+    blocked: PodRecord,
+    fitting: list[PodRecord],
+    report: Report,
+    advisor: Advisor,
+) -> None:
+    """The reasons for the first member that does not fit beside the others."""
+    scheduler, ledger = snapshot.scheduler, snapshot.cluster.ledger
+    with ledger.transaction():
+        for pod in fitting:
+            profile = profile_for(scheduler, pod)
+            column = scheduler.columns.column(profile, pod.cls)
+            row = scheduler.search.find_row(profile, pod, column)
+            if row >= 0:
+                pod.reservation_uid = column.reservation_uid(row)
+                ledger.place(pod, row)
+        placing = place(scheduler, blocked)
+        report.would_say, report.nodes = placing.message, placing.reasons
+        if placing.message:
+            report.details.append(f"{blocked.ref}: {no_node_summary(snapshot, placing)}")
+            report.details += details_of(snapshot, blocked, placing)
+    for pod in fitting:
+        pod.reservation_uid = ""
+    if placing.message:
+        advisor.consider_nodes(placing)
+
+
+def _member(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    if pod.row >= 0:
+        return f"{pod.ref} is on {snapshot.cluster.nodes.name(pod.row)}"
+    if pod.reservation is None:
+        raw, condition = snapshot.find(POD, pod.name, pod.namespace), "PodScheduled"
+    else:
+        raw, condition = snapshot.find(RESERVATION, pod.name), "Scheduled"
+    said = condition_message(raw, condition) if raw is not None else ""
+    return f"{pod.ref} is pending: {said}" if said else f"{pod.ref} is pending"

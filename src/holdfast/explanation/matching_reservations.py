@@ -1,0 +1,270 @@
+"""The reservations whose owners match a pod, why each can be used or not, and what would change it."""
+
+import difflib
+import json
+from collections.abc import Iterator
+
+from holdfast.api.names import RESERVATION_AFFINITY, RESERVATION_IGNORED
+from holdfast.explanation.advice import Advisor
+from holdfast.explanation.capacity import held_for, requested
+from holdfast.explanation.repairs import (
+    CONFIGURE,
+    Repair,
+    metadata_changes,
+    repair,
+    resize,
+    spec_changes,
+)
+from holdfast.explanation.report import MatchingReservation
+from holdfast.explanation.verdicts import Subject
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
+from holdfast.scheduler.framework.feasibility.reservation_column import NONE_FEASIBLE, ReservationColumn
+from holdfast.scheduler.reservations import ReservationInfo
+from holdfast.scheduler.reservations.owners import OwnerSpec
+from holdfast.scheduler.reservations.reservation_affinity import NOT_EXACT, UNSCHEDULABLE
+from holdfast.scheduler.state.cluster import Cluster
+from holdfast.snapshot.cluster_changes import patch
+from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot, shown
+
+
+def matching_reservations(cluster: Cluster, column: ClassColumn) -> list[MatchingReservation]:
+    """All reservations whose owners match the class, ended ones included."""
+    cls, reservations = column.cls, cluster.reservations
+    if cls.labels.get(RESERVATION_IGNORED) == "true":
+        return []
+    matching = reservations.matching(cls)
+    found = []
+    for reservation in sorted(reservations.known.values(), key=lambda each: each.name):
+        if reservation.owner_spec_id in matching:
+            found.append(_matching_reservation(cluster, column, reservation))
+        elif reservation.owner_spec_id < 0 and _matches_owner(reservation, cls):
+            ended = reservation.message or _condition_message(reservation) or reservation.error
+            why = f"has ended: {ended}" if ended else "has ended"
+            found.append(MatchingReservation(reservation.name, _phase(reservation), "", False, why))
+    return found
+
+
+def _matches_owner(reservation: ReservationInfo, cls: PodClass) -> bool:
+    """Ended reservations are matched by their objects, since the cache has no more of them."""
+    return OwnerSpec(-1, b"", reservation.object.spec.owners).matches(cls)
+
+
+def _matching_reservation(
+    cluster: Cluster, column: ClassColumn, reservation: ReservationInfo
+) -> MatchingReservation:
+    pod = reservation.pod
+    row = pod.row if pod is not None else -1
+    node = cluster.nodes.name(row) if row >= 0 else ""
+    why = _against(cluster, column, reservation, row)
+    return MatchingReservation(
+        reservation.name,
+        _phase(reservation),
+        node,
+        not why,
+        why or "can be used",
+        _left(cluster, reservation),
+    )
+
+
+def _against(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo, row: int) -> str:
+    """Why the pod cannot use it; empty if it can."""
+    reservations = cluster.reservations
+    if row < 0:
+        message = reservation.message or _condition_message(reservation)
+        return f"has no node yet: {message}" if message else "has no node yet"
+    if not cluster.nodes.alive[row]:
+        return "its node is gone"
+    if reservation.waiting:
+        lacking = ", ".join(reservations.lacking(reservation))
+        return (
+            f"waits for capacity on its node: {lacking}"
+            if lacking
+            else "waits for capacity on its node"
+        )
+    if not reservations.is_usable(reservation):
+        owners = ", ".join(str(pod.ref) for pod in reservations.allocated_pods(reservation))
+        return f"is allocated to {owners} (allocateOnce)"
+    refusal = reservations.affinity(column.cls).refusal(reservation, reservations.node_labels(row))
+    entry = reservation.entry
+    if refusal == NOT_EXACT and entry is not None:
+        return f"{refusal}: {_compared(cluster, column.cls, entry.amounts, exact=True)}"
+    if refusal:
+        return refusal
+    if entry is None or not isinstance(column, ReservationColumn):
+        return ""
+    against = column.against(entry)
+    if against == [NONE_FEASIBLE]:
+        return "has nothing left of what the pod requests"
+    text = ", ".join(against)
+    if reservation.restricted is not None and "Reservation(s) Insufficient" in text:
+        text += f" ({_compared(cluster, column.cls, entry.remaining, exact=False)} left)"
+    return text
+
+
+def _compared(cluster: Cluster, cls: PodClass, amounts: dict[int, int], exact: bool) -> str:
+    """`requests 2 cpu, the reservation has 1`, for resources that differ, or of which it has less."""
+    slots = cluster.nodes.slots
+    texts = [
+        f"requests {shown(name, asked)} {name}, the reservation has {shown(name, amounts[slot])}"
+        for slot, asked in cls.requests
+        if slot in amounts and (asked != amounts[slot] if exact else asked > amounts[slot])
+        for name in [slots.name(slot)]
+    ]
+    return ", ".join(texts)
+
+
+def _left(cluster: Cluster, reservation: ReservationInfo) -> str:
+    entry = reservation.entry
+    if entry is None:
+        return ""
+    left = cluster.reservations.by_name((slot, entry.left(slot)) for slot in entry.amounts)
+    parts = ((name, amount) for name, amount in sorted(left.items()) if name != "pods")
+    return ",".join(f"{name}={shown(name, amount)}" for name, amount in parts)
+
+
+def _phase(reservation: ReservationInfo) -> str:
+    return reservation.object.status.phase or "Pending"
+
+
+def _condition_message(reservation: ReservationInfo) -> str:
+    said = [each.message for each in reservation.object.status.conditions if each.status == "False"]
+    return said[-1] if said else ""
+
+
+# Details and repairs
+
+
+def named_reservation(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
+    """What is wrong with the reservation that the pod requires."""
+    reservations = snapshot.cluster.reservations
+    affinity = reservations.affinity(pod.cls)
+    if pod.reservation is not None or not affinity.required:
+        return
+    matching = reservations.matching(pod.cls)
+    if not affinity.by_name:
+        if affinity.affinity is not None and (wanted := affinity.affinity.reservation_selector):
+            labels = ",".join(f"{key}={value}" for key, value in sorted(wanted.items()))
+            some = [each for each in reservations.known.values() if not each.finished]
+            if not any(_has_labels(each, wanted) for each in some):
+                yield f"it requires a reservation with the labels {labels}; no reservation has them"
+        if not any(reservations.members.get(spec) for spec in matching):
+            yield "it requires a reservation, and no reservation has it among its owners"
+        return
+    reservation = reservations.get(affinity.by_name)
+    if reservation is None:
+        near = difflib.get_close_matches(
+            affinity.by_name, [e.name for e in reservations.known.values()]
+        )
+        hint = f"; did you mean {near[0]}?" if near else ""
+        yield f"the reservation it names, {affinity.by_name}, does not exist{hint}"
+    elif reservation.finished:
+        yield f"the reservation it names, {reservation.name}, has ended"
+    elif reservation.owner_spec_id >= 0 and reservation.owner_spec_id not in matching:
+        owners = held_for(snapshot, reservation)
+        named = f"the reservation it names, {reservation.name}"
+        yield f"{named}, is for other owners (spec.owners): {owners}"
+
+
+def _has_labels(reservation: ReservationInfo, wanted: dict[str, str]) -> bool:
+    labels = reservation.object.metadata.labels
+    return all(labels.get(key) == value for key, value in wanted.items())
+
+
+def consider_reservations(
+    snapshot: ClusterSnapshot, subject: Subject, column: ClassColumn, advisor: Advisor
+) -> None:
+    """Proposes changes that make a matching reservation usable, or the pod independent of them."""
+    pod = subject.record(snapshot)
+    if pod is None or pod.reservation is not None:
+        return
+    for each in _repairs(snapshot, subject, pod, column):
+        advisor.propose(each)
+
+
+def _repairs(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, column: ClassColumn
+) -> Iterator[Repair]:
+    reservations = snapshot.cluster.reservations
+    affinity, matching = reservations.affinity(pod.cls), reservations.matching(pod.cls)
+    for reservation in sorted(reservations.known.values(), key=lambda each: each.name):
+        is_matched = reservation.owner_spec_id in matching
+        if reservation.finished or reservation.entry is None:
+            continue
+        if is_matched and reservations.is_usable(reservation):
+            yield from _usable(snapshot, subject, pod, column, reservation)
+        elif affinity.by_name == reservation.name and not is_matched:
+            yield from _become_owner(snapshot, subject, reservation)
+    if affinity.by_name and reservations.get(affinity.by_name) is None:
+        names = [each.name for each in reservations.known.values() if not each.finished]
+        for name in difflib.get_close_matches(affinity.by_name, names, 1):
+            text = json.dumps({"name": name})
+            body = {"annotations": {RESERVATION_AFFINITY: text}}
+            objects = metadata_changes(snapshot, subject, body)
+            yield repair(f"name the reservation {name} in {RESERVATION_AFFINITY}", "Annotate", objects)
+    if affinity.required or affinity.error:
+        removed = {"annotations": {RESERVATION_AFFINITY: None}}
+        text = f"remove the annotation {RESERVATION_AFFINITY}, so that it may use free capacity"
+        yield repair(text, "RemoveAnnotation", metadata_changes(snapshot, subject, removed))
+
+
+def _usable(
+    snapshot: ClusterSnapshot,
+    subject: Subject,
+    pod: PodRecord,
+    column: ClassColumn,
+    reservation: ReservationInfo,
+) -> Iterator[Repair]:
+    """Changes for a reservation that is Available and matches, but is refused."""
+    cluster, name = snapshot.cluster, reservation.name
+    entry, record = reservation.entry, reservation.pod
+    raw = snapshot.find(RESERVATION, name)
+    if entry is None or record is None or raw is None:
+        return
+    reservations = cluster.reservations
+    refusal = reservations.affinity(pod.cls).refusal(reservation, reservations.node_labels(record.row))
+    slots, asked = cluster.nodes.slots, requested(pod)
+    if refusal == UNSCHEDULABLE and not reservation.terminating:
+        change = patch(RESERVATION, raw, {"spec": {"unschedulable": False}})
+        yield repair(
+            f"set spec.unschedulable: false in reservation {name}", "OpenReservation", [change]
+        )
+    elif refusal.startswith("had untolerated taint"):
+        added = [
+            {"key": t.key, "operator": "Equal", "value": t.value or "", "effect": t.effect}
+            for t in reservation.taints
+        ]
+        texts = " and ".join(f"{t.key}={t.value or ''}:{t.effect}" for t in reservation.taints)
+        objects = spec_changes(
+            snapshot, subject, lambda spec: {"tolerations": [*(spec.get("tolerations") or ()), *added]}
+        )
+        yield repair(f"tolerate {texts}, a taint of reservation {name}", "Tolerate", objects, CONFIGURE)
+    elif refusal == NOT_EXACT or not refusal:
+        bound = entry.amounts if refusal else entry.remaining
+        lowered = {
+            slots.name(slot): (amount, bound[slot])
+            for slot, amount in asked.items()
+            if slot != PODS and slot in bound and bound[slot] < amount
+        }
+        if lowered and (smaller := resize(snapshot, subject, lowered)) is not None:
+            yield smaller._replace(text=f"{smaller.text}, as reservation {name} has")
+
+
+def _become_owner(
+    snapshot: ClusterSnapshot, subject: Subject, reservation: ReservationInfo
+) -> Iterator[Repair]:
+    """The labels that make the pod an owner."""
+    for owner in reservation.object.spec.owners:
+        selector = owner.label_selector
+        if owner.object is None and owner.controller is None and selector and selector.match_labels:
+            labels = dict(selector.match_labels)
+            text = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+            objects = metadata_changes(snapshot, subject, {"labels": labels})
+            yield repair(
+                f"label the pod {text}, which reservation {reservation.name} is for",
+                "LabelPod",
+                objects,
+            )
+            return

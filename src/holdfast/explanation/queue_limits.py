@@ -1,0 +1,104 @@
+"""Pods that their queue does not admit: which limit, with figures, and what would change it."""
+
+import difflib
+from collections import Counter
+
+from holdfast.api.kinds import KINDS
+from holdfast.api.names import QUEUE_NAME_ANNOTATION, VOLCANO_API
+from holdfast.api.quantity import format_amount
+from holdfast.explanation.advice import Advisor
+from holdfast.explanation.repairs import metadata_changes, repair
+from holdfast.explanation.verdicts import Subject
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.snapshot.cluster_changes import create, patch
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
+
+QUEUE = KINDS[VOLCANO_API, "Queue"]
+
+
+def over_capability(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> tuple[str, bool] | None:
+    """Which queue's capability the pods together exceed, and whether they exceed it even in an empty
+    queue; None if they fit.
+    """
+    queues, slots = snapshot.cluster.jobs.queues, snapshot.cluster.nodes.slots
+    queues.refresh()
+    asked: Counter[int] = Counter()
+    for pod in pods:
+        asked.update(pod.cls.amounts)
+    found: tuple[str, bool] | None = None
+    for record in queues.path(queues.of(pods[0])) if pods else ():
+        for slot, limit in (record.capability or {}).items():
+            used = record.allocated.get(slot, 0)
+            if not asked[slot] or used + asked[slot] <= limit:
+                continue
+            name = slots.name(slot)
+            text = (
+                f"queue {record.name} uses {shown(name, used)} of the {shown(name, limit)} {name} of "
+                f"its capability, and {shown(name, asked[slot])} {name} are requested"
+            )
+            never = asked[slot] > limit
+            if found is None or (never and not found[1]):
+                found = (text, never)
+    return found
+
+
+def queue_details(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> list[str]:
+    full = over_capability(snapshot, pods)
+    if full is None:
+        return []
+    text, never = full
+    return [f"{text}: it can never start" if never else text]
+
+
+def consider_queue(
+    snapshot: ClusterSnapshot, subject: Subject, pods: list[PodRecord], advisor: Advisor
+) -> None:
+    """Proposes changes of the queue, or of the queue's name."""
+    queues = snapshot.cluster.jobs.queues
+    name = queues.of(pods[0])
+    raw = snapshot.find(QUEUE, name)
+    if name and raw is None:
+        known = sorted(each.name for each in queues)
+        for near in difflib.get_close_matches(name, known, 1):
+            body = {"annotations": {QUEUE_NAME_ANNOTATION: near}}
+            changes = metadata_changes(snapshot, subject, body)
+            advisor.propose(repair(f"name the queue {near} instead of {name}", "Annotate", changes))
+        new = {
+            "apiVersion": VOLCANO_API,
+            "kind": "Queue",
+            "metadata": {"name": name, "uid": f"queue-{name}"},
+            "spec": {},
+        }
+        advisor.propose(repair(f"create the queue {name}", "CreateQueue", [create(QUEUE, new)]))
+        return
+    for record in queues.path(name):
+        raw = snapshot.find(QUEUE, record.name)
+        if raw is not None and not record.is_open:
+            body = {"spec": {"state": "Open"}, "status": {"state": "Open"}}
+            advisor.propose(
+                repair(f"open the queue {record.name}", "OpenQueue", [patch(QUEUE, raw, body)])
+            )
+    _raise_capability(snapshot, pods, advisor)
+
+
+def _raise_capability(snapshot: ClusterSnapshot, pods: list[PodRecord], advisor: Advisor) -> None:
+    queues, slots = snapshot.cluster.jobs.queues, snapshot.cluster.nodes.slots
+    asked: Counter[int] = Counter()
+    for pod in pods:
+        asked.update(pod.cls.amounts)
+    changes, texts = [], []
+    for record in queues.path(queues.of(pods[0])):
+        raw = snapshot.find(QUEUE, record.name)
+        needed = {
+            slots.name(slot): record.allocated.get(slot, 0) + asked[slot]
+            for slot, limit in (record.capability or {}).items()
+            if asked[slot] and record.allocated.get(slot, 0) + asked[slot] > limit
+        }
+        if raw is None or not needed:
+            continue
+        body = {name: format_amount(name, amount) for name, amount in needed.items()}
+        changes.append(patch(QUEUE, raw, {"spec": {"capability": body}}))
+        figures = ", ".join(f"{shown(key, amount)} {key}" for key, amount in needed.items())
+        texts.append(f"raise the capability of queue {record.name} to {figures}")
+    if changes:
+        advisor.propose(repair(" and ".join(texts), "RaiseCapability", changes))

@@ -1,0 +1,342 @@
+"""Changes that may remove what keeps a pod off a node, by the plugin that rejects the node.
+
+They are only proposed here; `advice` asks the scheduler whether they help.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from holdfast.api.affinity import NodeSelectorRequirement, Taint
+from holdfast.api.annotations import limit_to_allocatable
+from holdfast.api.errors import InvalidObject
+from holdfast.api.kinds import KINDS
+from holdfast.api.names import HOSTNAME_LABEL, LIMIT_TO_ALLOCATABLE, TAINT_UNSCHEDULABLE
+from holdfast.api.quantity import amount, format_amount
+from holdfast.api.selectors import node_requirement, tolerated
+from holdfast.explanation.verdicts import Subject
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.class_key import required_terms
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.framework.diagnosis import NodeRejection
+from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, create, patch
+from holdfast.snapshot.cluster_snapshot import NODE, POD, RESERVATION, ClusterSnapshot, shown
+
+_LIFECYCLE = "node.kubernetes.io/"
+"""Taints of this prefix say that the node cannot be used now; tolerating one does not help."""
+_CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+_KEEPING_OUT = ("NoSchedule", "NoExecute")
+_SMALLEST_SHARE = 4
+"""A request is not advised to shrink below one part in this many."""
+VALUE = "VALUE"
+"""Stands for a label value that the user has to choose."""
+
+
+class Repair(NamedTuple):
+    text: str
+    change: ClusterChange
+    cost: int
+
+
+WAIT, CONFIGURE, RESIZE, DELETE_RESERVATION, EVICT = range(5)
+"""The costs of changes, cheapest first."""
+
+
+def repair(text: str, action: str, objects: list[ObjectChange], cost: int = CONFIGURE) -> Repair:
+    return Repair(text, ClusterChange((action,), tuple(objects)), cost)
+
+
+# Editing the pods
+
+
+def spec_changes(
+    snapshot: ClusterSnapshot, subject: Subject, edit: Callable[[Raw], Raw]
+) -> list[ObjectChange]:
+    """Patches of the spec of the pod, and of all waiting pods of its job that are like it; for a
+    reservation, of its template. `edit` returns the patch for a spec."""
+    if subject.info is RESERVATION:
+        raw = subject.raw(snapshot)
+        template = (raw.get("spec") or {}).get("template") or {}
+        body = {"spec": {"template": {"spec": edit(template.get("spec") or {})}}}
+        return [patch(RESERVATION, raw, body)]
+    return [patch(POD, raw, {"spec": edit(raw.get("spec") or {})}) for raw in _alike(snapshot, subject)]
+
+
+def metadata_changes(snapshot: ClusterSnapshot, subject: Subject, body: Raw) -> list[ObjectChange]:
+    """Patches of the pod's metadata, and of pods of its job that are like it."""
+    if subject.info is RESERVATION:
+        return [patch(RESERVATION, subject.raw(snapshot), {"metadata": body})]
+    return [patch(POD, raw, {"metadata": body}) for raw in _alike(snapshot, subject)]
+
+
+def _alike(snapshot: ClusterSnapshot, subject: Subject) -> Iterator[Raw]:
+    pod = subject.record(snapshot)
+    job = snapshot.cluster.jobs.of(pod) if pod is not None else None
+    pods = [pod] if job is None or pod is None else [m for m in job.waiting() if m.cls is pod.cls]
+    for each in pods:
+        if each is not None and each.reservation is None:
+            raw = snapshot.find(POD, each.name, each.namespace)
+            if raw is not None:
+                yield raw
+
+
+# Node filters
+
+
+def node_repairs(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int, rejection: NodeRejection
+) -> list[Repair]:
+    """The configuration changes that may make the plugin accept the node; none for what only capacity
+    or time can change."""
+    make = _BY_PLUGIN.get(rejection.plugin)
+    return make(snapshot, subject, pod, row) if make is not None else []
+
+
+def _uncordon(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
+    name = snapshot.cluster.nodes.name(row)
+    raw = snapshot.find(NODE, name)
+    if raw is None:
+        return []
+    taints = (raw.get("spec") or {}).get("taints") or []
+    left = [each for each in taints if each.get("key") != TAINT_UNSCHEDULABLE]
+    body = {"spec": {"unschedulable": False, "taints": left}}
+    return [repair(f"uncordon {name} (kubectl uncordon {name})", "Uncordon", [patch(NODE, raw, body)])]
+
+
+def untolerated(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[Taint]:
+    """The taints of a node that keep the pod off it."""
+    return [
+        taint
+        for taint in snapshot.cluster.nodes.info[row].taints
+        if taint.effect in _KEEPING_OUT and not tolerated(taint, pod.cls.tolerations)
+    ]
+
+
+def _tolerate(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
+    taints = untolerated(snapshot, pod, row)
+    if not taints or any(is_lifecycle(taint) for taint in taints):
+        return []
+    added = [
+        {"key": each.key, "operator": "Equal", "value": each.value or "", "effect": each.effect}
+        for each in taints
+    ]
+    texts = " and ".join(sorted(taint_text(each) for each in taints))
+    edit = lambda spec: {"tolerations": [*(spec.get("tolerations") or ()), *added]}  # noqa: E731
+    cost = RESIZE if any(each.key in _CONTROL_PLANE for each in taints) else CONFIGURE
+    return [repair(f"tolerate {texts}", "Tolerate", spec_changes(snapshot, subject, edit), cost)]
+
+
+def is_lifecycle(taint: Taint) -> bool:
+    """Whether the taint says that its node is not ready, under pressure or being shut down."""
+    return taint.key.startswith(_LIFECYCLE) and taint.key != TAINT_UNSCHEDULABLE
+
+
+def taint_text(taint: Taint) -> str:
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
+
+
+def unmet_labels(
+    snapshot: ClusterSnapshot, pod: PodRecord, row: int
+) -> tuple[dict[str, str], list[NodeSelectorRequirement]]:
+    """What the pod's node selector and the affinity term that is closest to being met require and the
+    node does not have: labels, and expressions."""
+    labels = snapshot.cluster.nodes.info[row].labels
+    selector = {key: value for key, value in pod.cls.node_selector.items() if labels.get(key) != value}
+    best: list[NodeSelectorRequirement] | None = None
+    for term in required_terms(pod.cls.affinity) if pod.cls.affinity is not None else ():
+        unmet = [each for each in term.match_expressions if not node_requirement(each).matches(labels)]
+        if term.match_fields:
+            continue
+        if best is None or len(unmet) < len(best):
+            best = unmet
+    return selector, best or []
+
+
+def _label(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
+    name = snapshot.cluster.nodes.name(row)
+    raw = snapshot.find(NODE, name)
+    selector, unmet = unmet_labels(snapshot, pod, row)
+    labels: dict[str, str] = dict(selector)
+    for each in unmet:
+        if each.operator == "In" and each.values:
+            labels[each.key] = each.values[0]
+        elif each.operator == "Exists":
+            labels[each.key] = VALUE
+        else:
+            return []
+    if raw is None or not labels or HOSTNAME_LABEL in labels:
+        return []
+    # A label that says what a node is would be wrong on another one.
+    if any(key.startswith(("kubernetes.io/", "topology.kubernetes.io/")) for key in labels):
+        return []
+    text = " ".join(f"{key}={value}" for key, value in labels.items())
+    change = patch(NODE, raw, {"metadata": {"labels": labels}})
+    return [repair(f"label {name} (kubectl label node {name} {text})", "LabelNode", [change])]
+
+
+def _spread(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
+    name = snapshot.cluster.nodes.name(row)
+    raw = snapshot.find(NODE, name)
+    constraints = pod.cls.pod.spec.topology_spread_constraints
+    labels = snapshot.cluster.nodes.info[row].labels
+    lacking = [
+        each.topology_key
+        for each in constraints
+        if each.when_unsatisfiable == "DoNotSchedule" and each.topology_key not in labels
+    ]
+    if lacking and raw is not None:
+        text = " ".join(f"{key}={VALUE}" for key in lacking)
+        body = {"metadata": {"labels": dict.fromkeys(lacking, VALUE)}}
+        text = f"label {name} (kubectl label node {name} {text})"
+        return [repair(text, "LabelNode", [patch(NODE, raw, body)])]
+
+    def soften(spec: Raw) -> Raw:
+        return {
+            "topologySpreadConstraints": [
+                {**each, "whenUnsatisfiable": "ScheduleAnyway"}
+                for each in spec.get("topologySpreadConstraints") or ()
+            ]
+        }
+
+    text = "set whenUnsatisfiable: ScheduleAnyway in its topology spread constraints"
+    return [repair(text, "RelaxSpread", spec_changes(snapshot, subject, soften))] if constraints else []
+
+
+def _malformed_limits(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
+) -> list[Repair]:
+    name = snapshot.cluster.nodes.name(row)
+    raw = snapshot.find(NODE, name)
+    annotations = ((raw or {}).get("metadata") or {}).get("annotations") or {}
+    if raw is None or LIMIT_TO_ALLOCATABLE not in annotations:
+        return []
+    if limit_problem(snapshot, row) == "":
+        return []
+    body = {"metadata": {"annotations": {LIMIT_TO_ALLOCATABLE: None}}}
+    text = f"fix or remove the annotation {LIMIT_TO_ALLOCATABLE} of {name}"
+    return [repair(text, "RemoveAnnotation", [patch(NODE, raw, body)])]
+
+
+def limit_problem(snapshot: ClusterSnapshot, row: int) -> str:
+    """What is wrong with a node's limit-to-allocatable annotation; empty if nothing."""
+
+    text = snapshot.cluster.nodes.info[row].annotations.get(LIMIT_TO_ALLOCATABLE)
+    if text is None:
+        return ""
+    try:
+        limit_to_allocatable(text)
+    except InvalidObject as error:
+        return str(error.message)
+    return ""
+
+
+_BY_PLUGIN: dict[str, Callable[[ClusterSnapshot, Subject, PodRecord, int], list[Repair]]] = {
+    "NodeUnschedulable": _uncordon,
+    "TaintToleration": _tolerate,
+    "NodeAffinity": _label,
+    "PodTopologySpread": _spread,
+    "LimitAware": _malformed_limits,
+}
+
+
+# Requests and limits
+
+
+def resize(
+    snapshot: ClusterSnapshot,
+    subject: Subject,
+    lowered: dict[str, tuple[int, int]],
+    field: str = "requests",
+) -> Repair | None:
+    """The pod with lower requests, or limits: by resource, the amounts now and then. None if too little
+    would be left."""
+    if not lowered or "pods" in lowered:
+        return None
+    if any(then <= 0 or then * _SMALLEST_SHARE < now for now, then in lowered.values()):
+        return None
+
+    def edit(spec: Raw) -> Raw:
+        return {"containers": _resized(spec.get("containers") or [], lowered, field)}
+
+    texts = ", ".join(
+        f"{shown(name, then)} {name} instead of {shown(name, now)}"
+        for name, (now, then) in lowered.items()
+    )
+    text = f"request at most {texts}" if field == "requests" else f"lower its limit to {texts}"
+    return repair(text, "Resize", spec_changes(snapshot, subject, edit), RESIZE)
+
+
+def _resized(containers: list[Raw], lowered: dict[str, tuple[int, int]], field: str) -> list[Raw]:
+    """The containers with the difference taken from the one that requests the most."""
+    made = [{**each, "resources": dict(each.get("resources") or {})} for each in containers]
+    for name, (now, then) in lowered.items():
+        amounts = [_amount(each["resources"].get(field), name) for each in made]
+        at = max(range(len(made)), key=lambda i: amounts[i], default=-1)
+        if at < 0 or amounts[at] <= now - then:
+            continue
+        kept = format_amount(name, amounts[at] - (now - then))
+        resources = made[at]["resources"]
+        both = ("requests", "limits") if "/" in name else (field,)
+        for each in both:
+            if name in (resources.get(each) or {}):
+                resources[each] = {**resources[each], name: kept}
+        if field == "limits" and _amount(resources.get("requests"), name) > amount(name, kept):
+            resources["requests"] = {**resources["requests"], name: kept}
+    return made
+
+
+def _amount(resources: Any, name: str) -> int:
+    quantity = (resources or {}).get(name)
+    return amount(name, quantity) if quantity is not None else 0
+
+
+# Objects that do not exist
+
+
+CLAIM = KINDS["v1", "PersistentVolumeClaim"]
+VOLUME = KINDS["v1", "PersistentVolume"]
+_COMPLETED = {"pv.kubernetes.io/bind-completed": "yes"}
+
+
+def bound_claim(snapshot: ClusterSnapshot, name: str, namespace: str) -> list[ObjectChange]:
+    """The claim, created if it does not exist, bound to a new volume that every node can use."""
+    raw = snapshot.find(CLAIM, name, namespace)
+    known = (raw or {}).get("spec") or {}
+    uid = ((raw or {}).get("metadata") or {}).get("uid") or f"claim-{name}"
+    size = ((known.get("resources") or {}).get("requests") or {}).get("storage", "1Gi")
+    modes = known.get("accessModes") or ["ReadWriteOnce"]
+    class_name = known.get("storageClassName") or ""
+    volume_name = f"volume-for-{namespace}-{name}"
+    reference = {"kind": "PersistentVolumeClaim", "name": name, "namespace": namespace, "uid": uid}
+    volume: Raw = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": volume_name, "uid": f"volume-{uid}"},
+        "spec": {
+            "capacity": {"storage": size},
+            "accessModes": modes,
+            "storageClassName": class_name,
+            "claimRef": reference,
+        },
+        "status": {"phase": "Bound"},
+    }
+    if raw is not None:
+        body: Raw = {
+            "metadata": {"annotations": _COMPLETED},
+            "spec": {"volumeName": volume_name},
+            "status": {"phase": "Bound"},
+        }
+        return [create(VOLUME, volume), patch(CLAIM, raw, body)]
+    claim: Raw = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": namespace, "uid": uid, "annotations": _COMPLETED},
+        "spec": {
+            "accessModes": modes,
+            "resources": {"requests": {"storage": size}},
+            "storageClassName": class_name,
+            "volumeName": volume_name,
+        },
+        "status": {"phase": "Bound"},
+    }
+    return [create(VOLUME, volume), create(CLAIM, claim)]

@@ -1,0 +1,212 @@
+"""What the scheduler of a snapshot says of one pod or reservation: feasible nodes, scores, reasons, and
+whether it would start.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from holdfast.api.kinds import KindInfo
+from holdfast.explanation.report import ExplainedReason, Ranked
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.framework.diagnosis import FITS, NO_NODES, NodeRejection
+from holdfast.scheduler.framework.dry_run import DryRun
+from holdfast.scheduler.framework.feasibility.column import ClassColumn
+from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE
+from holdfast.scheduler.framework.profile import Profile
+from holdfast.scheduler.jobs import Job
+from holdfast.scheduler.scheduler import Scheduler
+from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
+
+_BEST = 5
+_FEW_NODES = 100
+"""Up to this many nodes are asked about one by one."""
+
+
+class Subject(NamedTuple):
+    """The pod or reservation that is explained; its record changes when its object does."""
+
+    info: KindInfo
+    name: str
+    namespace: str = ""
+
+    @classmethod
+    def of(cls, pod: PodRecord) -> "Subject":
+        if pod.reservation is not None:
+            return cls(RESERVATION, pod.name)
+        return cls(POD, pod.name, pod.namespace)
+
+    def record(self, snapshot: ClusterSnapshot) -> PodRecord | None:
+        if self.info is RESERVATION:
+            reservation = snapshot.cluster.reservations.get(self.name)
+            return reservation.pod if reservation is not None else None
+        return snapshot.cluster.pod(self.namespace, self.name)
+
+    def raw(self, snapshot: ClusterSnapshot) -> Raw:
+        found = snapshot.find(self.info, self.name, self.namespace)
+        assert found is not None, self
+        return found
+
+
+class NodeVerdicts(NamedTuple):
+    """The verdicts for one pod, or reserve pod, at the moment."""
+
+    profile: Profile
+    column: ClassColumn
+    message: str
+    """The message of the condition; empty if a node is feasible."""
+    rejections: dict[str, NodeRejection]
+    """By node name."""
+
+    @property
+    def reasons(self) -> list[ExplainedReason]:
+        found: dict[tuple[str, str], ExplainedReason] = {}
+        for node, rejection in sorted(self.rejections.items()):
+            for text in dict.fromkeys(rejection.texts):
+                reason = found.setdefault(
+                    (text, rejection.plugin),
+                    ExplainedReason(text, rejection.plugin, [], rejection.resolvable),
+                )
+                reason.nodes.append(node)
+        return sorted(found.values(), key=lambda each: (-len(each.nodes), each.reason))
+
+
+def place(scheduler: Scheduler, pod: PodRecord) -> NodeVerdicts:
+    """Filters the nodes for the pod. A bound pod must have been removed from its node before."""
+    cluster = scheduler.cluster
+    profile = profile_for(scheduler, pod)
+    column = scheduler.columns.column(profile, pod.cls)
+    rejections = node_rejections(scheduler, profile, pod, column)
+    if not cluster.nodes.count:
+        return NodeVerdicts(profile, column, NO_NODES, rejections)
+    if scheduler.search.find_row(profile, pod, column) >= 0:
+        return NodeVerdicts(profile, column, "", rejections)
+    why = scheduler.failures.verdict(profile, pod, column)
+    more = "" if why.error else scheduler.preemption.post_filter(profile, pod, column).message
+    return NodeVerdicts(profile, column, why.message(cluster.nodes.count, more), rejections)
+
+
+def profile_for(scheduler: Scheduler, pod: PodRecord) -> Profile:
+    return scheduler.profile_of(pod.scheduler) or scheduler.profiles[0]
+
+
+def node_rejections(
+    scheduler: Scheduler, profile: Profile, pod: PodRecord, column: ClassColumn
+) -> dict[str, NodeRejection]:
+    """The rejection of each node by name. On large clusters the column's results are read, and only
+    nodes where the pod differs from others of its class are asked about one by one.
+    """
+    cluster = scheduler.cluster
+    table = cluster.nodes
+    if table.count <= _FEW_NODES or column.rejected is not None or profile.pins(pod):
+        return scheduler.search.rejections(profile, pod, column)
+    dry_run = DryRun(cluster, column, pod, False)
+    corrections = dict(dry_run.corrections())
+    for hold in cluster.reservations.preemption_holds.get(pod.uid, {}).values():
+        if hold.pod is not None and hold.pod.row >= 0:
+            corrections[hold.pod.row] = dry_run.rejection(hold.pod.row)
+    column.refresh()
+    fits, known = column.fits, column.diagnosis.known_rejection
+    alive = table.alive
+    return {
+        name: corrections.get(row) or (FITS if fits[row] else known(row))
+        for name, row in table.names()
+        if alive[row]
+    }
+
+
+def rejection_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> NodeRejection:
+    """The rejection of one node; FITS if it is feasible."""
+    scheduler = snapshot.scheduler
+    profile = profile_for(scheduler, pod)
+    column = scheduler.columns.column(profile, pod.cls)
+    if column.rejected is not None:
+        rejected = column.rejected
+        return NodeRejection(column.rejected_by, (rejected.message,), rejected.resolvable)
+    return DryRun(snapshot.cluster, column, pod, profile.pins(pod)).rejection(row)
+
+
+def rank(scheduler: Scheduler, placing: NodeVerdicts) -> list[Ranked]:
+    """The best feasible nodes."""
+    cluster, column = scheduler.cluster, placing.column
+    if column.rejected is not None or not cluster.nodes.count:
+        return []
+    totals = column.totals()
+    known = cluster.reservations.known
+    found: list[Ranked] = []
+    for row in np.argsort(-totals, kind="stable").tolist():
+        name = cluster.nodes.name(row)
+        if totals.item(row) <= INFEASIBLE // 2 or len(found) == _BEST:
+            break
+        if placing.rejections.get(name) is None or placing.rejections[name].texts:
+            continue
+        reservation = known.get(column.reservation_uid(row))
+        score = totals.item(row) + column.constant
+        part = column.reservation_score(row)
+        name_of = reservation.name if reservation is not None else ""
+        found.append(Ranked(name, score, name_of, score - part, part))
+    return found
+
+
+# Whether it would start
+
+
+def starts_on(snapshot: ClusterSnapshot, subject: Subject) -> list[str]:
+    """The eligible nodes, if it would be scheduled now together with the rest of its job; empty if it
+    would not.
+    """
+    pod, scheduler = subject.record(snapshot), snapshot.scheduler
+    if pod is None or pod.gates or pod.deletion_pending:
+        return []
+    if pod.scheduler and scheduler.profile_of(pod.scheduler) is None:
+        return []
+    jobs = snapshot.cluster.jobs
+    job = jobs.of(pod)
+    if job is not None and not job.is_ready:
+        return _gang_starts_on(snapshot, job, pod)
+    if jobs.queue_limits.admission_error(pod):
+        return []
+    profile = profile_for(scheduler, pod)
+    column = scheduler.columns.column(profile, pod.cls)
+    if scheduler.search.find_row(profile, pod, column) < 0:
+        return []
+    found = node_rejections(scheduler, profile, pod, column)
+    return sorted(name for name, rejection in found.items() if not rejection.texts)
+
+
+def _gang_starts_on(snapshot: ClusterSnapshot, job: Job, pod: PodRecord) -> list[str]:
+    partners = snapshot.cluster.jobs.partners(job)
+    members = [member for each in partners for member in each.waiting()]
+    if snapshot.scheduler.gangs.early_refusal(partners, members) is not None:
+        return []
+    fitting = fitting_members(snapshot, members)
+    ready = all(
+        each.would_be_ready([member for member in fitting if member.job == each.name])
+        for each in partners
+    )
+    return [fitting[pod]] if ready and pod in fitting else []
+
+
+def fitting_members(
+    snapshot: ClusterSnapshot, waiting: list[PodRecord], gated_too: bool = False
+) -> dict[PodRecord, str]:
+    """The members that fit one after the other, and the nodes they would be placed on."""
+    scheduler, ledger = snapshot.scheduler, snapshot.cluster.ledger
+    limits = snapshot.cluster.jobs.queue_limits
+    fitting: dict[PodRecord, str] = {}
+    with ledger.transaction():
+        for pod in waiting:
+            if (pod.gates and not gated_too) or limits.admission_error(pod):
+                continue
+            profile = profile_for(scheduler, pod)
+            column = scheduler.columns.column(profile, pod.cls)
+            row = scheduler.search.find_row(profile, pod, column)
+            if row < 0:
+                continue
+            pod.reservation_uid = column.reservation_uid(row)
+            ledger.place(pod, row)
+            fitting[pod] = snapshot.cluster.nodes.name(row)
+    for pod in waiting:
+        pod.reservation_uid = ""
+    return fitting

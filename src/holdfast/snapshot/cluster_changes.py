@@ -1,0 +1,137 @@
+"""Changes of objects, tried on a snapshot: applied to its objects and its scheduler, and undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from holdfast.api.kinds import KindInfo
+from holdfast.api.times import format_time
+from holdfast.kube.object_client import Raw
+from holdfast.machinery.patch.json_patch import merge_patch
+from holdfast.scheduler.cluster.events import Added, Deleted, Malformed, Updated
+from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot, event_of
+
+PATCH, CREATE, DELETE = "patch", "create", "delete"
+
+
+class ObjectChange(NamedTuple):
+    """One object is patched, created or deleted."""
+
+    operation: str
+    info: KindInfo
+    name: str
+    namespace: str
+    body: Raw
+    """The JSON merge patch or the new object; empty for a deletion."""
+
+    def data(self) -> Raw:
+        named: Raw = {
+            "operation": self.operation,
+            "apiVersion": self.info.api_version,
+            "kind": self.info.kind,
+            "namespace": self.namespace,
+            "name": self.name,
+        }
+        if self.operation != DELETE:
+            named[self.operation if self.operation == PATCH else "object"] = self.body
+        return named
+
+
+def patch(info: KindInfo, raw: Raw, body: Raw) -> ObjectChange:
+    metadata = raw["metadata"]
+    return ObjectChange(PATCH, info, metadata["name"], metadata.get("namespace") or "", body)
+
+
+def create(info: KindInfo, raw: Raw) -> ObjectChange:
+    metadata = raw["metadata"]
+    return ObjectChange(CREATE, info, metadata["name"], metadata.get("namespace") or "", raw)
+
+
+def delete(info: KindInfo, name: str, namespace: str = "") -> ObjectChange:
+    return ObjectChange(DELETE, info, name, namespace, {})
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterChange:
+    """A change of a cluster that takes effect as a whole."""
+
+    actions: tuple[str, ...] = ()
+    """What it does, such as `Tolerate`."""
+    objects: tuple[ObjectChange, ...] = ()
+    until: float | None = None
+    """When it will have happened by itself, for a change that is only waited for."""
+
+    def __add__(self, other: ClusterChange) -> ClusterChange:
+        """Both, this one first. Patches that follow are made from the changed objects."""
+        times = [each.until for each in (self, other) if each.until is not None]
+        return ClusterChange(
+            self.actions + other.actions, self.objects + other.objects, max(times, default=None)
+        )
+
+    def data(self) -> Raw:
+        found: dict[str, Any] = {
+            "actions": list(self.actions),
+            "objects": [each.data() for each in self.objects],
+        }
+        if self.until is not None:
+            found["until"] = format_time(self.until)
+        return found
+
+
+@contextmanager
+def applied(snapshot: ClusterSnapshot, changes: Iterable[ObjectChange]) -> Iterator[None]:
+    """Makes the changes in the snapshot, and undoes them at the end of the block."""
+    undo: list[Callable[[], None]] = []
+    try:
+        undo.extend(_apply(snapshot, each) for each in changes)
+        yield
+    finally:
+        for revert in reversed(undo):
+            revert()
+
+
+def _apply(snapshot: ClusterSnapshot, change: ObjectChange) -> Callable[[], None]:
+    info = change.info
+    key = change.namespace, change.name
+    known = snapshot.objects.setdefault((info.api_version, info.kind), {})
+    before = known.get(key)
+    after: Raw | None = None
+    if change.operation == CREATE:
+        after = change.body
+    elif change.operation == PATCH and before is not None:
+        after = merge_patch(before, change.body)
+    _replace(snapshot, info, key, before, after)
+
+    def revert() -> None:
+        _replace(snapshot, info, key, after, before)
+
+    return revert
+
+
+def _replace(
+    snapshot: ClusterSnapshot,
+    info: KindInfo,
+    key: tuple[str, str],
+    before: Raw | None,
+    after: Raw | None,
+) -> None:
+    """Feeds the difference to the scheduler. A Reservation is added anew, because the scheduler's own
+    decisions about a known one take precedence over its object."""
+    known, scheduler = snapshot.objects[info.api_version, info.kind], snapshot.scheduler
+    is_added_anew = info is RESERVATION or after is None
+    if before is not None and is_added_anew:
+        event = event_of(info, before)
+        if not isinstance(event, Malformed):
+            scheduler.feed(Deleted(event.object), snapshot.now)
+    if after is None:
+        known.pop(key, None)
+        return
+    known[key] = after
+    event = event_of(info, after)
+    if isinstance(event, Added) and before is not None and not is_added_anew:
+        scheduler.feed(Updated(event.object), snapshot.now)
+    else:
+        scheduler.feed(event, snapshot.now)

@@ -1,0 +1,491 @@
+"""What `explain` says of pending objects, one row per situation, and that its advice is true.
+
+A row has the objects of a cluster, the pending object, what the summary and details must say, and the
+kinds of change that must be advised. Each advised change is applied to the objects, and a scheduler
+that knows nothing of explanations must then bind the pod.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any, NamedTuple
+
+import pytest
+
+from harness.objects import Raw, node, pod, pod_group, queue, reservation
+from harness.world import World
+from holdfast.explanation.explainer import explain
+from holdfast.explanation.report import Report
+from holdfast.kube.decoding import WATCHED
+from holdfast.local.setup import SchedulerFactory
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+
+AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
+EXACT = "scheduling.koordinator.sh/exact-match-reservation"
+QUEUE = "scheduling.volcano.sh/queue-name"
+LIMIT = "node.koordinator.sh/limit-to-allocatable"
+IGNORED = "scheduling.koordinator.sh/reservation-ignored"
+ESTIMATE = "holdfast.io/run-estimate"
+CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
+DB = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
+NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+FACTORY = SchedulerFactory.of()
+
+
+class Row(NamedTuple):
+    objects: list[Raw]
+    says: list[str]
+    """Texts that must be in the summary or the details."""
+    advises: list[str]
+    """The first action of each advice, cheapest first."""
+    name: str = "p"
+    kind: str = "Pod"
+
+
+def full(name: str, cpu: str, on: str, **more: Any) -> Raw:
+    raw = pod(name, cpu, nodeName=on, **more)
+    raw["status"] = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
+    return raw
+
+
+def in_default(raw: Raw) -> Raw:
+    raw["metadata"] |= {"namespace": "default", "uid": raw["metadata"]["name"]}
+    return raw
+
+
+def annotated(**annotations: str) -> Raw:
+    return {"annotations": annotations}
+
+
+def limited(name: str, cpu: str, limit: str) -> Raw:
+    raw = pod(name, cpu)
+    raw["spec"]["containers"][0]["resources"]["limits"] = {"cpu": limit}
+    return raw
+
+
+def affinity_to(value: Any) -> Raw:
+    return {AFFINITY: json.dumps(value)}
+
+
+def anti_affinity(app: str) -> Raw:
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def near(app: str) -> Raw:
+    term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
+    return {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def on_nodes(*expressions: Raw) -> Raw:
+    terms = {"nodeSelectorTerms": [{"matchExpressions": list(expressions)}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def spread(key: str) -> list[Raw]:
+    selector = {"matchLabels": {"app": "s"}}
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": key,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": selector,
+        }
+    ]
+
+
+def claim(name: str, modes: str = "ReadWriteOnce", volume: str = "", kind: str = "") -> Raw:
+    raw: Raw = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": "default", "uid": f"claim-{name}"},
+        "spec": {
+            "accessModes": [modes],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "storageClassName": kind,
+        },
+        "status": {"phase": "Pending"},
+    }
+    if volume:
+        raw["spec"]["volumeName"] = volume
+        raw["status"] = {"phase": "Bound"}
+        raw["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+    return raw
+
+
+def volume(name: str, claim: str, zone: str = "", modes: str = "ReadWriteOnce") -> Raw:
+    metadata: Raw = {"name": name, "uid": f"volume-{name}"}
+    if zone:
+        metadata["labels"] = {"topology.kubernetes.io/zone": zone}
+    reference = {"kind": "PersistentVolumeClaim", "name": claim, "namespace": "default"}
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": metadata,
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": [modes],
+            "claimRef": {**reference, "uid": f"claim-{claim}"},
+        },
+        "status": {"phase": "Bound"},
+    }
+
+
+def storage_class(name: str) -> Raw:
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": name, "uid": f"class-{name}"},
+        "provisioner": "kubernetes.io/no-provisioner",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+
+
+def using(name: str) -> list[Raw]:
+    return [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+
+
+def budget(app: str) -> Raw:
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": app, "namespace": "default", "uid": f"budget-{app}"},
+        "spec": {"selector": {"matchLabels": {"app": app}}, "minAvailable": 1},
+        "status": {"disruptionsAllowed": 0},
+    }
+
+
+N1 = node("n1", cpu="8")
+MASTER = node("cp", cpu="4", taints=[CONTROL_PLANE])
+HELD = reservation("peak", "6", app="web", ttl="1h", allocateOnce=False)
+
+SITUATIONS: dict[str, Row] = {
+    "too big for every node": Row(
+        [N1, MASTER, pod("p", "20")],
+        ["no node is large enough: it requests 20 cpu, the most a node has is 8"],
+        ["Resize"],
+    ),
+    "far too big for every node": Row([N1, pod("p", "200")], ["the most a node has is 8"], []),
+    "taint": Row([node("n1", cpu="8", taints=[DB]), pod("p", "4")], ["dedicated=db"], ["Tolerate"]),
+    "taint and too small": Row(
+        [node("n1", cpu="4", taints=[DB]), pod("p", "8")], ["dedicated=db"], ["Tolerate"]
+    ),
+    "control plane is too small": Row(
+        [N1, MASTER, full("a", "6", "n1"), pod("p", "8")],
+        ["closest: n1, short of 6 cpu"],
+        ["Resize"],
+    ),
+    "two taints": Row(
+        [node("n1", taints=[DB, {"key": "spot", "effect": "NoSchedule"}]), pod("p")],
+        ["spot:NoSchedule"],
+        ["Tolerate"],
+    ),
+    "node not ready": Row(
+        [node("n1", taints=[NOT_READY]), pod("p")], ["not usable now", "not-ready"], []
+    ),
+    "all nodes cordoned": Row(
+        [node("n1", unschedulable=True), node("n2", unschedulable=True), pod("p")],
+        ["cordoned (2)"],
+        ["Uncordon"],
+    ),
+    "cordoned and too small": Row(
+        [node("n1", cpu="2", unschedulable=True), pod("p", "16")], ["cordoned"], []
+    ),
+    "no nodes": Row([pod("p")], ["the cluster has no nodes"], []),
+    "node selector": Row(
+        [N1, pod("p", nodeSelector={"disk": "nvme"})],
+        ["nodeSelector disk=nvme", "no node has the label disk"],
+        ["LabelNode"],
+    ),
+    "node affinity": Row(
+        [
+            node("n1", labels={"disk": "hdd"}),
+            pod("p", affinity=on_nodes({"key": "disk", "operator": "In", "values": ["nvme"]})),
+        ],
+        ["node affinity disk In (nvme)", "hdd on 1"],
+        ["LabelNode"],
+    ),
+    "zone that no node has": Row(
+        [N1, pod("p", nodeSelector={"topology.kubernetes.io/zone": "z9"})],
+        ["topology.kubernetes.io/zone=z9"],
+        [],
+    ),
+    "host port": Row(
+        [N1, full("a", "1", "n1", ports=[80]), pod("p", ports=[80])],
+        ["host port 80/TCP on n1 is used by pod default/a"],
+        ["EndPods"],
+    ),
+    "anti-affinity": Row(
+        [N1, full("a", "1", "n1", app="x"), pod("p", affinity=anti_affinity("x"))],
+        ["in the way are default/a"],
+        ["EndPods"],
+    ),
+    "anti-affinity of another pod": Row(
+        [N1, full("a", "1", "n1", affinity=anti_affinity("p")), pod("p", app="p")],
+        ["anti-affinity of other pods excludes it: default/a"],
+        ["EndPods"],
+    ),
+    "pod affinity to nothing": Row(
+        [N1, pod("p", affinity=near("db"))], ["affinity to app=db", "no such pod is on a node"], []
+    ),
+    "spread over a missing label": Row(
+        [N1, pod("p", app="s", topologySpreadConstraints=spread("rack"))],
+        ["the label rack is missing on n1"],
+        ["LabelNode"],
+    ),
+    "spread is uneven": Row(
+        [
+            node("n1", labels={"rack": "a"}),
+            node("n2", cpu="1", labels={"rack": "b"}),
+            full("a", "1", "n1", app="s"),
+            full("b", "1", "n2"),
+            pod("p", app="s", topologySpreadConstraints=spread("rack")),
+        ],
+        ["pods by rack are a: 1, b: 0"],
+        ["RelaxSpread"],
+    ),
+    "gated": Row(
+        [N1, pod("p", schedulingGates=[{"name": "example.com/wait"}])],
+        ["blocked by scheduling gates", "example.com/wait"],
+        ["RemoveGates"],
+    ),
+    "gated and too big": Row(
+        [N1, pod("p", "200", schedulingGates=[{"name": "example.com/wait"}])],
+        ["scheduling gates", "the most a node has is 8"],
+        [],
+    ),
+    "other scheduler": Row([N1, pod("p", schedulerName="nobody")], ["nobody"], []),
+    "too full, ends unknown": Row(
+        [N1, full("a", "6", "n1"), pod("p", "4")],
+        ["closest: n1, short of 2 cpu", "is unknown"],
+        ["Resize"],
+    ),
+    "too full, end is known": Row(
+        [N1, full("a", "6", "n1", annotations={ESTIMATE: "10m"}), pod("p", "8")],
+        ["closest: n1"],
+        ["Wait", "Resize"],
+    ),
+    "too full, one pod must end": Row(
+        [N1, full("a", "7", "n1"), full("b", "1", "n1"), pod("p", "7")],
+        ["closest: n1, short of 7 cpu"],
+        ["EndPods"],
+    ),
+    "too full, protected by a budget": Row(
+        [N1, full("a", "8", "n1", app="safe"), budget("safe"), pod("p", "7")],
+        ["closest: n1, short of 7 cpu"],
+        [],
+    ),
+    "reservation of others": Row(
+        [N1, HELD, pod("p", "4")],
+        ["reservation peak keeps 6 cpu on n1 for pods with app=web"],
+        ["Wait", "Resize", "DeleteReservation"],
+    ),
+    "resource that no node has": Row(
+        [N1, pod("p", requests={"example.com/fpga": "1"})],
+        ["no node has the resource example.com/fpga"],
+        [],
+    ),
+    "names a reservation that is not there": Row(
+        [N1, pod("p", annotations=affinity_to({"name": "nope"}))],
+        ["nope, does not exist"],
+        ["RemoveAnnotation"],
+    ),
+    "names a reservation nearly right": Row(
+        [N1, HELD, pod("p", app="web", annotations=affinity_to({"name": "paek"}))],
+        ["did you mean peak?"],
+        ["Annotate", "RemoveAnnotation"],
+    ),
+    "names a reservation of others": Row(
+        [N1, HELD, pod("p", annotations=affinity_to({"name": "peak"}))],
+        ["is for other owners (spec.owners): pods with app=web"],
+        ["LabelPod", "RemoveAnnotation"],
+    ),
+    "selects no reservation": Row(
+        [N1, HELD, pod("p", app="web", annotations=affinity_to({"reservationSelector": {"a": "b"}}))],
+        ["no reservation has them"],
+        ["RemoveAnnotation"],
+    ),
+    "misspelt reservation affinity": Row(
+        [N1, pod("p", annotations=affinity_to({"nam": "peak"}))], ["nam"], ["RemoveAnnotation"]
+    ),
+    "unschedulable reservation": Row(
+        [
+            N1,
+            reservation("peak", "6", app="web", unschedulable=True, allocateOnce=False),
+            pod("p", "4", app="web", annotations=affinity_to({})),
+        ],
+        ["No suitable node"],
+        ["OpenReservation"],
+    ),
+    "tainted reservation": Row(
+        [
+            N1,
+            reservation("peak", "6", app="web", taints=[DB], allocateOnce=False),
+            pod("p", "4", app="web", annotations=affinity_to({})),
+        ],
+        ["No suitable node"],
+        ["Tolerate"],
+    ),
+    "restricted reservation, too small": Row(
+        [
+            N1,
+            reservation("peak", "3", app="web", allocatePolicy="Restricted", allocateOnce=False),
+            pod("p", "4", app="web", annotations=affinity_to({})),
+        ],
+        ["No suitable node"],
+        ["Resize"],
+    ),
+    "exact match": Row(
+        [
+            N1,
+            reservation("peak", "3", app="web", allocateOnce=False),
+            pod(
+                "p", "4", app="web", annotations={**affinity_to({}), EXACT: '{"resourceNames":["cpu"]}'}
+            ),
+        ],
+        ["No suitable node"],
+        ["RemoveAnnotation", "Resize"],
+    ),
+    "ignores reservations": Row(
+        [N1, HELD, pod("p", "4", metadata={"labels": {"app": "web", IGNORED: "true"}})],
+        ["it ignores reservations"],
+        ["Wait", "RemoveLabel", "Resize", "DeleteReservation"],
+    ),
+    "claim is missing": Row(
+        [N1, pod("p", volumes=using("nope"))],
+        ["PersistentVolumeClaim default/nope does not exist"],
+        ["CreateClaim"],
+    ),
+    "claim waits for a pod, no volume": Row(
+        [N1, storage_class("local"), claim("c", kind="local"), pod("p", volumes=using("c"))],
+        ["claim c is not bound", "storage class local"],
+        ["CreateVolume"],
+    ),
+    "volume in another zone": Row(
+        [
+            node("n1", labels={"topology.kubernetes.io/zone": "b"}),
+            claim("c", volume="v"),
+            volume("v", "c", zone="a"),
+            pod("p", volumes=using("c")),
+        ],
+        ["claim c is bound to v, which needs topology.kubernetes.io/zone=a"],
+        [],
+    ),
+    "claim for one pod is in use": Row(
+        [
+            N1,
+            claim("c", "ReadWriteOncePod", "v"),
+            volume("v", "c", modes="ReadWriteOncePod"),
+            full("a", "1", "n1", volumes=using("c")),
+            pod("p", volumes=using("c")),
+        ],
+        ["default/a uses it"],
+        ["EndPods"],
+    ),
+    "queue does not exist": Row(
+        [N1, queue("batch"), pod("p", annotations={QUEUE: "bacth"})],
+        ["queue bacth does not exist"],
+        ["Annotate", "CreateQueue"],
+    ),
+    "over the capability of its queue": Row(
+        [N1, queue("small", capability={"cpu": "2"}), pod("p", "4", annotations={QUEUE: "small"})],
+        ["uses 0 of the 2 cpu of its capability", "it can never start"],
+        ["RaiseCapability"],
+    ),
+    "gang lacks pods": Row(
+        [N1, in_default(pod_group("g", 3)), pod("p", group="g")],
+        ["1 of the 3 pods it needs", "2 more must be created"],
+        ["CreatePods"],
+    ),
+    "limits of the node": Row(
+        [
+            node("n1", cpu="8", annotations={LIMIT: '{"cpu": 100}'}),
+            limited("a", "1", "6"),
+            limited("p", "1", "4"),
+        ],
+        ["limits add up to 6 of 8 cpu allowed (100% of allocatable), and its limit is 4"],
+        ["Resize"],
+    ),
+    "limits of the node, annotation invalid": Row(
+        [node("n1", annotations={LIMIT: "nonsense"}), pod("p")],
+        ["invalid annotation limit-to-allocatable"],
+        ["RemoveAnnotation"],
+    ),
+    "too many pods": Row(
+        [node("n1", allocatable={"pods": "1"}), full("a", "1", "n1"), pod("p")],
+        ["short of 1 pod slot"],
+        ["EndPods"],
+    ),
+}
+
+
+def world_of(objects: list[Raw]) -> World:
+    world = World()
+    world.shrinking = True
+    world.put(*copy.deepcopy(objects))
+    return world
+
+
+def snapshot_of(world: World) -> ClusterSnapshot:
+    snapshot = ClusterSnapshot(FACTORY.scheduler(), world.now)
+    for watched in WATCHED:
+        if not watched.ended:
+            kinds = (watched.info.api_version, watched.info.kind)
+            found = [r for r in world.objects.values() if (r["apiVersion"], r["kind"]) == kinds]
+            snapshot.add(watched, copy.deepcopy(found))
+    return snapshot
+
+
+def explained(world: World, row: Row) -> Report:
+    snapshot = snapshot_of(world)
+    found = explain(snapshot, world.objects[row.kind, row.name])
+    again = explain(snapshot, world.objects[row.kind, row.name])
+    assert found.data() == again.data(), "asking changed the snapshot"
+    return found
+
+
+def merged(raw: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(raw) if isinstance(raw, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merged(result.get(key), value)
+    return result
+
+
+def changed(objects: list[Raw], change: Raw) -> list[Raw]:
+    by_name = {(r["kind"], r["metadata"]["name"]): copy.deepcopy(r) for r in objects}
+    for each in change["objects"]:
+        key = each["kind"], each["name"]
+        match each["operation"]:
+            case "create":
+                by_name[key] = each["object"]
+            case "delete":
+                del by_name[key]
+            case "patch":
+                by_name[key] = merged(by_name[key], each["patch"])
+    return list(by_name.values())
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_situation(name: str) -> None:
+    row = SITUATIONS[name]
+    world = world_of(row.objects)
+    assert world.node_of("p") == ""
+    report = explained(world, row)
+    said = "\n".join([report.summary, *report.details])
+    for text in row.says:
+        assert text in said
+    told = [(each.change["actions"][0], each.text) for each in report.advice]
+    assert [action for action, _ in told] == row.advises, told
+    for advice in report.advice:
+        after = world_of(changed(list(world.objects.values()), advice.change))
+        assert after.node_of("p"), f"{advice.text}: {after.message('p')}"
+
+
+def test_there_are_at_least_forty() -> None:
+    assert len(SITUATIONS) >= 40
