@@ -320,7 +320,8 @@ class Audit:
     def _was_decided_before(self) -> bool:
         """Whether the bind may have been decided before other writes of this moment: of a pod that
         asked for a reservation, or whose reservation just got its node."""
-        return self._cluster.asking or any(pod.reservation in self._placed for pod in self._bound)
+        asking = bool(self._cluster.asking)
+        return asking or any(pod.reservation in self._placed for pod in self._bound)
 
     def _is_lent_a_hold(self, pod: PodFacts) -> bool:
         """Whether the pod may use what starvation holds keep for others."""
