@@ -22,9 +22,15 @@ TARGET = Path(__file__).parent.parent / "src/holdfast/machinery/schema/data/kube
 
 CORE = "io.k8s.api.core.v1."
 META = "io.k8s.apimachinery.pkg.apis.meta.v1."
-CORE_KINDS = """Binding ConfigMap Endpoints Event Namespace Node PersistentVolume PersistentVolumeClaim
-    Pod PodTemplate ReplicationController Secret Service ServiceAccount"""
-OTHER_KINDS = """apps.v1.ControllerRevision apps.v1.DaemonSet apps.v1.Deployment apps.v1.ReplicaSet
+CORE_KINDS = """Binding ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume
+    PersistentVolumeClaim Pod PodTemplate ReplicationController ResourceQuota Secret Service
+    ServiceAccount"""
+OTHER_KINDS = """admissionregistration.v1.MutatingWebhookConfiguration
+    admissionregistration.v1.ValidatingAdmissionPolicy
+    admissionregistration.v1.ValidatingAdmissionPolicyBinding
+    admissionregistration.v1.ValidatingWebhookConfiguration
+    autoscaling.v1.HorizontalPodAutoscaler autoscaling.v2.HorizontalPodAutoscaler
+    apps.v1.ControllerRevision apps.v1.DaemonSet apps.v1.Deployment apps.v1.ReplicaSet
     apps.v1.StatefulSet authentication.v1.SelfSubjectReview authentication.v1.TokenRequest
     authentication.v1.TokenReview authorization.v1.LocalSubjectAccessReview
     authorization.v1.SelfSubjectAccessReview authorization.v1.SelfSubjectRulesReview

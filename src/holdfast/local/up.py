@@ -29,6 +29,7 @@ from holdfast.local.apiserver.credentials import (
     ServerCredentials,
     bootstrap,
     ensure_definition,
+    ensure_kubernetes_service,
     make_credentials,
     write_kubeconfig,
     write_secret,
@@ -37,6 +38,7 @@ from holdfast.local.apiserver.server import ApiServer
 from holdfast.local.apiserver.verbs.patch import APPLY, patch
 from holdfast.local.apiserver.verbs.writes import create_object
 from holdfast.local.cluster_loop import EmbeddedCluster
+from holdfast.local.namespace_defaults import NamespaceDefaults
 from holdfast.local.node_objects import DEFAULT_SHAPE, NodeShape, read_nodes
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store import Raw, Store, open_store
@@ -95,6 +97,8 @@ class Up:
             self._fill()
             hosts = () if settings.host in _ANY_ADDRESS else (settings.host,)
             self.credentials = make_credentials(folder / "pki" if folder is not None else None, hosts)
+            world, authority = self.cluster.world, self.credentials.authority.decode()
+            world.components.append(NamespaceDefaults(world.objects, authority))
         except BaseException:
             self.store.close()
             raise
@@ -141,6 +145,7 @@ class Up:
             why = os.strerror(error.errno or 0).lower() if known else str(error)
             raise UpError(f"cannot listen on {settings.host}:{settings.port}: {why}") from None
         self.address = self._reachable_at(self._listener.addresses[0][1])
+        ensure_kubernetes_service(self.api, *self._listener.addresses[0][:2])
         await self.store.settled(self.store.revision)
         _write_kubeconfig(settings.kubeconfig, self.address, self.credentials)
 

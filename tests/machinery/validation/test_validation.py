@@ -265,7 +265,9 @@ def test_templates_are_validated_like_pods(group: str, plural: str, before: str)
     raw: dict[str, Any] = {"metadata": {"labels": {"a b": "c"}}, "spec": {"containers": [{}]}}
     for step in reversed(before.split(".")):
         raw = {step: raw}
-    assert complaints(group, plural, raw) == [
+    found = complaints(group, plural, raw)
+    own = ("spec.schedule", f"{before}.spec.restartPolicy")  # which a CronJob must have
+    assert [each for each in found if not each.startswith(own)] == [
         f'{before}.labels: Invalid value: "a b": {KEY}',
         f"{before}.spec.containers[0].name: Required value",
         f"{before}.spec.containers[0].image: Required value",

@@ -31,6 +31,8 @@ class ApiState:
         self.catalogue = catalogue if catalogue is not None else Catalogue()
         self.identity = identity if identity is not None else Identity(RandomNames(), clock.stamp)
         self.encoder = Encoder()
+        self.announced: set[tuple[str, str]] = set()
+        """Kinds that clients were told are not acted on."""
         self.templates: PodTemplates | None = PodTemplates(store)
 
     def drafting(self, draft: Draft) -> "ApiState":

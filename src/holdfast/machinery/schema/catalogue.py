@@ -111,16 +111,17 @@ def _type(
     verbs: tuple[str, ...] = VERBS,
     also: tuple[Subresource, ...] = (),
     categories: tuple[str, ...] = (),
+    version: str = "v1",
 ) -> ResourceType:
     subresources = list(also)
     if scale:
         subresources.append(_SCALE)
     if status:
         subresources.append(Subresource("status", kind))
-    package = _PACKAGES.get(group) or f"io.k8s.api.{group.partition('.')[0]}.v1"
+    package = _PACKAGES.get(group) or f"io.k8s.api.{group.partition('.')[0]}.{version}"
     return ResourceType(
         group=group,
-        version="v1",
+        version=version,
         kind=kind,
         plural=plural,
         short_names=short_names,
@@ -140,6 +141,7 @@ _POD_SUBRESOURCES = (
     Subresource("resize", "Pod"),
 )
 
+_ADMISSION = "admissionregistration.k8s.io"
 _AUTHENTICATION = "authentication.k8s.io"
 _AUTHORIZATION = "authorization.k8s.io"
 _DISCOVERY = "discovery.k8s.io"
@@ -155,6 +157,7 @@ def builtin_types() -> tuple[ResourceType, ...]:
         _type("", "ConfigMap", "configmaps", "cm"),
         _type("", "Endpoints", "endpoints", "ep"),
         _type("", "Event", "events", "ev"),
+        _type("", "LimitRange", "limitranges", "limits"),
         _type(
             "",
             "Namespace",
@@ -179,9 +182,39 @@ def builtin_types() -> tuple[ResourceType, ...]:
             scale=True,
             all=True,
         ),
+        _type("", "ResourceQuota", "resourcequotas", "quota", status=True),
         _type("", "Secret", "secrets"),
         _type("", "ServiceAccount", "serviceaccounts", "sa"),
         _type("", "Service", "services", "svc", status=True, all=True),
+        _type(
+            _ADMISSION,
+            "MutatingWebhookConfiguration",
+            "mutatingwebhookconfigurations",
+            namespaced=False,
+            categories=("api-extensions",),
+        ),
+        _type(
+            _ADMISSION,
+            "ValidatingAdmissionPolicy",
+            "validatingadmissionpolicies",
+            namespaced=False,
+            status=True,
+            categories=("api-extensions",),
+        ),
+        _type(
+            _ADMISSION,
+            "ValidatingAdmissionPolicyBinding",
+            "validatingadmissionpolicybindings",
+            namespaced=False,
+            categories=("api-extensions",),
+        ),
+        _type(
+            _ADMISSION,
+            "ValidatingWebhookConfiguration",
+            "validatingwebhookconfigurations",
+            namespaced=False,
+            categories=("api-extensions",),
+        ),
         _type(
             "apiextensions.k8s.io",
             "CustomResourceDefinition",
@@ -228,6 +261,15 @@ def builtin_types() -> tuple[ResourceType, ...]:
             namespaced=False,
             verbs=_POSTED,
         ),
+        _type(
+            "autoscaling",
+            "HorizontalPodAutoscaler",
+            "horizontalpodautoscalers",
+            "hpa",
+            status=True,
+            all=True,
+            version="v2",
+        ),
         _type("batch", "CronJob", "cronjobs", "cj", status=True, all=True),
         _type("batch", "Job", "jobs", status=True, all=True),
         _type("coordination.k8s.io", "Lease", "leases"),
@@ -249,6 +291,28 @@ def builtin_types() -> tuple[ResourceType, ...]:
         _type(_STORAGE, "StorageClass", "storageclasses", "sc", namespaced=False),
         _type(_STORAGE, "VolumeAttachment", "volumeattachments", namespaced=False, status=True),
     )
+
+
+NOT_ACTED_ON = frozenset(
+    {
+        ("", "LimitRange"),
+        ("", "ReplicationController"),
+        ("", "ResourceQuota"),
+        *(
+            (_ADMISSION, kind)
+            for kind in (
+                "MutatingWebhookConfiguration",
+                "ValidatingAdmissionPolicy",
+                "ValidatingAdmissionPolicyBinding",
+                "ValidatingWebhookConfiguration",
+            )
+        ),
+        ("autoscaling", "HorizontalPodAutoscaler"),
+        *((_NETWORKING, kind) for kind in ("Ingress", "IngressClass", "NetworkPolicy")),
+        *((_RBAC, kind) for kind in ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")),
+    }
+)
+"""Kinds whose objects the local cluster stores, without a controller or plugin that reads them."""
 
 
 MAX_COLUMNS = 100

@@ -85,6 +85,19 @@ _BUILTIN: dict[tuple[str, str], Strategy] = {
     ("networking.k8s.io", "Ingress"): Strategy(
         generation_of=spec_of, new=without_status, changed=keep_status
     ),
+    ("autoscaling", "HorizontalPodAutoscaler"): Strategy(new=without_status, changed=keep_status),
+    ("", "ResourceQuota"): Strategy(new=without_status, changed=keep_status, returns_deleted=True),
+    **{
+        ("admissionregistration.k8s.io", kind): Strategy(generation_of=all_but_metadata)
+        for kind in (
+            "MutatingWebhookConfiguration",
+            "ValidatingAdmissionPolicyBinding",
+            "ValidatingWebhookConfiguration",
+        )
+    },
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): Strategy(
+        generation_of=spec_of, new=without_status, changed=keep_status
+    ),
     ("networking.k8s.io", "IngressClass"): Strategy(generation_of=spec_of),
     ("networking.k8s.io", "NetworkPolicy"): Strategy(generation_of=spec_of),
     ("discovery.k8s.io", "EndpointSlice"): Strategy(generation_of=all_but_metadata),

@@ -13,6 +13,7 @@ from holdfast.local.apiserver.tables.columns import (
     TableColumn,
     age,
     condition,
+    selector_text,
     since,
     wide,
 )
@@ -376,3 +377,122 @@ STORAGE = {
         (NAME, TableColumn("StorageClassName"), TableColumn("Capacity")), _csi_capacity
     ),
 }
+
+
+_SHOWN = 3
+
+
+def _some(found: list[str], empty: str) -> str:
+    """The first few, and how many more there are."""
+    more = len(found) - _SHOWN
+    text = ",".join(found[:_SHOWN]) + (f" + {more} more..." if more > 0 else "")
+    return text or empty
+
+
+def _endpoint_slice(raw: Raw, now: float) -> list[Any]:
+    ports = [str(port.get("port", "*")) for port in raw.get("ports") or ()]
+    addresses = [each for endpoint in raw.get("endpoints") or () for each in endpoint["addresses"]]
+    return [
+        raw["metadata"]["name"],
+        raw.get("addressType", ""),
+        _some(ports, UNSET),
+        _some(addresses, UNSET),
+        age(raw, now),
+    ]
+
+
+def _endpoints(raw: Raw, now: float) -> list[Any]:
+    found: list[str] = []
+    for subset in raw.get("subsets") or ():
+        addresses = [each.get("ip", "") for each in subset.get("addresses") or ()]
+        ports = [port.get("port") for port in subset.get("ports") or ()]
+        found += [f"{ip}:{port}" for port in ports for ip in addresses] if ports else addresses
+    return [raw["metadata"]["name"], _some(found, NONE), age(raw, now)]
+
+
+def _autoscaler(raw: Raw, now: float) -> list[Any]:
+    spec, status = raw.get("spec") or {}, raw.get("status") or {}
+    target = spec.get("scaleTargetRef") or {}
+    least = spec.get("minReplicas")
+    return [
+        raw["metadata"]["name"],
+        f"{target.get('kind', '')}/{target.get('name', '')}",
+        _some([_metric(each) for each in spec.get("metrics") or ()], NONE),
+        UNSET if least is None else str(least),
+        spec.get("maxReplicas", 0),
+        status.get("currentReplicas", 0),
+        age(raw, now),
+    ]
+
+
+def _metric(metric: Raw) -> str:
+    """The current value is unknown, since nothing measures it."""
+    source = metric.get("resource") or metric.get("containerResource") or {}
+    target = source.get("target") or {}
+    if "averageUtilization" in target:
+        return f"{source.get('name', '')}: {UNKNOWN}/{target['averageUtilization']}%"
+    return f"{UNKNOWN}/{target.get('averageValue') or target.get('value') or 'auto'}"
+
+
+def _quota(raw: Raw, now: float) -> list[Any]:
+    hard = (raw.get("spec") or {}).get("hard") or {}
+    used = (raw.get("status") or {}).get("used") or {}
+    texts = {name: f"{name}: {used.get(name, 0)}/{amount}" for name, amount in sorted(hard.items())}
+    limits = [text for name, text in texts.items() if name.startswith("limits.")]
+    requests = [text for name, text in texts.items() if not name.startswith("limits.")]
+    return [raw["metadata"]["name"], ", ".join(requests), ", ".join(limits), age(raw, now)]
+
+
+def _created_at(raw: Raw, now: float) -> list[Any]:
+    return [raw["metadata"]["name"], raw["metadata"].get("creationTimestamp")]
+
+
+def _webhooks(raw: Raw, now: float) -> list[Any]:
+    return [raw["metadata"]["name"], len(raw.get("webhooks") or ()), age(raw, now)]
+
+
+def _network_policy(raw: Raw, now: float) -> list[Any]:
+    selector = (raw.get("spec") or {}).get("podSelector")
+    return [raw["metadata"]["name"], selector_text(selector), age(raw, now)]
+
+
+def _role_binding(raw: Raw, now: float) -> list[Any]:
+    role = raw.get("roleRef") or {}
+    return [raw["metadata"]["name"], f"{role.get('kind', '')}/{role.get('name', '')}", age(raw, now)]
+
+
+_CREATED_AT = Printer((NAME, TableColumn("Created At")), _created_at)
+_ROLE_BINDING = Printer((NAME, TableColumn("Role"), AGE), _role_binding)
+_WEBHOOKS = Printer((NAME, TableColumn("Webhooks", "integer"), AGE), _webhooks)
+
+STORED_ONLY = {
+    ("discovery.k8s.io", "EndpointSlice"): Printer(
+        (NAME, TableColumn("AddressType"), TableColumn("Ports"), TableColumn("Endpoints"), AGE),
+        _endpoint_slice,
+    ),
+    ("", "Endpoints"): Printer((NAME, TableColumn("Endpoints"), AGE), _endpoints),
+    ("", "ResourceQuota"): Printer((NAME, TableColumn("Request"), TableColumn("Limit"), AGE), _quota),
+    ("", "LimitRange"): _CREATED_AT,
+    ("autoscaling", "HorizontalPodAutoscaler"): Printer(
+        (
+            NAME,
+            TableColumn("Reference"),
+            TableColumn("Targets"),
+            TableColumn("MinPods"),
+            TableColumn("MaxPods"),
+            TableColumn("Replicas"),
+            AGE,
+        ),
+        _autoscaler,
+    ),
+    ("networking.k8s.io", "NetworkPolicy"): Printer(
+        (NAME, TableColumn("Pod-Selector"), AGE), _network_policy
+    ),
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): _WEBHOOKS,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): _WEBHOOKS,
+    ("rbac.authorization.k8s.io", "Role"): _CREATED_AT,
+    ("rbac.authorization.k8s.io", "ClusterRole"): _CREATED_AT,
+    ("rbac.authorization.k8s.io", "RoleBinding"): _ROLE_BINDING,
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): _ROLE_BINDING,
+}
+"""Kinds of addresses, and kinds that nothing acts on."""

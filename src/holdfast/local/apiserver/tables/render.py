@@ -21,7 +21,13 @@ import msgspec
 
 from holdfast.api.errors import HoldfastError
 from holdfast.local.apiserver.tables.columns import NAME, Printer, TableColumn, since
-from holdfast.local.apiserver.tables.core_kinds import DEFAULT, NODES, PLAIN, STORAGE
+from holdfast.local.apiserver.tables.core_kinds import (
+    DEFAULT,
+    NODES,
+    PLAIN,
+    STORAGE,
+    STORED_ONLY,
+)
 from holdfast.local.apiserver.tables.workloads import PODS, WORKLOADS, row_conditions
 from holdfast.local.store import Raw
 from holdfast.machinery.schema.field_errors import quoted
@@ -34,6 +40,7 @@ _PRINTERS: dict[tuple[str, str], Printer] = {
     ("", "Node"): NODES,
     **WORKLOADS,
     **STORAGE,
+    **STORED_ONLY,
     **PLAIN,
 }
 _INCLUDE = ("", "Metadata", "Object", "None")

@@ -30,6 +30,7 @@ from holdfast.machinery.schema import (
     suggestion,
 )
 from holdfast.machinery.schema import field_errors as fields
+from holdfast.machinery.schema.catalogue import NOT_ACTED_ON
 from holdfast.machinery.schema.types import key_of, to_storage
 from holdfast.machinery.status import (
     MODIFIED,
@@ -94,6 +95,7 @@ def create_object(call: ApiRequest, raw: Raw, applied: bool = False) -> Raw:
         raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
     one = call.named(raw["metadata"].get("name") or "")
     check_lifecycle(one)
+    _warn_if_not_acted_on(call)
     for attempt in range(_TRIES):
         built = new_object(one, raw, applied)
         if call.options.dry_run:
@@ -104,6 +106,17 @@ def create_object(call: ApiRequest, raw: Raw, applied: bool = False) -> Raw:
             if raw["metadata"].get("name") or attempt == _TRIES - 1:
                 raise already_exists(call.resource, _name(built)) from None
     raise AssertionError
+
+
+def _warn_if_not_acted_on(call: ApiRequest) -> None:
+    """Once for each kind, with its first object."""
+    kind, cluster = (call.type.group, call.type.kind), call.cluster
+    if kind not in NOT_ACTED_ON or kind in cluster.announced:
+        return
+    if not call.options.dry_run:
+        cluster.announced.add(kind)
+    if not cluster.store.count(*kind):
+        call.warn(f"{call.type.plural} are stored but not acted on by this cluster")
 
 
 def check_lifecycle(call: ApiRequest) -> None:

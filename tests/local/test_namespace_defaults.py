@@ -1,0 +1,83 @@
+"""What every namespace of `up` has, the Service `kubernetes`, and kinds that are only stored."""
+
+import asyncio
+from pathlib import Path
+
+from holdfast.local.apiserver.api_state import ApiRequest
+from holdfast.local.apiserver.credentials import ensure_kubernetes_service
+from holdfast.local.apiserver.verbs.writes import create_object
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.store import Key
+from holdfast.local.up import Up, UpSettings
+
+ACCOUNT = Key("", "ServiceAccount", "team", "default")
+AUTHORITY = Key("", "ConfigMap", "team", "kube-root-ca.crt")
+
+
+def _up(tmp_path: Path) -> Up:
+    return Up(UpSettings(SchedulerFactory.of(), tmp_path / "config"))
+
+
+def _create(
+    up: Up, group: str, kind: str, name: str, namespace: str = "", **parts: object
+) -> list[str]:
+    """Returns the warnings."""
+    version = "v2" if kind == "HorizontalPodAutoscaler" else "v1"
+    type = up.api.catalogue.kind(group, version, kind)
+    assert type is not None
+    call = ApiRequest(up.api, type, namespace, name)
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    create_object(call, {"apiVersion": type.api_version, "kind": kind, "metadata": metadata, **parts})
+    asyncio.run(up.cluster.quiet())
+    return call.warnings
+
+
+def test_every_namespace_has_an_account_and_the_authority(tmp_path: Path) -> None:
+    up = _up(tmp_path)
+    asyncio.run(up.cluster.quiet())
+    for name in ("default", "kube-system"):
+        assert ACCOUNT._replace(namespace=name) in up.store
+    _create(up, "", "Namespace", "team")
+    stored = up.store.get(AUTHORITY)
+    assert stored is not None
+    assert stored["data"]["ca.crt"] == up.credentials.authority.decode()
+    for key in (ACCOUNT, AUTHORITY):
+        up.store.delete(key)
+    asyncio.run(up.cluster.quiet())
+    assert ACCOUNT in up.store
+    assert AUTHORITY in up.store
+    namespace = up.store.get(Key("", "Namespace", "", "team"))
+    assert namespace is not None
+    going = {**namespace["metadata"], "deletionTimestamp": up.cluster.clock.stamp()}
+    up.store.update(Key("", "Namespace", "", "team"), {**namespace, "metadata": going})
+    asyncio.run(up.cluster.quiet())
+    assert not up.store.keys_in("team")
+    up.store.close()
+
+
+def test_the_kubernetes_service_follows_the_port(tmp_path: Path) -> None:
+    up = _up(tmp_path)
+    for port in (6443, 7443):
+        ensure_kubernetes_service(up.api, "127.0.0.1", port)
+        service = up.store.get(Key("", "Service", "default", "kubernetes"))
+        found = up.store.get(Key("discovery.k8s.io", "EndpointSlice", "default", "kubernetes"))
+        assert service is not None
+        assert found is not None
+        assert service["spec"]["ports"][0]["port"] == 443
+        assert service["spec"]["ports"][0]["targetPort"] == found["ports"][0]["port"] == port
+        assert found["endpoints"][0]["addresses"] == ["127.0.0.1"]
+    up.store.close()
+
+
+def test_the_first_object_of_a_kind_that_is_only_stored_gets_a_warning(tmp_path: Path) -> None:
+    up = _up(tmp_path)
+    quota = {"spec": {"hard": {"pods": "3"}}}
+    warning = "resourcequotas are stored but not acted on by this cluster"
+    assert _create(up, "", "ResourceQuota", "q", "default", **quota) == [warning]
+    assert _create(up, "", "ResourceQuota", "r", "default", **quota) == []
+    target = {"kind": "Deployment", "name": "web", "apiVersion": "apps/v1"}
+    spec = {"scaleTargetRef": target, "maxReplicas": 3}
+    (warning,) = _create(up, "autoscaling", "HorizontalPodAutoscaler", "web", "default", spec=spec)
+    assert warning.startswith("horizontalpodautoscalers are stored")
+    assert _create(up, "", "ConfigMap", "c", "default") == []
+    up.store.close()
