@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+import holdfast
 from harness.scenarios import NODE, joined, pod_text, reservation_text, simulate, step_text
 from holdfast.sim.report import write_report
 from holdfast.sim.simulation import Result
@@ -198,6 +199,16 @@ def test_many_nodes_and_pods_make_a_page_of_bounded_size(tmp_path: Path) -> None
     assert max(plot.stat().st_size for plot in (tmp_path / "plots").iterdir()) < 1_000_000
 
 
+def test_the_colours_are_those_of_the_dashboard() -> None:
+    """Change both files: the report must not import the dashboard, which is a layer above it."""
+    package = Path(holdfast.__file__).parent
+    colours = [
+        (package / folder / "static" / "colors.css").read_text().partition(":root")[2]
+        for folder in ("web", "sim/report")
+    ]
+    assert colours[0] == colours[1]
+
+
 def test_what_is_too_much_is_cut_and_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from holdfast.sim.report import page, page_data, plots
 
@@ -211,7 +222,7 @@ def test_what_is_too_much_is_cut_and_noted(tmp_path: Path, monkeypatch: pytest.M
     result = simulate(joined(SCENARIO, *many, *pods), 60, history=True)
     text = written(tmp_path, result)
     checked(text)
-    notes = " ".join(str(note) for note in embedded(text)["notes"])
+    notes = " ".join(re.findall(r'<p class="note">(.*?)</p>', text))
     assert "of 3 nodes" in notes
     assert "1 of 2 reservations" in notes
     assert "timeline.csv has all" in notes

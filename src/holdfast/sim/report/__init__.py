@@ -13,7 +13,7 @@ compares the runs.
 """
 
 import csv
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -48,9 +48,11 @@ def write_report(
     return "" if rasterizer() is not None else HOW_TO_GET_PNG
 
 
-def _named(results: Iterable[tuple[str | None, Result]]) -> list[ComparedRun]:
+def _named(results: Sequence[tuple[str | None, Result]]) -> list[ComparedRun]:
     """Each run with a folder of its own, although names of files may be equal."""
     taken = {_PLOTS}
+    short = [Path(config or "default").name for config, _ in results]
+    are_different = len(set(short)) == len(short)
     runs = []
     for config, result in results:
         name = stem = Path(config or "default").stem or "default"
@@ -59,7 +61,8 @@ def _named(results: Iterable[tuple[str | None, Result]]) -> list[ComparedRun]:
             number += 1
             name = f"{stem}-{number}"
         taken.add(name.casefold())
-        runs.append(ComparedRun(name, config, result))
+        label = Path(config or "default").name if are_different else config or "default"
+        runs.append(ComparedRun(name, label, config, result))
     return runs
 
 

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from holdfast.sim.figures import hours_text, share, time_text
 from holdfast.sim.report.page import document, figure
-from holdfast.sim.report.plots import MOST_POINTS, TITLES, column, pod_waits, waits_plot
+from holdfast.sim.report.plots import KIND_LABELS, MOST_POINTS, TITLES, column, pod_waits, waits_plot
 from holdfast.sim.report.scales import Ticks, amount_scale, count_scale, time_ticks
 from holdfast.sim.report.svg import LegendEntry, Plot, PlotArea, line
 from holdfast.sim.reservation_lives import KINDS
@@ -23,12 +23,10 @@ Values = dict[str, float | None]
 
 class ComparedRun(NamedTuple):
     folder: str
+    name: str
+    """What pages call it."""
     config: str | None
     result: Result
-
-    @property
-    def name(self) -> str:
-        return self.config or "default"
 
 
 # Plots
@@ -143,7 +141,7 @@ def _rows(summaries: Sequence[dict[str, Any]], ends: Sequence[float]) -> Iterabl
         yield _Row("reservations", of("reservations", "created"), _count, 0)
         for kind in KINDS:
             if any(of("reservations", "kinds", kind, "created")):
-                yield _Row(f"  {kind}", of("reservations", "kinds", kind, "created"), _count, 0)
+                yield _Row(KIND_LABELS[kind], of("reservations", "kinds", kind, "created"), _count, 0)
         yield _Row("hit rate of reservations", of("reservations", "hitRate"), _percent, 1)
         yield _Row("pods bound through reservations", of("reservations", "podsBound"), _count, 0)
         for name in dict.fromkeys(n for s in summaries for n in s["reservations"]["held"]):
@@ -177,6 +175,8 @@ def _difference(row: _Row, value: float | None, base: float | None) -> tuple[str
     if value is None or base is None or value == base:
         return "", ""
     change = value - base
+    if row.text(abs(change)) in (row.text(0), "0.0%"):
+        return "", ""
     sign = "+" if change > 0 else "−"
     relative = f" ({sign}{abs(change) / abs(base):.0%})" if base and row.text is not _percent else ""
     style = "" if not row.better else "better" if (change > 0) == (row.better > 0) else "worse"

@@ -36,20 +36,22 @@ def run_page(
     link = (
         f'<nav class="runs"><a href="{escape(back)}">comparison of all runs</a></nav>' if back else ""
     )
+    data = page_data(result)
+    notes = "".join(f'<p class="note">{escape(note)}</p>' for note in data["notes"])
     body = f"""<h1>{escape(title)}</h1>
 <p class="sub">Simulation of {time_text(result.end)} · seed {result.seed}{configured}</p>{link}
 <section class="cards" aria-label="Figures">{_cards(result.summary)}</section>
 {_MOMENT}
 <h2>Over time</h2>
 <div class="plots">{"".join(figure(plot) for plot in plots)}</div>
-{_VIEWS}
+{_VIEWS}{notes}
 {_reservation_table(result)}
 {_wait_table(result)}
 {_reasons(result.summary)}
 <h2>All figures</h2>
 {table(("figure", "value"), ([name.strip(), value] for name, value in figures(result).items()))}
 {_timeline(result.timeline)}"""
-    return document(title, body, page_data(result))
+    return document(title, body, data)
 
 
 def document(title: str, body: str, data: dict[str, Any] | None = None) -> str:
@@ -148,9 +150,9 @@ def _cards(summary: dict[str, Any]) -> str:
     cards = [
         (f"{pods['bound']} of {pods['created']}", "pods bound"),
         (str(pods["pending"]), "pods pending at the end"),
-        (time_text(wait["mean"]), "mean wait"),
-        (time_text(wait["p95"]), "95th percentile of waits"),
-        (time_text(wait["max"]), "longest wait"),
+        (_rounded(wait["mean"]), "mean wait"),
+        (_rounded(wait["p95"]), "95th percentile of waits"),
+        (_rounded(wait["max"]), "longest wait"),
         (f"{nodes['peak']} of {nodes['total']}", "nodes in use at the peak"),
     ]
     cards += [
@@ -168,11 +170,16 @@ def _cards(summary: dict[str, Any]) -> str:
     ]
     if starvation["jobs"]:
         cards.append((str(starvation["jobs"]), "jobs that starved"))
-        cards.append((time_text(starvation["longest"]), "longest starvation"))
+        cards.append((_rounded(starvation["longest"]), "longest starvation"))
     return "".join(
         f'<div class="card"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
         for value, name in cards
     )
+
+
+def _rounded(seconds: float) -> str:
+    """From a minute on in whole seconds: a card is for a glance."""
+    return time_text(round(seconds) if seconds >= 60 else seconds)
 
 
 _MOMENT = f"""<form class="moment live" hidden>

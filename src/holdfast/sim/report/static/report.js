@@ -126,8 +126,9 @@
     data.resources.forEach((resource, r) => {
       if (!node.offer[r] && !node.used[r]) return;
       const held = node.kept[r] ? ` + ${amount(resource, node.kept[r])} held` : "";
-      rows.append(h("dt", null, resource), h("dd", null, r === 2 ? gpuCells(node) : bar(node, r)),
-        h("dd", null, `${amount(resource, node.used[r])}${held} / ${amount(resource, node.offer[r])}`));
+      rows.append(h("dt", null, resource),
+        h("dd", null, `${amount(resource, node.used[r])}${held} / ${amount(resource, node.offer[r])}`),
+        h("dd", { class: "drawn" }, r === 2 ? gpuCells(node) : bar(node, r)));
     });
     const count = `${node.pods.length} pod${node.pods.length === 1 ? "" : "s"}`;
     return h("article", { class: "node" }, h("h3", null, h("b", { title: node.name }, node.name), h("span", null, count)), rows);
@@ -198,7 +199,7 @@
 
   function showTotals(t) {
     const i = Math.max(0, at(data.series.t, t));
-    const parts = [`${total("pods running", i)} pods running`, `${Math.round(total("pods pending", i))} pending`, `${total("nodes", i)} nodes`];
+    const parts = [`${Math.round(total("pods running", i))} pods running`, `${Math.round(total("pods pending", i))} pending`, `${Math.round(total("nodes", i))} nodes`];
     for (const resource of data.resources) {
       const capacity = total(`${resource} capacity`, i);
       if (!capacity) continue;
