@@ -54,13 +54,13 @@ def amount_scale(resource: str, most: float) -> tuple[float, Ticks]:
     """The top of an axis for amounts of a resource, and its ticks."""
     unit, suffix = _unit(resource, most)
     step, count = round_steps(most / unit)
-    ticks = [(i * step * unit, f"{i * step:.4g}{suffix if i else ''}") for i in range(count + 1)]
+    ticks = [(i * step * unit, f"{i * step:,.10g}{suffix if i else ''}") for i in range(count + 1)]
     return count * step * unit, ticks
 
 
 def count_scale(most: float) -> tuple[float, Ticks]:
     step, count = round_steps(most, 1.0)
-    return count * step, [(i * step, f"{i * step:.6g}") for i in range(count + 1)]
+    return count * step, [(i * step, f"{i * step:,.10g}") for i in range(count + 1)]
 
 
 def _unit(resource: str, most: float) -> tuple[float, str]:
