@@ -56,6 +56,7 @@ def rendered_files(changes: Raw | None, release: str, namespace: str) -> dict[st
     data = {
         "Values": overlaid(VALUES, changes or {}),
         "Release": {"Name": release, "Namespace": namespace, "Service": "Helm"},
+        "Files": {"Get": lambda name: (CHART / name).read_text("utf-8")},
         "Chart": {
             "Name": chart["name"],
             "Version": chart["version"],

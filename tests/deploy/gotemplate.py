@@ -130,7 +130,8 @@ class Templates:
             elif kind == "number":
                 terms.append(int(text))
             elif kind == "path":
-                terms.append(_path(text, dot, scope))
+                value = _path(text, dot, scope)
+                terms.append(_Function(value) if callable(value) else value)
             elif text in self._functions:
                 terms.append(_Function(self._functions[text]))
             elif text in ("true", "false"):
@@ -262,6 +263,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "default": lambda other, value=None: value or other,
     "dict": lambda *pairs: dict(zip(pairs[::2], pairs[1::2], strict=True)),
     "fail": _fail,
+    "fromYaml": yaml.safe_load,
     "first": lambda items: items[0],
     "list": lambda *items: list(items),
     "merge": _merge,

@@ -14,11 +14,15 @@ from holdfast.scheduler.plugins import registry
 
 Raw = dict[str, Any]
 
-_UNKNOWN_TO_KUBERNETES = ("ServiceMonitor",)
+_UNKNOWN_TO_KUBERNETES = ("ServiceMonitor", "PrometheusRule")
 
 
 def _one(documents: list[Raw], kind: str) -> Raw:
-    [found] = [document for document in documents if document["kind"] == kind]
+    [found] = [
+        document
+        for document in documents
+        if document["kind"] == kind and not document["metadata"]["name"].endswith("-dashboards")
+    ]
     return found
 
 
@@ -36,6 +40,8 @@ CASES: dict[str, Raw] = {
     "as it comes": {},
     "everything on": {
         "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}},
+        "dashboards": {"enabled": True},
         "installCRDs": True,
         "pluginResources": [{"apiGroups": ["example.com"], "resources": ["teamquotas", "widgets"]}],
         "imagePullSecrets": [{"name": "registry"}],
