@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 from typer.testing import CliRunner
@@ -33,6 +34,16 @@ KNOWN = {
     "yaml values",
 }
 CONFIGURATION = "KubeSchedulerConfiguration"
+UNSCHEDULED = {
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "CronJob",
+    "NetworkPolicy",
+    "ResourceQuota",
+    "ValidatingAdmissionPolicy",
+    "ValidatingAdmissionPolicyBinding",
+}
+"""Kinds that scheduling does not read: they are checked against the schemas of Kubernetes."""
 NODES = """
 apiVersion: v1
 kind: List
@@ -79,6 +90,13 @@ def test_yaml(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         result = CliRunner().invoke(app, ["config", "validate", str(file)])
         assert result.exit_code == 0, result.output
         assert "warning" not in result.output, result.output
+        return
+    if all(document.get("kind") == "Expect" for document in documents):
+        assert block.file_name, "name the file, so that a command of the page runs it with its scenario"
+        return
+    if {document.get("kind") for document in documents} <= UNSCHEDULED:
+        for document in documents:
+            kubernetes_validate.validate(document, "1.35", strict=True)
         return
     arguments = ["simulate", str(file)]
     if not any(document.get("kind") == "Node" for document in documents):
