@@ -51,4 +51,4 @@ def _records(command: Any, kind: str, context: Any) -> list[tuple[str, str]]:
 
 
 def _help(command: Any) -> str:
-    return inspect.cleandoc(command.help or "").partition("\f")[0]
+    return inspect.cleandoc(command.help or "").partition("\f")[0].partition("\n\nExamples:")[0]
