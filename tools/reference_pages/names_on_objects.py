@@ -379,6 +379,12 @@ SECTIONS: dict[str, dict[str, Name]] = {
             "a duration",
             "how long it runs after its binding, in `simulate` and `up`",
         ),
+        "SIM_COUNT": Name(
+            "annotation of any object of a scenario",
+            "you",
+            "an integer",
+            "how many of it there are in `simulate`",
+        ),
         "SIM_STOPS_IN": Name(
             "annotation of a pod",
             "you",
