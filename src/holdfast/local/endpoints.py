@@ -211,8 +211,12 @@ class EndpointsController:
         pods, service.changed_pods = service.changed_pods, set()
         dirty: dict[str, None] = {}
         homeless: dict[_Ports, dict[str, Raw]] = {}
-        for pod in pods:
+        for number, pod in enumerate(pods, 1):
             self._compare(raw, service, pod_key(key.namespace, pod), dirty, homeless)
+            if number % _PODS_AT_A_TIME == 0:
+                yield None
+        if self._services.get(key) is not service:
+            return  # it was changed meanwhile, and is compared anew
         for ports, endpoints in homeless.items():
             self._place(key, service, ports, endpoints, dirty)
         empty = [name for name, each in service.slices.items() if not each.endpoints]
