@@ -245,7 +245,11 @@ def test_text_is_for_people(cluster: ServedCluster) -> None:
     [
         (["pod", "none"], 'Error from server (NotFound): pods "none" not found\n'),
         (["pod"], "error: NAME: which pod? Give KIND NAME or KIND/NAME\n"),
-        (["cat", "tom"], "error: KIND: cannot explain 'cat'; known: pod, reservation, podgroup\n"),
+        (
+            ["cat", "tom"],
+            "error: KIND: cannot explain 'cat'; known: pod, reservation, podgroup, "
+            "deployment, statefulset, daemonset, replicaset, job\n",
+        ),
     ],
 )
 def test_errors_are_reported_with_exit_status_and_reason(

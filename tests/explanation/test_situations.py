@@ -489,3 +489,36 @@ def test_situation(name: str) -> None:
 
 def test_there_are_at_least_forty() -> None:
     assert len(SITUATIONS) >= 40
+
+
+def test_a_deployment_is_explained_by_its_pods() -> None:
+    def owned(kind: str, name: str) -> list[Raw]:
+        return [{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": True}]
+
+    deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web", "namespace": "default", "uid": "web"},
+    }
+    replica_set = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": "web-1",
+            "namespace": "default",
+            "uid": "web-1",
+            "ownerReferences": owned("Deployment", "web"),
+        },
+        "spec": {"selector": {"matchLabels": {"app": "web"}}},
+    }
+    pods = [
+        pod(f"web-1-{i}", "5", metadata={"ownerReferences": owned("ReplicaSet", "web-1")})
+        for i in range(3)
+    ]
+    world = world_of([N1, replica_set, *pods])
+    report = explain(snapshot_of(world), deployment)
+    assert report.summary.startswith(
+        "1 of 3 pods have a node. 2 pending: No suitable node among 1 node"
+    )
+    assert [(each.count, each.state) for each in report.pods] == [(2, "Pending"), (1, "Placed")]
+    assert [each.change["actions"] for each in report.advice] == [["Resize"]]

@@ -14,6 +14,11 @@ _EXPLAINED = {
     "pod": ("pod", "pods", "po"),
     "reservation": ("reservation", "reservations", "rsv"),
     "podgroup": ("podgroup", "podgroups", "pg"),
+    "deployment": ("deployment", "deployments", "deploy"),
+    "statefulset": ("statefulset", "statefulsets", "sts"),
+    "daemonset": ("daemonset", "daemonsets", "ds"),
+    "replicaset": ("replicaset", "replicasets", "rs"),
+    "job": ("job", "jobs"),
 }
 
 
@@ -42,7 +47,7 @@ def explain(
     context: Context = None,
     namespace: Namespace = None,
 ) -> None:
-    """Explain why a pod, reservation or pod group is pending or placed.
+    """Explain why a pod, reservation, pod group or workload is pending or placed.
 
     Reads the same objects as the scheduler and evaluates the same plugins on them. Writes nothing.
 

@@ -4,6 +4,7 @@ snapshot.
     explainer              finds and explains an object of a snapshot
     pods                   a pod that is pending or placed
     groups                 a pod group
+    workloads              a Deployment, StatefulSet, DaemonSet, ReplicaSet or Job, by its pods
     reservations           a reservation
     matching_reservations  the reservations that a pod matches
     queue_limits           limits of a pod's queue

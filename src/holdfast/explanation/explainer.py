@@ -6,6 +6,7 @@ from holdfast.explanation.groups import explain_group
 from holdfast.explanation.pods import explain_pod
 from holdfast.explanation.report import Report
 from holdfast.explanation.reservations import explain_reservation
+from holdfast.explanation.workloads import explain_workload
 from holdfast.kube.object_client import Raw
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
 
@@ -13,10 +14,18 @@ EXPLAINED: dict[str, tuple[KindInfo, ...]] = {
     "pod": (POD,),
     "reservation": (RESERVATION,),
     "podgroup": (KINDS[VOLCANO_API, "PodGroup"], KINDS[SIGS_PODGROUP_API, "PodGroup"]),
+    "deployment": (KINDS["apps/v1", "Deployment"],),
+    "statefulset": (KINDS["apps/v1", "StatefulSet"],),
+    "daemonset": (KINDS["apps/v1", "DaemonSet"],),
+    "replicaset": (KINDS["apps/v1", "ReplicaSet"],),
+    "job": (KINDS["batch/v1", "Job"],),
 }
 """By the name of the kind on the command line; an object of any of the kinds with that name."""
 
 _EXPLAINERS = {"Pod": explain_pod, "Reservation": explain_reservation, "PodGroup": explain_group}
+_EXPLAINERS |= dict.fromkeys(
+    ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job"), explain_workload
+)
 
 
 def explain(snapshot: ClusterSnapshot, raw: Raw) -> Report:

@@ -1,0 +1,63 @@
+"""Explains a workload by its pods: how many are placed, and why the others are pending."""
+
+from holdfast.explanation.pods import explain_pod
+from holdfast.explanation.report import PodsOfWorkload, Report
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
+
+
+def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
+    """A Deployment, ReplicaSet, StatefulSet, DaemonSet or Job. Pending pods that scheduling cannot tell
+    apart are one group, and the first of each group is explained.
+    """
+    metadata, kind = raw["metadata"], raw["kind"]
+    namespace = metadata.get("namespace") or ""
+    report = Report(f"{kind} {namespace}/{metadata['name']}", "", "")
+    pods = _pods_of(snapshot, raw)
+    placed = [pod for pod in pods if pod.row >= 0]
+    groups: dict[tuple[int, tuple[str, ...]], list[PodRecord]] = {}
+    for pod in pods:
+        if pod.row < 0:
+            groups.setdefault((pod.cls.id, pod.gates), []).append(pod)
+    explained = [(those, _explained(snapshot, those[0])) for those in groups.values()]
+    explained.sort(key=lambda each: -len(each[0]))
+    report.phase = "Pending" if explained else "Scheduled" if placed else "No pods"
+    report.pods = [
+        PodsOfWorkload(len(those), "Pending", found.summary, [pod.name for pod in those])
+        for those, found in explained
+    ]
+    if placed:
+        report.pods.append(PodsOfWorkload(len(placed), "Placed", "", [pod.name for pod in placed]))
+    report.summary = f"{len(placed)} of {len(pods)} pods have a node."
+    if not pods:
+        report.summary = "It has no pods: its controller has created none, or all have ended."
+    if explained:
+        _, first = explained[0]
+        report.summary += f" {len(pods) - len(placed)} pending: {first.summary}"
+        report.details, report.advice = first.details, first.advice
+        report.holders, report.nodes = first.holders, first.nodes
+        report.told, report.would_say = first.told, first.would_say
+    return report
+
+
+def _explained(snapshot: ClusterSnapshot, pod: PodRecord) -> Report:
+    raw = snapshot.find(POD, pod.name, pod.namespace)
+    assert raw is not None
+    return explain_pod(snapshot, raw)
+
+
+def _pods_of(snapshot: ClusterSnapshot, raw: Raw) -> list[PodRecord]:
+    """Its pods that have not ended; those of a Deployment belong to its ReplicaSets."""
+    owners = {raw["metadata"].get("uid")}
+    if raw["kind"] == "Deployment":
+        sets = snapshot.objects.get(("apps/v1", "ReplicaSet"), {}).values()
+        owners |= {each["metadata"].get("uid") for each in sets if _is_owned(each, owners)}
+    owned = [each for each in snapshot.all(POD) if _is_owned(each, owners)]
+    names = [(each["metadata"].get("namespace") or "", each["metadata"]["name"]) for each in owned]
+    records = [snapshot.cluster.pod(*name) for name in sorted(names)]
+    return [record for record in records if record is not None]
+
+
+def _is_owned(raw: Raw, owners: set[str | None]) -> bool:
+    return any(each.get("uid") in owners for each in raw["metadata"].get("ownerReferences") or ())
