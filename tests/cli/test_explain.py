@@ -269,7 +269,7 @@ def test_nothing_is_written(cluster: ServedCluster) -> None:
 
 
 def test_help_reads_well() -> None:
-    assert "why a pod, reservation or pod group is pending" in call("explain", "--help").out
+    assert "why a pod, reservation, pod group or workload is pending" in call("explain", "--help").out
 
 
 @pytest.mark.parametrize(
