@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from harness.device_objects import device, gpu
 from harness.objects import node, pod, queue
 from holdfast.local.store import Key, node_key, pod_key
 from holdfast.web import live_view, node_columns, row_tables
@@ -113,6 +114,24 @@ def test_flags_labels_and_taints() -> None:
     assert found["flags"] & node_columns.TAINTED
     assert "dedicated=ml:NoSchedule" in found["taints"]
     assert "topology.kubernetes.io/zone=a" in found["labels"]
+
+
+def test_gpus_are_shown_by_their_share() -> None:
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "8")
+    cluster.create(device("n1", gpu(0), gpu(1), gpu(2), gpu(3, health=False)))
+    whole = reservation("gpu", "1", allocateOnce=False)
+    requests = whole["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+    requests["koordinator.sh/gpu"] = "100"
+    cluster.create(whole)
+    raw = owner("half", "1")
+    raw["metadata"]["labels"] = {"app": "other"}
+    raw["spec"]["containers"][0]["resources"]["requests"]["koordinator.sh/gpu"] = "50"
+    cluster.create(raw)
+    (found,) = BrowserCopy(cluster.snapshot()).nodes.values()
+    healthy = [cell[:2] for cell in found["gpus"] if cell[2]]
+    assert len(found["gpus"]) == 4
+    assert sorted(healthy) == [[0, 0], [0, 100], [50, 0]]
 
 
 def test_queues_have_their_shares() -> None:

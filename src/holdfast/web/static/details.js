@@ -122,6 +122,8 @@ export class Details {
     const pending = !found.node;
     return [
       h("p", { class: "badges" }, pending ? placeBadge(found.place) : h("span", { class: "badge good" }, found.phase === "assumed" ? "being bound" : "bound"), found.preempted && h("span", { class: "badge warn" }, "being preempted")),
+      this.explained(),
+      pending && found.message && section("Condition", h("p", { class: "condition" }, found.message)),
       facts([
         ["Namespace", found.namespace],
         ["Node", found.node && h("a", { href: this.app.link("nodes", [found.node]) }, found.node)],
@@ -137,8 +139,7 @@ export class Details {
         ["Scheduler", found.scheduler],
         ["Rejected by", pending ? found.rejectedBy.join(", ") : ""],
       ]),
-      pending && found.message && section("Condition", h("p", { class: "condition" }, found.message)),
-      this.explanation ? this.explained() : this.explainButton("pod"),
+      !this.explanation && this.explainButton("pod"),
       this.story(found),
     ];
   }
@@ -216,7 +217,7 @@ export class Details {
       h("p", { class: "verdict" }, e.summary),
       e.help && e.help.length > 0 && [h("h4", null, "What would help"), h("ul", null, e.help.map((each) => h("li", null, each)))],
       e.wouldSay && e.wouldSay !== e.told && [h("h4", null, "Condition if scheduled now"), h("p", { class: "condition" }, e.wouldSay)],
-      e.nodes && e.nodes.length > 0 && [h("h4", null, "Infeasible nodes"), table(["Reason", "Nodes", "Plugin"], e.nodes.map((each) => [each.reason, [h("b", null, String(each.nodes.length)), " ", this.fewNodes(each.nodes)], each.plugin]))],
+      e.nodes && e.nodes.length > 0 && [h("h4", null, "Infeasible nodes"), table(["Reason", "Nodes", "Plugin"], e.nodes.map((each) => [each.reason, [h("b", null, String(each.nodes.length)), " ", this.fewNodes(each.nodes)], h("span", { class: "nowrap" }, each.plugin)]))],
       e.ranked && e.ranked.length > 0 && [h("h4", null, "Feasible nodes, best first"), table(["Node", "Score", "Reservation"], e.ranked.map((each) => [h("a", { href: this.app.link("nodes", [each.node]) }, each.node), String(each.score), each.reservation]))],
       e.reservations && e.reservations.length > 0 && [h("h4", null, "Matching reservations"), table(["Name", "Phase", "Node", "Left", ""], e.reservations.map((each) => [h("a", { href: this.app.link("reservations", [each.name]) }, each.name), each.phase, each.node, each.left, each.why]))],
       e.owners && e.owners.length > 0 && [h("h4", null, "Owners"), listed(e.owners)],
