@@ -228,8 +228,8 @@ export class Details {
   }
 
   fewNodes(names) {
-    const shown = names.slice(0, 6).map((name, index) => [index ? ", " : "", h("a", { href: this.app.link("nodes", [name]) }, name)]);
-    return [shown, names.length > 6 ? ` and ${names.length - 6} more` : ""];
+    const shown = names.slice(0, 4).map((name, index) => [index ? ", " : "", h("a", { href: this.app.link("nodes", [name]) }, name)]);
+    return [shown, names.length > 4 ? ` and ${names.length - 4} more` : ""];
   }
 }
 
