@@ -87,6 +87,9 @@ class Scheduler:
         self._profiles.setdefault("", profiles[0])  # reservations that name no scheduler
         for alias, name in (aliases or {}).items():
             self._profiles.setdefault(alias, self._profiles[name])
+        self.cluster.reservations.without_virtual = frozenset(
+            name for name, profile in self._profiles.items() if not profile.provisions
+        )
         self.queue = SchedulingQueue(
             profiles[0].sort_key,
             configuration.pod_initial_backoff,

@@ -28,6 +28,7 @@ from holdfast.scheduler.state.cluster import Cluster
 NOT_ACTIVE = "reservation is not active"
 """The condition message of a pod whose reservation ends before it is bound."""
 NO_BINDER = "no Bind plugin binds the pod"
+NOT_CREATED = "reservation {} is not created yet, and no Permit plugin has the pod wait for it"
 _FILTERED_BY = {"ports": "NodePorts", "volumes": "VolumeRestrictions"}
 """The plugins that filter what a reservation may lose."""
 
@@ -145,6 +146,10 @@ class BindingCycle:
         """Adds the decisions of the first Bind plugin that gives any; the stop if it fails, or if none
         gives any."""
         binders = profile.bind if pod.reservation is None else profile.reservation_binders
+        if pod.reservation_uid and pod.reservation_uid in self._cluster.virtuals.by_id:
+            # After a restart an annotation that names a virtual reservation would mean nothing.
+            text = NOT_CREATED.format(pod.reservation_uid)
+            return Stop(binders[-1], Outcome(text, retry=True)) if binders else None
         for plugin in binders:
             try:
                 bound: Sequence[Decision] = plugin.bind(pod, row)

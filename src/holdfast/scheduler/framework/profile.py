@@ -105,8 +105,11 @@ class Profile:
         given = reservation.args if reservation is not None else None
         self.reservation_args = given if isinstance(given, ReservationArgs) else ReservationArgs()
         """Its arguments."""
-        self.provisions = bool(reservation) and DYNAMIC_RESERVATION in made
-        """Whether reservations are provisioned for pods that bring a template."""
+        waiting = made.get(DYNAMIC_RESERVATION)
+        self.provisions = bool(reservation) and waiting in self.permit and waiting in self.reserve
+        """Whether reservations are provisioned for pods that bring a template. Only such a profile has
+        pods wait for the reservation that replaces a virtual one, so only its pods are allocated from
+        virtual reservations."""
         self.reservation_weight = weights.get(self.reservation_plugin, 0)
         self.volume_filters = [plugin for plugin in self.filters if plugin.reads_volumes]
         self.scores_volumes = any(plugin.reads_volumes for plugin, _ in self.scorers)

@@ -48,8 +48,10 @@ def count_reservations(cluster: Cluster, column: ReservationColumn) -> str:
     only = named.pod.row if named is not None and named.pod is not None else -1
     for spec in reservations.matching(column.cls):
         for reservation in reservations.members.get(spec, {}).values():
-            if not reservations.is_usable(reservation) or not _matches_node(
-                cluster, column, reservation
+            if (
+                not reservations.is_usable(reservation)
+                or not column.allows(reservation)
+                or not _matches_node(cluster, column, reservation)
             ):
                 continue
             assert reservation.pod is not None

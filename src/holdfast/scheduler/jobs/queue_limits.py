@@ -173,6 +173,8 @@ class QueueLimits:
                 entry = ledger.reservations.get(reservation.uid)
                 if entry is None or reservation.waiting or self._holds.knows(reservation):
                     continue
+                if not reservations.is_allowed_for(reservation, pod):
+                    continue
                 if all(entry.left(slot) >= asked for slot, asked in pod.cls.requests):
                     return True
         return False

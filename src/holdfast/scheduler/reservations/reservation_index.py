@@ -39,6 +39,9 @@ class ReservationIndex:
         """How many reservations name a pod by its uid, or by its name."""
         self.preemption_holds = PreemptionHolds()
         """Reservations that keep what victims leave for their preemptor."""
+        self.without_virtual: frozenset[str] = frozenset()
+        """The scheduler names whose pods are not allocated from virtual reservations: their profiles
+        would bind them without waiting for the reservation that replaces it."""
         self._no_owners: OwnerSpec | None = None
         self._allocated: dict[str, dict[str, PodRecord]] = {}
         self._affinities: dict[int, RequiredReservation] = {}
@@ -91,8 +94,13 @@ class ReservationIndex:
         """The ids of the owner specs that pods of the class match."""
         return self.specs.matching(cls)
 
+    def is_allowed_for(self, reservation: ReservationInfo, pod: PodRecord) -> bool:
+        """Whether the pod's profile lets it be allocated from a reservation that it matches."""
+        return not reservation.virtual or pod.scheduler not in self.without_virtual
+
     def matched(self, cls: PodClass) -> MatchedReservations | None:
-        """The reservations that pods of the class match, up to date; None if there are none."""
+        """The reservations that pods of the class match, up to date; None if there are none. Virtual
+        ones are among them, which not all profiles offer to their pods."""
         if not self.specs.matching(cls):
             return None
         found = self._matched.get(cls.id)
@@ -156,7 +164,9 @@ class ReservationIndex:
         there = [
             entry.reservation
             for entry in matched.on(row)
-            if not asked.isdisjoint(entry.amounts) and _could_serve(entry, pod)
+            if not asked.isdisjoint(entry.amounts)
+            and _could_serve(entry, pod)
+            and self.is_allowed_for(entry.reservation, pod)
         ]
         if any(reservation.uid == pod.nominated_reservation for reservation in there):
             return pod.nominated_reservation

@@ -98,8 +98,9 @@ class ReservationColumn(ClassColumn):
     def _compile(self) -> None:
         super()._compile()
         self._combined_only: Filter | None = None
+        profile = self._profile
         self._reservation_scores = ReservationScores(
-            self._cluster, self.cls, self._profile.reservation_args.ignores
+            self._cluster, self.cls, profile.reservation_args.ignores, virtual_too=profile.provisions
         )
         self._inner_filters = list(self._usage_filters)
         by_amounts = self._by_amounts and self._reservation_scores.by_amounts and self.is_absolute
@@ -300,6 +301,10 @@ class ReservationColumn(ClassColumn):
             there[nominate([(pairs[i].reservation, int(scores[i])) for i in there])]
             for there in by_row.values()
         ]
+
+    def allows(self, reservation: ReservationInfo) -> bool:
+        """Whether pods of the class can be allocated from a matched reservation of this kind."""
+        return not reservation.virtual or self._profile.provisions
 
     def against(self, entry: ReservationEntry) -> list[str]:
         """Why a pod of the class cannot allocate from a reservation; empty if it can."""

@@ -88,8 +88,11 @@ class AllocatingOne(One):
 class ReservationScores:
     """The reservations that a class matches, and their scores for it."""
 
-    def __init__(self, cluster: Cluster, cls: PodClass, ignores: Callable[[str], bool]) -> None:
-        """`ignores` says which resources the Restricted policy does not restrict."""
+    def __init__(
+        self, cluster: Cluster, cls: PodClass, ignores: Callable[[str], bool], virtual_too: bool = True
+    ) -> None:
+        """`ignores` says which resources the Restricted policy does not restrict; `virtual_too` whether
+        virtual reservations count."""
         self._cluster = cluster
         self._cls = cls
         self._sums = cluster.nodes.slots.sums
@@ -104,6 +107,9 @@ class ReservationScores:
             self.matched.on if self.matched is not None else _nothing
         )
         """The matched reservations on a row that can be allocated from."""
+        self._virtual_too = virtual_too
+        if self.matched is not None and not virtual_too:
+            self.on = _real_only(self.matched.on)
         self.by_amounts = not cls.ports and not cls.volumes
         """Whether pods of the class allocate nothing but amounts: no ports, no volumes."""
         affinity = cluster.reservations.affinity(cls)
@@ -116,8 +122,9 @@ class ReservationScores:
         if matched is None:
             return []
         if len(rows) >= self._cluster.nodes.size:
-            return matched.everywhere()
-        return [entry for row in rows.tolist() for entry in matched.on(row)]
+            entries = matched.everywhere()
+            return entries if self._virtual_too else _real(entries)
+        return [entry for row in rows.tolist() for entry in self.on(row)]
 
     def serving(self, matched: list[ReservationEntry]) -> list[ReservationEntry]:
         """The reservations for which `serves` is true."""
@@ -283,6 +290,14 @@ def _claims(cls: PodClass) -> set[str]:
 
 def _nothing(row: int) -> list[ReservationEntry]:
     return []
+
+
+def _real(entries: list[ReservationEntry]) -> list[ReservationEntry]:
+    return [entry for entry in entries if not entry.reservation.virtual]
+
+
+def _real_only(on: Callable[[int], list[ReservationEntry]]) -> Callable[[int], list[ReservationEntry]]:
+    return lambda row: _real(on(row))
 
 
 def nominate(scored: list[tuple[ReservationInfo, int]]) -> int:
