@@ -2,11 +2,13 @@
 and invariants that are checked after every step.
 """
 
-import json
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
-from holdfast.api.errors import HoldfastError
+from holdfast.api.annotations import ReservationAllocated
+from holdfast.api.decode import decode_json
+from holdfast.api.errors import HoldfastError, InvalidObject
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import HOLD_LABEL, RESERVATION_ALLOCATED, RESERVATION_API, STARVATION
 from holdfast.api.node import Device, Node
@@ -101,7 +103,9 @@ class SimulatedCluster(ClusterParts):
         self.figures.pod_bound(decision.pod.uid, self.clock.t)
         allocated = decision.annotations.get(RESERVATION_ALLOCATED)
         if allocated is not None:
-            self.node_usage.reservations.pod_bound(json.loads(allocated)["uid"])
+            with suppress(InvalidObject):  # a Bind plugin from outside may write anything
+                uid = decode_json(allocated, ReservationAllocated).uid
+                self.node_usage.reservations.pod_bound(uid)
 
     def _checks(self, scheduler_name: str, resource: str) -> bool:
         """As configured."""
