@@ -1,12 +1,13 @@
 """Jobs of several pods: together or not at all."""
 
+import json
 from typing import Any
 
 import pytest
 
 from harness.builders import make_node, make_pod, make_pod_group, make_reservation
 from harness.driver import Driver
-from harness.objects import GROUP, SIGS, VOLCANO, gang, node, pod, pod_group
+from harness.objects import GROUP, SIGS, SIM, VOLCANO, gang, node, pod, pod_group
 from harness.scenarios import play, step
 from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.events import write_refused
@@ -88,6 +89,76 @@ def test_groups_that_belong_together_start_together() -> None:
     pods = [pod("a0", labels={LIGHT: "a"}), pod("b0", labels={LIGHT: "b"}, at="10s")]
     assert play(node("n1", 2), groups, pods).times("a0", "b0") == [10, 10]
     assert play(node("n1", 1), groups, pods).bound() == {}
+
+
+def named(name: str, least: int, *groups: str) -> dict[str, str]:
+    """The annotations of a member of a gang that names these groups."""
+    listed = json.dumps([f"default/{each}" for each in groups])
+    own = {KOORD + "name": name, KOORD + "min-available": str(least)}
+    return own | ({KOORD + "groups": listed} if groups else {})
+
+
+class TestAPartnerThatDoesNotNameTheJob:
+    """Job b names a, but a does not name b: a starts without b, b does not start without a."""
+
+    @pytest.mark.parametrize("first", ["a0", "b0"])
+    @pytest.mark.parametrize(
+        ("nodes", "after"),
+        [
+            pytest.param([node("n1", 4)], pod_group("a", 1, SIGS, at="30s"), id="its PodGroup"),
+            pytest.param([], node("n1", 4, annotations={f"{SIM}at": "30s"}), id="a node"),
+            pytest.param(
+                [node("n1", 1)],
+                node("n2", 4, annotations={f"{SIM}at": "30s"}),
+                id="a larger node",
+            ),
+        ],
+    )
+    def test_it_is_woken_up_while_the_job_is_incomplete(
+        self, nodes: list[Any], after: Any, first: str
+    ) -> None:
+        pods = [
+            pod("a0", 2, labels={LIGHT: "a"}, at="0s" if first == "a0" else "5s"),
+            pod("b0", 1, annotations=named("b", 2, "a", "b"), at="0s" if first == "b0" else "5s"),
+        ]
+        group = [] if after["kind"] == "PodGroup" else [pod_group("a", 1, SIGS)]
+        played = play(nodes, group, pods, after, until=90)
+        assert played.times("b0") == [None]
+        assert played.times("a0") == [30]
+
+    def test_the_job_starts_when_it_has(self) -> None:
+        a, b = named("a", 2), named("b", 1, "a", "b")
+        late = pod("a1", annotations=a, at="30s")
+        played = play(node("n1", 4), pod("a0", annotations=a), pod("b0", annotations=b), late, until=90)
+        assert played.times("a0", "a1") == [30, 30]
+        assert played.times("b0") == [30]
+
+    def test_the_job_starts_when_a_partner_that_did_not_exist_has(self) -> None:
+        b = named("b", 1, "a", "b")
+        late = pod("a0", annotations=named("a", 1), at="30s")
+        played = play(node("n1", 4), pod("b0", annotations=b), late, until=90)
+        assert played.times("a0", "b0") == [30, 30]
+
+    def test_the_job_starts_when_the_partner_needs_fewer_pods(self) -> None:
+        fewer = step(
+            "30s", patch={"kind": "PodGroup", "name": "a", "merge": {"spec": {"minMember": 1}}}
+        )
+        pods = [pod("a0", labels={LIGHT: "a"}), pod("b0", annotations=named("b", 1, "a", "b"))]
+        played = play(node("n1", 4), pod_group("a", 2, SIGS), pods, fewer, until=90)
+        assert played.times("a0", "b0") == [30, 30]
+
+    def test_members_left_over_have_a_leader(self) -> None:
+        """Of three members of a, one fits together with b; the others once there is a node."""
+        a = [pod(f"a{i}", 2, labels={LIGHT: "a"}) for i in range(3)]
+        b = pod("b0", 2, annotations=named("b", 1, "a", "b"), priority=10)
+        more = node("n2", 4, annotations={f"{SIM}at": "30s"})
+        played = play(node("n1", 4), pod_group("a", 1, SIGS), a, b, more, until=90)
+        assert sorted(t for t in played.times("a0", "a1", "a2", "b0") if t is not None) == [
+            0,
+            0,
+            30,
+            30,
+        ]
 
 
 def test_a_gang_by_the_labels_of_lightweight_coscheduling() -> None:

@@ -76,6 +76,17 @@ def pending_members(
     return sorted(found, key=lambda p: (-p.cls.priority, p.queued_since, p.namespace, p.name))
 
 
+def led_members(leader: PodRecord, members: list[PodRecord], jobs: Jobs) -> list[PodRecord]:
+    """Those of the members that the leader is queued for. The others have a leader of their own, and
+    stay in the queue while they are tried together with these."""
+    own = jobs.of(leader)
+    assert own is not None
+    if not own.gang.partners:
+        return members
+    led = {job.name for job in jobs.partners(own) if jobs.is_queued_with(job, own)}
+    return [pod for pod in members if pod.job in led]
+
+
 class GangFailureHandler:
     """Handles failed attempts to schedule a job."""
 
@@ -157,11 +168,17 @@ class GangFailureHandler:
         for pod in lost.members:
             if pod.deletion_pending:
                 self._queue.forget(pod)
-        members = pending_members(lost.members[0], self._jobs, self._queue, self._profiles)
-        for pod in members:
-            self._queue.take(pod)
-        if members:
-            self.refuse(members[0], members, self.unpermitted(lost, lost.stops), now)
+        for leader in lost.members:
+            if leader.phase is not Phase.PENDING or leader.deletion_pending:
+                continue
+            if self._queue.place(leader.uid) is not None:
+                continue  # it is queued with one of those before it
+            members = pending_members(leader, self._jobs, self._queue, self._profiles)
+            members = led_members(leader, members, self._jobs)
+            for pod in members:
+                self._queue.take(pod)
+            if members:
+                self.refuse(members[0], members, self.unpermitted(lost, lost.stops), now)
 
     def refuse(
         self, leader: PodRecord, members: list[PodRecord], refusal: GangRefusal, now: float

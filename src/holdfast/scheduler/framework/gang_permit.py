@@ -197,6 +197,7 @@ class GangPermit:
             text = f"{job.ready_members} of {job.min_member} needed pods are placed"
             self._decisions.append(Emit(job.ref, "Normal", READY, text, "Scheduling"))
             self._cluster.chronicle.note(now, job.name, "ready")
+        self._jobs.wake_waiting_for(job)
 
     def _wait_for_members(self, pods: list[PodRecord], now: float) -> None:
         """Has permitted members wait until enough of their job are permitted."""

@@ -1,6 +1,7 @@
 """Gang scheduling: jobs of several pods, from the queue to a decision.
 
-One pending member, the leader, is in the scheduling queue for all of them. When it is popped, as many
+One pending member, the leader, is in the scheduling queue for all of them, and for partner jobs that
+name the same partners; a partner that names others has its own leader. When it is popped, as many
 members are assumed as the job needs. If the job is then ready they are bound, otherwise all of them are
 unreserved. Of a job that is ready already, every member that fits is bound. Members beyond those the
 job needs are scheduled after all other pending pods of the same priority; where queues share capacity,
@@ -27,6 +28,7 @@ from holdfast.scheduler.framework.gang_failures import (
     GangRefusal,
     Stops,
     Unpermitted,
+    led_members,
     pending_members,
 )
 from holdfast.scheduler.framework.preemption import Preemption
@@ -119,7 +121,7 @@ class Gangs:
             return self._schedule_rest(leader, rest, now, one_by_one)
         jobs = self._jobs.partners(job)
         members = self.pending_members(leader)
-        for pod in members:
+        for pod in led_members(leader, members, self._jobs):
             self._queue.remove(pod)
         for each in jobs:
             each.tried = True
@@ -135,7 +137,19 @@ class Gangs:
                 refusal = self._finish_start(jobs, members, refusal, now)
         if refusal is not None:
             self._failures.refuse(leader, members, refusal, now)
+        if len(jobs) > 1:
+            self._requeue_partners(job, jobs, members)
         return len(members) - len(self._rest.get(job.name, ()))
+
+    def _requeue_partners(self, job: Job, jobs: list[Job], members: list[PodRecord]) -> None:
+        """Takes members that were placed along with the job's from the queue, where their own leaders
+        are. If one of these was placed, another member becomes the leader."""
+        others = [each for each in jobs if not self._jobs.is_queued_with(each, job)]
+        names = {each.name for each in others}
+        for pod in members:
+            if pod.job in names and pod.phase is not Phase.PENDING:
+                self._queue.take(pod)
+                self.settled(pod)
 
     def _attempt(self, jobs: list[Job], members: list[PodRecord], now: float) -> GangRefusal | None:
         """Assumes members in a statement and commits it if the jobs are ready; otherwise, or if plugins
@@ -296,6 +310,7 @@ class Gangs:
         `may_preempt` reasons that preemption can remove do not count."""
         for job in jobs:
             if not job.is_known:
+                self._jobs.wait_for(jobs[0], [job.name])
                 return _refusal(NO_GROUP, f"{job.name} does not exist", Change.NONE)
             own = [pod for pod in members if pod.job == job.name]
             missing = job.lacks(own)
@@ -305,9 +320,11 @@ class Gangs:
                 of_task = job.lacks_of_tasks(own)
                 reason = NOT_ENOUGH_OF_TASK if of_task else NOT_ENOUGH_TASKS
                 problem = JobProblem(reason, f"{job.name} has {of_task or missing}")
+                self._jobs.wait_for(jobs[0], [job.name])
                 return GangRefusal(problem, {}, Change.NONE, {}, text)
             names = self._jobs.missing_partners(job)
             if names:
+                self._jobs.wait_for(jobs[0], names)
                 text = f"{job.name} waits for {', '.join(map(str, names))}"
                 return _refusal(NOT_ENOUGH_TASKS, text, Change.NONE)
             queues, limits = self._jobs.queues, self._jobs.queue_limits

@@ -1,6 +1,6 @@
 """The job index: all jobs, updated with pods and PodGroups in whichever order they are seen."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from holdfast.api.jobs import PodGroup
 from holdfast.api.meta import ObjectMeta
@@ -47,6 +47,10 @@ class Jobs:
         """Jobs whose status may have to change."""
         self.on_changed: list[Callable[[Job], None]] = []
         """Called with a job that may be schedulable now, or whose condition may change."""
+        self._waiting_for: dict[JobName, dict[JobName, None]] = {}
+        """By partner, the jobs that were refused because it does not exist or has too few members. They
+        are woken up when it changes or becomes ready: a partner that does not name them is scheduled
+        without them."""
         self._settings = cluster.settings
         self.queues = Queues(cluster, self._queue_of)
         self.queue_limits = QueueLimits(cluster, reservations, self.queues)
@@ -167,6 +171,11 @@ class Jobs:
             return [job]
         others = [self.known.get(name) for name in sorted(partners) if name != job.name]
         return [job, *(other for other in others if other is not None)]
+
+    def is_queued_with(self, job: Job, other: Job) -> bool:
+        """Whether one leader is queued for members of both jobs: they are the same, or name the same
+        partners. A partner that names others is ready without this one, so it has its own leader."""
+        return job is other or job.gang.partners == other.gang.partners
 
     def look_for_interruption(self, job: Job) -> bool:
         """Sets `Job.interrupted`: whether the start of the job was interrupted, by a restart of the
@@ -295,6 +304,22 @@ class Jobs:
         """Notifies that a job may be schedulable now, or that its condition may change."""
         for notify in self.on_changed:
             notify(job)
+        self.wake_waiting_for(job)
+
+    def wait_for(self, job: Job, partners: Iterable[JobName]) -> None:
+        """Has the job woken up when one of these partners changes or becomes ready."""
+        for name in partners:
+            if name != job.name:
+                self._waiting_for.setdefault(name, {})[job.name] = None
+
+    def wake_waiting_for(self, partner: Job) -> None:
+        """Wakes up the jobs that wait for a partner."""
+        if not self._waiting_for:
+            return
+        waiting = (self.known.get(name) for name in self._waiting_for.pop(partner.name, ()))
+        for job in [each for each in waiting if each is not None]:
+            for notify in self.on_changed:
+                notify(job)
 
     def not_written(self, uid: str) -> None:
         """Notes that writing the status of a PodGroup failed, so that it is written again."""
@@ -380,6 +405,10 @@ class Jobs:
     def _drop_if_empty(self, job: Job) -> None:
         if not (job.members or job.done or job.failed) and job.name not in self._groups:
             self.known.pop(job.name, None)
+            for name, waiting in list(self._waiting_for.items()):
+                waiting.pop(job.name, None)
+                if not waiting:
+                    del self._waiting_for[name]
 
     def _notify(self, *jobs: Job | None) -> None:
         """Notifies of jobs after a change of their PodGroup."""
