@@ -181,15 +181,22 @@ class PodHandlers:
         self._place_or_queue(known, pod, changed=True)
 
     def reclassify(self, name: str, uid: str) -> None:
-        """Updates the classes of pending pods with this name or uid, after owners of reservations began
-        or ceased to name them."""
+        """Updates the classes of pods with this name or uid that are not bound, after owners of
+        reservations began or ceased to name them. An assumed pod may be pending again later, and while
+        it waits in Permit a reservation that names it may replace the virtual one."""
         pods = [self._pods[uid]] if uid in self._pods else []
         if not uid:
             pods = [pod for pod in self._pods.values() if pod.name == name]
         for pod in pods:
-            if pod.phase is not Phase.PENDING:
+            if pod.phase is Phase.ASSIGNED:
                 continue
-            before, pod.cls = pod.cls, self._current_class(pod)
+            before, cls = pod.cls, self._current_class(pod)
+            if pod.phase is Phase.ASSUMED:
+                if cls is not before:
+                    self._claim_as(pod, cls)
+                self._classes.release(before)
+                continue
+            pod.cls = cls
             self._classes.release(before)
             if self._cluster.listener is not None and not pod.deletion_pending:
                 self._cluster.listener.pod_pending(pod)
