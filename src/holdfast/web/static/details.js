@@ -8,7 +8,7 @@ import { placeBadge } from "./pending.js";
 import { allocatedShare, expiry, fitRange, isHold, marksOf, phaseBadge, phaseOf, remaining } from "./reservations.js";
 
 const SINGULAR = { nodes: "node", pods: "pod", reservations: "reservation", podgroups: "podgroup" };
-const KNOWN = ["object", "phase", "summary", "node", "reservation", "told", "wouldSay", "nodes", "ranked", "reservations", "owners", "members", "help", "events"];
+const KNOWN = ["object", "phase", "summary", "node", "reservation", "told", "wouldSay", "nodes", "ranked", "reservations", "owners", "members", "help", "events", "advice", "details", "holders"];
 
 export class Details {
   constructor(model, app, element) {
@@ -215,7 +215,8 @@ export class Details {
     return h("section", { class: "explanation", "aria-live": "polite", id: "explanation" },
       h("h3", null, "Explanation"),
       h("p", { class: "verdict" }, e.summary),
-      e.help && e.help.length > 0 && [h("h4", null, "What would help"), h("ul", null, e.help.map((each) => h("li", null, each)))],
+      e.advice && e.advice.length > 0 && [h("h4", null, "What would help"), h("ul", null, e.advice.map((each) => h("li", null, typeof each === "string" ? each : each.text || plain(each))))],
+      bullets(e).length > 0 && [h("h4", null, "Details"), h("ul", null, bullets(e).map((each) => h("li", null, each)))],
       e.wouldSay && e.wouldSay !== e.told && [h("h4", null, "Condition if scheduled now"), h("p", { class: "condition" }, e.wouldSay)],
       e.nodes && e.nodes.length > 0 && [h("h4", null, "Infeasible nodes"), table(["Reason", "Nodes", "Plugin"], e.nodes.map((each) => [each.reason, [h("b", null, String(each.nodes.length)), " ", this.fewNodes(each.nodes)], h("span", { class: "nowrap" }, each.plugin)]))],
       e.ranked && e.ranked.length > 0 && [h("h4", null, "Feasible nodes, best first"), table(["Node", "Score", "Reservation"], e.ranked.map((each) => [h("a", { href: this.app.link("nodes", [each.node]) }, each.node), String(each.score), each.reservation]))],
@@ -233,6 +234,7 @@ export class Details {
   }
 }
 
+const bullets = (e) => e.details || e.help || [];
 const timeOf = (text) => (Number.isNaN(Date.parse(text)) ? text : clock(Date.parse(text) / 1000));
 const gone = (text) => h("p", { class: "dim" }, text);
 const section = (name, ...content) => h("section", null, h("h3", null, name), content);
