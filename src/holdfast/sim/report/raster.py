@@ -1,6 +1,6 @@
 """Plots as PNG, drawn by resvg if it is installed.
 
-resvg is one self-contained library of 3 MB without dependencies, with wheels for the usual platforms,
+resvg is one self-contained library without dependencies, with wheels for the usual platforms,
 and it draws the same SVG that browsers show. Plotting libraries would draw everything a second time, in
 another style, and bring tens of megabytes; so it is an extra (`holdfast[png]`), and SVG needs nothing.
 """
