@@ -230,8 +230,9 @@ def test_queues_that_take_nothing_are_named(cluster: ServedCluster) -> None:
 def test_text_is_for_people(cluster: ServedCluster) -> None:
     text = cluster("explain", "pod", "big").out
     for part in (
-        "Pod default/big: Pending",
-        "  No suitable node among 3 nodes: too little cpu (1), untolerated taint (1), cordoned (1).",
+        "Pod default/big is Pending. No suitable node among 3 nodes: too little cpu (1), untolerated "
+        "taint",
+        "  (1), cordoned (1).",
         "Last message",
         "Rejected nodes",
         "What would help (verified with the scheduler)",
@@ -250,6 +251,21 @@ def test_text_is_for_people(cluster: ServedCluster) -> None:
             "error: KIND: cannot explain 'cat'; known: pod, reservation, podgroup, "
             "deployment, statefulset, daemonset, replicaset, job\n",
         ),
+        (["pdo", "big"], "error: KIND: cannot explain 'pdo'; did you mean pod?\n"),
+        (
+            ["reservatoin/peak"],
+            "error: KIND: cannot explain 'reservatoin'; did you mean reservation?\n",
+        ),
+        (
+            ["pod", "gaint"],
+            'Error from server (NotFound): pods "gaint" not found; did you mean giant?\n',
+        ),
+        (
+            ["pod", "giant", "-n", "kube-system"],
+            'Error from server (NotFound): pods "giant" not found; there is one in namespace default: '
+            "use -n default\n",
+        ),
+        (["pod", "gaint", "-A"], 'error: no pod "gaint" in any namespace; did you mean giant?\n'),
     ],
 )
 def test_errors_are_reported_with_exit_status_and_reason(
@@ -257,6 +273,29 @@ def test_errors_are_reported_with_exit_status_and_reason(
 ) -> None:
     done = cluster("explain", *arguments)
     assert (done.status, done.err) == (1, err)
+
+
+def test_a_name_is_looked_for_in_all_namespaces(cluster: ServedCluster) -> None:
+    names = [{"kind": "Namespace", "apiVersion": "v1", "metadata": {"name": n}} for n in ("a", "b")]
+    twice = [pod("twin", "100", metadata={"namespace": name}) for name in ("a", "b")]
+    cluster.create(*names, pod("alone", "100", metadata={"namespace": "b"}), *twice).settle()
+    assert explained(cluster, "pod", "alone", "-A")["object"] == "Pod b/alone"
+    assert explained(cluster, "rsv", "peak", "-A")["object"] == "Reservation peak"
+    done = cluster("explain", "pod", "twin", "-A")
+    assert (done.status, done.err) == (
+        1,
+        'error: pod "twin" is in several namespaces: use -n a or -n b\n',
+    )
+
+
+@pytest.mark.parametrize("columns", [72, 100, 140])
+def test_text_fits_the_terminal(
+    cluster: ServedCluster, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    for arguments in (["pod", "big"], ["pod", "greedy"], ["pod", "web-0"], ["rsv", "peak"]):
+        lines = cluster("explain", *arguments).lines
+        assert max(map(len, lines)) <= columns, max(lines, key=len)
 
 
 def test_nothing_is_written(cluster: ServedCluster) -> None:

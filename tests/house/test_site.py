@@ -110,3 +110,20 @@ def test_the_configuration_needs_no_other_host() -> None:
     assert configuration["theme"]["font"] is False
     assert not {"repo_url", "site_url"} & configuration.keys()
     assert configuration["plugins"] == ["search"], "others must work without a network"
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    configuration = yaml.safe_load((REPOSITORY / "mkdocs.yml").read_text())
+    listed = list(_pages(configuration["nav"]))
+    docs = REPOSITORY / "docs"
+    assert sorted(listed) == sorted(str(each.relative_to(docs)) for each in docs.rglob("*.md"))
+
+
+def _pages(part: object) -> Iterator[str]:
+    if isinstance(part, str):
+        yield part
+    elif isinstance(part, dict):
+        part = list(part.values())
+    if isinstance(part, list):
+        for each in part:
+            yield from _pages(each)

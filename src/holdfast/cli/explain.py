@@ -5,25 +5,40 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.cli.options import Config, Context, Failure, Kubeconfig, Namespace, OutputReport, Where
+from holdfast.cli import completers
+from holdfast.cli.command import did_you_mean
+from holdfast.cli.options import (
+    CLUSTER,
+    Config,
+    Context,
+    Failure,
+    Kubeconfig,
+    Namespace,
+    OutputReport,
+    Where,
+)
+from holdfast.explanation.explained_kinds import EXPLAINED, known_kinds
 
 if TYPE_CHECKING:
-    from holdfast.kube.object_client import Raw
-
-_EXPLAINED = {
-    "pod": ("pod", "pods", "po"),
-    "reservation": ("reservation", "reservations", "rsv"),
-    "podgroup": ("podgroup", "podgroups", "pg"),
-    "deployment": ("deployment", "deployments", "deploy"),
-    "statefulset": ("statefulset", "statefulsets", "sts"),
-    "daemonset": ("daemonset", "daemonsets", "ds"),
-    "replicaset": ("replicaset", "replicasets", "rs"),
-    "job": ("job", "jobs"),
-}
+    from holdfast.kube.object_client import Raw, Server
 
 
-def _complete_kind(incomplete: str) -> list[str]:
-    return [kind for kind in _EXPLAINED if kind.startswith(incomplete)]
+def _complete_kind(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Kinds; after `KIND/` the names of that kind."""
+    kind, slash, _ = incomplete.partition("/")
+    if slash:
+        return [f"{kind}/{name}" for name in _names(ctx, kind)]
+    return [each for each in EXPLAINED if each.startswith(incomplete)]
+
+
+def _complete_name(ctx: typer.Context, incomplete: str) -> list[str]:
+    return _names(ctx, str(ctx.params.get("kind") or ""))
+
+
+def _names(ctx: typer.Context, title: str) -> list[str]:
+    kind = known_kinds().get(title.lower())
+    infos = EXPLAINED[kind].infos if kind else ()
+    return sorted({name for info in infos for name in completers.object_names(ctx, info)})
 
 
 def explain(
@@ -31,13 +46,19 @@ def explain(
         str,
         typer.Argument(
             metavar="KIND",
-            help=f"One of {', '.join(_EXPLAINED)}; or KIND/NAME.",
+            help=f"One of {', '.join(EXPLAINED)}; or KIND/NAME.",
             autocompletion=_complete_kind,
             show_default=False,
         ),
     ],
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="Name of the object.", show_default=False)
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="Name of the object.",
+            autocompletion=_complete_name,
+            show_default=False,
+        ),
     ] = None,
     output: Annotated[
         OutputReport, typer.Option("-o", "--output", help="Output format.")
@@ -46,6 +67,15 @@ def explain(
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = None,
+    all_namespaces: Annotated[
+        bool,
+        typer.Option(
+            "-A",
+            "--all-namespaces",
+            help="Look for the name in all namespaces.",
+            rich_help_panel=CLUSTER,
+        ),
+    ] = False,
 ) -> None:
     """Explain why a pod, reservation, pod group or workload is pending or placed.
 
@@ -55,42 +85,28 @@ def explain(
       # Why a pod is pending, and what would help
       holdfast explain pod web-0
 
+      # A pod in whichever namespace it is
+      holdfast explain pod web-0 -A
+
       # A reservation, as data
       holdfast explain reservation/peak -o json
     """
     from holdfast.cli.client import Server, ask
-    from holdfast.cli.explanation_text import text
+    from holdfast.cli.explanation_text import terminal_width, text
     from holdfast.cli.options import load_setup
     from holdfast.cli.printing import as_json, as_yaml
     from holdfast.cli.snapshot import warned_snapshot
-    from holdfast.explanation.explainer import EXPLAINED, find
     from holdfast.explanation.explainer import explain as explain_object
-    from holdfast.kube.errors import ApiError
+    from holdfast.explanation.explainer import find
 
-    if name is None:
-        kind, _, name = kind.partition("/")
-    if not name:
-        raise Failure(1, [f"NAME: which {kind}? Give KIND NAME or KIND/NAME"])
-    wanted = next((each for each, aliases in _EXPLAINED.items() if kind.lower() in aliases), None)
-    if wanted is None:
-        raise Failure(1, [f"KIND: cannot explain {kind!r}; known: {', '.join(_EXPLAINED)}"])
+    wanted, name = _read(kind, name)
     setup = load_setup(config)
 
-    async def read(server: Server) -> "Raw":
-        refused: ApiError | None = None
-        for info in EXPLAINED[wanted]:
-            try:
-                return await server.get(info, name, server.namespace if info.namespaced else "")
-            except ApiError as error:
-                if error.status != 404:
-                    raise
-                refused = refused or error
-        assert refused is not None
-        raise refused
-
     async def work(server: Server) -> str:
+        found = await _located(server, wanted, name, namespace, all_namespaces)
         snapshot = await warned_snapshot(server, setup)
-        raw = find(snapshot, wanted, name, server.namespace) or await read(server)
+        where = found["metadata"].get("namespace") or ""
+        raw = find(snapshot, wanted, name, where) or found
         report = explain_object(snapshot, raw)
         report.events = await server.events(raw)
         match output:
@@ -98,6 +114,60 @@ def explain(
                 return as_json(report.data())
             case OutputReport.YAML:
                 return as_yaml(report.data())
-        return text(report, time.time())
+        return text(report, time.time(), terminal_width())
 
     typer.echo(ask(Where(kubeconfig, context, namespace), work), nl=False)
+
+
+def _read(kind: str, name: str | None) -> tuple[str, str]:
+    """The key of the kind and the name, of `KIND NAME` or `KIND/NAME`. Raises Failure."""
+    if name is None:
+        kind, _, name = kind.partition("/")
+    known = known_kinds()
+    wanted = known.get(kind.lower())
+    if wanted is None:
+        likely = [alias for alias in known if len(alias) > 2]
+        hint = did_you_mean(kind, likely, f"known: {', '.join(EXPLAINED)}")
+        raise Failure(1, [f"KIND: cannot explain {kind!r}{hint}"])
+    if not name:
+        raise Failure(1, [f"NAME: which {kind}? Give KIND NAME or KIND/NAME"])
+    return wanted, name
+
+
+async def _located(
+    server: "Server", kind: str, name: str, namespace: str | None, everywhere: bool
+) -> "Raw":
+    """The object; of all namespaces, the only one of that name. Raises Failure."""
+    from holdfast.cli.client import failure
+    from holdfast.cli.get import warn_of_namespace
+    from holdfast.cli.kinds.kind import similar_object
+    from holdfast.kube.errors import ApiError
+
+    infos = EXPLAINED[kind].infos
+    found: list[Raw] = []
+    refused: ApiError | None = None
+    for info in infos:
+        try:
+            if everywhere and info.namespaced:
+                found += (await server.listed(info, fields=f"metadata.name={name}"))[0]
+            else:
+                found.append(await server.get(info, name, server.namespace if info.namespaced else ""))
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            refused = refused or error
+    namespaces = sorted({raw["metadata"].get("namespace") or "" for raw in found})
+    if len(namespaces) > 1:
+        raise Failure(
+            1, [f'{kind} "{name}" is in several namespaces: use -n {" or -n ".join(namespaces)}']
+        )
+    if found:
+        return found[0]
+    if everywhere and infos[0].namespaced:
+        here = await similar_object(server, infos[0], name, server.namespace)
+        raise Failure(1, [f'no {kind} "{name}" in any namespace{here}'])
+    assert refused is not None
+    if namespace:
+        await warn_of_namespace(server, namespace)
+    hint = await similar_object(server, infos[0], name, server.namespace)
+    raise Failure(1, [f"{line}{hint}" for line in failure(refused).lines], as_it_is=True)

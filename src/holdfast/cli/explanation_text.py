@@ -1,57 +1,128 @@
-"""The text of `holdfast explain`."""
+"""The text of `holdfast explain`, wrapped to the width of the terminal."""
 
+import shutil
+from collections.abc import Sequence
 from textwrap import wrap
 
-from holdfast.cli.printing import event_cells, table
+from holdfast.cli.printing import event_cells
 from holdfast.explanation.report import Report, few
+from holdfast.kube.object_client import Raw
+
+_PIPED_WIDTH = 100
+"""The width of a line where there is no terminal."""
+_WIDTHS = 40, 160
+_GAP = "   "
+_MEMBERS = 20
+"""Members and owners that are listed at most."""
 
 
-def text(report: Report, now: float) -> str:
-    """The answer first, then what would help, then what it is based on."""
-    lines = [f"{report.object}: {report.phase}", "", f"  {report.summary}"]
-    lines += _listed("Details", report.details)
+def terminal_width() -> int:
+    narrowest, widest = _WIDTHS
+    return min(max(shutil.get_terminal_size((_PIPED_WIDTH, 24)).columns, narrowest), widest)
+
+
+def text(report: Report, now: float, width: int = _PIPED_WIDTH) -> str:
+    """The answer in the first lines, then facts and what would help, then what it is based on."""
+    lines = _wrapped(_answer(report), width, "", "  ")
+    lines += _listed("Details", report.details, width)
     advice = [each.text for each in report.advice]
-    lines += _listed("What would help (verified with the scheduler)", advice)
+    lines += _listed("What would help (verified with the scheduler)", advice, width)
     pods = [[str(p.count), p.state, few(p.pods, 3), p.reason or "-"] for p in report.pods]
-    lines += _part("Pods", ("COUNT", "STATE", "PODS", "REASON"), pods)
-    if report.told:
-        lines += ["", "Last message", f"  {report.told}"]
-    if report.would_say and report.would_say != report.told:
-        lines += ["", "Message if tried now", f"  {report.would_say}"]
-    lines += _part("Rejected nodes", ("REASON", "COUNT", "PLUGIN", "NODES"), _reasons(report))
+    lines += _part("Pods", ("COUNT", "STATE", "PODS", "REASON"), pods, width)
+    lines += _message("Last message", report.told, width)
+    if report.would_say != report.told:
+        lines += _message("Message if tried now", report.would_say, width)
+    rejected = [[str(len(r.nodes)), r.reason, r.plugin, few(r.nodes, 3)] for r in report.nodes]
+    lines += _part("Rejected nodes", ("COUNT", "REASON", "PLUGIN", "NODES"), rejected, width)
     ranked = [
         [p.node, str(p.node_score), str(p.reservation_score or "-"), p.reservation or "-"]
         for p in report.ranked
     ]
     headers: tuple[str, ...] = ("NODE", "NODE SCORE", "RESERVATION SCORE", "RESERVATION")
-    lines += _part("Feasible nodes, best first", headers, ranked)
+    lines += _part("Feasible nodes, best first", headers, ranked, width)
     matching = [[p.name, p.phase, p.node or "-", p.left or "-", p.why] for p in report.reservations]
-    headers = ("NAME", "PHASE", "NODE", "LEFT", "")
-    lines += _part("Matching reservations", headers, matching)
-    if report.owners:
-        lines += ["", "Owners", *(f"  {owner}" for owner in report.owners)]
-    if report.members:
-        lines += ["", "Members", *(f"  {member}" for member in report.members)]
-    events = [event_cells(each, now) for each in report.events]
-    lines += _part("Events", ("TYPE", "REASON", "AGE", "FROM", "MESSAGE"), events)
+    headers = ("NAME", "PHASE", "NODE", "LEFT", "WHY")
+    lines += _part("Matching reservations", headers, matching, width)
+    lines += _listed("Owners", report.owners, width, _MEMBERS)
+    lines += _listed("Members", report.members, width, _MEMBERS)
+    lines += _events(report, now, width)
     return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _listed(title: str, texts: list[str]) -> list[str]:
-    """A list, wrapped to the width of a terminal."""
+def _answer(report: Report) -> str:
+    """`Pod default/web-0 is Pending. No suitable node among 3 nodes: too little cpu (3).`"""
+    if " " in report.phase:
+        return f"{report.object}: {report.summary}"
+    return f"{report.object} is {report.phase}. {report.summary}"
+
+
+def _wrapped(text: str, width: int, first: str, others: str) -> list[str]:
+    return wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=others,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _listed(title: str, texts: Sequence[str], width: int, most: int | None = None) -> list[str]:
     if not texts:
         return []
     lines = ["", title]
-    for each in texts:
-        lines += wrap(each, 98, initial_indent="  * ", subsequent_indent="    ", break_long_words=False)
+    for each in texts[:most]:
+        lines += _wrapped(each, width, "  * ", "    ")
+    if most is not None and len(texts) > most:
+        lines.append(f"  … and {len(texts) - most} more: -o json lists all")
     return lines
 
 
-def _reasons(report: Report) -> list[list[str]]:
-    return [[each.reason, str(len(each.nodes)), each.plugin, few(each.nodes)] for each in report.nodes]
+def _message(title: str, message: str, width: int) -> list[str]:
+    return ["", title, *_wrapped(message, width, "  ", "  ")] if message else []
 
 
-def _part(title: str, headers: tuple[str, ...], rows: list[list[str]]) -> list[str]:
+def _events(report: Report, now: float, width: int) -> list[str]:
+    """A line for each event, and its message below it unless it has been shown above."""
+    lines = ["", "Events"] if report.events else []
+    shown = {report.told, report.would_say}
+    for each in report.events:
+        lines += _event(each, now, width, shown)
+    return lines
+
+
+def _event(event: Raw, now: float, width: int, shown: set[str]) -> list[str]:
+    kind, reason, age, source, message = event_cells(event, now)
+    last, _, series = age.partition(" ")
+    ago = f"{last} ago {series}".rstrip()
+    head = f"{kind} {reason}, {ago}{f', from {source}' if source else ''}:"
+    if message in shown:
+        return _wrapped(f"{head} the message above", width, "  ", "    ")
+    return [*_wrapped(head, width, "  ", "    "), *_wrapped(message, width, "    ", "    ")]
+
+
+def _part(title: str, headers: Sequence[str], rows: list[list[str]], width: int) -> list[str]:
+    """A table; cells of the widest columns are wrapped between words until it fits."""
     if not rows:
         return []
-    return ["", title, *(f"  {line}" for line in table(headers, rows))]
+    lines = [list(headers), *rows]
+    columns = list(zip(*lines, strict=True))
+    words = [max((len(w) for cell in column for w in cell.split()), default=1) for column in columns]
+    widths = [max(map(len, column)) for column in columns]
+    space = width - 2 - len(_GAP) * (len(widths) - 1)
+    while sum(widths) > space:
+        shrinkable = [i for i, each in enumerate(widths) if each > words[i]]
+        if not shrinkable:
+            break
+        widths[max(shrinkable, key=lambda i: widths[i])] -= 1
+    return ["", title, *(line for row in lines for line in _row(row, widths))]
+
+
+def _row(row: Sequence[str], widths: Sequence[int]) -> list[str]:
+    cells = [_wrapped(cell, wide, "", "") or [""] for cell, wide in zip(row, widths, strict=True)]
+    height = max(map(len, cells))
+    filled = [[*cell, *[""] * (height - len(cell))] for cell in cells]
+    return [
+        "  " + _GAP.join(part.ljust(wide) for part, wide in zip(parts, widths, strict=True))
+        for parts in zip(*filled, strict=True)
+    ]

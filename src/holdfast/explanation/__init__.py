@@ -2,6 +2,7 @@
 snapshot.
 
     explainer              finds and explains an object of a snapshot
+    explained_kinds        the kinds that can be explained, and their names
     pods                   a pod that is pending or placed
     groups                 a pod group
     workloads              a Deployment, StatefulSet, DaemonSet, ReplicaSet or Job, by its pods

@@ -1,26 +1,13 @@
 """Explains an object of a snapshot by its kind."""
 
-from holdfast.api.kinds import KINDS, KindInfo
-from holdfast.api.names import SIGS_PODGROUP_API, VOLCANO_API
+from holdfast.explanation.explained_kinds import EXPLAINED
 from holdfast.explanation.groups import explain_group
 from holdfast.explanation.pods import explain_pod
 from holdfast.explanation.report import Report
 from holdfast.explanation.reservations import explain_reservation
 from holdfast.explanation.workloads import explain_workload
 from holdfast.kube.object_client import Raw
-from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
-
-EXPLAINED: dict[str, tuple[KindInfo, ...]] = {
-    "pod": (POD,),
-    "reservation": (RESERVATION,),
-    "podgroup": (KINDS[VOLCANO_API, "PodGroup"], KINDS[SIGS_PODGROUP_API, "PodGroup"]),
-    "deployment": (KINDS["apps/v1", "Deployment"],),
-    "statefulset": (KINDS["apps/v1", "StatefulSet"],),
-    "daemonset": (KINDS["apps/v1", "DaemonSet"],),
-    "replicaset": (KINDS["apps/v1", "ReplicaSet"],),
-    "job": (KINDS["batch/v1", "Job"],),
-}
-"""By the name of the kind on the command line; an object of any of the kinds with that name."""
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 _EXPLAINERS = {"Pod": explain_pod, "Reservation": explain_reservation, "PodGroup": explain_group}
 _EXPLAINERS |= dict.fromkeys(
@@ -37,7 +24,7 @@ def explain(snapshot: ClusterSnapshot, raw: Raw) -> Report:
 
 def find(snapshot: ClusterSnapshot, kind: str, name: str, namespace: str) -> Raw | None:
     """The object of that name, for a key of `EXPLAINED`."""
-    for info in EXPLAINED[kind]:
+    for info in EXPLAINED[kind].infos:
         at = namespace if info.namespaced else ""
         if (raw := snapshot.find(info, name, at)) is not None:
             return raw

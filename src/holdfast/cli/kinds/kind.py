@@ -109,22 +109,11 @@ class OutputKind(ABC):
                     raise
                 message = message or failure(error).lines
         if not found:
-            hint = await self._similar(server, name, query)
+            hint = await similar_object(server, self.info, name, query.namespace, self.selector)
             return [], [f"{line}{hint}" for line in message]
         if self.selector and self.selector not in (found[0]["metadata"].get("labels") or {}):
             return [], [f'{self.info.resource} "{name}" has no label {self.selector}']
         return found, []
-
-    async def _similar(self, server: Server, name: str, query: Query) -> str:
-        """The nearest name, or the namespace that has the object."""
-        try:
-            found = await server.some(self.info, "", self.selector, limit=_MOST_NAMES)
-        except KubernetesError:
-            try:
-                found = await server.some(self.info, query.namespace, self.selector, limit=_MOST_NAMES)
-            except KubernetesError:
-                return ""
-        return similar_name(found, name, query.namespace if self.info.namespaced else "")
 
     def selected(self, query: Query) -> str:
         return ",".join(filter(None, (self.selector, query.selector)))
@@ -151,6 +140,20 @@ class PlainKind(OutputKind):
         objects, missing = await self.objects(server, query)
         now = time.time()
         return Found([OutputRow(raw, self.cells(raw, now)) for raw in objects], self.columns, missing)
+
+
+async def similar_object(
+    server: Server, info: KindInfo, name: str, namespace: str, selector: str = ""
+) -> str:
+    """`; did you mean web-0?`, or the namespace that has the object; empty if there is neither."""
+    try:
+        found = await server.some(info, "", selector, limit=_MOST_NAMES)
+    except KubernetesError:
+        try:
+            found = await server.some(info, namespace, selector, limit=_MOST_NAMES)
+        except KubernetesError:
+            return ""
+    return similar_name(found, name, namespace if info.namespaced else "")
 
 
 def similar_name(found: Iterable[Raw], name: str, namespace: str) -> str:
