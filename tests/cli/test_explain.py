@@ -292,7 +292,7 @@ def test_a_name_is_looked_for_in_all_namespaces(cluster: ServedCluster) -> None:
 def test_text_fits_the_terminal(
     cluster: ServedCluster, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("holdfast.cli.explanation_text.terminal_width", lambda: columns)
     for arguments in (["pod", "big"], ["pod", "greedy"], ["pod", "web-0"], ["rsv", "peak"]):
         lines = cluster("explain", *arguments).lines
         assert max(map(len, lines)) <= columns, max(lines, key=len)

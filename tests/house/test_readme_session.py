@@ -58,5 +58,5 @@ def test_the_commands_work_in_their_order(tmp_path: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    for shown in ("node-3", "web-3", "more", "Pod default/big: Pending"):
+    for shown in ("node-3", "web-3", "more", "Pod default/big is Pending."):
         assert shown in done.stdout, done.stdout

@@ -1,6 +1,7 @@
 """The text of `holdfast explain`, wrapped to the width of the terminal."""
 
 import shutil
+import sys
 from collections.abc import Sequence
 from textwrap import wrap
 
@@ -17,8 +18,10 @@ _MEMBERS = 20
 
 
 def terminal_width() -> int:
+    if not sys.stdout.isatty():
+        return _PIPED_WIDTH
     narrowest, widest = _WIDTHS
-    return min(max(shutil.get_terminal_size((_PIPED_WIDTH, 24)).columns, narrowest), widest)
+    return min(max(shutil.get_terminal_size().columns, narrowest), widest)
 
 
 def text(report: Report, now: float, width: int = _PIPED_WIDTH) -> str:
