@@ -118,11 +118,16 @@ def _part(title: str, headers: Sequence[str], rows: list[list[str]], width: int)
         if not shrinkable:
             break
         widths[max(shrinkable, key=lambda i: widths[i])] -= 1
-    return ["", title, *(line for row in lines for line in _row(row, widths))]
+    wrapped = [_cells(row, widths) for row in lines]
+    tight = [max(len(part) for row in wrapped for part in row[i]) for i in range(len(widths))]
+    return ["", title, *(line for cells in wrapped for line in _row(cells, tight))]
 
 
-def _row(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    cells = [_wrapped(cell, wide, "", "") or [""] for cell, wide in zip(row, widths, strict=True)]
+def _cells(row: Sequence[str], widths: Sequence[int]) -> list[list[str]]:
+    return [_wrapped(cell, wide, "", "") or [""] for cell, wide in zip(row, widths, strict=True)]
+
+
+def _row(cells: Sequence[list[str]], widths: Sequence[int]) -> list[str]:
     height = max(map(len, cells))
     filled = [[*cell, *[""] * (height - len(cell))] for cell in cells]
     return [

@@ -21,6 +21,9 @@ from holdfast.snapshot.cluster_changes import ObjectChange, delete
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot, shown
 
 _FEW = 3
+_ABSENT = 1e6
+"""Is added to the shortage of a node that has nothing of a requested resource at all: smaller requests
+or pods that end cannot help there, so it comes after all nodes that have some."""
 
 
 def requested(pod: PodRecord) -> Amounts:
@@ -83,7 +86,7 @@ def _share(lacking: Amounts, asked: Amounts) -> float:
 
 def shortages(snapshot: ClusterSnapshot, pod: PodRecord) -> NDArray[np.float64]:
     """The shortage of every row as a share of the request, summed over resources; 0 where nothing is
-    missing. Computed for all rows at once."""
+    missing, and at least `_ABSENT` where a resource is absent. Computed for all rows at once."""
     table = snapshot.cluster.nodes
     size = table.size
     total = np.zeros(size, dtype=np.float64)
@@ -97,7 +100,15 @@ def shortages(snapshot: ClusterSnapshot, pod: PodRecord) -> NDArray[np.float64]:
         if (entry := reservation.entry) is not None
     }:
         total[row] = _share(missing_on(snapshot, pod, row), asked)
+    for slot in asked:
+        total[table.allocatable[slot, :size] <= 0] += _ABSENT
     return total
+
+
+def absent_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[str]:
+    """The requested resources of which a node has nothing."""
+    table = snapshot.cluster.nodes
+    return [table.slots.name(slot) for slot in requested(pod) if table.allocatable.item(slot, row) <= 0]
 
 
 def largest(snapshot: ClusterSnapshot, slot: int) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from holdfast.api.affinity import NodeSelectorRequirement
 from holdfast.api.selectors import compile_selector
 from holdfast.explanation.capacity import (
+    absent_on,
     amounts_text,
     largest,
     missing_on,
@@ -77,8 +78,16 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
     if impossible:
         return
     short = shortages(snapshot, pod)
-    rows = sorted((float(short[row]), name, row) for name in nodes for row in [row_of(snapshot, name)])
-    for _, name, row in rows[:1]:
+    rows = sorted(
+        (any(unmet_labels(snapshot, pod, row)), float(short[row]), name, row)
+        for name in nodes
+        for row in [row_of(snapshot, name)]
+    )
+    for _, _, name, row in rows[:1]:
+        if absent_on(snapshot, pod, row):
+            names = [table.slots.name(slot) for slot in asked if slot != PODS]
+            yield f"none of these nodes has all the resources that it requests: {', '.join(names)}"
+            return
         missing = missing_on(snapshot, pod, row)
         if missing:
             yield f"closest: {name}, short of {amounts_text(snapshot, missing)}"
