@@ -69,7 +69,7 @@ def test_plain_reservations_are_printed_and_no_cluster_is_asked(
         (["--policy", "Restricted"], "spec.allocatePolicy", "Restricted"),
         (["--policy", "Default"], "spec.allocatePolicy", None),
         (["--pre-allocation"], "spec.preAllocation", True),
-        (["--expires", "2027-01-01T00:00:00Z"], "spec.expires", "2027-01-01T00:00:00Z"),
+        (["--expires", "2127-01-01T00:00:00Z"], "spec.expires", "2127-01-01T00:00:00Z"),
         (["--ttl", "0"], "spec.ttl", "0"),
         (["--node", "n1"], "spec.template.spec.nodeName", "n1"),
         (["--node-selector", "disk=ssd"], "spec.template.spec.nodeSelector", {"disk": "ssd"}),
@@ -125,7 +125,18 @@ def test_every_flag_has_its_field(arguments: list[str], path: str, value: Any) -
         ([*PLAIN, "--ttl", "-2h"], "--ttl: must not be negative"),
         ([*PLAIN, "--ttl", "2h", "--expires", "2027-01-01T00:00:00Z"], "--expires: cannot be given"),
         ([*PLAIN, "--expires", "tomorrow"], "--expires: not a time: 'tomorrow'"),
+        ([*PLAIN, "--expires", "2020-01-01T00:00:00Z"], "--expires: must be in the future, got 2020-"),
         ([*PLAIN, "--replicas", "0"], "--replicas: must be at least 1, got 0"),
+        ([*PLAIN, "--replicas", "1000000"], "--replicas: at most 1000 reservations at once, got"),
+        ([*PLAIN, "--priority", "-5"], "--priority: expected a number from 0 to 2147483647, got -5"),
+        ([*PLAIN, "--priority", "99999999999"], "--priority: expected a number from 0 to 2147483647"),
+        ([*PLAIN, "--gpu", "0.5"], "--gpu: must be an integer, got '0.5'"),
+        ([*PLAIN, "--resource", "example.com/fast=500m"], "--resource: must be an integer"),
+        (
+            ["--cpu", "99999999999999999999", "--owner", "a=b"],
+            "--cpu: must be at most 36028797018963968m, got '99999999999999999999'",
+        ),
+        (["--memory", "33Pi", "--owner", "a=b"], "--memory: must be at most 32Pi, got '33Pi'"),
         ([*PLAIN, "--name", "Not_A_Name"], "--name: metadata.name"),
         ([*PLAIN, "--node-selector", "ssd"], "--node-selector: expected KEY=VALUE, got 'ssd'"),
         ([*PLAIN, "--owner", ""], "--owner: expected labels"),
@@ -281,6 +292,28 @@ def test_the_namespace_of_the_owners_is_printed(cluster: ServedCluster) -> None:
     assert cluster("reserve", *PLAIN, "--name", "any", "-A").err == (
         "owners: pods with app=web in any namespace\n"
     )
+
+
+def test_a_node_or_namespace_that_does_not_exist_is_a_warning(cluster: ServedCluster) -> None:
+    done = cluster("reserve", *PLAIN, "--name", "away", "--node", "node-9", "-n", "defalt")
+    assert done.status == 0
+    assert done.err.splitlines()[:2] == [
+        'warning: --node: no node "node-9"; did you mean node-2?',
+        'warning: no namespace "defalt"; did you mean default?',
+    ]
+    there = cluster("reserve", *PLAIN, "--name", "there", "--node", "node-1", "-n", "default")
+    assert "warning" not in there.err
+
+
+def test_amounts_of_a_template_are_checked_by_the_server_and_in_scenarios() -> None:
+    (raw,) = dry(*PLAIN, "--gpu", "1")
+    requests = raw["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+    requests |= {"cpu": "99999999999999999999", "nvidia.com/gpu": "0.5"}
+    at = "spec.template.spec.containers[0].resources.requests"
+    assert [str(error).partition(f": {at}")[2] for error in ScenarioObject(raw).errors] == [
+        '[nvidia.com/gpu]: Invalid value: "0.5": must be an integer',
+        '[cpu]: Invalid value: "99999999999999999999": must be at most 36028797018963968m',
+    ]
 
 
 def test_waiting_shows_what_came_of_it(cluster: ServedCluster) -> None:

@@ -19,6 +19,7 @@ from holdfast.api.errors import QuantityError
 
 __all__ = [
     "MAX_AMOUNT",
+    "MOST_COUNTED",
     "NANO",
     "Quantity",
     "QuantityError",
@@ -36,6 +37,9 @@ Quantity = str | int | float
 
 NANO = 10**9
 MAX_AMOUNT = 2**63 - 1
+MOST_COUNTED = 2**55
+"""The largest amount that the scheduler tells from a larger one, so that sums of amounts fit into 64
+bits: 36 quadrillion milli of CPU, 32 PiB of memory."""
 _MAX_NANO = MAX_AMOUNT * NANO
 _MILLI_IN_NANO = 10**6
 

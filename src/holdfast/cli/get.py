@@ -1,6 +1,7 @@
 """`holdfast get`"""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +18,7 @@ from holdfast.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from holdfast.api.kinds import KindInfo
     from holdfast.cli.client import Raw, Server
     from holdfast.cli.kinds.kind import Found, OutputKind, Query
 
@@ -232,13 +234,28 @@ def _sorted(found: "Found", key: "Callable[[Raw], tuple[bool, bool, float, str]]
 async def warn_of_namespace(server: "Server", namespace: str) -> None:
     """A warning if the cluster has no such namespace, with the nearest one."""
     from holdfast.api.kinds import KINDS
+
+    hint = await missing_hint(server, KINDS["v1", "Namespace"], namespace)
+    if hint is not None:
+        typer.echo(f'warning: no namespace "{namespace}"{hint}', err=True)
+
+
+async def missing_hint(server: "Server", info: "KindInfo", name: str) -> str | None:
+    """`; did you mean node-2?` if the cluster has no such object, empty if no name is similar; None if
+    it has one, or does not say.
+    """
     from holdfast.cli.command import did_you_mean
-    from holdfast.kube.errors import KubernetesError
+    from holdfast.kube.errors import ApiError, KubernetesError
 
     try:
-        found = await server.some(KINDS["v1", "Namespace"])
+        await server.get(info, name)
+    except ApiError as error:
+        if error.status != 404:
+            return None
+        with suppress(KubernetesError):
+            others = await server.some(info)
+            return did_you_mean(name, [str(raw["metadata"]["name"]) for raw in others])
+        return ""
     except KubernetesError:
-        return
-    names = [str(raw["metadata"]["name"]) for raw in found]
-    if names and namespace not in names:
-        typer.echo(f'warning: no namespace "{namespace}"{did_you_mean(namespace, names)}', err=True)
+        return None
+    return None

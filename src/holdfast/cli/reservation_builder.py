@@ -14,17 +14,22 @@ from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.meta import Struct
 from holdfast.api.names import CPU, DEFAULT_SCHEDULER, MEMORY, NVIDIA_GPU, RESERVATION_API
 from holdfast.api.pod import Container, Pod, PodSpec
-from holdfast.api.quantity import parse
-from holdfast.api.resources import pod_requests
+from holdfast.api.quantity import MOST_COUNTED, NANO, amount, parse
+from holdfast.api.resources import is_extended, pod_requests
 from holdfast.api.selectors import Requirement, parse_label_selector
-from holdfast.api.times import parse_duration, parse_time
+from holdfast.api.times import format_time, parse_duration, parse_time
 from holdfast.cli.command import did_you_mean
 from holdfast.cli.options import Failure
 from holdfast.machinery.objects import checked_object
 from holdfast.machinery.schema import ResourceType
 from holdfast.machinery.schema.catalogue import holdfast_catalogue
+from holdfast.machinery.validation.own_kinds import most_text
 
 Raw = dict[str, Any]
+
+MOST_RESERVATIONS = 1000
+"""Of one command."""
+HIGHEST_PRIORITY = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +69,13 @@ def read_resources(
         if name in found:
             raise Failure(1, [f"{flag}: {name} is given twice"])
         with _flag(flag):
-            if parse(value) <= 0:
+            nano = parse(value)
+            if nano <= 0:
                 raise Failure(1, [f"{flag}: must be more than 0, got {value!r}"])
+            if is_extended(name) and nano % NANO:
+                raise Failure(1, [f"{flag}: must be an integer, got {value!r}"])
+            if amount(name, value) > MOST_COUNTED:
+                raise Failure(1, [f"{flag}: {most_text(name)}, got {value!r}"])
         found[name] = value
     return found
 
@@ -110,7 +120,14 @@ def read_pairs(flag: str, given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def check_lifetime(ttl: str | None, expires: str | None) -> None:
+def check_priority(priority: int | None) -> None:
+    """A label's value cannot begin with a minus. Raises Failure."""
+    if priority is not None and not 0 <= priority <= HIGHEST_PRIORITY:
+        known = f"expected a number from 0 to {HIGHEST_PRIORITY}"
+        raise Failure(1, [f"--priority: {known}, got {priority}"])
+
+
+def check_lifetime(ttl: str | None, expires: str | None, now: float) -> None:
     """Raises Failure."""
     if ttl is not None and expires is not None:
         raise Failure(1, ["--expires: cannot be given together with --ttl; keep one of them"])
@@ -120,7 +137,9 @@ def check_lifetime(ttl: str | None, expires: str | None) -> None:
                 raise Failure(1, [f"--ttl: must not be negative: {ttl}"])
     if expires is not None:
         with _flag("--expires"):
-            parse_time(expires)
+            if parse_time(expires) <= now:
+                text = f"must be in the future, got {expires}; it is {format_time(now)} now"
+                raise Failure(1, [f"--expires: {text}"])
 
 
 def read_duration(flag: str, text: str) -> float:
@@ -275,6 +294,9 @@ def make_reservations(options: ReserveOptions, source: Source | None) -> list[Ra
         replicas = source.replicas if source is not None else 1
     if replicas < 1:
         raise Failure(1, [f"--replicas: must be at least 1, got {replicas}"])
+    if replicas > MOST_RESERVATIONS:
+        text = f"at most {MOST_RESERVATIONS} reservations at once, got {replicas}"
+        raise Failure(1, [f"--replicas: {text}"])
     base = options.name or (source.name if source is not None else _name_after(options.owners))
     spec = _spec(options, source)
     names = [base] if replicas == 1 else [f"{base}-{number}" for number in range(1, replicas + 1)]

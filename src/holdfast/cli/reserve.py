@@ -1,6 +1,7 @@
 """`holdfast reserve`"""
 
 import enum
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -80,7 +81,7 @@ def reserve(
         optional(
             "--replicas",
             metavar="N",
-            help="Number of reservations (default: the workload's replicas, or 1).",
+            help="Number of reservations, at most 1000 (default: the workload's replicas, or 1).",
         ),
     ] = None,
     label: Annotated[
@@ -217,8 +218,8 @@ def reserve(
         optional(
             "--priority",
             metavar="N",
-            help="Priority among reservations; reservations of higher priority may preempt this one "
-            "(default: it is never preempted).",
+            help="Priority among reservations, from 0 to 2147483647; reservations of higher priority "
+            "may preempt this one (default: it is never preempted).",
             section=_PLACEMENT,
         ),
     ] = None,
@@ -263,9 +264,11 @@ def reserve(
       holdfast reserve job/train --dry-run
     """
     from holdfast.cli.client import Server, ask
+    from holdfast.cli.get import warn_of_namespace
     from holdfast.cli.reservation_builder import (
         ReserveOptions,
         check_lifetime,
+        check_priority,
         find_workload,
         make_reservations,
         read_duration,
@@ -283,7 +286,8 @@ def reserve(
         raise Failure(1, ["--all-namespaces: cannot be given together with --namespace"])
     if all_namespaces and not owner:
         raise Failure(1, ["--all-namespaces: needs --owner, the labels of the pods"])
-    check_lifetime(ttl, expires)
+    check_lifetime(ttl, expires, time.time())
+    check_priority(priority)
     seconds = read_duration("--timeout", timeout)
     where = Where(kubeconfig, context, namespace)
     from_file = _read_file(file, namespace or _namespace_of(where)) if file is not None else None
@@ -314,6 +318,10 @@ def reserve(
         if dry_run is DryRunMode.CLIENT:
             return made
         is_dry = dry_run is DryRunMode.SERVER
+        if node:
+            await _warn_of_node(server, node)
+        if namespace:
+            await warn_of_namespace(server, namespace)
         created = await _create(server, made, output, bool(options.name), is_dry)
         _print(created, output, " created (server dry run)" if is_dry else " created")
         if owner and output is None and not is_dry:
@@ -385,6 +393,16 @@ async def _workload(server: "Server", info: "KindInfo", name: str) -> "Raw":
         raise Failure(1, [f"{refusal(error)}{hint}"], as_it_is=True) from None
 
 
+async def _warn_of_node(server: "Server", name: str) -> None:
+    """The reservation is valid without it: it is Pending until there is such a node."""
+    from holdfast.cli.client import NODE
+    from holdfast.cli.get import missing_hint
+
+    hint = await missing_hint(server, NODE, name)
+    if hint is not None:
+        typer.echo(f'warning: --node: no node "{name}"{hint}', err=True)
+
+
 def _made(options: "ReserveOptions", source: "Source | None") -> "list[Raw]":
     from holdfast.cli.reservation_builder import holds_nothing, make_reservations
 
@@ -438,7 +456,9 @@ def _print(made: "list[Raw]", output: Made | None, done: str = "") -> None:
 
     match output:
         case Made.YAML:
-            typer.echo("---\n".join(as_manifest(raw) for raw in made), nl=False)
+            for number, raw in enumerate(made):
+                separator = "---\n" if number else ""
+                typer.echo(f"{separator}{as_manifest(raw)}", nl=False)
         case Made.JSON:
             typer.echo(as_json(made[0] if len(made) == 1 else as_list(made)), nl=False)
         case _:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from holdfast.api.names import RESERVATION_API, RESERVATION_ORDER, VOLCANO_API
-from holdfast.api.quantity import QuantityError, parse
+from holdfast.api.quantity import MOST_COUNTED, QuantityError, amount, format_amount, parse
 from holdfast.api.selectors import as_integer
 from holdfast.machinery.schema.field_errors import INVALID, FieldError, field_problem, invalid, required
 from holdfast.machinery.schema.types import ResourceType
@@ -79,6 +79,8 @@ def _check_resources(found: Found, resources: dict[str, Any], path: str) -> None
     for part, amounts in (("requests", requests), ("limits", limits)):
         for name in amounts:
             check_key(found, name, f"{path}.{part}[{name}]")
+        check_amounts(found, amounts, f"{path}.{part}")
+        _check_counted(found, amounts, f"{path}.{part}")
     for name in requests.keys() & limits.keys():
         if _exceeds(requests[name], limits[name]):
             why = f"must be less than or equal to {name} limit of {limits[name]}"
@@ -106,6 +108,21 @@ def check_amounts(found: Found, resources: Mapping[str, Any], path: str) -> None
             found.append(invalid(where, quantity, str(error)))
         else:
             check_quantity(found, name, str(quantity), where)
+
+
+def _check_counted(found: Found, resources: Mapping[str, Any], path: str) -> None:
+    """A larger amount would count as less than it is."""
+    for name, quantity in resources.items():
+        try:
+            counted = amount(name, quantity)
+        except QuantityError:
+            continue  # reported already
+        if counted > MOST_COUNTED:
+            found.append(invalid(f"{path}[{name}]", quantity, most_text(name)))
+
+
+def most_text(name: str) -> str:
+    return f"must be at most {format_amount(name, MOST_COUNTED)}"
 
 
 class Contradiction(NamedTuple):

@@ -9,6 +9,8 @@ default (their allocatable is that of the resource); and sums of limits, once a 
 import heapq
 from collections.abc import Iterable, Iterator
 
+from holdfast.api.quantity import MOST_COUNTED
+
 CPU = 0
 MEMORY = 1
 EPHEMERAL_STORAGE = 2
@@ -16,7 +18,7 @@ PODS = 3
 NONZERO_CPU = 4
 NONZERO_MEMORY = 5
 
-MOST = 2**55
+MOST = MOST_COUNTED
 """The largest allocatable amount of a node, so that sums and scores fit into 64 bits. A larger request
 counts as MOST + 1, which no node has."""
 
