@@ -1,9 +1,6 @@
 """The figures of a run."""
 
-import pytest
-
 from harness.scenarios import NODE, joined, pod_text, simulate
-from holdfast.sim.summary import reasons_in
 
 
 def test_the_figures_add_up() -> None:
@@ -31,19 +28,3 @@ def test_utilisation_follows_nodes_that_come_and_go() -> None:
     gone = NODE.replace("name: n1", "name: n2, annotations: {sim.holdfast.io/delete-at: 10s}")
     result = simulate(joined(NODE, gone, pod_text("a", "4", spec="nodeName: n1")), until=20)
     assert result.summary["utilisation"]["cpu"] == {"mean": round(80 / 120, 6), "end": 1.0}
-
-
-@pytest.mark.parametrize(
-    ("message", "reasons"),
-    [
-        ("0/1 nodes are available: 1 Insufficient cpu.", ["Insufficient cpu"]),
-        (
-            "0/3 nodes are available: 1 Too many pods, 2 node(s) had untolerated taint(s). "
-            "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.",
-            ["Too many pods", "node(s) had untolerated taint(s)"],
-        ),
-        ("no nodes available to schedule pods", ["no nodes available to schedule pods"]),
-    ],
-)
-def test_reasons_are_read_off_the_message(message: str, reasons: list[str]) -> None:
-    assert reasons_in(message) == reasons

@@ -72,6 +72,7 @@ def test_a_pending_pod_has_its_reason() -> None:
     found = cluster.snapshot()
     row = named(found, "pending")["huge"]
     assert row["message"].startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert row["reasons"] == ["Insufficient cpu"]
     assert row["place"] == "unschedulable"
     assert row["requests"]["cpu"] == 40000
     assert found["pending"]["total"] == 1

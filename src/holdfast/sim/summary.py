@@ -3,7 +3,6 @@
 Times are seconds of virtual time. docs/simulate.md defines every figure.
 """
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -16,13 +15,13 @@ from holdfast.local.store.objects import Raw
 from holdfast.local.timeline import BOUND, DELETED, EVICTED, PREEMPTED, TimelineEntry
 from holdfast.machinery.strategies.pods import GATED_REASON
 from holdfast.scheduler.actions.reserve import RESERVED, STARVING
+from holdfast.scheduler.framework.diagnosis import reasons_in
 from holdfast.scheduler.framework.gang_permit import READY
 from holdfast.scheduler.jobs.job import named_in
 from holdfast.sim.node_usage import NodeUsage
 from holdfast.sim.reservation_lives import reservation_figures
 
 _PHASES = ("Pending", "Running", "Succeeded", "Failed")
-_COUNTED = re.compile(r"^(\d+) (.*)$")
 
 
 class RunFigures:
@@ -196,16 +195,3 @@ def _reasons(conditions: list[Raw]) -> dict[str, int]:
     for condition in conditions:
         counts.update(set(reasons_in(str(condition.get("message") or ""))))
     return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
-
-
-def reasons_in(message: str) -> list[str]:
-    """`0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable.` gives the two."""
-    _, found, rest = message.partition(" nodes are available: ")
-    if not found:
-        return [message.rstrip(".")]
-    rest = rest.partition(". preemption: ")[0].rstrip(".")
-    reasons = []
-    for part in re.split(r", (?=\d+ )", rest):
-        counted = _COUNTED.match(part)
-        reasons.append(counted[2] if counted else part)
-    return reasons

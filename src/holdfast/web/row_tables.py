@@ -27,6 +27,7 @@ from holdfast.api.reservation import (
 from holdfast.api.times import parse_time
 from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
 from holdfast.scheduler.cluster.slots import PODS, Amounts
+from holdfast.scheduler.framework.diagnosis import reasons_in
 from holdfast.scheduler.jobs.queues import QueueRecord
 from holdfast.scheduler.reservations.reservation_status import READY, SCHEDULED, SUCCEEDED
 from holdfast.scheduler.scheduler import Scheduler
@@ -282,8 +283,8 @@ class PendingRows(RowTable):
     """What waits for a node, in the order of the queue as far as it is listed."""
 
     FIELDS = (
-        "kind", "namespace", "name", "priority", "since", "place", "message", "queue", "job",
-        "nominated", "requests", "attempts", "scheduler", "like",
+        "kind", "namespace", "name", "priority", "since", "place", "message", "reasons",
+        "queue", "job", "nominated", "requests", "attempts", "scheduler", "like",
     )  # fmt: skip
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -328,6 +329,7 @@ class PendingRows(RowTable):
     def _rows(self, listed: list[tuple[PodRecord, int]]) -> Iterator[tuple[str, Row]]:
         queue, cluster = self._scheduler.queue, self._scheduler.cluster
         queues, slots = cluster.jobs.queues, cluster.nodes.slots
+        parsed: dict[str, list[str]] = {}
         for pod, like in listed:
             if pod.gone or pod.row >= 0:
                 continue
@@ -337,6 +339,8 @@ class PendingRows(RowTable):
                 message = reservation.error or reservation.message
             elif pod.gates and not message:
                 message = "scheduling gates: " + ", ".join(pod.gates)
+            if (reasons := parsed.get(message)) is None:
+                reasons = parsed[message] = reasons_in(message)
             yield (
                 pod.uid,
                 (
@@ -347,6 +351,7 @@ class PendingRows(RowTable):
                     pod.since,
                     queue.place(pod.uid) or "",
                     message,
+                    reasons,
                     queues.of(pod) if queues else pod.queue,
                     pod.job.name if pod.job is not None else "",
                     pod.nominated,

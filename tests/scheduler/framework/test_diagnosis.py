@@ -7,6 +7,7 @@ import pytest
 from harness.builders import NodeBuilder, PodBuilder, make_node, make_pod
 from harness.driver import Driver, why_not
 from holdfast.scheduler.cluster.decisions import Emit, SetPodScheduled
+from holdfast.scheduler.framework.diagnosis import reasons_in
 
 
 def small(name: str) -> NodeBuilder:
@@ -117,3 +118,44 @@ def test_siblings_are_all_told_what_is_true_now() -> None:
     # The old state again: the young one has to hear of it, the old one may know already.
     told = driver.update(small("a").obj()).messages(2.0)
     assert told["young"] == first
+
+
+@pytest.mark.parametrize(
+    ("message", "reasons"),
+    [
+        ("0/1 nodes are available: 1 Insufficient cpu.", ["Insufficient cpu"]),
+        (
+            "0/3 nodes are available: 1 Too many pods, 2 node(s) had untolerated taint(s). "
+            "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.",
+            ["Too many pods", "node(s) had untolerated taint(s)"],
+        ),
+        pytest.param(
+            "0/3 nodes are available: 3 Insufficient cpu. 4 Reservation(s) matched owner total, "
+            "preemption: 0/3 nodes are available: 3 No preemption victims found for incoming pod.",
+            ["Insufficient cpu"],
+            id="preemption after a count of reservations",
+        ),
+        pytest.param(
+            "0/3 nodes are available: 2 Insufficient cpu, 1 Reservation(s) Insufficient cpu, "
+            "requested: 6000, used: 1000, capacity: 6000. 1 Reservation(s) exactly matches the "
+            "requested reservation name, 2 Reservation(s) is unschedulable, "
+            "3 Reservation(s) matched owner total.",
+            [
+                "Insufficient cpu",
+                "Reservation(s) Insufficient cpu, requested: 6000, used: 1000, capacity: 6000",
+                "Reservation(s) is unschedulable",
+            ],
+            id="reservations",
+        ),
+        pytest.param(
+            "0/3 nodes are available: preemption: 0/3 nodes are available: 3 No preemption victims "
+            "found for incoming pod.",
+            [],
+            id="preemption alone",
+        ),
+        ("", []),
+        ("no nodes available to schedule pods", ["no nodes available to schedule pods"]),
+    ],
+)
+def test_reasons_are_read_off_the_message(message: str, reasons: list[str]) -> None:
+    assert reasons_in(message) == reasons

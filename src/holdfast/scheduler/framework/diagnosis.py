@@ -10,6 +10,7 @@ A node with nominated pods is filtered with those pods added first, and then wit
 The rejection of each row is kept, so that after a change only the changed rows are filtered again.
 """
 
+import re
 from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple, Protocol
 from weakref import ref
@@ -24,12 +25,22 @@ from holdfast.scheduler.framework.config.plugin_sets import NODE_AFFINITY
 from holdfast.scheduler.framework.interface import Filter
 
 NO_NODES = "no nodes available to schedule pods"
+OF_RESERVATIONS = "Reservation(s) "
+MATCHED_NAME = "exactly matches the requested reservation name"
+MATCHED_TOTAL = "matched owner total"
+"""Reservations that match are counted among the reasons, but are none."""
 
 _FEW = 64
 SINGLY = 8
 """Up to this many rows are filtered one by one, which is then faster than as arrays."""
 _MOST_BITS = 31
 """The number of reasons that fit an integer at two bits each."""
+
+_AVAILABLE = " nodes are available: "
+_PREEMPTION = re.compile(r"(?:^|[.,]? )preemption: ")
+"""Plugins' post filter messages are joined by commas, so preemption may follow one."""
+_BETWEEN = re.compile(r"[.,] (?=\d+ )")
+_COUNTED = re.compile(r"\d+ (.*)", re.DOTALL)
 
 
 class NodeRejection(NamedTuple):
@@ -69,6 +80,22 @@ class Verdict(NamedTuple):
         if post_filter:
             text += f" {post_filter}"
         return text
+
+
+def reasons_in(message: str) -> list[str]:
+    """The single reasons in a message, without their counts and without what preemption says:
+    `0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable.` gives the two."""
+    _, found, rest = message.partition(_AVAILABLE)
+    if not found:
+        return [whole] if (whole := message.rstrip(".")) else []
+    reasons = []
+    for part in _BETWEEN.split(_PREEMPTION.split(rest, maxsplit=1)[0]):
+        text = part.strip(" .")
+        counted = _COUNTED.fullmatch(text)
+        reason = counted[1] if counted else text
+        if reason and reason.removeprefix(OF_RESERVATIONS) not in (MATCHED_NAME, MATCHED_TOTAL):
+            reasons.append(reason)
+    return list(dict.fromkeys(reasons))
 
 
 class NominatedCheck(Protocol):

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 from holdfast.scheduler.cluster.view import One
 from holdfast.scheduler.framework.config.plugin_sets import NODE_AFFINITY
+from holdfast.scheduler.framework.diagnosis import MATCHED_NAME, MATCHED_TOTAL, OF_RESERVATIONS
 from holdfast.scheduler.framework.feasibility.reservation_column import ReservationColumn
 from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.reservation_affinity import (
@@ -27,10 +28,8 @@ from holdfast.scheduler.reservations.reservation_affinity import (
 )
 from holdfast.scheduler.state.cluster import Cluster
 
-_NAMED = "exactly matches the requested reservation name"
-_TOTAL = "matched owner total"
 _FOR_NODE = "for node reason that "
-_FIRST = (_NAMED, OTHER_NAME, AFFINITY, UNSCHEDULABLE, NOT_EXACT)
+_FIRST = (MATCHED_NAME, OTHER_NAME, AFFINITY, UNSCHEDULABLE, NOT_EXACT)
 
 _START = re.compile(r"0/[0-9]+ nodes are available: ")
 _COUNT = re.compile(r"([0-9]+) Reservation\(s\) (.*)")
@@ -63,7 +62,7 @@ def count_reservations(cluster: Cluster, column: ReservationColumn) -> str:
                 counts[refusal] += 1
                 continue
             if affinity.by_name:
-                counts[_NAMED] += 1
+                counts[MATCHED_NAME] += 1
             if affinity.required:
                 on_nodes.update(_against_node(cluster, column, reservation))
             else:
@@ -73,7 +72,7 @@ def count_reservations(cluster: Cluster, column: ReservationColumn) -> str:
     texts = [*_FIRST, *sorted(counts.keys() - set(_FIRST))]
     parts = [f"{counts[text]} Reservation(s) {text}" for text in texts if counts[text]]
     parts += [f"{on_nodes[text]} Reservation(s) {_FOR_NODE}{text}" for text in sorted(on_nodes)]
-    return ", ".join([*parts, f"{total} Reservation(s) {_TOTAL}"])
+    return ", ".join([*parts, f"{total} Reservation(s) {MATCHED_TOTAL}"])
 
 
 def _matches_node(cluster: Cluster, column: ReservationColumn, reservation: ReservationInfo) -> bool:
@@ -99,7 +98,7 @@ def _against_node(
 
 
 def _of_nodes(against: Sequence[str]) -> Sequence[str]:
-    return [] if any(text.startswith("Reservation(s) ") for text in against) else against
+    return [] if any(text.startswith(OF_RESERVATIONS) for text in against) else against
 
 
 def about_reservations(message: str) -> str:
@@ -117,9 +116,9 @@ def about_reservations(message: str) -> str:
         if count is None:
             continue
         text = count[2]
-        if text == _TOTAL:
+        if text == MATCHED_TOTAL:
             total = count[1]
-        elif text == _NAMED:
+        elif text == MATCHED_NAME:
             first.append(item)
         else:
             (last if text.startswith(_FOR_NODE) else details).append(item)

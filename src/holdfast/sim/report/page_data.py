@@ -17,11 +17,11 @@ from holdfast.local.timeline import (
     UNSCHEDULABLE,
     TimelineEntry,
 )
+from holdfast.scheduler.framework.diagnosis import reasons_in
 from holdfast.sim.report.plots import MOST_POINTS, natural
 from holdfast.sim.reservation_lives import KINDS, ReservationLife
 from holdfast.sim.run_history import COLUMNS, RESOURCES, RunHistory, StepSeries, shown
 from holdfast.sim.simulation import Result
-from holdfast.sim.summary import reasons_in
 
 MOST_PLACEMENTS = 60_000
 MOST_PENDING = 60_000

@@ -11,13 +11,7 @@ export function placeBadge(place) {
   return h("span", { class: `badge ${kind}` }, text);
 }
 
-/** The single reasons of a message: `0/5 nodes are available: 2 Insufficient cpu, 3 …` */
-export function reasons(message) {
-  const match = /^\d+\/\d+ nodes are available: (.*?)\.?(?: (?:no new claims to deallocate|preemption):.*)?$/s.exec(message);
-  if (!match) return message ? [message.split(". ")[0].slice(0, 120)] : [];
-  const parts = match[1].split(/, (?=\d+ )/).map((part) => part.replace(/^\d+ /, "").replace(/\.$/, "").trim());
-  return parts.filter(Boolean);
-}
+const MAX_REASON = 120;
 
 export class PendingView {
   constructor(model, app) {
@@ -87,7 +81,7 @@ export class PendingView {
 
   showReasons(rows) {
     const counts = new Map();
-    for (const row of rows) for (const reason of new Set(reasons(row.message))) counts.set(reason, (counts.get(reason) || 0) + 1);
+    for (const row of rows) for (const reason of new Set(row.reasons.map((each) => each.slice(0, MAX_REASON)))) counts.set(reason, (counts.get(reason) || 0) + 1);
     const most = [...counts].sort((one, other) => other[1] - one[1]).slice(0, 6);
     const text = JSON.stringify([most, this.filter]);
     if (text === this.chipsText) return;
