@@ -277,7 +277,25 @@ def test_requests_for_containers_answer_that_there_are_none(
     server: LiveServer, subresource: str
 ) -> None:
     name = f"idle-{subresource}"
-    server.post(PODS, pod(name))
+    server.post(PODS, pod(name, nodeName="n1"))
     answer = server.get(f"{PODS}/{name}/{subresource}")
     assert (answer.code, answer.reason) == (400, "BadRequest")
     assert answer.message.startswith(f"no {subresource}: pod {name} is on a simulated node")
+
+
+def test_a_pod_without_a_node_has_no_logs_yet(server: LiveServer) -> None:
+    server.post(PODS, pod("waits"))
+    answer = server.get(f"{PODS}/waits/log")
+    assert (answer.code, answer.text) == (204, "")
+    assert server.post(f"{PODS}/waits/log", {}).code == 405
+    assert server.get(f"{PODS}/missing/log").code == 404
+
+
+@pytest.mark.parametrize("subresource", ["exec", "attach", "portforward"])
+def test_containers_of_a_pod_without_a_node_cannot_be_reached(
+    server: LiveServer, subresource: str
+) -> None:
+    server.post(PODS, pod("nowhere"))
+    answer = server.get(f"{PODS}/nowhere/{subresource}")
+    assert (answer.code, answer.reason) == (400, "BadRequest")
+    assert answer.message == "pod nowhere does not have a host assigned"

@@ -245,9 +245,9 @@ class ObjectHandler:
         sub = call.type.subresource(call.subresource)
         if sub is None:
             if call.type.resource == "pods" and call.subresource in _NEED_CONTAINERS:
-                get.get(call)
-                why = f"pod {call.name} is on a simulated node, where containers do not really run"
-                raise bad_request(f"no {call.subresource}: {why}")
+                if call.subresource == "log" and request.method != "GET":
+                    raise method_not_allowed()
+                return _from_containers(call, get.get(call))
             raise unknown_resource() if call.type.builtin else not_found(call.resource, call.name)
         if _VERBS.get(request.method) not in sub.verbs:
             raise method_not_allowed()
@@ -334,3 +334,13 @@ class ObjectHandler:
     def _needs(self, type: ResourceType, verb: str) -> None:
         if verb not in type.verbs:
             raise method_not_allowed()
+
+
+def _from_containers(call: ApiRequest, pod: Raw) -> web.Response:
+    """A pod without a node has no logs yet, as on a real server; its containers cannot be reached."""
+    if pod["spec"].get("nodeName"):
+        why = f"pod {call.name} is on a simulated node, where containers do not really run"
+        raise bad_request(f"no {call.subresource}: {why}")
+    if call.subresource == "log":
+        return web.Response(status=204)
+    raise bad_request(f"pod {call.name} does not have a host assigned")
