@@ -194,15 +194,13 @@ class Where(NamedTuple):
 # Options of `holdfast run` and `holdfast provisioner`
 
 
-HealthAddress = Annotated[
-    str,
-    typer.Option(
+def health_address_option(port: int) -> Any:
+    return optional(
         "--health-address",
         metavar="HOST:PORT",
-        help="Address that serves /healthz, /livez, /readyz, /metrics and /configz; empty to "
-        "serve none.",
-    ),
-]
+        help="Address that serves /healthz, /livez, /readyz, /metrics and /configz in plain HTTP "
+        f"(default: 0.0.0.0:{port} in a pod, 127.0.0.1:{port} elsewhere); empty to serve none.",
+    )
 
 
 OpenPaths = Annotated[
@@ -228,6 +226,13 @@ def read_open_paths(text: str) -> tuple[str, ...]:
             1, [f"--authorization-always-allow-paths: {path!r} cannot be served without authorization"]
         )
     return paths
+
+
+def default_health_address(port: int) -> str:
+    """Probes and Prometheus reach a pod at its own address; elsewhere only the machine itself does."""
+    from holdfast.kube.kubeconfig import is_in_pod
+
+    return f"{'0.0.0.0' if is_in_pod() else '127.0.0.1'}:{port}"
 
 
 def read_address(text: str) -> tuple[str, int] | None:

@@ -7,10 +7,11 @@ import typer
 from holdfast.cli.completers import files
 from holdfast.cli.options import (
     DEFAULT_OPEN_PATHS,
-    HealthAddress,
     Kubeconfig,
     OpenPaths,
+    default_health_address,
     failures,
+    health_address_option,
     logger,
     optional,
     read_address,
@@ -18,7 +19,8 @@ from holdfast.cli.options import (
     run_loop,
 )
 
-_DEFAULT_HEALTH = "0.0.0.0:10259"
+_PORT = 10259
+_PROVISIONER_PORT = 10261
 
 
 def run(
@@ -53,7 +55,7 @@ def run(
             show_default=False,
         ),
     ] = None,
-    health_address: HealthAddress = _DEFAULT_HEALTH,
+    health_address: Annotated[str | None, health_address_option(_PORT)] = None,
     open_paths: OpenPaths = DEFAULT_OPEN_PATHS,
     no_dashboard: Annotated[
         bool,
@@ -79,6 +81,8 @@ def run(
 
     setup = load_setup(config)
     configuration = setup.configuration
+    if health_address is None:
+        health_address = default_health_address(_PORT)
     health = read_address(health_address)
     log = logger()
     for warning in setup.registry.warnings:
@@ -114,9 +118,6 @@ def _names(configuration: Any) -> list[str]:
 # The provisioner
 
 
-_DEFAULT_HEALTH_PROVISIONER = "0.0.0.0:10261"
-
-
 def provisioner(
     kubeconfig: Kubeconfig = None,
     leader_elect: Annotated[
@@ -129,7 +130,7 @@ def provisioner(
     lease_namespace: Annotated[
         str, typer.Option("--lease-namespace", metavar="NS", help="Namespace of the lease.")
     ] = "kube-system",
-    health_address: HealthAddress = _DEFAULT_HEALTH_PROVISIONER,
+    health_address: Annotated[str | None, health_address_option(_PROVISIONER_PORT)] = None,
     open_paths: OpenPaths = DEFAULT_OPEN_PATHS,
 ) -> None:
     """Create the reservations that pods request by template.
@@ -145,6 +146,8 @@ def provisioner(
     from holdfast.kube.provisioner import ProvisionerSettings
     from holdfast.kube.provisioner import run as serve
 
+    if health_address is None:
+        health_address = default_health_address(_PROVISIONER_PORT)
     health = read_address(health_address)
     log = logger()
     with failures(health_address):

@@ -392,8 +392,14 @@ def _path(origin: Origin, path: str) -> Path:
 FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
+def is_in_pod() -> bool:
+    """Whether this runs in a pod, with a service account's token or with a kubeconfig."""
+    return bool(os.environ.get("KUBERNETES_SERVICE_HOST"))
+
+
 def is_in_cluster(folder: Path = FOLDER) -> bool:
-    return bool(os.environ.get("KUBERNETES_SERVICE_HOST")) and (folder / "token").exists()
+    """Whether this is a pod with a service account's token."""
+    return is_in_pod() and (folder / "token").exists()
 
 
 def access_in_cluster(folder: Path = FOLDER) -> Access:
