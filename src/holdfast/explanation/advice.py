@@ -8,6 +8,7 @@ Changes are ranked by cost: waiting, configuration, smaller requests, deleting a
 pods is considered only if nothing cheaper helps.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import ExitStack
 
@@ -27,6 +28,7 @@ from holdfast.explanation.capacity import (
     waiting_for,
 )
 from holdfast.explanation.details import limits_on, users_of_claims
+from holdfast.explanation.hardware import device_requests, numa_requests
 from holdfast.explanation.repairs import (
     DELETE_RESERVATION,
     EVICT,
@@ -48,7 +50,7 @@ from holdfast.explanation.verdicts import (
     starts_on,
 )
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.diagnosis import FITS, NodeRejection
 from holdfast.scheduler.framework.dry_run import DryRun
@@ -57,6 +59,8 @@ from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied, delete, patch
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
 
+_CAPACITY = (NODE_RESOURCES_FIT, "LimitAware", "DeviceShare", "NodeNUMAResource")
+"""Plugins whose rejections smaller requests, or pods that end, may change."""
 _MOST_ADVICE = 5
 _REASONS = 8
 _NODES_PER_REASON = 2
@@ -120,11 +124,10 @@ class Advisor:
         capacity: list[int] = []
         is_gang = snapshot.cluster.jobs.of(pod) is not None
         for rejection, rows in groups[:_REASONS]:
-            if node_repairs(snapshot, subject, pod, rows[0], rejection):
-                for row in rows[:_NODES_PER_REASON]:
-                    if self._repair_row(row):
-                        break
-            elif rejection.resolvable or rejection.plugin in (NODE_RESOURCES_FIT, "LimitAware"):
+            repairable = bool(node_repairs(snapshot, subject, pod, rows[0], rejection))
+            if repairable and any(self._repair_row(row) for row in rows[:_NODES_PER_REASON]):
+                continue
+            if rejection.plugin in _CAPACITY or (rejection.resolvable and not repairable):
                 capacity += rows
         self._wait(pod, capacity, is_gang)
         for row in capacity[:_NODES]:
@@ -132,7 +135,15 @@ class Advisor:
         for row in capacity[:_NODES]:
             self._delete_reservations(pod, row)
         if not self._found:
+            self._evict_for_own(pod)
+        if not self._found:
             self._evict(pod, capacity[:_NODES])
+
+    def consider_wait(self, node: str) -> None:
+        """Waiting for what is expected to end on the node."""
+        pod = self._subject.record(self._snapshot)
+        if pod is not None:
+            self._wait_on(pod, row_of(self._snapshot, node))
 
     def consider_gang(self, job: Job) -> None:
         """A job of which some members fit: changes for the first that does not, and waiting."""
@@ -266,9 +277,13 @@ class Advisor:
             for slot, lack in missing_on(snapshot, pod, row).items()
             if slot != PODS
         }
-        smaller = resize(snapshot, self._subject, lowered)
-        if smaller is not None:
-            return self._propose_once(_actions(*made, smaller), *made, smaller)
+        devices = device_requests(snapshot, pod, row)
+        for name, (now, then) in devices.items():
+            lowered[name] = (now, min(then, lowered.get(name, (now, then))[1]))
+        for each in (lowered, numa_requests(snapshot, pod, row)):
+            smaller = resize(snapshot, self._subject, each)
+            if smaller is not None and self._propose_once(_actions(*made, smaller), *made, smaller):
+                return True
         limits = {
             resource: (own, allowed - there)
             for resource, (own, there, allowed) in limits_on(snapshot, pod, row).items()
@@ -315,6 +330,43 @@ class Advisor:
 
     # Ending pods
 
+    def _evict_for_own(self, pod: PodRecord) -> None:
+        """Pods that must end before the pod's own waiting reservation, or those of its job, have their
+        capacity: the fewest on each node, the least important ones first."""
+        snapshot = self._snapshot
+        job = snapshot.cluster.jobs.of(pod)
+        members = job.waiting() if job is not None and not job.is_ready else [pod]
+        victims: dict[str, PodRecord] = {}
+        nodes: set[str] = set()
+        for member in members:
+            for reservation in waiting_for(snapshot, member):
+                entry = reservation.entry
+                assert entry is not None
+                found = self._enough(member, entry.row)
+                if found:
+                    victims |= {each.uid: each for each in found}
+                    nodes.add(snapshot.cluster.nodes.name(entry.row))
+        if not victims:
+            return
+        objects = [delete(POD, each.name, each.namespace) for each in victims.values()]
+        with applied(snapshot, objects):
+            then = self._available_then(self._subject)
+        self._propose_end(list(victims.values()), f" on {few(sorted(nodes), _NODES)}", then)
+
+    def _enough(self, pod: PodRecord, row: int) -> list[PodRecord]:
+        """The fewest evictable pods on a row that have what the pod lacks there; empty if all of them
+        have too little."""
+        missing = missing_on(self._snapshot, pod, row)
+        pods = self._evictable(pod, row)
+        single = [each for each in pods if _covers([each], missing)]
+        if single:
+            return single[:1]
+        largest = sorted(pods, key=lambda each: -sum(dict(each.cls.usage).get(s, 0) for s in missing))
+        for count in range(2, len(largest) + 1):
+            if _covers(largest[:count], missing):
+                return largest[:count]
+        return []
+
     def _evict(self, pod: PodRecord, rows: list[int]) -> None:
         """The fewest pods whose end makes room, the least important ones first. Pods of daemons, of the
         system, of its own controller, and pods that a disruption budget protects, are left alone."""
@@ -332,16 +384,18 @@ class Advisor:
             if self._propose_end(victims, f" on {node}"):
                 return
 
-    def _propose_end(self, victims: list[PodRecord], where: str) -> bool:
-        objects = [delete(POD, each.name, each.namespace) for each in victims]
+    def _propose_end(
+        self, victims: list[PodRecord], where: str, then: Iterable[ObjectChange] = ()
+    ) -> bool:
+        objects = [*(delete(POD, each.name, each.namespace) for each in victims), *then]
         noun = "pod" if len(victims) == 1 else f"{len(victims)} pods"
         highest = max(each.cls.priority for each in victims)
         text = f"end {noun} {pods_text(victims)} (priority {highest}){where}"
         return self.propose(repair(text, "EndPods", objects, EVICT))
 
-    def _fewest(self, pod: PodRecord, row: int) -> list[PodRecord]:
+    def _evictable(self, pod: PodRecord, row: int) -> list[PodRecord]:
+        """The pods on a row that may be advised to end, the least important ones first."""
         snapshot = self._snapshot
-        scheduler = snapshot.scheduler
         controller = {each.uid for each in pod.cls.owners if each.controller}
         pods = [
             each
@@ -354,6 +408,12 @@ class Advisor:
         ]
         pods.sort(key=lambda each: (each.cls.priority, each.name))
         _, pods = DisruptionBudgets(snapshot.cluster).split(pods)
+        return pods
+
+    def _fewest(self, pod: PodRecord, row: int) -> list[PodRecord]:
+        snapshot = self._snapshot
+        scheduler = snapshot.scheduler
+        pods = self._evictable(pod, row)
         profile = profile_for(scheduler, pod)
         column = scheduler.columns.column(profile, pod.cls)
         if not pods or column.rejected is not None:
@@ -372,6 +432,13 @@ class Advisor:
         found = [dry_run.victims(row, pods, order) for order in orders]
         sets = [each for each in found if isinstance(each, list) and each]
         return min(sets, key=lambda each: (len(each), max(p.cls.priority for p in each)), default=[])
+
+
+def _covers(pods: list[PodRecord], missing: Amounts) -> bool:
+    freed: Counter[int] = Counter()
+    for each in pods:
+        freed.update(dict(each.cls.usage))
+    return all(freed[slot] >= lack for slot, lack in missing.items() if slot != PODS)
 
 
 def _actions(*repairs: Repair) -> tuple[str, ...]:

@@ -143,6 +143,14 @@ def own_entries(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Iterator
             yield entry
 
 
+def is_of_its_job(snapshot: ClusterSnapshot, pod: PodRecord, reservation: ReservationInfo) -> bool:
+    """Whether a hold is for another pod of the pod's job."""
+    if kind_of_holder(snapshot, reservation) not in ("StarvationHold", "PreemptionHold"):
+        return False
+    other = snapshot.cluster.pods.get(reservation.preemptor or pod_of(reservation))
+    return other is not None and bool(pod.job_name) and other.job_name == pod.job_name
+
+
 def waiting_for(snapshot: ClusterSnapshot, pod: PodRecord) -> list[ReservationInfo]:
     """Its own reservations that wait for capacity on their nodes."""
     return [each for each in _own_reservations(snapshot, pod) if each.waiting and each.entry]
@@ -157,7 +165,9 @@ def holders_on(snapshot: ClusterSnapshot, pod: PodRecord, rows: Iterable[int]) -
         own = {entry.pod.uid for entry in own_entries(snapshot, pod, row)}
         for entry in cluster.ledger.reservations.on(row):
             kept = {slot: entry.left(slot) for slot in asked if slot != PODS and entry.left(slot)}
-            if entry.pod.uid not in own and kept:
+            if entry.pod.uid in own or is_of_its_job(snapshot, pod, entry.reservation):
+                continue
+            if kept:
                 found.append(_holder(snapshot, entry, kept))
     return found
 
@@ -184,6 +194,14 @@ def kind_of_holder(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> s
     if reservation.preemptor:
         return "PreemptionHold"
     return "VirtualReservation" if reservation.virtual else "Reservation"
+
+
+def kind_text(kind: str) -> str:
+    return {
+        "StarvationHold": "starvation hold",
+        "PreemptionHold": "preemption hold",
+        "VirtualReservation": "virtual reservation",
+    }.get(kind, "reservation")
 
 
 def held_for(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> str:
@@ -223,11 +241,6 @@ def _owner_text(owner: ReservationOwner) -> str:
 
 def holder_text(holder: Holder, now: float) -> str:
     """`reservation peak keeps 6 cpu on node-1 for pods with app=web (Available, expires in 23h)`"""
-    kinds = {
-        "StarvationHold": "starvation hold",
-        "PreemptionHold": "preemption hold",
-        "VirtualReservation": "virtual reservation",
-    }
     amounts = ", ".join(f"{amount} {name}" for name, amount in holder.amounts.items())
     notes = [holder.phase]
     if holder.phase == "Waiting":
@@ -237,7 +250,7 @@ def holder_text(holder: Holder, now: float) -> str:
         )
     if holder.expires:
         notes.append(f"expires {in_time(parse_time(holder.expires), now)}")
-    kind = kinds.get(holder.kind, "reservation")
+    kind = kind_text(holder.kind)
     idle = " idle" if holder.phase == "Waiting" else ""
     return (
         f"{kind} {holder.name} keeps {amounts}{idle} on {holder.node} for {holder.held_for} "

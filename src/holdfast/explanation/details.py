@@ -15,6 +15,7 @@ from holdfast.explanation.capacity import (
     row_of,
     shortages,
 )
+from holdfast.explanation.hardware import attach_details, device_details, numa_details
 from holdfast.explanation.repairs import (
     CLAIM,
     VOLUME,
@@ -29,7 +30,7 @@ from holdfast.explanation.verdicts import NodeVerdicts
 from holdfast.scheduler.cluster.affinity_terms import OwnTerm, Role, terms_of
 from holdfast.scheduler.cluster.class_key import required_terms
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
@@ -76,6 +77,7 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
                 f"has is {shown(name, most)}"
             )
     if impossible:
+        yield from device_details(snapshot, pod, nodes)
         return
     short = shortages(snapshot, pod)
     rows = sorted(
@@ -91,6 +93,7 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
         missing = missing_on(snapshot, pod, row)
         if missing:
             yield f"closest: {name}, short of {amounts_text(snapshot, missing)}"
+            yield from _devices_short(snapshot, pod, name, missing)
         over = {
             slot: table.claimed.item(slot, row) - table.allocatable.item(slot, row)
             for slot in missing
@@ -98,6 +101,15 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
         }
         if over and not any(True for _ in snapshot.cluster.ledger.reservations.on(row)):
             yield f"{name} is over-committed by {amounts_text(snapshot, over)}"
+
+
+def _devices_short(
+    snapshot: ClusterSnapshot, pod: PodRecord, node: str, missing: Amounts
+) -> Iterator[str]:
+    """A sum over devices does not say what is free on one."""
+    search = snapshot.cluster.managers.devices.valid_search(pod.cls)
+    if search is not None and search.slots & missing.keys():
+        yield from device_details(snapshot, pod, [node])
 
 
 def _limits(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
@@ -391,4 +403,7 @@ _BY_PLUGIN: dict[str, Details] = {
     "VolumeBinding": _volumes,
     "VolumeZone": _volumes,
     "VolumeRestrictions": _volume_use,
+    "NodeVolumeLimits": attach_details,
+    "DeviceShare": device_details,
+    "NodeNUMAResource": numa_details,
 }

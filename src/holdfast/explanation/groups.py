@@ -3,7 +3,7 @@
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.details import details_of
 from holdfast.explanation.pods import condition_message, consider_job, no_node_summary
-from holdfast.explanation.queue_limits import consider_queue, over_capability
+from holdfast.explanation.queue_limits import consider_queue, needed_members, over_capability
 from holdfast.explanation.report import Report
 from holdfast.explanation.verdicts import Subject, fitting_members, place, profile_for
 from holdfast.kube.object_client import Raw
@@ -41,7 +41,7 @@ def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
         report.advice = advisor.advice
         return f"It has too few pods: {missing}."
     fitting = list(fitting_members(snapshot, waiting, gated_too=True))
-    needed = waiting[: max(1, job.still_needs - job.ready_members)]
+    needed = needed_members(job)
     if (full := over_capability(snapshot, needed)) is not None:
         text, never = full
         consider_queue(snapshot, subject, needed, advisor)
@@ -83,7 +83,7 @@ def _first_blocked(
         placing = place(scheduler, blocked)
         report.would_say, report.nodes = placing.message, placing.reasons
         if placing.message:
-            report.details.append(f"{blocked.ref}: {no_node_summary(snapshot, placing)}")
+            report.details.append(f"{blocked.ref}: {no_node_summary(snapshot, placing, blocked)}")
             report.details += details_of(snapshot, blocked, placing)
     for pod in fitting:
         pod.reservation_uid = ""

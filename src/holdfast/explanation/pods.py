@@ -2,13 +2,16 @@
 
 import re
 
-from holdfast.api.names import RESERVATION_IGNORED
+from holdfast.api.names import MIRROR_POD_ANNOTATION, RESERVATION_IGNORED
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import (
+    amounts_text,
     deletion_deadline,
     holder_text,
     holders_on,
     in_time,
+    kind_of_holder,
+    kind_text,
     missing_on,
     row_of,
     shortages,
@@ -20,7 +23,12 @@ from holdfast.explanation.matching_reservations import (
     matching_reservations,
     named_reservation,
 )
-from holdfast.explanation.queue_limits import consider_queue, queue_details
+from holdfast.explanation.queue_limits import (
+    consider_queue,
+    job_over_capability,
+    needed_members,
+    queue_details,
+)
 from holdfast.explanation.repairs import CLAIM, bound_claim, metadata_changes, repair, spec_changes
 from holdfast.explanation.report import Report
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, rank
@@ -48,6 +56,15 @@ _PLAIN = {
     RESERVED: "held for a starving job",
 }
 """Reasons in a few words, for summaries; others are shortened."""
+_PLAIN_PREFIXES = {
+    "Insufficient GPU Devices": "no GPU has enough left",
+    "not enough cpus available to satisfy request": "too few CPUs for exclusive use",
+    "node(s) requested cpus not multiple cpus per core": "exclusive CPUs are not whole cores",
+    "node(s) exceed max volume count": "too many volumes attached",
+    "Insufficient NUMA ": "too little on one NUMA node",
+    "Unaligned NUMA Hint": "does not fit the NUMA nodes by their policy",
+    "Unsatisfied NUMA ": "does not fit the NUMA nodes by their policy",
+}
 
 
 def explain_pod(snapshot: ClusterSnapshot, raw: Raw) -> Report:
@@ -84,6 +101,11 @@ def _placed(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
     report.summary = f"It is on {report.node}{through}{stopping}."
     if cluster.nodes.row(report.node) is None:
         report.details.append(f"the node {report.node} no longer exists")
+    if MIRROR_POD_ANNOTATION in pod.cls.pod.metadata.annotations:
+        report.details.append(
+            f"it is a static pod: the kubelet of {report.node} runs it, and no scheduler places it"
+        )
+        return
     with cluster.ledger.transaction():
         cluster.ledger.remove(pod)
         placing = place(snapshot.scheduler, pod)
@@ -116,7 +138,7 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
         if placing.message:
             report.details += details_of(snapshot, pod, placing)
     elif nominated and placing.message:
-        _nominated(snapshot, nominated, report)
+        _nominated(snapshot, nominated, advisor, report)
     elif (
         job is not None
         and not job.is_ready
@@ -130,6 +152,10 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
         pods = job.waiting() if job is not None and not job.is_ready else [pod]
         report.details += queue_details(snapshot, pods)
         consider_queue(snapshot, subject, pods, advisor)
+    elif job is not None and (full := job_over_capability(snapshot, job)):
+        report.summary = f"Its queue does not admit the whole of {job_text(job)}."
+        report.details.append(full)
+        consider_queue(snapshot, subject, needed_members(job), advisor)
     elif placing.message:
         explain_no_node(snapshot, pod, placing, advisor, report)
     else:
@@ -153,12 +179,13 @@ def _gated(
     advisor.propose(repair(f"remove the scheduling gates {gates}", "RemoveGates", objects))
 
 
-def _nominated(snapshot: ClusterSnapshot, node: str, report: Report) -> None:
+def _nominated(snapshot: ClusterSnapshot, node: str, advisor: Advisor, report: Report) -> None:
     """A node is nominated: which pods it waits for."""
     if snapshot.cluster.nodes.row(node) is None:
         report.summary = f"{node} was nominated for it, but no longer exists."
         return
     victims = terminating_on(snapshot, node)
+    advisor.consider_wait(node)
     report.summary = f"{node} is nominated for it; it waits until pods there have terminated."
     if not victims:
         report.details.append(f"no pod is terminating on {node}: the scheduler will try it again")
@@ -178,9 +205,11 @@ def explain_no_node(
 ) -> None:
     """No node is feasible, for a pod or the reserve pod of a reservation."""
     subject = Subject.of(pod)
-    report.summary = no_node_summary(snapshot, placing)
-    report.details += named_reservation(snapshot, pod)
     rejected = placing.column.rejected
+    report.summary = no_node_summary(snapshot, placing, pod)
+    if rejected is None and (own := _own_waiting(snapshot, pod)):
+        report.summary = own
+    report.details += named_reservation(snapshot, pod)
     if rejected is not None:
         _claims(snapshot, subject, pod, rejected.message, advisor, report)
     else:
@@ -198,12 +227,29 @@ def explain_no_node(
     _note_unknown_end(snapshot, pod, placing, advisor, report)
 
 
-def no_node_summary(snapshot: ClusterSnapshot, placing: NodeVerdicts) -> str:
+def _own_waiting(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    """The summary for a pod whose own reservation or hold waits for capacity on its node."""
+    for own in waiting_for(snapshot, pod):
+        entry = own.entry
+        assert entry is not None
+        kind = kind_text(kind_of_holder(snapshot, own))
+        missing = missing_on(snapshot, pod, entry.row)
+        if missing:
+            node, short = snapshot.cluster.nodes.name(entry.row), amounts_text(snapshot, missing)
+            return f"It waits for its own {kind} {own.name} on {node}, which is short of {short}."
+    return ""
+
+
+def no_node_summary(snapshot: ClusterSnapshot, placing: NodeVerdicts, pod: PodRecord) -> str:
     count = snapshot.cluster.nodes.count
     if not count:
         return "No suitable node: the cluster has no nodes."
     if placing.column.rejected is not None:
         return f"No suitable node: {placing.column.rejected.message}."
+    if pod.pinned_node is not None:
+        there = placing.rejections.get(pod.pinned_node)
+        why = ", ".join(plain(text) for text in there.texts) if there else "that node does not exist"
+        return f"It can only run on {pod.pinned_node}: {why}."
     counts = [f"{plain(each.reason)} ({len(each.nodes)})" for each in placing.reasons]
     nodes = "1 node" if count == 1 else f"{count} nodes"
     more = f", and {len(counts) - 4} more reasons" if len(counts) > 4 else ""
@@ -214,6 +260,9 @@ def plain(reason: str) -> str:
     """A reason in a few words."""
     if reason in _PLAIN:
         return _PLAIN[reason]
+    for prefix, text in _PLAIN_PREFIXES.items():
+        if reason.startswith(prefix):
+            return text
     if reason.startswith("Insufficient "):
         return f"too little {reason.removeprefix('Insufficient ')}"
     return reason.removeprefix("node(s) ")
@@ -231,12 +280,29 @@ def _holders(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts, r
     held = [row for row in rows if any(True for _ in snapshot.cluster.ledger.reservations.on(row))]
     report.holders = holders_on(snapshot, pod, held[:_HOLDERS])
     report.details += [holder_text(each, snapshot.now) for each in report.holders[:_HOLDERS]]
-    for own in waiting_for(snapshot, pod):
-        lacking = ", ".join(snapshot.cluster.reservations.lacking(own))
-        entry = own.entry
-        assert entry is not None
-        node = snapshot.cluster.nodes.name(entry.row)
-        report.details.append(f"its own reservation {own.name} waits on {node}, short of {lacking}")
+    report.details += _waiting_in_its_job(snapshot, pod)
+
+
+def _waiting_in_its_job(snapshot: ClusterSnapshot, pod: PodRecord) -> list[str]:
+    """The waiting reservations and holds of the pod, besides the one in the summary, and of the others
+    of its job."""
+    job = snapshot.cluster.jobs.of(pod)
+    members = job.waiting() if job is not None and not job.is_ready else [pod]
+    said = _own_waiting(snapshot, pod)
+    found = []
+    for member in members:
+        for own in waiting_for(snapshot, member):
+            entry = own.entry
+            assert entry is not None
+            if member is pod and f" {own.name} " in said:
+                continue
+            lacking = ", ".join(snapshot.cluster.reservations.lacking(own))
+            node = snapshot.cluster.nodes.name(entry.row)
+            kind = kind_text(kind_of_holder(snapshot, own))
+            whose = "its own" if member is pod else f"of its job, {member.name}'s"
+            state = f"short of {lacking}" if lacking else "which has its capacity"
+            found.append(f"{whose} {kind} {own.name} waits on {node}, {state}")
+    return found
 
 
 def _claims(
@@ -409,7 +475,7 @@ def consider_job(
         )
         advisor.propose(repair(f"create {pods} of {job_text(job)}", "CreatePods", clones))
     elif not lacking and waiting:
-        needed = waiting[: max(1, job.still_needs - job.ready_members)]
+        needed = needed_members(job)
         report.details += queue_details(snapshot, needed)
         consider_queue(snapshot, subject, needed, advisor)
 

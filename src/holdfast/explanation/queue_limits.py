@@ -10,6 +10,7 @@ from holdfast.explanation.advice import Advisor
 from holdfast.explanation.repairs import metadata_changes, repair
 from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.jobs import Job
 from holdfast.snapshot.cluster_changes import create, patch
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
@@ -40,6 +41,18 @@ def over_capability(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> tuple[s
             if found is None or (never and not found[1]):
                 found = (text, never)
     return found
+
+
+def needed_members(job: Job) -> list[PodRecord]:
+    """The first waiting members, as many as the job needs to start."""
+    return job.waiting()[: max(1, job.still_needs - job.ready_members)]
+
+
+def job_over_capability(snapshot: ClusterSnapshot, job: Job) -> str:
+    """Why the queue does not admit as many members as the job needs; empty if it does."""
+    if job.is_ready or not job.waiting():
+        return ""
+    return "".join(queue_details(snapshot, needed_members(job)))
 
 
 def queue_details(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> list[str]:

@@ -10,7 +10,12 @@ from holdfast.api.affinity import NodeSelectorRequirement, Taint
 from holdfast.api.annotations import limit_to_allocatable
 from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import KINDS
-from holdfast.api.names import HOSTNAME_LABEL, LIMIT_TO_ALLOCATABLE, TAINT_UNSCHEDULABLE
+from holdfast.api.names import (
+    DEVICE_ALLOCATE_HINT,
+    HOSTNAME_LABEL,
+    LIMIT_TO_ALLOCATABLE,
+    TAINT_UNSCHEDULABLE,
+)
 from holdfast.api.quantity import amount, format_amount
 from holdfast.api.selectors import node_requirement, tolerated
 from holdfast.explanation.verdicts import Subject
@@ -27,6 +32,10 @@ _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes
 _KEEPING_OUT = ("NoSchedule", "NoExecute")
 _SMALLEST_SHARE = 4
 """A request is not advised to shrink below one part in this many."""
+_DISCOVERED = ("kubernetes.io", "nvidia.com", "amd.com", "intel.com", "amazonaws.com", "google.com")
+"""Domains of labels that kubelets, clouds and device plugins set to describe a node."""
+_ROLES = ("node-role.kubernetes.io", "node-restriction.kubernetes.io")
+"""Domains among them whose labels administrators set."""
 VALUE = "VALUE"
 """Stands for a label value that the user has to choose."""
 
@@ -167,11 +176,26 @@ def _label(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
     if raw is None or not labels or HOSTNAME_LABEL in labels:
         return []
     # A label that says what a node is would be wrong on another one.
-    if any(key.startswith(("kubernetes.io/", "topology.kubernetes.io/")) for key in labels):
+    if any(_is_discovered(key) for key in labels):
         return []
     text = " ".join(f"{key}={value}" for key, value in labels.items())
     change = patch(NODE, raw, {"metadata": {"labels": labels}})
     return [repair(f"label {name} (kubectl label node {name} {text})", "LabelNode", [change])]
+
+
+def _is_discovered(key: str) -> bool:
+    """Whether a label states a fact about a node's place or hardware."""
+    domain, slash, _ = key.rpartition("/")
+    parents = [domain.split(".", i)[-1] for i in range(domain.count(".") + 1)]
+    return bool(slash) and domain not in _ROLES and any(each in _DISCOVERED for each in parents)
+
+
+def _hints(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
+    if DEVICE_ALLOCATE_HINT not in pod.cls.annotations:
+        return []
+    objects = metadata_changes(snapshot, subject, {"annotations": {DEVICE_ALLOCATE_HINT: None}})
+    text = f"remove the annotation {DEVICE_ALLOCATE_HINT}, so that it may use any device"
+    return [repair(text, "RemoveAnnotation", objects)]
 
 
 def _spread(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
@@ -236,6 +260,7 @@ _BY_PLUGIN: dict[str, Callable[[ClusterSnapshot, Subject, PodRecord, int], list[
     "NodeAffinity": _label,
     "PodTopologySpread": _spread,
     "LimitAware": _malformed_limits,
+    "DeviceShare": _hints,
 }
 
 

@@ -99,13 +99,20 @@ def node_rejections(
     """
     cluster = scheduler.cluster
     table = cluster.nodes
+    dry_run = DryRun(cluster, column, pod, profile.pins(pod))
+    held = [
+        hold.pod.row
+        for hold in cluster.reservations.preemption_holds.get(pod.uid, {}).values()
+        if hold.pod is not None and hold.pod.row >= 0 and table.alive[hold.pod.row]
+    ]
     if table.count <= _FEW_NODES or column.rejected is not None or profile.pins(pod):
-        return scheduler.search.rejections(profile, pod, column)
-    dry_run = DryRun(cluster, column, pod, False)
+        found = scheduler.search.rejections(profile, pod, column)
+        if column.rejected is None:
+            found |= {table.name(row): FITS for row in held if dry_run.fits(row)}
+        return found
     corrections = dict(dry_run.corrections())
-    for hold in cluster.reservations.preemption_holds.get(pod.uid, {}).values():
-        if hold.pod is not None and hold.pod.row >= 0:
-            corrections[hold.pod.row] = dry_run.rejection(hold.pod.row)
+    for row in held:
+        corrections[row] = FITS if dry_run.fits(row) else dry_run.rejection(row)
     column.refresh()
     fits, known = column.fits, column.diagnosis.known_rejection
     alive = table.alive
@@ -124,7 +131,12 @@ def rejection_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> NodeRej
     if column.rejected is not None:
         rejected = column.rejected
         return NodeRejection(column.rejected_by, (rejected.message,), rejected.resolvable)
-    return DryRun(snapshot.cluster, column, pod, profile.pins(pod)).rejection(row)
+    dry_run = DryRun(snapshot.cluster, column, pod, profile.pins(pod))
+    rejection = dry_run.rejection(row)
+    holds = snapshot.cluster.reservations.preemption_holds
+    if rejection != FITS and holds.of(pod, row) is not None and dry_run.fits(row):
+        return FITS  # with what its own preemption hold keeps there
+    return rejection
 
 
 def rank(scheduler: Scheduler, placing: NodeVerdicts) -> list[Ranked]:

@@ -1,0 +1,339 @@
+"""Situations with holds and reservations of the pod itself, devices, NUMA nodes, and pods not tried."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from explanation.test_situations import (
+    ESTIMATE,
+    N1,
+    Row,
+    check,
+    claim,
+    explained,
+    full,
+    in_default,
+    using,
+    volume,
+    world_of,
+)
+from harness.device_objects import CORE, RATIO, device, gpu
+from harness.numa_objects import lsr, plain, topology
+from harness.objects import Raw, node, pod, pod_group, queue, requesting, required, reservation
+
+HINT = "scheduling.koordinator.sh/device-allocate-hint"
+PROVISION_ERROR = "scheduling.koordinator.sh/reservation-provision-error"
+SINGLE = {"node.koordinator.sh/numa-topology-policy": "SingleNUMANode"}
+STOPS = {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}
+
+
+def hold(name: str, on: str, labels: Raw, owner: str = "p", cpu: str = "6") -> Raw:
+    """A hold for one pod, as the scheduler makes it."""
+    named = {"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": owner}
+    return reservation(
+        name,
+        cpu,
+        owners=[{"object": {**named, "uid": f"pod-{owner}"}}],
+        ttl="0s",
+        preAllocation=True,
+        allocateOnce=True,
+        pod={"nodeName": on},
+        metadata={"labels": labels},
+    )
+
+
+def starvation_hold(name: str, on: str, owner: str = "p") -> Raw:
+    return hold(name, on, {"holdfast.io/hold": "starvation", "holdfast.io/job": owner}, owner)
+
+
+def with_metadata(raw: Raw, **metadata: object) -> Raw:
+    raw["metadata"] |= metadata
+    return raw
+
+
+def with_annotation(raw: Raw, key: str, value: str) -> Raw:
+    raw["metadata"].setdefault("annotations", {})[key] = value
+    return raw
+
+
+def stopping(name: str, cpu: str, on: str) -> Raw:
+    return with_metadata(full(name, cpu, on), **STOPS)
+
+
+def nominated(raw: Raw, on: str) -> Raw:
+    return raw | {"status": {"phase": "Pending", "nominatedNodeName": on}}
+
+
+def owned_by(raw: Raw, kind: str, name: str) -> Raw:
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": True}
+    return with_metadata(raw, ownerReferences=[owner])
+
+
+def only_on(name: str) -> Raw:
+    field = {"key": "metadata.name", "operator": "In", "values": [name]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def share(name: str, percent: int, **more: Any) -> Raw:
+    return pod(name, requests={"cpu": "1", CORE: percent, RATIO: percent}, **more)
+
+
+def csi_volume(name: str, of: str) -> Raw:
+    raw = volume(name, of)
+    raw["spec"]["csi"] = {"driver": "disk.example.com", "volumeHandle": name}
+    return raw
+
+
+def csi_node(name: str, limit: int) -> Raw:
+    driver = {"name": "disk.example.com", "nodeID": name, "allocatable": {"count": limit}}
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "CSINode",
+        "metadata": {"name": name, "uid": f"csi-{name}"},
+        "spec": {"drivers": [driver]},
+    }
+
+
+MINE = reservation("mine", "6", app="web", preAllocation=True)
+NUMA_NODE = node("n1", cpu="16", memory="64Gi", labels=SINGLE)
+BIG = node("n1", cpu="16", memory="64Gi")
+TWO_GPUS = device("n1", gpu(0), gpu(1))
+
+SITUATIONS: dict[str, Row] = {
+    "own reservation waits": Row(
+        [N1, full("a", "6", "n1"), MINE, pod("p", "6", app="web")],
+        ["It waits for its own reservation mine on n1, which is short of 4 cpu", "is unknown"],
+        ["EndPods"],
+    ),
+    "own reservation waits, end is known": Row(
+        [N1, full("a", "6", "n1", annotations={ESTIMATE: "10m"}), MINE, pod("p", "6", app="web")],
+        ["its own reservation mine on n1, which is short of 4 cpu"],
+        ["Wait"],
+    ),
+    "own preemption hold": Row(
+        [
+            N1,
+            stopping("a", "6", "n1"),
+            hold("h", "n1", {"holdfast.io/preemptor-uid": "pod-p"}),
+            nominated(pod("p", "6", priority=100), "n1"),
+        ],
+        ["n1 is nominated for it", "terminating on n1: default/a, grace period ends in 30s"],
+        ["Wait"],
+    ),
+    "nominated, victims are stopping": Row(
+        [N1, stopping("a", "6", "n1"), nominated(pod("p", "6", priority=100), "n1")],
+        ["n1 is nominated for it", "terminating on n1: default/a, grace period ends in 30s"],
+        ["Wait"],
+    ),
+    "own starvation hold": Row(
+        [N1, full("a", "6", "n1"), pod("p", "6"), starvation_hold("h", "n1")],
+        ["It waits for its own starvation hold h on n1, which is short of 4 cpu"],
+        ["EndPods"],
+    ),
+    "gang with holds": Row(
+        [
+            N1,
+            node("n2", cpu="8"),
+            full("a", "6", "n1"),
+            full("b", "6", "n2"),
+            in_default(pod_group("g", 2)),
+            pod("p", "6", group="g"),
+            pod("p2", "6", group="g"),
+            starvation_hold("h1", "n1"),
+            starvation_hold("h2", "n2", "p2"),
+        ],
+        [
+            "its own starvation hold h1 on n1, which is short of 4 cpu",
+            "of its job, p2's starvation hold h2 waits on n2, short of cpu",
+        ],
+        ["EndPods"],
+    ),
+    "gang over the capability of its queue": Row(
+        [
+            N1,
+            queue("q", capability={"cpu": "4"}),
+            in_default(pod_group("g", 3, queue="q")),
+            *(pod(name, "2", group="g") for name in ("p", "p2", "p3")),
+        ],
+        [
+            "Its queue does not admit the whole of PodGroup default/g",
+            "queue q uses 0 of the 4 cpu of its capability, and 6 cpu are requested",
+        ],
+        ["RaiseCapability"],
+    ),
+    "pod of a DaemonSet": Row(
+        [
+            N1,
+            node("n2"),
+            full("a", "6", "n1"),
+            owned_by(pod("p", "4", affinity=only_on("n1")), "DaemonSet", "agent"),
+        ],
+        ["It can only run on n1: too little cpu.", "closest: n1, short of 2 cpu"],
+        ["Resize"],
+    ),
+    "pod of a DaemonSet, node is gone": Row(
+        [node("n2"), owned_by(pod("p", "4", affinity=only_on("n1")), "DaemonSet", "agent")],
+        ["It can only run on n1: that node does not exist."],
+        [],
+    ),
+    "static pod": Row(
+        [
+            N1,
+            owned_by(
+                full("p", "1", "n1", annotations={"kubernetes.io/config.mirror": "x"}), "Node", "n1"
+            ),
+        ],
+        ["It is on n1.", "static pod: the kubelet of n1 runs it"],
+        [],
+        node="n1",
+    ),
+    "being deleted": Row([N1, with_metadata(pod("p", "20"), **STOPS)], ["It is being deleted"], []),
+    "ended": Row(
+        [N1, pod("p", nodeName="n1") | {"status": {"phase": "Succeeded"}}],
+        ["It has ended (Succeeded), on n1."],
+        [],
+        node="n1",
+    ),
+    "waits for its provisioner": Row(
+        [N1, requesting("p", "1", requirement=required("abc", cpu="2"))],
+        ["It waits until its provisioner creates the reservation abc (cpu: 2)."],
+        [],
+        provisioner="external",
+    ),
+    "provisioner failed": Row(
+        [
+            N1,
+            with_annotation(
+                requesting("p", "1", requirement=required("abc", cpu="2")), PROVISION_ERROR, "no quota"
+            ),
+        ],
+        ["The reservation requested for it, abc, was not created: no quota"],
+        [],
+        provisioner="external",
+    ),
+    "too many volumes attached": Row(
+        [
+            N1,
+            csi_node("n1", 1),
+            *(claim(name, volume=f"v-{name}") for name in ("c", "d")),
+            *(csi_volume(f"v-{name}", name) for name in ("c", "d")),
+            full("a", "1", "n1", volumes=using("c")),
+            pod("p", volumes=using("d")),
+        ],
+        ["n1 can attach 1 volume of CSI driver disk.example.com, and all are in use"],
+        ["EndPods"],
+    ),
+    "larger than a NUMA node": Row(
+        [NUMA_NODE, topology(), plain("p", "10")],
+        [
+            "does not fit the NUMA nodes by their policy (1)",
+            "NUMA policy SingleNUMANode; free by NUMA node: (0: 8 cpu, 16Gi memory), (1: 8 cpu",
+        ],
+        ["Resize"],
+    ),
+    "NUMA nodes are full": Row(
+        [NUMA_NODE, topology(), plain("a", "6"), plain("b", "6"), plain("p", "4")],
+        ["(0: 2 cpu, 15Gi memory), (1: 2 cpu, 15Gi memory)"],
+        ["Resize"],
+    ),
+    "too few exclusive CPUs": Row(
+        [BIG, topology(cpus=8), lsr("a", "4"), lsr("p", "8")],
+        ["too few CPUs for exclusive use", "4 CPUs are free for exclusive use, it requests 8"],
+        ["Resize"],
+    ),
+    "exclusive CPUs that are no whole cores": Row(
+        [BIG, topology(), lsr("p", "3", spec='{"requiredCPUBindPolicy": "FullPCPUs"}')],
+        ["it requests 3 exclusive CPUs, and cores there have 2 CPUs"],
+        ["Resize"],
+    ),
+    "share of a GPU, all are half used": Row(
+        [node("n1"), TWO_GPUS, share("a", 60), share("b", 60), share("p", 50)],
+        ["no GPU has enough left", "free on its gpu devices: 40, 40; it requests 50 on one"],
+        ["Resize"],
+    ),
+    "whole GPU, all are half used": Row(
+        [node("n1"), TWO_GPUS, share("a", 60), share("b", 60), share("p", 100)],
+        ["free on its gpu devices: 40, 40; it requests 100 on one"],
+        ["Resize"],
+    ),
+    "GPU of another type": Row(
+        [
+            node(
+                "n1",
+                labels={"nvidia.com/gpu.product": "T4"},
+                allocatable={"nvidia.com/gpu": "4"},
+            ),
+            node("n2"),
+            pod(
+                "p",
+                requests={"cpu": "1", "nvidia.com/gpu": "1"},
+                nodeSelector={"nvidia.com/gpu.product": "A100"},
+            ),
+        ],
+        ["nvidia.com/gpu.product=A100 is not met by any node", "T4 on 1"],
+        [],
+    ),
+    "hint for another type of GPU": Row(
+        [
+            node("n1"),
+            device("n1", gpu(0, labels={"model": "T4"})),
+            share(
+                "p",
+                100,
+                annotations={
+                    HINT: json.dumps({"gpu": {"selector": {"matchLabels": {"model": "A100"}}}})
+                },
+            ),
+        ],
+        ["device-allocate-hint restricts which devices it may use"],
+        ["RemoveAnnotation"],
+    ),
+    "GPU is not healthy": Row(
+        [node("n1"), device("n1", gpu(0, health=False)), share("p", 100)],
+        ["n1: 1 of 1 gpu devices are not healthy"],
+        [],
+    ),
+    "over-committed node": Row(
+        [node("n1", cpu="4"), full("a", "3", "n1"), full("b", "3", "n1"), pod("p", "1")],
+        ["closest: n1, short of 3 cpu", "n1 is over-committed by 2 cpu"],
+        ["EndPods"],
+    ),
+    "nodes without GPUs are not the closest": Row(
+        [
+            node("c1", cpu="7"),
+            node("g1", cpu="8", allocatable={"nvidia.com/gpu": "4"}),
+            full("a", "8", "g1"),
+            pod("p", requests={"cpu": "8", "nvidia.com/gpu": "4"}),
+        ],
+        ["closest: g1, short of 8 cpu"],
+        ["EndPods"],
+    ),
+    "no node has both resources": Row(
+        [
+            node("n1", allocatable={"example.com/a": "1"}),
+            node("n2", allocatable={"example.com/b": "1"}),
+            pod("p", requests={"example.com/a": "1", "example.com/b": "1"}),
+        ],
+        ["none of these nodes has all the resources that it requests: example.com/a, example.com/b"],
+        [],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_situation(name: str) -> None:
+    check(SITUATIONS[name])
+
+
+@pytest.mark.parametrize(
+    "name", [each for each in SITUATIONS if each.startswith(("own", "gang with", "nominated"))]
+)
+def test_what_is_kept_for_the_pod_is_not_held_against_it(name: str) -> None:
+    row = SITUATIONS[name]
+    report = explained(world_of(row.objects), row)
+    assert report.holders == []
+    assert not any("keeps" in each for each in report.details)
