@@ -135,6 +135,35 @@ def test_gpus_are_shown_by_their_share() -> None:
     assert sorted(healthy) == [[0, 0], [0, 100], [50, 0]]
 
 
+def test_a_gpu_that_is_shared_or_held_is_not_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_columns, "_is_hold", lambda entry: entry.reservation.name == "hold")
+    cluster = ViewedCluster()
+    raw = node("n1", "8", "8Gi")
+    raw["status"]["allocatable"]["nvidia.com/gpu"] = "4"
+    cluster.create(raw)
+    cluster.create(device("n1", *map(gpu, range(4))))
+    for raw, requested in (
+        (reservation("kept", "1", allocateOnce=False), {"nvidia.com/gpu": "1"}),
+        (reservation("hold", "1"), {"koordinator.sh/gpu": "100"}),
+    ):
+        requests = raw["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+        requests |= requested
+        cluster.create(raw)
+    raw = owner("half", "1")
+    raw["metadata"]["labels"] = {"app": "other"}
+    raw["spec"]["containers"][0]["resources"]["requests"]["koordinator.sh/gpu"] = "50"
+    cluster.create(raw)
+    found = cluster.snapshot()
+    assert [name for name in found["resources"] if "gpu" in name] == ["nvidia.com/gpu"]
+    assert amounts(found, "n1", "nvidia.com/gpu") == {
+        "allocatable": 4,
+        "requested": 1,
+        "used": 0,
+        "reserved": 1,
+        "held": 1,
+    }
+
+
 def test_queues_have_their_shares() -> None:
     cluster = ViewedCluster()
     cluster.create_node("n1", "8")

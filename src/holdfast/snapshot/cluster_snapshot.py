@@ -5,16 +5,19 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 
 from holdfast.api.decode import convert, object_name
 from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import KINDS, KindInfo
-from holdfast.api.names import RESERVATION_API
+from holdfast.api.names import GPU_SHARED, RESERVATION_API
 from holdfast.api.quantity import shown as shown
 from holdfast.api.raw_objects import RawObject, raw_object
 from holdfast.kube.decoding import Watched
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.events import Added, Malformed
+from holdfast.scheduler.managers.devices.device_amounts import GPU_PARTS, device_amounts, left_on
+from holdfast.scheduler.managers.devices.requests import TYPE_OF
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.scheduler.state.cluster import Cluster
 
@@ -22,7 +25,9 @@ NODE = KINDS["v1", "Node"]
 POD = KINDS["v1", "Pod"]
 RESERVATION = KINDS[RESERVATION_API, "Reservation"]
 
-CAPACITY = (NODE, POD, RESERVATION)
+DEVICE = KINDS[RESERVATION_API, "Device"]
+
+CAPACITY = (NODE, POD, RESERVATION, DEVICE)
 """The kinds that determine the used capacity of nodes."""
 
 
@@ -77,7 +82,7 @@ def event_of(info: KindInfo, raw: Raw) -> Added | Malformed:
 
 
 class NodeAmounts(NamedTuple):
-    """The amounts of one resource on one node, from the ledger."""
+    """The amounts of one resource on one node, from the ledger; of devices, from their table."""
 
     allocatable: int
     requested: int
@@ -91,7 +96,9 @@ class NodeAmounts(NamedTuple):
 
 
 def node_amounts(cluster: Cluster, node: str) -> dict[str, NodeAmounts]:
-    """By resource name; resources that the node lacks and no pod requests are left out."""
+    """By resource name; resources that the node lacks and no pod requests are left out. Of a node with
+    a Device object, parts of GPUs are left out unless some pod or reservation requests them by that
+    name."""
     table = cluster.nodes
     row = table.row(node)
     if row is None:
@@ -101,6 +108,25 @@ def node_amounts(cluster: Cluster, node: str) -> dict[str, NodeAmounts]:
         held = table.held.item(slot, row)
         requested = table.claimed.item(slot, row) - held
         amount = NodeAmounts(table.allocatable.item(slot, row), requested, held)
+        if amount.allocatable and _has_devices(cluster, name, row):
+            if name in GPU_PARTS and not table.claimed[slot].any():
+                continue
+            amount = _of_devices(cluster, name, row)
         if any(amount):
             found[name] = amount
     return found
+
+
+def _has_devices(cluster: Cluster, name: str, row: int) -> bool:
+    table = cluster.managers.devices.tables.get(TYPE_OF.get(name, ""))
+    return table is not None and bool(table.known[row].any())
+
+
+def _of_devices(cluster: Cluster, name: str, row: int) -> NodeAmounts:
+    if name == GPU_SHARED:
+        return NodeAmounts(0, 0, 0)  # how a request is divided, and no amount
+    table = cluster.managers.devices.tables[TYPE_OF[name]]
+    rows = slice(row, row + 1)
+    left = left_on(rows, table, cluster.ledger.reservations.on(row))
+    of = device_amounts(table, name, rows, left, np.zeros_like(left))
+    return NodeAmounts(of.total.item(), of.requested.item(), of.reserved.item())

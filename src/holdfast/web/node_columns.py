@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from holdfast.api import names
 from holdfast.scheduler.cluster.records import ReservationEntry
 from holdfast.scheduler.cluster.slots import CPU, MEMORY, PODS
+from holdfast.scheduler.managers.devices.device_amounts import GPU_PARTS, device_amounts, left_on
 from holdfast.scheduler.managers.devices.device_table import TypeTable
-from holdfast.scheduler.managers.devices.requests import GPU, RATIO
+from holdfast.scheduler.managers.devices.requests import GPU, RATIO, TYPE_OF
 from holdfast.scheduler.state.cluster import Cluster
 
 CORDONED, NOT_READY, TAINTED, NO_OBJECT = 1, 2, 4, 8
@@ -34,8 +35,6 @@ _SLICE = 1000
 _NOT_READY = (names.TAINT_NOT_READY, names.TAINT_UNREACHABLE)
 _SELDOM = ("ephemeral-storage", names.HUGEPAGES_PREFIX, names.ATTACHABLE_VOLUMES_PREFIX)
 """Resources that are shown only if something requests them."""
-_GPU_PARTS = (names.GPU_CORE, names.GPU_MEMORY, names.GPU_MEMORY_RATIO, names.GPU_SHARED)
-"""Shares of GPUs, which the cells of the GPUs show already."""
 
 Matrix = NDArray[np.int64]
 Json = dict[str, Any]
@@ -181,13 +180,33 @@ class NodeColumns:
             at = np.array([entry.index for entry in entries], dtype=np.intp)
             rows = np.array([entry.row for entry in entries], dtype=np.intp)
             is_hold = np.array([_is_hold(entry) for entry in entries], dtype=np.bool_)
-            amounts, left = reservations.amounts, reservations.left
+            reserved, left = reservations.amounts, reservations.left
             for index, slot in enumerate(slots):
-                if slot >= len(amounts) or slot == PODS:
+                if slot >= len(reserved) or slot == PODS:
                     continue
-                np.add.at(used[index], rows, amounts[slot, at] - left[slot, at])
+                np.add.at(used[index], rows, reserved[slot, at] - left[slot, at])
                 np.add.at(held[index], rows[is_hold], left[slot, at[is_hold]])
-        return np.concatenate((allocatable, requested, used, kept - held, held))
+        amounts = np.stack((allocatable, requested, used, kept - held, held))
+        self._count_devices(amounts)
+        return amounts.reshape(len(AMOUNTS) * len(slots), size)
+
+    def _count_devices(self, amounts: Matrix) -> None:
+        """Replaces the amounts, [amount, resource, row], of devices where there are Device objects."""
+        size = amounts.shape[2]
+        rows = slice(0, size)
+        entries = list(self._cluster.ledger.reservations)
+        for kind, table in self._cluster.managers.devices.tables.items():
+            there = table.known[rows].any(axis=1)
+            reserved = left_on(rows, table, (each for each in entries if not _is_hold(each)))
+            held = left_on(rows, table, (each for each in entries if _is_hold(each)))
+            for index, name in enumerate(self.shown.values()):
+                if TYPE_OF.get(name) != kind:
+                    continue
+                at = there & (amounts[0, index] > 0)
+                of = device_amounts(table, name, rows, reserved, held)
+                used = np.minimum(amounts[2, index], of.requested)
+                counted = np.stack((of.total, of.requested, used, of.reserved, of.held))
+                amounts[:, index, at] = counted[:, at]
 
     @staticmethod
     def _changed_rows(before: Matrix | None, after: Matrix) -> list[int]:
@@ -222,11 +241,16 @@ class NodeColumns:
 
 
 def _shown(cluster: Cluster) -> dict[int, str]:
-    """The resources that nodes have or pods request, by slot: cpu, memory and pods first."""
+    """The resources that nodes have or pods request, by slot: cpu, memory and pods first. Parts of GPUs
+    with Device objects are left out: a GPU that is partly taken counts as taken, and its cell shows the
+    part."""
     table = cluster.nodes
+    hidden = {*GPU_PARTS}
+    if GPU not in cluster.managers.devices.tables:
+        hidden.discard(names.GPU_PERCENT)
     found = {CPU: "cpu", MEMORY: "memory", PODS: "pods"}
     for slot, name in table.slots.resources():
-        if slot in found or slot >= len(table.allocatable) or name in _GPU_PARTS:
+        if slot in found or slot >= len(table.allocatable) or name in hidden:
             continue
         asked = table.claimed[slot, : table.size].any()
         if asked or (not name.startswith(_SELDOM) and table.allocatable[slot, : table.size].any()):
@@ -246,12 +270,7 @@ def _gpu_cells(cluster: Cluster, size: int) -> Matrix | None:
     if table is None:
         return None
     total, free = table.total[RATIO, :size], table.free[RATIO, :size]
-    reserved = np.zeros_like(total)
-    entries = [each for each in cluster.ledger.reservations if each.index < table.left.shape[1]]
-    if entries:
-        rows = np.array([entry.row for entry in entries], dtype=np.intp)
-        at = np.array([entry.index for entry in entries], dtype=np.intp)
-        np.add.at(reserved, rows, table.left[RATIO, at])
+    reserved = left_on(slice(0, size), table, cluster.ledger.reservations)[RATIO]
     known = table.known[:size]
     used = np.maximum(total - free - reserved, 0)
     state = np.where(known, np.where(total > 0, 1, 0), -1)

@@ -171,13 +171,14 @@ class App {
 
   showSummary() {
     const totals = this.model.totals();
+    const titles = this.model.resources.map(title);
     const meters = this.model.resources.map((name, index) => {
       const [allocatable, requested, used, reserved, held] = totals[index];
       if (!allocatable || (index > 2 && !requested && !reserved && !held && !/gpu/i.test(name))) return null;
       const free = Math.max(0, allocatable - requested - reserved - held);
       const kinds = [["pods", requested - used], ["used", used], ["reserved", reserved], ["held", held]];
       return h("div", { class: "meter" },
-        h("span", { class: "what" }, title(name)),
+        h("span", { class: "what" }, titles.filter((each) => each === titles[index]).length > 1 ? name : titles[index]),
         h("span", { class: "figures" }, h("b", null, percent(requested + reserved + held, allocatable)), ` · ${amount(name, free)} free of ${amount(name, allocatable)}`, h("span", { class: "sr" }, `; ${amount(name, requested)} requested by pods, ${amount(name, reserved)} reserved, ${amount(name, held)} held`)),
         bar(kinds.map(([kind, value]) => ({ kind, value })), allocatable));
     }).filter(Boolean).slice(0, 5);

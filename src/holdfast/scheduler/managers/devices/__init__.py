@@ -2,6 +2,7 @@
 
     device_manager    allocations of all nodes, kept in line with objects, pods and reservations
     device_table      the devices of every node as arrays
+    device_amounts    what nodes have of them, by resource
     requests          a pod's device requests and hints
     device_allocator  the nodes that can serve a pod class, and with which devices
     selection         which devices of one node to allocate

@@ -1,0 +1,69 @@
+"""GPUs in `holdfast get nodes`: whole ones, shares of them, reserved ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from harness.device_objects import device, gpu
+from harness.objects import node, pod, reservation
+from harness.served_cluster import ServedCluster
+
+WHOLE, PERCENT = "nvidia.com/gpu", "koordinator.sh/gpu"
+
+
+def requesting(raw: dict[str, Any], **amounts: str) -> dict[str, Any]:
+    spec = raw["spec"]["template"]["spec"] if raw["kind"] == "Reservation" else raw["spec"]
+    resources = spec["containers"][0]["resources"]
+    resources["requests"] |= amounts
+    resources["limits"] = amounts
+    return raw
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]:
+    """`gpu-1` has 4 GPUs, of which one is unhealthy, `gpu-2` has 4 without a Device object."""
+    with ServedCluster(tmp_path_factory.mktemp("gpus"), nodes=0) as cluster:
+        for name in ("gpu-1", "gpu-2"):
+            raw = node(name, "8", "32Gi")
+            raw["status"]["allocatable"][WHOLE] = "4"
+            cluster.create(raw)
+        healthy = [gpu(minor) for minor in range(3)]
+        yield cluster.create(device("gpu-1", *healthy, gpu(3, health=False))).settle()
+
+
+def gpus(cluster: ServedCluster, name: str) -> dict[str, list[str]]:
+    """Total, requested, held and free, by resource."""
+    header, row = cluster("get", "nodes", name, "-o", "wide").rows()
+    cells = dict(zip(header, row, strict=True))
+    return {
+        resource: [cells[f"{resource.upper()}{part}"] for part in ("", "-REQUESTED", "-HELD", "-FREE")]
+        for resource in (WHOLE, PERCENT)
+        if resource.upper() in cells
+    }
+
+
+def test_whole_gpus_are_counted_from_their_devices(cluster: ServedCluster) -> None:
+    assert gpus(cluster, "gpu-1") == {WHOLE: ["3", "0", "0", "3"]}
+    assert gpus(cluster, "gpu-2") == {WHOLE: ["4", "0", "0", "4"]}
+    cluster.create(requesting(pod("one", "1"), **{WHOLE: "1"})).settle()
+    header = cluster("get", "nodes").rows()[0]
+    assert [each for each in header if "GPU" in each] == ["NVIDIA.COM/GPU-HELD", "NVIDIA.COM/GPU-FREE"]
+
+
+def test_a_shared_gpu_has_percent_free_and_is_no_free_gpu(cluster: ServedCluster) -> None:
+    cluster.create(requesting(pod("half", "1"), **{PERCENT: "50"})).settle()
+    assert gpus(cluster, "gpu-1") == {WHOLE: ["3", "1", "0", "2"], PERCENT: ["300", "50", "0", "250"]}
+    described = cluster("describe", "node", "gpu-1").out
+    (line,) = [line.split() for line in described.splitlines() if f" {PERCENT} " in line]
+    assert line[1:5] == ["300", "50", "0", "250"]
+
+
+def test_reserved_gpus_are_held(cluster: ServedCluster) -> None:
+    kept = reservation("kept", "1", "web", allocateOnce=False)
+    cluster.create(requesting(kept, **{PERCENT: "200"})).settle()
+    assert gpus(cluster, "gpu-1") == {WHOLE: ["3", "0", "2", "1"], PERCENT: ["300", "0", "200", "100"]}
+    cluster.create(requesting(pod("half", "1", "web"), **{PERCENT: "50"})).settle()
+    assert gpus(cluster, "gpu-1") == {WHOLE: ["3", "1", "1", "1"], PERCENT: ["300", "50", "150", "100"]}
