@@ -97,6 +97,7 @@ def test_the_list_names_every_workload() -> None:
     ("arguments", "message"),
     [
         (["SchedulingBasik"], "did you mean SchedulingBasic?"),
+        (["Nope"], "`holdfast bench --list` shows all"),
         (["openb"], "--trace DIR"),
         (["openb", "--trace", "/nonexistent"], "openb_node_list_all_node.csv"),
         (["SchedulingBasic", "--plot", "/no/such/plot.svg"], "no directory /no/such"),

@@ -167,6 +167,14 @@ def test_mistakes(arguments: list[str], error: str) -> None:
     assert done.err.startswith(error), done.err
 
 
+def test_a_server_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    with ServedCluster(tmp_path) as cluster:
+        address = find_access(cluster.kubeconfig).server
+    done = call("demo", "--kubeconfig", cluster.kubeconfig)
+    assert done.status == 1
+    assert done.err.startswith(f"Unable to connect to the server {address}: ")
+
+
 def test_a_cluster_without_holdfast_or_nodes_is_refused(tmp_path: Path) -> None:
     with ServedCluster(tmp_path, nodes=0) as cluster:
         done = call("demo", "--kubeconfig", cluster.kubeconfig)

@@ -180,7 +180,7 @@ def find(name: str) -> str:
     known = {row.lower(): row for row in (*rows(), TRACE)}
     found = known.get(name.lower()) or known.get(f"scheduling{name.lower()}")
     if found is None:
-        near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
+        near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.75)
         hint = f"did you mean {known[near[0]]}?" if near else "`holdfast bench --list` shows all"
         raise BenchError(f"unknown workload {name!r}; {hint}")
     return found

@@ -45,7 +45,8 @@ def failure(error: KubernetesError, server: str = "") -> Failure:
     if isinstance(error, ApiError):
         return Failure(1, [refusal(error)], as_it_is=error.status != 401)
     if isinstance(error, Unreachable):
-        return Failure(1, [f"Unable to connect to the server {server}: {error}"], as_it_is=True)
+        where = f" {server}" if server else ""
+        return Failure(1, [f"Unable to connect to the server{where}: {error}"], as_it_is=True)
     return Failure(1, str(error).splitlines())
 
 

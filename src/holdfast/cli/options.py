@@ -57,6 +57,25 @@ def warn_of_plugins(setups: "Iterable[SchedulerFactory]") -> None:
         typer.echo(f"warning: {warning}", err=True)
 
 
+UNLIMITED = "unlimited"
+
+
+def read_jobs_run_for(text: str) -> float | None:
+    """The seconds of `--jobs-run-for`; None if unlimited. Raises Failure."""
+    from holdfast.api.errors import DurationError
+    from holdfast.api.times import parse_duration
+
+    if text == UNLIMITED:
+        return None
+    try:
+        seconds = parse_duration(text)
+    except DurationError as error:
+        raise Failure(1, [f"--jobs-run-for: {error}, or {UNLIMITED}"]) from None
+    if seconds < 0:
+        raise Failure(1, [f"--jobs-run-for: {text!r} is less than 0"])
+    return seconds
+
+
 # Logging of long-running commands: JSON lines on stderr, readable text on a terminal; the level is
 # `HOLDFAST_LOG_LEVEL`.
 

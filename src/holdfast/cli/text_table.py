@@ -64,6 +64,9 @@ class Screen:
         side = max(3, (self._width - _width(text) - 2) // 2) * "─"
         self._write([self._styled(f"{side} {_clean(text)} {side}", "dim")])
 
+    def note(self, text: str) -> None:
+        self._write([_clean(text), ""])
+
     def show(self, table: TextTable) -> None:
         cells = [[_clean(cell) for cell in row] for row in table.rows]
         headers = [column.header for column in table.columns]

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from holdfast.api.errors import DurationError, HoldfastError
+from holdfast.api.errors import HoldfastError
 from holdfast.api.names import SIM_COUNT, SIM_RUNS_FOR
-from holdfast.api.times import format_duration, parse_duration
+from holdfast.api.times import format_duration
 from holdfast.cli.dashboards import serve_local
 from holdfast.cli.options import (
     DEFAULT_OPEN_PATHS,
@@ -18,6 +18,7 @@ from holdfast.cli.options import (
     load_setup,
     log_to_stderr,
     optional,
+    read_jobs_run_for,
     read_open_paths,
     warn_of_plugins,
 )
@@ -26,7 +27,6 @@ from holdfast.local.up import JOBS_RUN_FOR, NotApplied, Up, UpSettings, serve
 from holdfast.sim.manifests import InvalidInput, load_files
 
 KUBECONFIG = "holdfast.kubeconfig"
-UNLIMITED = "unlimited"
 
 
 def up(
@@ -140,7 +140,7 @@ def up(
         raise Failure(1, problems)
     if shape != DEFAULT_SHAPE and not nodes:
         raise Failure(1, ["--node-cpu, --node-memory and --node-gpus are for the nodes of --nodes N"])
-    run_for = _jobs_run_for(jobs_run_for)
+    run_for = read_jobs_run_for(jobs_run_for)
     log_to_stderr()
     setup = load_setup(config)
     warn_of_plugins([setup])
@@ -171,18 +171,6 @@ def up(
         raise Failure(1, [str(error)]) from None
     except HoldfastError as error:
         raise Failure(1, str(error).splitlines()) from None
-
-
-def _jobs_run_for(text: str) -> float | None:
-    if text == UNLIMITED:
-        return None
-    try:
-        seconds = parse_duration(text)
-    except DurationError as error:
-        raise Failure(1, [f"--jobs-run-for: {error}, or {UNLIMITED}"]) from None
-    if seconds < 0:
-        raise Failure(1, [f"--jobs-run-for: {text!r} is less than 0"])
-    return seconds
 
 
 async def _serve(settings: UpSettings, dashboard_port: int | None, config: str | None) -> None:

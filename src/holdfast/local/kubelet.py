@@ -304,6 +304,15 @@ class Kubelets:
             t, phase = end
             self._end_at[uid] = end, self._timers.when_due(key, t, lambda: self._end(key, phase))
 
+    def endless_job_pods(self) -> int:
+        """The number of pods of Jobs that run and have neither a run time nor a deadline."""
+        return sum(
+            pod["status"].get("phase") == "Running"
+            and pod["metadata"]["uid"] not in self._end_at
+            and _is_of_job(pod)
+            for pod in self._objects.scan("", "Pod")
+        )
+
     def _call_off_end(self, uid: str) -> None:
         planned = self._end_at.pop(uid, None)
         if planned is not None:

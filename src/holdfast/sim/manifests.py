@@ -62,7 +62,14 @@ def load_one(path: str) -> Any:
     """The only document of a file, for configuration files."""
     documents = load_files([path])
     if len(documents) != 1:
-        raise InvalidInput([f"{path}: expected one document, found {len(documents)}"])
+        found = str(len(documents))
+        if (
+            documents
+            and documents[0].item is not None
+            and len({each.number for each in documents}) == 1
+        ):
+            found = f"a List of {len(documents)} objects"
+        raise InvalidInput([f"{path}: expected one document, found {found}"])
     return documents[0].data
 
 

@@ -105,6 +105,7 @@ def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = (
     actions = with_owner_uids(actions, declared)
     notes.extend(owners_without_pods(actions, declared))
     notes.extend(_templates_without_class(actions))
+    notes.extend(_pods_without_node(actions))
     start = start_time(given)
     return Scenario(tuple(actions), tuple(at_the_end), start, tuple(notes), tuple(kinds))
 
@@ -188,6 +189,30 @@ def _templates_without_class(actions: Sequence[ScenarioAction]) -> Iterator[str]
     if found:
         texts = (f"{name} (of {', '.join(owners)})" for name, owners in sorted(found.items()))
         yield f"no pods can be created with PriorityClasses that do not exist: {', '.join(texts)}"
+
+
+_NODES_SHOWN = 3
+
+
+def _pods_without_node(actions: Sequence[ScenarioAction]) -> Iterator[str]:
+    """A warning about pods on nodes that are never created, as in a dump without nodes."""
+    objects = [raw for _, raw in _objects(actions)]
+    known = {_name(raw) for raw in objects if raw["kind"] == "Node"}
+    found = Counter(
+        node
+        for raw in objects
+        if raw["kind"] == "Pod"
+        and (node := (raw.get("spec") or {}).get("nodeName"))
+        and node not in known
+        and (raw.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+    )
+    if found:
+        nodes = [*found]
+        named = ", ".join(nodes[:_NODES_SHOWN]) + (", …" if len(nodes) > _NODES_SHOWN else "")
+        count = found.total()
+        pods = "1 pod is on a node" if count == 1 else f"{count} pods are on nodes"
+        how = "kubectl get nodes,pods,… -A -o yaml dumps nodes too"
+        yield f"warning: {pods} not in the input: {named}; {how}"
 
 
 def _counted_nodes(documents: Sequence[Document]) -> Iterator[Document]:

@@ -60,6 +60,8 @@ class Result:
     """How long each pod that was bound was pending, in order of binding."""
     plugin_errors: list[PluginReport] = field(default_factory=list)
     """What plugins raised, each different error once."""
+    endless_job_pods: int = 0
+    """Pods of Jobs that run at the end, and would for ever."""
 
 
 class Simulation:
@@ -72,15 +74,18 @@ class Simulation:
         *,
         audit: bool = True,
         history: bool = False,
+        jobs_run_for: float | None = None,
     ) -> None:
         """With `audit` every write of the scheduler is checked by the capacity audit. With `history`
-        the result has what a report shows over time."""
+        the result has what a report shows over time. Pods of Jobs succeed after `jobs_run_for` seconds
+        if it is given."""
         self._scenario = scenario
         self._seed = seed
         begin = scenario.start if start is None else start
         self.world = SimulatedCluster(
             setup, seed, begin, audit=audit, history=history, kinds=scenario.kinds
         )
+        self.world.kubelets.jobs_run_for = jobs_run_for
         self._steps = ActionRunner(self.world)
         self._executor = DecisionExecutor(self.world)
         self._moments = 0
@@ -112,6 +117,7 @@ class Simulation:
             history=world.history,
             waits=world.figures.waits,
             plugin_errors=list(self.plugin_errors.values()),
+            endless_job_pods=world.kubelets.endless_job_pods(),
         )
 
     def play(self, until: float | None = None, progress: Progress | None = None) -> None:

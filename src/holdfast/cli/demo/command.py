@@ -121,13 +121,23 @@ def demo(
     try:
         asyncio.run(_main(options, console))
     except KubernetesError as error:
-        raise failure(error) from None
+        raise failure(error, _address(options)) from None
     except CheckFailed as error:
         raise Failure(1, error.lines) from None
     except KeyboardInterrupt:
         raise Failure(130, []) from None
     except asyncio.CancelledError:
         raise Failure(143, []) from None
+
+
+def _address(options: _Options) -> str:
+    """Of the server, to be named when it cannot be reached."""
+    if options.kubeconfig is None:
+        return ""
+    try:
+        return find_access(options.kubeconfig, options.context).server
+    except KubernetesError:
+        return ""
 
 
 def _seconds(flag: str, text: str) -> float:

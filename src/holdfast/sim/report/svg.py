@@ -142,7 +142,7 @@ class PlotArea:
 
 def area(frame: PlotArea, times: Sequence[float], low: Sequence[float], high: Sequence[float]) -> str:
     """The path between two step curves."""
-    ends = [*times[1:], frame.end]
+    ends = [*times[1:], frame.end] if times else []
     upper: list[str] = []
     lower: list[str] = []
     y, z = "", ""

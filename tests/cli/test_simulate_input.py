@@ -1,0 +1,125 @@
+"""What `holdfast simulate` says about input that is valid but probably not as meant."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.served_cluster import call
+
+NODE = """
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "4", memory: 8Gi}}}
+"""
+JOB = (
+    NODE
+    + """
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train}
+spec:
+  parallelism: 2
+  completions: 2
+  template:
+    spec: {restartPolicy: Never, containers: [{name: c, image: i}]}
+"""
+)
+CONFIG = """
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+"""
+EXPECT = "---\n{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, bound: {p1: n2}}\n"
+DUMP = """
+apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {nodeName: gone-1, containers: [{name: c}]}}
+- {apiVersion: v1, kind: Pod, metadata: {name: b}, spec: {nodeName: gone-2, containers: [{name: c}]}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: done}
+  spec: {nodeName: gone-3, containers: [{name: c}]}
+  status: {phase: Succeeded}
+"""
+
+
+def written(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_pods_on_nodes_that_are_not_in_a_dump_are_a_warning(tmp_path: Path) -> None:
+    done = call("simulate", written(tmp_path, "dump.yaml", DUMP))
+    assert (done.status, done.err) == (
+        0,
+        "warning: 2 pods are on nodes not in the input: gone-1, gone-2; "
+        "kubectl get nodes,pods,… -A -o yaml dumps nodes too\n",
+    )
+    complete = DUMP.replace("gone-1", "n1").replace("gone-2", "n1")
+    assert call("simulate", written(tmp_path, "whole.yaml", f"{NODE}---{complete}")).err == ""
+
+
+def test_pods_of_jobs_that_never_end_are_named_and_can_be_given_an_end(tmp_path: Path) -> None:
+    file = written(tmp_path, "job.yaml", JOB)
+    hint = (
+        "2 pods of Jobs run at the end, having no run time: set one by --jobs-run-for or the "
+        "annotation sim.holdfast.io/runs-for"
+    )
+    assert hint in call("simulate", file).out
+    assert hint in call("simulate", file, "--jobs-run-for", "unlimited").out
+    ended = call("simulate", file, "--jobs-run-for", "20s")
+    assert ended.out.count("Succeeded") >= 2 and "having no run time" not in ended.out
+    # Those that would end after --until have a run time.
+    assert "no run time" not in call("simulate", file, "--jobs-run-for", "1h", "--until", "1m").out
+
+
+@pytest.mark.parametrize("text", ["soon", "-3s"])
+def test_a_run_time_must_be_a_duration(text: str, tmp_path: Path) -> None:
+    done = call("simulate", written(tmp_path, "job.yaml", JOB), "--jobs-run-for", text)
+    assert done.status == 1
+    assert done.err.startswith("error: --jobs-run-for: ")
+
+
+def test_expects_can_be_ignored(tmp_path: Path) -> None:
+    file = written(tmp_path, "s.yaml", NODE + EXPECT)
+    configs = [
+        option
+        for name in ("a", "b")
+        for option in ("--config", written(tmp_path, f"{name}.yaml", CONFIG))
+    ]
+    done = call("simulate", file, *configs)
+    assert done.status == 1
+    assert done.err.splitlines()[-1].endswith("--no-expect ignores them")
+    ignored = call("simulate", file, *configs, "--no-expect")
+    assert (ignored.status, ignored.err) == (0, "")
+
+
+def test_a_report_gets_no_directory_before_the_input_is_valid(tmp_path: Path) -> None:
+    folder = tmp_path / "report"
+    good = written(tmp_path, "s.yaml", NODE)
+    bad = written(tmp_path, "bad.yaml", CONFIG + "nope: 1\n")
+    invalid = written(tmp_path, "invalid.yaml", NODE.replace("8Gi", "much"))
+    for arguments in ([good, "--config", bad], [invalid]):
+        assert call("simulate", *arguments, "--report", str(folder)).status == 1
+        assert not folder.exists()
+
+
+def test_a_report_of_nothing_is_written(tmp_path: Path) -> None:
+    file = written(tmp_path, "other.yaml", "{apiVersion: v1, kind: Secret, metadata: {name: s}}")
+    assert call("simulate", file, "--report", str(tmp_path / "report")).status == 0
+
+
+def test_a_file_without_documents_is_named(tmp_path: Path) -> None:
+    file = written(tmp_path, "empty.yaml", "# nothing\n")
+    assert call("simulate", file).err == f"error: {file}: no documents\n"
+
+
+def test_a_list_is_one_document(tmp_path: Path) -> None:
+    file = written(tmp_path, "dump.yaml", DUMP)
+    assert call("config", "validate", file).err == (
+        f"error: {file}: expected one document, found a List of 3 objects\n"
+    )
+    two = written(tmp_path, "two.yaml", f"{CONFIG}---{CONFIG}")
+    assert call("config", "validate", two).err.endswith("expected one document, found 2\n")
