@@ -16,7 +16,7 @@ from holdfast.local.component import Component, Work
 from holdfast.local.endpoints import EndpointsController
 from holdfast.local.executor import DecisionExecutor
 from holdfast.local.kubelet import FullReports
-from holdfast.local.namespace_controller import Namespaces
+from holdfast.local.namespace_controller import GRACE, Namespaces
 from holdfast.local.node_lifecycle import NodeRegistration, PodGC, address_of
 from holdfast.local.node_objects import DEFAULT_SHAPE, NodeShape, device_of, new_node
 from holdfast.local.setup import SchedulerFactory
@@ -44,13 +44,15 @@ class _MeasuredWorld(ClusterParts):
         self.metrics.pod_bound(decision.pod.uid, self.clock.epoch())
 
 
-def served_components(world: ClusterParts, *, heartbeats: bool = True) -> list[Component]:
+def served_components(
+    world: ClusterParts, *, heartbeats: bool = True, namespace_grace: float = 0.0
+) -> list[Component]:
     """The components of a served cluster in addition to those of every cluster."""
     objects, clock, timers, kubelets = world.objects, world.clock, world.timers, world.kubelets
     return [
         NodeRegistration(objects, clock, timers, heartbeats),
         PodGC(objects, clock, timers, kubelets),
-        Namespaces(objects, clock, kubelets, world.record),
+        Namespaces(objects, clock, timers, kubelets, world.record, namespace_grace),
         WorkloadControllers(objects, clock, timers, kubelets, world.recorder),
         EndpointsController(objects, clock, timers),
     ]
@@ -82,7 +84,7 @@ class EmbeddedCluster:
         world = self.world
         world.kubelets.jobs_run_for = jobs_run_for
         self.metrics = world.metrics = SchedulingMetrics(world.scheduler)
-        world.components += served_components(world)
+        world.components += served_components(world, namespace_grace=GRACE)
         world.components.append(EventExpiry(world.objects, clock, world.timers))
         self._executor = DecisionExecutor(world)
         self._changed = asyncio.Event()

@@ -1,51 +1,82 @@
 """The namespace controller: empties terminating namespaces, reports what remains, removes empty
 ones.
+
+In a served cluster it waits a moment before it deletes objects, as kube-controller-manager does, so that
+a client which deletes a namespace and then the objects in it, such as `kubectl delete -k`, finds them.
+Objects that no manifest has do not make it wait.
 """
 
 from collections import Counter
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.raw_objects import with_condition
-from holdfast.local.clock import LocalClock
+from holdfast.local.clock import ComponentTimers, LocalClock
 from holdfast.local.component import ObjectWriter, Steps
 from holdfast.local.kubelet import Kubelets
+from holdfast.local.namespace_defaults import ACCOUNT, AUTHORITY
 from holdfast.local.store.objects import Key, Raw, StoreChange
 from holdfast.local.timeline import DELETED, TimelineRecorder
 
+GRACE = 2.0
+"""Seconds from the deletion of a namespace until a served cluster deletes what is in it."""
 _PLURALS = {(info.group, info.kind): info.plural for info in KINDS.values()}
 
 
 class Namespaces:
     def __init__(
-        self, objects: ObjectWriter, clock: LocalClock, kubelets: Kubelets, record: TimelineRecorder
+        self,
+        objects: ObjectWriter,
+        clock: LocalClock,
+        timers: ComponentTimers,
+        kubelets: Kubelets,
+        record: TimelineRecorder,
+        grace: float = 0.0,
     ) -> None:
+        """`grace` is how many seconds the objects of a deleted namespace stay."""
         self._objects = objects
         self._clock = clock
         self._kubelets = kubelets
         self._record = record
-        self._terminating: set[str] = set()
+        self._timers = timers
+        self._grace = grace
+        self._terminating: dict[str, float] = {}
+        """Until when the objects of each stay."""
         self._stale: set[str] = set()
 
     def changed(self, change: StoreChange) -> None:
         _, key, _, after = change
         if key.group == "" and key.kind == "Namespace":
             if after is None:
-                self._terminating.discard(key.name)
+                self._terminating.pop(key.name, None)
             elif after["metadata"].get("deletionTimestamp"):
-                self._terminating.add(key.name)
+                if key.name not in self._terminating:
+                    self._begin(key.name)
                 self._stale.add(key.name)
         elif key.namespace in self._terminating:
             self._stale.add(key.namespace)
+
+    def _begin(self, name: str) -> None:
+        until = self._terminating[name] = self._clock.t + self._grace
+        if self._grace:
+            self._timers.add(until, lambda: self._stale.add(name))
 
     def settle(self) -> Steps:
         while self._stale:
             name = min(self._stale)
             self._stale.discard(name)
+            if name not in self._terminating or self._waits(name):
+                continue
             for key in self._objects.store.keys_in(name):
                 self._delete(key)
                 yield None
             self._report(name)
             yield None
+
+    def _waits(self, name: str) -> bool:
+        """Whether a client may yet want to delete objects in it itself."""
+        if self._clock.t >= self._terminating[name]:
+            return False
+        return any(_is_from_a_client(key) for key in self._objects.store.keys_in(name))
 
     def _report(self, name: str) -> None:
         left = self._objects.store.keys_in(name)
@@ -97,6 +128,10 @@ class Namespaces:
             "deletionGracePeriodSeconds": 0,
         }
         return {**raw, "metadata": metadata}
+
+
+def _is_from_a_client(key: Key) -> bool:
+    return key.kind != "Event" and (key.kind, key.name) not in (ACCOUNT, AUTHORITY)
 
 
 def _resource(key: Key) -> str:

@@ -88,7 +88,7 @@ class SimulatedCluster(ClusterParts):
         )
         self.components += [
             self.workloads,
-            Namespaces(self.objects, clock, self.kubelets, self.timeline.record),
+            Namespaces(self.objects, clock, self.timers, self.kubelets, self.timeline.record),
         ]
 
     def binding(self, key: Key, decision: Bind) -> None:
