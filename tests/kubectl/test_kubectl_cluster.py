@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -100,6 +101,14 @@ def test_a_namespace_takes_everything_with_it(kubectl: Kubectl) -> None:
     kubectl("delete", "namespace", "short-lived", "--timeout=30s")
     assert "NotFound" in kubectl("get", "namespace", "short-lived", fails=True).err
     assert "short-lived" not in kubectl("get", "pods,deploy,rs,cm", "-A").out
+
+
+def test_manifests_are_deleted_as_they_were_applied(kubectl: Kubectl) -> None:
+    manifests = str(Path(__file__).parents[2] / "deploy" / "manifests")
+    for _ in range(2):
+        kubectl("apply", "-k", manifests)
+        assert kubectl("delete", "-k", manifests, "--timeout=30s").err == ""
+    assert "NotFound" in kubectl("get", "namespace", "holdfast-system", fails=True).err
 
 
 def test_a_tainted_node_is_avoided(kubectl: Kubectl) -> None:

@@ -11,6 +11,7 @@ from itertools import pairwise
 import pytest
 
 from harness.embedded_cluster import SteppedCluster
+from holdfast.local.namespace_controller import GRACE
 from holdfast.local.node_objects import new_node
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store import Key, node_key
@@ -51,6 +52,7 @@ def a_namespace_goes(it: SteppedCluster) -> None:
             },
         },
     )
+    it.clock.t += GRACE
 
 
 def a_node_goes(it: SteppedCluster) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from harness.embedded_cluster import HandClock, SteppedCluster
 from holdfast.local import stored_events as expiry
+from holdfast.local.namespace_controller import GRACE
 from holdfast.local.store import Key, open_store, pod_key
 from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
 
@@ -24,6 +25,7 @@ def test_a_namespace_that_is_deleted_is_emptied_first() -> None:
     elsewhere = it.create_pod("elsewhere")
     it.create({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "x"}})
     it.update(key, metadata={"deletionTimestamp": it.clock.stamp()})
+    it.after(GRACE)
     assert [each for each in it.store.keys_in("x") if each.kind != "Event"] == [running]
     assert key in it.store
     it.after(5)
@@ -37,6 +39,7 @@ def test_a_namespace_waits_for_finalizers_within_it() -> None:
     it.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata})
     service = Key("", "Service", "x", "s")
     it.update(key, metadata={"deletionTimestamp": it.clock.stamp()})
+    it.after(GRACE)
     assert "deletionTimestamp" in it.get(service)["metadata"]
     assert key in it.store
     true_conditions = {
@@ -59,6 +62,7 @@ def test_an_empty_namespace_is_gone_at_once() -> None:
     it = SteppedCluster()
     key = terminate(it, "x")
     it.update(key, metadata={"deletionTimestamp": it.clock.stamp()})
+    it.after(GRACE)
     assert key not in it.store
 
 

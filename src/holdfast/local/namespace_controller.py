@@ -1,8 +1,8 @@
 """The namespace controller: empties terminating namespaces, reports what remains, removes empty
 ones.
 
-In a served cluster it waits a moment before it deletes objects, as kube-controller-manager does, so that
-a client which deletes a namespace and then the objects in it, such as `kubectl delete -k`, finds them.
+In a served cluster it waits a moment before it deletes objects, as kube-controller-manager does: a
+client which deletes a namespace and then the objects in it, such as `kubectl delete -k`, finds them.
 Objects that no manifest has do not make it wait.
 """
 
