@@ -19,10 +19,11 @@ from holdfast.scheduler.reservations.virtual_reservations import Settings
 from holdfast.scheduler.scheduler import Controller
 from holdfast.scheduler.state.cluster import Cluster
 
-GARBAGE_AFTER = (20_000, 10, 10)
+GARBAGE_AFTER = (20_000, 2, 40)
 """Objects made before Python looks for garbage, and how often before it looks at older ones. Each
 object that is kept is looked at then, and a scheduler keeps many; but what it keeps for reservations
-and classes of pods has cycles, and 100,000 objects that wait to be collected are 30 MiB."""
+and classes of pods has cycles, and 100,000 objects that wait to be collected are 30 MiB. A look at the
+60,000 objects of three looks stops everything for 20 ms; at those of eleven, the usual, for 130 ms."""
 
 
 def controllers(configuration: Configuration) -> list[Callable[[Cluster], Controller]]:
