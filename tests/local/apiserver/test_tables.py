@@ -274,7 +274,72 @@ READY = {"type": "Ready", "status": "True"}
         ("", "configmaps", {"data": {"a": "b"}, "binaryData": {"c": "d"}}, ["x", "2", "24h"]),
         ("", "namespaces", {"status": {"phase": "Active"}}, ["x", "Active", "24h"]),
         ("coordination.k8s.io", "leases", {"spec": {"holderIdentity": "me"}}, ["x", "me", "24h"]),
-        ("node.k8s.io", "runtimeclasses", {}, ["x", "24h"]),
+        ("node.k8s.io", "runtimeclasses", {"handler": "runc"}, ["x", "runc", "24h"]),
+        (
+            "networking.k8s.io",
+            "ingresses",
+            {
+                "spec": {"rules": [{"host": host} for host in ("a", "b", "c", "d")]},
+                "status": {"loadBalancer": {"ingress": [{"ip": "10.0.0.2"}, {"hostname": "lb"}]}},
+            },
+            ["x", "<none>", "a,b,c + 1 more...", "10.0.0.2,lb", "80", "24h"],
+        ),
+        (
+            "networking.k8s.io",
+            "ingresses",
+            {"spec": {"tls": [{}]}},
+            ["x", "<none>", "*", "", "80, 443"],
+        ),
+        (
+            "networking.k8s.io",
+            "ingressclasses",
+            {
+                "metadata": {"annotations": {"ingressclass.kubernetes.io/is-default-class": "true"}},
+                "spec": {"controller": "c", "parameters": {"apiGroup": "g", "kind": "P", "name": "p"}},
+            },
+            ["x (default)", "c", "P.g/p", "24h"],
+        ),
+        (
+            "admissionregistration.k8s.io",
+            "validatingadmissionpolicies",
+            {"spec": {"validations": [{}], "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}}},
+            ["x", 1, "v1/ConfigMap", "24h"],
+        ),
+        (
+            "admissionregistration.k8s.io",
+            "validatingadmissionpolicybindings",
+            {"spec": {"policyName": "p", "paramRef": {"name": "c"}}},
+            ["x", "p", "*/c", "24h"],
+        ),
+        (
+            "apps",
+            "controllerrevisions",
+            {
+                "metadata": {
+                    "ownerReferences": [
+                        {
+                            "apiVersion": "apps/v1",
+                            "kind": "DaemonSet",
+                            "name": "d",
+                            "controller": True,
+                        }
+                    ]
+                },
+                "revision": 3,
+            },
+            ["x", "daemonset.apps/d", 3, "24h"],
+        ),
+        (
+            "",
+            "podtemplates",
+            {
+                "template": {
+                    "metadata": {"labels": {"a": "b"}},
+                    "spec": {"containers": [{"name": "c", "image": "i"}]},
+                }
+            },
+            ["x", "c", "i", "a=b"],
+        ),
     ],
 )
 def test_kinds(group: str, plural: str, raw: dict[str, Any], expected: list[Any]) -> None:

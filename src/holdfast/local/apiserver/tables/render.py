@@ -26,8 +26,8 @@ from holdfast.local.apiserver.tables.core_kinds import (
     NODES,
     PLAIN,
     STORAGE,
-    STORED_ONLY,
 )
+from holdfast.local.apiserver.tables.stored_kinds import STORED_ONLY
 from holdfast.local.apiserver.tables.workloads import PODS, WORKLOADS, row_conditions
 from holdfast.local.store import Raw
 from holdfast.machinery.schema.field_errors import quoted
