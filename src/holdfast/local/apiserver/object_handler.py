@@ -50,6 +50,10 @@ _DELETE_OPTIONS = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
 _WRITES = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 _NO_DEFAULT_MANAGER = "application/apply-patch+yaml"
 _NEED_CONTAINERS = ("log", "exec", "attach", "portforward")
+_NO_TOKENS = (
+    "ServiceAccounts have no tokens here: this cluster has one user; its token is in the kubeconfig "
+    "and allows everything"
+)
 _VERBS = {
     "GET": "get",
     "POST": "create",
@@ -248,6 +252,9 @@ class ObjectHandler:
                 if call.subresource == "log" and request.method != "GET":
                     raise method_not_allowed()
                 return _from_containers(call, get.get(call))
+            if (call.type.resource, call.subresource) == ("serviceaccounts", "token"):
+                get.get(call)
+                raise bad_request(_NO_TOKENS)
             raise unknown_resource() if call.type.builtin else not_found(call.resource, call.name)
         if _VERBS.get(request.method) not in sub.verbs:
             raise method_not_allowed()
