@@ -55,8 +55,11 @@ def decode(data: bytes) -> Raw:
 def _name(api_version: str, kind: str) -> str:
     if kind == "DeleteOptions":
         return "meta.DeleteOptions"
-    group = api_version.rpartition("/")[0]
-    name = f"{group.partition('.')[0] or 'core'}.{kind}"
+    group, _, version = api_version.rpartition("/")
+    package = group.partition(".")[0] or "core"
+    name = f"{package}{version}.{kind}"  # of a version whose fields differ
+    if name not in _table():
+        name = f"{package}.{kind}"
     if name not in _table():
         raise ProtobufError(f'no kind "{kind}" is registered for version "{api_version}"')
     return name

@@ -139,7 +139,17 @@ def _struct(
 _PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 _RBAC = "rbac.authorization.k8s.io"
 
+_MATCHES_ALL = {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}}
+_WEBHOOK = {"failurePolicy": "Fail", "timeoutSeconds": 10, **_MATCHES_ALL}
+
 PLAIN: dict[str, dict[str, Any]] = {
+    "admissionregistration.v1.MatchResources": _MATCHES_ALL,
+    "admissionregistration.v1.MutatingWebhook": {**_WEBHOOK, "reinvocationPolicy": "Never"},
+    "admissionregistration.v1.NamedRuleWithOperations": {"scope": "*"},
+    "admissionregistration.v1.RuleWithOperations": {"scope": "*"},
+    "admissionregistration.v1.ServiceReference": {"port": 443},
+    "admissionregistration.v1.ValidatingAdmissionPolicySpec": {"failurePolicy": "Fail"},
+    "admissionregistration.v1.ValidatingWebhook": _WEBHOOK,
     "apps.v1.DaemonSetSpec": {"revisionHistoryLimit": 10},
     "apps.v1.DeploymentSpec": {
         "replicas": 1,
@@ -157,6 +167,8 @@ PLAIN: dict[str, dict[str, Any]] = {
         "revisionHistoryLimit": 10,
         "persistentVolumeClaimRetentionPolicy": {},
     },
+    "autoscaling.v1.HorizontalPodAutoscalerSpec": {"minReplicas": 1},
+    "autoscaling.v2.HorizontalPodAutoscalerSpec": {"minReplicas": 1},
     "batch.v1.CronJobSpec": {
         "concurrencyPolicy": "Allow",
         "suspend": False,
@@ -511,6 +523,41 @@ def _subject(subject: Part) -> Part:
     return subject
 
 
+_PERCENT_POLICY = {"type": "Percent", "value": 100, "periodSeconds": 15}
+_SCALE_DOWN = {"selectPolicy": "Max", "policies": [_PERCENT_POLICY]}
+_SCALE_UP = {
+    "stabilizationWindowSeconds": 0,
+    "selectPolicy": "Max",
+    "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}, _PERCENT_POLICY],
+}
+_CPU_METRIC = {
+    "type": "Resource",
+    "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}},
+}
+
+
+def _autoscaler_spec(spec: Part) -> Part:
+    return spec if spec.get("metrics") else {**spec, "metrics": [_CPU_METRIC]}
+
+
+def _autoscaler_behavior(behavior: Part) -> Part:
+    given = {name: value for name, value in behavior.items() if value is not None}
+    return {
+        "scaleUp": {**_SCALE_UP, **(given.get("scaleUp") or {})},
+        "scaleDown": {**_SCALE_DOWN, **(given.get("scaleDown") or {})},
+    }
+
+
+def _limit_range_item(item: Part) -> Part:
+    """A limit that is not given is the maximum, a request the limit or else the minimum."""
+    if item.get("type") != "Container":
+        return item
+    limits = {**(item.get("max") or {}), **(item.get("default") or {})}
+    requests = {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}
+    added = {"default": limits, "defaultRequest": requests}
+    return {**item, **{name: amounts for name, amounts in added.items() if amounts}}
+
+
 def _network_policy_spec(spec: Part) -> Part:
     if spec.get("policyTypes"):
         return spec
@@ -544,10 +591,13 @@ COMPUTED: dict[str, Callable[[Part], Part]] = {
     "apps.v1.DeploymentStrategy": _deployment_strategy,
     "apps.v1.StatefulSetSpec": _stateful_set_spec,
     "apps.v1.StatefulSetUpdateStrategy": _stateful_set_strategy,
+    "autoscaling.v2.HorizontalPodAutoscalerBehavior": _autoscaler_behavior,
+    "autoscaling.v2.HorizontalPodAutoscalerSpec": _autoscaler_spec,
     "batch.v1.Job": _job,
     "core.v1.Container": _container,
     "core.v1.EphemeralContainer": _container,
     "core.v1.ImageVolumeSource": _image_volume,
+    "core.v1.LimitRangeItem": _limit_range_item,
     "core.v1.Namespace": _namespace,
     "core.v1.NodeStatus": _node_status,
     "core.v1.Pod": _pod,

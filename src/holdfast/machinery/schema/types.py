@@ -1,7 +1,8 @@
 """A served type, built in or from a CustomResourceDefinition; its objects in storage and in a version.
 
 The versions of a custom kind differ in their name only (the only conversion is None). Events are stored
-as core/v1 and shown as events.k8s.io/v1 to requests for that version.
+as core/v1 and shown as events.k8s.io/v1 to requests for that version, HorizontalPodAutoscalers are
+stored as v2 (`autoscalers`).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api.raw_objects import Key, Raw
+from holdfast.machinery.schema import autoscalers
 from holdfast.machinery.schema.shapes import FieldShape, builtin_shape, schema_shape
 
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -169,6 +171,8 @@ def to_version(type: ResourceType, raw: Raw) -> Raw:
         return raw
     if type.group == EVENTS_GROUP:
         return _renamed(raw, _TO_EVENTS, type.api_version)
+    if _is_old_autoscaler(type):
+        return autoscalers.to_v1(raw)
     return {**raw, "apiVersion": type.api_version}
 
 
@@ -176,7 +180,13 @@ def to_storage(type: ResourceType, raw: Raw) -> Raw:
     """An object of the version of the type, converted to the version that is stored."""
     if type.group == EVENTS_GROUP:
         return _renamed(raw, _TO_CORE, "v1")
+    if _is_old_autoscaler(type) and raw.get("apiVersion") == type.api_version:
+        return autoscalers.to_v2(raw)
     return raw
+
+
+def _is_old_autoscaler(type: ResourceType) -> bool:
+    return type.builtin and type.api_version == autoscalers.V1
 
 
 def _renamed(raw: Raw, names: dict[str, str], api_version: str) -> Raw:

@@ -40,6 +40,7 @@ from holdfast.machinery.strategies.strategy import (
     keep_all_but_status,
     keep_status,
     spec_of,
+    status_of,
     without_status,
 )
 from holdfast.machinery.strategies.workloads import (
@@ -83,9 +84,11 @@ _BUILTIN: dict[tuple[str, str], Strategy] = {
     ("coordination.k8s.io", "Lease"): LEASE,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): DEFINITION,
     ("networking.k8s.io", "Ingress"): Strategy(
-        generation_of=spec_of, new=without_status, changed=keep_status
+        generation_of=spec_of, new=status_of(loadBalancer={}), changed=keep_status
     ),
-    ("autoscaling", "HorizontalPodAutoscaler"): Strategy(new=without_status, changed=keep_status),
+    ("autoscaling", "HorizontalPodAutoscaler"): Strategy(
+        new=status_of(currentMetrics=None, desiredReplicas=0), changed=keep_status
+    ),
     ("", "ResourceQuota"): Strategy(new=without_status, changed=keep_status, returns_deleted=True),
     **{
         ("admissionregistration.k8s.io", kind): Strategy(generation_of=all_but_metadata)

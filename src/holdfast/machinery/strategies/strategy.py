@@ -40,8 +40,8 @@ def without_status(request: WriteRequest, raw: Raw) -> Raw:
     return {**raw, "status": {}}
 
 
-def status_of(**zeros: int) -> New:
-    """The status of a new object, with counts of zero."""
+def status_of(**zeros: int | Raw | None) -> New:
+    """The status of a new object, with counts of zero and empty parts."""
 
     def with_zeros(request: WriteRequest, raw: Raw) -> Raw:
         return {**raw, "status": dict(zeros)}
