@@ -312,6 +312,16 @@ SITUATIONS: dict[str, Row] = {
         ["closest: g1, short of 8 cpu"],
         ["EndPods"],
     ),
+    "many nodes without GPUs": Row(
+        [
+            *(node(f"c{i}", cpu="16") for i in range(6)),
+            node("g1", cpu="8", allocatable={"nvidia.com/gpu": "4"}),
+            full("a", "8", "g1"),
+            pod("p", requests={"cpu": "8", "nvidia.com/gpu": "4"}),
+        ],
+        ["closest: g1, short of 8 cpu", "is unknown"],
+        ["EndPods"],
+    ),
     "no node has both resources": Row(
         [
             node("n1", allocatable={"example.com/a": "1"}),
@@ -327,6 +337,20 @@ SITUATIONS: dict[str, Row] = {
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_situation(name: str) -> None:
     check(SITUATIONS[name])
+
+
+def test_a_preemptor_whose_hold_has_its_capacity_fits() -> None:
+    held = hold("h", "n1", {"holdfast.io/preemptor-uid": "pod-p"})
+    held["status"] = {"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "6"}}
+    waiting = nominated(pod("p", "6", priority=100), "n1")
+    waiting["metadata"] |= {"namespace": "default", "uid": "pod-p"}
+    world = world_of([N1])
+    for raw in (held, waiting):
+        raw["metadata"].setdefault("uid", "h")
+        world.objects[raw["kind"], raw["metadata"]["name"]] = raw
+    report = explained(world, Row([], [], []))
+    assert report.summary.startswith("It fits now: n1.")
+    assert report.nodes == []
 
 
 @pytest.mark.parametrize(

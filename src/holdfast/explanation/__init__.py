@@ -4,6 +4,7 @@ snapshot.
     explainer              finds and explains an object of a snapshot
     explained_kinds        the kinds that can be explained, and their names
     pods                   a pod that is pending or placed
+    no_node                a pod or reservation for which no node is feasible
     groups                 a pod group
     workloads              a Deployment, StatefulSet, DaemonSet, ReplicaSet or Job, by its pods
     reservations           a reservation

@@ -12,6 +12,9 @@ from collections import Counter
 from collections.abc import Iterable
 from contextlib import ExitStack
 
+import numpy as np
+from numpy.typing import NDArray
+
 from holdfast.api.times import format_time
 from holdfast.explanation.capacity import (
     ExpectedEnd,
@@ -120,7 +123,8 @@ class Advisor:
         pod = subject.record(snapshot)
         if pod is None or placing.column.rejected is not None:
             return
-        groups = self._by_reason(placing, pod)
+        short = shortages(snapshot, pod)
+        groups = self._by_reason(placing, short)
         capacity: list[int] = []
         is_gang = snapshot.cluster.jobs.of(pod) is not None
         for rejection, rows in groups[:_REASONS]:
@@ -129,6 +133,7 @@ class Advisor:
                 continue
             if rejection.plugin in _CAPACITY or (rejection.resolvable and not repairable):
                 capacity += rows
+        capacity.sort(key=lambda row: (float(short[row]), snapshot.cluster.nodes.name(row)))
         self._wait(pod, capacity, is_gang)
         for row in capacity[:_NODES]:
             self._smaller(pod, row, ())
@@ -156,10 +161,9 @@ class Advisor:
                 self._wait(blocked, [], True)
 
     def _by_reason(
-        self, placing: NodeVerdicts, pod: PodRecord
+        self, placing: NodeVerdicts, short: NDArray[np.float64]
     ) -> list[tuple[NodeRejection, list[int]]]:
         """The rows of each rejection, those that lack the least first; the most frequent one first."""
-        short = shortages(self._snapshot, pod)
         groups: dict[NodeRejection, list[int]] = {}
         for name, rejection in placing.rejections.items():
             if rejection.texts:

@@ -2,7 +2,8 @@
 
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.details import details_of
-from holdfast.explanation.pods import condition_message, consider_job, no_node_summary
+from holdfast.explanation.no_node import no_node_summary
+from holdfast.explanation.pods import condition_message, consider_job
 from holdfast.explanation.queue_limits import consider_queue, needed_members, over_capability
 from holdfast.explanation.report import Report
 from holdfast.explanation.verdicts import Subject, fitting_members, place, profile_for

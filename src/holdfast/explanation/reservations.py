@@ -1,7 +1,8 @@
 """Explains a reservation: why it is pending, or what it reserves, on which node, and its owners."""
 
 from holdfast.explanation.advice import Advisor
-from holdfast.explanation.pods import condition_message, explain_no_node
+from holdfast.explanation.no_node import explain_no_node
+from holdfast.explanation.pods import condition_message
 from holdfast.explanation.report import Report
 from holdfast.explanation.verdicts import Subject, place, rank
 from holdfast.kube.object_client import Raw

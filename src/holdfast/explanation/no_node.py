@@ -1,0 +1,254 @@
+"""No node is feasible for a pod or the reserve pod of a reservation: the summary, facts and advice."""
+
+import re
+
+from holdfast.api.names import RESERVATION_IGNORED
+from holdfast.explanation.advice import Advisor
+from holdfast.explanation.capacity import (
+    amounts_text,
+    holder_text,
+    holders_on,
+    kind_of_holder,
+    kind_text,
+    missing_on,
+    row_of,
+    shortages,
+    waiting_for,
+)
+from holdfast.explanation.details import claims_of, details_of
+from holdfast.explanation.matching_reservations import (
+    consider_reservations,
+    named_reservation,
+)
+from holdfast.explanation.repairs import CLAIM, bound_claim, metadata_changes, repair
+from holdfast.explanation.report import Report
+from holdfast.explanation.verdicts import NodeVerdicts, Subject
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
+from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
+from holdfast.snapshot.cluster_changes import ObjectChange
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+
+_HOLDERS = 3
+_LOOKED_AT = 20
+_NOT_FOUND = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
+_PLAIN = {
+    "node(s) had untolerated taint(s)": "untolerated taint",
+    "node(s) were unschedulable": "cordoned",
+    "node(s) didn't match Pod's node affinity/selector": "node affinity or selector not met",
+    "node(s) didn't have free ports for the requested pod ports": "host port in use",
+    "node(s) didn't match pod affinity rules": "pod affinity not met",
+    "node(s) didn't match pod anti-affinity rules": "pod anti-affinity",
+    "node(s) didn't satisfy existing pods anti-affinity rules": "anti-affinity of other pods",
+    "node(s) didn't match pod topology spread constraints": "topology spread constraint not met",
+    RESERVED: "held for a starving job",
+}
+"""Reasons in a few words, for summaries; others are shortened."""
+_PLAIN_PREFIXES = {
+    "Insufficient GPU Devices": "no GPU has enough left",
+    "not enough cpus available to satisfy request": "too few CPUs for exclusive use",
+    "node(s) requested cpus not multiple cpus per core": "exclusive CPUs are not whole cores",
+    "node(s) exceed max volume count": "too many volumes attached",
+    "Insufficient NUMA ": "too little on one NUMA node",
+    "Unaligned NUMA Hint": "does not fit the NUMA nodes by their policy",
+    "Unsatisfied NUMA ": "does not fit the NUMA nodes by their policy",
+}
+
+
+def explain_no_node(
+    snapshot: ClusterSnapshot,
+    pod: PodRecord,
+    placing: NodeVerdicts,
+    advisor: Advisor,
+    report: Report,
+) -> None:
+    """No node is feasible, for a pod or the reserve pod of a reservation."""
+    subject = Subject.of(pod)
+    rejected = placing.column.rejected
+    report.summary = no_node_summary(snapshot, placing, pod)
+    if rejected is None and (own := _own_waiting(snapshot, pod)):
+        report.summary = own
+    report.details += named_reservation(snapshot, pod)
+    if rejected is not None:
+        _claims(snapshot, subject, pod, rejected.message, advisor, report)
+    else:
+        nomination = snapshot.scheduler.preemption.post_filter(placing.profile, pod, placing.column)
+        if nomination.node:
+            report.details.append(
+                f"it can preempt pods of lower priority on {nomination.node}, and will if it is tried"
+            )
+        report.details += details_of(snapshot, pod, placing)
+        _holders(snapshot, pod, placing, report)
+    consider_reservations(snapshot, subject, placing.column, advisor)
+    _ignored(snapshot, subject, pod, advisor, report)
+    advisor.consider_nodes(placing)
+    _unbound(snapshot, subject, pod, placing, advisor)
+    _note_unknown_end(snapshot, pod, placing, advisor, report)
+
+
+def _own_waiting(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    """The summary for a pod whose own reservation or hold waits for capacity on its node."""
+    for own in waiting_for(snapshot, pod):
+        entry = own.entry
+        assert entry is not None
+        kind = kind_text(kind_of_holder(snapshot, own))
+        missing = missing_on(snapshot, pod, entry.row)
+        if missing:
+            node, short = snapshot.cluster.nodes.name(entry.row), amounts_text(snapshot, missing)
+            return f"It waits for its own {kind} {own.name} on {node}, which is short of {short}."
+    return ""
+
+
+def no_node_summary(snapshot: ClusterSnapshot, placing: NodeVerdicts, pod: PodRecord) -> str:
+    count = snapshot.cluster.nodes.count
+    if not count:
+        return "No suitable node: the cluster has no nodes."
+    if placing.column.rejected is not None:
+        return f"No suitable node: {placing.column.rejected.message}."
+    if pod.pinned_node is not None:
+        there = placing.rejections.get(pod.pinned_node)
+        why = ", ".join(plain(text) for text in there.texts) if there else "that node does not exist"
+        return f"It can only run on {pod.pinned_node}: {why}."
+    counts = [f"{plain(each.reason)} ({len(each.nodes)})" for each in placing.reasons]
+    nodes = "1 node" if count == 1 else f"{count} nodes"
+    more = f", and {len(counts) - 4} more reasons" if len(counts) > 4 else ""
+    return f"No suitable node among {nodes}: {', '.join(counts[:4])}{more}."
+
+
+def plain(reason: str) -> str:
+    """A reason in a few words."""
+    if reason in _PLAIN:
+        return _PLAIN[reason]
+    for prefix, text in _PLAIN_PREFIXES.items():
+        if reason.startswith(prefix):
+            return text
+    if reason.startswith("Insufficient "):
+        return f"too little {reason.removeprefix('Insufficient ')}"
+    return reason.removeprefix("node(s) ")
+
+
+def _holders(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts, report: Report) -> None:
+    """Who keeps capacity on the nodes that are closest to being eligible."""
+    short = shortages(snapshot, pod)
+    rows = [
+        row_of(snapshot, name)
+        for name, rejection in placing.rejections.items()
+        if rejection.plugin == NODE_RESOURCES_FIT or RESERVED in rejection.texts
+    ]
+    rows.sort(key=lambda row: (float(short[row]), snapshot.cluster.nodes.name(row)))
+    held = [row for row in rows if any(True for _ in snapshot.cluster.ledger.reservations.on(row))]
+    report.holders = holders_on(snapshot, pod, held[:_HOLDERS])
+    report.details += [holder_text(each, snapshot.now) for each in report.holders[:_HOLDERS]]
+    report.details += _waiting_in_its_job(snapshot, pod)
+
+
+def _waiting_in_its_job(snapshot: ClusterSnapshot, pod: PodRecord) -> list[str]:
+    """The waiting reservations and holds of the pod, besides the one in the summary, and of the others
+    of its job."""
+    job = snapshot.cluster.jobs.of(pod)
+    members = job.waiting() if job is not None and not job.is_ready else [pod]
+    said = _own_waiting(snapshot, pod)
+    found = []
+    for member in members:
+        for own in waiting_for(snapshot, member):
+            entry = own.entry
+            assert entry is not None
+            if member is pod and f" {own.name} " in said:
+                continue
+            lacking = ", ".join(snapshot.cluster.reservations.lacking(own))
+            node = snapshot.cluster.nodes.name(entry.row)
+            kind = kind_text(kind_of_holder(snapshot, own))
+            whose = "its own" if member is pod else f"of its job, {member.name}'s"
+            state = f"short of {lacking}" if lacking else "which has its capacity"
+            found.append(f"{whose} {kind} {own.name} waits on {node}, {state}")
+    return found
+
+
+def _claims(
+    snapshot: ClusterSnapshot,
+    subject: Subject,
+    pod: PodRecord,
+    message: str,
+    advisor: Advisor,
+    report: Report,
+) -> None:
+    """Claims that do not exist or are not bound."""
+    names = _NOT_FOUND.findall(message)
+    for name in names:
+        claim = f"PersistentVolumeClaim {pod.namespace}/{name}"
+        report.details.append(f"{claim} does not exist")
+        objects = bound_claim(snapshot, name, pod.namespace)
+        advisor.propose(repair(f"create {claim} and have it bound", "CreateClaim", objects))
+    if names or "unbound immediate" not in message:
+        return
+    objects = []
+    for name in claims_of(snapshot, pod):
+        raw = snapshot.find(CLAIM, name, pod.namespace)
+        if raw is not None and not (raw.get("spec") or {}).get("volumeName"):
+            kind = (raw.get("spec") or {}).get("storageClassName") or "(none)"
+            report.details.append(f"claim {name} is not bound yet (storage class {kind})")
+            objects += bound_claim(snapshot, name, pod.namespace)
+    if objects:
+        advisor.propose(repair("have its claims bound to volumes", "BindClaims", objects))
+
+
+def _unbound(
+    snapshot: ClusterSnapshot,
+    subject: Subject,
+    pod: PodRecord,
+    placing: NodeVerdicts,
+    advisor: Advisor,
+) -> None:
+    """Claims that wait for a pod and find no volume."""
+    if not any(rejection.plugin == "VolumeBinding" for rejection in placing.rejections.values()):
+        return
+    objects: list[ObjectChange] = []
+    names = []
+    for name in claims_of(snapshot, pod):
+        raw = snapshot.find(CLAIM, name, pod.namespace)
+        if raw is not None and not (raw.get("spec") or {}).get("volumeName"):
+            names.append(name)
+            objects += bound_claim(snapshot, name, pod.namespace)
+    if objects:
+        text = f"create a volume for claim {', '.join(names)}"
+        advisor.propose(repair(text, "CreateVolume", objects))
+
+
+def _ignored(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, advisor: Advisor, report: Report
+) -> None:
+    if pod.cls.labels.get(RESERVATION_IGNORED) != "true":
+        return
+    objects = metadata_changes(snapshot, subject, {"labels": {RESERVATION_IGNORED: None}})
+    text = f"remove the label {RESERVATION_IGNORED}, so that it may use reservations"
+    if advisor.propose(repair(text, "RemoveLabel", objects)):
+        report.details.append(f"it ignores reservations: label {RESERVATION_IGNORED}=true")
+
+
+def _note_unknown_end(
+    snapshot: ClusterSnapshot,
+    pod: PodRecord,
+    placing: NodeVerdicts,
+    advisor: Advisor,
+    report: Report,
+) -> None:
+    """Says so if nothing tells when capacity becomes free."""
+    short = shortages(snapshot, pod)
+    rows = [
+        row_of(snapshot, name)
+        for name, rejection in placing.rejections.items()
+        if rejection.plugin == NODE_RESOURCES_FIT
+    ]
+    rows = sorted(rows, key=lambda row: float(short[row]))[:_LOOKED_AT]
+    asked = dict(pod.cls.requests)
+    table = snapshot.cluster.nodes
+    could = [
+        row
+        for row in rows
+        if missing_on(snapshot, pod, row)
+        and all(table.allocatable.item(slot, row) >= amount for slot, amount in asked.items())
+    ]
+    if could and not any("Wait" in each.change["actions"] for each in advisor.advice):
+        report.details.append(
+            "when enough capacity becomes free is unknown: too few pods there have run-time estimates"
+        )
