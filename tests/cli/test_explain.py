@@ -10,6 +10,8 @@ import pytest
 
 from harness.objects import Raw, pod, reservation
 from harness.served_cluster import ServedCluster, call
+from holdfast.cli.explanation_text import text
+from holdfast.explanation.report import Report
 
 AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
 
@@ -228,7 +230,7 @@ def test_queues_that_take_nothing_are_named(cluster: ServedCluster) -> None:
 
 
 def test_text_is_for_people(cluster: ServedCluster) -> None:
-    text = cluster("explain", "pod", "big").out
+    shown = cluster("explain", "pod", "big").out
     for part in (
         "Pod default/big is Pending. No suitable node among 3 nodes: too little cpu (1), untolerated "
         "taint",
@@ -238,7 +240,7 @@ def test_text_is_for_people(cluster: ServedCluster) -> None:
         "What would help (verified with the scheduler)",
         "Events",
     ):
-        assert part in text.splitlines(), text
+        assert part in shown.splitlines(), shown
 
 
 @pytest.mark.parametrize(
@@ -286,6 +288,18 @@ def test_a_name_is_looked_for_in_all_namespaces(cluster: ServedCluster) -> None:
         1,
         'error: pod "twin" is in several namespaces: use -n a or -n b\n',
     )
+
+
+def test_only_the_last_events_are_listed() -> None:
+    events = [
+        {"metadata": {}, "type": "Normal", "reason": "Tried", "message": f"attempt {i}", "count": i}
+        for i in range(20)
+    ]
+    lines = text(Report("Pod default/p", "Pending", "Why.", events=events), 0.0).splitlines()
+    assert lines[0] == "Pod default/p is Pending. Why."
+    assert lines[2:4] == ["Events", "  … 12 earlier: -o json lists all"]
+    assert len(lines) == 12
+    assert lines[-1].endswith(": attempt 19")
 
 
 @pytest.mark.parametrize("columns", [72, 100, 140])

@@ -212,7 +212,7 @@ def test_an_owners_own_waiting_reservation_is_not_counted_against_it(small: Serv
     small.create(pod("owner", "4", "own"), pod("stranger", "1")).settle()
     assert "closest: node-1, short of 3 cpu" in explained(small, "pod", "owner")["help"]
     found = explained(small, "pod", "stranger")["help"]
-    kept = "reservation ahead keeps 4 cpu idle on node-1 for pods with app=own (Waiting, "
+    kept = "reservation ahead keeps 1 cpu idle on node-1 for pods with app=own (Waiting, "
     assert any(each.startswith(kept) for each in found)
 
 
@@ -248,7 +248,7 @@ def test_nodes_held_for_a_starving_job_are_named_with_it(small: ServedCluster) -
     )
     small.create(held, pod("small", "1")).settle()
     found = explained(small, "pod", "small")
-    kept = "starvation hold held-for-big keeps 8 cpu idle on node-1 for Pod/default/big (Waiting, "
+    kept = "starvation hold held-for-big keeps 2 cpu idle on node-1 for Pod/default/big (Waiting, "
     assert any(each.startswith(kept) for each in found["help"])
     assert found["holders"][0]["heldFor"] == "Pod/default/big"
     assert "closest: node-1, short of 6 cpu" in explained(small, "pod", "big")["help"]

@@ -16,6 +16,7 @@ from explanation.test_situations import (
     explained,
     full,
     in_default,
+    snapshot_of,
     using,
     volume,
     world_of,
@@ -23,6 +24,7 @@ from explanation.test_situations import (
 from harness.device_objects import CORE, RATIO, device, gpu
 from harness.numa_objects import lsr, plain, topology
 from harness.objects import Raw, node, pod, pod_group, queue, requesting, required, reservation
+from holdfast.explanation.explainer import explain
 
 HINT = "scheduling.koordinator.sh/device-allocate-hint"
 PROVISION_ERROR = "scheduling.koordinator.sh/reservation-provision-error"
@@ -191,6 +193,19 @@ SITUATIONS: dict[str, Row] = {
         [],
         node="n1",
     ),
+    "reservation of others that waits": Row(
+        [
+            N1,
+            full("a", "6", "n1"),
+            reservation("peak", "8", app="web", ttl="1h", preAllocation=True),
+            pod("p", "2"),
+        ],
+        [
+            "closest: n1, short of 8 cpu",
+            "reservation peak keeps 2 cpu idle on n1 for pods with app=web",
+        ],
+        ["Wait", "DeleteReservation"],
+    ),
     "being deleted": Row([N1, with_metadata(pod("p", "20"), **STOPS)], ["It is being deleted"], []),
     "ended": Row(
         [N1, pod("p", nodeName="n1") | {"status": {"phase": "Succeeded"}}],
@@ -337,6 +352,32 @@ SITUATIONS: dict[str, Row] = {
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_situation(name: str) -> None:
     check(SITUATIONS[name])
+
+
+def test_pods_of_a_daemon_set_are_grouped_by_what_their_nodes_lack() -> None:
+    nodes = [node(f"n{i}", cpu="8") for i in (1, 2, 3)]
+    running = [full(f"a{i}", "6", f"n{i}") for i in (1, 2)]
+    pods = [
+        owned_by(pod(f"agent-{i}", "4", affinity=only_on(f"n{i}")), "DaemonSet", "agent")
+        for i in (1, 2, 3, 4)
+    ]
+    world = world_of([*nodes, *running, *pods])
+    metadata = {"name": "agent", "namespace": "default", "uid": "agent"}
+    daemon_set = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata}
+    report = explain(snapshot_of(world), daemon_set)
+    assert report.summary == (
+        "1 of 4 pods have a node. 3 pending: Each can only run on its own node: too little cpu."
+    )
+    assert [(each.state, each.reason, each.pods) for each in report.pods] == [
+        (
+            "Pending",
+            "Each can only run on its own node: too little cpu.",
+            ["agent-1", "agent-2"],
+        ),
+        ("Pending", "It can only run on n4: that node does not exist.", ["agent-4"]),
+        ("Placed", "", ["agent-3"]),
+    ]
+    assert report.details[:2] == ["what follows is about agent-1", "closest: n1, short of 2 cpu"]
 
 
 def test_a_preemptor_whose_hold_has_its_capacity_fits() -> None:

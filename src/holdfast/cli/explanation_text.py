@@ -13,6 +13,8 @@ _PIPED_WIDTH = 100
 """The width of a line where there is no terminal."""
 _WIDTHS = 40, 160
 _GAP = "   "
+_EVENTS = 8
+"""The number of events that are listed, the last ones."""
 _MEMBERS = 20
 """Members and owners that are listed at most."""
 
@@ -86,10 +88,13 @@ def _message(title: str, message: str, width: int) -> list[str]:
 
 
 def _events(report: Report, now: float, width: int) -> list[str]:
-    """A line for each event, and its message below it unless it has been shown above."""
+    """The last events, each with its message unless that has been shown above."""
     lines = ["", "Events"] if report.events else []
+    earlier = len(report.events) - _EVENTS
+    if earlier > 0:
+        lines.append(f"  … {earlier} earlier: -o json lists all")
     shown = {report.told, report.would_say}
-    for each in report.events:
+    for each in report.events[-_EVENTS:]:
         lines += _event(each, now, width, shown)
     return lines
 
@@ -101,6 +106,8 @@ def _event(event: Raw, now: float, width: int, shown: set[str]) -> list[str]:
     head = f"{kind} {reason}, {ago}{f', from {source}' if source else ''}:"
     if message in shown:
         return _wrapped(f"{head} the message above", width, "  ", "    ")
+    if len(head) + len(message) + 3 <= width:
+        return [f"  {head} {message}"]
     return [*_wrapped(head, width, "  ", "    "), *_wrapped(message, width, "    ", "    ")]
 
 

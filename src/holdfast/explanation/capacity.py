@@ -164,12 +164,23 @@ def holders_on(snapshot: ClusterSnapshot, pod: PodRecord, rows: Iterable[int]) -
     for row in rows:
         own = {entry.pod.uid for entry in own_entries(snapshot, pod, row)}
         for entry in cluster.ledger.reservations.on(row):
-            kept = {slot: entry.left(slot) for slot in asked if slot != PODS and entry.left(slot)}
+            idle = {slot: _kept(snapshot, entry, slot) for slot in asked if slot != PODS}
+            kept = {slot: amount for slot, amount in idle.items() if amount > 0}
             if entry.pod.uid in own or is_of_its_job(snapshot, pod, entry.reservation):
                 continue
             if kept:
                 found.append(_holder(snapshot, entry, kept))
     return found
+
+
+def _kept(snapshot: ClusterSnapshot, entry: ReservationEntry, slot: int) -> int:
+    """What a reservation keeps from others on its node. One that waits claims more than is there."""
+    left = entry.left(slot)
+    if not entry.reservation.waiting:
+        return left
+    table = snapshot.cluster.nodes
+    used = table.claimed.item(slot, entry.row) - table.held.item(slot, entry.row)
+    return min(left, table.allocatable.item(slot, entry.row) - used)
 
 
 def _holder(snapshot: ClusterSnapshot, entry: ReservationEntry, kept: Amounts) -> Holder:

@@ -5,6 +5,8 @@ from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import (
     deletion_deadline,
     in_time,
+    kind_of_holder,
+    kind_text,
 )
 from holdfast.explanation.details import details_of, terminating_on
 from holdfast.explanation.matching_reservations import (
@@ -58,7 +60,9 @@ def _placed(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
     cluster = snapshot.cluster
     reservation = cluster.reservations.known.get(pod.reservation_uid)
     report.reservation = reservation.name if reservation is not None else ""
-    through = f", through the reservation {report.reservation}" if report.reservation else ""
+    through = ""
+    if reservation is not None:
+        through = f", through the {kind_text(kind_of_holder(snapshot, reservation))} {reservation.name}"
     stopping = "; it is being deleted" if pod.cls.terminating else ""
     report.summary = f"It is on {report.node}{through}{stopping}."
     if cluster.nodes.row(report.node) is None:
@@ -117,6 +121,8 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
     elif job is not None and (full := job_over_capability(snapshot, job)):
         report.summary = f"Its queue does not admit the whole of {job_text(job)}."
         report.details.append(full)
+        if placing.message:
+            report.details += details_of(snapshot, pod, placing)
         consider_queue(snapshot, subject, needed_members(job), advisor)
     elif placing.message:
         explain_no_node(snapshot, pod, placing, advisor, report)

@@ -1,7 +1,9 @@
 """Explains a workload by its pods: how many are placed, and why the others are pending."""
 
+from holdfast.explanation.no_node import plain
 from holdfast.explanation.pods import explain_pod
 from holdfast.explanation.report import PodsOfWorkload, Report
+from holdfast.explanation.verdicts import rejection_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
@@ -16,29 +18,54 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     report = Report(f"{kind} {namespace}/{metadata['name']}", "", "")
     pods = _pods_of(snapshot, raw)
     placed = [pod for pod in pods if pod.row >= 0]
-    groups: dict[tuple[int, tuple[str, ...]], list[PodRecord]] = {}
+    groups: dict[tuple[int, tuple[str, ...], str], list[PodRecord]] = {}
     for pod in pods:
         if pod.row < 0:
-            groups.setdefault((pod.cls.id, pod.gates), []).append(pod)
+            groups.setdefault((pod.cls.id, pod.gates, _own_node(snapshot, pod)), []).append(pod)
     explained = [(those, _explained(snapshot, those[0])) for those in groups.values()]
     explained.sort(key=lambda each: -len(each[0]))
     report.phase = "Pending" if explained else "Scheduled" if placed else "No pods"
     report.pods = [
-        PodsOfWorkload(len(those), "Pending", found.summary, [pod.name for pod in those])
+        PodsOfWorkload(len(those), "Pending", _reason(snapshot, those, found), _names(those))
         for those, found in explained
     ]
     if placed:
-        report.pods.append(PodsOfWorkload(len(placed), "Placed", "", [pod.name for pod in placed]))
+        report.pods.append(PodsOfWorkload(len(placed), "Placed", "", _names(placed)))
     report.summary = f"{len(placed)} of {len(pods)} pods have a node."
     if not pods:
         report.summary = "It has no pods: its controller has created none, or all have ended."
     if explained:
-        _, first = explained[0]
-        report.summary += f" {len(pods) - len(placed)} pending: {first.summary}"
+        those, first = explained[0]
+        reason = _reason(snapshot, those, first)
+        report.summary += f" {len(pods) - len(placed)} pending: {reason}"
         report.details, report.advice = first.details, first.advice
+        if reason != first.summary:
+            report.details = [f"what follows is about {those[0].name}", *report.details]
         report.holders, report.nodes = first.holders, first.nodes
         report.told, report.would_say = first.told, first.would_say
     return report
+
+
+def _names(pods: list[PodRecord]) -> list[str]:
+    return [pod.name for pod in pods]
+
+
+def _own_node(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    """Why the only node that a pod of a DaemonSet can run on rejects it; empty if it fits, and for
+    other pods."""
+    if pod.pinned_node is None:
+        return ""
+    row = snapshot.cluster.nodes.row(pod.pinned_node)
+    if row is None:
+        return "their nodes do not exist"
+    return ", ".join(plain(text) for text in rejection_on(snapshot, pod, row).texts)
+
+
+def _reason(snapshot: ClusterSnapshot, pods: list[PodRecord], found: Report) -> str:
+    there = _own_node(snapshot, pods[0])
+    if len(pods) == 1 or not there:
+        return found.summary
+    return f"Each can only run on its own node: {there}."
 
 
 def _explained(snapshot: ClusterSnapshot, pod: PodRecord) -> Report:
