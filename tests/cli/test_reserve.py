@@ -115,7 +115,10 @@ def test_every_flag_has_its_field(arguments: list[str], path: str, value: Any) -
     [
         ([], "--owner: is required: the labels of the pods it is for, such as app=web"),
         (["--owner", "app=web"], "nothing to reserve: give --cpu"),
-        (["--cpu", "four", "--owner", "a=b"], "--cpu: quantities must match"),
+        (
+            ["--cpu", "four", "--owner", "a=b"],
+            "--cpu: expected a quantity, such as 500m or 2Gi, got 'four'",
+        ),
         (["--cpu", "0", "--owner", "a=b"], "--cpu: must be more than 0, got '0'"),
         (["--cpu", "-1", "--owner", "a=b"], "--cpu: must be more than 0"),
         ([*PLAIN, "--resource", "gpu"], "--resource: expected NAME=QUANTITY, got 'gpu'"),

@@ -107,6 +107,22 @@ def test_a_file_of_several_shapes() -> None:
     assert plain["metadata"]["labels"][names.ZONE_LABEL] == "zone-c"
 
 
+def test_all_problems_of_a_node_are_reported_with_field_and_value() -> None:
+    text = """
+apiVersion: v1
+kind: Node
+metadata: {name: bad, annotations: {sim.holdfast.io/count: many}}
+status: {capacity: {cpu: "4 cores"}, allocatable: {memory: 8GB}}
+"""
+    nodes, problems = _read(text)
+    assert nodes == []
+    assert [problem.partition("Node/bad: ")[2] for problem in problems] == [
+        "status.capacity[cpu]: expected a quantity, such as 500m or 2Gi, got '4 cores'",
+        "status.allocatable[memory]: expected a quantity, such as 500m or 2Gi, got '8GB'",
+        "metadata.annotations[sim.holdfast.io/count]: expected a number from 0 to 100000, as a string",
+    ]
+
+
 NODE = "{apiVersion: v1, kind: Node, metadata: {name: n%s}%s}"
 WRONG = {
     "another kind": (

@@ -146,6 +146,12 @@ def test_a_restart_keeps_all_and_old_kubeconfigs_keep_working(tmp_path: Path) ->
         (["--nodes", "1", "--node-cpu", "lots"], "--node-cpu: "),
         (["--node-gpus", "1"], "are for the nodes of --nodes"),
         (["--node-file", "{folder}/invalid.yaml"], "invalid.yaml: document 1, line 1: expected a Node"),
+        (["--node-file", "{folder}/empty.yaml"], "--node-file: .*empty.yaml: no documents"),
+        (["--apply", "{folder}/empty.yaml"], "--apply: .*empty.yaml: no documents"),
+        (
+            ["--apply", "{folder}/misspelt.yaml"],
+            'Pod/default/p: spec.nodeNam: .*unknown field "spec.nodeNam"; did you mean nodeName',
+        ),
         (["--jobs-run-for", "10"], "--jobs-run-for: not a duration: '10' .*, or unlimited"),
         (["--jobs-run-for", "-1s"], "--jobs-run-for: '-1s' is less than 0"),
         (["--host", "192.0.2.1"], "cannot listen on 192.0.2.1:0"),
@@ -156,6 +162,10 @@ def test_invalid_arguments_are_refused_with_a_reason(
 ) -> None:
     (tmp_path / "bad.yaml").write_text("{apiVersion: v1, kind: Nonsense, metadata: {name: x}}")
     (tmp_path / "invalid.yaml").write_text("{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {}}")
+    (tmp_path / "misspelt.yaml").write_text(
+        "{apiVersion: v1, kind: Pod, metadata: {name: p}, spec: {nodeNam: n, containers: [{name: c}]}}"
+    )
+    (tmp_path / "empty.yaml").write_text("# nothing\n")
     (tmp_path / "step.yaml").write_text("{apiVersion: sim.holdfast.io/v1alpha1, kind: Step, at: 1s}")
     (tmp_path / "mine.yaml").write_text("{apiVersion: v1, kind: Config, contexts: [{name: prod}]}")
     (tmp_path / "damaged").mkdir()

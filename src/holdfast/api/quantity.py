@@ -32,6 +32,8 @@ __all__ = [
     "whole",
 ]
 
+EXPECTED_QUANTITY = "expected a quantity, such as 500m or 2Gi"
+
 Quantity = str | int | float
 """The types of a quantity in YAML and JSON."""
 

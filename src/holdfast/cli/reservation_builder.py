@@ -14,7 +14,7 @@ from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.meta import Struct
 from holdfast.api.names import CPU, DEFAULT_SCHEDULER, MEMORY, NVIDIA_GPU, RESERVATION_API
 from holdfast.api.pod import Container, Pod, PodSpec
-from holdfast.api.quantity import MOST_COUNTED, NANO, amount, parse
+from holdfast.api.quantity import EXPECTED_QUANTITY, MOST_COUNTED, NANO, QuantityError, amount, parse
 from holdfast.api.resources import is_extended, pod_requests
 from holdfast.api.selectors import Requirement, parse_label_selector
 from holdfast.api.times import format_time, parse_duration, parse_time
@@ -68,16 +68,23 @@ def read_resources(
             continue
         if name in found:
             raise Failure(1, [f"{flag}: {name} is given twice"])
-        with _flag(flag):
-            nano = parse(value)
-            if nano <= 0:
-                raise Failure(1, [f"{flag}: must be more than 0, got {value!r}"])
-            if is_extended(name) and nano % NANO:
-                raise Failure(1, [f"{flag}: must be an integer, got {value!r}"])
-            if amount(name, value) > MOST_COUNTED:
-                raise Failure(1, [f"{flag}: {most_text(name)}, got {value!r}"])
+        if problem := _quantity_problem(name, value):
+            raise Failure(1, [f"{flag}: {problem}, got {value!r}"])
         found[name] = value
     return found
+
+
+def _quantity_problem(name: str, value: str) -> str:
+    """Empty if it is an amount of this resource."""
+    try:
+        nano = parse(value)
+    except QuantityError:
+        return EXPECTED_QUANTITY
+    if nano <= 0:
+        return "must be more than 0"
+    if is_extended(name) and nano % NANO:
+        return "must be an integer"
+    return most_text(name) if amount(name, value) > MOST_COUNTED else ""
 
 
 def read_owners(selectors: Sequence[str], namespace: str) -> list[Raw]:

@@ -1,12 +1,14 @@
 """`holdfast up`: a cluster in this process, until it is stopped."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from holdfast.api.documents import Document
 from holdfast.api.errors import HoldfastError
 from holdfast.api.names import SIM_COUNT, SIM_RUNS_FOR
 from holdfast.api.times import format_duration
@@ -147,7 +149,7 @@ def up(
     for warning in setup.configuration.cautions:
         typer.echo(f"warning: {config}: {warning}", err=True)
     try:
-        documents = load_files(apply) if apply else []
+        documents = _load("--apply", apply or ())
         kubeconfig = kubeconfig_out or (data_dir / "kubeconfig" if data_dir else Path(KUBECONFIG))
         if data_dir is not None:
             data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -161,7 +163,7 @@ def up(
             data_dir,
             read_open_paths(open_paths),
             node_shape=shape,
-            node_documents=load_files(node_file) if node_file else [],
+            node_documents=_load("--node-file", node_file or ()),
             jobs_run_for=run_for,
         )
         asyncio.run(_serve(settings, None if no_dashboard else dashboard_port or 0, config))
@@ -171,6 +173,17 @@ def up(
         raise Failure(1, [str(error)]) from None
     except HoldfastError as error:
         raise Failure(1, str(error).splitlines()) from None
+
+
+def _load(flag: str, files: Sequence[str]) -> list[Document]:
+    """Raises Failure, InvalidInput."""
+    found: list[Document] = []
+    for file in files:
+        documents = load_files([file])
+        if not documents:
+            raise Failure(1, [f"{flag}: {file}: no documents"])
+        found += documents
+    return found
 
 
 async def _serve(settings: UpSettings, dashboard_port: int | None, config: str | None) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from holdfast.api import names
 from holdfast.api.documents import Document
 from holdfast.api.errors import QuantityError
-from holdfast.api.quantity import parse, whole
+from holdfast.api.quantity import EXPECTED_QUANTITY, parse, whole
 from holdfast.api.selectors import as_integer
 from holdfast.machinery.objects import checked_object
 from holdfast.machinery.schema.catalogue import holdfast_catalogue
@@ -44,8 +44,8 @@ class NodeShape:
             try:
                 if parse(value) <= 0:
                     found.append(f"{flag}: {value!r} is not more than 0")
-            except QuantityError as error:
-                found.append(f"{flag}: {error}")
+            except QuantityError:
+                found.append(f"{flag}: {EXPECTED_QUANTITY}, got {value!r}")
         return found
 
     @property
@@ -173,14 +173,32 @@ def _problems(type: ResourceType, raw: Any) -> Iterator[str]:
     metadata = raw.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     about = f"Node/{name}" if name else "Node"
+    amounts = dict(_bad_amounts(raw.get("status")))
+    for where, value in amounts.items():
+        yield f"{about}: {where}: {EXPECTED_QUANTITY}, got {value!r}"
     for error in errors:
-        yield f"{about}: {error.text}"
+        if error.field not in amounts:
+            yield (
+                f"{about}: {error.field}: {error.message}" if error.field else f"{about}: {error.text}"
+            )
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    if name and isinstance(annotations, dict) and copies(raw) is None:
+        yield f"{about}: metadata.annotations[{names.SIM_COUNT}]: {EXPECTED_COUNT}"
     if errors:
         return
-    if copies(raw) is None:
-        yield f"{about}: metadata.annotations[{names.SIM_COUNT}]: {EXPECTED_COUNT}"
     if gpus_of(raw) > MOST_GPUS:
         yield f"{about}: status.capacity.{names.NVIDIA_GPU}: at most {MOST_GPUS}, not {gpus_of(raw)}"
+
+
+def _bad_amounts(status: Any) -> Iterator[tuple[str, Any]]:
+    """The fields of all amounts that cannot be read, where decoding ends at the first."""
+    for part in ("capacity", "allocatable"):
+        amounts = status.get(part) if isinstance(status, dict) else None
+        for name, value in amounts.items() if isinstance(amounts, dict) else ():
+            try:
+                parse(value if value is not None else 0)
+            except QuantityError:
+                yield f"status.{part}[{name}]", value
 
 
 def copies(node: Raw) -> list[Raw] | None:

@@ -43,6 +43,7 @@ from holdfast.local.node_objects import DEFAULT_SHAPE, NodeShape, read_nodes
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store import Raw, Store, open_store
 from holdfast.machinery.object_request import WriteOptions
+from holdfast.machinery.objects import decoded_object
 from holdfast.machinery.status import StatusError
 from holdfast.scheduler.assembly import GARBAGE_AFTER
 from holdfast.scheduler.framework.config import to_mapping
@@ -317,7 +318,11 @@ def _apply(cluster: ApiState, raw: object) -> Iterator[str]:
     try:
         _put(call, raw)
     except StatusError as error:
-        yield f"{object_name(raw)}: {error.message}"
+        name = object_name(raw)
+        # Strict decoding suggests the field that was meant, which an apply does not.
+        _, problems = decoded_object(type, raw)
+        lines = [": ".join(filter(None, (each.field, each.message))) for each in problems]
+        yield from (f"{name}: {line}" for line in lines or [error.message])
 
 
 def _put(call: ApiRequest, raw: Raw) -> None:
