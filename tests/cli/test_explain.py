@@ -14,6 +14,7 @@ from holdfast.cli.explanation_text import text
 from holdfast.explanation.report import Report
 
 AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
+TEMPLATE = "scheduling.koordinator.sh/reservation-template"
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +97,28 @@ def test_matching_reservations_are_listed_with_why_they_cannot_be_used(cluster: 
     assert "1 Reservation(s) is unschedulable, 2 Reservation(s) matched owner total" in found["told"]
     reasons = [event["reason"] for event in found["events"]]
     assert sorted(reasons) == ["FailedScheduling", "FailedScheduling-Reservation"]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "meant"),
+    [
+        (AFFINITY, '{"nam": "peak"}', "name"),
+        (TEMPLATE, '{"recomendedSize": {"cpu": "4"}}', "recommendedSize"),
+    ],
+)
+def test_no_reservation_can_be_used_by_an_invalid_pod(
+    cluster: ServedCluster, annotation: str, text: str, meant: str
+) -> None:
+    annotations = {annotation: text}
+    cluster.create(pod("odd", "1", "web", metadata={"annotations": annotations}, memory="1Gi")).settle()
+    found = explained(cluster, "pod/odd")
+    assert meant in found["told"]
+    assert [each["usable"] for each in found["reservations"]] == [False, False]
+    (peak,) = [each for each in found["reservations"] if each["name"] == "peak"]
+    assert peak["why"].startswith("the pod itself is rejected: ")
+    assert meant in peak["why"]
+    assert cluster.server.delete("/api/v1/namespaces/default/pods/odd").code == 200
+    cluster.settle()
 
 
 def test_a_placed_pod_is_explained_with_its_node_and_reservation(cluster: ServedCluster) -> None:

@@ -1,8 +1,11 @@
 """In which order `holdfast get queue` shows what waits."""
 
+import pytest
+
 from harness.objects import Raw, gang, in_queue, node, pod, pod_group, queue
 from holdfast.api.decode import decode
-from holdfast.cli.kinds.pending import in_order
+from holdfast.cli.kinds.kind import Query
+from holdfast.cli.kinds.pending import PendingObject, in_order
 from holdfast.local.setup import SchedulerFactory
 from holdfast.scheduler.cluster.events import Added
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
@@ -43,3 +46,39 @@ def test_members_of_a_job_stand_with_the_first_of_them() -> None:
 def test_more_important_ones_come_first_without_queues() -> None:
     snapshot = _snapshot(node("n1", 4), pod("low"), pod("high", priority=10))
     assert _names(snapshot) == ["high", "low"]
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "state", "message"),
+    [
+        ("default-scheduler", "Active", ""),
+        ("koord-scheduler", "Active", ""),
+        (
+            "holdfast-schedular",
+            "NotServed",
+            "no profile of the scheduler serves spec.schedulerName holdfast-schedular; did you mean "
+            "holdfast-scheduler?",
+        ),
+        (
+            "other",
+            "NotServed",
+            "no profile of the scheduler serves spec.schedulerName other; by default it serves "
+            "holdfast-scheduler",
+        ),
+    ],
+)
+def test_a_pod_that_no_profile_serves_is_not_active(scheduler: str, state: str, message: str) -> None:
+    kind = PendingObject()
+    found = kind.rows(_snapshot(node("n1", 4), pod("p", schedulerName=scheduler)), Query())
+    (row,) = found.rows
+    cells = dict(zip([column.name for column in kind.columns], row.cells, strict=True))
+    assert (cells["STATE"], cells["MESSAGE"]) == (state, message)
+
+
+def test_a_pod_that_was_tried_is_served_by_a_profile_with_another_name() -> None:
+    tried = pod("p", schedulerName="team-scheduler")
+    message = "0/1 nodes are available: 1 Insufficient cpu."
+    condition = {"type": "PodScheduled", "status": "False", "message": message}
+    tried["status"] = {"phase": "Pending", "conditions": [condition]}
+    (row,) = PendingObject().rows(_snapshot(node("n1", 4), tried), Query()).rows
+    assert "Unschedulable" in row.cells

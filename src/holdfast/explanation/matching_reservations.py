@@ -59,6 +59,8 @@ def _matching_reservation(
     row = pod.row if pod is not None else -1
     node = cluster.nodes.name(row) if row >= 0 else ""
     why = _against(cluster, column, reservation, row)
+    if not why and column.rejected is not None:
+        why = f"the pod itself is rejected: {column.rejected.message}"
     return MatchingReservation(
         reservation.name,
         _phase(reservation),

@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import HOLD_EXPECTED_START, SIGS_PODGROUP_API, VOLCANO_API
 from holdfast.cli.client import POD, RESERVATION, Raw, Server
+from holdfast.cli.command import did_you_mean
 from holdfast.cli.kinds.kind import Found, OutputColumn, OutputRow, Query
 from holdfast.cli.kinds.snapshot_kind import SnapshotKind, matching, not_found
 from holdfast.cli.printing import Description, age, events
 from holdfast.cli.snapshot import warned_snapshot
+from holdfast.local.setup import SERVED
 from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.jobs import JobName, Jobs
 from holdfast.snapshot.cluster_snapshot import CAPACITY, ClusterSnapshot
@@ -246,6 +248,8 @@ def _cells(place: _Place, number: int, snapshot: ClusterSnapshot) -> list[str]:
     status = raw.get("status") or {}
     message = _condition_message(raw)
     state = "Gated" if pod.gates else "Unschedulable" if message else "Active"
+    if state == "Active" and snapshot.scheduler.profile_of(pod.scheduler) is None:
+        state, message = "NotServed", _not_served(snapshot, pod)
     return [
         title(raw),
         str(pod.cls.priority),
@@ -260,6 +264,14 @@ def _cells(place: _Place, number: int, snapshot: ClusterSnapshot) -> list[str]:
         _expected_start(snapshot, pod),
         message,
     ]
+
+
+def _not_served(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    """Only the scheduler knows its configuration; but a pod that it serves soon gets a node or a
+    condition."""
+    known = [profile.scheduler_name for profile in snapshot.scheduler.profiles]
+    hint = did_you_mean(pod.scheduler, [*known, *SERVED], f"by default it serves {' and '.join(known)}")
+    return f"no profile of the scheduler serves spec.schedulerName {pod.scheduler}{hint}"
 
 
 def _condition_message(raw: Raw) -> str:
