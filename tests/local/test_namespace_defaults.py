@@ -81,3 +81,18 @@ def test_the_first_object_of_a_kind_that_is_only_stored_gets_a_warning(tmp_path:
     assert warning.startswith("horizontalpodautoscalers are stored")
     assert _create(up, "", "ConfigMap", "c", "default") == []
     up.store.close()
+
+
+def test_a_pod_gets_the_default_account_of_its_namespace(tmp_path: Path) -> None:
+    up = _up(tmp_path)
+    asyncio.run(up.cluster.quiet())
+    spec = {"containers": [{"name": "c", "image": "i"}]}
+    _create(up, "", "Pod", "plain", "default", spec=spec)
+    _create(up, "", "Pod", "named", "default", spec={**spec, "serviceAccountName": "robot"})
+    for name, account in (("plain", "default"), ("named", "robot")):
+        pod = up.store.get(Key("", "Pod", "default", name))
+        assert pod is not None
+        found = pod["spec"].get("serviceAccountName"), pod["spec"].get("serviceAccount")
+        assert found == (account, account), name
+        assert "volumes" not in pod["spec"]
+    up.store.close()

@@ -55,7 +55,11 @@ ApiRequest = ObjectRequest[ApiState]
 
 _KEPT = 1024
 _encode = msgspec.json.Encoder().encode
-_ADMITTING = (("scheduling.k8s.io", "PriorityClass"), ("node.k8s.io", "RuntimeClass"))
+_ADMITTING = (
+    ("", "ServiceAccount"),
+    ("node.k8s.io", "RuntimeClass"),
+    ("scheduling.k8s.io", "PriorityClass"),
+)
 """Kinds that decide what admission gives a pod."""
 
 _Template = tuple[bytes, str, str | None, str]
@@ -71,7 +75,7 @@ class PodTemplates:
 
     Decoding, defaulting, admission and validation depend on everything but a pod's name, so two bodies
     that differ only in the name give pods that differ in name, UID and times. What depends on a
-    PriorityClass or RuntimeClass is forgotten when one changes.
+    PriorityClass, RuntimeClass or ServiceAccount is forgotten when one changes.
     """
 
     def __init__(self, store: Store) -> None:

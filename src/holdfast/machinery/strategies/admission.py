@@ -1,4 +1,4 @@
-"""Admission of pods, as the API server's plugins do it: Priority, RuntimeClass,
+"""Admission of pods, as the API server's plugins do it: Priority, RuntimeClass, ServiceAccount,
 DefaultTolerationSeconds; the QoS class; and the rules of PriorityClasses.
 """
 
@@ -24,6 +24,7 @@ _PODS = Resource("", "pods")
 _TOLERATED_SECONDS = 300
 _CONTAINERS = ("containers", "initContainers")
 _LOWER = "PreemptLowerPriority"
+_ACCOUNT = "default"
 SYSTEM_CLASSES = {
     names.SYSTEM_CLUSTER_CRITICAL: (
         2_000_000_000,
@@ -121,6 +122,15 @@ def merge_runtime_class(spec: Raw, runtime_class: Raw) -> None:
     tolerations += [each for each in scheduling.get("tolerations") or [] if each not in tolerations]
     if tolerations:
         spec["tolerations"] = tolerations
+
+
+def apply_service_account(request: WriteRequest, spec: Raw) -> None:
+    """Of the admission plugin ServiceAccount: the account `default` of the namespace, if it exists and
+    the pod names none. There are no tokens, so no volume is added."""
+    if spec.get("serviceAccountName") or request.restores:
+        return
+    if request.store.get(Key("", "ServiceAccount", request.namespace, _ACCOUNT)) is not None:
+        spec["serviceAccountName"] = spec["serviceAccount"] = _ACCOUNT
 
 
 _DEFAULT_TOLERATIONS: list[Raw] = [

@@ -15,6 +15,7 @@ from holdfast.machinery.strategies.admission import (
     add_default_tolerations,
     apply_priority,
     apply_runtime_class,
+    apply_service_account,
     qos_of,
 )
 from holdfast.machinery.strategies.strategy import Strategy, keep_spec, keep_status
@@ -37,6 +38,7 @@ def _new(request: WriteRequest, raw: Raw) -> Raw:
     spec = dict(raw.get("spec") or {})
     apply_runtime_class(request, spec)
     apply_priority(request, spec)
+    apply_service_account(request, spec)
     add_default_tolerations(spec)
     status: Raw = {"phase": "Pending"}
     if spec.get("schedulingGates"):
