@@ -18,7 +18,11 @@ from harness.served_cluster import ServedCluster, call
 from holdfast.cli import watch
 from holdfast.cli.client import RESERVATION
 from holdfast.cli.get import get
+from holdfast.cli.kinds import find_kind
+from holdfast.cli.kinds.kind import Found, OutputRow, PlainKind
 from holdfast.cli.kinds.reservations import ReservationKind, expiry, taken
+from holdfast.cli.object_printer import ObjectPrinter, PrintOptions
+from holdfast.cli.output_format import read_format
 from holdfast.cli.watch import WatchScope, changes
 from holdfast.kube.errors import ApiError, Unreachable
 
@@ -72,6 +76,39 @@ def test_the_heading_comes_first_and_a_deletion_is_shown(cluster: ServedCluster)
     assert lines[0].split()[:3] == ["NAME", "PHASE", "NODE"]
     assert {line.split()[1] for line in lines[1:]} >= {"Pending", "Available"}
     assert lines[-1].split()[:2] == ["peak", "Deleted"]
+
+
+@pytest.mark.parametrize(("name", "headings"), [("peak", 1), ("a-name-longer-than-the-column", 2)])
+def test_columns_stay_in_line_if_there_was_nothing_at_first(
+    cluster: ServedCluster, name: str, headings: int
+) -> None:
+    path = f"/apis/scheduling.koordinator.sh/v1alpha1/reservations/{name}"
+    steps = [
+        ("AGE", lambda: cluster.create(reservation(name)).settle()),
+        ("Available", lambda: cluster.server.delete(path)),
+    ]
+    lines = watched(cluster, ["reservations"], steps, "Deleted").splitlines()
+    heads = [line for line in lines if line.startswith("NAME")]
+    assert (len(heads), lines[headings - 1]) == (headings, heads[-1])
+    at = heads[-1].index("PHASE"), heads[-1].index("NODE"), heads[-1].index("TTL")
+    for line in lines[headings:]:
+        assert all(line[i - 1] == " " and line[i] != " " for i in at), lines
+
+
+def test_a_row_that_differs_in_its_age_only_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    kind = find_kind("reservations")
+    assert isinstance(kind, PlainKind)
+    raw = {**reservation("peak"), "metadata": {"name": "peak", "uid": "1"}}
+    cells = kind.cells(raw, 0.0)
+    age = [column.name for column in kind.columns].index("AGE")
+    older, other = [*cells], [*cells]
+    older[age], other[1] = "9m", "Available"
+    for events, count in ((False, 2), (True, 4)):
+        printer = ObjectPrinter(PrintOptions(read_format("table"), False, False, events))
+        show = printer.watching(kind, Found([], kind.columns)).show
+        for each in (cells, older, older, other):
+            show("MODIFIED", OutputRow(raw, each), kind.columns)
+        assert len(capsys.readouterr().out.splitlines()) == count
 
 
 def test_nodes_show_new_figures_and_pods_leave_the_queue(cluster: ServedCluster) -> None:

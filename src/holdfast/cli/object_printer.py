@@ -94,8 +94,16 @@ class ObjectPrinter:
         return printer
 
 
+_LEAST_WIDTHS = {"NAME": 20, "SCHEDULER": 17}
+_OTHER_WIDTH = 10
+"""The least widths of columns while there is no row to take them from."""
+_AGE = "AGE"
+
+
 class WatchPrinter:
-    """A row or an object for each change. Columns get wider where they must, and never narrower."""
+    """A row or an object for each change; no row if it would differ in its age only. Columns get wider
+    where they must, and never narrower. If the first row does not fit below a heading that was printed
+    without any, the heading is printed again."""
 
     def __init__(self, printer: ObjectPrinter, kind: OutputKind) -> None:
         self._printer = printer
@@ -104,18 +112,22 @@ class WatchPrinter:
         self._kind = kind
         self._headers: list[str] = []
         self._widths: list[int] = []
+        self._is_empty = True
+        """Whether no row was printed yet."""
+        self._shown: dict[str, list[str]] = {}
+        """The cells of objects as last printed, without the age, by UID."""
 
     def begin(self, found: Found) -> None:
         """The heading is printed though there may be nothing below it."""
         if self._format.is_table:
             headers, lines = self._printer._shown(self._kind, found.columns, found.rows)
-            self._widths = widths(self._with_event("ADDED", headers), lines and self._lines(lines))
+            self._widths = self._first_widths(headers, lines)
             self._head(headers)
         elif self._format.name == COLUMNS:
             wanted = columns(self._format.text)
             lines = [[column.cell(row.object) for column in wanted] for row in found.rows]
             headers = [column.header for column in wanted]
-            self._widths = widths(self._with_event("ADDED", headers), lines and self._lines(lines))
+            self._widths = self._first_widths(headers, lines)
             self._head(headers)
         for row in found.rows:
             self.show("ADDED", row, found.columns)
@@ -125,6 +137,8 @@ class WatchPrinter:
         raw, (name, text) = row.object, self._format
         if self._format.is_table:
             headers, (cells,) = self._printer._shown(self._kind, all_columns, [row])
+            if self._is_repeated(event, row, headers, cells):
+                return
             if headers != self._headers:
                 self._head(headers)
             self._line(event, cells)
@@ -139,6 +153,21 @@ class WatchPrinter:
             prefix = f"{event} " if self._options.events else ""
             typer.echo(f"{prefix}{object_title(raw)}")
 
+    def _is_repeated(self, event: str, row: OutputRow, headers: list[str], cells: list[str]) -> bool:
+        """Whether the row is as it was printed last, but for the age. Events are all printed."""
+        uid = str(row.object["metadata"].get("uid") or "")
+        steady = [cell for header, cell in zip(headers, cells, strict=True) if header != _AGE]
+        before, self._shown[uid] = self._shown.get(uid), steady
+        return event == "MODIFIED" and steady == before and not self._options.events
+
+    def _first_widths(self, headers: list[str], lines: list[list[str]]) -> list[int]:
+        found = widths(self._with_event("ADDED", headers), self._lines(lines))
+        if lines:
+            return found
+        named = self._with_event("", headers)[:-1]
+        least = [_LEAST_WIDTHS.get(header, _OTHER_WIDTH) for header in named]
+        return [*map(max, found, least), found[-1]]
+
     def _head(self, headers: list[str]) -> None:
         if self._headers and len(headers) + self._options.events != len(self._widths):
             self._widths = [len(header) for header in self._with_event("ADDED", headers)]
@@ -147,7 +176,13 @@ class WatchPrinter:
             self._write(["EVENT", *headers] if self._options.events else headers)
 
     def _line(self, event: str, cells: list[str]) -> None:
-        self._write(self._with_event(event, cells))
+        line = self._with_event(event, cells)
+        fits = all(len(cell) <= wide for cell, wide in zip(line[:-1], self._widths, strict=False))
+        if self._is_empty and not fits:
+            self._widths = widths(line, [["x" * width for width in self._widths]])
+            self._head(self._headers)
+        self._is_empty = False
+        self._write(line)
 
     def _with_event(self, event: str, cells: list[str]) -> list[str]:
         return [event, *cells] if self._options.events else cells
