@@ -45,7 +45,7 @@ COMMANDS = {
     ),
     "explain": (
         "holdfast.cli.explain:explain",
-        "Explain why a pod, reservation or pod group is pending or placed.",
+        "Explain why a pod, reservation, pod group or workload is pending or placed.",
     ),
     "reserve": ("holdfast.cli.reserve:reserve", "Reserve capacity for pods that do not exist yet."),
     "bench": ("holdfast.bench.command:bench", "Run scheduling benchmarks."),
