@@ -82,9 +82,13 @@ def scored_limits(pod: Pod) -> dict[str, int]:
 
 def _limits(pod: Pod, defaults: Amounts) -> dict[str, int]:
     total = peak(pod, lambda resources: defaults | _most(resources))
-    if pod.spec.resources is not None:
-        whole = _most(pod.spec.resources)
-        total.update({n: v for n, v in whole.items() if n in ("cpu", "memory") or "hugepages-" in n})
+    whole = pod.spec.resources
+    if whole is not None:
+        of_containers = peak(pod, _most)
+        for name, value in _most(whole).items():
+            if name in ("cpu", "memory") or "hugepages-" in name:
+                least = Fraction(0) if name in whole.limits else of_containers.get(name, Fraction(0))
+                total[name] = max(value, least)
     for name, quantity in pod.spec.overhead.items():
         total[name] = total.get(name, Fraction(0)) + exact(quantity)
     return {name: counted(name, value) for name, value in total.items()}

@@ -92,10 +92,13 @@ def pod_limits(pod: Pod, *, non_missing: Mapping[str, int] | None = None) -> Amo
     total = _aggregate(pod, lambda container: {**defaults, **_ceiling(container.resources)})
     whole = pod.spec.resources
     if whole is not None:
+        # A request alone bounds nothing: the containers may still use up to their limits.
+        limited = (
+            _aggregate(pod, lambda container: _ceiling(container.resources)) if defaults else total
+        )
         for name, nano in _located(_ceiling, whole, "spec.resources").items():
             if is_pod_level(name):
-                # A request alone bounds nothing: the containers may still use up to their limits.
-                total[name] = nano if name in whole.limits else max(nano, total.get(name, 0))
+                total[name] = nano if name in whole.limits else max(nano, limited.get(name, 0))
     if pod.spec.overhead:
         _add(total, _nanos(pod.spec.overhead, "spec.overhead"))
     return {name: from_nano(name, nano) for name, nano in total.items()}
