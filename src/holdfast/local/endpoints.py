@@ -132,7 +132,7 @@ class EndpointsController:
             if not known:
                 del self._slices[service]
         if not self._writing and service in self._services:
-            # Someone else has changed it: it is made anew.
+            # Another client changed it: it is computed again.
             self._services[service] = _Service()
             self._stale[service] = None
 
@@ -216,7 +216,7 @@ class EndpointsController:
             if number % _PODS_AT_A_TIME == 0:
                 yield None
         if self._services.get(key) is not service:
-            return  # it was changed meanwhile, and is compared anew
+            return  # it was changed meanwhile, and is compared again
         for ports, endpoints in homeless.items():
             self._place(key, service, ports, endpoints, dirty)
         empty = [name for name, each in service.slices.items() if not each.endpoints]

@@ -260,6 +260,6 @@ class Stage:
 
 
 async def remove(client: Client, info: KindInfo, name: str) -> None:
-    """Deletes an object that is in no namespace; errors are left to whoever looks for it."""
+    """Deletes an object that is in no namespace. Errors are ignored: the caller checks what is left."""
     with suppress(KubernetesError):
         await client.send(Request("DELETE", path_of(info, "", name)))

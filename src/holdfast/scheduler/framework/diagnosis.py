@@ -28,7 +28,7 @@ NO_NODES = "no nodes available to schedule pods"
 OF_RESERVATIONS = "Reservation(s) "
 MATCHED_NAME = "exactly matches the requested reservation name"
 MATCHED_TOTAL = "matched owner total"
-"""Reservations that match are counted among the reasons, but are none."""
+"""Counts of matching reservations, which stand among the reasons of a message but are not reasons."""
 
 _FEW = 64
 SINGLY = 8
