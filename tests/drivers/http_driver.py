@@ -26,8 +26,9 @@ class EmbeddedStage:
         self.clock = VirtualClock()
         self.timeline = Timeline(self.clock)
         self._store = Store()
+        # A scenario deletes a namespace at a moment, as in a simulation.
         self._cluster = EmbeddedCluster(
-            SchedulerFactory.of(), self._store, self.clock, self.timeline.record
+            SchedulerFactory.of(), self._store, self.clock, self.timeline.record, namespace_grace=0.0
         )
         self.world = self._cluster.world
 

@@ -66,8 +66,10 @@ class EmbeddedCluster:
         clock: LocalClock | None = None,
         record: TimelineRecorder = no_timeline,
         jobs_run_for: float | None = None,
+        namespace_grace: float = GRACE,
     ) -> None:
-        """Pods of Jobs succeed after `jobs_run_for` seconds if it is given."""
+        """Pods of Jobs succeed after `jobs_run_for` seconds if it is given. The objects of a deleted
+        namespace stay for `namespace_grace` seconds."""
         clock = clock if clock is not None else RealClock()
         self.store = store
         self.clock = clock
@@ -84,7 +86,7 @@ class EmbeddedCluster:
         world = self.world
         world.kubelets.jobs_run_for = jobs_run_for
         self.metrics = world.metrics = SchedulingMetrics(world.scheduler)
-        world.components += served_components(world, namespace_grace=GRACE)
+        world.components += served_components(world, namespace_grace=namespace_grace)
         world.components.append(EventExpiry(world.objects, clock, world.timers))
         self._executor = DecisionExecutor(world)
         self._changed = asyncio.Event()
