@@ -25,9 +25,11 @@ class Asset(NamedTuple):
 
 @cache
 def assets() -> dict[str, Asset]:
-    """All files by name. Requests are answered from these, so no path can lead anywhere else."""
+    """All files by name. Requests are answered from these, so no path can lead anywhere else. The
+    colours are those of reports."""
     found = {}
-    for file in resources.files("holdfast.web").joinpath("static").iterdir():
+    colors = resources.files("holdfast.sim.report").joinpath("static", "colors.css")
+    for file in (*resources.files("holdfast.web").joinpath("static").iterdir(), colors):
         suffix = file.name.rpartition(".")[2]
         if suffix in _TYPES:
             body = file.read_bytes()

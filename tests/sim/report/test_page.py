@@ -8,7 +8,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-import holdfast
 from harness.scenarios import NODE, joined, pod_text, reservation_text, simulate, step_text
 from holdfast.sim.report import write_report
 from holdfast.sim.simulation import Result
@@ -197,16 +196,6 @@ def test_many_nodes_and_pods_make_a_page_of_bounded_size(tmp_path: Path) -> None
     checked(page)
     assert len(page) < 1_000_000
     assert max(plot.stat().st_size for plot in (tmp_path / "plots").iterdir()) < 1_000_000
-
-
-def test_the_colours_are_those_of_the_dashboard() -> None:
-    """Change both files: the report must not import the dashboard, which is a layer above it."""
-    package = Path(holdfast.__file__).parent
-    colours = [
-        (package / folder / "static" / "colors.css").read_text().partition(":root")[2]
-        for folder in ("web", "sim/report")
-    ]
-    assert colours[0] == colours[1]
 
 
 def test_what_is_too_much_is_cut_and_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
