@@ -417,6 +417,36 @@ SECTIONS: dict[str, dict[str, Name]] = {
         "SELECTED_NODE_ANNOTATION": Name(
             "annotation of a claim", "the scheduler", "a node", "provision the volume for this node"
         ),
+        "POD_CLAIM_NAME_ANNOTATION": Name(
+            "annotation of a resource claim",
+            "the claim controller",
+            "a name",
+            "the entry of the pod's `resourceClaims` that the claim was created for",
+        ),
+        "EXTENDED_RESOURCE_CLAIM_ANNOTATION": Name(
+            "annotation of a resource claim",
+            "the scheduler",
+            "`true`",
+            "the claim serves a pod's requests for extended resources",
+        ),
+        "CLAIM_FINALIZER": Name(
+            "finalizer of a resource claim",
+            "the scheduler",
+            "",
+            "an allocated claim is kept until it is deallocated",
+        ),
+        "ADMIN_ACCESS_LABEL": Name(
+            "label of a namespace",
+            "you",
+            "`true`",
+            "claims of the namespace may ask for `adminAccess`",
+        ),
+        "DEVICE_CLASS_RESOURCE_PREFIX": Name(
+            "resource",
+            "you",
+            "a number",
+            "with the name of a DeviceClass: a container's request for devices of that class",
+        ),
         "BIND_COMPLETED_ANNOTATION": Name(
             "annotation of a claim", "the volume controller", "`yes`", _K
         ),
@@ -449,7 +479,7 @@ SECTIONS: dict[str, dict[str, Name]] = {
 
 OTHERS = frozenset(
     """
-    RESERVATION_API VOLCANO_API SIGS_PODGROUP_API VOLCANO_JOB_API TOPOLOGY_API SIM_API
+    RESERVATION_API VOLCANO_API SIGS_PODGROUP_API VOLCANO_JOB_API TOPOLOGY_API RESOURCE_API SIM_API
     DEFAULT_SCHEDULER HOLDFAST_SCHEDULER KOORD_SCHEDULER DEFAULT_NAMESPACE
     CPU MEMORY STORAGE PODS HUGEPAGES_PREFIX ATTACHABLE_VOLUMES_PREFIX
     NVIDIA_GPU AMD_GPU DCU_GPU GPU_PERCENT GPU_SHARED GPU_CORE GPU_MEMORY GPU_MEMORY_RATIO RDMA FPGA

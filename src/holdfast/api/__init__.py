@@ -5,6 +5,8 @@
     meta                       metadata, label selectors, owner references, conditions
     pod, node, affinity        pods; nodes and their devices; affinity and spread constraints
     storage, workloads         volumes and claims; workload kinds and disruption budgets
+    resource_claims            ResourceClaim, ResourceClaimTemplate, DeviceClass (DRA)
+    resource_slices            ResourceSlice and DeviceTaintRule (DRA)
     reservation                Reservation, PodMigrationJob
     jobs                       PodGroup and Queue
     events                     Event and Binding

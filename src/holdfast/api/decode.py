@@ -28,8 +28,8 @@ T = TypeVar("T")
 
 _pod_decoder = msgspec.json.Decoder(Pod)
 
-# In these maps a null is not "not set" but a value that is missing its text.
-_TEXT_MAPS = frozenset({"labels", "annotations", "matchLabels", "nodeSelector"})
+# In these maps a null is not "not set" but a value that is missing its text, or a driver's parameter.
+_KEPT_MAPS = frozenset({"labels", "annotations", "matchLabels", "nodeSelector", "opaque"})
 
 _TYPE_NAMES = {
     "str": "a string",
@@ -113,7 +113,7 @@ def decode_json(text: str | bytes, type: type[T], object: str = "", field: str =
 def drop_nulls(raw: Any, key: str = "") -> Any:
     """A copy without null-valued keys, for comparing and decoding what Kubernetes wrote."""
     if isinstance(raw, Mapping):
-        if key in _TEXT_MAPS:
+        if key in _KEPT_MAPS:
             return dict(raw)
         return {k: drop_nulls(v, k) for k, v in raw.items() if v is not None}
     if isinstance(raw, list):

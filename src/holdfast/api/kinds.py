@@ -12,7 +12,17 @@ from types import MappingProxyType
 
 import msgspec
 
-from holdfast.api import events, jobs, node, pod, reservation, storage, workloads
+from holdfast.api import (
+    events,
+    jobs,
+    node,
+    pod,
+    reservation,
+    resource_claims,
+    resource_slices,
+    storage,
+    workloads,
+)
 from holdfast.api import names as n
 from holdfast.api import node as devices
 from holdfast.api import reservation as migration
@@ -163,6 +173,37 @@ _ROWS = (
         "csistoragecapacities",
         storage.CSIStorageCapacity,
         has_status=False,
+    ),
+    _row(n.RESOURCE_API, "ResourceClaim", "resourceclaims", resource_claims.ResourceClaim),
+    _row(
+        n.RESOURCE_API,
+        "ResourceClaimTemplate",
+        "resourceclaimtemplates",
+        resource_claims.ResourceClaimTemplate,
+        has_status=False,
+    ),
+    _row(
+        n.RESOURCE_API,
+        "DeviceClass",
+        "deviceclasses",
+        resource_claims.DeviceClass,
+        namespaced=False,
+        has_status=False,
+    ),
+    _row(
+        n.RESOURCE_API,
+        "ResourceSlice",
+        "resourceslices",
+        resource_slices.ResourceSlice,
+        namespaced=False,
+        has_status=False,
+    ),
+    _row(
+        n.RESOURCE_API,
+        "DeviceTaintRule",
+        "devicetaintrules",
+        resource_slices.DeviceTaintRule,
+        namespaced=False,
     ),
     _row(
         n.RESERVATION_API,

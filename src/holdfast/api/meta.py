@@ -21,6 +21,12 @@ class Struct(msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, g
     """Base of every API type: snake_case in Python, camelCase on the wire."""
 
 
+class FrozenStruct(
+    msgspec.Struct, rename="camel", kw_only=True, omit_defaults=True, gc=False, frozen=True
+):
+    """The same for values that objects share with what is made from them."""
+
+
 class OwnerReference(Struct):
     api_version: str = ""
     kind: str = ""

@@ -11,6 +11,7 @@ VOLCANO_API = "scheduling.volcano.sh/v1beta1"
 SIGS_PODGROUP_API = "scheduling.sigs.k8s.io/v1alpha1"
 VOLCANO_JOB_API = "batch.volcano.sh/v1alpha1"
 TOPOLOGY_API = "topology.node.k8s.io/v1alpha1"
+RESOURCE_API = "resource.k8s.io/v1"
 SIM_API = "sim.holdfast.io/v1alpha1"
 
 # Schedulers a pod may ask for.
@@ -78,6 +79,15 @@ LAST_APPLIED_ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 DELETION_COST_ANNOTATION = "controller.kubernetes.io/pod-deletion-cost"
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
+
+# Kubernetes: resource claims.
+CLAIM_FINALIZER = "resource.kubernetes.io/delete-protection"
+POD_CLAIM_NAME_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
+EXTENDED_RESOURCE_CLAIM_ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
+ADMIN_ACCESS_LABEL = "resource.kubernetes.io/admin-access"
+"""On a namespace: its claims may ask for devices in use."""
+DEVICE_CLASS_RESOURCE_PREFIX = "deviceclass.resource.kubernetes.io/"
+"""With the name of a DeviceClass: the extended resource that every class has."""
 
 # Kubernetes: the two classes whose pods keep a cluster alive.
 SYSTEM_CLUSTER_CRITICAL = "system-cluster-critical"

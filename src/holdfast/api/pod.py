@@ -5,13 +5,22 @@ from __future__ import annotations
 from msgspec import field
 
 from holdfast.api.affinity import Affinity, Toleration, TopologySpreadConstraint
-from holdfast.api.meta import Condition, Object, ResourceList, Struct
+from holdfast.api.meta import Condition, FrozenStruct, Object, ResourceList, Struct
 from holdfast.api.storage import Volume
+
+
+class ContainerResourceClaim(FrozenStruct, frozen=True):
+    """An entry of the pod's `resource_claims`, and which of its requests the container uses (all if
+    empty)."""
+
+    name: str = ""
+    request: str = ""
 
 
 class ResourceRequirements(Struct):
     requests: ResourceList = field(default_factory=dict)
     limits: ResourceList = field(default_factory=dict)
+    claims: tuple[ContainerResourceClaim, ...] = ()
 
 
 class ContainerPort(Struct):
@@ -42,6 +51,12 @@ class PodResourceClaim(Struct):
     resource_claim_template_name: str | None = None
 
 
+class PodSchedulingGroup(FrozenStruct, frozen=True):
+    """The PodGroup of `scheduling.k8s.io` that the pod belongs to."""
+
+    pod_group_name: str | None = None
+
+
 class PodSpec(Struct):
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
@@ -68,6 +83,7 @@ class PodSpec(Struct):
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
     resource_claims: list[PodResourceClaim] = field(default_factory=list)
+    scheduling_group: PodSchedulingGroup | None = None
 
 
 class ContainerStatus(Struct):
@@ -76,6 +92,26 @@ class ContainerStatus(Struct):
     name: str = ""
     resources: ResourceRequirements | None = None
     allocated_resources: ResourceList = field(default_factory=dict)
+
+
+class PodResourceClaimStatus(FrozenStruct, frozen=True):
+    """The claim created for the entry of `resource_claims` with this name; None if none is needed."""
+
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
+class ContainerExtendedResourceRequest(FrozenStruct, frozen=True):
+    container_name: str = ""
+    resource_name: str = ""
+    request_name: str = ""
+
+
+class PodExtendedResourceClaimStatus(FrozenStruct, frozen=True):
+    """The claim that serves the pod's requests for extended resources."""
+
+    request_mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    resource_claim_name: str = ""
 
 
 class PodStatus(Struct):
@@ -90,6 +126,8 @@ class PodStatus(Struct):
     message: str = ""
     start_time: str | None = None
     qos_class: str = ""
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
 
 
 class Pod(Object):
