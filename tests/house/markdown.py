@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,7 +34,6 @@ PAGES = [
 
 _FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE_NAME = re.compile(r"# ([\w-]+\.\w+)$")
-_SEPARATORS = {"|", "&&", "&", ";"}
 
 
 class Block(NamedTuple):
@@ -55,28 +53,15 @@ class Block(NamedTuple):
         return found[1] if found else ""
 
 
-class Command:
-    """A command of a console block, with the output that the document shows for it."""
+class Command(NamedTuple):
+    """A command line of a console block, with the output that the document shows for it."""
 
-    def __init__(self, line: str, output: str) -> None:
-        self.line = line
-        self.output = output
-
-    @cached_property
-    def parts(self) -> list[list[str]]:
-        """The simple commands of a pipeline or list; a redirection stays in its part."""
-        lexer = shlex.shlex(self.line, posix=True, punctuation_chars="|&;>")
-        lexer.whitespace_split = True
-        found: list[list[str]] = [[]]
-        for word in lexer:
-            if word in _SEPARATORS:
-                found.append([])
-            else:
-                found[-1].append(word)
-        return [part for part in found if part]
+    line: str
+    output: str
 
     def shows(self, printed: str) -> bool:
-        """Whether the document shows what was printed. Ages and widths of columns may differ."""
+        """Whether the document shows what was printed. Times, ports, the folder and the widths of
+        columns may differ."""
         pattern = "".join(
             r"(?:.*\n)*?" if line == "…" else re.escape(line).replace("…", ".*") + r"\n"
             for line in _comparable(self.output)
@@ -99,15 +84,38 @@ def commands(block: Block) -> Iterator[Command]:
         yield Command(line, output.strip("\n"))
 
 
+def pipelines(line: str) -> Iterator[list[list[str]]]:
+    """The words of the simple commands of each pipeline; `> file` is among those of its command."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;>")
+    lexer.whitespace_split = True
+    parts: list[list[str]] = [[]]
+    for word in [*lexer, ";"]:
+        if word == "|":
+            parts.append([])
+        elif word in ("&&", "&", ";"):
+            if parts[0]:
+                yield parts
+            parts = [[]]
+        else:
+            parts[-1].append(word)
+
+
 def indented_blocks(page: Path) -> list[str]:
     """The first lines of code blocks made by indentation, which no info string describes."""
     prose = _FENCE.sub("", page.read_text())
     return re.findall(r"(?<=\n\n)(    \S[^\n]*)", prose)
 
 
-_AGE = re.compile(r"(?<![\w=/])(?:\d+[dhms])+(?!\w)")
+_VARYING = {
+    "<age>": re.compile(r"(?<![\w=/])(?:\d+[dhms])+(?!\w)"),
+    "<time>": re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"),
+    "127.0.0.1:<port>": re.compile(r"127\.0\.0\.1:\d+"),
+    "<folder>": re.compile(r"/\S+(?=/holdfast\.kubeconfig)"),
+}
 
 
 def _comparable(text: str) -> list[str]:
-    lines = [" ".join(_AGE.sub("<age>", line).split()) for line in text.splitlines()]
+    for name, pattern in _VARYING.items():
+        text = pattern.sub(name, text)
+    lines = [" ".join(line.split()) for line in text.splitlines()]
     return [line for line in lines if line]

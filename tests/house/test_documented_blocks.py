@@ -17,11 +17,21 @@ import yaml
 from typer.testing import CliRunner
 
 from harness.builders import make_pod
+from holdfast.api.crds import definitions
+from holdfast.api.documents import Document
+from holdfast.api.names import SIM_API
 from holdfast.cli.app import app
+from holdfast.local.apiserver.api_state import ApiState
+from holdfast.local.apiserver.crd_registry import CrdRegistry
+from holdfast.local.apiserver.credentials import bootstrap, ensure_definition
+from holdfast.local.clock import RealClock
 from holdfast.local.setup import SchedulerFactory
+from holdfast.local.store import Store
+from holdfast.local.up import apply_documents
 from holdfast.plugin import Plugin
 from holdfast.scheduler.cluster.events import Added
 from holdfast.scheduler.framework import registry as registry_module
+from holdfast.sim.manifests import load_files
 from house.markdown import PAGES, Block, blocks, indented_blocks
 from house.source import REPOSITORY
 
@@ -107,6 +117,28 @@ def test_yaml(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     result = CliRunner().invoke(app, [*arguments, *_with_plugins(block.page, tmp_path, monkeypatch)])
     assert result.exit_code == 0, result.output
     assert "skipped" not in result.output, result.output
+
+
+@of("yaml")
+def test_objects_are_accepted_by_the_api_server(block: Block, tmp_path: Path) -> None:
+    """What a page shows can be applied, and not only simulated."""
+    file = tmp_path / "block.yaml"
+    file.write_text(block.text)
+    ours = (SIM_API, "kubescheduler.config.k8s.io/v1", "example.com/v1")
+    documents = [each for each in load_files([str(file)]) if each.data["apiVersion"] not in ours]
+    api = ApiState(Store(), RealClock())
+    bootstrap(api)
+    registry = CrdRegistry(api)
+    for definition in definitions():
+        ensure_definition(api, definition)
+    apply_documents(api, [*_namespaces(documents), *documents])
+    registry.stop()
+
+
+def _namespaces(documents: list[Document]) -> list[Document]:
+    names = {each.data["metadata"].get("namespace") for each in documents} - {None}
+    raws = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}} for name in names]
+    return [Document("", 0, 0, raw) for raw in raws]
 
 
 def _with_plugins(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:

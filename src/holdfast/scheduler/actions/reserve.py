@@ -238,7 +238,8 @@ class Reserve(Action):
         if self._reported.get(unit.key) == since:
             return
         self._reported[unit.key] = since
-        waited, threshold = format_duration(round_.now - since), format_duration(self._threshold)
+        waited = format_duration(round(round_.now - since, 1))
+        threshold = format_duration(self._threshold)
         text = f"pending for {waited}, over the starvation threshold of {threshold}"
         round_.decisions.append(Emit(unit.ref, "Warning", STARVING, text, "Scheduling"))
         round_.cluster.chronicle.note(round_.now, unit.ref, "starving")
