@@ -36,6 +36,7 @@ INSTEAD = {
 """Patterns of whole words, each with what to write."""
 
 NAMES = {
+    ", request {}: asks for all devices, but resource pool": "kube-scheduler's text",
     "Trial": "a class of `holdfast.plugin`",
     "barrier": "an operation of scheduler_perf",
     "holdfast_reservation_draws_total": "a metric, whose name users build on",

@@ -8,7 +8,9 @@
     │   ├── DurationError     api.errors                            `1h30m`
     │   ├── TimeError         api.errors                            `2026-01-01T00:00:00Z`
     │   ├── SelectorError     api.errors                            `app=web,tier in (a,b)`
-    │   └── CronError         api.cron                              `30 6 * * MON-FRI`
+    │   ├── CronError         api.cron                              `30 6 * * MON-FRI`
+    │   └── CelSyntaxError    machinery.schema.device_selectors.syntax  an invalid expression
+    │       └── UnknownFunction  machinery.schema.device_selectors.checker  no such function
     ├── BadFileError          api.documents                         a file is no YAML or JSON
     ├── KubernetesError       kube.errors                           of a Kubernetes cluster
     │   ├── KubeconfigError   kube.errors                           an invalid kubeconfig
@@ -26,6 +28,9 @@
     ├── TooManyViewers        web.live_view                         the dashboard has no place left
     ├── CpuWantError          scheduler.managers.numa.node_topology an invalid request for CPUs
     ├── DeviceRequestError    scheduler.managers.devices.requests   an invalid request for devices
+    ├── CapacityError         scheduler.managers.claims.capacity    an impossible share of a device
+    ├── AllocationProblem     scheduler.managers.claims.search      claims that are at fault
+    ├── TooManyResults        scheduler.managers.claims.search      too many devices for a claim
     ├── InvalidScore          scheduler.cluster.plugin_errors       a score out of range
     ├── UnknownField          scheduler.cluster.class_key           a path to no field of a pod
     ├── UndeclaredAnnotation  scheduler.cluster.class_key           an annotation was not declared
@@ -50,6 +55,8 @@
     ├── TooCostly             machinery.schema.custom.regexp        a pattern that costs too much
     ├── NotEvaluated          machinery.schema.custom.cel           a rule that cannot be evaluated
     ├── RuleTooCostly         machinery.schema.custom.cel           a rule that costs too much
+    ├── SelectorCompileError  machinery.schema.device_selectors.program  no selector of devices
+    ├── SelectorRuntimeError  machinery.schema.device_selectors.values  it fails on a device
     ├── Mismatch              machinery.schema.scalars              a value of another type
     ├── UpError               local.up                              `up` cannot start
     ├── InvalidInput          sim.manifests                         an invalid scenario

@@ -103,6 +103,7 @@ class DeviceCounterConsumption(FrozenStruct, frozen=True):
 
     counter_set: str = ""
     counters: dict[str, DeviceCounter] = field(default_factory=dict)
+    compatibility_groups: tuple[str, ...] = ()
 
 
 class SliceDevice(FrozenStruct, frozen=True):

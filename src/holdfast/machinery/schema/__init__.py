@@ -10,6 +10,7 @@
     decoding, scalars           strict decoding; scalar values
     defaults                    default values
     custom                      objects of custom kinds: pruning, validation, CEL
+    device_selectors            CEL expressions that select devices
     field_errors                validation errors in Kubernetes' words
 
 May import `api`; knows nothing of HTTP.
