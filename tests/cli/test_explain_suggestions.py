@@ -129,7 +129,7 @@ SITUATIONS: dict[str, tuple[Raw, list[str], list[str]]] = {
     "queue too small": (
         pod("p", "4", metadata=_annotated(QUEUE, "small")),
         [
-            "queue small uses 0 of the 2 cpu of its capability, and 4 cpu are requested: it can never "
+            "queue small uses 0 of the 2 cpu of its capability, and the request is 4 cpu: it can never "
             "start"
         ],
         [],
@@ -290,7 +290,7 @@ def test_a_gang_its_queue_can_never_admit(small: ServedCluster) -> None:
     ).settle()
     assert explained(small, "podgroup", "train")["summary"] == (
         "0 of 4 members have a node, 4 are needed. It can never start: queue small uses 0 of the 2 cpu "
-        "of its capability, and 4 cpu are requested."
+        "of its capability, and the request is 4 cpu."
     )
 
 

@@ -163,7 +163,7 @@ SITUATIONS: dict[str, Row] = {
         ],
         [
             "Its queue does not admit the whole of PodGroup default/g",
-            "queue q uses 0 of the 4 cpu of its capability, and 6 cpu are requested",
+            "queue q uses 0 of the 4 cpu of its capability, and the request is 6 cpu",
         ],
         ["RaiseCapability"],
     ),

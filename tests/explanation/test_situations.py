@@ -67,6 +67,11 @@ def limited(name: str, cpu: str, limit: str) -> Raw:
     return raw
 
 
+def with_init(raw: Raw, name: str, cpu: str) -> Raw:
+    raw["spec"]["initContainers"] = [{"name": name, "resources": {"requests": {"cpu": cpu}}}]
+    return raw
+
+
 def affinity_to(value: Any) -> Raw:
     return {AFFINITY: json.dumps(value)}
 
@@ -414,6 +419,38 @@ SITUATIONS: dict[str, Row] = {
         [node("n1", annotations={LIMIT: "nonsense"}), pod("p")],
         ["invalid annotation limit-to-allocatable"],
         ["RemoveAnnotation"],
+    ),
+    "assigned to a node that does not exist": Row(
+        [node("node-1", cpu="8"), pod("p", "1", nodeName="node-l")],
+        ["assigned to node-l, which does not exist", "delete the pod", "did you mean node-1?"],
+        [],
+        node="node-l",
+    ),
+    "scheduler name nearly right": Row(
+        [N1, pod("p", schedulerName="holdfst-scheduler")], ["did you mean holdfast-scheduler?"], []
+    ),
+    "resource nearly right": Row(
+        [
+            node("n1", cpu="8", allocatable={"nvidia.com/gpu": "2"}),
+            pod("p", requests={"nvidia.com/gpus": "1"}),
+        ],
+        ["no node has the resource nvidia.com/gpus; did you mean nvidia.com/gpu?"],
+        [],
+    ),
+    "init container is too big": Row(
+        [N1, with_init(pod("p", "1"), "fetch", "40")],
+        ["it requests 40 cpu (its init container fetch does)", "nothing that was tried would help"],
+        [],
+    ),
+    "never preempts": Row(
+        [N1, full("low", "8", "n1"), pod("p", "4", priority=10, preemptionPolicy="Never")],
+        ["its preemptionPolicy is Never"],
+        ["EndPods"],
+    ),
+    "exclusive CPUs are not whole": Row(
+        [N1, pod("p", "1500m", priority=9500, labels={"koordinator.sh/qosClass": "LSR"})],
+        ["its label koordinator.sh/qosClass=LSR asks for exclusive CPUs", "instead of 1500m"],
+        [],
     ),
     "too many pods": Row(
         [node("n1", allocatable={"pods": "1"}), full("a", "1", "n1"), pod("p")],

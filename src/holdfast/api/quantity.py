@@ -176,6 +176,8 @@ def shown(resource: str, amount: int) -> str:
     """Kubernetes's format, but large byte amounts rounded to mebibytes."""
     if amount < 0:
         return f"-{shown(resource, -amount)}"
+    if resource.endswith("/gpu-memory"):
+        resource = "memory"  # it is counted in bytes
     if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):
         amount -= amount % _MI if amount >= _MI else 0
     return format_amount(resource, amount)

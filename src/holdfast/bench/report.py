@@ -93,6 +93,8 @@ def print_profile(console: Console, profile: SampleProfile) -> None:
 
 def print_list(console: Console) -> None:
     table = new_table("workload", "nodes", "pods")
+    table.columns[0].no_wrap = True  # names are copied from here
+    table.columns[0].min_width = max(map(len, rows()))
     table.add_column("description")
     for name, row in rows().items():
         table.add_row(

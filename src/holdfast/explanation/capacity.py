@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from holdfast.api.errors import TimeError
 from holdfast.api.reservation import ReservationOwner
 from holdfast.api.times import format_time, parse_time
-from holdfast.explanation.report import Holder, few
+from holdfast.explanation.report import Holder, did_you_mean, few
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry, ReservationInfo
 from holdfast.scheduler.cluster.slots import PODS, Amounts
@@ -215,6 +215,15 @@ def kind_text(kind: str) -> str:
     }.get(kind, "reservation")
 
 
+def missing_node(snapshot: ClusterSnapshot, name: str) -> str | None:
+    """None if the node exists; otherwise `; did you mean node-1?`, or empty if no name is similar."""
+    table = snapshot.cluster.nodes
+    row = table.row(name)
+    if row is not None and table.alive[row]:
+        return None
+    return did_you_mean(name, (known for known, row in table.names() if table.alive[row]))
+
+
 def held_for(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> str:
     """The job or pod that a hold is for; the owners of any other reservation."""
     cluster = snapshot.cluster
@@ -230,11 +239,14 @@ def held_for(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> str:
 
 
 def _owner_text(owner: ReservationOwner) -> str:
-    parts = []
+    parts, inside = [], ""
     if owner.object is not None:
-        kind = owner.object.kind or "Pod"
+        kind, name = owner.object.kind or "Pod", owner.object.name or owner.object.uid
         where = f"{owner.object.namespace}/" if owner.object.namespace else ""
-        parts.append(f"{kind} {where}{owner.object.name or owner.object.uid}")
+        if name:
+            parts.append(f"{kind} {where}{name}")
+        elif owner.object.namespace:
+            inside = f" in namespace {owner.object.namespace}"
     if owner.controller is not None:
         where = f"{owner.controller.namespace}/" if owner.controller.namespace else ""
         parts.append(
@@ -247,7 +259,7 @@ def _owner_text(owner: ReservationOwner) -> str:
             for each in owner.label_selector.match_expressions
         ]
         parts.append(f"pods with {','.join(labels)}" if labels else "all pods")
-    return " and ".join(parts)
+    return f"{' and '.join(parts) or 'all pods'}{inside}"
 
 
 def holder_text(holder: Holder, now: float) -> str:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.api.affinity import NodeSelectorRequirement
+from holdfast.api.quantity import amount
 from holdfast.api.selectors import compile_selector
 from holdfast.explanation.capacity import (
     absent_on,
@@ -18,6 +19,7 @@ from holdfast.explanation.capacity import (
 from holdfast.explanation.hardware import attach_details, device_details, numa_details
 from holdfast.explanation.repairs import (
     CLAIM,
+    STORAGE_CLASS,
     VOLUME,
     is_lifecycle,
     limit_problem,
@@ -25,7 +27,7 @@ from holdfast.explanation.repairs import (
     unmet_labels,
     untolerated,
 )
-from holdfast.explanation.report import few
+from holdfast.explanation.report import did_you_mean, few
 from holdfast.explanation.verdicts import NodeVerdicts
 from holdfast.scheduler.cluster.affinity_terms import OwnTerm, Role, terms_of
 from holdfast.scheduler.cluster.class_key import required_terms
@@ -63,21 +65,22 @@ Details = Callable[[ClusterSnapshot, PodRecord, list[str]], Iterable[str]]
 def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
     table = snapshot.cluster.nodes
     asked = requested(pod)
-    impossible = False
-    for slot, amount in asked.items():
+    impossible = absent = False
+    for slot, wanted in asked.items():
         most, name = largest(snapshot, slot), table.slots.name(slot)
-        if slot == PODS or amount <= most:
+        if slot == PODS or wanted <= most:
             continue
         impossible = True
         if not most:
-            yield f"no node has the resource {name}"
+            absent = True
+            yield f"no node has the resource {name}{did_you_mean(name, _resources(snapshot))}"
         else:
             yield (
-                f"no node is large enough: it requests {shown(name, amount)} {name}, the most a node "
-                f"has is {shown(name, most)}"
+                f"no node is large enough: it requests {shown(name, wanted)} {name}"
+                f"{_init_container(pod, name, wanted)}, the most a node has is {shown(name, most)}"
             )
     if impossible:
-        yield from device_details(snapshot, pod, nodes)
+        yield from device_details(snapshot, pod, nodes, only_health=absent)
         return
     short = shortages(snapshot, pod)
     rows = sorted(
@@ -93,6 +96,10 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
         missing = missing_on(snapshot, pod, row)
         if missing:
             yield f"closest: {name}, short of {amounts_text(snapshot, missing)}"
+            for slot in missing:
+                of = table.slots.name(slot)
+                if who := _init_container(pod, of, asked[slot]):
+                    yield f"it requests {shown(of, asked[slot])} {of}{who}"
             yield from _devices_short(snapshot, pod, name, missing)
         over = {
             slot: table.claimed.item(slot, row) - table.allocatable.item(slot, row)
@@ -101,6 +108,21 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
         }
         if over and not any(True for _ in snapshot.cluster.ledger.reservations.on(row)):
             yield f"{name} is over-committed by {amounts_text(snapshot, over)}"
+
+
+def _resources(snapshot: ClusterSnapshot) -> set[str]:
+    """The resources that nodes have."""
+    table = snapshot.cluster.nodes
+    return {name for row, info in table.info.items() if table.alive[row] for name in info.allocatable}
+
+
+def _init_container(pod: PodRecord, name: str, asked: int) -> str:
+    """Names the init container whose request decides, as it exceeds what the containers request."""
+    for each in pod.cls.pod.spec.init_containers:
+        quantity = each.resources.requests.get(name)
+        if quantity is not None and each.restart_policy != "Always" and amount(name, quantity) == asked:
+            return f" (its init container {each.name} does)"
+    return ""
 
 
 def _devices_short(
@@ -340,6 +362,18 @@ def _volumes(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Ite
         volume = snapshot.find(VOLUME, spec.get("volumeName") or "")
         if volume is None:
             kind = spec.get("storageClassName")
+            storage_class = snapshot.find(STORAGE_CLASS, kind or "") or {}
+            if allowed := storage_class.get("allowedTopologies"):
+                places = [
+                    f"{each.get('key')} in ({', '.join(each.get('values') or ())})"
+                    for term in allowed
+                    for each in term.get("matchLabelExpressions") or ()
+                ]
+                yield (
+                    f"claim {name} is not bound: storage class {kind} makes volumes only where "
+                    f"{' or '.join(places)}"
+                )
+                continue
             storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage", "")
             yield (
                 f"claim {name} is not bound: no available volume of storage class {kind or '(none)'} "

@@ -4,7 +4,12 @@ from holdfast.explanation.advice import Advisor
 from holdfast.explanation.details import details_of
 from holdfast.explanation.no_node import no_node_summary
 from holdfast.explanation.pods import condition_message, consider_job
-from holdfast.explanation.queue_limits import consider_queue, needed_members, over_capability
+from holdfast.explanation.queue_limits import (
+    consider_queue,
+    needed_members,
+    over_capability,
+    too_large,
+)
 from holdfast.explanation.report import Report
 from holdfast.explanation.verdicts import Subject, fitting_members, place, profile_for
 from holdfast.kube.object_client import Raw
@@ -61,6 +66,8 @@ def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
     if job.would_be_ready(fitting):
         return f"{len(fitting)} more fit now; it is queued."
     report.advice = advisor.advice
+    if reason := too_large(snapshot, job):
+        return f"Only {len(fitting)} more fit now, and {reason}."
     return f"Only {len(fitting)} more fit now."
 
 

@@ -26,8 +26,11 @@ Lowered = dict[str, tuple[int, int]]
 # Devices
 
 
-def device_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
-    """What is free on each device, devices that are not healthy, and whether some are excluded."""
+def device_details(
+    snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str], only_health: bool = False
+) -> Iterator[str]:
+    """What is free on each device, devices that are not healthy, and whether some are excluded. What is
+    free says nothing where no node has the resource: `only_health`."""
     devices = snapshot.cluster.managers.devices
     search = devices.valid_search(pod.cls)
     if search is None:
@@ -41,7 +44,7 @@ def device_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) 
             sick = sum(not info.health for info in infos.values())
             if sick:
                 yield f"{name}: {sick} of {len(infos)} {share.type} devices are not healthy"
-            if len(infos) > sick:
+            if len(infos) > sick and not only_health:
                 yield _free_text(snapshot, pod, name, table, share)
     if names.DEVICE_ALLOCATE_HINT in pod.cls.annotations:
         yield f"its annotation {names.DEVICE_ALLOCATE_HINT} restricts which devices it may use"

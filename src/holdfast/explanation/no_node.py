@@ -2,7 +2,7 @@
 
 import re
 
-from holdfast.api.names import RESERVATION_IGNORED
+from holdfast.api import names
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import (
     amounts_text,
@@ -10,6 +10,7 @@ from holdfast.explanation.capacity import (
     holders_on,
     kind_of_holder,
     kind_text,
+    missing_node,
     missing_on,
     row_of,
     shortages,
@@ -20,18 +21,30 @@ from holdfast.explanation.matching_reservations import (
     consider_reservations,
     named_reservation,
 )
-from holdfast.explanation.repairs import CLAIM, bound_claim, metadata_changes, repair
-from holdfast.explanation.report import Report
+from holdfast.explanation.repairs import (
+    CLAIM,
+    STORAGE_CLASS,
+    bound_claim,
+    metadata_changes,
+    repair,
+)
+from holdfast.explanation.report import Report, did_you_mean
 from holdfast.explanation.verdicts import NodeVerdicts, Subject
 from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import CPU
 from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
+from holdfast.scheduler.managers.numa.node_topology import EXCLUSIVE_QOS, NOT_WHOLE
 from holdfast.snapshot.cluster_changes import ObjectChange
-from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
 _HOLDERS = 3
 _LOOKED_AT = 20
 _NOT_FOUND = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
+_NOTHING_HELPS = (
+    "nothing that was tried would help: waiting for what is known to end, tolerations, labels, "
+    "requests down to a quarter, ending pods, deleting reservations"
+)
 _PLAIN = {
     "node(s) had untolerated taint(s)": "untolerated taint",
     "node(s) were unschedulable": "cordoned",
@@ -84,6 +97,10 @@ def explain_no_node(
     advisor.consider_nodes(placing)
     _unbound(snapshot, subject, pod, placing, advisor)
     _note_unknown_end(snapshot, pod, placing, advisor, report)
+    if pod.cls.pod.spec.preemption_policy == "Never" and pod.cls.priority > 0:
+        report.details.append("its preemptionPolicy is Never: it preempts no pods of lower priority")
+    if not advisor.advice and snapshot.cluster.nodes.count:
+        report.details.append(_NOTHING_HELPS)
 
 
 def _own_waiting(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
@@ -105,6 +122,9 @@ def no_node_summary(snapshot: ClusterSnapshot, placing: NodeVerdicts, pod: PodRe
         return "No suitable node: the cluster has no nodes."
     if placing.column.rejected is not None:
         return f"No suitable node: {placing.column.rejected.message}."
+    wanted = pod.cls.pod.spec.node_name
+    if wanted and (near := missing_node(snapshot, wanted)) is not None:
+        return f"It names the node {wanted}, which does not exist{near or '.'}"
     if pod.pinned_node is not None:
         there = placing.rejections.get(pod.pinned_node)
         why = ", ".join(plain(text) for text in there.texts) if there else "that node does not exist"
@@ -173,23 +193,40 @@ def _claims(
     report: Report,
 ) -> None:
     """Claims that do not exist or are not bound."""
-    names = _NOT_FOUND.findall(message)
-    for name in names:
+    if NOT_WHOLE in message:
+        qos = pod.cls.labels.get(names.QOS_CLASS)
+        whose = f"its label {names.QOS_CLASS}={qos} asks" if qos in EXCLUSIVE_QOS else "it asks"
+        report.details.append(
+            f"{whose} for exclusive CPUs, which are whole ones: request 1, 2, … cpu instead of "
+            f"{shown(names.CPU, pod.cls.request(CPU))}"
+        )
+    missing = _NOT_FOUND.findall(message)
+    for name in missing:
         claim = f"PersistentVolumeClaim {pod.namespace}/{name}"
         report.details.append(f"{claim} does not exist")
         objects = bound_claim(snapshot, name, pod.namespace)
         advisor.propose(repair(f"create {claim} and have it bound", "CreateClaim", objects))
-    if names or "unbound immediate" not in message:
+    if missing or "unbound immediate" not in message:
         return
     objects = []
     for name in claims_of(snapshot, pod):
         raw = snapshot.find(CLAIM, name, pod.namespace)
         if raw is not None and not (raw.get("spec") or {}).get("volumeName"):
             kind = (raw.get("spec") or {}).get("storageClassName") or "(none)"
-            report.details.append(f"claim {name} is not bound yet (storage class {kind})")
+            report.details.append(
+                f"claim {name} is not bound yet (storage class {kind}{_missing_class(snapshot, kind)})"
+            )
             objects += bound_claim(snapshot, name, pod.namespace)
     if objects:
         advisor.propose(repair("have its claims bound to volumes", "BindClaims", objects))
+
+
+def _missing_class(snapshot: ClusterSnapshot, name: str) -> str:
+    """Says so if the storage class does not exist."""
+    if name == "(none)" or snapshot.find(STORAGE_CLASS, name) is not None:
+        return ""
+    known = [each["metadata"]["name"] for each in snapshot.all(STORAGE_CLASS)]
+    return f", which does not exist{did_you_mean(name, known)}"
 
 
 def _unbound(
@@ -203,26 +240,26 @@ def _unbound(
     if not any(rejection.plugin == "VolumeBinding" for rejection in placing.rejections.values()):
         return
     objects: list[ObjectChange] = []
-    names = []
+    unbound = []
     for name in claims_of(snapshot, pod):
         raw = snapshot.find(CLAIM, name, pod.namespace)
         if raw is not None and not (raw.get("spec") or {}).get("volumeName"):
-            names.append(name)
+            unbound.append(name)
             objects += bound_claim(snapshot, name, pod.namespace)
     if objects:
-        text = f"create a volume for claim {', '.join(names)}"
+        text = f"create a volume for claim {', '.join(unbound)}"
         advisor.propose(repair(text, "CreateVolume", objects))
 
 
 def _ignored(
     snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, advisor: Advisor, report: Report
 ) -> None:
-    if pod.cls.labels.get(RESERVATION_IGNORED) != "true":
+    if pod.cls.labels.get(names.RESERVATION_IGNORED) != "true":
         return
-    objects = metadata_changes(snapshot, subject, {"labels": {RESERVATION_IGNORED: None}})
-    text = f"remove the label {RESERVATION_IGNORED}, so that it may use reservations"
+    objects = metadata_changes(snapshot, subject, {"labels": {names.RESERVATION_IGNORED: None}})
+    text = f"remove the label {names.RESERVATION_IGNORED}, so that it may use reservations"
     if advisor.propose(repair(text, "RemoveLabel", objects)):
-        report.details.append(f"it ignores reservations: label {RESERVATION_IGNORED}=true")
+        report.details.append(f"it ignores reservations: label {names.RESERVATION_IGNORED}=true")
 
 
 def _note_unknown_end(

@@ -7,6 +7,7 @@ from holdfast.explanation.capacity import (
     in_time,
     kind_of_holder,
     kind_text,
+    missing_node,
 )
 from holdfast.explanation.details import details_of, terminating_on
 from holdfast.explanation.matching_reservations import (
@@ -18,9 +19,10 @@ from holdfast.explanation.queue_limits import (
     job_over_capability,
     needed_members,
     queue_details,
+    too_large,
 )
 from holdfast.explanation.repairs import repair, spec_changes
-from holdfast.explanation.report import Report
+from holdfast.explanation.report import Report, did_you_mean
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, rank
 from holdfast.kube.object_client import Raw
 from holdfast.local.setup import SERVED
@@ -65,8 +67,15 @@ def _placed(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
         through = f", through the {kind_text(kind_of_holder(snapshot, reservation))} {reservation.name}"
     stopping = "; it is being deleted" if pod.cls.terminating else ""
     report.summary = f"It is on {report.node}{through}{stopping}."
-    if cluster.nodes.row(report.node) is None:
-        report.details.append(f"the node {report.node} no longer exists")
+    if missing_node(snapshot, report.node) is not None:
+        report.summary = f"It is assigned to {report.node}{through}, which does not exist{stopping}."
+        report.details.append(
+            "no scheduler looks for another node once spec.nodeName is set: delete the pod, and create "
+            "it without nodeName if its controller does not"
+        )
+        if near := missing_node(snapshot, report.node):
+            report.details.append(f"its spec.nodeName is {report.node}{near}")
+        return
     if MIRROR_POD_ANNOTATION in pod.cls.pod.metadata.annotations:
         report.details.append(
             f"it is a static pod: the kubelet of {report.node} runs it, and no scheduler places it"
@@ -95,7 +104,8 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
     if scheduler.profile_of(pod.scheduler) is None:
         report.summary = (
             f"Its schedulerName is {pod.scheduler}, but this configuration serves "
-            f"{', '.join(_served(scheduler))}; see --config."
+            f"{', '.join(_served(scheduler))}{did_you_mean(pod.scheduler, _served(scheduler))}; see "
+            "--config."
         )
         return
     refusal = snapshot.cluster.jobs.queue_limits.admission_error(pod)
@@ -112,6 +122,10 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
         and (why := _gang_refusal(snapshot, job))
     ):
         report.summary = f"It starts only together with the rest of its job: {why}."
+        if not job.is_known:
+            known = [each.name.name for each in snapshot.cluster.jobs.known.values() if each.is_known]
+            if near := did_you_mean(job.name.name, known):
+                report.details.append(f"there is no PodGroup {job.name.name}{near}")
         consider_job(snapshot, subject, job, advisor, report)
     elif refusal:
         report.summary = f"Its queue does not admit it: {refusal}."
@@ -177,6 +191,8 @@ def _fitting(
     if job is not None and not job.is_ready:
         report.summary = f"It fits, but starts only together with the rest of {job_text(job)}."
         report.details.append(f"see: holdfast explain podgroup {job.name.name} -n {job.name.namespace}")
+        if never := too_large(snapshot, job):
+            report.details.append(never)
         advisor.consider_gang(job)
     elif asked := _asked_for(snapshot, pod):
         report.summary = asked

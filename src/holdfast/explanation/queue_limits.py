@@ -35,7 +35,7 @@ def over_capability(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> tuple[s
             name = slots.name(slot)
             text = (
                 f"queue {record.name} uses {shown(name, used)} of the {shown(name, limit)} {name} of "
-                f"its capability, and {shown(name, asked[slot])} {name} are requested"
+                f"its capability, and the request is {shown(name, asked[slot])} {name}"
             )
             never = asked[slot] > limit
             if found is None or (never and not found[1]):
@@ -46,6 +46,24 @@ def over_capability(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> tuple[s
 def needed_members(job: Job) -> list[PodRecord]:
     """The first waiting members, as many as the job needs to start."""
     return job.waiting()[: max(1, job.still_needs - job.ready_members)]
+
+
+def too_large(snapshot: ClusterSnapshot, job: Job) -> str:
+    """Says so if the members that the job still needs request more than all nodes together have."""
+    table = snapshot.cluster.nodes
+    asked: Counter[int] = Counter()
+    needed = needed_members(job)
+    for pod in needed:
+        asked.update(pod.cls.amounts)
+    for slot, amount in sorted(asked.items()):
+        has = int(table.allocatable[slot, : table.size][table.alive[: table.size]].sum())
+        name = table.slots.name(slot)
+        if amount > has:
+            return (
+                f"it can never start on these nodes: {len(needed)} members request "
+                f"{shown(name, amount)} {name}, and all nodes together have {shown(name, has)}"
+            )
+    return ""
 
 
 def job_over_capability(snapshot: ClusterSnapshot, job: Job) -> str:

@@ -320,6 +320,7 @@ def _amount(resources: Any, name: str) -> int:
 
 CLAIM = KINDS["v1", "PersistentVolumeClaim"]
 VOLUME = KINDS["v1", "PersistentVolume"]
+STORAGE_CLASS = KINDS["storage.k8s.io/v1", "StorageClass"]
 _COMPLETED = {"pv.kubernetes.io/bind-completed": "yes"}
 
 

@@ -87,7 +87,7 @@ def _owners(cluster: Cluster, reservation: ReservationInfo) -> list[str]:
     using = sorted(str(pod.ref) for pod in cluster.reservations.allocated_pods(reservation))
     waiting = sorted(
         str(pod.ref)
-        for pod in cluster.pods.values()
+        for pod in (() if reservation.closed else cluster.pods.values())
         if pod.phase is Phase.PENDING
         and reservation.owner_spec_id in cluster.reservations.matching(pod.cls)
     )

@@ -33,7 +33,7 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
         report.pods.append(PodsOfWorkload(len(placed), "Placed", "", _names(placed)))
     report.summary = f"{len(placed)} of {len(pods)} pods have a node."
     if not pods:
-        report.summary = "It has no pods: its controller has created none, or all have ended."
+        report.summary = f"It has no pods: {_without_pods(raw)}."
     if explained:
         those, first = explained[0]
         reason = _reason(snapshot, those, first)
@@ -44,6 +44,15 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
         report.holders, report.nodes = first.holders, first.nodes
         report.told, report.would_say = first.told, first.would_say
     return report
+
+
+def _without_pods(raw: Raw) -> str:
+    spec = raw.get("spec") or {}
+    if spec.get("suspend"):
+        return "spec.suspend is true, so its controller creates none"
+    if spec.get("replicas") == 0:
+        return "spec.replicas is 0"
+    return "its controller has created none, or all have ended"
 
 
 def _names(pods: list[PodRecord]) -> list[str]:

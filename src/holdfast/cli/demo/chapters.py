@@ -117,8 +117,8 @@ async def dynamic_reservation(stage: Stage) -> None:
         f"job-0 needs {site.cpu(1)} CPU and knows that its siblings follow: it carries a template."
     )
     first = manifests.pod_with_template("job-0", 1, "job", 6)
-    template = json.loads(first["metadata"]["annotations"][RESERVATION_TEMPLATE])
-    await stage.apply("job-0.yaml", first, excerpt={RESERVATION_TEMPLATE: template})
+    annotations = {RESERVATION_TEMPLATE: first["metadata"]["annotations"][RESERVATION_TEMPLATE]}
+    await stage.apply("job-0.yaml", first, excerpt={"metadata": {"annotations": annotations}})
 
     async def provided() -> Seen:
         found = _reservation_of((await stage.pods())["job-0"])

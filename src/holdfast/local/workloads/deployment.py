@@ -127,7 +127,8 @@ def _create(
     outcome.actions.append(
         CreateDependent(with_metadata(replica_set, annotations=annotations), ref, False)
     )
-    outcome.actions.append(_scaled(deployment, name, 0, size))
+    if size:
+        outcome.actions.append(_scaled(deployment, name, 0, size))
     return _noting(deployment, number), name
 
 

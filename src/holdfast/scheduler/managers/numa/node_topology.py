@@ -262,7 +262,7 @@ BINDING = (FULL_CORES, SPREAD)
 POLICIES = ("", BEST_EFFORT, RESTRICTED, SINGLE)
 """The NUMA policies; columns have the index of one."""
 
-_EXCLUSIVE_QOS = ("LSE", "LSR")
+EXCLUSIVE_QOS = ("LSE", "LSR")
 _PRODUCTION = "koord-prod"
 _OTHER_PRIORITIES = ((7000, 7999), (5000, 5999), (3000, 3999))
 """Priorities of Koordinator's classes other than koord-prod."""
@@ -330,7 +330,7 @@ def read_want(cls: PodClass, default: str) -> Want:
 
 def has_exclusive_cpus(cls: PodClass) -> bool:
     """Whether pods of the class have a QoS class with exclusive CPUs (LSE, LSR)."""
-    if cls.labels.get(names.QOS_CLASS) not in _EXCLUSIVE_QOS:
+    if cls.labels.get(names.QOS_CLASS) not in EXCLUSIVE_QOS:
         return False
     label = cls.labels.get(names.KOORD_PRIORITY_CLASS)
     if label is not None and label.startswith("koord-"):
