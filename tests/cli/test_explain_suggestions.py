@@ -314,8 +314,8 @@ def test_a_gang_that_waits_for_others_of_its_queue(small: ServedCluster) -> None
         *(pod(f"t-{i}", "1", metadata=_annotated(GROUP, "train")) for i in range(3)),
     ).settle()
     assert explained(small, "podgroup", "train")["summary"].endswith(
-        "It waits for its queue: queue small uses 2 of the 4 cpu of its capability, and 3 cpu are "
-        "requested."
+        "It waits for its queue: queue small uses 2 of the 4 cpu of its capability, and the "
+        "request is 3 cpu."
     )
 
 
