@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-VERSION = "1.35"
+VERSION = "1.37"
 WIRE = Path(__file__).with_name("kubernetes_wire.txt")
 TARGET = Path(__file__).parent.parent / "src/holdfast/machinery/schema/data/kubernetes.json.gz"
 
@@ -38,7 +38,8 @@ OTHER_KINDS = """admissionregistration.v1.MutatingWebhookConfiguration
     coordination.v1.Lease discovery.v1.EndpointSlice events.v1.Event networking.v1.Ingress
     networking.v1.IngressClass networking.v1.NetworkPolicy node.v1.RuntimeClass policy.v1.Eviction
     policy.v1.PodDisruptionBudget rbac.v1.ClusterRole rbac.v1.ClusterRoleBinding rbac.v1.Role
-    rbac.v1.RoleBinding scheduling.v1.PriorityClass storage.v1.CSIDriver storage.v1.CSINode
+    rbac.v1.RoleBinding resource.v1.DeviceClass resource.v1.DeviceTaintRule resource.v1.ResourceClaim
+    resource.v1.ResourceClaimTemplate resource.v1.ResourceSlice scheduling.v1.PriorityClass storage.v1.CSIDriver storage.v1.CSINode
     storage.v1.CSIStorageCapacity storage.v1.StorageClass storage.v1.VolumeAttachment"""
 ROOTS = (
     *(CORE + kind for kind in CORE_KINDS.split()),

@@ -152,7 +152,7 @@ def test_api_resources_and_versions(kubectl: Kubectl) -> None:
     ]
     assert "apps/v1" in kubectl("api-versions").lines
     shown = kubectl("version")
-    assert "Server Version: v1.36" in shown.out
+    assert "Server Version: v1.37" in shown.out
     assert "skew" not in shown.out + shown.err
 
 

@@ -17,6 +17,7 @@ from harness.objects import pod
 from holdfast.api.crds import definitions
 from holdfast.local.apiserver.api_state import ApiState
 from holdfast.local.apiserver.credentials import ensure_definition
+from realserver import device_requests
 from realserver.client import Client
 from realserver.definitions import installed_definitions
 from realserver.server import RealServer
@@ -207,6 +208,39 @@ CASES: dict[str, Asked] = {
         "Reservation",
         spec={"allocatePolicy": "Foo", "owners": [{"object": {"name": "x"}}]},
     ),
+}
+
+
+_DEVICES = "/apis/resource.k8s.io/v1"
+CASES |= {
+    **{
+        f"claims of a pod: {name}": Asked("POST", TRY, json.dumps(body))
+        for name, body in device_requests.PODS.items()
+    },
+    **{
+        f"resource claim: {name}": new(
+            f"{_DEVICES}/namespaces/default/resourceclaims", "ResourceClaim", spec=spec
+        )
+        for name, spec in device_requests.CLAIMS.items()
+    },
+    **{
+        f"claim template: {name}": new(
+            f"{_DEVICES}/namespaces/default/resourceclaimtemplates",
+            "ResourceClaimTemplate",
+            spec={"spec": spec},
+        )
+        for name, spec in device_requests.CLAIMS.items()
+        if name in ("names", "config")
+    },
+    **{
+        f"device class: {name}": new(f"{_DEVICES}/deviceclasses", "DeviceClass", spec=spec)
+        for name, spec in device_requests.CLASSES.items()
+    },
+    **{
+        f"resource slice: {name}": new(f"{_DEVICES}/resourceslices", "ResourceSlice", spec=spec)
+        for name, spec in device_requests.SLICES.items()
+    },
+    "slices by a field": Asked("GET", f"{_DEVICES}/resourceslices?fieldSelector=spec.foo%3Dx"),
 }
 
 

@@ -25,7 +25,7 @@ from holdfast.local.store.objects import NODE, POD, Key, Raw, StoreChange, node_
 from holdfast.local.stored_events import StoredEvents
 from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
 
-KUBELET_VERSION = f"v1.36.0+holdfast.{__version__}"
+KUBELET_VERSION = f"v1.37.0+holdfast.{__version__}"
 HEARTBEAT = 300.0
 _TICK = 10.0
 LEASE_NAMESPACE = "kube-node-lease"

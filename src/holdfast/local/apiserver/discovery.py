@@ -25,8 +25,8 @@ from holdfast.machinery.schema.catalogue import Catalogue
 
 VERSION: Raw = {
     "major": "1",
-    "minor": "36",
-    "gitVersion": "v1.36.0+holdfast",
+    "minor": "37",
+    "gitVersion": "v1.37.0+holdfast",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",

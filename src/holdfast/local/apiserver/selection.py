@@ -45,6 +45,7 @@ _FIELDS: dict[tuple[str, str], tuple[str, ...]] = {
         "reportingController",
     ),
     ("batch", "Job"): (*_METADATA, "status.successful"),
+    ("resource.k8s.io", "ResourceSlice"): (*_NAME, "spec.nodeName", "spec.driver", "spec.pool.name"),
 }
 # Where the value of a field is not simply at its path.
 _ELSEWHERE: dict[tuple[str, str], str] = {
@@ -146,6 +147,8 @@ def _known_fields(type: ResourceType) -> tuple[str, ...]:
 def _unsupported(type: ResourceType, path: str) -> str:
     if (type.group, type.kind) == ("batch", "Job"):
         return f"field label {quoted(path)} not supported for Job"
+    if (type.group, type.kind) == ("resource.k8s.io", "ResourceSlice"):
+        return f"field label not supported for {type.api_version}, Kind={type.kind}: {path}"
     if type.builtin and (type.group, type.kind) in _FIELDS:
         return f"field label not supported: {path}"
     if not type.builtin:

@@ -147,6 +147,7 @@ _AUTHORIZATION = "authorization.k8s.io"
 _DISCOVERY = "discovery.k8s.io"
 _NETWORKING = "networking.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
+_RESOURCE = "resource.k8s.io"
 _STORAGE = "storage.k8s.io"
 
 
@@ -293,6 +294,11 @@ def builtin_types() -> tuple[ResourceType, ...]:
         _type(_RBAC, "ClusterRole", "clusterroles", namespaced=False),
         _type(_RBAC, "RoleBinding", "rolebindings"),
         _type(_RBAC, "Role", "roles"),
+        _type(_RESOURCE, "DeviceClass", "deviceclasses", namespaced=False),
+        _type(_RESOURCE, "DeviceTaintRule", "devicetaintrules", namespaced=False, status=True),
+        _type(_RESOURCE, "ResourceClaim", "resourceclaims", status=True),
+        _type(_RESOURCE, "ResourceClaimTemplate", "resourceclaimtemplates"),
+        _type(_RESOURCE, "ResourceSlice", "resourceslices", namespaced=False),
         _type("scheduling.k8s.io", "PriorityClass", "priorityclasses", "pc", namespaced=False),
         _type(_STORAGE, "CSIDriver", "csidrivers", namespaced=False),
         _type(_STORAGE, "CSINode", "csinodes", namespaced=False),

@@ -227,6 +227,7 @@ PLAIN: dict[str, dict[str, Any]] = {
     "networking.v1.IngressClassParametersReference": {"scope": "Cluster"},
     "networking.v1.NetworkPolicyPort": {"protocol": "TCP"},
     "rbac.v1.RoleRef": {"apiGroup": _RBAC},
+    "resource.v1.DeviceToleration": {"operator": "Equal"},
     "scheduling.v1.PriorityClass": {"preemptionPolicy": "PreemptLowerPriority"},
     "storage.v1.CSIDriverSpec": {
         "attachRequired": True,
@@ -586,6 +587,14 @@ def _crd_spec(spec: Part) -> Part:
     return {"conversion": {"strategy": "None"}, **spec, "names": {**names, **added}}
 
 
+def _device_request(request: Part) -> Part:
+    mode = request.get("allocationMode") or "ExactCount"
+    count = request.get("count") or 0
+    if mode == "ExactCount" and not count:
+        return {**request, "allocationMode": mode, "count": 1}
+    return request if request.get("allocationMode") else {**request, "allocationMode": mode}
+
+
 COMPUTED: dict[str, Callable[[Part], Part]] = {
     "apps.v1.DaemonSetUpdateStrategy": _daemon_set_strategy,
     "apps.v1.DeploymentStrategy": _deployment_strategy,
@@ -610,6 +619,8 @@ COMPUTED: dict[str, Callable[[Part], Part]] = {
     "core.v1.Volume": _volume,
     "networking.v1.NetworkPolicySpec": _network_policy_spec,
     "rbac.v1.Subject": _subject,
+    "resource.v1.DeviceSubRequest": _device_request,
+    "resource.v1.ExactDeviceRequest": _device_request,
     _CRD + "CustomResourceDefinition": _crd,
     _CRD + "CustomResourceDefinitionSpec": _crd_spec,
 }

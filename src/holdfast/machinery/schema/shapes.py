@@ -41,7 +41,7 @@ def _data() -> dict[str, Any]:
 
 
 def kubernetes_version() -> str:
-    """The minor version whose API this is: `1.35`."""
+    """The minor version whose API this is: `1.37`."""
     return str(_data()["version"])
 
 

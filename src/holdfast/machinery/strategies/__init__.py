@@ -4,10 +4,12 @@
     admission            admission of pods; priority classes
     pods                 pods: what may change
     workloads            selectors and templates of workload kinds
+    resource_claims      claims on devices, their templates and classes, slices, taint rules
     core_kinds, crds     the other built-in kinds and Reservations; CustomResourceDefinitions
 
 `strategy_of` has the strategy of each kind; a kind without one of its own is stored as it was sent.
-May import `machinery.schema`, `machinery.status`, `machinery.object_request` and `api`.
+May import `machinery.schema`, `machinery.validation`, `machinery.status`, `machinery.object_request`
+and `api`.
 """
 
 from holdfast.api.raw_objects import Raw
@@ -32,6 +34,13 @@ from holdfast.machinery.strategies.core_kinds import (
 )
 from holdfast.machinery.strategies.crds import DEFINITION
 from holdfast.machinery.strategies.pods import POD
+from holdfast.machinery.strategies.resource_claims import (
+    DEVICE_CLASS,
+    DEVICE_TAINT_RULE,
+    RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE,
+    RESOURCE_SLICE,
+)
 from holdfast.machinery.strategies.strategy import (
     PLAIN,
     Strategy,
@@ -54,6 +63,7 @@ from holdfast.machinery.strategies.workloads import (
     STATEFUL_SET,
 )
 
+_DEVICES = "resource.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
 _STORAGE = "storage.k8s.io"
 _UPSERTED = Strategy(create_on_update=True)
@@ -109,6 +119,11 @@ _BUILTIN: dict[tuple[str, str], Strategy] = {
         (_RBAC, kind): _UPSERTED
         for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
     },
+    (_DEVICES, "DeviceClass"): DEVICE_CLASS,
+    (_DEVICES, "DeviceTaintRule"): DEVICE_TAINT_RULE,
+    (_DEVICES, "ResourceClaim"): RESOURCE_CLAIM,
+    (_DEVICES, "ResourceClaimTemplate"): RESOURCE_CLAIM_TEMPLATE,
+    (_DEVICES, "ResourceSlice"): RESOURCE_SLICE,
     (_STORAGE, "StorageClass"): STORAGE_CLASS,
     (_STORAGE, "VolumeAttachment"): ATTACHMENT,
     (_STORAGE, "CSINode"): CSI_NODE,

@@ -19,6 +19,7 @@ from holdfast.machinery.strategies.admission import (
     qos_of,
 )
 from holdfast.machinery.strategies.strategy import Strategy, keep_spec, keep_status
+from holdfast.machinery.validation.resource_claims import check_pod_claim_status
 
 DEFAULT_GRACE = 30
 GATED_REASON = "SchedulingGated"
@@ -32,6 +33,7 @@ _MAY_CHANGE = (
 )
 _RESIZABLE = ("cpu", "memory")
 _CONTAINERS = ("containers", "initContainers")
+_CLAIM_STATUSES = ("resourceClaimStatuses", "extendedResourceClaimStatus")
 
 
 def _new(request: WriteRequest, raw: Raw) -> Raw:
@@ -89,6 +91,8 @@ def _with_address(status: Raw) -> Raw:
 
 def _check_changed(request: WriteRequest, before: Raw, after: Raw) -> list[FieldError]:
     old, new = before.get("spec") or {}, after.get("spec") or {}
+    if request.subresource == "status":
+        return _check_status(before, after)
     if old == new:
         return []
     if request.subresource == "resize":
@@ -109,6 +113,14 @@ def _check_changed(request: WriteRequest, before: Raw, after: Raw) -> list[Field
     if allowed != new:
         return [fields.forbidden("spec", f"{_MAY_CHANGE}\n{_difference(allowed, new)}")]
     return []
+
+
+def _check_status(before: Raw, after: Raw) -> list[FieldError]:
+    found: list[FieldError] = []
+    old, new = before.get("status") or {}, after.get("status") or {}
+    if any(old.get(field) != new.get(field) for field in _CLAIM_STATUSES):
+        check_pod_claim_status(found, after.get("spec") or {}, new)
+    return found
 
 
 def _with_allowed(old: Raw, new: Raw) -> Raw:

@@ -8,7 +8,7 @@ from typing import Any
 from holdfast.machinery.schema.custom.validation import check as check_by_schema
 from holdfast.machinery.schema.field_errors import FieldError
 from holdfast.machinery.schema.types import ResourceType
-from holdfast.machinery.validation import core_kinds, pods
+from holdfast.machinery.validation import core_kinds, pods, resource_claims, resource_slices
 from holdfast.machinery.validation.crds import check_definition
 from holdfast.machinery.validation.cron_jobs import check_cron_job
 from holdfast.machinery.validation.own_kinds import check_own_kinds
@@ -34,6 +34,11 @@ CHECKS: dict[tuple[str, str], Check] = {
     ("batch", "CronJob"): check_cron_job,
     ("batch", "Job"): _workload,
     ("policy", "PodDisruptionBudget"): core_kinds.check_budget,
+    ("resource.k8s.io", "DeviceClass"): resource_claims.check_device_class,
+    ("resource.k8s.io", "DeviceTaintRule"): resource_slices.check_taint_rule,
+    ("resource.k8s.io", "ResourceClaim"): resource_claims.check_claim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): resource_claims.check_template,
+    ("resource.k8s.io", "ResourceSlice"): resource_slices.check_slice,
     ("scheduling.k8s.io", "PriorityClass"): core_kinds.check_priority_class,
 }
 

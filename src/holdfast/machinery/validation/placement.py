@@ -46,7 +46,7 @@ def check_affinity(found: Found, affinity: Part, path: str) -> None:
 def _check_node_affinity(found: Found, node: Part, path: str) -> None:
     required = node.get(_REQUIRED)
     if required is not None:
-        _check_node_selector(found, required, f"{path}.{_REQUIRED}")
+        check_node_selector(found, required, f"{path}.{_REQUIRED}")
     for i, term in enumerate(node.get(_PREFERRED) or ()):
         where = f"{path}.{_PREFERRED}[{i}]"
         _check_weight(found, term, where)
@@ -61,10 +61,10 @@ def check_volume_affinity(found: Found, affinity: Part, path: str) -> None:
         why = "must specify required node constraints"
         found.append(field_problem(REQUIRED, f"{path}.required", detail=why))
     else:
-        _check_node_selector(found, required, f"{path}.required")
+        check_node_selector(found, required, f"{path}.required")
 
 
-def _check_node_selector(found: Found, selector: Part, path: str) -> None:
+def check_node_selector(found: Found, selector: Part, path: str) -> None:
     where = f"{path}.nodeSelectorTerms"
     terms = selector.get("nodeSelectorTerms") or ()
     if not terms:

@@ -18,6 +18,7 @@ from holdfast.machinery.schema.field_errors import (
 from holdfast.machinery.validation.core_kinds import check_requirements
 from holdfast.machinery.validation.metadata import check_labels
 from holdfast.machinery.validation.placement import check_affinity, check_spread, check_tolerations
+from holdfast.machinery.validation.resource_claims import check_container_claims, check_pod_claims
 
 Found = list[FieldError]
 Part = dict[str, Any]
@@ -218,6 +219,7 @@ def check_pod(found: Found, raw: Part) -> None:
 def check_pod_spec(found: Found, spec: Part, path: str, template: bool = True) -> None:
     volumes = _check_volumes(found, spec.get("volumes") or [], f"{path}.volumes")
     check_containers(found, spec, path, volumes)
+    _check_claims(found, spec, path)
     if spec.get("resources"):
         check_requirements(found, spec["resources"], f"{path}.resources", whole_pod=True)
     if spec.get("hostNetwork"):
@@ -248,6 +250,16 @@ def check_pod_spec(found: Found, spec: Part, path: str, template: bool = True) -
         found.append(not_supported(where, policy, _CHOICES["preemptionPolicy"]))
     if spec.get("overhead"):
         check_requirements(found, {"limits": spec["overhead"]}, f"{path}.overhead")
+
+
+def _check_claims(found: Found, spec: Part, path: str) -> None:
+    names = check_pod_claims(found, spec.get("resourceClaims") or [], f"{path}.resourceClaims")
+    for part in ("containers", "initContainers"):
+        for i, container in enumerate(spec.get(part) or ()):
+            claims = (container.get("resources") or {}).get("claims")
+            if claims:
+                where = f"{path}.{part}[{i}].resources.claims"
+                check_container_claims(found, claims, where, names)
 
 
 def check_template(found: Found, template: Part | None, path: str) -> None:

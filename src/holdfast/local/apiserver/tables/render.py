@@ -27,6 +27,7 @@ from holdfast.local.apiserver.tables.core_kinds import (
     PLAIN,
     STORAGE,
 )
+from holdfast.local.apiserver.tables.devices import DEVICES
 from holdfast.local.apiserver.tables.stored_kinds import STORED_ONLY
 from holdfast.local.apiserver.tables.workloads import PODS, WORKLOADS, row_conditions
 from holdfast.local.store import Raw
@@ -40,6 +41,7 @@ _PRINTERS: dict[tuple[str, str], Printer] = {
     ("", "Node"): NODES,
     **WORKLOADS,
     **STORAGE,
+    **DEVICES,
     **STORED_ONLY,
     **PLAIN,
 }
