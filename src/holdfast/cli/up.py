@@ -55,7 +55,8 @@ def up(
             min=0,
             max=MOST_GPUS,
             metavar="N",
-            help="GPUs of each node of --nodes: nvidia.com/gpu, and a Device for shares of them.",
+            help="GPUs of each node of --nodes: nvidia.com/gpu, a Device for shares of them, and a "
+            "ResourceSlice for claims.",
         ),
     ] = 0,
     node_file: Annotated[

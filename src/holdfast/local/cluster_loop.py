@@ -19,6 +19,7 @@ from holdfast.local.kubelet import FullReports
 from holdfast.local.namespace_controller import GRACE, Namespaces
 from holdfast.local.node_lifecycle import NodeRegistration, PodGC, address_of
 from holdfast.local.node_objects import DEFAULT_SHAPE, NodeShape, device_of, new_node
+from holdfast.local.resource_slices import device_class, slices_of
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Identity, Key, RandomNames, Raw, StoreChange, node_key
 from holdfast.local.store.store import Store
@@ -99,13 +100,18 @@ class EmbeddedCluster:
         return sum(not self.add_node(new_node(number, shape)) for number in range(1, count + 1))
 
     def add_node(self, raw: Raw) -> bool:
-        """The node, and the Device of its GPUs, unless there is one of that name."""
+        """The node, and what describes its GPUs: the Device, slices and their class. What exists is
+        kept; False if the node is among it."""
+        objects = self.world.objects
         if node_key(raw["metadata"]["name"]) in self.store:
             return False
-        node = self.world.objects.create(raw)
-        device = device_of(node)
-        if device is not None and self.world.objects.key_of(device) not in self.store:
-            self.world.objects.create(device)
+        node = objects.create(raw)
+        device, slices = device_of(node), slices_of(node)
+        for each in (*([device] if device is not None else ()), *slices):
+            if objects.key_of(each) not in self.store:
+                objects.create(each)
+        if slices and objects.key_of(device_class()) not in self.store:
+            objects.submit(device_class())
         return True
 
     async def run(self) -> None:

@@ -13,16 +13,19 @@ from holdfast.api.names import HOLDFAST_SCHEDULER
 from holdfast.api.raw_objects import ObjectKind, RawObject, declared_infos, raw_object
 from holdfast.local.clock import ComponentTimers, LocalClock
 from holdfast.local.component import RESERVATION, Component, ObjectWriter, Steps
+from holdfast.local.device_taint_eviction import DeviceTaintEviction
 from holdfast.local.disruption import DisruptionController
 from holdfast.local.kubelet import Kubelets, Reports
 from holdfast.local.node_lifecycle import TaintEviction
+from holdfast.local.resource_claim_controller import CLAIM, ResourceClaimController
+from holdfast.local.resource_slices import NodeSlices
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import POD, Identity, Key, Raw, StoreChange, node_key, pod_key
 from holdfast.local.store.store import Store
 from holdfast.local.stored_events import StoredEvents
 from holdfast.local.timeline import CREATED, TimelineRecorder, deletion_event
 from holdfast.local.volume_controller import VolumeController
-from holdfast.scheduler.cluster.decisions import Bind, Emit
+from holdfast.scheduler.cluster.decisions import Bind, Emit, ObjectRef
 from holdfast.scheduler.cluster.events import Added, Deleted, Event, Malformed, Updated
 
 _DEFINITION = ("apiextensions.k8s.io", "CustomResourceDefinition")
@@ -62,12 +65,18 @@ class ClusterParts:
         self.store = store
         read_by_plugins = setup.object_kinds()
         self.objects = ObjectWriter(store, identity, clock, declared_infos((*read_by_plugins, *kinds)))
-        self.kubelets = Kubelets(self.objects, clock, self.timers, reports, record)
+        self.recorder = StoredEvents(self.objects, clock)
+        self.kubelets = Kubelets(self.objects, clock, self.timers, reports, record, self._not_prepared)
         self.volumes = VolumeController(self.objects)
         self.budgets = DisruptionController(self.objects, all_budgets)
-        self.recorder = StoredEvents(self.objects, clock)
+        claims = ResourceClaimController(self.objects, self.recorder)
+        self._before_kubelets = claims
+        """Reserves claims for pods that another scheduler has bound, which then can start."""
         self.components: list[Component] = [
-            TaintEviction(self.objects, clock, self.timers, self.kubelets, self.recorder)
+            claims,
+            TaintEviction(self.objects, clock, self.timers, self.kubelets, self.recorder),
+            DeviceTaintEviction(self.objects, clock, self.timers, self.kubelets, self.recorder),
+            NodeSlices(self.objects),
         ]
         """Further listeners of every change."""
         self.scheduler = setup.scheduler()
@@ -102,6 +111,7 @@ class ClusterParts:
         while (what := self.timers.take(self.clock.t)) is not None:
             what()
             yield None
+        yield from self._before_kubelets.settle()
         yield from self.kubelets.settle()
         yield from self.volumes.settle()
         yield from self.budgets.settle()
@@ -119,7 +129,15 @@ class ClusterParts:
     def started(self, pod: Raw, bound: Raw) -> Raw:
         node = self.objects.get(node_key(bound["spec"]["nodeName"]))
         self.volumes.pod_bound(pod, node)
-        return self.kubelets.running(bound) if node is not None else bound
+        starts = node is not None and not self.kubelets.claim_problem(bound)
+        return self.kubelets.running(bound) if starts else bound
+
+    def _not_prepared(self, pod: Raw, why: str) -> None:
+        metadata = pod["metadata"]
+        about = ObjectRef("Pod", metadata["namespace"], metadata["name"], metadata["uid"])
+        text = f"Failed to prepare dynamic resources: prepare dynamic resources: {why}"
+        event = Emit(about, "Warning", "FailedPrepareDynamicResources", text)
+        self.recorder.emit(event, "kubelet")
 
     def delete_pod(self, key: Key, grace: int | None = None) -> None:
         self.kubelets.delete(key, grace=grace)
@@ -157,6 +175,8 @@ class ClusterParts:
         self.budgets.changed(key, before, after)
         if key[:2] == POD:
             self.kubelets.pod_changed(key, before, after)
+        elif key[:2] == CLAIM:
+            self.kubelets.claim_changed(key)
 
     def adopt(self, key: Key, raw: Raw) -> None:
         """Takes over an object that was there before this world was."""

@@ -12,6 +12,13 @@ from holdfast.api.raw_objects import with_condition
 from holdfast.api.times import parse_duration, parse_time
 from holdfast.local.clock import ComponentTimers, LocalClock, Timer
 from holdfast.local.component import ENDED, ObjectWriter, Steps
+from holdfast.local.resource_claim_controller import (
+    claim_key,
+    has_claims,
+    is_owned_by,
+    is_reserved_for,
+    used_claims,
+)
 from holdfast.local.store.objects import Key, Raw, node_key
 from holdfast.local.timeline import DELETED, FAILED, RUNNING, SUCCEEDED, TimelineRecorder
 from holdfast.machinery.strategies.pods import DEFAULT_GRACE
@@ -153,7 +160,7 @@ class Kubelets:
                                            gone, once it has no finalizers
 
     A finished pod remains as an object until it is deleted. A pod whose node does not exist waits for
-    it.
+    it, and so does a pod whose claims are not allocated and reserved for it.
     """
 
     def __init__(
@@ -163,15 +170,20 @@ class Kubelets:
         timers: ComponentTimers,
         reports: Reports,
         record: TimelineRecorder,
+        refused: Callable[[Raw, str], None] = lambda pod, why: None,
     ) -> None:
+        """`refused` is told of pods that wait for their claims, with the reason."""
         self._objects = objects
         self._clock = clock
         self._timers = timers
         self._reports = reports
         self._record = record
+        self._refused = refused
         self.jobs_run_for: float | None = None
         """Seconds after which pods of Jobs succeed that do not say how long they run."""
         self._arrived: dict[str, dict[Key, None]] = {}
+        self._waiting: dict[Key, str] = {}
+        """Pods that wait for their claims, and why."""
         self._started: dict[str, float] = {}
         self._ran_before: dict[str, float] = {}
         """Seconds that pods had run when they were first seen, by their start time."""
@@ -195,6 +207,7 @@ class Kubelets:
         if after is None:
             assert before is not None
             uid = before["metadata"]["uid"]
+            self._waiting.pop(key, None)
             self._started.pop(uid, None)
             self._ran_before.pop(uid, None)
             self._end_at.pop(uid, None)
@@ -231,9 +244,50 @@ class Kubelets:
         for node in [node for node in self._arrived if node_key(node) in self._objects]:
             for key in self._arrived.pop(node):
                 pod = self._objects.get(key)
-                if pod is not None and pod["spec"].get("nodeName") == node and _can_start(pod):
+                if pod is None or pod["spec"].get("nodeName") != node or not _can_start(pod):
+                    continue
+                why = self.claim_problem(pod)
+                if not why:
+                    self._waiting.pop(key, None)
                     self._objects.update(key, self.running(pod))
-                    yield None
+                elif self._waiting.get(key) != why:
+                    self._waiting[key] = why
+                    self._refused(pod, why)
+                yield None
+
+    def claim_changed(self, key: Key) -> None:
+        """A pod that waits for its claims may start now."""
+        for waiting in self._waiting:
+            pod = self._objects.get(waiting) if waiting.namespace == key.namespace else None
+            if pod is not None and any(name == key.name for name, _ in used_claims(pod)):
+                self._arrived.setdefault(pod["spec"]["nodeName"], {})[waiting] = None
+
+    def claim_problem(self, pod: Raw) -> str:
+        """Why the pod may not use its claims, as a kubelet says it; empty if it may."""
+        if not has_claims(pod):
+            return ""
+        metadata = pod["metadata"]
+        for entry in pod["spec"].get("resourceClaims") or ():
+            made = pod["status"].get("resourceClaimStatuses") or ()
+            if entry.get("resourceClaimName") is None and all(
+                each["name"] != entry["name"] for each in made
+            ):
+                place = f'"{metadata["namespace"]}/{metadata["name"]}"'
+                return f"pod {place}: ResourceClaim not created yet"
+        for name, generated in used_claims(pod):
+            claim = self._objects.get(claim_key(metadata["namespace"], name))
+            if claim is None:
+                return f'fetch ResourceClaim {name}: resourceclaims.resource.k8s.io "{name}" not found'
+            if generated and not is_owned_by(claim, pod):
+                place = f"{metadata['namespace']}/{name}"
+                owner = f"{metadata['namespace']}/{metadata['name']}"
+                return f"ResourceClaim {place} was not created for pod {owner} (pod is not owner)"
+            if not is_reserved_for(claim, pod):
+                who, what = metadata["name"], claim["metadata"]["uid"]
+                return (
+                    f"pod {who} ({metadata['uid']}) is not allowed to use ResourceClaim {name} ({what})"
+                )
+        return ""
 
     def running(self, pod: Raw) -> Raw:
         """The pod as its kubelet reports it once it runs."""

@@ -92,6 +92,11 @@ def gpus_of(node: Raw) -> int:
     return whole(amounts.get(names.NVIDIA_GPU, 0))
 
 
+def numa_node_of(gpu: int, count: int) -> int:
+    """The NUMA node of a GPU of so many."""
+    return gpu * _NUMA_NODES // max(count, _NUMA_NODES)
+
+
 def device_of(node: Raw) -> Raw | None:
     """The Device of a node with GPUs, by which shares of them can be requested. The GPUs are divided
     between two NUMA nodes, each with a PCIe switch."""
@@ -100,7 +105,7 @@ def device_of(node: Raw) -> Raw | None:
         return None
     gpus = []
     for minor in range(count):
-        numa = minor * _NUMA_NODES // max(count, _NUMA_NODES)
+        numa = numa_node_of(minor, count)
         gpus.append(
             {
                 "type": "gpu",

@@ -1,0 +1,285 @@
+"""Claims of pods: created from templates, released and deleted with their pods."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.embedded_cluster import HandClock, SteppedCluster
+from holdfast.local.resource_claim_controller import claim_key, generated_name
+from holdfast.local.store import Key, Raw, open_store, pod_key
+
+API = "resource.k8s.io/v1"
+FINALIZER = "resource.kubernetes.io/delete-protection"
+RESULT = {"request": "gpu", "driver": "d.io", "pool": "n", "device": "gpu-0"}
+SPEC = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu"}}]}}
+
+
+def template(it: SteppedCluster, name: str = "one", **metadata: Any) -> Raw:
+    return it.create(
+        {
+            "apiVersion": API,
+            "kind": "ResourceClaimTemplate",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"metadata": metadata, "spec": SPEC},
+        }
+    )
+
+
+def claim(it: SteppedCluster, name: str, **metadata: Any) -> Key:
+    given = {"name": name, "namespace": "default", **metadata}
+    it.create(
+        {"apiVersion": API, "kind": "ResourceClaim", "metadata": given, "spec": SPEC, "status": {}}
+    )
+    return claim_key("default", name)
+
+
+def pod(it: SteppedCluster, name: str, *entries: Raw, **more: Any) -> Key:
+    """Of a scheduler that is not there, so that the test itself allocates."""
+    return it.create_pod(name, schedulerName="mine", resourceClaims=list(entries), **more)
+
+
+BY_TEMPLATE = {"name": "gpu", "resourceClaimTemplateName": "one"}
+BY_NAME = {"name": "gpu", "resourceClaimName": "shared"}
+
+
+def made_for(it: SteppedCluster, key: Key) -> list[Key]:
+    statuses = it.get(key)["status"].get("resourceClaimStatuses") or []
+    return [claim_key(key.namespace, each["resourceClaimName"]) for each in statuses]
+
+
+def allocate(it: SteppedCluster, key: Key, *pods: Key) -> None:
+    """As a scheduler does."""
+    consumers = [
+        {"resource": "pods", "name": each.name, "uid": it.get(each)["metadata"]["uid"]} for each in pods
+    ]
+    status: Raw = {"allocation": {"devices": {"results": [RESULT]}}}
+    if consumers:
+        status["reservedFor"] = consumers
+    it.update(key, metadata={"finalizers": [FINALIZER]}, status=status)
+
+
+def reserved_for(it: SteppedCluster, key: Key) -> list[str]:
+    return [each["name"] for each in it.get(key)["status"].get("reservedFor") or ()]
+
+
+def cluster() -> SteppedCluster:
+    it = SteppedCluster()
+    it.create_node("n")
+    return it
+
+
+def test_a_claim_is_created_for_each_template() -> None:
+    it = cluster()
+    template(it, labels={"a": "b"}, annotations={"c": "d"})
+    key = pod(it, "p", BY_TEMPLATE, {**BY_TEMPLATE, "name": "another"}, BY_NAME | {"name": "third"})
+    another, made = made_for(it, key)
+    raw = it.get(made)
+    assert made.name.startswith("p-gpu-")
+    assert another.name.startswith("p-another-")
+    assert raw["spec"]["devices"]["requests"][0]["exactly"]["count"] == 1
+    assert raw["metadata"]["labels"] == {"a": "b"}
+    assert raw["metadata"]["annotations"] == {"c": "d", "resource.kubernetes.io/pod-claim-name": "gpu"}
+    (owner,) = raw["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["controller"]) == ("Pod", "p", True)
+
+
+def test_a_missing_template_is_an_event_until_it_comes() -> None:
+    it = cluster()
+    key = pod(it, "p", BY_TEMPLATE)
+    (event,) = it.store.scan("", "Event")
+    assert event["reason"] == "FailedResourceClaimCreation"
+    assert event["message"] == (
+        'PodResourceClaim gpu: resource claim template "one": resourceclaimtemplate.resource.k8s.io '
+        '"one" not found'
+    )
+    template(it)
+    assert len(made_for(it, key)) == 1
+
+
+def test_a_claim_that_was_deleted_is_created_again() -> None:
+    it = cluster()
+    template(it)
+    key = pod(it, "p", BY_TEMPLATE)
+    (first,) = made_for(it, key)
+    it.delete(first)
+    (second,) = made_for(it, key)
+    assert second != first
+    assert second in it.store
+
+
+def test_a_claim_whose_pod_has_no_status_yet_is_found_again() -> None:
+    it = cluster()
+    template(it)
+    key = pod(it, "p", BY_TEMPLATE)
+    claims = made_for(it, key)
+    it.update(key, status={"resourceClaimStatuses": []})
+    assert made_for(it, key) == claims
+
+
+@pytest.mark.parametrize(
+    ("pod", "entry", "name"),
+    [
+        ("web", "gpu", "web-gpu-"),
+        ("p" * 50, "gpu", "p" * 50 + "-gpu-"),
+        ("p" * 60, "e" * 20, "p" * 41 + "-" + "e" * 13),
+    ],
+)
+def test_names_of_claims(pod: str, entry: str, name: str) -> None:
+    assert generated_name(pod, entry) == name
+
+
+def test_a_claim_is_deallocated_when_its_last_pod_ends() -> None:
+    it = cluster()
+    key = claim(it, "shared")
+    first, second = pod(it, "a", BY_NAME), pod(it, "b", BY_NAME)
+    allocate(it, key, first, second)
+    it.update(first, status={"phase": "Succeeded"})
+    assert reserved_for(it, key) == ["b"]
+    assert "allocation" in it.get(key)["status"]
+    it.delete(second)
+    assert it.get(key)["status"] == {}
+    assert "finalizers" not in it.get(key)["metadata"]
+
+
+def test_a_claim_that_was_never_reserved_keeps_its_allocation() -> None:
+    it = cluster()
+    key = claim(it, "held")
+    allocate(it, key)
+    it.delete(pod(it, "p", {"name": "gpu", "resourceClaimName": "held"}))
+    assert "allocation" in it.get(key)["status"]
+
+
+def test_a_deleted_claim_goes_when_nobody_uses_it() -> None:
+    it = cluster()
+    held, used = claim(it, "held"), claim(it, "shared")
+    user = pod(it, "p", BY_NAME)
+    allocate(it, held)
+    allocate(it, used, user)
+    for key in (held, used):
+        it.update(key, metadata={"deletionTimestamp": it.clock.stamp()})
+    assert held not in it.store
+    assert reserved_for(it, used) == ["p"]
+    it.delete(user)
+    assert used not in it.store
+
+
+def test_a_pod_of_the_same_name_does_not_keep_the_reservation() -> None:
+    it = cluster()
+    key = claim(it, "shared")
+    user = pod(it, "p", BY_NAME)
+    allocate(it, key, user)
+    it.store.delete(user)
+    pod(it, "p", BY_NAME)
+    assert it.get(key)["status"] == {}
+
+
+def test_entries_of_other_kinds_stay() -> None:
+    it = cluster()
+    key = claim(it, "shared")
+    user = pod(it, "p", BY_NAME)
+    allocate(it, key, user)
+    group = {"apiGroup": "example.com", "resource": "jobs", "name": "j", "uid": "1"}
+    consumers = [*it.get(key)["status"]["reservedFor"], group]
+    it.update(key, status={"reservedFor": consumers})
+    it.delete(user)
+    assert it.get(key)["status"]["reservedFor"] == [group]
+    assert "allocation" in it.get(key)["status"]
+
+
+@pytest.mark.parametrize("end", ["ended", "deleted", "deleted before it had a node"])
+def test_a_generated_claim_goes_with_its_pod(end: str) -> None:
+    it = cluster()
+    template(it)
+    key = pod(it, "p", BY_TEMPLATE, finalizers=["example.com/wait"])
+    (made,) = made_for(it, key)
+    if end == "deleted before it had a node":
+        it.update(key, metadata={"deletionTimestamp": it.clock.stamp()})
+    else:
+        allocate(it, made, key)
+        it.update(key, spec={"nodeName": "n"})
+        assert it.phase(key) == "Running"
+        if end == "ended":
+            it.update(key, status={"phase": "Failed"})
+        else:
+            it.delete(key)
+    assert made not in it.store
+
+
+def test_a_pod_bound_by_another_scheduler_gets_the_allocated_claim() -> None:
+    it = cluster()
+    key = claim(it, "shared")
+    allocate(it, key)
+    user = pod(it, "p", BY_NAME, nodeName="n")
+    assert reserved_for(it, key) == ["p"]
+    assert it.phase(user) == "Running"
+
+
+def test_a_pod_waits_on_its_node_for_its_claims() -> None:
+    it = cluster()
+    user = pod(it, "p", BY_NAME, nodeName="n")
+    assert it.phase(user) == "Pending"
+    key = claim(it, "shared")
+    assert it.phase(user) == "Pending"
+    messages = [event["message"] for event in it.store.scan("", "Event")]
+    prefix = "Failed to prepare dynamic resources: prepare dynamic resources: "
+    uid, claim_uid = it.get(user)["metadata"]["uid"], it.get(key)["metadata"]["uid"]
+    assert messages == [
+        f'{prefix}fetch ResourceClaim shared: resourceclaims.resource.k8s.io "shared" not found',
+        f"{prefix}pod p ({uid}) is not allowed to use ResourceClaim shared ({claim_uid})",
+    ]
+    allocate(it, key)
+    assert it.phase(user) == "Running"
+
+
+def test_a_claim_of_another_pod_of_this_name_is_not_used() -> None:
+    it = cluster()
+    template(it)
+    claim(it, "old")
+    user = pod(it, "p", BY_TEMPLATE)
+    (made,) = made_for(it, user)
+    entry = {"name": "gpu", "resourceClaimName": "old"}
+    it.update(user, status={"resourceClaimStatuses": [entry]})
+    allocate(it, claim_key("default", "old"))
+    it.update(user, spec={"nodeName": "n"})
+    assert it.phase(user) == "Pending"
+    (event,) = it.store.scan("", "Event")
+    why = "ResourceClaim default/old was not created for pod default/p (pod is not owner)"
+    assert event["message"].endswith(why)
+    allocate(it, made)
+    it.update(user, status={"resourceClaimStatuses": [{**entry, "resourceClaimName": made.name}]})
+    assert it.phase(user) == "Running"
+
+
+def test_claims_are_released_after_a_restart(tmp_path: Path) -> None:
+    clock = HandClock()
+    store = open_store(tmp_path)
+    it = SteppedCluster(store, clock)
+    it.create_node("n")
+    template(it)
+    user, gone = pod(it, "p", BY_TEMPLATE), pod(it, "q", BY_NAME)
+    (made,) = made_for(it, user)
+    shared = claim(it, "shared")
+    allocate(it, made, user)
+    allocate(it, shared, gone)
+    store.delete(gone)
+    store.close()
+    again = SteppedCluster(open_store(tmp_path), clock)
+    assert again.get(shared)["status"] == {}
+    assert reserved_for(again, made) == ["p"]
+    again.delete(pod_key("default", "p"))
+    assert made not in again.store
+
+
+def test_an_extended_resource_claim_is_released_with_its_pod() -> None:
+    it = cluster()
+    user = it.create_pod("p", schedulerName="mine")
+    uid = it.get(user)["metadata"]["uid"]
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": True}
+    key = claim(it, "p-extended", ownerReferences=[owner])
+    allocate(it, key, user)
+    it.update(user, status={"extendedResourceClaimStatus": {"resourceClaimName": "p-extended"}})
+    it.update(user, status={"phase": "Succeeded"})
+    assert key not in it.store
