@@ -39,7 +39,8 @@ OTHER_KINDS = """admissionregistration.v1.MutatingWebhookConfiguration
     networking.v1.IngressClass networking.v1.NetworkPolicy node.v1.RuntimeClass policy.v1.Eviction
     policy.v1.PodDisruptionBudget rbac.v1.ClusterRole rbac.v1.ClusterRoleBinding rbac.v1.Role
     rbac.v1.RoleBinding resource.v1.DeviceClass resource.v1.DeviceTaintRule resource.v1.ResourceClaim
-    resource.v1.ResourceClaimTemplate resource.v1.ResourceSlice scheduling.v1.PriorityClass storage.v1.CSIDriver storage.v1.CSINode
+    resource.v1.ResourceClaimTemplate resource.v1.ResourceSlice scheduling.v1.PriorityClass
+    storage.v1.CSIDriver storage.v1.CSINode
     storage.v1.CSIStorageCapacity storage.v1.StorageClass storage.v1.VolumeAttachment"""
 ROOTS = (
     *(CORE + kind for kind in CORE_KINDS.split()),

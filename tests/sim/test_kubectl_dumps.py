@@ -249,7 +249,7 @@ def test_kinds_that_scheduling_does_not_read_are_skipped_and_counted() -> None:
         _object("autoscaling/v2", "HorizontalPodAutoscaler"),
         _object("serving.knative.dev/v1", "Service"),
         _object("example.com/v1", "Widget"),
-        _object("resource.k8s.io/v1", "ResourceClaim"),
+        _object("resource.k8s.io/v1beta1", "ResourceClaim"),
     ]
     scenario = read_scenario(documents(_list(_node(), *items)))
     assert scenario.notes == (

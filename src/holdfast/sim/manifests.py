@@ -179,11 +179,16 @@ _UNREAD = {
     "apps": ("ControllerRevision",),
     "coordination.k8s.io": ("LeaseCandidate",),
     "policy": ("PodSecurityPolicy",),
+    "resource.k8s.io": ("PodSchedulingContext", "ResourceClass", "ResourcePoolStatusRequest"),
     "scheduling.k8s.io": ("PodGroup", "Workload"),
     "scheduling.koordinator.sh": ("PodMigrationPolicy",),
     "scheduling.sigs.k8s.io": ("ElasticQuota",),
     "storage.k8s.io": ("VolumeAttributesClass",),
 }
+_OLD_VERSIONS = tuple(
+    f"resource.k8s.io/{each}" for each in ("v1alpha2", "v1alpha3", "v1beta1", "v1beta2")
+)
+"""In dumps of clusters before Kubernetes 1.34; their claims have another form."""
 _DOTLESS = ("autoscaling", "extensions")
 """Kubernetes' own groups without a dot that nothing is read of; custom groups have a dot."""
 _GROUPS = {info.group for info in KINDS.values()}
@@ -197,6 +202,8 @@ def is_skipped(api_version: Any, kind: Any, declared: Kinds = NO_KINDS) -> bool:
     group = api_version.rpartition("/")[0]
     if any(_is_of_kind(group, kind, info) for info in declared.values()):
         return False
+    if api_version in _OLD_VERSIONS:
+        return True
     if group in _GROUPS or group == _OURS:
         return kind in _UNREAD.get(group, ())
     if "." not in group and group not in _DOTLESS:
