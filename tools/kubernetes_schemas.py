@@ -40,6 +40,7 @@ OTHER_KINDS = """admissionregistration.v1.MutatingWebhookConfiguration
     policy.v1.PodDisruptionBudget rbac.v1.ClusterRole rbac.v1.ClusterRoleBinding rbac.v1.Role
     rbac.v1.RoleBinding resource.v1.DeviceClass resource.v1.DeviceTaintRule resource.v1.ResourceClaim
     resource.v1.ResourceClaimTemplate resource.v1.ResourceSlice scheduling.v1.PriorityClass
+    scheduling.v1beta1.PodGroup scheduling.v1beta1.Workload
     storage.v1.CSIDriver storage.v1.CSINode
     storage.v1.CSIStorageCapacity storage.v1.StorageClass storage.v1.VolumeAttachment"""
 ROOTS = (

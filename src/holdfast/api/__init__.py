@@ -9,6 +9,7 @@
     resource_slices            ResourceSlice and DeviceTaintRule (DRA)
     reservation                Reservation, PodMigrationJob
     jobs                       PodGroup and Queue
+    pod_groups                 PodGroup and Workload of Kubernetes 1.37
     events                     Event and Binding
     annotations                annotation values, typed
     names, name_rules          label, annotation, taint and resource names; the syntax of names

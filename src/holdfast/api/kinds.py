@@ -17,6 +17,7 @@ from holdfast.api import (
     jobs,
     node,
     pod,
+    pod_groups,
     reservation,
     resource_claims,
     resource_slices,
@@ -233,6 +234,8 @@ _ROWS = (
     ),
     _row(n.VOLCANO_API, "Queue", "queues", jobs.Queue, "q", "queue-v1beta1", namespaced=False),
     _row(n.SIGS_PODGROUP_API, "PodGroup", "podgroups", jobs.PodGroup, "pgs", has_status=False),
+    _row(n.WORKLOAD_API, "PodGroup", "podgroups", pod_groups.CorePodGroup),
+    _row(n.WORKLOAD_API, "Workload", "workloads", pod_groups.Workload, has_status=False),
     _row(n.VOLCANO_JOB_API, "Job", "jobs", jobs.VolcanoJob, "vcjob", "vj"),
     _row(
         n.TOPOLOGY_API,

@@ -9,6 +9,7 @@ from __future__ import annotations
 RESERVATION_API = "scheduling.koordinator.sh/v1alpha1"
 VOLCANO_API = "scheduling.volcano.sh/v1beta1"
 SIGS_PODGROUP_API = "scheduling.sigs.k8s.io/v1alpha1"
+WORKLOAD_API = "scheduling.k8s.io/v1beta1"
 VOLCANO_JOB_API = "batch.volcano.sh/v1alpha1"
 TOPOLOGY_API = "topology.node.k8s.io/v1alpha1"
 RESOURCE_API = "resource.k8s.io/v1"

@@ -300,6 +300,8 @@ def builtin_types() -> tuple[ResourceType, ...]:
         _type(_RESOURCE, "ResourceClaimTemplate", "resourceclaimtemplates"),
         _type(_RESOURCE, "ResourceSlice", "resourceslices", namespaced=False),
         _type("scheduling.k8s.io", "PriorityClass", "priorityclasses", "pc", namespaced=False),
+        _type("scheduling.k8s.io", "PodGroup", "podgroups", status=True, version="v1beta1"),
+        _type("scheduling.k8s.io", "Workload", "workloads", version="v1beta1"),
         _type(_STORAGE, "CSIDriver", "csidrivers", namespaced=False),
         _type(_STORAGE, "CSINode", "csinodes", namespaced=False),
         _type(_STORAGE, "CSIStorageCapacity", "csistoragecapacities"),

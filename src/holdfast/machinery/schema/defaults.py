@@ -229,6 +229,7 @@ PLAIN: dict[str, dict[str, Any]] = {
     "rbac.v1.RoleRef": {"apiGroup": _RBAC},
     "resource.v1.DeviceToleration": {"operator": "Equal"},
     "scheduling.v1.PriorityClass": {"preemptionPolicy": "PreemptLowerPriority"},
+    "scheduling.v1beta1.PodGroupSpec": {"disruptionMode": {"single": {}}},
     "storage.v1.CSIDriverSpec": {
         "attachRequired": True,
         "podInfoOnMount": False,

@@ -25,6 +25,18 @@ META = "io.k8s.apimachinery.pkg.apis.meta.v1."
 SUBRESOURCE_STATUS = (
     "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.CustomResourceSubresourceStatus"
 )
+PRESENT = frozenset(
+    (
+        SUBRESOURCE_STATUS,
+        "io.k8s.api.scheduling.v1beta1.AllCompositeDisruptionMode",
+        "io.k8s.api.scheduling.v1beta1.AllDisruptionMode",
+        "io.k8s.api.scheduling.v1beta1.BasicSchedulingPolicy",
+        "io.k8s.api.scheduling.v1beta1.CompositeBasicSchedulingPolicy",
+        "io.k8s.api.scheduling.v1beta1.SingleCompositeDisruptionMode",
+        "io.k8s.api.scheduling.v1beta1.SingleDisruptionMode",
+    )
+)
+"""Types without fields whose presence is their meaning."""
 QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 MICRO_TIME = META + "MicroTime"
@@ -199,8 +211,8 @@ class _Builder:
         if name.startswith(JSON_SCHEMA + "Or"):
             return _SCHEMA_OR_OTHER
         definition = definitions()[name]
-        if name == SUBRESOURCE_STATUS:
-            # Its presence is its meaning, so it must not be dropped as an empty map.
+        if name in PRESENT:
+            # It must not be dropped as an empty map.
             shape = self.known[name] = FieldShape("struct")
             shape.name = name
             return shape

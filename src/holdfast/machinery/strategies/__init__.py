@@ -5,6 +5,7 @@
     pods                 pods: what may change
     workloads            selectors and templates of workload kinds
     resource_claims      claims on devices, their templates and classes, slices, taint rules
+    pod_groups           PodGroups and Workloads of scheduling.k8s.io
     core_kinds, crds     the other built-in kinds and Reservations; CustomResourceDefinitions
 
 `strategy_of` has the strategy of each kind; a kind without one of its own is stored as it was sent.
@@ -33,6 +34,7 @@ from holdfast.machinery.strategies.core_kinds import (
     VOLUME,
 )
 from holdfast.machinery.strategies.crds import DEFINITION
+from holdfast.machinery.strategies.pod_groups import POD_GROUP, WORKLOAD
 from holdfast.machinery.strategies.pods import POD
 from holdfast.machinery.strategies.resource_claims import (
     DEVICE_CLASS,
@@ -91,6 +93,8 @@ _BUILTIN: dict[tuple[str, str], Strategy] = {
     ("batch", "CronJob"): CRON_JOB,
     ("policy", "PodDisruptionBudget"): BUDGET,
     ("scheduling.k8s.io", "PriorityClass"): PRIORITY_CLASS,
+    ("scheduling.k8s.io", "PodGroup"): POD_GROUP,
+    ("scheduling.k8s.io", "Workload"): WORKLOAD,
     ("coordination.k8s.io", "Lease"): LEASE,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): DEFINITION,
     ("networking.k8s.io", "Ingress"): Strategy(

@@ -41,18 +41,13 @@ def apply_priority(request: WriteRequest, spec: Raw) -> None:
     """The admission plugin Priority. A restored pod may have a priority without a class, or of a class
     that is not here. Raises StatusError 403."""
     name, given = spec.get("priorityClassName"), spec.get("priority")
-    chosen = request.store.get(Key(GROUP, "PriorityClass", "", name)) if name else _default(request)
-    is_known = chosen is not None or name in SYSTEM_CLASSES
-    if request.restores and given is not None and not (name and is_known):
+    found = class_priority(request, name, restored=given is not None)
+    if found is None:
         spec.setdefault("preemptionPolicy", _LOWER)
         return
-    if name and not is_known:
-        raise forbidden(_PODS, request.name, f"no PriorityClass with name {name} was found")
-    if chosen is not None:
-        spec["priorityClassName"] = chosen["metadata"]["name"]
-        priority, policy = int(chosen.get("value", 0)), chosen.get("preemptionPolicy") or _LOWER
-    else:
-        priority, policy = SYSTEM_CLASSES[name][0] if name else 0, _LOWER
+    chosen, priority, policy = found
+    if chosen:
+        spec["priorityClassName"] = chosen
     if given is not None and given != priority:
         raise forbidden(
             _PODS,
@@ -70,6 +65,24 @@ def apply_priority(request: WriteRequest, spec: Raw) -> None:
         )
     spec["priority"] = priority
     spec["preemptionPolicy"] = asked or policy
+
+
+def class_priority(
+    request: WriteRequest, name: str | None, restored: bool
+) -> tuple[str, int, str] | None:
+    """The name, priority and preemption policy of the PriorityClass of this name, or of the default
+    class; None for an object with a priority that is `restored` without its class. Raises StatusError
+    403."""
+    chosen = request.store.get(Key(GROUP, "PriorityClass", "", name)) if name else _default(request)
+    is_known = chosen is not None or name in SYSTEM_CLASSES
+    if request.restores and restored and not (name and is_known):
+        return None
+    if name and not is_known:
+        raise forbidden(request.resource, request.name, f"no PriorityClass with name {name} was found")
+    if chosen is None:
+        return name or "", SYSTEM_CLASSES[name][0] if name else 0, _LOWER
+    policy = chosen.get("preemptionPolicy") or _LOWER
+    return chosen["metadata"]["name"], int(chosen.get("value", 0)), policy
 
 
 def _default(request: WriteRequest) -> Raw | None:

@@ -8,6 +8,7 @@
     device_fields     names, taints, selectors and parameters that these have in common
     crds              CustomResourceDefinitions
     own_kinds         Reservations, Queues and PodGroups
+    pod_groups        PodGroups and Workloads of scheduling.k8s.io
     kinds             `check_values`: the rules of an object's kind; those of a custom kind are in its
                       schema (`schema.custom`)
 

@@ -12,6 +12,7 @@ from holdfast.machinery.validation import core_kinds, pods, resource_claims, res
 from holdfast.machinery.validation.crds import check_definition
 from holdfast.machinery.validation.cron_jobs import check_cron_job
 from holdfast.machinery.validation.own_kinds import check_own_kinds
+from holdfast.machinery.validation.pod_groups import check_group, check_workload
 
 Check = Callable[[list[FieldError], dict[str, Any]], None]
 
@@ -39,7 +40,9 @@ CHECKS: dict[tuple[str, str], Check] = {
     ("resource.k8s.io", "ResourceClaim"): resource_claims.check_claim,
     ("resource.k8s.io", "ResourceClaimTemplate"): resource_claims.check_template,
     ("resource.k8s.io", "ResourceSlice"): resource_slices.check_slice,
+    ("scheduling.k8s.io", "PodGroup"): check_group,
     ("scheduling.k8s.io", "PriorityClass"): core_kinds.check_priority_class,
+    ("scheduling.k8s.io", "Workload"): check_workload,
 }
 
 

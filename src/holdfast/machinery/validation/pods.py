@@ -241,6 +241,9 @@ def check_pod_spec(found: Found, spec: Part, path: str, template: bool = True) -
         if name:
             where = f"{path}.{field}"
             found.extend(field_problem(INVALID, where, name, message) for message in complaints(name))
+    group = spec.get("schedulingGroup")
+    if group is not None:
+        _check_group(found, group, f"{path}.schedulingGroup.podGroupName")
     _check_deadline(found, spec, path)
     if "tolerations" in spec:
         check_tolerations(found, spec["tolerations"], f"{path}.tolerations")
@@ -324,6 +327,14 @@ def _check_gates(found: Found, gates: list[Part], path: str) -> None:
         if name in seen:
             found.append(field_problem(DUPLICATE, where, name))
         seen.add(name)
+
+
+def _check_group(found: Found, group: Part, path: str) -> None:
+    name = group.get("podGroupName")
+    if name is None:
+        found.append(field_problem(INVALID, path, None, "must specify one of: `podGroupName`"))
+    else:
+        found.extend(field_problem(INVALID, path, name, message) for message in dns_subdomain(name))
 
 
 def _check_deadline(found: Found, spec: Part, path: str) -> None:

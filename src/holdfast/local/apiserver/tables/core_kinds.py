@@ -1,8 +1,10 @@
-"""Columns of nodes, namespaces, events, configuration, leases, priority classes, volumes and claims."""
+"""Columns of nodes, namespaces, events, configuration, leases, priority classes, pod groups, volumes
+and claims."""
 
 from typing import Any
 
 from holdfast.api import names
+from holdfast.api.pod_groups import DISRUPTION_TARGET, INITIALLY_SCHEDULED
 from holdfast.local.apiserver.tables.columns import (
     AGE,
     NAME,
@@ -165,6 +167,21 @@ _EVENT = Printer(
     _event,
 )
 
+
+def _pod_group(raw: Raw, now: float) -> list[Any]:
+    spec = raw.get("spec") or {}
+    is_gang = (spec.get("schedulingPolicy") or {}).get("gang") is not None
+    scheduled, target = (condition(raw, t) for t in (INITIALLY_SCHEDULED, DISRUPTION_TARGET))
+    status = "Pending"
+    if scheduled is not None:
+        status = "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
+    if target is not None:
+        status = target.get("reason", "")
+    workload = (spec.get("workloadRef") or {}).get("workloadName") or NONE
+    policy = "Gang" if is_gang else "Basic"
+    return [raw["metadata"]["name"], policy, workload, status, age(raw, now)]
+
+
 PLAIN = {
     ("", "Namespace"): Printer((NAME, TableColumn("Status"), AGE), _namespace),
     ("", "Secret"): Printer((NAME, TableColumn("Type"), TableColumn("Data"), AGE), _secret),
@@ -181,6 +198,17 @@ PLAIN = {
         ),
         _priority_class,
     ),
+    ("scheduling.k8s.io", "PodGroup"): Printer(
+        (
+            NAME,
+            TableColumn("Policy", description="How its pods are scheduled."),
+            TableColumn("Workload", description="Name of the referenced Workload object"),
+            TableColumn("Status", description="Status of the PodGroup"),
+            AGE,
+        ),
+        _pod_group,
+    ),
+    ("scheduling.k8s.io", "Workload"): Printer((NAME, AGE), _name_and_age),
     ("", "Event"): _EVENT,
     ("events.k8s.io", "Event"): _EVENT,
     ("apiextensions.k8s.io", "CustomResourceDefinition"): Printer(

@@ -1,0 +1,188 @@
+"""The rules of PodGroups and Workloads of `scheduling.k8s.io`: values, and what an update may change.
+
+Only `minCount` of a gang may change. Templates of a Workload follow the rules of the PodGroups that are
+made of them. Composite groups are not served: what belongs to them is dropped when it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from holdfast.api.name_rules import dns_label, dns_subdomain, label_key, path_segment
+from holdfast.machinery.schema.field_errors import (
+    DUPLICATE,
+    INVALID,
+    TOO_MANY,
+    FieldError,
+    field_problem,
+    forbidden,
+    invalid,
+    required,
+)
+
+Found = list[FieldError]
+Part = dict[str, Any]
+Rule = Callable[[str], tuple[str, ...]]
+
+_HIGHEST = 1_000_000_000
+"""The highest priority of a class that users define."""
+_MOST_TEMPLATES = 8
+_MOST_CLAIMS = 4
+_POLICIES = ("basic", "gang")
+_MODES = ("single", "all")
+_CLAIMS = ("resourceClaimName", "resourceClaimTemplateName")
+_TEMPLATES = ("podGroupTemplates", "compositePodGroupTemplates")
+_FIXED = ("schedulingConstraints", "resourceClaims", "disruptionMode", "priorityClassName", "priority")
+
+
+def check_group(found: Found, raw: Part) -> None:
+    spec = raw.get("spec") or {}
+    reference = spec.get("workloadRef")
+    if reference is not None:
+        _check_name(found, reference, "workloadName", "spec.workloadRef", dns_subdomain)
+        _check_name(found, reference, "templateName", "spec.workloadRef", dns_label)
+    _check_rules(found, spec, "spec")
+    claims = [claim.get("name") for claim in spec.get("resourceClaims") or ()]
+    for i, status in enumerate((raw.get("status") or {}).get("resourceClaimStatuses") or ()):
+        if status.get("name") not in claims:
+            why = "must match the name of an entry in `spec.resourceClaims`"
+            where = f"status.resourceClaimStatuses[{i}].name"
+            found.append(invalid(where, status.get("name", ""), why))
+
+
+def check_workload(found: Found, raw: Part) -> None:
+    spec = raw.get("spec") or {}
+    _check_one_of(found, {k: spec.get(k) or None for k in _TEMPLATES}, "spec", _TEMPLATES)
+    controller = spec.get("controllerRef")
+    if controller is not None:
+        where = "spec.controllerRef"
+        group = controller.get("apiGroup")
+        if group:
+            found.extend(invalid(f"{where}.apiGroup", group, why) for why in dns_subdomain(group))
+        _check_name(found, controller, "kind", where, path_segment)
+        _check_name(found, controller, "name", where, path_segment)
+    path, templates = "spec.podGroupTemplates", spec.get("podGroupTemplates") or []
+    _check_list(found, templates, path, _MOST_TEMPLATES)
+    for i, template in enumerate(templates):
+        _check_name(found, template, "name", f"{path}[{i}]", dns_label)
+        _check_rules(found, template, f"{path}[{i}]")
+    if len({(each.get("priorityClassName", ""), each.get("priority")) for each in templates}) > 1:
+        found.append(invalid("spec", None, "detected multiple priority configurations"))
+
+
+def _check_rules(found: Found, spec: Part, path: str) -> None:
+    """The fields that a group and a template share."""
+    policy = spec.get("schedulingPolicy") or {}
+    _check_one_of(found, policy, f"{path}.schedulingPolicy", _POLICIES)
+    gang = policy.get("gang")
+    if gang is not None:
+        where, count = f"{path}.schedulingPolicy.gang.minCount", gang.get("minCount") or 0
+        if not count:
+            found.append(required(where))
+        elif count < 1:
+            found.append(invalid(where, count, "must be greater than or equal to 1"))
+    topology = (spec.get("schedulingConstraints") or {}).get("topology") or []
+    where = f"{path}.schedulingConstraints.topology"
+    if len(topology) > 1:
+        found.append(_too_many(where, len(topology), 1))
+    for i, constraint in enumerate(topology):
+        _check_name(found, constraint, "key", f"{where}[{i}]", label_key)
+    claims = spec.get("resourceClaims") or []
+    where = f"{path}.resourceClaims"
+    _check_list(found, claims, where, _MOST_CLAIMS)
+    for i, claim in enumerate(claims):
+        _check_one_of(found, claim, f"{where}[{i}]", _CLAIMS)
+        _check_name(found, claim, "name", f"{where}[{i}]", dns_label)
+        for name in _CLAIMS:
+            if claim.get(name) is not None:
+                found.extend(
+                    invalid(f"{where}[{i}].{name}", claim[name], why)
+                    for why in dns_subdomain(claim[name])
+                )
+    if spec.get("disruptionMode") is not None:
+        _check_one_of(found, spec["disruptionMode"], f"{path}.disruptionMode", _MODES)
+    class_name, priority = spec.get("priorityClassName"), spec.get("priority")
+    if class_name:
+        where = f"{path}.priorityClassName"
+        found.extend(invalid(where, class_name, why) for why in dns_subdomain(class_name))
+    if priority is not None and priority > _HIGHEST:
+        why = f"must be less than or equal to {_HIGHEST}"
+        found.append(invalid(f"{path}.priority", priority, why))
+
+
+def _check_one_of(found: Found, part: Part, path: str, members: tuple[str, ...]) -> None:
+    given = [name for name in members if part.get(name) is not None]
+    listed = ", ".join(f"`{name}`" for name in members)
+    if not given:
+        found.append(invalid(path, "", f"must specify one of: {listed}"))
+    elif len(given) > 1:
+        found.append(invalid(path, f"{{{', '.join(given)}}}", f"must specify exactly one of: {listed}"))
+
+
+def _check_name(found: Found, part: Part, field: str, path: str, rule: Rule) -> None:
+    name, where = part.get(field) or "", f"{path}.{field}"
+    if not name:
+        found.append(required(where))
+    else:
+        found.extend(invalid(where, name, why) for why in rule(name))
+
+
+def _check_list(found: Found, items: list[Part], path: str, most: int) -> None:
+    if len(items) > most:
+        found.append(_too_many(path, len(items), most))
+    seen: set[str] = set()
+    for i, item in enumerate(items):
+        name = item.get("name") or ""
+        if name in seen:
+            found.append(field_problem(DUPLICATE, f"{path}[{i}]", {"name": name}))
+        seen.add(name)
+
+
+def _too_many(path: str, count: int, most: int) -> FieldError:
+    items = "item" if most == 1 else "items"
+    return FieldError(TOO_MANY, path, f"Too many: {count}: must have at most {most} {items}")
+
+
+# Updates
+
+
+def group_changes(before: Part, after: Part) -> Found:
+    """The errors of an update of a PodGroup's spec."""
+    was, now = before.get("spec") or {}, after.get("spec") or {}
+    found = _fixed(was, now, ("parentCompositePodGroupName", "workloadRef"), "spec")
+    return [*found, *_template_changes(was, now, "spec")]
+
+
+def workload_changes(before: Part, after: Part) -> Found:
+    """The errors of an update of a Workload's spec. Templates can be neither added nor removed."""
+    was, now = before.get("spec") or {}, after.get("spec") or {}
+    found = list(_fixed(was, now, ("controllerRef",), "spec"))
+    path = "spec.podGroupTemplates"
+    old = {each.get("name"): each for each in was.get("podGroupTemplates") or ()}
+    new = {each.get("name"): i for i, each in enumerate(now.get("podGroupTemplates") or ())}
+    found += [
+        forbidden(f"{path}[{i}]", "item may not be added") for n, i in new.items() if n not in old
+    ]
+    found += [forbidden(path, "item may not be removed") for name in old if name not in new]
+    for name, i in new.items():
+        if name in old:
+            found += _template_changes(old[name], now["podGroupTemplates"][i], f"{path}[{i}]")
+    return found
+
+
+def _template_changes(was: Part, now: Part, path: str) -> Iterator[FieldError]:
+    old, new = was.get("schedulingPolicy") or {}, now.get("schedulingPolicy") or {}
+    yield from _fixed(old, new, ("basic",), f"{path}.schedulingPolicy")
+    where = f"{path}.schedulingPolicy.gang"
+    if old.get("gang") is None and new.get("gang") is not None:
+        yield invalid(where, None, "field cannot be set once created")
+    if old.get("gang") is not None and new.get("gang") is None:
+        yield invalid(where, None, "field cannot be cleared once set")
+    yield from _fixed(was, now, _FIXED, path)
+
+
+def _fixed(was: Part, now: Part, fields: tuple[str, ...], path: str) -> Iterator[FieldError]:
+    for name in fields:
+        if was.get(name) != now.get(name):
+            yield field_problem(INVALID, f"{path}.{name}", None, "field is immutable")
