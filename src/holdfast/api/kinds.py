@@ -235,7 +235,7 @@ _ROWS = (
     _row(n.VOLCANO_API, "Queue", "queues", jobs.Queue, "q", "queue-v1beta1", namespaced=False),
     _row(n.SIGS_PODGROUP_API, "PodGroup", "podgroups", jobs.PodGroup, "pgs", has_status=False),
     _row(n.WORKLOAD_API, "PodGroup", "podgroups", pod_groups.CorePodGroup),
-    _row(n.WORKLOAD_API, "Workload", "workloads", pod_groups.Workload, has_status=False),
+    _row(n.WORKLOAD_API, "Workload", "workloads", pod_groups.CoreWorkload, has_status=False),
     _row(n.VOLCANO_JOB_API, "Job", "jobs", jobs.VolcanoJob, "vcjob", "vj"),
     _row(
         n.TOPOLOGY_API,

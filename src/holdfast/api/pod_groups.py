@@ -87,5 +87,5 @@ class CorePodGroup(PodGroup):
     spec: CorePodGroupSpec = field(default_factory=CorePodGroupSpec)
 
 
-class Workload(Object):
+class CoreWorkload(Object):
     """Decoded for its name only."""

@@ -199,6 +199,8 @@ _MISSPELT = 0.75
 def is_skipped(api_version: Any, kind: Any, declared: Kinds = NO_KINDS) -> bool:
     if not (isinstance(api_version, str) and isinstance(kind, str) and api_version and kind):
         return False
+    if (api_version, kind) in KINDS:
+        return False  # other versions of a kind may be skipped
     group = api_version.rpartition("/")[0]
     if any(_is_of_kind(group, kind, info) for info in declared.values()):
         return False

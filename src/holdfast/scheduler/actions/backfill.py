@@ -19,6 +19,7 @@ from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.hold_planner import node_score
 from holdfast.scheduler.framework.scheduling_cycle import Statement
 from holdfast.scheduler.framework.scheduling_queue import Key
+from holdfast.scheduler.jobs import Job
 
 OVERRUN = "Overrun"
 _LENIENCE = 1.0
@@ -114,6 +115,8 @@ class Backfill(Action):
         if not in_time.any():
             return -1
         column = round_.columns.column(round_.profiles[pod.scheduler], pod.cls)
+        if round_.search.placement is not None:
+            in_time &= round_.search.placement
         rows = np.flatnonzero(in_time & planner.suitable(column, pod))
         if not len(rows) or column.owned:
             return -1
@@ -152,6 +155,15 @@ class Backfill(Action):
         jobs, members = round_.cluster.jobs.partners(job), round_.gangs.pending_members(leader)
         if round_.gangs.early_refusal(jobs, members) is not None:
             return False
+        for rows in round_.gangs.placements_of(jobs):
+            with round_.search.within(rows):
+                if self._backfill_members(round_, jobs, members, until):
+                    return True
+        return False
+
+    def _backfill_members(
+        self, round_: Round, jobs: list[Job], members: list[PodRecord], until: Floats
+    ) -> bool:
         statement = Statement(round_.cycle)
         backfilled = []
         for pod in members:

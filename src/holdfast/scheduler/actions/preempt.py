@@ -9,10 +9,16 @@ from collections.abc import Callable, Collection
 
 from holdfast.scheduler.actions.queue_victims import QueueVictimSelector, is_critical
 from holdfast.scheduler.actions.round import Action, Round
-from holdfast.scheduler.cluster.decisions import Decision, Nominate, preemption
+from holdfast.scheduler.cluster.decisions import Decision, Nominate, for_group, preemption
 from holdfast.scheduler.cluster.decisions import Preempt as PreemptPod
 from holdfast.scheduler.cluster.records import Phase, PodRecord
-from holdfast.scheduler.jobs import Job
+from holdfast.scheduler.jobs import Job, JobProblem
+
+GROUP_PREEMPTION = "pod group preemption"
+FOUND = "found a placement for podgroup, preempting {} victims"
+NO_VICTIMS = "No preemption victims found for incoming preemptor"
+NEVER = "not eligible due to preemptionPolicy=Never."
+ONGOING = "ongoing preemption on nominated nodes"
 
 Found = list[tuple[PodRecord, str, tuple[Decision, ...]]]
 """Members, their nominated nodes, and the decisions that make them fit there."""
@@ -30,7 +36,11 @@ class PreemptAction(Action):
         refused, round_.gang_failures.refused = round_.gang_failures.refused, {}
         not_admitted, round_.not_admitted = round_.not_admitted, []
         of = round_.cluster.jobs.of
-        leaders = [pod for pod in refused.values() if (job := of(pod)) is not None and not job.is_ready]
+        leaders = [
+            pod
+            for pod in refused.values()
+            if (job := of(pod)) is not None and not (job.is_ready and job.core is None)
+        ]
         leaders += [
             pod for pod in not_admitted if pod.phase is Phase.PENDING and not pod.deletion_pending
         ]
@@ -39,6 +49,8 @@ class PreemptAction(Action):
                 job = of(leader)
                 members = [leader] if job is None else job.waiting()
                 if self._is_under_way(round_, members):
+                    if job is not None and job.core is not None and not job.is_ready:
+                        _note(job, ONGOING)
                     continue
                 for pod in members:
                     if pod.nominated:
@@ -72,27 +84,54 @@ class PreemptAction(Action):
             return ()
         if gangs.early_refusal(jobs, members, may_preempt=True) is not None:
             return ()
+        if job.core is not None:
+            return self._preempt_for_group(round_, job, members)
         return self._preempt_for(round_, members, lambda: gangs.could_start(jobs))
 
     def _preempt_for(
         self, round_: Round, members: list[PodRecord], is_ready: Callable[[], bool]
     ) -> Collection[PodRecord]:
         """Preempts for these pods if `is_ready` then; returns the victims."""
-        cluster = round_.cluster
+        found, victims = self._proposal(round_, members, is_ready)
+        if victims:
+            self._decide(round_, found)
+        return victims.values()
+
+    def _preempt_for_group(
+        self, round_: Round, job: Job, members: list[PodRecord]
+    ) -> Collection[PodRecord]:
+        """Preempts for a PodGroup of `scheduling.k8s.io`: in the topology domain where it takes the
+        fewest victims. Of one that is ready, each further member may preempt."""
+        gangs = round_.gangs
+        together = [[pod] for pod in members] if job.is_ready else [members]
+        proposals = []
+        for rows in gangs.placements_of([job]):
+            with round_.search.within(rows):
+                tried = (
+                    self._proposal(round_, pods, lambda: gangs.could_start([job])) for pods in together
+                )
+                proposals += [found for found in tried if found[1]][:1]
+        found, victims = min(proposals, key=lambda proposal: len(proposal[1]), default=([], {}))
+        if not job.is_ready:
+            never = any(pod.cls.pod.spec.preemption_policy == "Never" for pod in members)
+            _note(job, FOUND.format(len(victims)) if victims else NEVER if never else NO_VICTIMS)
+        if victims:
+            self._decide(round_, found, job)
+        return victims.values()
+
+    def _proposal(
+        self, round_: Round, members: list[PodRecord], is_ready: Callable[[], bool]
+    ) -> tuple[Found, dict[str, PodRecord]]:
+        """The decisions after which these pods fit, and the victims; none unless `is_ready` then."""
         found: Found = []
         victims: dict[str, PodRecord] = {}
-        with cluster.ledger.transaction():
-            ready = False
+        with round_.cluster.ledger.transaction():
             for pod in members:
                 self._place(round_, pod, found, victims)
                 # Nothing is preempted for members beyond those the job needs.
-                ready = pod.row >= 0 and is_ready()
-                if ready:
-                    break
-        if ready and victims:
-            self._decide(round_, found)
-            return victims.values()
-        return ()
+                if pod.row >= 0 and is_ready():
+                    return found, victims
+        return [], {}
 
     def _preempt_for_reservations(
         self, round_: Round, reserving: list[PodRecord], jobs: list[Job]
@@ -170,7 +209,8 @@ class PreemptAction(Action):
         cluster.ledger.place(pod, place.row)
         found.append((pod, node, tuple(decisions)))
 
-    def _decide(self, round_: Round, found: Found) -> None:
+    def _decide(self, round_: Round, found: Found, group: Job | None = None) -> None:
+        """Applies the decisions; those for a PodGroup name it as the preemptor."""
         asked: set[str] = set()
         decisions: list[Decision] = []
         for pod, node, made in found:
@@ -180,12 +220,20 @@ class PreemptAction(Action):
                     if decision.pod.uid in asked:
                         continue
                     asked.add(decision.pod.uid)
+                if group is not None:
+                    decision = for_group(decision, group.ref, pod.scheduler)
                 decisions.append(decision)
             if pod.nominated != node:
                 decisions.append(Nominate(pod.ref, node))
         round_.preemption.apply(decisions)
         for pod, node, _ in found:
             round_.cluster.chronicle.note(round_.now, pod.ref, "preempts", node)
+
+
+def _note(job: Job, result: str) -> None:
+    """Adds to the problem of a PodGroup what its preemption came to."""
+    text = f"{job.problem.message}, {GROUP_PREEMPTION}: {result}"
+    job.problem = JobProblem(job.problem.reason, text)
 
 
 def _is_less_important(victim: PodRecord, pod: PodRecord) -> bool:

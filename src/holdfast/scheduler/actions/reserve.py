@@ -6,8 +6,11 @@ the queue can be scheduled now; that pod is scheduled first, and the action ends
 """
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.api.times import format_duration
 from holdfast.scheduler.actions.round import Action, Round
@@ -15,7 +18,6 @@ from holdfast.scheduler.cluster.decisions import Bind, CreateReservation, Emit, 
 from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.gang_permit import READY
 from holdfast.scheduler.framework.hold_planner import HoldPlan
-from holdfast.scheduler.framework.scheduling_cycle import Statement
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.reservations.hold_objects import starvation_hold, starvation_hold_name
 
@@ -222,13 +224,7 @@ class Reserve(Action):
             column = round_.columns.column(profile, pod.cls)
             return round_.search.find_row(profile, pod, column) >= 0
         jobs, members = round_.cluster.jobs.partners(job), round_.gangs.pending_members(pod)
-        if round_.gangs.early_refusal(jobs, members) is not None:
-            return False
-        statement = Statement(round_.cycle)
-        round_.gangs.assume_all(statement, members)
-        ready = bool(statement.assumed) and all(job.is_ready for job in jobs)
-        statement.discard()
-        return ready
+        return round_.gangs.can_start(jobs, members)
 
     # Holds and events
 
@@ -265,13 +261,17 @@ class Reserve(Action):
             job.would_be_ready(p for p in tasks if p.job == job.name) for job in jobs
         ):
             return True  # more nodes would not help
-        plan = round_.hold_planner.plan(jobs, tasks, self._percent, self._closed_rows)
+        plan = None
+        closed = [self._closed_and_outside(rows) for rows in round_.gangs.placements_of(jobs)]
+        for rows in closed:
+            plan = plan or round_.hold_planner.plan(jobs, tasks, self._percent, rows)
         if plan is None:
             # Once the jobs with holds there have started, these rows are for this job and not for
             # smaller ones after it.
-            self._closed_rows |= set(
-                round_.hold_planner.would_take(jobs, tasks, self._percent, self._closed_rows)
+            taken = (
+                round_.hold_planner.would_take(jobs, tasks, self._percent, rows) for rows in closed
             )
+            self._closed_rows |= set(next(filter(None, taken), ()))
             self._emit_cannot_reserve(round_, unit, tasks)
             return False
         self._refused.pop(unit.key, None)
@@ -290,6 +290,12 @@ class Reserve(Action):
             self._helped = 0
             round_.tried(len(tasks))
         return True
+
+    def _closed_and_outside(self, placement: NDArray[np.bool_] | None) -> Collection[int]:
+        """The closed rows, and those outside of a topology domain."""
+        if placement is None:
+            return self._closed_rows
+        return self._closed_rows.union(np.flatnonzero(~placement).tolist())
 
     def _admissible(self, round_: Round, tasks: list[PodRecord]) -> list[PodRecord]:
         """The tasks that their queue can admit together; earlier tasks come first."""

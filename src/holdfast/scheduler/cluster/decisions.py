@@ -248,6 +248,17 @@ def preemption(
     ]
 
 
+def for_group(decision: Decision, group: ObjectRef, scheduler: str) -> Decision:
+    """The decision about a victim, in the words for a preemptor that is a PodGroup."""
+    if isinstance(decision, Preempt):
+        condition = f"{scheduler}: preempting to accommodate a higher priority podgroup"
+        return msgspec.structs.replace(decision, message=condition)
+    if isinstance(decision, Emit) and decision.reason == "Preempted":
+        text = f"Preempted by podgroup {group.uid} on node cluster"
+        return msgspec.structs.replace(decision, message=text)
+    return decision
+
+
 # What a decision writes. Every executor writes this, each in its own way: as a patch it sends or as a
 # new version of an object it stores.
 

@@ -62,7 +62,8 @@ class JobName(NamedTuple):
     """The name of a PodGroup or gang."""
 
     family: str
-    """The API group of its PodGroup; if there is none, that of the other group is used."""
+    """The API group of its PodGroup. If there is none, one of Volcano may be used in place of one of
+    the sigs group, and the other way round."""
     namespace: str
     name: str
 

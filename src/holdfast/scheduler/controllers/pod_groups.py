@@ -11,7 +11,10 @@ status has its phase, counts of members, and conditions that say why a job is pe
 
 PodGroups of scheduling.sigs.k8s.io have no conditions, and other phases: Pending, Scheduling, Scheduled
 (enough members are), Running, Failed (one has failed, and enough had started), Finished (enough have
-succeeded). A job that is pending longer than its schedule timeout gets one event, and stays pending.
+succeeded). Those of scheduling.k8s.io have conditions only: PodGroupInitiallyScheduled, which stays
+True once it is, and DisruptionTarget of a group that is preempted as a whole.
+
+A job that is pending longer than its schedule timeout gets one event, and stays pending.
 """
 
 from collections import Counter
@@ -19,6 +22,12 @@ from collections import Counter
 import msgspec
 
 from holdfast.api.jobs import PodGroup, PodGroupCondition, PodGroupStatus, QueueStatus
+from holdfast.api.pod_groups import (
+    DISRUPTION_TARGET,
+    INITIALLY_SCHEDULED,
+    PREEMPTION_BY_SCHEDULER,
+    CorePodGroup,
+)
 from holdfast.api.quantity import format_amount
 from holdfast.api.times import format_duration, format_time
 from holdfast.scheduler.cluster.decisions import (
@@ -30,7 +39,14 @@ from holdfast.scheduler.cluster.decisions import (
 )
 from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.jobs import Job, JobName, JobProblem
-from holdfast.scheduler.jobs.job import NOT_ENOUGH_OF_TASK, NOT_ENOUGH_TASKS, NOTHING, SCHEDULED, SIGS
+from holdfast.scheduler.jobs.job import (
+    NO_GROUP,
+    NOT_ENOUGH_OF_TASK,
+    NOT_ENOUGH_TASKS,
+    NOTHING,
+    SCHEDULED,
+    SIGS,
+)
 from holdfast.scheduler.jobs.queue_limits import may_become_inqueue
 from holdfast.scheduler.jobs.queues import QueueRecord
 from holdfast.scheduler.state.cluster import Cluster
@@ -98,6 +114,10 @@ def _state(record: QueueRecord, phases: Counter[str]) -> str:
 
 UNSCHEDULABLE = "Unschedulable"
 TIMEOUT = "ScheduleTimeout"
+_SAYS_WHY = ((UNSCHEDULABLE, "True"), (INITIALLY_SCHEDULED, "False"))
+_SCHEDULER_ERROR = "SchedulerError"
+_NOT_TRIED = (NO_GROUP, NOT_ENOUGH_TASKS)
+"""Problems of a PodGroup of `scheduling.k8s.io` that is not in the scheduling queue: no condition."""
 _PENDING = "Pending"
 _EVICTION_TAKES = 10.0
 """Seconds that the scheduler that preempts a whole job has to delete all its members."""
@@ -231,7 +251,7 @@ class PodGroups:
 
     def _write(self, job: Job, now: float, emit: bool) -> list[Decision]:
         group = job.group
-        if group is None or not self._jobs.owns_status(job):
+        if group is None or not self._jobs.owns_status(job) or self._is_of_others(job):
             return []
         status = status_of(job, group, now)
         if status == group.status:
@@ -247,17 +267,25 @@ class PodGroups:
             decisions.append(Emit(job.ref, "Warning", UNSCHEDULABLE, why.message[:1024], "Scheduling"))
         return decisions
 
+    def _is_of_others(self, job: Job) -> bool:
+        """Whether another scheduler writes its status: that of its pods, if it is a PodGroup of
+        `scheduling.k8s.io`."""
+        if job.core is None:
+            return False
+        ours = self._cluster.settings.scheduler_names
+        return not any(member.scheduler in ours for member in job.members.values())
+
 
 def _why(status: PodGroupStatus) -> str:
     for condition in status.conditions:
-        if condition.type == UNSCHEDULABLE and condition.status == "True":
+        if (condition.type, condition.status) in _SAYS_WHY:
             return condition.message
     return ""
 
 
 def _was_reported(job: Job, deadline: float) -> bool:
     """Whether an earlier scheduler reported it: by a condition or, without conditions, by the time."""
-    if job.group is None or job.group.api_version.startswith(SIGS):
+    if job.group is None or job.core is not None or job.group.api_version.startswith(SIGS):
         return deadline < job.first_seen
     return any(c.reason == TIMEOUT and c.status == "True" for c in job.group.status.conditions)
 
@@ -266,7 +294,9 @@ def _has_no_pods(job: Job) -> bool:
     """Whether a controller may wait for Inqueue to create its pods. Controllers that use PodGroups of
     the other API group do not wait."""
     group = job.group
-    if group is None or group.api_version.startswith(SIGS) or group.metadata.deletion_timestamp:
+    if group is None or group.metadata.deletion_timestamp:
+        return False
+    if isinstance(group, CorePodGroup) or group.api_version.startswith(SIGS):
         return False
     return not job.members and phase_of(job) != "Completed"
 
@@ -312,6 +342,8 @@ def _occupied_by(job: Job) -> str:
 
 def status_of(job: Job, group: PodGroup, now: float) -> PodGroupStatus:
     """The whole status. Conditions that did not change keep their times."""
+    if isinstance(group, CorePodGroup):
+        return _core_status(job, group, now)
     phase = phase_of(job)
     members = job.members.values()
     status = msgspec.structs.replace(
@@ -356,3 +388,42 @@ def status_of(job: Job, group: PodGroup, now: float) -> PodGroupStatus:
         set_condition(SCHEDULED, False, "NotReady", "")
     status.conditions = list(conditions.values())
     return status
+
+
+def _core_status(job: Job, group: CorePodGroup, now: float) -> PodGroupStatus:
+    """The status of a PodGroup of `scheduling.k8s.io`."""
+    conditions = {condition.type: condition for condition in group.status.conditions}
+
+    def set_condition(kind: str, value: str, reason: str, message: str) -> None:
+        known = conditions.get(kind)
+        if known is not None and (known.status, known.reason, known.message) == (
+            value,
+            reason,
+            message,
+        ):
+            return
+        time = known.last_transition_time if known is not None and known.status == value else None
+        conditions[kind] = PodGroupCondition(
+            type=kind,
+            status=value,
+            reason=reason,
+            message=message,
+            observed_generation=group.metadata.generation or None,
+            last_transition_time=time or format_time(now),
+        )
+
+    scheduled, problem = conditions.get(INITIALLY_SCHEDULED), job.reported_problem
+    if scheduled is None or scheduled.status != "True":
+        if job.is_ready:
+            set_condition(INITIALLY_SCHEDULED, "True", SCHEDULED, "")
+        elif problem.reason and job.problem.reason not in _NOT_TRIED:
+            is_error = problem.reason == _SCHEDULER_ERROR
+            reason = _SCHEDULER_ERROR if is_error else UNSCHEDULABLE
+            set_condition(INITIALLY_SCHEDULED, "False", reason, problem.message)
+    victims = [each for each in job.members.values() if each.being_preempted or each.preempted]
+    if victims and group.spec.is_disrupted_whole:
+        text = f"{victims[0].scheduler}: preempting to accommodate a higher priority pod"
+        set_condition(DISRUPTION_TARGET, "True", PREEMPTION_BY_SCHEDULER, text)
+    elif job.is_ready and not victims:
+        conditions.pop(DISRUPTION_TARGET, None)  # its pods were created again
+    return msgspec.structs.replace(group.status, conditions=list(conditions.values()))

@@ -40,6 +40,7 @@ class DryRun:
         "_pinned",
         "_pod",
         "_preemption_holds",
+        "_within",
         "passing",
     )
 
@@ -50,12 +51,14 @@ class DryRun:
         pod: PodRecord,
         pinned: bool,
         others: "OtherDryRuns | None" = None,
+        within: NDArray[np.bool_] | None = None,
     ) -> None:
         self._cluster = cluster
         self._column = column
         self._pod = pod
         self._pinned = pinned
         self._others = others
+        self._within = within
         self._preemption_holds = cluster.reservations.preemption_holds
         self._allowed: NDArray[np.bool_] | None = None
         self.passing: list[int] = []
@@ -74,7 +77,7 @@ class DryRun:
         if self._pinned:
             named = nodes.row(self._pod.pinned_node or "")
             rows = rows & (np.arange(nodes.size) == (-1 if named is None else named))
-        return rows
+        return rows if self._within is None else rows & self._within
 
     def fits(self, row: int) -> bool:
         """Whether the pod fits the row now. Capacity of its preemption hold counts as free, unless the

@@ -17,15 +17,16 @@ from holdfast.scheduler.framework.feasibility.node_search import ColumnStore
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.scheduling_queue import Key, SchedulingQueue
 from holdfast.scheduler.jobs import Job, JobName, JobProblem, Jobs
-from holdfast.scheduler.jobs.job import NOT_ENOUGH_OF_TASK, NOT_ENOUGH_TASKS
+from holdfast.scheduler.jobs.job import NO_GROUP, NOT_ENOUGH_OF_TASK, NOT_ENOUGH_TASKS
 from holdfast.scheduler.state.cluster import Cluster
 
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
-NO_GROUP = "PodGroupNotFound"
 NOT_PERMITTED = "NotPermitted"
 QUEUE = "NotAdmitted"
+GATED = "MembersGated"
+SCHEDULER_ERROR = "SchedulerError"
 
-_MEMBERS_MISSING = (NO_GROUP, NOT_ENOUGH_TASKS, NOT_ENOUGH_OF_TASK)
+_MEMBERS_MISSING = (NO_GROUP, NOT_ENOUGH_TASKS, NOT_ENOUGH_OF_TASK, GATED, SCHEDULER_ERROR)
 _CAPACITY_HELPS = (NOT_ENOUGH_RESOURCES, QUEUE)
 MORE_CAPACITY = Change.NODE_ADDED | Change.NODE_ALLOCATABLE | Change.NODE_TAINTS | Change.POD_LEFT
 
@@ -192,13 +193,14 @@ class GangFailureHandler:
             leader = left[0] if left else leader
         for name in dict.fromkeys(pod.job for pod in left if pod.job is not None):
             job = self._jobs.known[name]
+            reason = refusal.problem.reason
             if not job.is_ready:
                 job.problem = refusal.problem
-                reason = refusal.problem.reason
-                if reason in _CAPACITY_HELPS or (
-                    leader.reservation is not None and reason != NOT_PERMITTED
-                ):
-                    self.refused[job.name] = leader
+            helps = reason in _CAPACITY_HELPS or (
+                leader.reservation is not None and reason != NOT_PERMITTED
+            )
+            if helps and (not job.is_ready or job.core is not None):
+                self.refused[job.name] = leader
             self._jobs.touch(job)
         for pod in left:
             self._failures.note_nominated(pod)
@@ -258,6 +260,8 @@ class GangFailureHandler:
         partners = job.gang.partners
         resources = str(sorted(job.group.spec.min_resources.items())) if job.group is not None else ""
         shape: tuple[Hashable, ...] = (kinds, least, tasks, job.queue, partners, resources)
-        if tasks or partners or job.problem.reason in _MEMBERS_MISSING:
+        if job.core is not None:
+            shape = (*shape, job.name.family, job.topology_key)
+        if tasks or partners or job.topology_key or job.problem.reason in _MEMBERS_MISSING:
             shape = (*shape, job.name)
         return (self._profiles[leader.scheduler].index, self._queue.number(shape))

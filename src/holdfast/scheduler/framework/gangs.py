@@ -5,25 +5,29 @@ name the same partners; a partner that names others has its own leader. When it 
 members are assumed as the job needs. If the job is then ready they are bound, otherwise all of them are
 unreserved. Of a job that is ready already, every member that fits is bound. Members beyond those the
 job needs are scheduled after all other pending pods of the same priority; where queues share capacity,
-one at a time.
+one at a time. Members of a PodGroup of `scheduling.k8s.io` are all tried at once, as kube-scheduler
+does, and in one topology domain if it names a topology key.
 """
 
 from collections.abc import Callable, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.api.quantity import QuantityError, amount
 from holdfast.scheduler.cluster.decisions import Nominate
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.framework import core_groups
 from holdfast.scheduler.framework.diagnosis import NO_NODES
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore
 from holdfast.scheduler.framework.gang_failures import (
+    GATED,
     MORE_CAPACITY,
-    NO_GROUP,
     NOT_ENOUGH_RESOURCES,
     QUEUE,
+    SCHEDULER_ERROR,
     GangFailureHandler,
     GangRefusal,
     Stops,
@@ -31,12 +35,13 @@ from holdfast.scheduler.framework.gang_failures import (
     led_members,
     pending_members,
 )
+from holdfast.scheduler.framework.placements import Placement, PlacementGenerator
 from holdfast.scheduler.framework.preemption import Preemption
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.scheduling_cycle import SchedulingCycle, Statement
 from holdfast.scheduler.framework.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.jobs import Job, JobName, JobProblem
-from holdfast.scheduler.jobs.job import NOT_ENOUGH_OF_TASK, NOT_ENOUGH_TASKS
+from holdfast.scheduler.jobs.job import CORE, NO_GROUP, NOT_ENOUGH_OF_TASK, NOT_ENOUGH_TASKS
 from holdfast.scheduler.state.cluster import Cluster
 
 _STANDING = ("active", "backoff", "unschedulable")
@@ -65,6 +70,7 @@ class Gangs:
         self._cycle = cycle
         self._preemption = preemption
         self._failures = failures
+        self.placements = PlacementGenerator(cluster, profiles, columns)
         self._rest: dict[JobName, list[PodRecord]] = {}
         """Members still pending, of jobs that became ready in this round."""
         cluster.jobs.on_changed.append(self.changed)
@@ -153,7 +159,53 @@ class Gangs:
 
     def _attempt(self, jobs: list[Job], members: list[PodRecord], now: float) -> GangRefusal | None:
         """Assumes members in a statement and commits it if the jobs are ready; otherwise, or if plugins
-        permit too few of them, returns why."""
+        permit too few of them, returns why. A job with a topology constraint is tried in the best
+        placement only."""
+        placements = self.placements.of(jobs[0])
+        if placements is None:
+            return self._attempt_within(jobs, members, now)
+        best = self.best_placement(jobs[0], members, placements)
+        if best is None:
+            return self._no_placement(jobs[0], members, placements)
+        with self._cycle.search.within(best.rows):
+            return self._attempt_within(jobs, members, now)
+
+    def best_placement(
+        self, job: Job, members: list[PodRecord], placements: list[Placement]
+    ) -> Placement | None:
+        """The placement with the most members, of several the first in the order of `ordered`; None if
+        the job is ready in none."""
+        best, placed = None, 0
+        for most, placement in self.placements.ordered(job, members, placements):
+            if most <= placed:
+                break
+            statement = Statement(self._cycle)
+            with self._cycle.search.within(placement.rows):
+                self.assume_all(statement, members)
+            if job.is_ready and len(statement.assumed) > placed:
+                best, placed = placement, len(statement.assumed)
+            statement.discard()
+        return best
+
+    def _no_placement(
+        self, job: Job, members: list[PodRecord], placements: list[Placement]
+    ) -> GangRefusal:
+        """Why the job is ready in none of the placements, with the result of the first one."""
+        wakes_on = self._may_wake(members) | Change.NODE_LABELS
+        if not placements:
+            return _refusal(NOT_ENOUGH_RESOURCES, core_groups.NO_PLACEMENTS, wakes_on)
+        statement = Statement(self._cycle)
+        with self._cycle.search.within(placements[0].rows):
+            self.assume_all(statement, members)
+        placed = {pod.uid for _, pod in statement.assumed}
+        first, _ = core_groups.unmet(job, members, placed)
+        statement.discard()
+        text = core_groups.no_placements(len(placements), first)
+        return _refusal(NOT_ENOUGH_RESOURCES, text, wakes_on)
+
+    def _attempt_within(
+        self, jobs: list[Job], members: list[PodRecord], now: float
+    ) -> GangRefusal | None:
         stops: Stops = []
         lost: Unpermitted | None = None
         while True:
@@ -163,6 +215,9 @@ class Gangs:
             # Assumed members count in `is_ready`.
             if not statement.assumed or not all(job.is_ready for job in jobs):
                 why = self._failures.reasons(jobs, left)
+                if jobs[0].core is not None:
+                    placed = {pod.uid for _, pod in statement.assumed}
+                    why = core_groups.refusal_of(jobs[0], members, placed, why)
                 statement.discard()
                 return why if lost is None else self._failures.unpermitted(lost, stops)
             refusal = self._failures.reasons(jobs, left) if left and enough is None else None
@@ -187,7 +242,7 @@ class Gangs:
         job has no members beyond those, or is ready already."""
         job = jobs[0]
         needed = max(1, job.still_needs - job.ready_members)
-        if len(jobs) > 1 or needed >= len(members) or job.is_ready:
+        if len(jobs) > 1 or needed >= len(members) or job.is_ready or job.core is not None:
             return None
         return lambda: len(statement.assumed) >= needed and job.is_ready
 
@@ -266,7 +321,10 @@ class Gangs:
         assert job is not None
         statement = Statement(self._cycle)
         stop = (lambda: bool(statement.assumed)) if one_by_one else None
-        left = self.assume_all(statement, members, stop)
+        placements = self.placements.of(job)
+        domain = placements[0].rows if placements else None
+        with self._cycle.search.within(domain):
+            left = self.assume_all(statement, members, stop)
         again = one_by_one and bool(statement.assumed)
         refusal = self._failures.reasons([job], left) if left and not again else None
         self._jobs.touch(job)
@@ -309,6 +367,10 @@ class Gangs:
         """Why the jobs cannot be scheduled, whatever the nodes are like; None if they may be. With
         `may_preempt` reasons that preemption can remove do not count."""
         for job in jobs:
+            if job.name.family == CORE:
+                found = self._core_refusal(job, members)
+                if found is not None:
+                    return found
             if not job.is_known:
                 self._jobs.wait_for(jobs[0], [job.name])
                 return _refusal(NO_GROUP, f"{job.name} does not exist", Change.NONE)
@@ -341,6 +403,41 @@ class Gangs:
         if not self._cluster.nodes.count:
             return _refusal(NOT_ENOUGH_RESOURCES, NO_NODES, Change.ANY)
         return None
+
+    def _core_refusal(self, job: Job, members: list[PodRecord]) -> GangRefusal | None:
+        """The same for the rules of PodGroups of `scheduling.k8s.io`."""
+        if job.core is None:
+            text = core_groups.missing_group(job.name.name)
+            return _refusal(NO_GROUP, text, Change.NONE)
+        if len(job.members) < job.min_member:
+            return _refusal(NOT_ENOUGH_TASKS, core_groups.TOO_FEW_PODS, Change.NONE)
+        error, wakes_on = core_groups.member_error(job, members), Change.NONE
+        if not error and (found := self.placements.domain_error(job)):
+            error, wakes_on = core_groups.NO_DOMAIN.format(found), MORE_CAPACITY | Change.NODE_LABELS
+        if error:
+            conditions = {pod.uid: SCHEDULER_ERROR for pod in members}
+            return GangRefusal(JobProblem(SCHEDULER_ERROR, error), {}, wakes_on, conditions)
+        if job.lacks(members):  # some are gated, or another scheduler's
+            return _refusal(GATED, core_groups.unmet(job, members, ())[0], Change.NONE)
+        return None
+
+    def can_start(self, jobs: list[Job], members: list[PodRecord]) -> bool:
+        """Whether the jobs could be scheduled now."""
+        if self.early_refusal(jobs, members) is not None:
+            return False
+        placements = self.placements.of(jobs[0])
+        if placements is not None:
+            return self.best_placement(jobs[0], members, placements) is not None
+        statement = Statement(self._cycle)
+        self.assume_all(statement, members)
+        ready = bool(statement.assumed) and all(job.is_ready for job in jobs)
+        statement.discard()
+        return ready
+
+    def placements_of(self, jobs: list[Job]) -> list[NDArray[np.bool_] | None]:
+        """The rows to try the jobs in, one set after the other; None for all rows."""
+        placements = self.placements.of(jobs[0]) if jobs else None
+        return [None] if placements is None else [each.rows for each in placements]
 
     def could_start(self, jobs: list[Job]) -> bool:
         """Whether the jobs are ready now and their `minResources` are free."""
@@ -413,7 +510,7 @@ class Gangs:
             wakes_on |= column.wakes_on() | pods[0].wakes_on
         return wakes_on
 
-    def _capacity(self, pod: PodRecord, rows: "np.typing.NDArray[np.bool_]") -> int:
+    def _capacity(self, pod: PodRecord, rows: NDArray[np.bool_]) -> int:
         """An upper bound of how many pods of this class fit these rows."""
         nodes = self._cluster.nodes
         at = np.flatnonzero(rows)

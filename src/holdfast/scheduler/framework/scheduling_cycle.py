@@ -301,7 +301,8 @@ class Statement:
         pod.reservation_uid = ""
         if cluster.nominator or pod.pinned_node is not None:
             return -1
-        apart = np.ones(cluster.nodes.size, dtype=np.bool_)
+        among = self._cycle.search.placement
+        apart = np.ones(cluster.nodes.size, dtype=np.bool_) if among is None else among.copy()
         for virtual in cluster.virtuals.by_id.values():
             if column.reservation_uid(virtual.row) == virtual.id:
                 apart[virtual.row] = False

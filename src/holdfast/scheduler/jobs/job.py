@@ -17,7 +17,9 @@ from holdfast.api.decode import decode_json
 from holdfast.api.errors import DurationError, InvalidObject
 from holdfast.api.jobs import PodGroup
 from holdfast.api.meta import ObjectMeta, condition
-from holdfast.api.names import ONCE_SATISFIED, TASK_SPEC, WAITING_AND_RUNNING
+from holdfast.api.names import ONCE_SATISFIED, QUEUE_NAME_ANNOTATION, TASK_SPEC, WAITING_AND_RUNNING
+from holdfast.api.pod import Pod
+from holdfast.api.pod_groups import CorePodGroup
 from holdfast.api.selectors import as_integer
 from holdfast.api.times import TimeError, parse_duration, parse_time
 from holdfast.scheduler.cluster.decisions import ObjectRef
@@ -25,6 +27,7 @@ from holdfast.scheduler.cluster.records import JobName, Phase, PodRecord
 
 SCHEDULED = "Scheduled"
 NOT_ENOUGH_TASKS = "NotEnoughTasks"
+NO_GROUP = "PodGroupNotFound"
 NOT_ENOUGH_OF_TASK = "NotEnoughPodsOfTask"
 
 
@@ -126,6 +129,16 @@ class Job:
         return self.group is not None or self.declared is not None
 
     @property
+    def core(self) -> CorePodGroup | None:
+        """Its PodGroup, if that is one of `scheduling.k8s.io`."""
+        return self.group if isinstance(self.group, CorePodGroup) else None
+
+    @property
+    def topology_key(self) -> str:
+        """The node label that must be equal for all members; empty if there is none."""
+        return self.group.spec.topology_key if isinstance(self.group, CorePodGroup) else ""
+
+    @property
     def min_member(self) -> int:
         if self.group is not None:
             return max(0, self.group.spec.min_member)
@@ -134,6 +147,8 @@ class Job:
     @property
     def gang(self) -> GangSettings:
         """The gang settings of its PodGroup, otherwise those of its members."""
+        if self.name.family == CORE:
+            return _CORE_GANG
         if self.group_gang != NO_GANG_SETTINGS or self.declared is None:
             return self.group_gang
         return self.declared.gang
@@ -175,6 +190,10 @@ class Job:
     def queue(self) -> str:
         if self.group is not None and self.group.spec.queue:
             return self.group.spec.queue
+        if self.name.family == CORE and self.group is not None:
+            queue = self.group.metadata.annotations.get(QUEUE_NAME_ANNOTATION)
+            if queue:
+                return queue
         return next((member.queue for member in self.members.values() if member.queue), "")
 
     @property
@@ -284,6 +303,13 @@ class Job:
                 return f"{tasks[task]} of the {needed} pods it needs of task {task}"
         return ""
 
+    def is_preempted_with(self, gone: Collection[str]) -> bool:
+        """Whether all its members are preempted if these are: if it is not ready without them. A
+        PodGroup of `scheduling.k8s.io` states it."""
+        if self.core is not None:
+            return self.core.spec.is_disrupted_whole
+        return self.is_ready and not self.can_do_without(gone)
+
     def can_do_without(self, gone: Collection[str]) -> bool:
         """Whether it would still be ready without these members (uids)."""
         rest = [member for member in self.placed() if member.uid not in gone]
@@ -316,13 +342,14 @@ def _time(text: str, otherwise: float) -> float:
 
 # The job that a pod or reservation names in its metadata, and its settings there.
 #
-# A PodGroup is named by a label or annotation, which differs between the two API groups. A gang that is
-# named by Koordinator's annotations, or by the labels of lightweight coscheduling, needs no PodGroup:
-# its members carry its settings.
+# A PodGroup is named by a label or annotation, which differs between two API groups; one of
+# `scheduling.k8s.io` by a field of the pod's spec. A gang that is named by Koordinator's annotations,
+# or by the labels of lightweight coscheduling, needs no PodGroup: its members carry its settings.
 
 
 VOLCANO = names.VOLCANO_API.partition("/")[0]
 SIGS = names.SIGS_PODGROUP_API.partition("/")[0]
+CORE = names.WORKLOAD_API.partition("/")[0]
 
 _VOLCANO_KEYS = (names.VOLCANO_GROUP_NAME_ANNOTATION, names.GROUP_NAME_ANNOTATION)
 KEYS = frozenset((*_VOLCANO_KEYS, names.GANG_NAME, names.POD_GROUP_LABEL, names.LIGHT_GROUP_NAME))
@@ -339,6 +366,8 @@ class GangSettings(NamedTuple):
 
 
 NO_GANG_SETTINGS = GangSettings()
+_CORE_GANG = GangSettings(policy=WAITING_AND_RUNNING)
+"""Of PodGroups of `scheduling.k8s.io`: as in kube-scheduler, members that have ended do not count."""
 
 
 class Declared(NamedTuple):
@@ -349,6 +378,14 @@ class Declared(NamedTuple):
     """The total number of members; 0 if not set."""
     timeout: float | None
     gang: GangSettings
+
+
+def named_by(pod: Pod) -> JobName | None:
+    """The job that the pod names, if any."""
+    group = pod.spec.scheduling_group
+    if group is not None and group.pod_group_name:
+        return JobName(CORE, pod.metadata.namespace, group.pod_group_name)
+    return named_in(pod.metadata)
 
 
 def named_in(meta: ObjectMeta, namespace: str = "") -> JobName | None:

@@ -4,19 +4,22 @@ from collections.abc import Callable, Collection, Iterable
 
 from holdfast.api.jobs import PodGroup
 from holdfast.api.meta import ObjectMeta
-from holdfast.api.names import NO, PREEMPTABLE
+from holdfast.api.names import NO, PREEMPTABLE, QUEUE_NAME_ANNOTATION
 from holdfast.api.pod import Pod
+from holdfast.api.pod_groups import CorePodGroup
 from holdfast.api.workloads import PriorityClass
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.records import JobName, Phase, PodRecord, ReservationInfo, queued_since
 from holdfast.scheduler.jobs.estimates import RunEstimates
 from holdfast.scheduler.jobs.job import (
+    CORE,
     NO_GANG_SETTINGS,
     SIGS,
     VOLCANO,
     Job,
     declared_in,
     gang_in,
+    named_by,
     named_in,
     task_in,
     task_of,
@@ -26,6 +29,7 @@ from holdfast.scheduler.jobs.queues import Queues
 from holdfast.scheduler.reservations.reservation_cache import ReservationCache
 
 _OTHER = {VOLCANO: SIGS, SIGS: VOLCANO}
+"""The API group whose PodGroup is used if there is none in the one that a pod names."""
 
 
 class Jobs:
@@ -66,7 +70,7 @@ class Jobs:
 
     def get(self, namespace: str, name: str) -> Job | None:
         """The job of this name; of one in each API group, that which its PodGroup's status is about."""
-        names = (JobName(family, namespace, name) for family in (VOLCANO, SIGS))
+        names = (JobName(family, namespace, name) for family in (VOLCANO, SIGS, CORE))
         found = [self.known[each] for each in names if each in self.known]
         return next(filter(self.owns_status, found), None)
 
@@ -87,14 +91,27 @@ class Jobs:
         """The job the pod names, if PodGroups set priorities or preemptability at all."""
         if not self._prioritized or pod.spec.scheduler_name in self._settings.without_gangs:
             return None
-        name = named_in(pod.metadata)
+        name = named_by(pod)
         if name is None:
             return None
-        return self.known.get(name) or self.known.get(name._replace(family=_OTHER[name.family]))
+        return self.known.get(name) or self._other(name)
+
+    def _other(self, name: JobName) -> Job | None:
+        """The job of the same name in the API group whose PodGroups serve both."""
+        family = _OTHER.get(name.family)
+        return None if family is None else self.known.get(name._replace(family=family))
+
+    def join_named(self, record: PodRecord, pod: Pod) -> None:
+        """Makes the pod a member of the job it names, or of none."""
+        self._join(record, named_by(pod), pod.metadata)
 
     def join(self, pod: PodRecord, meta: ObjectMeta, namespace: str = "") -> None:
-        """Makes the pod a member of the job its metadata names, or of none."""
-        name = None if pod.scheduler in self._settings.without_gangs else named_in(meta, namespace)
+        """Makes the reserve pod a member of the job the metadata names, or of none."""
+        self._join(pod, named_in(meta, namespace), meta)
+
+    def _join(self, pod: PodRecord, name: JobName | None, meta: ObjectMeta) -> None:
+        if pod.scheduler in self._settings.without_gangs:
+            name = None
         if pod.job is not None and pod.job != name:
             self.leave(pod)
         if name is None:
@@ -121,11 +138,17 @@ class Jobs:
         if job.members:
             self.changed(job)
 
-    def ended(
-        self, meta: ObjectMeta, succeeded: bool, namespace: str = "", bound: float | None = None
+    def pod_ended(self, pod: Pod, bound: float | None) -> None:
+        """Notes that a pod succeeded or failed. `bound` is when it was bound, if known."""
+        self._ended(named_by(pod), pod.metadata, pod.status.phase == "Succeeded", bound)
+
+    def ended(self, meta: ObjectMeta, namespace: str) -> None:
+        """Notes that the reserve pod of a reservation has ended."""
+        self._ended(named_in(meta, namespace), meta, True, None)
+
+    def _ended(
+        self, name: JobName | None, meta: ObjectMeta, succeeded: bool, bound: float | None
     ) -> None:
-        """Notes that a member succeeded or failed. `bound` is when it was bound, if known."""
-        name = named_in(meta, namespace)
         if name is None:
             return
         job = self._job(name)
@@ -246,22 +269,22 @@ class Jobs:
 
     def companions(self, victims: Collection[PodRecord]) -> list[PodRecord]:
         """The pods that are preempted along with these victims: the other placed members of every job
-        that is not ready without them."""
+        that is preempted whole; see `Job.is_preempted_with`."""
         lost: dict[JobName, list[PodRecord]] = {}
         for pod in victims:
-            if pod.job is not None and self.known[pod.job].is_ready:
+            if pod.job is not None:
                 lost.setdefault(pod.job, []).append(pod)
         found = []
         for name, gone in lost.items():
             job, uids = self.known[name], {pod.uid for pod in gone}
-            if not job.can_do_without(uids):
+            if job.is_preempted_with(uids):
                 found += [
                     pod for pod in job.placed() if pod.uid not in uids and pod.reservation is None
                 ]
         return found
 
     def preemptible_together(self, pods: list[PodRecord], below: float) -> list[PodRecord]:
-        """The pods that may all be victims. If a job is not ready without them, all its members are
+        """The pods that may all be victims. Of a job that is preempted whole all members are
         preempted along; so its pods are left out if any member is non-preemptible or has a priority of
         `below` or more."""
         of_job: dict[JobName, list[PodRecord]] = {}
@@ -273,7 +296,7 @@ class Jobs:
             job, uids = self.known[name], {pod.uid for pod in members}
             if all(m.cls.priority < below and not m.cls.non_preemptible for m in job.placed()):
                 continue
-            if job.is_ready and not job.can_do_without(uids):
+            if job.is_preempted_with(uids):
                 kept |= uids
         return [pod for pod in pods if pod.uid not in kept] if kept else pods
 
@@ -281,7 +304,7 @@ class Jobs:
         """Whether the PodGroup's status is about this job. Where there is one PodGroup, pods may name
         it in either API group, which makes two jobs; the status is then about the one with members,
         else the one with ended members, else the one of the PodGroup's own API group."""
-        other = self.known.get(job.name._replace(family=_OTHER[job.name.family]))
+        other = self._other(job.name)
         if other is None or job.group is None or other.group is not job.group:
             return True
         return _status_rank(job) > _status_rank(other)
@@ -338,10 +361,10 @@ class Jobs:
         job = self._job(name)
         gang = job.gang
         self._assign(job)
-        other = self.known.get(name._replace(family=_OTHER[name.family]))
+        other = self._other(name)
         if other is not None:
             self._assign(other)
-        if self.queues and (before is None or before.spec.queue != group.spec.queue):
+        if self.queues and (before is None or _queue_in(before) != _queue_in(group)):
             self.queues.changed()
         same = before is not None and before.metadata.uid == group.metadata.uid and gang == job.gang
         if before is None or not same or before.spec != group.spec:
@@ -354,9 +377,9 @@ class Jobs:
         if known is None or known.metadata.uid != group.metadata.uid:
             return
         del self._groups[name]
-        if self.queues and group.spec.queue:
+        if self.queues and _queue_in(group):
             self.queues.changed()
-        jobs = [self.known.get(name), self.known.get(name._replace(family=_OTHER[name.family]))]
+        jobs = [self.known.get(name), self._other(name)]
         for job in jobs:
             if job is not None:
                 self._assign(job)
@@ -382,7 +405,9 @@ class Jobs:
     def _assign(self, job: Job) -> None:
         """Assigns the job its PodGroup, and what follows from it."""
         name = job.name
-        group = self._groups.get(name) or self._groups.get(name._replace(family=_OTHER[name.family]))
+        group = self._groups.get(name)
+        if group is None and name.family in _OTHER:
+            group = self._groups.get(name._replace(family=_OTHER[name.family]))
         before, job.group = (job.priority_class, job.non_preemptible), group
         job.group_gang = NO_GANG_SETTINGS
         if group is not None:
@@ -391,8 +416,12 @@ class Jobs:
         if group is not None and group.metadata.annotations:
             job.group_gang = gang_in(group.metadata.annotations, group.metadata.namespace)
         job.priority_class = None
-        if group is not None and group.spec.priority_class_name:
+        if isinstance(group, CorePodGroup) and group.spec.priority is not None:
+            job.priority_class = group.spec.priority
+        elif group is not None and group.spec.priority_class_name:
             job.priority_class = self._classes.get(group.spec.priority_class_name)
+        elif isinstance(group, CorePodGroup):
+            job.priority_class = 0
         job.non_preemptible = group is not None and _is_non_preemptible(group.metadata)
         if (job.priority_class, job.non_preemptible) != before:
             self._prioritized = True
@@ -420,6 +449,10 @@ class Jobs:
 
 def _is_non_preemptible(meta: ObjectMeta) -> bool:
     return (meta.annotations.get(PREEMPTABLE) or meta.labels.get(PREEMPTABLE)) == NO
+
+
+def _queue_in(group: PodGroup) -> str:
+    return group.spec.queue or group.metadata.annotations.get(QUEUE_NAME_ANNOTATION, "")
 
 
 def _named(group: PodGroup) -> JobName:

@@ -372,7 +372,7 @@ class Cluster(ClusterBase):
         self.jobs.leave(pod)
 
     def reservation_succeeded(self, metadata: ObjectMeta, namespace: str) -> None:
-        self.jobs.ended(metadata, True, namespace)
+        self.jobs.ended(metadata, namespace)
 
     def reservation_deleted(self, uid: str) -> None:
         self.jobs.gone(uid)

@@ -73,7 +73,7 @@ class PodHandlers:
         known = self._pods.get(uid)
         if pod.status.phase in _ENDED:
             # The event may arrive late, when another pod already has the name.
-            self._jobs.ended(meta, pod.status.phase == "Succeeded", bound=_bound_at(pod))
+            self._jobs.pod_ended(pod, _bound_at(pod))
             if known is not None:
                 self._forget(known, pod.status.phase.lower())
             return
@@ -155,10 +155,11 @@ class PodHandlers:
             known.queue = annotations.get(QUEUE_NAME_ANNOTATION, "")
         if (
             known.job is not None
+            or pod.spec.scheduling_group is not None
             or (meta.labels and not JOB_KEYS.isdisjoint(meta.labels))
             or (annotations and not JOB_KEYS.isdisjoint(annotations))
         ):
-            self._jobs.join(known, meta)
+            self._jobs.join_named(known, pod)
 
     def _reclass(self, known: PodRecord, pod: Pod, cls: PodClass) -> None:
         """Moves a pod to another class, after a change of something that scheduling reads."""
@@ -248,7 +249,8 @@ class PodHandlers:
         traits = self._reservations.traits(pod.metadata)
         if job is None:
             return traits
-        priority = None if pod.spec.priority else job.priority_class
+        # Members of a core PodGroup have its priority; a pending one of another priority is an error.
+        priority = None if pod.spec.priority and job.core is None else job.priority_class
         if priority is None and not job.non_preemptible:
             return traits
         return traits._replace(priority=priority, non_preemptible=job.non_preemptible)

@@ -2,9 +2,12 @@
 row of one for a pod.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord
@@ -127,11 +130,22 @@ class NodeSearch:
         self._columns = columns
         self._failures = failures
         self._preemption_holds = cluster.reservations.preemption_holds
+        self.placement: NDArray[np.bool_] | None = None
+        """The only rows to be considered; None for all. See `within`."""
+
+    @contextmanager
+    def within(self, rows: NDArray[np.bool_] | None) -> Iterator[None]:
+        """Considers these rows only: a topology domain in which a whole job is tried."""
+        before, self.placement = self.placement, rows
+        try:
+            yield
+        finally:
+            self.placement = before
 
     def find_row(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> int:
         """The best row for the pod, or -1. Its nominated node comes before all others."""
         if not self._cluster.nominator and pod.pinned_node is None:
-            return column.best()
+            return column.best() if self.placement is None else column.best_of(self.placement)
         if column.rejected is not None:
             return -1
         row = self._find_row_with_nominations(profile, pod, column)
@@ -143,24 +157,27 @@ class NodeSearch:
     def _find_row_with_nominations(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> int:
         """As `find_row`, where pods have nominated nodes or the pod is pinned to a node."""
         table, nominations = self._table, self._cluster.nominator
-        pinned = profile.pins(pod)
+        pinned, among = profile.pins(pod), self.placement
+        possible = table.alive if among is None else among
         dry_run = DryRun(self._cluster, column, pod, pinned)
         if pod.nominated and not (pinned and pod.nominated != pod.pinned_node):
             row = table.row(pod.nominated)
-            if row is not None and table.alive[row] and dry_run.fits(row):
+            if row is not None and possible[row] and dry_run.fits(row):
                 return row
         if pinned:
             row = table.row(pod.pinned_node or "")
-            return row if row is not None and table.alive[row] and dry_run.fits(row) else -1
-        row = column.best()
+            return row if row is not None and possible[row] and dry_run.fits(row) else -1
+        row = column.best() if among is None else column.best_of(among)
         if row < 0 or (column.is_absolute and table.name(row) not in nominations):
             return row
         if column.is_local and column.diagnosis.nominated_check is not None:
             # The pod's own nominated node was tried above.
             feasible = column.diagnosis.feasible()
             feasible[dry_run.rows_of_other_queues()] = False
+            if among is not None:
+                feasible &= among
             return column.best_of(feasible)
-        left = np.ones(table.size, dtype=np.bool_)
+        left = np.ones(table.size, dtype=np.bool_) if among is None else among.copy()
         if column.is_absolute:
             while row >= 0 and table.name(row) in nominations and not dry_run.fits(row):
                 left[row] = False
@@ -193,7 +210,12 @@ class NodeSearch:
     def dry_run(self, profile: Profile, pod: PodRecord, column: ClassColumn) -> DryRun:
         """A dry run of the pod that also leads to those of other pods."""
         return DryRun(
-            self._cluster, column, pod, profile.pins(pod), partial(self._other_dry_run, profile)
+            self._cluster,
+            column,
+            pod,
+            profile.pins(pod),
+            partial(self._other_dry_run, profile),
+            self.placement,
         )
 
     def _other_dry_run(self, profile: Profile, other: PodRecord) -> tuple[int, DryRun]:
