@@ -24,6 +24,7 @@ from holdfast.api.names import (
     TOPOLOGY_API,
     VOLCANO_API,
     VOLCANO_JOB_API,
+    WORKLOAD_API,
 )
 from holdfast.api.raw_objects import ObjectKind, RawObject, raw_object
 from holdfast.kube.client import Status
@@ -114,6 +115,7 @@ WATCHED = (
     _kind("scheduling.k8s.io/v1", "PriorityClass"),
     _kind(VOLCANO_API, "PodGroup", optional=True),
     _kind(SIGS_PODGROUP_API, "PodGroup", optional=True),
+    _kind(WORKLOAD_API, "PodGroup", optional=True),
     _kind(VOLCANO_API, "Queue", optional=True),
     _kind(VOLCANO_JOB_API, "Job", optional=True),
 )

@@ -35,7 +35,7 @@ from holdfast.scheduler.framework.gang_failures import (
     led_members,
     pending_members,
 )
-from holdfast.scheduler.framework.placements import Placement, PlacementGenerator
+from holdfast.scheduler.framework.placements import PlacementGenerator, TopologyPlacement
 from holdfast.scheduler.framework.preemption import Preemption
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.scheduling_cycle import SchedulingCycle, Statement
@@ -171,8 +171,8 @@ class Gangs:
             return self._attempt_within(jobs, members, now)
 
     def best_placement(
-        self, job: Job, members: list[PodRecord], placements: list[Placement]
-    ) -> Placement | None:
+        self, job: Job, members: list[PodRecord], placements: list[TopologyPlacement]
+    ) -> TopologyPlacement | None:
         """The placement with the most members, of several the first in the order of `ordered`; None if
         the job is ready in none."""
         best, placed = None, 0
@@ -188,7 +188,7 @@ class Gangs:
         return best
 
     def _no_placement(
-        self, job: Job, members: list[PodRecord], placements: list[Placement]
+        self, job: Job, members: list[PodRecord], placements: list[TopologyPlacement]
     ) -> GangRefusal:
         """Why the job is ready in none of the placements, with the result of the first one."""
         wakes_on = self._may_wake(members) | Change.NODE_LABELS

@@ -22,7 +22,7 @@ from holdfast.scheduler.state.cluster import Cluster
 Bools = NDArray[np.bool_]
 
 
-class Placement(NamedTuple):
+class TopologyPlacement(NamedTuple):
     """One value of the label, and the nodes that have it."""
 
     domain: str
@@ -41,7 +41,7 @@ class PlacementGenerator:
         self._labels: dict[str, LabelColumn] = {}
         """The columns of the keys that jobs name; kept, since each use needs all rows."""
 
-    def of(self, job: Job) -> list[Placement] | None:
+    def of(self, job: Job) -> list[TopologyPlacement] | None:
         """The placements of the job, by name; None if it has no topology constraint. None of them is
         possible if `domain_error`."""
         key = job.topology_key
@@ -51,7 +51,7 @@ class PlacementGenerator:
         codes = np.where(nodes.alive[: nodes.size], column.codes[: nodes.size], -1)
         found = sorted((column.values[code], int(code)) for code in np.unique(codes) if code >= 0)
         own = {int(codes[pod.row]) for pod in job.placed()}
-        return [Placement(name, code, codes == code) for name, code in found if own <= {code}]
+        return [TopologyPlacement(name, code, codes == code) for name, code in found if own <= {code}]
 
     def domain_error(self, job: Job) -> str:
         """Why no placement is possible because of members that are on nodes; empty if some is."""
@@ -79,8 +79,8 @@ class PlacementGenerator:
     # The order in which to try them
 
     def ordered(
-        self, job: Job, members: list[PodRecord], placements: list[Placement]
-    ) -> list[tuple[int, Placement]]:
+        self, job: Job, members: list[PodRecord], placements: list[TopologyPlacement]
+    ) -> list[tuple[int, TopologyPlacement]]:
         """The placements in which enough members may fit, with the most that do. Those with more
         members come first, then those with the least capacity left (kube-scheduler: PodGroupPodsCount,
         and NodeResourcesFit with MostAllocated)."""
@@ -121,7 +121,7 @@ class PlacementGenerator:
             total += np.minimum(counts.astype(np.int64), len(pods))
         return total
 
-    def _allocated(self, placement: Placement, members: list[PodRecord]) -> int:
+    def _allocated(self, placement: TopologyPlacement, members: list[PodRecord]) -> int:
         """The percentage of the domain's cpu and memory that is claimed once all members are there."""
         nodes, rows = self._nodes, placement.rows
         score = 0
