@@ -16,6 +16,7 @@ Amount = int | str
 HOLDFAST = "scheduling.koordinator.sh/v1alpha1"
 VOLCANO = "scheduling.volcano.sh/v1beta1"
 SIGS = "scheduling.sigs.k8s.io/v1alpha1"
+WORKLOAD = "scheduling.k8s.io/v1beta1"
 GROUP = "scheduling.k8s.io/group-name"
 SIM = "sim.holdfast.io/"
 
@@ -168,6 +169,28 @@ def pod_group(name: str, min_member: int, api: str = VOLCANO, at: str = "0s", **
         "metadata": {"name": name, "annotations": {SIM + "at": at}},
         "spec": {"minMember": min_member, **spec},
     }
+
+
+def core_group(name: str, min_count: int | None = None, at: str = "0s", **spec: Any) -> Raw:
+    """A PodGroup of `scheduling.k8s.io`: a gang, or with the policy basic without a count. `topology`
+    is a node label, `whole` whether it is disrupted as a whole."""
+    policy: Raw = {"basic": {}} if min_count is None else {"gang": {"minCount": min_count}}
+    if key := spec.pop("topology", ""):
+        spec["schedulingConstraints"] = {"topology": [{"key": key}]}
+    if spec.pop("whole", False):
+        spec["disruptionMode"] = {"all": {}}
+    return {
+        "apiVersion": WORKLOAD,
+        "kind": "PodGroup",
+        "metadata": {"name": name, "annotations": {SIM + "at": at, **spec.pop("annotations", {})}},
+        "spec": {"schedulingPolicy": policy, **spec},
+    }
+
+
+def core_pods(name: str, count: int, cpu: Amount = 1, **more: Any) -> list[Raw]:
+    """The pods of a PodGroup of `scheduling.k8s.io`."""
+    group = {"podGroupName": name}
+    return [pod(f"{name}-{i}", cpu, schedulingGroup=group, **more) for i in range(count)]
 
 
 def gang(name: str, count: int, cpu: Amount = 1, **more: Any) -> list[Raw]:

@@ -141,6 +141,9 @@ class Preemption:
             if isinstance(decision, Preempt | Evict):
                 if (pod := pods.get(decision.pod.uid)) is not None:
                     pod.being_preempted = True
+                    job = self._cluster.jobs.of(pod)
+                    if job is not None and job.core is not None:
+                        self._cluster.jobs.touch(job)  # its condition DisruptionTarget
             elif isinstance(decision, Nominate) and (pod := pods.get(decision.pod.uid)) is not None:
                 self._cluster.nominate(pod, decision.node)
                 nominated.append(pod)
