@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.api.documents import MAX_BYTES, MAX_DEPTH, BadFileError, Document, read_yaml, whole_number
 from holdfast.api.errors import HoldfastError
 from holdfast.api.kinds import KINDS, NO_KINDS, KindInfo, Kinds, api_version_of
-from holdfast.api.names import SIM_API
+from holdfast.api.names import SIM_API, WORKLOAD_API
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _HALF_A_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
@@ -199,8 +199,8 @@ _MISSPELT = 0.75
 def is_skipped(api_version: Any, kind: Any, declared: Kinds = NO_KINDS) -> bool:
     if not (isinstance(api_version, str) and isinstance(kind, str) and api_version and kind):
         return False
-    if (api_version, kind) in KINDS:
-        return False  # other versions of a kind may be skipped
+    if api_version == WORKLOAD_API:
+        return False  # its kinds are skipped in other versions
     group = api_version.rpartition("/")[0]
     if any(_is_of_kind(group, kind, info) for info in declared.values()):
         return False
