@@ -132,6 +132,7 @@ WRITTEN = {
     "podgroups/status.scheduling.volcano.sh": {"update", "patch"},
     "podgroups.scheduling.sigs.k8s.io": {"update", "patch"},
     "podgroups/status.scheduling.sigs.k8s.io": {"update", "patch"},
+    "podgroups/status.scheduling.k8s.io": {"update", "patch"},
     "queues/status.scheduling.volcano.sh": {"update", "patch"},
 }
 

@@ -40,8 +40,6 @@ class PodGroupStatus(Struct):
     scheduled: int = 0
     occupied_by: str = ""
     schedule_start_time: str | None = None
-    resource_claim_statuses: list[dict[str, Any]] = field(default_factory=list)
-    """Of `scheduling.k8s.io` only; kept as it is."""
 
 
 class PodGroup(Object):

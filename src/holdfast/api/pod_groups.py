@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import field
 
-from holdfast.api.jobs import PodGroup, PodGroupSpec
+from holdfast.api.jobs import PodGroup, PodGroupSpec, PodGroupStatus
 from holdfast.api.meta import Object, Struct
 
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
@@ -81,10 +81,17 @@ class CorePodGroupSpec(PodGroupSpec):
         return self.disruption_mode is not None and self.disruption_mode.all is not None
 
 
+class CorePodGroupStatus(PodGroupStatus):
+    """It has conditions, and the claims made for the group, which are kept as they are."""
+
+    resource_claim_statuses: list[dict[str, Any]] = field(default_factory=list)
+
+
 class CorePodGroup(PodGroup):
     """A PodGroup of `scheduling.k8s.io`."""
 
     spec: CorePodGroupSpec = field(default_factory=CorePodGroupSpec)
+    status: CorePodGroupStatus = field(default_factory=CorePodGroupStatus)
 
 
 class CoreWorkload(Object):
