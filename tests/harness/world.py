@@ -164,8 +164,9 @@ class World:
             kind, metadata = raw["kind"], raw["metadata"]
             metadata.setdefault("uid", f"{_UIDS.get(kind, kind.lower())}-{metadata['name']}")
             metadata.setdefault("creationTimestamp", format_time(self.now))
-            if kind == "Pod":
+            if kind in ("Pod", "ResourceClaim", "ResourceClaimTemplate"):
                 metadata.setdefault("namespace", "default")
+            if kind == "Pod":
                 raw["spec"].setdefault("schedulerName", "default-scheduler")
                 raw.setdefault("status", {"phase": "Pending"})
             self._store(raw)
@@ -232,9 +233,11 @@ class World:
                 for slot in entry.amounts:
                     there = waiting.setdefault(entry.row, {})
                     there[slot] = there.get(slot, 0) + entry.left(slot)
-        table = cluster.nodes
+        table, by_claim = cluster.nodes, cluster.claims.extended
         for name, row in table.names():
             for slot, resource in table.slots.resources():
+                if resource in by_claim and not table.allocatable[slot, row]:
+                    continue  # devices are allocated by a claim instead
                 claimed = int(table.claimed[slot, row]) - waiting.get(row, {}).get(slot, 0)
                 allocatable = int(table.allocatable[slot, row])
                 gone = self.shrinking or not table.alive[row]
@@ -395,9 +398,14 @@ class WorldTarget:
     def update(self, key: Key, raw: Raw) -> None:
         self._world._store(raw)
 
-    def submit(self, raw: Raw) -> None:
-        created = {"uid": f"created-{self._world.number()}", "creationTimestamp": self.now()}
-        self._world._store({**raw, "metadata": {**raw["metadata"], **created}})
+    def submit(self, raw: Raw) -> Raw:
+        number = self._world.number()
+        metadata = {**raw["metadata"], "uid": f"created-{number}", "creationTimestamp": self.now()}
+        if not metadata.get("name"):
+            metadata["name"] = f"{metadata['generateName']}{number}"
+        made = {**raw, "metadata": metadata}
+        self._world._store(made)
+        return made
 
     def end(self, key: Key) -> None:
         self._world._remove(key.kind, key.name)

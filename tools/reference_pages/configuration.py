@@ -76,6 +76,8 @@ MEANINGS: Mapping[str, str] = {
     "DeviceShare.scoringStrategy": "see [scoring strategies](../gpu.md#scoring-strategies)",
     "DeviceShare.disableDeviceNUMATopologyAlignment": "do not align devices with the NUMA nodes of the pod's CPUs",
     "DeviceShare.gpuSharedResourceTemplatesConfig": "accepted, no effect",
+    "DynamicResources.filterTimeout": "accepted, no effect: allocating devices on a node is bounded in steps",
+    "DynamicResources.bindingTimeout": "how long devices with binding conditions may take to be ready",
     "InterPodAffinity.hardPodAffinityWeight": "weight of a required affinity of existing pods in the score",
     "InterPodAffinity.ignorePreferredTermsOfExistingPods": "whether preferred terms of existing pods count only if the new pod has some",
     "LimitAware.resources": "resources in the score, with their weights",

@@ -59,6 +59,12 @@ REASONS: dict[str, dict[str, str]] = {
         "node(s) had no available disk": "A disk in the pod spec is in use there.",
         "node(s) had no available volume zone": "The volume is in another zone.",
     },
+    "Devices by claim (DRA)": {
+        "cannot allocate all claims": "Not enough free devices match the ResourceClaims of the pod.",
+        "resourceclaim not available on the node": "A claim of the pod is allocated for other nodes.",
+        "invalid resource pools were encountered": "A driver publishes contradictory ResourceSlices.",
+        "request {}: device class {} does not exist": "Create the DeviceClass, or name another in the claim.",
+    },
     "Devices, CPUs and NUMA nodes": {
         "Insufficient {} devices": "Not enough free devices of the type: [GPUs](../gpu.md).",
         "Insufficient GPU Devices": "Not enough free GPUs, or parts of one.",
@@ -102,6 +108,7 @@ EVENTS: dict[str, dict[str, str]] = {
         "Scheduled": "bound; a reservation that got a node has it too",
         "FailedScheduling": "no node; the message has the reasons",
         "FailedScheduling-Reservation": "the part of the message about reservations, for pods with a reservation affinity",
+        "BindingConditionsPending": "its devices are allocated and not ready yet; it is bound when they are",
         "Preempted": "evicted for a pod or reservation of higher priority",
         "Reclaimed": "evicted because its queue uses more than its share",
         "Descheduled": "evicted by a PodMigrationJob",

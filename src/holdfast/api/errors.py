@@ -31,6 +31,7 @@
     ├── CapacityError         scheduler.managers.claims.capacity    an impossible share of a device
     ├── AllocationProblem     scheduler.managers.claims.search      claims that are at fault
     ├── TooManyResults        scheduler.managers.claims.search      too many devices for a claim
+    ├── ClaimConflict         scheduler.cluster.claim_writes        a claim that changed meanwhile
     ├── InvalidScore          scheduler.cluster.plugin_errors       a score out of range
     ├── UnknownField          scheduler.cluster.class_key           a path to no field of a pod
     ├── UndeclaredAnnotation  scheduler.cluster.class_key           an annotation was not declared

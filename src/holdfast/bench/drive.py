@@ -142,13 +142,14 @@ class PlanCluster:
         else:
             self._annotations.pop(name, None)
 
-    def submit(self, raw: Raw) -> None:
+    def submit(self, raw: Raw) -> Raw:
         key = reservation_key(raw["metadata"]["name"])
         self._created += 1
         made = {"uid": uid_of(key.name, self._created), "creationTimestamp": CREATED, "generation": 1}
         raw = {**raw, "metadata": {**raw["metadata"], **made}}
         shown = self._reservations[key] = _decoded_reservation(raw)
         self._reports.append(Added(shown))
+        return raw
 
     def end(self, key: Key) -> None:
         self._reports.append(Deleted(self._reservations.pop(key)))

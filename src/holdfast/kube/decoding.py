@@ -20,6 +20,7 @@ from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.meta import Object
 from holdfast.api.names import (
     RESERVATION_API,
+    RESOURCE_API,
     SIGS_PODGROUP_API,
     TOPOLOGY_API,
     VOLCANO_API,
@@ -108,6 +109,11 @@ WATCHED = (
     _kind("storage.k8s.io/v1", "CSIDriver"),
     _kind("storage.k8s.io/v1", "CSIStorageCapacity"),
     _kind("storage.k8s.io/v1", "VolumeAttachment"),
+    _kind(RESOURCE_API, "DeviceClass", optional=True),
+    _kind(RESOURCE_API, "ResourceSlice", optional=True),
+    _kind(RESOURCE_API, "DeviceTaintRule", optional=True),
+    _kind(RESOURCE_API, "ResourceClaim", optional=True),
+    _kind(RESOURCE_API, "ResourceClaimTemplate", optional=True),
     _kind(RESERVATION_API, "Device", optional=True),
     _kind(TOPOLOGY_API, "NodeResourceTopology", optional=True),
     _kind(RESERVATION_API, "Reservation", optional=True),

@@ -36,7 +36,16 @@ MAX_FED_EVENTS = 500
 MAX_UNSENT_BINDS = 500
 """With this many binds waiting to be sent, no more pods are scheduled."""
 _SWEEP_SECONDS = 60.0
-_CLAIMING = ("Node", "Pod", "Reservation", "PodGroup", "PersistentVolume", "PersistentVolumeClaim")
+_CLAIMING = (
+    "Node",
+    "Pod",
+    "Reservation",
+    "PodGroup",
+    "PersistentVolume",
+    "PersistentVolumeClaim",
+    "ResourceClaim",
+    "ResourceSlice",
+)
 """The kinds in which claims on capacity are written, and where there is any."""
 
 _LEVELS = {"listed": "debug", "listing": "debug", "interrupted": "debug", "failed": "warning"}
@@ -106,6 +115,7 @@ class Runner:
             limit,
             claim_timeout,
             self._version,
+            scheduler.cluster.objects.setdefault("ResourceClaim", {}),
         )
         self.has_synced = False
         self._names = [profile.scheduler_name for profile in scheduler.profiles]

@@ -17,7 +17,7 @@ from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import condition
-from holdfast.api.names import RESERVATION_API
+from holdfast.api.names import RESERVATION_API, RESOURCE_API
 from holdfast.api.raw_objects import Key, Raw, with_condition
 from holdfast.api.reservation import MigrationPhase, ReservationPhase, ReservationStatus
 from holdfast.local.timeline import BOUND, EVICTED, PREEMPTED, UNSCHEDULABLE, deletion_event
@@ -30,13 +30,26 @@ from holdfast.machinery.pod_subresources import (
 )
 from holdfast.machinery.status import StatusError
 from holdfast.scheduler.actions.reserve import RESERVED, STARVING
+from holdfast.scheduler.cluster.claim_writes import (
+    ClaimConflict,
+    allocated_claim,
+    deallocated_claim,
+    new_claim,
+    reserved_claim,
+    unreserved_claim,
+    with_finalizer,
+    without_finalizer,
+)
 from holdfast.scheduler.cluster.decisions import (
     AnnotatePod,
     AnnotateReservation,
     Bind,
     BindVolume,
+    CreateClaim,
     CreateReservation,
+    DeallocateClaim,
     Decision,
+    DeleteClaim,
     DeleteReservation,
     Emit,
     Evict,
@@ -44,6 +57,7 @@ from holdfast.scheduler.cluster.decisions import (
     ObjectRef,
     Preempt,
     PreemptReservation,
+    ReserveClaim,
     SelectNode,
     SetMigrationStatus,
     SetPodGroupStatus,
@@ -51,7 +65,9 @@ from holdfast.scheduler.cluster.decisions import (
     SetQueueStatus,
     SetReservationStatus,
     SpecifyMigration,
+    UnreserveClaim,
     disruption_condition,
+    extended_resource_claim_status,
     metadata_patch,
     pod_scheduled_condition,
     specification,
@@ -70,8 +86,8 @@ class TargetObjects(Protocol):
 
     def update(self, key: Key, raw: Raw) -> object: ...
 
-    def submit(self, raw: Raw) -> object:
-        """Creates an object as for a client. Raises StatusError."""
+    def submit(self, raw: Raw) -> Raw:
+        """Creates an object as for a client, and returns it. Raises StatusError."""
 
     def end(self, key: Key) -> object:
         """Deletes an object, or marks it as deleted if it has finalizers."""
@@ -114,10 +130,17 @@ class DecisionExecutor:
     def __init__(self, target: DecisionTarget) -> None:
         self._target = target
         self._objects = target.objects
+        self._failed: dict[str, str] = {}
+        """By the uid of a pod, why a claim could not be reserved for it: its Bind fails."""
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Bind: self._bind,
             BindVolume: self._bind_volume,
             SelectNode: self._select_node,
+            ReserveClaim: self._reserve_claim,
+            CreateClaim: self._create_claim,
+            UnreserveClaim: self._unreserve_claim,
+            DeallocateClaim: self._deallocate_claim,
+            DeleteClaim: self._delete_claim,
             SetPodScheduled: self._set_pod_scheduled,
             Nominate: self._nominate,
             Preempt: self._preempt,
@@ -143,6 +166,9 @@ class DecisionExecutor:
     def _bind(self, decision: Bind) -> None:
         target, ref = self._target, decision.pod
         key = _pod_key(ref)
+        if (failure := self._failed.pop(ref.uid, "")) and not self._is_bound(key, ref):
+            target.feed(BindRefused(ref.uid, failure))
+            return
         pod = self._objects.get(key)
         if pod is None:
             target.feed(BindRefused(ref.uid, f'pods "{ref.name}" not found'))
@@ -236,6 +262,69 @@ class DecisionExecutor:
         claim = self._objects.get(key)
         if claim is not None:
             self._objects.update(key, merge_patch(claim, {"metadata": metadata_patch(decision)}))
+
+    # ResourceClaims
+
+    def _reserve_claim(self, decision: ReserveClaim) -> None:
+        key = claim_key(decision.claim)
+        try:
+            claim = reserved_claim(self._objects.get(key), decision, self._target.now())
+        except ClaimConflict as error:
+            if decision.waits:
+                self._target.feed(write_refused(decision, str(error)))
+            else:
+                self._failed[decision.pod.uid] = str(error)
+            return
+        if claim is not None:
+            self._objects.update(key, with_finalizer(claim) or claim)
+
+    def _create_claim(self, decision: CreateClaim) -> None:
+        pod = decision.pod
+        try:
+            created = self._objects.submit(new_claim(decision))
+        except StatusError as error:
+            if pod is not None:
+                self._failed[pod.uid] = f"create claim for extended resources: {error.message}"
+            else:
+                self._target.feed(write_refused(decision, error.message))
+            return
+        metadata = created["metadata"]
+        key = Key(_group_of(RESOURCE_API), "ResourceClaim", metadata["namespace"], metadata["name"])
+        self._objects.update(key, allocated_claim(created, decision, self._target.now()))
+        if pod is not None:
+            status = extended_resource_claim_status(key.name, decision)
+            self._patch(_pod_key(pod), pod, {"status": status})
+
+    def _unreserve_claim(self, decision: UnreserveClaim) -> None:
+        key = claim_key(decision.claim)
+        raw = self._current(key, decision.claim)
+        claim = unreserved_claim(raw, decision) if raw is not None else None
+        if claim is not None:
+            self._objects.update(key, claim)
+
+    def _deallocate_claim(self, decision: DeallocateClaim) -> None:
+        key = claim_key(decision.claim)
+        raw = self._current(key, decision.claim)
+        if raw is None:
+            return
+        try:
+            claim = deallocated_claim(raw, decision)
+        except ClaimConflict as error:
+            self._target.feed(write_refused(decision, str(error)))
+            return
+        if claim is not None:
+            self._objects.update(key, claim)
+
+    def _delete_claim(self, decision: DeleteClaim) -> None:
+        key = claim_key(decision.claim)
+        raw = self._current(key, decision.claim)
+        if raw is None:
+            return
+        claim = without_finalizer(raw)
+        if claim is not None:
+            self._objects.update(key, claim)
+        if self._current(key, decision.claim) is not None:
+            self._objects.end(key)
 
     # Reservations
 
@@ -343,6 +432,10 @@ class DecisionExecutor:
 
     # All objects
 
+    def _is_bound(self, key: Key, ref: ObjectRef) -> bool:
+        pod = self._current(key, ref)
+        return pod is not None and bool(pod["spec"].get("nodeName"))
+
     def _current(self, key: Key, ref: ObjectRef) -> Raw | None:
         """The object, unless it is gone or was recreated (UID changed)."""
         raw = self._objects.get(key)
@@ -370,6 +463,10 @@ def reservation_of(pod: Raw) -> str:
 
 def _pod_key(ref: ObjectRef) -> Key:
     return Key("", "Pod", ref.namespace, ref.name)
+
+
+def claim_key(ref: ObjectRef) -> Key:
+    return Key(_group_of(RESOURCE_API), "ResourceClaim", ref.namespace, ref.name)
 
 
 def reservation_key(name: str) -> Key:

@@ -194,7 +194,10 @@ class Scheduler:
             self.gang_failures.refused.clear()
         for controller in self._controllers:
             decisions += controller.run(now)
-        decisions = self.cluster.take_reports() + decisions + self.decisions
+        reports = self.cluster.take_reports()
+        if self.cluster.claims.decisions:
+            reports += self.cluster.claims.take_decisions()
+        decisions = reports + decisions + self.decisions
         self.decisions.clear()
         for pod, times in self.queue.set_aside:
             self.guard.tried_too_often(pod, times, now)

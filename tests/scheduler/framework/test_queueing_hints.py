@@ -253,7 +253,14 @@ KINDS: dict[str, set[str]] = {
     "NodeName": {"NODE_ADDED"},
     "NodePorts": {"NODE_ADDED", "POD_LEFT"},
     "NodeResourcesBalancedAllocation": set(),
-    "NodeResourcesFit": {"NODE_ADDED", "NODE_ALLOCATABLE", "POD_LEFT"},
+    "NodeResourcesFit": {"NODE_ADDED", "NODE_ALLOCATABLE", "POD_LEFT", "DEVICE_CLASSES"},
+    "DynamicResources": {
+        "NODE_ADDED",
+        "NODE_LABELS",
+        "NODE_ALLOCATABLE",
+        "DEVICES",
+        "DEVICE_CLASSES",
+    },
     "NodeUnschedulable": {"NODE_ADDED", "NODE_TAINTS"},
     "NodeVolumeLimits": {"NODE_ADDED", "POD_LEFT", *CLAIM, "CSI_NODES", "ATTACHMENTS"},
     "PodTopologySpread": {

@@ -24,6 +24,7 @@ REACH_MORE = {
     "DefaultPreemption",
     "DeviceShare",
     "DynamicReservation",
+    "DynamicResources",
     "InterPodAffinity",
     "LimitAware",
     "NodeNUMAResource",

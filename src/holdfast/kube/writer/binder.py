@@ -1,10 +1,10 @@
 """Writes a bind and finds out its outcome.
 
-    volumes written ─► claims bound ─► releases written ─► binding posted ─► confirmed
-          │                 │               │
-          └────────┬────────┴───────────────┤ refused
-                   ▼                        │
-                refused                     └─ no answer, an error, or a conflict: read the pod
+    volumes written ─► claims bound ─► ResourceClaims written ─► releases written ─► binding posted
+          │                 │                   │                                        │
+          └────────┬────────┴───────────────────┴────────────────────────────────────────┤ refused
+                   ▼                                                                     │
+                refused                      no answer, an error, or a conflict: read the pod
 
 A pod stays assumed until the outcome of its bind is known. If the connection was closed, the response
 timed out or was a server error, the pod is read. One read is not enough: the server may still carry out
@@ -33,6 +33,7 @@ from holdfast.kube.client import CLAIM, MERGE, POD, STRATEGIC, VOLUME, path_of
 from holdfast.kube.errors import ApiError, LeadershipLost, Unreachable
 from holdfast.kube.reflector import is_older
 from holdfast.kube.writer.reservation_writes import Releases
+from holdfast.kube.writer.resource_claim_writes import ResourceClaimWriter
 from holdfast.kube.writer.write_queue import (
     TRANSIENT,
     ApiWriter,
@@ -41,9 +42,12 @@ from holdfast.kube.writer.write_queue import (
     may_be_carried_out,
     wait_after,
 )
+from holdfast.scheduler.cluster.claim_writes import ClaimConflict
 from holdfast.scheduler.cluster.decisions import (
     Bind,
     BindVolume,
+    CreateClaim,
+    ReserveClaim,
     SelectNode,
     metadata_patch,
     volume_patch,
@@ -56,6 +60,8 @@ later, perhaps on another node."""
 _CONFLICTS = 5
 
 Feed = Callable[[Event], None]
+BeforeBind = BindVolume | SelectNode | ReserveClaim | CreateClaim
+"""What is written before a pod is bound."""
 
 
 async def write_volume(api: ApiWriter, decision: BindVolume | SelectNode) -> str:
@@ -159,25 +165,30 @@ class BindWrite:
         feed: Feed,
         claims: ClaimWaiter,
         bind: Bind,
-        before: Sequence[BindVolume | SelectNode],
+        before: Sequence[BeforeBind],
         claim_timeout: float,
         wall: Callable[[], float],
         releases: Releases,
+        resource_claims: ResourceClaimWriter,
         version: str = "",
     ) -> None:
         self._api = api
         self._feed = feed
         self._claims = claims
         self._bind = bind
-        self._to_write = list(before)
+        self._to_write = [each for each in before if isinstance(each, BindVolume | SelectNode)]
         self._to_await = [
             (each.claim.namespace, each.claim.name, bind.node if isinstance(each, SelectNode) else None)
-            for each in before
+            for each in self._to_write
         ]
+        self._to_reserve = [each for each in before if isinstance(each, ReserveClaim | CreateClaim)]
+        self._unsure_claim: ReserveClaim | None = None
+        """A resource claim that may have been written, although no answer says so."""
         self._written: dict[tuple[str, str], str] = {}
         self._claim_timeout = claim_timeout
         self._wall = wall
         self._releases = releases
+        self._resource_claims = resource_claims
         self._give_up_at: float | None = None
         self._backoff = api.backoff(0.1, 5.0)
         self._errors = 0
@@ -198,10 +209,12 @@ class BindWrite:
                 await self._write_volumes()
             if self._to_await and (pending := self._await_claims()) is not None:
                 return pending
+            if self._to_reserve:
+                await self._write_resource_claims()
             if (releasing := self._releases.waiting(self._bind.node)) is not None:
                 return releasing
             return await self._post()
-        except ClaimFailed as error:
+        except (ClaimFailed, ClaimConflict) as error:
             return await self._refuse(str(error))
         except LeadershipLost:
             # The current leader sees the pod as it is.
@@ -210,7 +223,7 @@ class BindWrite:
             wait = wait_after(error, self._backoff)
             if (
                 wait is None
-                and self._to_write
+                and (self._to_write or self._to_reserve)
                 and is_conflict(error)
                 and self._backoff.tries < _CONFLICTS
             ):
@@ -248,6 +261,16 @@ class BindWrite:
     def _wake_by(self, timer: asyncio.TimerHandle, change: asyncio.Future[None]) -> None:
         change.add_done_callback(lambda _: timer.cancel())
 
+    async def _write_resource_claims(self) -> None:
+        while self._to_reserve:
+            decision = self._to_reserve[0]
+            again = self._unsure_claim is not None
+            self._unsure_claim = decision if isinstance(decision, ReserveClaim) else None
+            await self._resource_claims.write(decision, again)
+            self._unsure_claim = None
+            del self._to_reserve[0]
+        self._backoff.reset()
+
     # The pod
 
     async def _post(self) -> WriteResult:
@@ -283,6 +306,9 @@ class BindWrite:
         """Feeds the scheduler the pod's actual state; if it has no node, that the bind failed."""
         pod = self._bind.pod
         try:
+            if self._unsure_claim is not None:
+                await self._resource_claims.feed_current(self._unsure_claim.claim)
+                self._unsure_claim = None
             found = decode_pod_json(await self._api.read(path_of(POD, pod.namespace, pod.name)))
         except ApiError as error:
             if error.status == 404:

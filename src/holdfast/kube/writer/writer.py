@@ -5,6 +5,7 @@ import socket
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, assert_never
 
 import msgspec
@@ -15,10 +16,11 @@ from holdfast.kube.client import MERGE, Client
 from holdfast.kube.errors import ApiError, LeadershipLost
 from holdfast.kube.flow_control import Backoff, RateLimit
 from holdfast.kube.leader_election import Fence
-from holdfast.kube.writer.binder import BindWrite, ClaimWaiter, Feed
+from holdfast.kube.writer.binder import BeforeBind, BindWrite, ClaimWaiter, Feed
 from holdfast.kube.writer.job_writes import JobStatuses, MigrationWriter
 from holdfast.kube.writer.pod_writes import EvictionWrite, Statuses, Victims, annotation_write
 from holdfast.kube.writer.reservation_writes import Releases, ReservationWriter
+from holdfast.kube.writer.resource_claim_writes import ResourceClaimWriter
 from holdfast.kube.writer.write_queue import (
     TRANSIENT,
     ApiWriter,
@@ -34,8 +36,11 @@ from holdfast.scheduler.cluster.decisions import (
     AnnotateReservation,
     Bind,
     BindVolume,
+    CreateClaim,
     CreateReservation,
+    DeallocateClaim,
     Decision,
+    DeleteClaim,
     DeleteReservation,
     Emit,
     Evict,
@@ -43,6 +48,7 @@ from holdfast.scheduler.cluster.decisions import (
     ObjectRef,
     Preempt,
     PreemptReservation,
+    ReserveClaim,
     SelectNode,
     SetMigrationStatus,
     SetPodGroupStatus,
@@ -50,6 +56,7 @@ from holdfast.scheduler.cluster.decisions import (
     SetQueueStatus,
     SetReservationStatus,
     SpecifyMigration,
+    UnreserveClaim,
 )
 from holdfast.scheduler.cluster.events import Deleted, Event
 from holdfast.scheduler.event_recorder import EventRecorder, EventWrite, SeriesEvents
@@ -63,7 +70,8 @@ NameController = Callable[[Emit], str]
 
 
 class Writer:
-    """`feed` takes the outcomes of binds; `claims` are those in the scheduler's cache."""
+    """`feed` takes the outcomes of binds; `claims` and `resource_claims` are those in the scheduler's
+    cache."""
 
     def __init__(
         self,
@@ -77,6 +85,7 @@ class Writer:
         limit: RateLimit | None = None,
         claim_timeout: float = 600.0,
         version: Callable[[ObjectRef], str] = lambda _: "",
+        resource_claims: Mapping[tuple[str, str], Any] = MappingProxyType({}),
     ) -> None:
         self._api = ApiWriter(client, fence)
         self._feed = feed
@@ -89,6 +98,7 @@ class Writer:
         self.statuses = Statuses(self._api, wall)
         self._releases = Releases()
         self._reservations = ReservationWriter(self._api, self.queue, feed, self._releases)
+        self._resource_claims = ResourceClaimWriter(self._api, self.queue, feed, resource_claims, wall)
         self._jobs = JobStatuses(self._api, self.queue, feed)
         self._migrations = MigrationWriter(self._api, self.queue, feed)
         # The next leader need not wait for Events.
@@ -107,7 +117,7 @@ class Writer:
         return await self._api.sure(give_up_at - asyncio.get_running_loop().time())
 
     def carry_out(self, decisions: Iterable[Decision]) -> None:
-        before: list[BindVolume | SelectNode] = []
+        before: list[BeforeBind] = []
         victims: defaultdict[str, dict[str, Victims]] = defaultdict(dict)
         for decision in decisions:
             if isinstance(decision, Bind):
@@ -117,6 +127,22 @@ class Writer:
                 self._emit(decision)
             elif isinstance(decision, BindVolume | SelectNode):
                 before.append(decision)
+            elif isinstance(decision, ReserveClaim):
+                if decision.waits:
+                    self._resource_claims.reserve(decision)
+                else:
+                    before.append(decision)
+            elif isinstance(decision, CreateClaim):
+                if decision.pod is None:
+                    self._resource_claims.create(decision)
+                else:
+                    before.append(decision)
+            elif isinstance(decision, UnreserveClaim):
+                self._resource_claims.unreserve(decision)
+            elif isinstance(decision, DeallocateClaim):
+                self._resource_claims.deallocate(decision)
+            elif isinstance(decision, DeleteClaim):
+                self._resource_claims.delete(decision)
             elif isinstance(decision, SetPodScheduled | Nominate):
                 if self.statuses.want(decision):
                     write = self.statuses.write(decision.pod)
@@ -166,7 +192,7 @@ class Writer:
         for write in self._recorder.ended():
             self.queue.submit(Lane.EVENT, object(), write)
 
-    def _bind(self, decision: Bind, before: list[BindVolume | SelectNode]) -> None:
+    def _bind(self, decision: Bind, before: list[BeforeBind]) -> None:
         self.statuses.drop(decision.pod.uid)
         write = BindWrite(
             self._api,
@@ -177,6 +203,7 @@ class Writer:
             self._claim_timeout,
             self._wall,
             self._releases,
+            self._resource_claims,
             self._version(decision.pod),
         )
         self.queue.submit(Lane.BIND, decision.pod.uid, write)

@@ -13,7 +13,9 @@ from holdfast.api.jobs import PodGroupStatus, QueueStatus
 from holdfast.api.kinds import api_version_of
 from holdfast.api.meta import ObjectReference
 from holdfast.api.names import BOUND_BY_CONTROLLER_ANNOTATION, SELECTED_NODE_ANNOTATION, VOLCANO_API
+from holdfast.api.pod import ContainerExtendedResourceRequest
 from holdfast.api.reservation import PodMigrationJobStatus, Reservation, ReservationStatus
+from holdfast.api.resource_claims import AllocationResult, ResourceClaim
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -69,6 +71,53 @@ class SelectNode(msgspec.Struct, frozen=True):
 
     claim: ObjectRef
     node: str
+
+
+class ReserveClaim(msgspec.Struct, frozen=True):
+    """Reserve a ResourceClaim for the pod: add the pod to its `reservedFor` and, if it is not
+    allocated, the finalizer and this allocation. Precedes the Bind of the pod; if it fails, the Bind
+    must fail too. Answered by WriteRefused if it fails and `waits` is set."""
+
+    claim: ObjectRef
+    pod: ObjectRef
+    allocation: AllocationResult | None = None
+    """None if the claim is allocated already. A claim that has this allocation meanwhile is accepted:
+    several pods that share a claim write the same one."""
+    waits: bool = False
+    """Whether the Bind is decided later, when the devices are ready (binding conditions)."""
+
+
+class CreateClaim(msgspec.Struct, frozen=True):
+    """Create a ResourceClaim with its allocation. If it is for a pod's extended resources, reserve it
+    for the pod and set the pod's `extendedResourceClaimStatus`; it precedes the Bind of the pod, and if
+    it fails, the Bind must fail too. Answered by WriteRefused if it fails and there is no pod."""
+
+    claim: ResourceClaim
+    allocation: AllocationResult
+    pod: ObjectRef | None = None
+    mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    """Which request of the claim serves which resource of which container."""
+
+
+class UnreserveClaim(msgspec.Struct, frozen=True):
+    """Remove the pod from the `reservedFor` of a ResourceClaim: it will not be bound after all."""
+
+    claim: ObjectRef
+    pod: ObjectRef
+
+
+class DeallocateClaim(msgspec.Struct, frozen=True):
+    """Clear the allocation of a ResourceClaim, unless it is reserved for others than the pod, so that
+    other devices can be allocated. Answered by WriteRefused if it fails."""
+
+    claim: ObjectRef
+    pod: ObjectRef
+
+
+class DeleteClaim(msgspec.Struct, frozen=True):
+    """Delete a ResourceClaim that the scheduler created, with its finalizer."""
+
+    claim: ObjectRef
 
 
 class SetPodScheduled(msgspec.Struct, frozen=True):
@@ -212,6 +261,11 @@ Decision = (
     Bind
     | BindVolume
     | SelectNode
+    | ReserveClaim
+    | CreateClaim
+    | UnreserveClaim
+    | DeallocateClaim
+    | DeleteClaim
     | SetPodScheduled
     | Nominate
     | Preempt
@@ -297,6 +351,12 @@ def volume_patch(decision: BindVolume, is_referenced: bool) -> dict[str, Any]:
     if not is_referenced:
         patch["metadata"] = {"annotations": {BOUND_BY_CONTROLLER_ANNOTATION: "yes"}}
     return patch
+
+
+def extended_resource_claim_status(name: str, decision: CreateClaim) -> dict[str, Any]:
+    """The part of the pod's status about the claim that serves its extended resources."""
+    mappings = [msgspec.to_builtins(each) for each in decision.mappings]
+    return {"extendedResourceClaimStatus": {"requestMappings": mappings, "resourceClaimName": name}}
 
 
 def metadata_patch(

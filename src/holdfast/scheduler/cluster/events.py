@@ -10,12 +10,15 @@ import msgspec
 from holdfast.api.errors import InvalidObject
 from holdfast.scheduler.cluster.decisions import (
     AnnotatePod,
+    CreateClaim,
     CreateReservation,
+    DeallocateClaim,
     Decision,
     DeleteReservation,
     Evict,
     Preempt,
     PreemptReservation,
+    ReserveClaim,
     SetMigrationStatus,
     SetPodGroupStatus,
     SetReservationStatus,
@@ -116,6 +119,13 @@ class MigrationWriteRefused(WriteRefused, frozen=True):
     decision: SetMigrationStatus | SpecifyMigration
 
 
+class ClaimWriteRefused(WriteRefused, frozen=True):
+    """A ResourceClaim was not reserved for a pod that waits for its devices, or not created, or not
+    deallocated."""
+
+    decision: ReserveClaim | CreateClaim | DeallocateClaim
+
+
 _REFUSALS: dict[type, type[WriteRefused]] = {
     CreateReservation: CreateRefused,
     SetReservationStatus: ReservationWriteRefused,
@@ -127,6 +137,9 @@ _REFUSALS: dict[type, type[WriteRefused]] = {
     SetPodGroupStatus: GroupStatusRefused,
     SetMigrationStatus: MigrationWriteRefused,
     SpecifyMigration: MigrationWriteRefused,
+    ReserveClaim: ClaimWriteRefused,
+    CreateClaim: ClaimWriteRefused,
+    DeallocateClaim: ClaimWriteRefused,
 }
 
 
@@ -176,6 +189,10 @@ class Change:
     """An object of a kind that a plugin declares in `reads_objects`. It wakes up pods that a plugin
     with such a declaration rejected, even if its `wakes_on` does not name it."""
 
+    DEVICES = 524288
+    """A ResourceClaim lost its allocation, or a resource slice or a taint of devices changed."""
+    DEVICE_CLASSES = 1048576
+
     ANY_NODE = 63
     ANY_POD = POD_PLACED | POD_LEFT | POD_LABELS
     ABOUT_STORAGE = 262144 - 2048
@@ -183,4 +200,4 @@ class Change:
     watch."""
     ASSUMED_VOLUMES = STORAGE | CLAIMS | PERSISTENT_VOLUMES
     """A volume that was assumed for a claim is free again."""
-    ANY = 524288 - 1
+    ANY = 2097152 - 1

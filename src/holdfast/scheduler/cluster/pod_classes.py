@@ -44,6 +44,19 @@ from holdfast.scheduler.cluster.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_M
 _KEPT = 32
 
 
+class ClaimTrait(NamedTuple):
+    """A ResourceClaim of a pod, as far as it is part of the pod's class. Claims that were generated
+    from templates and are not allocated count by what they request, so that the replicas of a workload
+    are of one class; all others count by name."""
+
+    name: str = ""
+    """The name of the claim, in the pod's namespace; empty if the claim counts by its spec."""
+    spec: bytes = b""
+    """The spec of the claim, encoded, unless it counts by name."""
+    problem: str = ""
+    """Why the pod cannot be scheduled before the claim changes."""
+
+
 class Traits(NamedTuple):
     """The part of a class that is not written in the pod's object."""
 
@@ -62,6 +75,8 @@ class Traits(NamedTuple):
     """Of members of a job without a priority of their own: the priority of their PodGroup."""
     non_preemptible: bool = False
     """Of members of a job: whether their PodGroup sets that they cannot be preempted."""
+    claims: tuple[ClaimTrait, ...] = ()
+    """The ResourceClaims of pods that have no node."""
 
 
 ORDINARY = Traits()
@@ -77,6 +92,7 @@ class PodClass:
         "annotations",
         "at_reservation_size",
         "brings_template",
+        "claims",
         "container_count",
         "exclusive",
         "fields",
@@ -126,6 +142,9 @@ class PodClass:
         self.pre_allocation = traits.pre_allocation
         self.owner_spec_id = traits.owner_spec_id
         self.wants_node = traits.wants_node
+        self.claims = traits.claims
+        """The ResourceClaims of its pods, in the order of `spec.resourceClaims`; empty if the pods were
+        bound when they were first seen."""
         self.namespace = pod.metadata.namespace
         self.labels: Mapping[str, str] = pod.metadata.labels
         self.annotations = ClassAnnotations(
@@ -265,6 +284,7 @@ class PodClass:
             or self.node_selector
             or self.pod.spec.topology_spread_constraints
             or any(slot > NONZERO_MEMORY for slot, _ in self.requests)
+            or any(claim.name or claim.problem for claim in self.claims)
         )
 
     @property

@@ -79,6 +79,7 @@ class Preemption:
         see `apply`."""
         dry_run = self._search.dry_run(profile, pod, column)
         messages = []
+        decisions: tuple[Decision, ...] = ()
         warnings: tuple[ObjectWarning, ...] = ()
         has_failed = False
         node = None if profile.post_filters else ""
@@ -96,12 +97,13 @@ class Preemption:
             if column.is_rejected_by_failure():
                 self._failures.note_failed_dry_run(pod, column.verdict())
                 return Nomination("", warnings=warnings, has_failed=True)
+            decisions += nomination.decisions
             if nomination.node or nomination.reserve_pods:
-                return nomination._replace(warnings=warnings) if warnings else nomination
+                return nomination._replace(decisions=decisions, warnings=warnings)
             node = nomination.node if node is None else node
             if nomination.message:
                 messages.append(nomination.message)
-        return Nomination(node, ", ".join(messages), warnings=warnings, has_failed=has_failed)
+        return Nomination(node, ", ".join(messages), decisions, (), warnings, has_failed)
 
     def _with_jobs_and_reservations(self, nomination: Nomination) -> Nomination:
         """Adds the jobs and reservations of victims, which order their deletion, to the decisions of a
@@ -209,7 +211,10 @@ class Preemption:
                 self.apply([Nominate(each.ref, "") for each in waiting])
 
     def _is_being_cleared(self, node: str) -> bool:
-        """Whether pods on the node are terminating or being preempted."""
+        """Whether pods on the node are terminating or being preempted, or devices of pods that are gone
+        are not free yet."""
         row = self._cluster.nodes.row(node)
+        if row is not None and self._cluster.claims.active and self._cluster.claims.is_releasing(row):
+            return True
         there = self._cluster.ledger.pods.get(row, {}) if row is not None else {}
         return any(pod.being_preempted or pod.cls.terminating for pod in there.values())

@@ -16,6 +16,7 @@ from holdfast.scheduler.plugins.default_binder import DefaultBinder
 from holdfast.scheduler.plugins.default_preemption import DefaultPreemption
 from holdfast.scheduler.plugins.device_share import DeviceShare
 from holdfast.scheduler.plugins.dynamic_reservation import DynamicReservation
+from holdfast.scheduler.plugins.dynamic_resources import DynamicResources
 from holdfast.scheduler.plugins.image_locality import ImageLocality
 from holdfast.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from holdfast.scheduler.plugins.limit_aware import LimitAware
@@ -43,6 +44,7 @@ IN_TREE = (
     DefaultBinder,
     DefaultPreemption,
     DynamicReservation,
+    DynamicResources,
     DeviceShare,
     ImageLocality,
     LimitAware,

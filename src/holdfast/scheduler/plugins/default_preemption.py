@@ -63,6 +63,8 @@ class DefaultPreemption(ClusterPlugin):
             return Nomination()  # reserve pods do not preempt pods
         if pod.cls.pod.spec.preemption_policy == "Never":
             return Nomination(message=f"preemption: {NEVER}")
+        if pod.cls.claims and self._is_releasing_devices(pod):
+            return Nomination(message=f"preemption: {TERMINATING}")
         resolvable = trial.resolvable()
         if self._is_under_way(pod, resolvable):
             return Nomination(message=f"preemption: {TERMINATING}")
@@ -102,8 +104,8 @@ class DefaultPreemption(ClusterPlugin):
         """Whether a preemption hold is needed: not if the pod will be allocated from a reservation, or
         has a starvation hold or a preemption hold on the row."""
         reservations = self.cluster.reservations
-        if self.cluster.reservations.starvation_holds.is_held_on(pod, row):
-            return False
+        if self.cluster.reservations.starvation_holds.is_held_on(pod, row) or pod.cls.claims:
+            return False  # devices are kept for nominated pods, and a hold would take its place
         if (
             reservation_uid is None
             or reservation_uid
@@ -151,6 +153,11 @@ class DefaultPreemption(ClusterPlugin):
             (p.being_preempted and p.cls.priority < pod.cls.priority) or self._may_be_reclaimed(p, pod)
             for p in there
         )
+
+    def _is_releasing_devices(self, pod: PodRecord) -> bool:
+        """Whether victims on the pod's nominated node are gone, but their devices are not free yet."""
+        row = self.cluster.nodes.row(pod.nominated) if pod.nominated else None
+        return row is not None and self.cluster.claims.is_releasing(row)
 
     def _may_be_reclaimed(self, victim: PodRecord, pod: PodRecord) -> bool:
         """Whether a terminating pod may be a victim of reclaim for the queue of `pod`; an evicted pod

@@ -16,11 +16,20 @@ import numpy as np
 from holdfast.api.resources import is_extended
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.cluster.slots import NONZERO_MEMORY, PODS
 from holdfast.scheduler.cluster.view import Cells, View, upright
 from holdfast.scheduler.framework.config import NodeResourcesFitArgs
 from holdfast.scheduler.framework.handle import Handle
-from holdfast.scheduler.framework.interface import ClusterPlugin, Filter, Need, Reason, Scope, Score
+from holdfast.scheduler.framework.interface import (
+    ClusterPlugin,
+    Filter,
+    Need,
+    Reason,
+    Scope,
+    Score,
+    Settled,
+    Version,
+)
 from holdfast.scheduler.plugins.resource_allocation import allocation_score
 
 TOO_MANY_PODS = "Too many pods"
@@ -33,7 +42,7 @@ class NodeResourcesFit(ClusterPlugin):
     """Compares requests with `View.free`, where reservations count as claimed."""
 
     name = "NodeResourcesFit"
-    wakes_on = Change.NODE_ADDED | Change.NODE_ALLOCATABLE | Change.POD_LEFT
+    wakes_on = Change.NODE_ADDED | Change.NODE_ALLOCATABLE | Change.POD_LEFT | Change.DEVICE_CLASSES
 
     def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
         super().__init__(handle, args)
@@ -50,6 +59,9 @@ class NodeResourcesFit(ClusterPlugin):
         ]
         if cls.pre_allocation:
             return self._pre_allocation_filter(wanted)
+        version = self._version(cls)
+        if delegated := {slot for slot, _ in self.cluster.claims.delegated(cls)}:
+            return self._delegating_filter(wanted, delegated, version)
         amounts = {need.slot: need.amount for need in wanted}
         slots = slice(0, max(amounts) + 1)
         least = upright([amounts.get(slot, _NOTHING) for slot in range(slots.stop)])
@@ -72,7 +84,44 @@ class NodeResourcesFit(ClusterPlugin):
                 for slot, amount, text in wanted
             ]
 
-        return Filter(passes, reasons, Scope.USAGE, needs=tuple(wanted))
+        return Filter(passes, reasons, Scope.USAGE, version, needs=tuple(wanted))
+
+    def _version(self, cls: PodClass) -> Version | None:
+        """Changes when device classes begin or cease to serve a resource of the class; None if it
+        requests no resource that they can serve."""
+        names, claims = self.cluster.nodes.slots, self.cluster.claims
+        resources = [names.name(slot) for slot, _ in cls.requests if slot > NONZERO_MEMORY]
+        if not resources:
+            return None
+        return Settled(lambda: tuple([each in claims.extended for each in resources]))
+
+    def _delegating_filter(
+        self, wanted: list[Need], delegated: set[int], version: Version | None
+    ) -> Filter:
+        """The filter of a class that requests resources which device classes serve: on nodes that have
+        none of such a resource, DynamicResources allocates devices instead."""
+
+        def lacking(view: View, slot: int, amount: int) -> Cells:
+            lacks = view.free(slot) < amount
+            return lacks & (view.allocatable(slot) > 0) if slot in delegated else lacks
+
+        def passes(view: View) -> Cells:
+            enough = view.full(True)
+            for slot, amount, _ in wanted:
+                enough = enough & view.negate(lacking(view, slot, amount))
+            return enough
+
+        def reasons(view: View) -> list[Reason]:
+            return [
+                Reason(
+                    text,
+                    lacking(view, slot, amount),
+                    resolvable=(slot == PODS) | (view.allocatable(slot) >= amount),
+                )
+                for slot, amount, text in wanted
+            ]
+
+        return Filter(passes, reasons, Scope.USAGE, version)
 
     def _pre_allocation_filter(self, wanted: list[Need]) -> Filter:
         """The filter of a pre-allocation: pods that end by themselves count as gone, and what they use

@@ -14,6 +14,7 @@ from holdfast.api.node import Device, Node, NodeResourceTopology
 from holdfast.api.pod import Pod
 from holdfast.api.raw_objects import RawObject
 from holdfast.api.reservation import PodMigrationJob, Reservation
+from holdfast.api.resource_claims import ResourceClaim
 from holdfast.api.workloads import PriorityClass
 from holdfast.scheduler.cluster.base import ClusterBase, ClusterSettings, PodListener
 from holdfast.scheduler.cluster.decisions import ObjectRef
@@ -23,6 +24,7 @@ from holdfast.scheduler.cluster.events import (
     BindConfirmed,
     BindRefused,
     Change,
+    ClaimWriteRefused,
     CreateRefused,
     Deleted,
     Event,
@@ -40,6 +42,7 @@ from holdfast.scheduler.cluster.object_index import Migrations, RawObjects, kind
 from holdfast.scheduler.cluster.plugin_errors import PluginErrors
 from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.jobs import Jobs
+from holdfast.scheduler.managers.claims.claim_manager import DEVICE_KINDS, ClaimManager, is_outdated
 from holdfast.scheduler.managers.resource_managers import TOPOLOGY_KINDS, ResourceManagers
 from holdfast.scheduler.managers.volumes import STORAGE_KINDS, VolumeManager, hint
 from holdfast.scheduler.reservations import ReservationCache, VirtualReservations
@@ -58,6 +61,7 @@ class Cluster(ClusterBase):
     ) -> None:
         super().__init__(settings, listener)
         self.volumes = VolumeManager(self.nodes, self.ledger, self.classes, self.epoch)
+        self.claims = ClaimManager(self)
         self.managers = ResourceManagers(self, self._nominated_beside)
         self.reservations = ReservationCache(self, self.managers, self.volumes, listener=self)
         self.reservation_handlers = ReservationHandlers(
@@ -76,6 +80,7 @@ class Cluster(ClusterBase):
         self.pod_handlers = PodHandlers(
             self,
             self.volumes,
+            self.claims,
             self.managers,
             self.reservations,
             self.virtuals,
@@ -83,6 +88,7 @@ class Cluster(ClusterBase):
             self.nominate,
             self.confirm,
         )
+        self.claims.pods_changed = self.pod_handlers.claims_changed
         self._handlers: dict[type, Callable[[Any], None]] = {
             Added: self._put,
             Updated: self._put,
@@ -96,6 +102,7 @@ class Cluster(ClusterBase):
             EvictRefused: self._evict_refused,
             PreemptRefused: self._preempt_refused,
             GroupStatusRefused: self._group_status_refused,
+            ClaimWriteRefused: self._claim_write_refused,
             MigrationWriteRefused: self._write_refused,
             WriteRefused: self._write_refused,
         }
@@ -222,6 +229,8 @@ class Cluster(ClusterBase):
             meta = obj.metadata
             known = self.objects.setdefault(kind_of(obj), {})
             before = known.get((meta.namespace, meta.name))
+            if isinstance(obj, ResourceClaim) and is_outdated(before, obj):
+                return
             known[meta.namespace, meta.name] = obj
             self._other_changed(before, obj)
 
@@ -266,6 +275,9 @@ class Cluster(ClusterBase):
             changes, touched = hint(before, after)
             self._changes |= changes
             self.volumes.touched.update(touched)
+            return
+        if isinstance(some, DEVICE_KINDS):
+            self.claims.put(before, after)
             return
         if isinstance(some, PriorityClass):
             self.jobs.put_priority_class(some, there=after is not None)
@@ -358,6 +370,7 @@ class Cluster(ClusterBase):
         self.epoch.objects += 1
         self.epoch.inputs += 1
         self.epoch.nodes.add(row)
+        self.claims.node_changed(row)
         self.reservations.node_changed(row)
         for listen in self.node_listeners:
             listen(row)
@@ -386,6 +399,7 @@ class Cluster(ClusterBase):
     # Binds
 
     def _bind_confirmed(self, event: BindConfirmed) -> None:
+        self.claims.bind_settled(event.uid)
         pod = self._binding(event.uid)
         if pod is not None:
             self.confirm(pod)
@@ -421,6 +435,10 @@ class Cluster(ClusterBase):
 
     def _group_status_refused(self, event: GroupStatusRefused) -> None:
         self.jobs.not_written(event.decision.group.uid)
+        self._write_refused(event)
+
+    def _claim_write_refused(self, event: ClaimWriteRefused) -> None:
+        self.claims.write_refused(event.decision, event.message)
         self._write_refused(event)
 
     def _write_refused(self, event: WriteRefused) -> None:
@@ -487,9 +505,11 @@ class Cluster(ClusterBase):
             self.listener.bind_confirmed(pod)
 
     def _bind_refused(self, event: BindRefused) -> None:
+        self.claims.bind_settled(event.uid)
         pod = self._binding(event.uid)
         if pod is None or pod.phase is not Phase.ASSUMED:
             return
+        pod.bind_decided = False
         row = pod.row
         self.chronicle.note(self.now, pod.ref, "bind refused", event.message)
         if self.listener is not None and self.listener.bind_again(pod):

@@ -4,7 +4,7 @@ A handler keeps the pod's record, class, job and claims in line with its object,
 `PodListener` of pods that are to be scheduled or no longer are.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -23,6 +23,7 @@ from holdfast.scheduler.cluster.pod_classes import PodClass, Traits
 from holdfast.scheduler.cluster.records import Phase, PodRecord, queued_since
 from holdfast.scheduler.jobs import Job, Jobs
 from holdfast.scheduler.jobs.job import KEYS as JOB_KEYS
+from holdfast.scheduler.managers.claims.claim_manager import ClaimManager
 from holdfast.scheduler.managers.resource_managers import ResourceManagers
 from holdfast.scheduler.managers.volumes import VolumeManager
 from holdfast.scheduler.reservations import ReservationCache, VirtualReservations
@@ -37,6 +38,7 @@ class PodHandlers:
         self,
         cluster: ClusterBase,
         volumes: VolumeManager,
+        claims: ClaimManager,
         managers: ResourceManagers,
         reservations: ReservationCache,
         virtuals: VirtualReservations,
@@ -53,6 +55,7 @@ class PodHandlers:
         self._ledger = cluster.ledger
         self._classes = cluster.classes
         self._volumes = volumes
+        self._claims = claims
         self._jobs = jobs
         self._reservations = reservations
         self._virtuals = virtuals
@@ -77,11 +80,12 @@ class PodHandlers:
             if known is not None:
                 self._forget(known, pod.status.phase.lower())
             return
+        claims_changed = bool(pod.spec.resource_claims) and self._claims.see_pod(pod)
         if known is None:
             self._add_pod(pod)
             return
         try:
-            cls = self._class_of(pod)
+            cls = self._class_of(pod, known)
         except InvalidObject as error:
             self.malformed(uid)
             self._cluster.report(known.ref, error)
@@ -91,7 +95,7 @@ class PodHandlers:
             self._reclass(known, pod, cls)
         else:
             self._classes.release(cls)
-            self._place_or_queue(known, pod, changed=False)
+            self._place_or_queue(known, pod, changed=claims_changed)
 
     def _add_pod(self, pod: Pod) -> None:
         """Adds a pod that is not known."""
@@ -202,6 +206,19 @@ class PodHandlers:
             if self._cluster.listener is not None and not pod.deletion_pending:
                 self._cluster.listener.pod_pending(pod)
 
+    def claims_changed(self, uids: Iterable[str]) -> None:
+        """Updates the classes of pending pods whose ResourceClaims changed, and queues these pods. A
+        pod that has a node, or is assumed on one, keeps its class."""
+        for uid in uids:
+            pod = self._pods.get(uid)
+            if pod is None or pod.phase is not Phase.PENDING:
+                continue
+            before, pod.cls = pod.cls, self._current_class(pod)
+            self._classes.release(before)
+            self._cluster.epoch.inputs += 1
+            if self._cluster.listener is not None and not pod.deletion_pending:
+                self._cluster.listener.pod_pending(pod)
+
     def reprioritize(self, pod: PodRecord) -> None:
         """Updates the class of a member after its PodGroup's priority or preemptability changed."""
         before, cls = pod.cls, self._current_class(pod)
@@ -236,13 +253,27 @@ class PodHandlers:
         seen = pod.cls.pod
         own = msgspec.structs.replace(seen.metadata, name=pod.name, uid=pod.uid)
         one = msgspec.structs.replace(seen, metadata=own)
-        return self._classes.acquire(one, self._traits(one, self._jobs.of(pod)))
+        traits = self._traits(one, self._jobs.of(pod))
+        if seen.spec.resource_claims:
+            traits = self._with_claims(traits, one, pod)
+        return self._classes.acquire(one, traits)
 
-    def _class_of(self, pod: Pod) -> PodClass:
+    def _class_of(self, pod: Pod, known: PodRecord | None = None) -> PodClass:
         """The class of a pod, acquired; raises InvalidObject."""
         job = self._jobs.named(pod)
         traits = self._reservations.traits(pod.metadata) if job is None else self._traits(pod, job)
+        if pod.spec.resource_claims:
+            traits = self._with_claims(traits, pod, known)
         return self._classes.acquire(pod, traits)
+
+    def _with_claims(self, traits: Traits, pod: Pod, known: PodRecord | None) -> Traits:
+        """Adds the ResourceClaims of a pod that is to be scheduled. A pod on a node keeps its class
+        when its claims change: what it uses is counted by claim."""
+        if known is not None and known.phase is not Phase.PENDING:
+            return traits._replace(claims=known.cls.claims)
+        if pod.spec.node_name:
+            return traits
+        return traits._replace(claims=self._claims.traits(pod.metadata))
 
     def _traits(self, pod: Pod, job: Job | None) -> Traits:
         """The traits of its class that come from reservations and from its job."""
@@ -357,6 +388,7 @@ class PodHandlers:
         self._nominate(pod, "")
         pod.gone = True
         self._managers.forget(pod.uid)
+        self._claims.pods.forget(pod.uid)
         del self._pods[pod.uid]
         if pod.uid in self._reservations.preemption_holds:
             self._reservations.preemptor_changed(pod)

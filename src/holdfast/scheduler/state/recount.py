@@ -30,6 +30,7 @@ def validate_state(cluster: Cluster) -> list[str]:
         *_classes(cluster),
         *cluster.virtuals.problems(),
         *cluster.managers.problems(),
+        *cluster.claims.problems(cluster.pods),
         *cluster.volumes.problems({**cluster.pods, **{pod.uid: pod for pod in present(cluster)}}),
     ]
 

@@ -192,6 +192,14 @@ class VolumeBindingArgs(Section, frozen=True):
     shape: tuple[ShapePoint, ...] = ()
 
 
+class DynamicResourcesArgs(Section, frozen=True):
+    """`filter_timeout` is the time that allocating devices on one node may take, 0 for no limit;
+    `binding_timeout` the time that devices may take to be ready (their binding conditions)."""
+
+    filter_timeout: Seconds = 10.0
+    binding_timeout: Seconds = 600.0
+
+
 def checked_fit(args: NodeResourcesFitArgs, path: str, problems: Problems) -> NodeResourcesFitArgs:
     check_ignored(args.ignored_resources, args.ignored_resource_groups, path, problems)
     strategy = args.scoring_strategy
@@ -248,6 +256,14 @@ def checked_preemption(
     check_candidates(
         args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute, path, problems
     )
+    return args
+
+
+def checked_dynamic_resources(
+    args: DynamicResourcesArgs, path: str, problems: Problems
+) -> DynamicResourcesArgs:
+    if args.binding_timeout < 1:
+        problems.add(child(path, "bindingTimeout"), "must be at least 1 second")
     return args
 
 
@@ -440,6 +456,7 @@ _TYPED: Mapping[str, _Typed] = {
     "Coscheduling": _Typed(CoschedulingArgs, _as_is),
     "DefaultPreemption": _Typed(DefaultPreemptionArgs, checked_preemption),
     "DeviceShare": _Typed(DeviceShareArgs, checked_device_share),
+    "DynamicResources": _Typed(DynamicResourcesArgs, checked_dynamic_resources),
     "InterPodAffinity": _Typed(InterPodAffinityArgs, _as_is),
     "LimitAware": _Typed(GivenLimitAwareArgs, checked_limit_aware),
     "NodeAffinity": _Typed(NodeAffinityArgs, checked_node_affinity),

@@ -51,6 +51,9 @@ PREEMPTION = "DefaultPreemption"
 """Its `post_filter` is part of the action `preempt`."""
 RESERVATION_PREEMPTION = "ReservationPreemption"
 """With it reservations preempt reservations of lower priority."""
+DYNAMIC_RESOURCES = "DynamicResources"
+"""With it ResourceClaims of pods get devices. Its arguments have the time that devices may take to be
+ready."""
 VOLUME_BINDING = "VolumeBinding"
 """Its arguments have the time that claims may take to be bound."""
 NAMED_AT = {
@@ -134,6 +137,7 @@ DEFAULT_PLUGINS: tuple[PluginRef, ...] = (
     PluginRef("DeviceShare"),
     PluginRef("ReservationPreemption"),
     PluginRef("nodeorder"),
+    PluginRef(DYNAMIC_RESOURCES, 2),
     PluginRef("DefaultPreemption"),
     PluginRef("NodeResourcesBalancedAllocation", 1),
     PluginRef("ImageLocality", 1),
@@ -141,7 +145,7 @@ DEFAULT_PLUGINS: tuple[PluginRef, ...] = (
 )
 
 # Plugins of kube-scheduler that do not exist here: a file may disable them.
-_KUBE_ONLY = frozenset({"DynamicResources", "GangScheduling", "NodeDeclaredFeatures"})
+_KUBE_ONLY = frozenset({"GangScheduling", "NodeDeclaredFeatures"})
 _EXPECTED = frozenset(ref.name for ref in DEFAULT_PLUGINS) | _KUBE_ONLY
 _REMOVED = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 

@@ -1,0 +1,238 @@
+"""Writes about ResourceClaims: allocations, reservations for pods, and claims the scheduler creates.
+
+    finalizer written ─► allocation and reservation written in one status patch ─► (the pod is bound)
+            │                         │
+            └──────────┬──────────────┘ conflict: read the claim, look again whether it can be written
+                       ▼
+        deleted, or allocated elsewhere meanwhile: ClaimConflict, and the bind is refused
+
+Each patch carries the resource version it was made for, so that no concurrent change is overwritten.
+The first attempt starts from the claim in the scheduler's cache. What the server answers is fed to the
+scheduler at once: a device must count as used by the claim from then on, whatever becomes of the pod.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from holdfast.api.decode import convert
+from holdfast.api.errors import InvalidObject
+from holdfast.api.kinds import KINDS
+from holdfast.api.names import RESOURCE_API
+from holdfast.api.resource_claims import ResourceClaim
+from holdfast.api.times import format_time
+from holdfast.kube.client import MERGE, POD, STRATEGIC, path_of
+from holdfast.kube.errors import ApiError
+from holdfast.kube.writer.write_queue import ApiWriter, Lane, WriteQueue, is_conflict, persistent
+from holdfast.scheduler.cluster.claim_writes import (
+    ClaimConflict,
+    allocated_claim,
+    as_json,
+    deallocated_claim,
+    new_claim,
+    reserved_claim,
+    with_finalizer,
+    without_finalizer,
+)
+from holdfast.scheduler.cluster.decisions import (
+    CreateClaim,
+    DeallocateClaim,
+    DeleteClaim,
+    ObjectRef,
+    ReserveClaim,
+    UnreserveClaim,
+    extended_resource_claim_status,
+)
+from holdfast.scheduler.cluster.events import Event, Updated, write_refused
+
+RESOURCE_CLAIM = KINDS[RESOURCE_API, "ResourceClaim"]
+
+_GONE_OR_RECREATED = (404, 409, 422)
+_NOT_FOUND = 404
+
+Raw = dict[str, Any]
+Known = Mapping[tuple[str, str], Any]
+"""The claims in the scheduler's cache, by namespace and name."""
+
+
+class ResourceClaimWriter:
+    """Writes the ResourceClaims of binds, and those that are written by themselves."""
+
+    def __init__(
+        self,
+        api: ApiWriter,
+        queue: WriteQueue,
+        feed: Callable[[Event], None],
+        known: Known,
+        wall: Callable[[], float],
+    ) -> None:
+        self._api = api
+        self._queue = queue
+        self._feed = feed
+        self._known = known
+        self._wall = wall
+        self._created: dict[int, Raw] = {}
+        """Claims that were created and not allocated yet, by the id of their decision."""
+
+    # Of a bind
+
+    async def write(self, decision: ReserveClaim | CreateClaim, again: bool) -> None:
+        """Writes a claim before its pod is bound. With `again` the claim is read first. Raises
+        ClaimConflict if it has changed since the decision, and the errors of `ApiWriter`."""
+        if isinstance(decision, ReserveClaim):
+            await self._reserve(decision, again)
+        else:
+            await self._create(decision)
+
+    async def feed_current(self, ref: ObjectRef) -> None:
+        """Feeds the scheduler the claim as it is, after a write that may have arrived."""
+        try:
+            self._saw(await self._read(ref))
+        except ApiError as error:
+            if error.status != _NOT_FOUND:
+                raise
+
+    async def _reserve(self, decision: ReserveClaim, again: bool) -> None:
+        ref = decision.claim
+        claim = await self._read(ref) if again else self._cached(ref)
+        now = format_time(self._wall())
+        reserved = reserved_claim(claim, decision, now)
+        if reserved is None or claim is None:
+            return
+        if decision.allocation is not None and (protected := with_finalizer(claim)) is not None:
+            finalizers = {"finalizers": protected["metadata"]["finalizers"]}
+            claim = await self._patch(claim, {"metadata": finalizers})
+        status = reserved["status"]
+        written = {name: status[name] for name in ("allocation", "reservedFor")}
+        self._saw(await self._patch(claim, {"status": written}, "status"))
+
+    async def _create(self, decision: CreateClaim) -> None:
+        pod = decision.pod
+        claim = self._created.get(id(decision))
+        if claim is None:
+            raw = new_claim(decision)
+            path = path_of(RESOURCE_CLAIM, raw["metadata"]["namespace"])
+            claim = msgspec.json.decode(await self._api.write("POST", path, raw))
+            self._created[id(decision)] = claim
+        if not (claim.get("status") or {}).get("allocation"):
+            status = allocated_claim(claim, decision, format_time(self._wall()))["status"]
+            claim = self._created[id(decision)] = await self._patch(claim, {"status": status}, "status")
+            self._saw(claim)
+        if pod is not None:
+            status = extended_resource_claim_status(claim["metadata"]["name"], decision)
+            patch = {"metadata": {"uid": pod.uid}, "status": status}
+            path = path_of(POD, pod.namespace, pod.name, "status")
+            await self._api.write("PATCH", path, patch, STRATEGIC)
+        del self._created[id(decision)]
+
+    # By themselves
+
+    def reserve(self, decision: ReserveClaim) -> None:
+        """Reserves a claim for a pod that is bound later, when its devices are ready."""
+        again = False
+
+        async def send() -> None:
+            nonlocal again
+            first, again = again, True
+            for last in (False, False, True):
+                try:
+                    await self.write(decision, first)
+                    return
+                except ApiError as error:
+                    if last or not is_conflict(error):
+                        raise
+                    first = True
+                except ClaimConflict as error:
+                    self._feed(write_refused(decision, str(error)))
+                    return
+
+        self._submit(decision.pod.uid, send, decision)
+
+    def create(self, decision: CreateClaim) -> None:
+        """Creates a claim that is not for a pod."""
+
+        async def send() -> None:
+            await self._create(decision)
+
+        self._submit(decision.claim.metadata.name, send, decision)
+
+    def unreserve(self, decision: UnreserveClaim) -> None:
+        ref = decision.claim
+        # Other consumers are not read, and not overwritten.
+        patch = {
+            "metadata": {"uid": ref.uid},
+            "status": {"reservedFor": [{"$patch": "delete", "uid": decision.pod.uid}]},
+        }
+
+        async def send() -> None:
+            path = path_of(RESOURCE_CLAIM, ref.namespace, ref.name, "status")
+            self._saw(msgspec.json.decode(await self._api.write("PATCH", path, patch, STRATEGIC)))
+
+        # In order with the binds of the pod: the next one may reserve the claim again.
+        write = persistent(self._api, send, lambda _: None, settled=_GONE_OR_RECREATED)
+        self._queue.submit(Lane.BIND, decision.pod.uid, write)
+
+    def deallocate(self, decision: DeallocateClaim) -> None:
+        async def send() -> None:
+            claim = await self._read(decision.claim)
+            try:
+                if deallocated_claim(claim, decision) is None:
+                    return
+            except ClaimConflict as error:
+                self._feed(write_refused(decision, str(error)))
+                return
+            cleared = {"allocation": None, "reservedFor": None, "devices": None}
+            self._saw(await self._patch(claim, {"status": cleared}, "status"))
+
+        self._submit(decision.pod.uid, send, decision)
+
+    def delete(self, decision: DeleteClaim) -> None:
+        ref = decision.claim
+
+        async def send() -> None:
+            claim = await self._read(ref)
+            if claim["metadata"]["uid"] != ref.uid:
+                return
+            if (unprotected := without_finalizer(claim)) is not None:
+                finalizers = unprotected["metadata"].get("finalizers")
+                claim = await self._patch(claim, {"metadata": {"finalizers": finalizers}})
+            path = path_of(RESOURCE_CLAIM, ref.namespace, ref.name)
+            await self._api.write("DELETE", path, {"preconditions": {"uid": ref.uid}})
+
+        write = persistent(self._api, send, lambda _: None, settled=(_NOT_FOUND,))
+        self._queue.submit(Lane.BIND, ref.uid, write)
+
+    def _submit(
+        self, key: str, send: Callable[[], Any], decision: ReserveClaim | CreateClaim | DeallocateClaim
+    ) -> None:
+        def refused(error: Exception) -> None:
+            self._feed(write_refused(decision, str(error)))
+
+        self._queue.submit(Lane.BIND, key, persistent(self._api, send, refused))
+
+    # Objects
+
+    def _cached(self, ref: ObjectRef) -> Raw | None:
+        known: ResourceClaim | None = self._known.get((ref.namespace, ref.name))
+        return None if known is None else as_json(known)
+
+    async def _read(self, ref: ObjectRef) -> Raw:
+        path = path_of(RESOURCE_CLAIM, ref.namespace, ref.name)
+        claim: Raw = msgspec.json.decode(await self._api.read(path))
+        return claim
+
+    async def _patch(self, claim: Raw, patch: Raw, subresource: str = "") -> Raw:
+        """Patches the claim unless it has changed; returns the new version."""
+        meta = claim["metadata"]
+        version = {"resourceVersion": meta["resourceVersion"], "uid": meta["uid"]}
+        patch = {**patch, "metadata": {**patch.get("metadata", {}), **version}}
+        path = path_of(RESOURCE_CLAIM, meta["namespace"], meta["name"], subresource)
+        answer: Raw = msgspec.json.decode(await self._api.write("PATCH", path, patch, MERGE))
+        return answer
+
+    def _saw(self, claim: Raw) -> None:
+        named = {**claim, "apiVersion": RESOURCE_CLAIM.api_version, "kind": RESOURCE_CLAIM.kind}
+        with suppress(InvalidObject):  # the reflector reports it
+            self._feed(Updated(convert(named, ResourceClaim)))

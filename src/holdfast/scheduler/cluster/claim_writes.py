@@ -1,0 +1,146 @@
+"""What decisions about ResourceClaims write: new versions of raw objects.
+
+Every executor writes these, each in its own way, after it has read the current object. Whatever became
+of the claim since the decision is checked here, and reported in kube-scheduler's words.
+"""
+
+from typing import Any
+
+import msgspec
+
+from holdfast.api.errors import HoldfastError
+from holdfast.api.names import CLAIM_FINALIZER
+from holdfast.api.resource_claims import AllocationResult
+from holdfast.scheduler.cluster.decisions import (
+    CreateClaim,
+    DeallocateClaim,
+    ObjectRef,
+    ReserveClaim,
+    UnreserveClaim,
+)
+
+Raw = dict[str, Any]
+
+
+class ClaimConflict(HoldfastError):
+    """A ResourceClaim changed since the decision, so that it cannot be carried out."""
+
+
+def with_finalizer(claim: Raw) -> Raw | None:
+    """The claim with the finalizer that protects its allocation; None if it has it."""
+    metadata = claim["metadata"]
+    finalizers = metadata.get("finalizers") or []
+    if CLAIM_FINALIZER in finalizers:
+        return None
+    return {**claim, "metadata": {**metadata, "finalizers": [*finalizers, CLAIM_FINALIZER]}}
+
+
+def without_finalizer(claim: Raw) -> Raw | None:
+    """The claim without that finalizer; None if it has none."""
+    metadata = claim["metadata"]
+    finalizers = metadata.get("finalizers") or []
+    if CLAIM_FINALIZER not in finalizers:
+        return None
+    rest = [each for each in finalizers if each != CLAIM_FINALIZER]
+    kept = {key: value for key, value in metadata.items() if key != "finalizers"}
+    return {**claim, "metadata": {**kept, "finalizers": rest} if rest else kept}
+
+
+def reserved_claim(claim: Raw | None, decision: ReserveClaim, now: str) -> Raw | None:
+    """The claim with the allocation and the reservation for the pod; None if it has both. Raises
+    ClaimConflict."""
+    ref = decision.claim
+    name = f"{ref.namespace}/{ref.name}"
+    if claim is None or claim["metadata"].get("uid") != ref.uid:
+        raise ClaimConflict(f"claim {name} got deleted in the meantime")
+    if claim["metadata"].get("deletionTimestamp"):
+        raise ClaimConflict(f"claim {name} got deleted in the meantime")
+    status = claim.get("status") or {}
+    allocation = status.get("allocation")
+    if decision.allocation is not None:
+        if allocation is None:
+            allocation = written_allocation(decision.allocation, now)
+        elif not is_same_allocation(allocation, decision.allocation):
+            raise ClaimConflict(f"claim {name} got allocated elsewhere in the meantime")
+    elif allocation is None:
+        raise ClaimConflict(f"claim {name} got deallocated elsewhere in the meantime")
+    consumers = status.get("reservedFor") or []
+    if any(each.get("uid") == decision.pod.uid for each in consumers):
+        if status.get("allocation") is not None:
+            return None
+    else:
+        consumers = [*consumers, consumer(decision.pod)]
+    if not allocation.get("allocationTimestamp"):
+        allocation = {**allocation, "allocationTimestamp": now}
+    return {**claim, "status": {**status, "allocation": allocation, "reservedFor": consumers}}
+
+
+def allocated_claim(claim: Raw, decision: CreateClaim, now: str) -> Raw:
+    """A claim that was just created, with its allocation, and the reservation for its pod if it has
+    one."""
+    status: Raw = {"allocation": written_allocation(decision.allocation, now)}
+    if decision.pod is not None:
+        status["reservedFor"] = [consumer(decision.pod)]
+    return {**claim, "status": status}
+
+
+def new_claim(decision: CreateClaim) -> Raw:
+    """The claim to create, without its status."""
+    raw = as_json(decision.claim)
+    raw.pop("status", None)
+    return with_finalizer(raw) or raw
+
+
+def unreserved_claim(claim: Raw, decision: UnreserveClaim) -> Raw | None:
+    """The claim without the reservation for the pod; None if it has none."""
+    status = claim.get("status") or {}
+    consumers = status.get("reservedFor") or []
+    left = [each for each in consumers if each.get("uid") != decision.pod.uid]
+    if len(left) == len(consumers):
+        return None
+    rest = {key: value for key, value in status.items() if key != "reservedFor"}
+    return {**claim, "status": {**rest, "reservedFor": left} if left else rest}
+
+
+def deallocated_claim(claim: Raw, decision: DeallocateClaim) -> Raw | None:
+    """The claim without an allocation; None if it has none. Raises ClaimConflict if others use it."""
+    status = claim.get("status") or {}
+    if not status.get("allocation"):
+        return None
+    if any(each.get("uid") != decision.pod.uid for each in status.get("reservedFor") or ()):
+        ref = decision.claim
+        raise ClaimConflict(f"claim {ref.namespace}/{ref.name} is in use")
+    rest = {
+        key: value
+        for key, value in status.items()
+        if key not in ("allocation", "reservedFor", "devices")
+    }
+    return {**claim, "status": rest}
+
+
+def written_allocation(allocation: AllocationResult, now: str) -> Raw:
+    raw = as_json(allocation)
+    raw["allocationTimestamp"] = now
+    return raw
+
+
+def is_same_allocation(written: Raw, decided: AllocationResult) -> bool:
+    """Whether a claim has the devices that were decided on."""
+
+    def device(result: Raw) -> tuple[Any, ...]:
+        names = ("request", "driver", "pool", "device", "shareID", "adminAccess")
+        return tuple(result.get(name) or None for name in names)
+
+    results = (written.get("devices") or {}).get("results") or []
+    ours = as_json(decided)["devices"].get("results") or []
+    return [device(each) for each in results] == [device(each) for each in ours]
+
+
+def as_json(value: msgspec.Struct) -> Raw:
+    """A typed value as an object has it: with lists, and never tuples."""
+    raw: Raw = msgspec.json.decode(msgspec.json.encode(value))
+    return raw
+
+
+def consumer(pod: ObjectRef) -> Raw:
+    return {"resource": "pods", "name": pod.name, "uid": pod.uid}

@@ -1,0 +1,134 @@
+"""Which ResourceClaims pods name, and what of them is part of a pod's class."""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from holdfast.api.meta import ObjectMeta, controller_of
+from holdfast.api.pod import Pod
+from holdfast.api.resource_claims import ResourceClaim, ResourceClaimSpec, pod_claim_name
+from holdfast.scheduler.cluster.pod_classes import ClaimTrait
+
+NOT_CREATED = 'pod "{}": ResourceClaim not created yet'
+NOT_FOUND = 'could not find ResourceClaim "{}"'
+BEING_DELETED = 'resourceclaim "{}" is being deleted'
+NOT_OWNER = "ResourceClaim {} was not created for pod {} (pod is not owner)"
+
+_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+_decode = msgspec.msgpack.Decoder(ResourceClaimSpec).decode
+
+
+class ResourceClaimKey(NamedTuple):
+    """The name of a ResourceClaim."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class PodClaim(NamedTuple):
+    """An entry of a pod's `resourceClaims`, and the claim behind it."""
+
+    name: str | None
+    """None if the claim is not created yet, or not needed."""
+    is_created: bool
+    is_generated: bool
+    """Whether it comes from a template, and so must belong to the pod."""
+
+
+class NamedClaims(NamedTuple):
+    """The claims that a pod names."""
+
+    namespace: str
+    claims: tuple[PodClaim, ...]
+
+    def needed(self) -> list[ResourceClaimKey]:
+        """Those that the pod needs, in order; they correspond to `PodClass.claims`."""
+        return [ResourceClaimKey(self.namespace, each.name) for each in self.claims if each.name]
+
+
+class PodClaimIndex:
+    """The claims of each known pod, by its uid."""
+
+    def __init__(self, claims: Mapping[ResourceClaimKey, ResourceClaim]) -> None:
+        """`claims` are those that exist."""
+        self._claims = claims
+        self._of: dict[str, NamedClaims] = {}
+        self._pods: dict[ResourceClaimKey, dict[str, None]] = {}
+
+    def see(self, pod: Pod) -> bool:
+        """Reads which claims a pod names; whether that changed."""
+        meta = pod.metadata
+        found = (pod_claim_name(pod, entry) for entry in pod.spec.resource_claims)
+        named = tuple(PodClaim(each.name, each.created, each.generated) for each in found)
+        claims, before = NamedClaims(meta.namespace, named), self._of.get(meta.uid)
+        if claims == before:
+            return False
+        self.forget(meta.uid)
+        self._of[meta.uid] = claims
+        for key in self.keys(meta.uid):
+            self._pods.setdefault(key, {})[meta.uid] = None
+        return before is not None
+
+    def forget(self, uid: str) -> None:
+        claims = self._of.pop(uid, None)
+        for key in claims.needed() if claims is not None else ():
+            pods = self._pods[key]
+            pods.pop(uid, None)
+            if not pods:
+                del self._pods[key]
+
+    def keys(self, uid: str) -> list[ResourceClaimKey]:
+        """The claims that a pod needs, in order."""
+        claims = self._of.get(uid)
+        return claims.needed() if claims is not None else []
+
+    def pods(self, key: ResourceClaimKey) -> Iterable[str]:
+        """The uids of the pods that name a claim, in the order they were seen."""
+        return list(self._pods.get(key, ()))
+
+    def traits(self, metadata: ObjectMeta) -> tuple[ClaimTrait, ...]:
+        """The claims of a pod that is to be scheduled, as part of its class."""
+        known = self._of.get(metadata.uid)
+        return tuple(
+            self._trait(metadata, claim)
+            for claim in (known.claims if known is not None else ())
+            if claim.name or not claim.is_created
+        )
+
+    def _trait(self, metadata: ObjectMeta, named: PodClaim) -> ClaimTrait:
+        if not named.name:
+            pod = f"{metadata.namespace}/{metadata.name}"
+            return ClaimTrait(problem=NOT_CREATED.format(pod))
+        key = ResourceClaimKey(metadata.namespace, named.name)
+        claim = self._claims.get(key)
+        if claim is None:
+            return ClaimTrait(named.name, problem=NOT_FOUND.format(key))
+        if problem := _problem(key, claim, metadata, named.is_generated):
+            return ClaimTrait(named.name, problem=problem)
+        if named.is_generated and claim.status.allocation is None:
+            return ClaimTrait(spec=encoded(claim.spec))
+        return ClaimTrait(named.name)
+
+
+def encoded(spec: ResourceClaimSpec) -> bytes:
+    """A spec as part of a class."""
+    return _encode(spec)
+
+
+def decoded(spec: bytes) -> ResourceClaimSpec:
+    return _decode(spec)
+
+
+def _problem(key: ResourceClaimKey, claim: ResourceClaim, pod: ObjectMeta, is_generated: bool) -> str:
+    """Why a pod cannot use a claim; empty if it can."""
+    if claim.metadata.deletion_timestamp is not None:
+        return BEING_DELETED.format(key.name)
+    if is_generated:
+        owner = controller_of(claim.metadata)
+        if owner is None or owner.uid != pod.uid:
+            return NOT_OWNER.format(key, f"{pod.namespace}/{pod.name}")
+    return ""
