@@ -28,6 +28,7 @@ __all__ = [
     "from_nano",
     "milli",
     "parse",
+    "parse_exact",
     "to_nano",
     "whole",
 ]
@@ -72,6 +73,15 @@ def parse(q: Quantity) -> int:
     if isinstance(q, float):
         return _parse_text(repr(q))
     raise QuantityError(f"a quantity is a number or a string, not {type(q).__name__}")
+
+
+def parse_exact(q: Quantity) -> int:
+    """The quantity in nano units; unlike `parse` it does not cap decimal quantities, nor does
+    Kubernetes where it only compares them."""
+    nano = parse(q)
+    if abs(nano) < _MAX_NANO or (isinstance(q, str) and q.endswith("i")):
+        return nano
+    return _parse_text(q if isinstance(q, str) else repr(q).replace("+", ""), capped=False)
 
 
 def milli(q: Quantity) -> int:
@@ -132,7 +142,7 @@ def _rounded_up(nano: int, unit: int) -> int:
 
 
 @lru_cache(maxsize=16384)
-def _parse_text(text: str) -> int:
+def _parse_text(text: str, capped: bool = True) -> int:
     shape = _SHAPE.fullmatch(text)
     if shape is None:
         raise QuantityError(f"quantities must match the regular expression '{_PATTERN}': {text!r}")
@@ -145,9 +155,9 @@ def _parse_text(text: str) -> int:
 
     suffix = shape[2]
     if suffix in _BINARY:
-        nano = _scaled(mantissa << _BINARY[suffix], 9 - len(fraction))
+        nano = _scaled(mantissa << _BINARY[suffix], 9 - len(fraction), capped)
     else:
-        nano = _scaled(mantissa, _decimal_exponent(text, suffix) + 9 - len(fraction))
+        nano = _scaled(mantissa, _decimal_exponent(text, suffix) + 9 - len(fraction), capped)
     return -nano if sign == "-" else nano
 
 
@@ -162,11 +172,11 @@ def _decimal_exponent(text: str, suffix: str) -> int:
     return max(-_MAX_EXPONENT, min(_MAX_EXPONENT, int(exponent[1])))
 
 
-def _scaled(mantissa: int, exponent: int) -> int:
-    """mantissa x 10^exponent as an integer, rounded up and capped."""
+def _scaled(mantissa: int, exponent: int, capped: bool) -> int:
+    """mantissa x 10^exponent as an integer, rounded up."""
     power: int = 10 ** abs(exponent)
     exact = mantissa * power if exponent >= 0 else -(-mantissa // power)
-    return min(exact, _MAX_NANO)
+    return min(exact, _MAX_NANO) if capped else exact
 
 
 _MI = 1 << 20

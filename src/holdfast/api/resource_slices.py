@@ -65,6 +65,15 @@ class DeviceAttribute(FrozenStruct, frozen=True):
     bool_value: bool | None = field(default=None, name="bool")
     string_value: str | None = field(default=None, name="string")
     version_value: str | None = field(default=None, name="version")
+    int_values: tuple[int, ...] | None = field(default=None, name="ints")
+    bool_values: tuple[bool, ...] | None = field(default=None, name="bools")
+    string_values: tuple[str, ...] | None = field(default=None, name="strings")
+    version_values: tuple[str, ...] | None = field(default=None, name="versions")
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it has several values, which constraints cannot compare."""
+        return (self.int_value, self.bool_value, self.string_value, self.version_value) == (None,) * 4
 
 
 class CapacityRange(FrozenStruct, frozen=True):

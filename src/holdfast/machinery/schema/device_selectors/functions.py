@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from holdfast.api.errors import QuantityError
 from holdfast.api.quantity import NANO
-from holdfast.api.quantity import parse as parse_quantity
+from holdfast.api.quantity import parse_exact as parse_quantity
 from holdfast.machinery.schema.custom.regexp import BadPattern, TooCostly, compiled
 from holdfast.machinery.schema.device_selectors.syntax import MAX_INT, MAX_UINT, MIN_INT, Uint
 from holdfast.machinery.schema.device_selectors.values import (

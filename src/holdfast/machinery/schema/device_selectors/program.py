@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from holdfast.api.errors import HoldfastError
 from holdfast.api.quantity import Quantity, QuantityError
-from holdfast.api.quantity import parse as parse_quantity
+from holdfast.api.quantity import parse_exact as parse_quantity
 from holdfast.api.resource_slices import DeviceAttribute, DeviceCapacity
 from holdfast.machinery.schema.device_selectors.checker import Checker
 from holdfast.machinery.schema.device_selectors.evaluation import State, evaluator
@@ -104,6 +104,12 @@ def with_hint(error: SelectorRuntimeError) -> str:
 
 def attribute_value(attribute: DeviceAttribute) -> Any:
     """The attribute as a CEL value; None without one, which is not a value of attributes."""
+    for values in (attribute.int_values, attribute.bool_values, attribute.string_values):
+        if values is not None:
+            return list(values)
+    if attribute.version_values is not None:
+        versions = [semver(each) for each in attribute.version_values]
+        return None if None in versions else versions
     if attribute.version_value is not None:
         return semver(attribute.version_value)
     if attribute.int_value is not None:

@@ -81,7 +81,9 @@ def _consumed(name: str, asked: Asked, capacity: DeviceCapacity) -> Amount:
 
 
 def _amount(quantity: Quantity) -> Amount:
-    return Amount(nano(quantity), canonical(quantity))
+    amount = nano(quantity)
+    exact = abs(amount) <= MAX_AMOUNT * NANO
+    return Amount(amount, canonical(quantity) if exact else str(quantity))
 
 
 def _rounded(name: str, asked: Quantity, policy: CapacityRequestPolicy | None) -> Amount:
@@ -108,6 +110,9 @@ def _in_range(name: str, wanted: Amount, valid: CapacityRange) -> Amount:
     unit = _MILLI if milli else NANO
     if milli and wanted.nano % _MILLI:
         why = f"request {wanted.text} is not a representable milli value"
+        raise CapacityError(f'capacity "{name}": {_NOT_REPRESENTABLE}: {why}')
+    if not milli and wanted.nano > MAX_AMOUNT * NANO:
+        why = f"request {wanted.text} exceeds MaxInt64"
         raise CapacityError(f'capacity "{name}": {_NOT_REPRESENTABLE}: {why}')
     start, step = _units(least, unit), _units(nano(valid.step), unit)
     steps = -(-(_units(wanted.nano, unit) - start) // step) if step else 0

@@ -13,7 +13,7 @@ from holdfast.api.resource_claims import DeviceConstraint
 from holdfast.scheduler.managers.claims.claims_request import RequestPart
 from holdfast.scheduler.managers.claims.device_table import Codes
 from holdfast.scheduler.managers.claims.request_columns import RequestColumns
-from holdfast.scheduler.managers.claims.selector_columns import ABSENT
+from holdfast.scheduler.managers.claims.selector_columns import ABSENT, INCOMPARABLE
 
 
 class AttributeConstraint(Protocol):
@@ -40,7 +40,7 @@ class MatchAttribute:
         if not applies(self._requests, part):
             return True
         value = self._codes[position]
-        if value == ABSENT or (self._count and value != self._value):
+        if value == ABSENT or (self._count and (value != self._value or value == INCOMPARABLE)):
             return False
         self._value = value
         self._count += 1
@@ -62,7 +62,7 @@ class DistinctAttribute:
         if not applies(self._requests, part):
             return True
         value = self._codes[position]
-        if value == ABSENT or value in self._values:
+        if value == ABSENT or value in self._values or (value == INCOMPARABLE and self._values):
             return False
         self._values.append(value)
         return True

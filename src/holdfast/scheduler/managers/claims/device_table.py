@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.errors import QuantityError
-from holdfast.api.quantity import Quantity, parse
+from holdfast.api.quantity import Quantity, parse_exact
 from holdfast.api.resource_slices import DeviceCounterConsumption, DeviceID, DeviceTaint, SliceDevice
 from holdfast.machinery.schema.device_selectors import DeviceValues
 
@@ -40,7 +40,7 @@ Shape = tuple[str, frozenset[object], frozenset[object], bool]
 def nano(quantity: Quantity) -> int:
     """The quantity in nano; an invalid one, which no API server stores, counts as 0."""
     try:
-        return parse(quantity)
+        return parse_exact(quantity)
     except QuantityError:
         return 0
 

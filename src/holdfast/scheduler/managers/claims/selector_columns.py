@@ -29,6 +29,8 @@ NO_MATCH, MATCH, ERROR = 0, 1, 2
 Verdicts = NDArray[np.int8]
 ABSENT = 0
 """The code of an attribute that a device does not have."""
+INCOMPARABLE = -1
+"""The code of an attribute with a list of values."""
 
 
 class ShapeColumn:
@@ -136,6 +138,8 @@ class AttributeColumn(ShapeColumn):
                 found = value.attributes.get(id)
         if found is None:
             return ABSENT
+        if found.is_list:
+            return INCOMPARABLE
         return self._codes.setdefault(found, len(self._codes) + 1)
 
 
