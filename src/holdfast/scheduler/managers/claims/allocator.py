@@ -133,8 +133,9 @@ class ClaimsAllocator:
         if request.single is not None:
             columns = compiled.columns
             if not columns.hard.take(visible.rows).any():
-                free = columns.easy.take(visible.rows) & (use.taken.take(visible.identities) == 0)
-                free &= ~visible.unselected
+                free = columns.easy.take(visible.rows) & ~use.busy(visible)
+                if visible.any_unselected:
+                    free &= ~visible.unselected
                 return _enough(int(np.count_nonzero(free)), request.single.count, visible)
         return self._signed(compiled, visible, use)
 
@@ -144,7 +145,8 @@ class ClaimsAllocator:
         if len(rows) < _FEW_ROWS:
             return _verdicts(rows, [self.verdict(compiled.request, row, use) for row in rows.tolist()])
         flat, columns = self._all_devices(), compiled.columns
-        free = columns.easy[flat.rows] & (use.taken[flat.identities] == 0) & flat.selected
+        busy = (use.taken[flat.identities] > 0) | (use.share_state[flat.identities] > 0)
+        free = columns.easy[flat.rows] & ~busy & flat.selected
         enough = flat.sums(free)[rows] >= count
         codes = np.where(enough, FEASIBLE, np.where(flat.invalid[rows], INVALID, NO_DEVICES))
         found = ClaimsFeasibility(rows, codes.astype(np.int8), np.zeros(len(rows), dtype=np.int64))
@@ -167,7 +169,7 @@ class ClaimsAllocator:
         signature = (
             visible.structure,
             compiled.columns.code.take(visible.rows).tobytes(),
-            use.taken.take(visible.identities).astype(np.bool_).tobytes(),
+            use.busy(visible).tobytes(),
             use.share_state.take(visible.identities).tobytes(),
             tuple(tuple(use.available(pool).values()) for pool in visible.counted),
         )
@@ -227,7 +229,7 @@ class ClaimsAllocator:
         part, columns = compiled.request.single, compiled.columns
         if part is None or columns.hard.take(visible.rows).any():
             return None
-        free = columns.easy.take(visible.rows) & (use.taken.take(visible.identities) == 0)
+        free = columns.easy.take(visible.rows) & ~use.busy(visible)
         if visible.any_unselected:
             free &= ~visible.unselected
         places = np.flatnonzero(free)[: part.count].tolist()
@@ -258,7 +260,7 @@ class ClaimsAllocator:
         prefer: Collection[DeviceID] = (),
         only: Collection[DeviceID] | None = None,
     ) -> Search:
-        closed: list[bool] = (use.taken.take(visible.identities) > 0).tolist()
+        closed: list[bool] = use.busy(visible).tolist()
         order: Sequence[int] = range(len(visible))
         if prefer:
             wanted = set(prefer)

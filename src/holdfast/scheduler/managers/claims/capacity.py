@@ -108,7 +108,7 @@ def _in_range(name: str, wanted: Amount, valid: CapacityRange) -> Amount:
         return wanted
     milli = _uses_milli(valid)
     unit = _MILLI if milli else NANO
-    if milli and wanted.nano % _MILLI:
+    if milli and (wanted.nano % _MILLI or wanted.nano // _MILLI > MAX_AMOUNT):
         why = f"request {wanted.text} is not a representable milli value"
         raise CapacityError(f'capacity "{name}": {_NOT_REPRESENTABLE}: {why}')
     if not milli and wanted.nano > MAX_AMOUNT * NANO:

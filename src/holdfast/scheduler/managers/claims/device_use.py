@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from holdfast.api.resource_claims import DeviceRequestAllocationResult
 from holdfast.scheduler.managers.claims.device_table import DeviceTable, nano
-from holdfast.scheduler.managers.claims.pools import Counters, DevicePool
+from holdfast.scheduler.managers.claims.pools import Counters, DevicePool, VisibleDevices
 
 ClaimKey = Hashable
 """Identifies a claim: its uid, or whatever the caller likes."""
@@ -54,6 +54,14 @@ class UseSnapshot:
 
     def is_allocated(self, identity: int) -> bool:
         return identity in self._shares or bool(self.taken[identity])
+
+    def busy(self, visible: VisibleDevices) -> NDArray[np.bool_]:
+        """Which devices nobody else can get: a claim has them for itself, or shares from the time when
+        several claims could."""
+        found: NDArray[np.bool_] = self.taken.take(visible.identities) > 0
+        if self._shares:
+            found |= (self.share_state.take(visible.identities) > 0) & visible.exclusive
+        return found
 
     def holders(self, identity: int) -> list[ClaimKey]:
         """The claims that have a device, or shares of it."""

@@ -130,6 +130,10 @@ class VisibleDevices:
             [not each for pool in usable for each in pool.selected], dtype=np.bool_
         )
         self.any_unselected = bool(self.unselected.any())
+        self.exclusive: Bools = np.array(
+            [not entry.device.allow_multiple_allocations for entry in self.entries], dtype=np.bool_
+        )
+        """Devices that only one claim can have."""
         self.invalid = any(pool.invalid for pool in self.pools)
         self.counted = [pool for pool in usable if pool.counters]
         """The pools with counters."""
