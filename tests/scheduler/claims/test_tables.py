@@ -49,8 +49,8 @@ def _check_results(cluster: CaseCluster, found: ClaimsAllocation) -> None:
         for request in spec.devices.requests:
             if request.exactly is not None:
                 tolerations[request.name] = request.exactly.tolerations
-            for each in request.first_available:
-                tolerations[f"{request.name}/{each.name}"] = each.tolerations
+            for one in request.first_available:
+                tolerations[f"{request.name}/{one.name}"] = one.tolerations
         for each in result.devices.results:
             device = devices[each.device_id]
             assert each.tolerations == tolerations[each.request]

@@ -6,6 +6,7 @@
     evaluation  a tree evaluated on one device
     functions   operators and functions
     values      values, equality and order
+    library     expressions with times, which the CEL library evaluates
 
 cel-go's rules are rebuilt here and not taken from the CEL library, because the library lacks
 `cel.bind`, optional values, and maps with a default, which selectors use.

@@ -21,6 +21,11 @@ from holdfast.api.resource_slices import DeviceAttribute, DeviceCapacity
 from holdfast.machinery.schema.device_selectors.checker import Checker
 from holdfast.machinery.schema.device_selectors.evaluation import State, evaluator
 from holdfast.machinery.schema.device_selectors.functions import BOOL, DYN, type_text
+from holdfast.machinery.schema.device_selectors.library import (
+    evaluated_by_library,
+    knows,
+    uses_times,
+)
 from holdfast.machinery.schema.device_selectors.syntax import CelSyntaxError, Expression, parse
 from holdfast.machinery.schema.device_selectors.values import (
     DomainMap,
@@ -60,19 +65,26 @@ class SelectorProgram:
         self.text = text
         try:
             tree = parse(text)
-            type = Checker(text).type_of(tree)
+            by_library = evaluated_by_library(text, tree) if uses_times(tree) and knows(tree) else None
+            type = Checker(text).type_of(tree) if by_library is None else BOOL
         except CelSyntaxError as error:
             raise SelectorCompileError(f"compilation failed: {error}") from None
         if type not in (BOOL, DYN):
             raise SelectorCompileError(
                 f"must evaluate to bool or the unknown type, not {type_text(type)}"
             )
-        self._run = evaluator(tree)
         self.reads = _reads(tree)
+        self._by_library = by_library
+        self._run = evaluator(tree) if by_library is None else None
 
     def matches(self, device: DeviceValues) -> bool:
         """Whether the device matches; raises SelectorRuntimeError."""
-        result = self._run(State(_variables(device)))
+        variables = _variables(device)
+        if self._by_library is not None:
+            result = self._by_library(variables)
+        else:
+            assert self._run is not None
+            result = self._run(State(variables))
         if isinstance(result, bool):
             return result
         name = type_name(result)

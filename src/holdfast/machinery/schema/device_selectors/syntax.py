@@ -14,7 +14,11 @@ from typing import Any
 
 from holdfast.api.errors import MalformedText
 
-MAX_DEPTH = 250
+MAX_DEPTH = 50
+"""How deep brackets, conditions and calls may enclose each other. cel-go allows 250, for which Python's
+stack does not suffice."""
+MAX_LINKS = 150
+"""How many operators of a chain of sums, products or comparisons may follow each other."""
 MAX_INT, MIN_INT = 2**63 - 1, -(2**63)
 MAX_UINT = 2**64 - 1
 _COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">=", "in"))
@@ -151,8 +155,8 @@ class _Parser:
     def _node(self, kind: str, at: int, **fields: Any) -> Expression:
         children = fields.get("children", ())
         depth = 1 + max((child.depth for child in children), default=0)
-        if depth > MAX_DEPTH:
-            raise self._problem(at, f"expression recursion limit exceeded: {MAX_DEPTH}")
+        if depth > MAX_LINKS:
+            raise self._problem(at, f"expression recursion limit exceeded: {MAX_LINKS}")
         return Expression(kind, at, depth=depth, **fields)
 
     def _call(self, at: int, function: str, *children: Expression, method: bool = False) -> Expression:
