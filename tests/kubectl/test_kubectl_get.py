@@ -160,3 +160,44 @@ def test_auth(kubectl: Kubectl) -> None:
     assert kubectl("auth", "can-i", "create", "pods").out == "yes\n"
     assert "system:masters" in kubectl("auth", "whoami").out
     assert "*.*" in kubectl("auth", "can-i", "--list").out
+
+
+DEVICES = """
+apiVersion: resource.k8s.io/v1
+kind: DeviceClass
+metadata: {name: gpu}
+spec:
+  selectors: [{cel: {expression: device.driver == "d.io"}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: n1-d.io}
+spec:
+  driver: d.io
+  nodeName: n1
+  pool: {name: n1, generation: 1, resourceSliceCount: 1}
+  devices: [{name: gpu-0, attributes: {model: {string: a100}}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: mine}
+spec:
+  devices:
+    requests: [{name: gpu, exactly: {deviceClassName: gpu}}]
+"""
+
+
+def test_devices_and_claims(kubectl: Kubectl) -> None:
+    for _ in range(2):
+        kubectl("apply", "-f", "-", stdin=DEVICES)
+    shown = kubectl("get", "resourceslices,deviceclasses,resourceclaims", "--no-headers").lines
+    assert [line.split()[:-1] for line in shown if line] == [
+        ["resourceslice.resource.k8s.io/n1-d.io", "n1", "d.io", "n1"],
+        ["deviceclass.resource.k8s.io/gpu"],
+        ["resourceclaim.resource.k8s.io/mine", "pending"],
+    ]
+    fields = kubectl("explain", "resourceclaim.spec.devices.requests.exactly").out
+    assert "allocationMode" in fields
+    count = '[{"op": "add", "path": "/spec/devices/requests/0/exactly/count", "value": 2}]'
+    refused = kubectl("patch", "resourceclaim", "mine", "--type=json", "-p", count, fails=True)
+    assert "field is immutable" in refused.err

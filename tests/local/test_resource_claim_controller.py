@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from harness.embedded_cluster import HandClock, SteppedCluster
+from holdfast.local.namespace_controller import GRACE
 from holdfast.local.resource_claim_controller import claim_key, generated_name
 from holdfast.local.store import Key, Raw, open_store, pod_key
 
@@ -271,6 +272,21 @@ def test_claims_are_released_after_a_restart(tmp_path: Path) -> None:
     assert reserved_for(again, made) == ["p"]
     again.delete(pod_key("default", "p"))
     assert made not in again.store
+
+
+def test_a_namespace_with_claims_in_use_can_be_deleted() -> None:
+    it = cluster()
+    metadata = {"name": "x", "finalizers": []}
+    it.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+    given = {"name": "shared", "namespace": "x"}
+    it.create(
+        {"apiVersion": API, "kind": "ResourceClaim", "metadata": given, "spec": SPEC, "status": {}}
+    )
+    user = pod(it, "p", BY_NAME, namespace="x")
+    allocate(it, claim_key("x", "shared"), user)
+    it.update(Key("", "Namespace", "", "x"), metadata={"deletionTimestamp": it.clock.stamp()})
+    it.after(GRACE + 1)
+    assert [key for key in it.store.keys_in("x") if key.kind != "Event"] == []
 
 
 def test_an_extended_resource_claim_is_released_with_its_pod() -> None:

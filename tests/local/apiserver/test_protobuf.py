@@ -109,3 +109,32 @@ def test_over_http(server: LiveServer) -> None:
     assert (made.code, made.media, made.body["metadata"]["name"]) == (201, "application/json", "m")
     broken = server.ask("POST", path, MAGIC + b"\xff", MEDIA_TYPE)
     assert (broken.code, broken.reason) == (400, "BadRequest")
+
+
+def test_a_resource_slice_and_a_claim() -> None:
+    attribute = part(1, b"index") + part(2, number(2, 3))
+    memory = part(1, b"memory") + part(2, part(1, part(1, b"80Gi")))
+    device = part(1, b"gpu-0") + part(2, attribute) + part(3, memory) + number(9, 1)
+    pool = part(1, b"n1") + number(2, 0) + number(3, 1)
+    body = part(2, part(1, b"d.io") + part(2, pool) + part(3, b"n1") + part(6, device))
+    assert decode(envelope("resource.k8s.io/v1", "ResourceSlice", body))["spec"] == {
+        "driver": "d.io",
+        "pool": {"name": "n1", "generation": 0, "resourceSliceCount": 1},
+        "nodeName": "n1",
+        "devices": [
+            {
+                "name": "gpu-0",
+                "attributes": {"index": {"int": 3}},
+                "capacity": {"memory": {"value": "80Gi"}},
+                "bindsToNode": True,
+            }
+        ],
+    }
+    opaque = part(1, part(1, b"d.io") + part(2, part(1, b'{"a": null}')))
+    claim = part(1, part(1, part(1, b"r")) + part(3, part(1, b"r") + part(2, opaque)))
+    assert decode(envelope("resource.k8s.io/v1", "ResourceClaim", part(2, claim)))["spec"] == {
+        "devices": {
+            "requests": [{"name": "r"}],
+            "config": [{"requests": ["r"], "opaque": {"driver": "d.io", "parameters": {"a": None}}}],
+        }
+    }
