@@ -184,6 +184,8 @@ class Kubelets:
         self._arrived: dict[str, dict[Key, None]] = {}
         self._waiting: dict[Key, str] = {}
         """Pods that wait for their claims, and why."""
+        self._waiting_for: dict[Key, dict[Key, None]] = {}
+        """The same pods by claim; some may have ended since."""
         self._started: dict[str, float] = {}
         self._ran_before: dict[str, float] = {}
         """Seconds that pods had run when they were first seen, by their start time."""
@@ -250,16 +252,22 @@ class Kubelets:
                 if not why:
                     self._waiting.pop(key, None)
                     self._objects.update(key, self.running(pod))
-                elif self._waiting.get(key) != why:
-                    self._waiting[key] = why
-                    self._refused(pod, why)
+                else:
+                    self._wait_for_claims(key, pod, why)
                 yield None
 
+    def _wait_for_claims(self, key: Key, pod: Raw, why: str) -> None:
+        for name, _ in used_claims(pod):
+            self._waiting_for.setdefault(claim_key(key.namespace, name), {})[key] = None
+        if self._waiting.get(key) != why:
+            self._waiting[key] = why
+            self._refused(pod, why)
+
     def claim_changed(self, key: Key) -> None:
-        """A pod that waits for its claims may start now."""
-        for waiting in self._waiting:
-            pod = self._objects.get(waiting) if waiting.namespace == key.namespace else None
-            if pod is not None and any(name == key.name for name, _ in used_claims(pod)):
+        """Pods that wait for this claim may start now."""
+        for waiting in self._waiting_for.pop(key, ()):
+            pod = self._objects.get(waiting)
+            if pod is not None and waiting in self._waiting:
                 self._arrived.setdefault(pod["spec"]["nodeName"], {})[waiting] = None
 
     def claim_problem(self, pod: Raw) -> str:
