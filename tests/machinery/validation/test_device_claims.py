@@ -221,6 +221,10 @@ def test_tolerations() -> None:
         ('"x" in device.attributes || has(device.attributes["a.io"].b)', ""),
         ("device.driver ==", "compilation failed: ERROR: <input>:1:17: Syntax error: "),
         ("", "compilation failed: ERROR: <input>:1:1: Syntax error: "),
+        ('["a"].exists(x, x == device.driver)', ""),
+        ("(" * 5000 + "true", "expression recursion limit exceeded: 250"),
+        ("[1].all(x, " * 800 + "true", "expression recursion limit exceeded: 250"),
+        ("1 + 1", "must evaluate to bool or the unknown type, not int"),
         (
             "true &&\n devise.driver == 'a'",
             "compilation failed: ERROR: <input>:2:2: undeclared reference to 'devise' (in container '')"

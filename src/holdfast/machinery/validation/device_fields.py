@@ -7,14 +7,13 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Hashable
-from functools import lru_cache
-from importlib import import_module
 from typing import Any
 
 import msgspec
 
 from holdfast.api.name_rules import dns_label, dns_subdomain, label_key, label_value
 from holdfast.machinery.schema.custom.cel import scan
+from holdfast.machinery.schema.device_selectors import SelectorCompileError, compiled
 from holdfast.machinery.schema.field_errors import (
     DUPLICATE,
     INVALID,
@@ -229,44 +228,14 @@ def check_selector(found: Found, selector: Part, path: str) -> None:
     if len(expression.encode()) > _MAX_EXPRESSION:
         found.append(too_long(where, _MAX_EXPRESSION))
         return
-    problem = _expression_problem(expression)
+    problem = scan(expression).problem  # the compiler descends into what is nested
+    if not problem:
+        try:
+            compiled(expression)
+        except SelectorCompileError as error:
+            problem = str(error)
     if problem:
         found.append(field_problem(INVALID, where, expression, problem))
-
-
-_VALUE = r"""(?:"[^"\\\n]*"|'[^'\\\n]*'|-?\d+|true|false)"""
-_COMPARISON = rf"""
-    !?device\.(?:driver|(?:attributes|capacity)\[(?:"[\w./-]*"|'[\w./-]*')\]\.[A-Za-z_]\w*)
-    (?:\s*(?:==|!=|<=|>=|<|>)\s*{_VALUE}
-      |\.(?:compareTo|isGreaterThan|isLessThan)\((?:quantity|semver)\({_VALUE}\)\)
-       (?:\s*(?:==|!=|<=|>=|<|>)\s*-?\d+)?)?"""
-_is_plain = re.compile(rf"\s*{_COMPARISON}(?:\s*(?:&&|\|\|)\s*{_COMPARISON})*\s*", re.VERBOSE).fullmatch
-"""Most selectors; for these the CEL library, which takes 0.2 s and 30 MB, need not be loaded."""
-_ROOTS = frozenset({"device", "cel", "math", "optional", "sets"})
-
-
-@lru_cache(maxsize=1024)
-def _expression_problem(text: str) -> str:
-    if _is_plain(text) is not None:
-        return ""
-    problem = scan(text).problem
-    if problem:
-        return problem
-    try:
-        program = import_module("cel").compile(text)
-    except ValueError as error:
-        return f"compilation failed: {str(error).partition(': ')[2]}"
-    known = _ROOTS.union(re.findall(r"\bcel\.bind\(\s*(\w+)", text))
-    unknown = next((name for name in program.variables() if name not in known), None)
-    if unknown is None:
-        return ""
-    at = re.search(rf"\b{re.escape(unknown)}\b", text)
-    before = text[: at.start()] if at else ""
-    line, column = before.count("\n") + 1, len(before) - before.rfind("\n")
-    where = f"ERROR: <input>:{line}:{column}"
-    shown = text.split("\n")[line - 1]
-    why = f"undeclared reference to '{unknown}' (in container '')"
-    return f"compilation failed: {where}: {why}\n | {shown}\n | {'.' * (column - 1)}^"
 
 
 def check_configuration(found: Found, config: Part, path: str) -> None:
