@@ -59,6 +59,7 @@
     ├── SelectorCompileError  machinery.schema.device_selectors.program  no selector of devices
     ├── SelectorRuntimeError  machinery.schema.device_selectors.values  it fails on a device
     ├── Mismatch              machinery.schema.scalars              a value of another type
+    ├── ClaimNotCreated       local.resource_claim_controller       a claim was not made for a pod
     ├── UpError               local.up                              `up` cannot start
     ├── InvalidInput          sim.manifests                         an invalid scenario
     ├── UnknownExample        sim.examples                          no such example

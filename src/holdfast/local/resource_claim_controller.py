@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from holdfast.api import names
+from holdfast.api.errors import HoldfastError
 from holdfast.api.raw_objects import Key, Raw
 from holdfast.local.component import ENDED, ObjectWriter, Steps, has_ended
 from holdfast.local.store.objects import POD, AlreadyExists, StoreChange, pod_key
@@ -215,7 +216,7 @@ class ResourceClaimController:
                 continue
             try:
                 created[entry["name"]] = self._created(pod, entry["name"], template)
-            except _CreationFailed as error:
+            except ClaimNotCreated as error:
                 self._failed.setdefault(key.namespace, {})[key] = None
                 text = f"PodResourceClaim {entry['name']}: {error}"
                 about = ObjectRef("Pod", key.namespace, key.name, pod["metadata"]["uid"])
@@ -236,7 +237,7 @@ class ResourceClaimController:
 
     def _created(self, pod: Raw, entry: str, template: str) -> str:
         """The name of the pod's claim for an entry; one that an earlier attempt has made is used.
-        Raises _CreationFailed."""
+        Raises ClaimNotCreated."""
         metadata = pod["metadata"]
         for key in self._owned.get(metadata["uid"], ()):
             claim = self._objects.get(key)
@@ -246,11 +247,11 @@ class ResourceClaimController:
         found = self._objects.get(Key(*TEMPLATE, metadata["namespace"], template))
         if found is None:
             missing = f'resourceclaimtemplate.{GROUP} "{template}" not found'
-            raise _CreationFailed(f'resource claim template "{template}": {missing}')
+            raise ClaimNotCreated(f'resource claim template "{template}": {missing}')
         try:
             made = self._objects.submit(_claim_of(pod, entry, found))
         except (StatusError, AlreadyExists) as error:
-            raise _CreationFailed(f"create ResourceClaim : {error}") from None
+            raise ClaimNotCreated(f"create ResourceClaim : {error}") from None
         return str(made["metadata"]["name"])
 
     def _reserve(self, pod: Raw) -> None:
@@ -312,7 +313,7 @@ class ResourceClaimController:
         return pod is not None and (pod["metadata"]["uid"] != owner.get("uid") or _is_done(pod))
 
 
-class _CreationFailed(Exception):
+class ClaimNotCreated(HoldfastError):
     """A claim could not be created from its template."""
 
 
