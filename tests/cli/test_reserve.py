@@ -182,6 +182,17 @@ def test_a_deployment_in_a_file_gives_template_owners_and_number(tmp_path: Path)
     assert len(dry("-f", str(file), "--replicas", "5")) == 5
 
 
+def test_a_misspelt_field_in_a_file_is_an_error(tmp_path: Path) -> None:
+    raw = deployment("web", "web", 1)
+    container = raw["spec"]["template"]["spec"]["containers"][0]
+    container["resource"] = container.pop("resources")
+    file = tmp_path / "web.yaml"
+    file.write_text(yaml.safe_dump(raw))
+    done = call("reserve", "-f", str(file), "--dry-run")
+    assert done.status == 1 and done.out == ""
+    assert 'unknown field "spec.template.spec.containers[0].resource"' in " ".join(done.err.split())
+
+
 def test_pods_that_ask_for_nothing_are_a_warning(tmp_path: Path) -> None:
     raw = deployment("web", "web", 1)
     del raw["spec"]["template"]["spec"]["containers"][0]["resources"]

@@ -504,7 +504,7 @@ def changed(objects: list[Raw], change: Raw) -> list[Raw]:
         match each["operation"]:
             case "create":
                 by_name[key] = each["object"]
-            case "delete":
+            case "delete" | "end":
                 del by_name[key]
             case "patch":
                 by_name[key] = merged(by_name[key], each["patch"])

@@ -1,9 +1,14 @@
 """`holdfast describe`"""
 
+import re
+
 import typer
 
 from holdfast.cli.get import FieldSelector, Names, Selector, Type
 from holdfast.cli.options import AllNamespaces, Context, Failure, Kubeconfig, Namespace, Where
+
+
+_QUEUE = re.compile(r"queue(/|$)")
 
 
 def describe(
@@ -35,6 +40,9 @@ def describe(
     from holdfast.cli.client import Server, ask
     from holdfast.cli.get import check_selector, none_found, query_of, read_types, warn_of_namespace
 
+    # With a name, `queue` is a Queue: the pending pods of `get queue` are described as pods.
+    if (names or "/" in type) and _QUEUE.match(type):
+        type = type.replace("queue", "queues", 1)
     wanted = read_types(type, names or [])
     check_selector(selector)
 

@@ -21,7 +21,7 @@ from holdfast.api.times import format_time, parse_duration, parse_time
 from holdfast.cli.command import did_you_mean
 from holdfast.cli.options import Failure
 from holdfast.machinery.objects import checked_object
-from holdfast.machinery.schema import ResourceType
+from holdfast.machinery.schema import ResourceType, read_object
 from holdfast.machinery.schema.catalogue import holdfast_catalogue
 from holdfast.machinery.validation.own_kinds import most_text
 
@@ -222,6 +222,16 @@ def find_workload(text: str) -> tuple[KindInfo, str]:
     if not slash or not name:
         raise Failure(1, [f"SOURCE: expected {info.singular}/NAME, got {text!r}"])
     return info, name
+
+
+def misspelt_fields(raw: Raw) -> list[str]:
+    """The fields of a manifest that its kind does not have, as an API server reports them: a request
+    that is not read would reserve nothing."""
+    group, _, version = str(raw.get("apiVersion") or "").rpartition("/")
+    type = holdfast_catalogue().kind(group, version, str(raw.get("kind") or ""))
+    if type is None or not type.definition:
+        return []
+    return [problem.text for problem in read_object(type, raw)[1]]
 
 
 def source_of(raw: Raw, namespace: str) -> Source:

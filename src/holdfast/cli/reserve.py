@@ -407,6 +407,12 @@ def _made(options: "ReserveOptions", source: "Source | None") -> "list[Raw]":
     from holdfast.cli.reservation_builder import holds_nothing, make_reservations
 
     made = make_reservations(options, source)
+    for owner in options.owners:
+        for label, value in owner["labelSelector"].get("matchLabels", {}).items():
+            if not value:
+                typer.echo(
+                    f"warning: --owner: {label}= selects pods whose label {label} is empty", err=True
+                )
     if holds_nothing(made[0]):
         typer.echo(
             "warning: its pods request no resources; each reservation reserves one pod slot only",
@@ -416,7 +422,7 @@ def _made(options: "ReserveOptions", source: "Source | None") -> "list[Raw]":
 
 
 def _read_file(file: str, namespace: str) -> "Source":
-    from holdfast.cli.reservation_builder import source_of
+    from holdfast.cli.reservation_builder import misspelt_fields, source_of
     from holdfast.sim.manifests import InvalidInput, load_one
 
     try:
@@ -425,6 +431,8 @@ def _read_file(file: str, namespace: str) -> "Source":
         raise Failure(1, error.problems) from None
     if not isinstance(raw, dict):
         raise Failure(1, [f"--filename: {file}: expected an object"])
+    if problems := misspelt_fields(raw):
+        raise Failure(1, [f"--filename: {file}: {problem}" for problem in problems])
     return source_of(raw, namespace)
 
 

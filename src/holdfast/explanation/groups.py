@@ -2,7 +2,7 @@
 
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.details import details_of
-from holdfast.explanation.no_node import no_node_summary
+from holdfast.explanation.no_node import no_node_summary, own_waiting
 from holdfast.explanation.pods import condition_message, consider_job
 from holdfast.explanation.queue_limits import (
     consider_queue,
@@ -91,7 +91,8 @@ def _first_blocked(
         placing = place(scheduler, blocked)
         report.would_say, report.nodes = placing.message, placing.reasons
         if placing.message:
-            report.details.append(f"{blocked.ref}: {no_node_summary(snapshot, placing, blocked)}")
+            why = own_waiting(snapshot, blocked) or no_node_summary(snapshot, placing, blocked)
+            report.details.append(f"{blocked.ref}: {why}")
             report.details += details_of(snapshot, blocked, placing)
     for pod in fitting:
         pod.reservation_uid = ""

@@ -79,7 +79,7 @@ def explain_no_node(
     subject = Subject.of(pod)
     rejected = placing.column.rejected
     report.summary = no_node_summary(snapshot, placing, pod)
-    if rejected is None and (own := _own_waiting(snapshot, pod)):
+    if rejected is None and (own := own_waiting(snapshot, pod)):
         report.summary = own
     report.details += named_reservation(snapshot, pod)
     if rejected is not None:
@@ -103,7 +103,7 @@ def explain_no_node(
         report.details.append(_NOTHING_HELPS)
 
 
-def _own_waiting(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+def own_waiting(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
     """The summary for a pod whose own reservation or hold waits for capacity on its node."""
     for own in waiting_for(snapshot, pod):
         entry = own.entry
@@ -167,7 +167,7 @@ def _waiting_in_its_job(snapshot: ClusterSnapshot, pod: PodRecord) -> list[str]:
     of its job."""
     job = snapshot.cluster.jobs.of(pod)
     members = job.waiting() if job is not None and not job.is_ready else [pod]
-    said = _own_waiting(snapshot, pod)
+    said = own_waiting(snapshot, pod)
     found = []
     for member in members:
         for own in waiting_for(snapshot, member):

@@ -287,8 +287,22 @@ def resize(
         f"{shown(name, then)} {name} instead of {shown(name, now)}"
         for name, (now, then) in lowered.items()
     )
-    text = f"request at most {texts}" if field == "requests" else f"lower its limit to {texts}"
+    if field == "requests":
+        text = f"request at most {texts}"
+    else:
+        too = " and its request" if _requests_more(snapshot, subject, lowered) else ""
+        text = f"lower its limit{too} to {texts}"
     return repair(text, "Resize", spec_changes(snapshot, subject, edit), RESIZE)
+
+
+def _requests_more(
+    snapshot: ClusterSnapshot, subject: Subject, lowered: dict[str, tuple[int, int]]
+) -> bool:
+    """Whether a request of the pod would exceed the lowered limit."""
+    pod = subject.record(snapshot)
+    slots = snapshot.cluster.nodes.slots
+    asked = {slots.name(slot): amount for slot, amount in pod.cls.requests} if pod is not None else {}
+    return any(asked.get(name, 0) > then for name, (_, then) in lowered.items())
 
 
 def _resized(containers: list[Raw], lowered: dict[str, tuple[int, int]], field: str) -> list[Raw]:

@@ -1,13 +1,15 @@
 """Explains a reservation: why it is pending, or what it reserves, on which node, and its owners."""
 
+from holdfast.api.names import CAN_PREEMPT
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.no_node import explain_no_node
 from holdfast.explanation.pods import condition_message
-from holdfast.explanation.report import Report
+from holdfast.explanation.report import Report, few
 from holdfast.explanation.verdicts import Subject, place, rank
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.reservations import ReservationInfo
+from holdfast.scheduler.reservations.reservation_victims import labelled_priority, may_preempt
 from holdfast.scheduler.state.cluster import Cluster
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
@@ -77,10 +79,31 @@ def _waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Re
         )
     elif placing.message:
         explain_no_node(snapshot, pod, placing, advisor, report)
+        report.details += _preemption(snapshot, reservation)
         report.advice = advisor.advice
     else:
         best = f": {report.ranked[0].node}" if report.ranked else ""
         report.summary = f"It fits now{best}. It is queued, or the scheduler is not running."
+
+
+def _preemption(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> list[str]:
+    """Says so if it does not preempt, and reservations of lower priority hold capacity."""
+    own = labelled_priority(reservation.object)
+    if may_preempt(reservation.object) or own is None:
+        return []
+    lower = sorted(
+        each.name
+        for each in snapshot.cluster.reservations.known.values()
+        if each.entry is not None
+        and (priority := labelled_priority(each.object)) is not None
+        and priority < own
+    )
+    if not lower:
+        return []
+    return [
+        f"reservations of lower priority than its {own} hold capacity: {few(lower)}. It preempts none "
+        f"without the label {CAN_PREEMPT}=true"
+    ]
 
 
 def _owners(cluster: Cluster, reservation: ReservationInfo) -> list[str]:

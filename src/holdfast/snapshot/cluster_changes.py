@@ -78,6 +78,8 @@ class ClusterChange:
         }
         if self.until is not None:
             found["until"] = format_time(self.until)
+            for each in found["objects"]:  # nobody has to delete what ends by itself
+                each["operation"] = each["operation"].replace(DELETE, "end")
         return found
 
 

@@ -44,8 +44,8 @@ SPARED = {"scheduling.koordinator.sh/disable-preemptible": "true"}
         (low(priority="2147483648"), high(), False),
         (low(priority="-2147483648"), high(), True),
         (low(priority="1.5"), high(priority=2147483646), False),
-        (low(), high(priority="lots"), True),
-        (low(priority=2147483646), high(priority="9999999999"), True),
+        (low(), high(priority="lots"), False),  # a mistake gives nobody the highest priority
+        (low(priority=2147483646), high(priority="9999999999"), False),
         (low(), high(preAllocation=True), True),
         (low(allocateOnce=True), high(), True),
         (low(preAllocation=True), high(), True),
@@ -338,13 +338,13 @@ def test_soft_evictor_minds_whoever_set_the_label() -> None:
             rsv("r", "high"),
             "InvalidPriority",
             f'metadata.labels[{PRIORITY}]: expected an integer of 32 bits, got "high"; '
-            "it counts as not set",
+            "it counts as not set, and the reservation does not preempt",
         ),
         (
             rsv("r", "99999999999"),
             "InvalidPriority",
             f'metadata.labels[{PRIORITY}]: expected an integer of 32 bits, got "99999999999"; '
-            "it counts as not set",
+            "it counts as not set, and the reservation does not preempt",
         ),
         (
             rsv("r", 1, can="maybe"),

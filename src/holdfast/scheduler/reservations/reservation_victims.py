@@ -33,7 +33,10 @@ def labelled_priority(reservation: Reservation) -> int | None:
 
 
 def may_preempt(reservation: Reservation) -> bool:
-    return reservation.metadata.labels.get(names.CAN_PREEMPT) == "true"
+    """Not with an invalid priority: without a valid one it would have the highest."""
+    labels = reservation.metadata.labels
+    is_valid = names.RESERVATION_PRIORITY not in labels or labelled_priority(reservation) is not None
+    return labels.get(names.CAN_PREEMPT) == "true" and is_valid
 
 
 def problems(reservation: Reservation) -> dict[str, str]:
@@ -44,7 +47,7 @@ def problems(reservation: Reservation) -> dict[str, str]:
     if priority is not None and labelled_priority(reservation) is None:
         bad_priority = (
             f"metadata.labels[{names.RESERVATION_PRIORITY}]: expected an integer of 32 bits, "
-            f'got "{priority}"; it counts as not set'
+            f'got "{priority}"; it counts as not set, and the reservation does not preempt'
         )
     if can not in (None, "true", "false"):
         bad_can = (
