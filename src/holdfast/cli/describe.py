@@ -7,7 +7,6 @@ import typer
 from holdfast.cli.get import FieldSelector, Names, Selector, Type
 from holdfast.cli.options import AllNamespaces, Context, Failure, Kubeconfig, Namespace, Where
 
-
 _QUEUE = re.compile(r"queue(/|$)")
 
 
