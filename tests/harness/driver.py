@@ -114,8 +114,8 @@ class Driver:
     def confirm(self, *pods: Pod) -> Driver:
         return self.feed(*(BindConfirmed(pod.metadata.uid) for pod in pods))
 
-    def refuse(self, *pods: Pod, message: str = "refused") -> Driver:
-        return self.feed(*(BindRefused(pod.metadata.uid, message) for pod in pods))
+    def refuse(self, *pods: Pod, message: str = "refused", transient: bool = False) -> Driver:
+        return self.feed(*(BindRefused(pod.metadata.uid, message, transient) for pod in pods))
 
     def write_volumes(self, decisions: Iterable[Decision]) -> Driver:
         """Writes what was decided about claims and volumes to the objects."""

@@ -22,6 +22,7 @@ from holdfast.scheduler.cluster.decisions import Decision, Emit
 from holdfast.scheduler.cluster.events import Change, Event
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.records import Phase, PodRecord
+from holdfast.scheduler.framework.bind_retries import BindRetries
 from holdfast.scheduler.framework.binding_cycle import BindingCycle
 from holdfast.scheduler.framework.checked_answers import checked_gate
 from holdfast.scheduler.framework.config import Configuration, CoschedulingArgs
@@ -41,8 +42,6 @@ from holdfast.scheduler.framework.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.state.cluster import Cluster
 
-_MAX_BIND_RETRIES = 3
-"""How many times in a row a refused bind of a job's member is decided again on the same node."""
 _ROUND_SECONDS = 1.0
 """For this many seconds the parts of an unfinished round count as one round."""
 
@@ -105,6 +104,14 @@ class Scheduler:
         self.search = NodeSearch(self.cluster, self.columns, self.failures)
         self.binding = BindingCycle(
             self.cluster, self.queue, self._profiles, self.columns, self.failures, self.decisions
+        )
+        self.bind_retries = BindRetries(
+            self.cluster,
+            self._profiles,
+            self.binding,
+            self.failures,
+            self.decisions,
+            self._job_lost_place,
         )
         self.gang_failures = GangFailureHandler(
             self.cluster, self.queue, self._profiles, self.columns, self.failures
@@ -187,6 +194,7 @@ class Scheduler:
         round_ = self._begin(now, limit, enough)
         self.binding.recheck_waiting(now)
         self.gang_permit.recheck_waiting(now)
+        self.bind_retries.run(now)
         decisions = self._run_actions(round_)
         self.failures.report_failed_dry_runs(now)
         self._not_admitted = round_.not_admitted if self.unfinished else []
@@ -288,6 +296,7 @@ class Scheduler:
     def next_timer(self) -> float | None:
         """When a round is due even without events."""
         times = [self.queue.next_due(), self.binding.next_deadline(), self.guard.next_timer()]
+        times.append(self.bind_retries.next_due())
         times += [action.next_timer() for action in self._actions]
         times += [due for due, _ in self._failed_gates.values()]
         times += [controller.next_timer() for controller in self._controllers]
@@ -340,10 +349,12 @@ class Scheduler:
         if pod.job is not None:
             self.gangs.settled(pod)
         self.binding.waiting.pop(pod.uid, None)
+        self.bind_retries.forget(pod)
 
     def bind_confirmed(self, pod: PodRecord) -> None:
         """Emits the event Scheduled."""
         self.queue.forget(pod)
+        self.bind_retries.forget(pod)
         pod.condition_message = ""
         if pod.reservation is not None and pod.reservation.preemptor:
             return  # a preemption hold: the event is emitted for its preemptor
@@ -352,25 +363,9 @@ class Scheduler:
         message = f"Successfully assigned {what} to {node}"
         self.decisions.append(Emit(pod.ref, "Normal", "Scheduled", message, "Binding"))
 
-    def bind_again(self, pod: PodRecord) -> bool:
-        """Decides a refused bind again if the pod's job is not ready without it: other members are or
-        may be bound by now, so its capacity is not released at the first refusal."""
-        job, nodes = self.cluster.jobs.of(pod), self.cluster.nodes
-        if (
-            job is None
-            or pod.reservation is not None
-            or pod.deletion_pending
-            or pod.errors >= _MAX_BIND_RETRIES
-        ):
-            return False
-        if len(job.members) == 1 or not nodes.alive[pod.row]:
-            return False
-        if not job.is_ready or job.can_do_without((pod.uid,)):
-            return False
-        pod.errors += 1
-        if not self.binding.bind(self._profiles[pod.scheduler], pod, self.cluster.now):
-            self._job_lost_place(job)  # a plugin rejects it now
-        return True
+    def bind_failed(self, pod: PodRecord, message: str) -> bool:
+        """Has the pod keep its place if its job needs it."""
+        return self.bind_retries.keep(pod, message, self.cluster.now)
 
     def _job_lost_place(self, job: Job) -> None:
         """Checks the job of a pod that was not bound for an interrupted start."""
@@ -380,6 +375,8 @@ class Scheduler:
     def bind_refused(self, pod: PodRecord, row: int, message: str) -> None:
         """Requeues a pod whose bind was refused, with back-off."""
         self.binding.run_unreserve(pod, row, self._profiles[pod.scheduler].reserve)
+        node, now = self.cluster.nodes.name(row), self.cluster.now
+        message = self.bind_retries.released(pod, node, message, now)
         if pod.deletion_pending:
             self.queue.forget(pod)
             return

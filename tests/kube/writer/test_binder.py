@@ -10,7 +10,7 @@ from harness.builders import make_pod
 from harness.fake_api import Fault
 from harness.virtual_time import run, until
 from holdfast.scheduler.cluster.decisions import Bind, Emit, Preempt
-from holdfast.scheduler.cluster.events import Deleted
+from holdfast.scheduler.cluster.events import BindRefused, Deleted
 from kube.writer.writer_fixture import BIND, FOREVER, desk, ref
 
 
@@ -81,6 +81,45 @@ def test_a_bind_that_may_still_be_carried_out_is_withdrawn() -> None:
             assert first["status"]["conditions"][0]["reason"] == "SchedulerError"
             found = d.api.get("/api/v1/pods", "p")
             assert found["metadata"]["resourceVersion"] != pod["metadata"]["resourceVersion"]
+
+    run(story())
+
+
+def test_a_pod_that_others_are_bound_with_keeps_its_node_as_its_nominated_node() -> None:
+    """A scheduler that takes over meanwhile knows its place."""
+
+    async def story() -> None:
+        async with desk() as d:
+            alone, member = d.api.create(make_pod("p").raw()), d.api.create(make_pod("m").raw())
+            d.api.faults.append(Fault("POST", BIND, status=504, times=FOREVER))
+            await d.do(Bind(ref(alone), "n"), Bind(ref(member), "n", keeps_place=True))
+            found = {name: d.api.get("/api/v1/pods", name)["status"] for name in "pm"}
+            assert found["m"]["nominatedNodeName"] == "n"
+            assert "nominatedNodeName" not in found["p"]
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_transient"),
+    [
+        (Fault("POST", BIND, status=500, times=FOREVER), True),
+        (Fault("POST", BIND, status=504, times=FOREVER), True),
+        (Fault("POST", BIND, status=409, times=FOREVER), True),  # though the pod has no node
+        (Fault("POST", BIND, status=400), False),
+        (Fault("POST", BIND, status=403), False),
+        (Fault("POST", BIND, status=404), False),
+        (Fault("POST", BIND, status=422), False),
+    ],
+)
+def test_a_failed_bind_may_succeed_later_or_not(fault: Fault, is_transient: bool) -> None:
+    async def story() -> None:
+        async with desk() as d:
+            pod = d.api.create(make_pod("p").raw())
+            d.api.faults.append(fault)
+            await d.do(Bind(ref(pod), "n"))
+            (refused,) = [event for event in d.fed if isinstance(event, BindRefused)]
+            assert refused.transient is is_transient
 
     run(story())
 

@@ -334,8 +334,8 @@ def test_a_member_whose_bind_fails_when_it_is_asked_for_again_comes_before_other
         for name in "ab"
     )
     assert sorted(driver.add(a, b).binds(0.0)) == ["a", "b"]
-    driver.confirm(a).refuse(b)
-    driver.round(0.0)
+    driver.confirm(a).refuse(b, transient=True)
+    driver.round(1.0)
     assert "once is enough" in str(driver.decisions)
     job = driver.scheduler.cluster.jobs.of(driver.record(b))
     assert job is not None and job.interrupted

@@ -9,13 +9,13 @@ from harness.builders import make_node, make_pod, make_pod_group, make_reservati
 from harness.driver import Driver
 from harness.objects import GROUP, SIGS, SIM, VOLCANO, gang, node, pod, pod_group
 from harness.scenarios import play, step
-from holdfast.scheduler.cluster.decisions import Preempt
+from holdfast.scheduler.cluster.decisions import Bind, Decision, Nominate, Preempt, SetPodScheduled
 from holdfast.scheduler.cluster.events import write_refused
 from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.cluster.slots import CPU
 from holdfast.scheduler.controllers.pod_groups import PodGroups
 from holdfast.scheduler.controllers.reservation_lifecycle import ReservationLifecycle
-from holdfast.scheduler.reservations.hold_objects import starvation_hold
+from holdfast.scheduler.reservations.hold_objects import hold_template, preemption_hold, starvation_hold
 from reference.setup import Setup
 
 KOORD = "gang.scheduling.koordinator.sh/"
@@ -553,12 +553,91 @@ def test_a_bind_that_fails_is_tried_again_before_others_get_the_place() -> None:
     driver = half_started("2026-01-01T00:00:00Z")
     assert driver.binds(100.0) == {"g-1": "n2"}
     driver.add(make_pod("high").cpu("2").priority(100).obj())
-    for second in range(3):
-        driver.refuse(make_pod("g-1").obj())
+    now = 100.0
+    for back_off in (1, 2, 4, 8, 10, 10, 10):
+        driver.refuse(make_pod("g-1").obj(), transient=True)
+        assert driver.binds(now) == {}
         assert driver.record(make_pod("g-1").obj()).phase is Phase.ASSUMED  # nothing is free meanwhile
-        assert driver.binds(101.0 + second) == {"g-1": "n2"}
+        assert driver.scheduler.next_timer() == now + back_off
+        now += back_off
+        assert driver.binds(now - 0.1) == {}
+        assert driver.binds(now) == {"g-1": "n2"}
+    driver.confirm(make_pod("g-1").obj())
+    assert driver.binds(now + 600) == {}
+
+
+def test_a_bind_that_fails_for_too_long_is_given_up() -> None:
+    driver = half_started("2026-01-01T00:00:00Z")
+    assert driver.binds(100.0) == {"g-1": "n2"}
+    g1 = make_pod("g-1").obj()
+    driver.add(make_pod("high").cpu("2").priority(100).obj())
+    driver.refuse(g1, message="timeout", transient=True)
+    retried = "timeout: binding to node n2 is retried, because PodGroup/default/g needs this pod"
+    assert messages(driver.round(100.0))["g-1"] == retried
+    assert driver.binds(101.0) == {"g-1": "n2"}
+    driver.now = 220.0
+    driver.refuse(g1, message="timeout", transient=True)
+    decisions = driver.round(220.0)
+    assert {each.pod.name: each.node for each in decisions if isinstance(each, Bind)} == {"high": "n2"}
+    assert messages(decisions)["g-1"] == "timeout: binding to node n2 failed 2 times within 120 s"
+    assert [each.node for each in decisions if isinstance(each, Nominate)] == [""]
+
+
+def messages(decisions: list[Decision]) -> dict[str, str]:
+    return {each.pod.name: each.message for each in decisions if isinstance(each, SetPodScheduled)}
+
+
+def test_a_bind_that_is_rejected_is_not_retried_on_the_same_node() -> None:
+    driver = half_started("2026-01-01T00:00:00Z")
+    assert driver.binds(100.0) == {"g-1": "n2"}
+    driver.add(make_pod("high").cpu("2").priority(100).obj())
     driver.refuse(make_pod("g-1").obj())
-    assert driver.binds(104.0) == {"high": "n2"}
+    assert driver.record(make_pod("g-1").obj()).phase is Phase.PENDING
+    assert driver.binds(100.0) == {"high": "n2"}
+
+
+@pytest.mark.parametrize("what", ["node deleted", "node shrunk", "member deleted", "pod deleted"])
+def test_a_place_is_not_kept_when_it_is_of_no_use(what: str) -> None:
+    driver = half_started("2026-01-01T00:00:00Z")
+    assert driver.binds(100.0) == {"g-1": "n2"}
+    g1 = make_pod("g-1").cpu("2").group("g").created("2026-01-01T00:00:00Z")
+    driver.refuse(g1.obj(), transient=True)
+    n2 = make_node("n2")
+    if what == "node deleted":
+        # A node of the same name is another node.
+        driver.delete(n2.allocatable(cpu="2", memory="8Gi").obj())
+        driver.add(n2.allocatable(cpu="2", memory="8Gi").obj())
+    elif what == "node shrunk":
+        driver.update(n2.allocatable(cpu="1", memory="8Gi").obj())
+    elif what == "member deleted":
+        driver.delete(make_pod("g-0").on("n1").obj())
+    else:
+        driver.delete(g1.obj())
+    assert driver.binds(100.5) == {}
+    assert driver.scheduler.bind_retries.next_due() is None
+    known = driver.scheduler.cluster.pods.get(g1.obj().metadata.uid)
+    assert known is None or known.phase is Phase.PENDING
+
+
+@pytest.mark.parametrize(("nominated", "binds"), [("n3", {"g-1": "n3"}), ("", {})])
+def test_a_member_whose_bind_failed_has_its_place_before_preemption_holds_after_a_restart(
+    nominated: str, binds: dict[str, str]
+) -> None:
+    """The hold was made beside the member, and waits for a victim to end."""
+    driver = half_started("2026-01-01T00:01:00Z", plugins=("DefaultPreemption", "Reservation"))
+    driver.add(make_node("n3").allocatable(cpu="4", memory="8Gi").obj())
+    driver.add(make_pod("taken").cpu("2").on("n2").obj(), make_pod("low").cpu("1").on("n3").obj())
+    high = make_pod("high").cpu("2").priority(100).nominated("n3").obj()
+    driver.add(high)
+    record = driver.record(high)
+    hold = preemption_hold(record, hold_template(record.cls), "n3", 1, lambda name: False)
+    hold.metadata.uid = "hold"
+    hold.status.phase, hold.status.node_name = "Waiting", "n3"
+    driver.add(hold)
+    g1 = make_pod("g-1").cpu("2").group("g").created("2026-01-01T00:01:00Z")
+    if nominated:
+        g1.nominated(nominated)
+    assert driver.update(g1.obj()).binds() == binds
 
 
 def test_a_bind_that_fails_is_tried_elsewhere_if_the_gang_can_do_without() -> None:

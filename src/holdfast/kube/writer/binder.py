@@ -200,6 +200,8 @@ class BindWrite:
         self._is_withdrawn = False
         self._given_up = ""
         """Why the bind is no longer retried, though the server may still execute it."""
+        self._is_transient = False
+        """Whether it failed in a way that a later bind may not."""
 
     async def __call__(self) -> WriteResult:
         try:
@@ -215,6 +217,7 @@ class BindWrite:
                 return releasing
             return await self._post()
         except (ClaimFailed, ClaimConflict) as error:
+            self._is_transient = False
             return await self._refuse(str(error))
         except LeadershipLost:
             # The current leader sees the pod as it is.
@@ -228,6 +231,7 @@ class BindWrite:
                 and self._backoff.tries < _CONFLICTS
             ):
                 wait = self._backoff.next()  # somebody else wrote in between: look again
+            self._is_transient = is_conflict(error)
             return await self._refuse(str(error)) if wait is None else wait
 
     # Volumes
@@ -294,6 +298,7 @@ class BindWrite:
                 self._unsure_until = asyncio.get_running_loop().time() + self._api.latest
             if error.is_transient and self._errors < _SERVER_ERRORS:
                 raise
+            self._is_transient = error.is_transient or is_conflict(error)
             return await self._refuse(error.message or str(error), is_conflict(error))
         except Unreachable as error:
             if may_be_carried_out(error):
@@ -332,7 +337,7 @@ class BindWrite:
             self._feed(Updated(found))
             if found.spec.node_name:
                 return None
-        self._feed(BindRefused(pod.uid, why))
+        self._feed(BindRefused(pod.uid, why, self._is_transient))
         return None
 
     def _may_try_again(self, found: Pod) -> bool:
@@ -358,7 +363,10 @@ class BindWrite:
                 "message": why,
                 "lastProbeTime": format_time(self._wall()),
             }
-            patch = {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
+            status: dict[str, Any] = {"conditions": [condition]}
+            if self._bind.keeps_place:
+                status["nominatedNodeName"] = self._bind.node
+            patch = {"metadata": {"uid": pod.uid}, "status": status}
             path = path_of(POD, pod.namespace, pod.name, "status")
             with suppress(*TRANSIENT):
                 await self._api.write("PATCH", path, patch, STRATEGIC)

@@ -59,8 +59,9 @@ class PodListener(Protocol):
     def bind_confirmed(self, pod: PodRecord) -> None:
         """A decided bind was carried out."""
 
-    def bind_again(self, pod: PodRecord) -> bool:
-        """A decided bind was refused. True if the pod stays assumed and its bind is decided again."""
+    def bind_failed(self, pod: PodRecord, message: str) -> bool:
+        """A decided bind failed and may succeed later. True if the pod stays assumed until its bind is
+        decided again."""
 
     def bind_refused(self, pod: PodRecord, row: int, message: str) -> None:
         """The bind to the node of this row was refused; the pod is pending again."""

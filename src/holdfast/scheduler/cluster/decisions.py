@@ -53,6 +53,9 @@ class Bind(msgspec.Struct, frozen=True):
     node: str
     annotations: Mapping[str, str] = _NOTHING
     """Written on the pod together with its node."""
+    keeps_place: bool = False
+    """Whether other pods are bound with it, which need it: while a failed bind is retried, the pod has
+    the node as its nominatedNodeName, so that a scheduler that takes over knows its place."""
 
 
 class BindVolume(msgspec.Struct, frozen=True):

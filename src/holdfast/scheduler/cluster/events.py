@@ -67,6 +67,8 @@ class BindRefused(msgspec.Struct, frozen=True):
 
     uid: str
     message: str
+    transient: bool = False
+    """Whether the same bind may succeed later: the server failed, or the pod changed meanwhile."""
 
 
 class WriteRefused(msgspec.Struct, frozen=True):

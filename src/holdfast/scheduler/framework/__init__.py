@@ -13,6 +13,7 @@
                                in one transaction (`Statement`)
     feasibility                feasible nodes and scores of each pod class, kept up to date; node search
     binding_cycle              an assumed pod to its bind: Permit, waiting pods, PreBind, Bind
+    bind_retries               pods of jobs whose binds failed: they keep their place for a while
     failure_handler            an unschedulable pod: verdict, condition, event, queue
     preemption                 PostFilter, applying what it proposes, nominations
     diagnosis                  why no node is feasible, in kube-scheduler's words

@@ -11,6 +11,8 @@ bound together, with the steps of this module.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from holdfast.api import names
 from holdfast.scheduler.cluster.decisions import Bind, Decision
 from holdfast.scheduler.cluster.events import Change
@@ -158,6 +160,8 @@ class BindingCycle:
                 if plugin.name in profile.foreign:
                     bound = decisions_of(plugin, bound)
                     check_binds(plugin, bound, pod.ref, self._table.name(row))
+                if pod.job is not None:
+                    bound = [_keeping_place(each) for each in bound]
                 if pod.reservation_uid or self._cluster.managers.awake:
                     self._add_allocations(bound, pod, row, decided)
                 else:
@@ -179,7 +183,8 @@ class BindingCycle:
         for each in bound:
             if isinstance(each, Bind):
                 written = each.annotations
-                each = Bind(each.pod, each.node, {**written, **allocated} if written else allocated)
+                both = {**written, **allocated} if written else allocated
+                each = msgspec.structs.replace(each, annotations=both)
             decided.append(each)
 
     def finish(self, profile: Profile, pod: PodRecord, row: int, now: float) -> None:
@@ -335,3 +340,9 @@ class BindingCycle:
         if self.waiting and not self._table.alive[row]:
             for waiting in self.waiting.values():
                 waiting.node_gone = waiting.node_gone or waiting.row == row
+
+
+def _keeping_place(decision: Decision) -> Decision:
+    """The decision, as one about a pod that other pods are bound with."""
+    is_bind = isinstance(decision, Bind)
+    return msgspec.structs.replace(decision, keeps_place=True) if is_bind else decision

@@ -510,11 +510,16 @@ class Cluster(ClusterBase):
         if pod is None or pod.phase is not Phase.ASSUMED:
             return
         pod.bind_decided = False
-        row = pod.row
         self.chronicle.note(self.now, pod.ref, "bind refused", event.message)
-        if self.listener is not None and self.listener.bind_again(pod):
+        listener = self.listener if event.transient else None
+        if listener is not None and listener.bind_failed(pod, event.message):
             return
+        self.not_bound(pod, event.message)
+
+    def not_bound(self, pod: PodRecord, message: str) -> None:
+        """Releases the capacity of an assumed pod that is not bound after all."""
+        row = pod.row
         self.unassume(pod)
         self.changed(Change.POD_LEFT)
         if self.listener is not None:
-            self.listener.bind_refused(pod, row, event.message)
+            self.listener.bind_refused(pod, row, message)
