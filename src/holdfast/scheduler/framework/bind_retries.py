@@ -145,7 +145,7 @@ class BindRetries:
         if not self._cluster.reservations.can_be_bound(pod):
             return NOT_ACTIVE
         if self._needing(pod) is None:
-            return f"binding to node {node} failed, and the pod's group does not need it any more"
+            return f"binding to node {node} failed, and its group no longer needs the pod"
         short = self._binding.short_of(self._profiles[pod.scheduler], pod, retry.row)
         return f"node {node}: {short} before the pod was bound" if short else ""
 
