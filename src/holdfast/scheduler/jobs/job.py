@@ -45,6 +45,7 @@ class Job:
     """The state of one job."""
 
     __slots__ = (
+        "_declarations",
         "_top",
         "admitted",
         "declared",
@@ -77,6 +78,9 @@ class Job:
         self.group_gang = NO_GANG_SETTINGS
         """The gang settings in the annotations of its PodGroup."""
         self.declared: Declared | None = None
+        """The settings in the metadata of its youngest member that has any."""
+        self._declarations: dict[str, Declared] = {}
+        """The settings in the metadata of members, by uid."""
         self.members: dict[str, PodRecord] = {}
         """Pods, and reserve pods of reservations, by uid."""
         self.done: dict[str, str] = {}
@@ -215,8 +219,34 @@ class Job:
         self.members[member.uid] = member
         self.queued_since = min(self.queued_since, member.queued_since)
 
+    def declare(self, member: PodRecord, given: Declared | None) -> bool:
+        """Applies the settings in a member's metadata, or that it has none; returns whether those of
+        the job changed. If members differ, the youngest prevails rather than the one that was seen
+        last, so that a restart makes no difference."""
+        if self._declarations.get(member.uid) == given:
+            return False
+        before = self.declared
+        if given is None:
+            del self._declarations[member.uid]
+            self.declared = self._youngest_declaration()
+        else:
+            self._declarations[member.uid] = given
+            if given != before:
+                self.declared = self._youngest_declaration()
+        return self.declared != before
+
+    def _youngest_declaration(self) -> Declared | None:
+        if not self._declarations:
+            return None
+        ages = {
+            uid: (self.members[uid].created or "", self.members[uid].name) for uid in self._declarations
+        }
+        return self._declarations[max(ages, key=ages.__getitem__)]
+
     def remove(self, member: PodRecord) -> None:
         self.members.pop(member.uid, None)
+        if self._declarations.pop(member.uid, None) is not None and self._declarations:
+            self.declared = self._youngest_declaration()
         if self.leader is member:
             self.leader = None
         if member.cls.priority == self._top:

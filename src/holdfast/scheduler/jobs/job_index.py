@@ -105,11 +105,16 @@ class Jobs:
         """Makes the pod a member of the job it names, or of none."""
         self._join(record, named_by(pod), pod.metadata)
 
+    def is_leaving(self, record: PodRecord, pod: Pod) -> bool:
+        """Whether a member names another job now, or none."""
+        return record.job is not None and record.job != named_by(pod)
+
     def join(self, pod: PodRecord, meta: ObjectMeta, namespace: str = "") -> None:
         """Makes the reserve pod a member of the job the metadata names, or of none."""
         self._join(pod, named_in(meta, namespace), meta)
 
     def _join(self, pod: PodRecord, name: JobName | None, meta: ObjectMeta) -> None:
+        """Also reads the settings of the job in the metadata."""
         if pod.scheduler in self._settings.without_gangs:
             name = None
         if pod.job is not None and pod.job != name:
@@ -123,9 +128,9 @@ class Jobs:
             job.add(pod)
             if self.queues and pod.row >= 0:
                 self.queues.changed()
-            declared = declared_in(meta, name.namespace)
-            if declared is not None:
-                job.declared = declared
+            job.declare(pod, declared_in(meta, name.namespace))
+        elif job.declare(pod, declared_in(meta, name.namespace)):
+            self._notify(job)
 
     def leave(self, pod: PodRecord) -> None:
         """Removes the pod from its job."""

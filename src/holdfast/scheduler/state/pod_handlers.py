@@ -90,12 +90,16 @@ class PodHandlers:
             self.malformed(uid)
             self._cluster.report(known.ref, error)
             return
-        self._read_job(known, pod)
+        moved = self._read_job(known, pod)
+        if moved:
+            self._cluster.epoch.inputs += 1
+            if self._jobs.queues:
+                self._jobs.queues.changed()
         if cls is not known.cls:
             self._reclass(known, pod, cls)
         else:
             self._classes.release(cls)
-            self._place_or_queue(known, pod, changed=claims_changed)
+            self._place_or_queue(known, pod, changed=claims_changed or moved)
 
     def _add_pod(self, pod: Pod) -> None:
         """Adds a pod that is not known."""
@@ -141,9 +145,10 @@ class PodHandlers:
         if known is not None and known.phase is Phase.PENDING:
             self._forget(known, "malformed")
 
-    def _read_job(self, known: PodRecord, pod: Pod) -> None:
-        """Reads the pod's job, queue and run-time estimate."""
-        meta = pod.metadata
+    def _read_job(self, known: PodRecord, pod: Pod) -> bool:
+        """Reads the pod's job, queue and run-time estimate; returns whether the pod is in another job
+        or queue than before."""
+        meta, queue, job = pod.metadata, known.queue, known.job
         annotations = meta.annotations
         if annotations and RESULTS.issuperset(annotations):
             annotations = {}
@@ -163,7 +168,15 @@ class PodHandlers:
             or (meta.labels and not JOB_KEYS.isdisjoint(meta.labels))
             or (annotations and not JOB_KEYS.isdisjoint(annotations))
         ):
+            if self._jobs.is_leaving(known, pod):
+                self._leave_queue(known)
             self._jobs.join_named(known, pod)
+        return (known.queue, known.job) != (queue, job)
+
+    def _leave_queue(self, known: PodRecord) -> None:
+        """A pending pod leaves its job: another member may have to be queued instead of it."""
+        if known.phase is Phase.PENDING and self._cluster.listener is not None:
+            self._cluster.listener.pod_settled(known)
 
     def _reclass(self, known: PodRecord, pod: Pod, cls: PodClass) -> None:
         """Moves a pod to another class, after a change of something that scheduling reads."""
