@@ -84,10 +84,7 @@ class DynamicReservation(ClusterPlugin):
     def _binds_anyway(self, pod: PodRecord) -> bool:
         """Whether a pod whose reservation was not created is bound without one: if the configuration
         allows it, and the pod's reservation affinity does not require a reservation."""
-        settings, cls = self.cluster.virtuals.settings, pod.cls
+        settings = self.cluster.virtuals.settings
         if settings is None or not settings.bind_anyway:
             return False
-        return (
-            names.RESERVATION_TEMPLATE in cls.annotations
-            or not self.cluster.reservations.affinity(cls).required
-        )
+        return not self.cluster.reservations.affinity(pod.cls).required

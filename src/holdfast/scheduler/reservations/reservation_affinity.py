@@ -69,18 +69,22 @@ class RequiredReservation:
             if reservation.name != self.by_name:
                 return OTHER_NAME
             return "" if self._is_exact(reservation) else NOT_EXACT
-        if reservation.closed and not tolerated(_CLOSED, self._tolerations):
-            return UNSCHEDULABLE
-        if reservation.taints:
-            taint = find_untolerated(
-                [taint for taint in reservation.taints if taint.effect in _KEEPING_OUT],
-                self._tolerations,
-            )
-            if taint is not None:
-                return f"had untolerated taint {{{taint.key}: {taint.value}}}"
+        if closed := self.untolerated(reservation):
+            return closed
         if self.affinity is not None and not self._is_near(self.affinity, reservation, node_labels):
             return AFFINITY
         return "" if self._is_exact(reservation) else NOT_EXACT
+
+    def untolerated(self, reservation: ReservationInfo) -> str:
+        """Why the reservation is closed to the pod: it is unschedulable or tainted, and the pod neither
+        tolerates that nor names the reservation."""
+        if self.by_name == reservation.name:
+            return ""
+        if reservation.closed and not tolerated(_CLOSED, self._tolerations):
+            return UNSCHEDULABLE
+        taints = [taint for taint in reservation.taints if taint.effect in _KEEPING_OUT]
+        taint = find_untolerated(taints, self._tolerations) if taints else None
+        return f"had untolerated taint {{{taint.key}: {taint.value}}}" if taint is not None else ""
 
     def _is_near(
         self,

@@ -226,11 +226,13 @@ class VirtualReservations:
 
     def may_use(self, pod: PodRecord, reservation: ReservationInfo, requester: str = "") -> bool:
         """Whether a pod can be allocated from a virtual reservation or the one that replaces it: pods
-        that match its owners can, and the requester."""
+        that match its owners can, and the requester, unless it is closed to them."""
         if pod.cls.labels.get(RESERVATION_IGNORED) == "true":
             return False
         reservations = self._reservations
         affinity = reservations.affinity(pod.cls)
+        if affinity.untolerated(reservation):
+            return False
         if pod.uid == requester:
             return affinity.takes_new(_without_slot(reservation)) or not affinity.refusal(
                 reservation, reservations.node_labels(pod.row)
@@ -351,6 +353,11 @@ class VirtualReservations:
         nodes = self._cluster.nodes
         assert reservation.pod is not None
         there = nodes.name(virtual.row)
+        requester = self._cluster.pods.get(virtual.requester.uid)
+        if requester is not None:
+            closed = self._reservations.affinity(requester.cls).untolerated(reservation)
+            if closed:
+                return f"it {closed}"
         wanted_node = reservation.pod.cls.wants_node
         if wanted_node and wanted_node != there:
             return f"it requests node {wanted_node}, but {virtual.id} is on {there}"

@@ -34,7 +34,6 @@ _READY = {
 }
 _IGNORED = "scheduling.koordinator.sh/reservation-ignored"
 _AFFINITY = "scheduling.koordinator.sh/reservation-affinity"
-_TEMPLATE = "scheduling.koordinator.sh/reservation-template"
 _GOING = ("scheduling.koordinator.sh/soft-eviction", "holdfast.io/preempted-by")
 _GRACE = 1.0
 """Timestamps of objects are in whole seconds."""
@@ -62,8 +61,7 @@ def bind(cluster: ClusterState, pod: PodFacts) -> Iterator[str]:
     if cluster.node(pod.node).raw is None:
         yield f"bound to a node that does not exist: {pod} on Node/{pod.node}"
     if not pod.reservation:
-        # With onFailure: Bind a pod whose own reservation did not come is bound without it.
-        if pod.annotations.get(_AFFINITY) and _TEMPLATE not in pod.annotations:
+        if pod.annotations.get(_AFFINITY):
             yield f"bound without the reservation it must use: {pod} on Node/{pod.node}"
         return
     reservation = cluster.reservations.get(pod.reservation)
