@@ -7,6 +7,7 @@ import pytest
 
 from harness.builders import make_node, make_pod
 from harness.driver import Driver
+from harness.objects import SIGS, pod_group
 from holdfast.plugin import FINE, Handle, Outcome, Plugin, PodClass, PodRecord, Score
 from holdfast.plugin.testing import Cluster, node, pod
 from holdfast.scheduler.cluster.decisions import Decision
@@ -226,6 +227,32 @@ def test_groups_that_belong_together_are_refused_together() -> None:
     cluster.plugin().is_open = True
     cluster.add(node("n2"))
     assert sorted(cluster.advance(60)) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("at", "kind"),
+    [("permit", "refuse"), ("permit", "wait"), ("pre_bind", "raise"), ("bind", "raise")],
+)
+def test_a_gang_is_bound_whole_though_a_partner_does_not_name_it(at: str, kind: str) -> None:
+    """Gang a needs gang b, which does not need a, and whose member is placed first."""
+    both = '["default/a", "default/b"]'
+    a = pod_group("a", 2, SIGS)
+    a["metadata"] |= {
+        "namespace": "default",
+        "creationTimestamp": "2025-12-31T00:00:00Z",
+        "annotations": {KOORD + "groups": both},
+    }
+    b0 = pod("b0", cpu=1, annotations={KOORD + "name": "b", KOORD + "min-available": "1"})
+    a1 = pod("a1", cpu=1, annotations={KOORD + "name": "a"})
+    a2 = pod("a2", cpu=1, annotations={KOORD + "name": "a", AT: at, KIND: kind})
+    for each, minute in ((b0, 1), (a1, 2), (a2, 2)):
+        each["metadata"]["creationTimestamp"] = f"2025-12-31T00:0{minute}:00Z"
+    cluster = Cluster(Sentry, config=BINDS_FIRST, keep_errors=True).add(node("n"), a, b0, a1, a2)
+    bound = [*cluster.schedule(), *cluster.advance(30)]
+    assert "a1" not in bound and "a2" not in bound
+    cluster.plugin().is_open = True
+    cluster.add(node("n2"))
+    assert sorted([*bound, *cluster.advance(60)]) == ["a1", "a2", "b0"]
 
 
 @pytest.mark.parametrize(

@@ -71,9 +71,14 @@ class GangPermit:
                 stops.append((pod, stop))
             else:
                 binding.wait_on_permit(pod, stop.plugin, now + stop.outcome.wait, now)
-        first = self._jobs.of(placed[0][1]) if placed else None
-        jobs = self._jobs.partners(first) if first is not None else []
+        jobs = self._jobs_of(pod for _, pod in placed)
         return self._settle(jobs, granted, stops, now, reports_ready, whole)
+
+    def _jobs_of(self, placed: Iterable[PodRecord]) -> list[Job]:
+        """The jobs of these members, and the partners of each: a partner may not name the others."""
+        members = {pod.job: pod for pod in placed}
+        own = [job for pod in members.values() if (job := self._jobs.of(pod)) is not None]
+        return list({each.name: each for job in own for each in self._jobs.partners(job)}.values())
 
     def recheck_waiting(self, now: float) -> None:
         """Asks Permit plugins again about members that wait."""

@@ -263,8 +263,11 @@ class Jobs:
         found: dict[str, ReservationInfo] = {}
         classes = {member.cls.id: member.cls for member in job.members.values()}
         for spec in {spec for cls in classes.values() for spec in reservations.matching(cls)}:
-            usable = filter(reservations.is_usable, reservations.members.get(spec, {}).values())
-            found.update((reservation.uid, reservation) for reservation in usable)
+            for reservation in reservations.members.get(spec, {}).values():
+                if reservations.is_usable(reservation) and any(
+                    reservations.is_allowed_for(reservation, member) for member in job.members.values()
+                ):
+                    found[reservation.uid] = reservation
         for uid, member in job.members.items():
             hold = holds.of(member) if holds else None
             if hold is not None:
