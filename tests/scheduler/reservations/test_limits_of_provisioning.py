@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from harness.objects import HOLDFAST, ID, REQUIREMENT, TEMPLATE, Raw, node, pod, reservation
+from harness.objects import (
+    HOLDFAST,
+    ID,
+    REQUIREMENT,
+    TEMPLATE,
+    Raw,
+    node,
+    pod,
+    pod_group,
+    reservation,
+)
 from harness.scenarios import play, step
 from holdfast.scheduler.framework.config import API_VERSION, KIND
 
@@ -76,3 +86,12 @@ def test_a_pod_that_must_use_a_reservation_is_not_bound_without_one(
         patch = {"kind": "Pod", "name": "p", "namespace": "default", "merge": merge}
         given = [node("n", 4), requester(), step("5s", patch=patch)]
     assert play(*given, config=config("Bind"), until=100).times("p") == [at]
+
+
+def test_capacity_that_a_gang_cannot_use_does_not_count_for_its_minimum() -> None:
+    """Members of a gang do not wait for a reservation that is yet to be created."""
+    large = json.dumps({**json.loads(OWNERS), "recommendedSize": {"cpu": "4"}})
+    given = [node("n", 4), pod("p", 1, "a", annotations={TEMPLATE: large})]
+    gang = [pod_group("g", 1, minResources={"cpu": "3"}), pod("q", 2, "a", group="g", at="5s")]
+    played = play(*given, gang, config=config("Requeue"), until=15)
+    assert played.message("q") == "PodGroup/default/g requests more than is free of cpu"

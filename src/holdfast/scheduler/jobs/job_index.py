@@ -256,7 +256,7 @@ class Jobs:
 
     def held_for(self, job: Job, slot: int) -> int:
         """How much of a slot is reserved for members of the job, by starvation holds, preemption holds
-        and matching reservations."""
+        and matching reservations. Virtual ones do not count: members of jobs cannot use them."""
         reservations, holds = self._reservations, self._reservations.starvation_holds
         if not reservations.members and not reservations.preemption_holds:
             return 0
@@ -264,9 +264,7 @@ class Jobs:
         classes = {member.cls.id: member.cls for member in job.members.values()}
         for spec in {spec for cls in classes.values() for spec in reservations.matching(cls)}:
             for reservation in reservations.members.get(spec, {}).values():
-                if reservations.is_usable(reservation) and any(
-                    reservations.is_allowed_for(reservation, member) for member in job.members.values()
-                ):
+                if not reservation.virtual and reservations.is_usable(reservation):
                     found[reservation.uid] = reservation
         for uid, member in job.members.items():
             hold = holds.of(member) if holds else None
