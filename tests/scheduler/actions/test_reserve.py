@@ -1,5 +1,7 @@
 """The reserve action: who starves, where room is held, what that does to others, how it ends."""
 
+from typing import Any
+
 import pytest
 
 from harness.objects import VOLCANO, Raw, gang, in_queue, node, pod, pod_group, queue
@@ -519,3 +521,32 @@ def test_a_hold_is_released_when_its_pod_may_no_longer_use_it(metadata: Raw) -> 
     played = play(node("n1", 4), running, pod("big", 4), stranger, changed, config=actions(**AFTER))
     assert played.times("stranger") == [60]
     assert not holds(played)
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_ITS_OWN = {"labelSelector": {"matchLabels": {"app": "b"}}, "topologyKey": "kubernetes.io/hostname"}
+_SPREAD = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **_ITS_OWN}
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        {"affinity": {"podAntiAffinity": {_REQUIRED: [_ITS_OWN]}}},
+        {"affinity": {"podAffinity": {_REQUIRED: [_ITS_OWN]}}},
+        {"topologySpreadConstraints": [_SPREAD]},
+    ],
+    ids=["anti-affinity", "affinity", "spread"],
+)
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_hold_does_not_keep_its_own_pod_off_its_node(
+    constraint: dict[str, Any], restarts: bool
+) -> None:
+    """The reserve pod has the labels of its pod, whose constraints are about pods with these labels."""
+    nodes = [node(name, 4) for name in ("n1", "n2")]
+    busy = [pod(f"busy-{i}", 3, runs_for=f"{40 + 10 * i}s") for i in range(2)]
+    large = pod("large", 4, "b", at="1s", **constraint)
+    restart = [step("20s", restart="scheduler")] if restarts else []
+    played = play(nodes, busy, large, restart, config=actions(**AFTER), until=30)
+    (hold,) = played.all("Reservation")
+    assert hold["status"]["phase"] == "Waiting"
+    assert "Released" not in played.reasons("large")

@@ -435,9 +435,10 @@ class HoldFeasibility:
                 kept = nodes.held_once_pods_end.item(slot, row) + nodes.daemon_requested.item(slot, row)
                 if kept + amount > self.capacity(slot).item(row):
                     return f"node {name} will never have enough free capacity"
-            if not self._passes(column, pod, row):
-                return f"node {name} is no longer feasible for its pod"
-        return ""
+            _refresh_topology(column)
+            passes = self._passes(column, pod, row)
+        _refresh_topology(column)  # with the holds that were left out
+        return "" if passes else f"node {name} is no longer feasible for its pod"
 
     def _release(self, reservations: Iterable[ReservationInfo]) -> None:
         for each in reservations:
@@ -473,6 +474,13 @@ class HoldFeasibility:
 
     def _class_dropped(self, cls: PodClass) -> None:
         self._classes.pop(cls.id, None)
+
+
+def _refresh_topology(column: ClassColumn) -> None:
+    """Counts pods by topology domain again, of which a column is not notified inside `Ledger.peek`."""
+    for _, test in column.filters:
+        for facet in test.facets:
+            facet.refresh()
 
 
 def suitable(cluster: Cluster, column: ClassColumn) -> Bools:
