@@ -38,7 +38,7 @@ def requester(**annotations: str) -> Raw:
 
 def created(**closed: Any) -> Raw:
     owners = [{"object": {"uid": "p"}}]
-    more = {"allocateOnce": False, "allocatePolicy": "Aligned", "labels": {ID: "id-1"}}
+    more: Raw = {"allocateOnce": False, "allocatePolicy": "Aligned", "labels": {ID: "id-1"}}
     return reservation("r", 2, owners=owners, at="2s", **more, **closed)
 
 
