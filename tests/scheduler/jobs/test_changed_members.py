@@ -93,17 +93,19 @@ def test_an_edit_counts_at_once(given: list[Any], bound: dict[str, float], resta
     assert {name: at for name, (at, _) in played.bound().items()} == bound
 
 
-def test_members_that_differ_count_the_same_after_a_restart() -> None:
+@pytest.mark.parametrize(("old", "young", "bound"), [(1, 3, []), (3, 2, ["old", "young"])])
+def test_members_that_differ_count_the_same_after_a_restart(
+    old: int, young: int, bound: list[str]
+) -> None:
     """The settings of the youngest member are those of the gang."""
 
-    def bound(order: str, *more: Raw) -> dict[str, tuple[float, str]]:
-        made = {
-            "old": pod("old", 1, annotations={GANG + "name": "g", GANG + "min-available": "1"}),
-            "young": pod("young", 1, annotations={GANG + "name": "g", GANG + "min-available": "3"}),
-        }
-        made["old"]["metadata"]["creationTimestamp"] = "2025-12-31T23:00:00Z"
-        made["young"]["metadata"]["creationTimestamp"] = "2025-12-31T23:30:00Z"
-        return play(LATE, *(made[name] for name in order.split()), *more, until=60).bound()
+    def member(name: str, least: int, created: str) -> Raw:
+        settings = {GANG + "name": "g", GANG + "min-available": str(least)}
+        made = pod(name, 1, annotations=settings)
+        made["metadata"]["creationTimestamp"] = f"2025-12-31T{created}:00Z"
+        return made
 
-    assert bound("old young") == bound("young old") == {}
-    assert bound("old young", step("5s", restart="scheduler")) == {}
+    members = [member("old", old, "23:00"), member("young", young, "23:30")]
+    for order in (members, members[::-1]):
+        for restart in ([], [step("5s", restart="scheduler")]):
+            assert sorted(play(LATE, *order, *restart, until=60).bound()) == bound

@@ -2,7 +2,7 @@
 needlessly.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from holdfast.sim.audit.capacity import remaining
 from holdfast.sim.audit.cluster import ClusterState, Gang, NodeState, owns
@@ -157,11 +157,7 @@ def gang_at_rest(cluster: ClusterState, gang: Gang) -> tuple[int, int] | None:
     if group is not None:
         needs = int((group.get("spec") or {}).get("minMember") or 0)
     else:
-        for raw in members.values():
-            found = gang_of(raw["metadata"])
-            if found is not None and found[2] is not None:
-                needs = found[2]
-                break
+        needs = _declared_size(members.values())
     if needs is None:
         return None
     placed = sum(
@@ -170,6 +166,19 @@ def gang_at_rest(cluster: ClusterState, gang: Gang) -> tuple[int, int] | None:
         if raw["spec"].get("nodeName") and (raw.get("status") or {}).get("phase") != "Failed"
     )
     return placed, needs
+
+
+def _declared_size(members: Iterable[Raw]) -> int | None:
+    """What a gang without a PodGroup needs: the youngest of its members that state it prevails."""
+    youngest: tuple[str, str, int] | None = None
+    for raw in members:
+        metadata = raw["metadata"]
+        found = gang_of(metadata)
+        if found is None or found[2] is None or (raw.get("status") or {}).get("phase") in ENDED:
+            continue
+        this = metadata.get("creationTimestamp") or "", metadata["name"], found[2]
+        youngest = this if youngest is None else max(youngest, this)
+    return None if youngest is None else youngest[2]
 
 
 # Liveness: pods and reservations that wait although they fit.
