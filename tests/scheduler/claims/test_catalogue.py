@@ -204,7 +204,8 @@ def _world() -> World:
 def test_rows_of_changes_are_those_of_the_nodes_that_see_them() -> None:
     world = _world()
     slice = {"slice": "alpha-gpus", "pool": "gpu/alpha", "at": "alpha", "devices": ["dev-0"]}
-    assert world.put_slice(slice).tolist() == [0]
+    assert world.put_slice(slice).tolist() == []
+    assert world.put_slice({**slice, "devices": ["dev-0", "dev-1"]}).tolist() == [0]
     assert world.put_slice({**slice, "at": "beta"}).tolist() == [0, 1]
     assert world.put_rule(rule("r", pool="gamma")).tolist() == [2]
     assert world.put_rule(rule("r", pool="gamma")).tolist() == []

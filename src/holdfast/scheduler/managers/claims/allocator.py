@@ -9,7 +9,7 @@ classes, which makes another request.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -155,14 +155,22 @@ class ClaimsAllocator:
         return found
 
     def _searched(self, compiled: _Compiled, rows: Rows, use: UseSnapshot) -> ClaimsFeasibility:
-        of: dict[VisibleDevices, ClaimsVerdict] = {}
-        found = []
-        for row in rows.tolist():
-            visible = self.catalogue.visible(row)
-            if visible not in of:
-                of[visible] = self._signed(compiled, visible, use)
-            found.append(of[visible])
-        return _verdicts(rows, found)
+        if len(rows) < _FEW_ROWS:
+            return _verdicts(
+                rows,
+                [self._signed(compiled, self.catalogue.visible(row), use) for row in rows.tolist()],
+            )
+        flat = self._all_devices()
+        busy = use.taken[flat.identities] > 0
+        states = np.stack(
+            [compiled.columns.code[flat.rows], busy, use.share_state[flat.identities]], axis=1
+        ).astype(np.int32)
+        codes = np.zeros(len(rows), dtype=np.int8)
+        scores = np.zeros(len(rows), dtype=np.int64)
+        for places in flat.alike(rows, states):
+            visible = self.catalogue.visible(int(rows[places[0]]))
+            codes[places], scores[places] = self._signed(compiled, visible, use)
+        return ClaimsFeasibility(rows, codes, scores)
 
     def _signed(self, compiled: _Compiled, visible: VisibleDevices, use: UseSnapshot) -> ClaimsVerdict:
         """The answer for a node that sees these devices."""
@@ -307,6 +315,12 @@ class _Flat:
         self.identities = _joined([each.identities for each in visible], np.int32)
         self.selected = np.logical_not(_joined([each.unselected for each in visible], np.bool_))
         self.invalid = np.array([each.invalid for each in visible], dtype=np.bool_)
+        structures: dict[object, int] = {}
+        self._lengths = lengths
+        self._kind = np.array(
+            [_kind(each, row, structures) for row, each in enumerate(visible)], dtype=np.int32
+        )
+        """Equal for rows whose pools are alike; that of a row with counters is its own."""
 
     def current(self, catalogue: DeviceCatalogue, nodes: NodeTable) -> bool:
         return self._structure == catalogue.structure and self._size == nodes.size
@@ -318,9 +332,38 @@ class _Flat:
         counts: NDArray[np.intp] = totals[self._ends] - totals[self._starts]
         return counts
 
+    def alike(self, rows: Rows, states: NDArray[np.int32]) -> Iterator[NDArray[np.intp]]:
+        """The places of rows whose devices have the same states in the same order. `states` has a line
+        per device."""
+        lengths = self._lengths[rows]
+        for length in sorted(set(lengths.tolist())):
+            places = np.flatnonzero(lengths == length)
+            among = rows[places]
+            cells = self._starts[among][:, np.newaxis] + np.arange(length)
+            lines = np.concatenate(
+                [self._kind[among][:, np.newaxis], states[cells].reshape(len(among), -1)], axis=1
+            )
+            yield from _equal_lines(places, np.ascontiguousarray(lines))
+
+
+def _kind(visible: VisibleDevices, row: int, known: dict[object, int]) -> int:
+    if visible.counted:
+        return -1 - row
+    return known.setdefault(visible.structure, len(known))
+
 
 def _joined(arrays: list[NDArray[Any]], dtype: type[np.generic]) -> NDArray[Any]:
     return np.concatenate(arrays) if arrays else np.zeros(0, dtype=dtype)
+
+
+def _equal_lines(places: NDArray[np.intp], lines: NDArray[np.int32]) -> Iterator[NDArray[np.intp]]:
+    """The places, grouped by equal lines."""
+    whole = lines.view(np.dtype((np.void, lines.shape[1] * lines.itemsize))).ravel()
+    order = np.argsort(whole, kind="stable")
+    ordered = whole[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    for group in np.split(order, starts[1:]):
+        yield places[group]
 
 
 def _enough(free: int, count: int, visible: VisibleDevices) -> ClaimsVerdict:

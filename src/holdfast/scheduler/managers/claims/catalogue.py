@@ -47,6 +47,8 @@ class DeviceCatalogue:
         """Slices that are not of one node."""
         self._rules: dict[str, DeviceTaintRule] = {}
         self._visible: dict[int, VisibleDevices] = {}
+        self._facts: dict[int, NodeFacts] = {}
+        """What the devices of a row were gathered for."""
         self._alike: dict[Seen, VisibleDevices] = {}
         """By slices, of nodes without slices of their own."""
 
@@ -54,6 +56,10 @@ class DeviceCatalogue:
 
     def put_slice(self, slice: ResourceSlice) -> Rows | None:
         """Adds a slice, or replaces the one of this name."""
+        known = self._slices.get(slice.metadata.name)
+        if known is not None and known.slice.spec == slice.spec:
+            known.slice = slice
+            return _NO_ROWS
         gone = self._forget(slice.metadata.name)
         entry = SliceEntry(slice)
         spec = slice.spec
@@ -88,6 +94,14 @@ class DeviceCatalogue:
 
     def node_changed(self, row: int) -> None:
         """To be called when a node object is added to a row, changed, or removed from it."""
+        info = self._nodes.info.get(row)
+        facts = NodeFacts(info.name, info.labels) if info is not None else None
+        if self._facts.get(row) == facts:
+            return
+        if facts is None:
+            del self._facts[row]
+        else:
+            self._facts[row] = facts
         self._visible.pop(row, None)
         for entry in self._shared.values():
             entry.matched.pop(row, None)
@@ -172,7 +186,7 @@ class DeviceCatalogue:
         info = self._nodes.info.get(row)
         if info is None:
             return NOTHING_VISIBLE
-        node = NodeFacts(info.name, info.labels)
+        node = self._facts[row] = NodeFacts(info.name, info.labels)
         shared = [(entry, entry.on(row, node)) for entry in self._shared.values()]
         seen = [(entry, on) for entry, on in shared if on is not None]
         own = self._on_node.get(info.name)

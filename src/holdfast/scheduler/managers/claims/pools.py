@@ -145,9 +145,10 @@ class VisibleDevices:
             self.unselected.tobytes(),
         )
         """Equal for nodes whose pools differ in names only."""
+        self.length = len(self.entries)
 
     def __len__(self) -> int:
-        return len(self.entries)
+        return self.length
 
 
 NOTHING_VISIBLE = VisibleDevices(())

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.resource_slices import DeviceAttribute, DeviceTaint, DeviceToleration
+from holdfast.api.resource_slices import DeviceAttribute, DeviceCapacity, DeviceTaint, DeviceToleration
 from holdfast.machinery.schema.device_selectors import (
     DeviceValues,
     SelectorCompileError,
@@ -151,6 +151,7 @@ class DemandColumn(ShapeColumn):
         super().__init__(table.shapes, np.int32)
         self._asked = dict(asked)
         self._codes: dict[Any, int] = {}
+        self._known: dict[frozenset[tuple[str, DeviceCapacity]], Demand] = {}
         self.demands: dict[int, Demand] = {}
         self.errors: dict[int, str] = {}
 
@@ -158,7 +159,7 @@ class DemandColumn(ShapeColumn):
         self.errors.pop(code, None)
         self.demands.pop(code, None)
         try:
-            found = self.demands[code] = demand(self._asked, value.capacity)
+            found = self.demands[code] = self._demand(value)
         except CapacityError as error:
             self.errors[code] = str(error)
             return ERROR
@@ -169,3 +170,12 @@ class DemandColumn(ShapeColumn):
             return NO_MATCH
         key = (tuple(found.consumed.items()), tuple(sorted(found.limits.items())), fits)
         return self._codes.setdefault(key, len(self._codes) + ERROR + 1)
+
+    def _demand(self, value: DeviceValues) -> Demand:
+        key = frozenset(value.capacity.items())
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) > 2 * len(self._book) + 1024:
+                self._known.clear()
+            found = self._known[key] = demand(self._asked, value.capacity)
+        return found
