@@ -36,6 +36,7 @@ from holdfast.scheduler.managers.claims.device_use import UseSnapshot
 from holdfast.scheduler.managers.claims.pools import VisibleDevices
 from holdfast.scheduler.managers.claims.request_columns import ColumnCache, RequestColumns
 from holdfast.scheduler.managers.claims.search import (
+    TIMED_OUT,
     AllocationProblem,
     Pick,
     Recorder,
@@ -219,6 +220,7 @@ class ClaimsAllocator:
         compiled = self._columns(request)
         use.cover()
         visible = self.catalogue.visible(row)
+        node = self._nodes.info[row].name
         solution: Solution | None = None
         try:
             if not prefer and only is None:
@@ -226,10 +228,10 @@ class ClaimsAllocator:
             if solution is None:
                 solution = self._search(compiled, visible, use, prefer, only).run()
         except AllocationProblem as error:
-            return ClaimsRefusal(error.problem.message([str(each) for each in claims]), True)
+            message = error.problem.message([str(each) for each in claims])
+            return ClaimsRefusal(f"node {node}: {message}" if message == TIMED_OUT else message, True)
         if solution is None:
             return ClaimsRefusal(INVALID_POOLS if visible.invalid else CANNOT_ALLOCATE)
-        node = self._nodes.info[row].name
         return allocation_of(request, solution, node, self._slice, claims, share_id)
 
     def _first(self, compiled: _Compiled, visible: VisibleDevices, use: UseSnapshot) -> Solution | None:

@@ -38,7 +38,7 @@ class DeviceReason:
     reason: str
     """`selector`, `node selection`, `in use`, `capacity`, `counters`, `taint` or `constraint`."""
     detail: str = ""
-    """The counter, taints or attribute."""
+    """The counter, taints or attribute; or that the pod itself gets the device for another request."""
     holders: tuple[ClaimKey, ...] = ()
     """The claims that have a device which is in use, under the keys they were added with."""
 

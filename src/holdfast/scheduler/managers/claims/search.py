@@ -31,12 +31,13 @@ from holdfast.scheduler.managers.claims.pools import Counters, DevicePool, Visib
 from holdfast.scheduler.managers.claims.request_columns import RequestColumns
 from holdfast.scheduler.managers.claims.selector_columns import ERROR, MATCH
 
-MAX_STEPS = 200_000
+MAX_STEPS = 50_000
 """What stands for kube-scheduler's time limit per node: the scheduler reads no clock."""
 TIMED_OUT = "timed out trying to allocate devices"
 _FRAMES = 4
 _SPARE_FRAMES = 1000
 
+CHOSEN = "allocated to another request of the pod"
 SELECTOR, NODE, IN_USE = "selector", "node selection", "in use"
 CAPACITY, COUNTERS, TAINT, CONSTRAINT = "capacity", "counters", "taint", "constraint"
 
@@ -129,6 +130,8 @@ class Search:
     def run(self) -> Solution | None:
         """None if there is no solution; raises AllocationProblem."""
         self._prepare()
+        if self.recorder is None and self._too_few():
+            return None
         frames = _FRAMES * (sum(self._needed) + len(self.request.parts) + len(self._picks))
         if frames + _SPARE_FRAMES > sys.getrecursionlimit():
             sys.setrecursionlimit(frames + 2 * _SPARE_FRAMES)
@@ -189,6 +192,44 @@ class Search:
             position += len(pool.devices)
         return found
 
+    def _too_few(self) -> bool:
+        """Whether some request, or all of them together, need more devices than there are for them, so
+        that no order of trying helps. Not answered where the search could meet an error instead."""
+        for part in self.request.parts:
+            lists = self._lists[part.index]
+            if part.takes_all or ERROR in lists.match or ERROR in lists.demand:
+                return False
+        everything: set[int] = set()
+        needed = 0
+        for claim in self.request.claims:
+            for request in claim.requests:
+                enough = False
+                for part in request:
+                    usable = self._usable(part)
+                    everything.update(usable)
+                    enough = enough or len(usable) >= self._needed[part.index]
+                if not enough:
+                    return True
+                least = min(self._needed[part.index] for part in request)
+                needed += 0 if request[0].admin_access else least
+        entries = self.visible.entries
+        if needed <= len(everything):
+            return False
+        return not any(entries[at].device.allow_multiple_allocations for at in everything)
+
+    def _usable(self, part: RequestPart) -> list[int]:
+        """The positions of devices that a part could get by itself."""
+        lists, closed, unselected = self._lists[part.index], self.closed, self.visible.unselected
+        return [
+            at
+            for at, match in enumerate(lists.match)
+            if match == MATCH
+            and lists.tolerated[at]
+            and lists.demand[at] >= MATCH
+            and (part.admin_access or not closed[at])
+            and not unselected[at]
+        ]
+
     # The search
 
     def _claim(self, claim: int) -> bool:
@@ -248,7 +289,7 @@ class Search:
             else:
                 in_use = holders is not None or self.closed[position]
             if in_use:
-                self._refuse(part, position, IN_USE)
+                self._refuse(part, position, IN_USE, CHOSEN if holders else "")
                 continue
             if not self._selectable(part, lists, position):
                 continue
@@ -339,7 +380,7 @@ class Search:
         else:
             in_use = bool(self.closed[position] or holders)
         if in_use:
-            self._refuse(part, position, IN_USE)
+            self._refuse(part, position, IN_USE, CHOSEN if holders else "")
             return None
         undo = _Undo()
         shared_already = shared and (self.use.is_shared(entry.identity) or position in self._consumed)
