@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from cli.test_simulate import CONFIG, GOOD, run, written
+from cli.test_simulate import CONFIG, GOOD, written
 from harness.scenarios import pod_text, simulate
+from harness.served_cluster import call
 from holdfast.sim.report import raster, write_report
 
 
 def test_a_report_is_written_with_all_its_files(tmp_path: Path) -> None:
     folder = tmp_path / "deep" / "report"
-    done = run("simulate", written(tmp_path, "s.yaml", GOOD), "--report", str(folder))
-    assert (done.returncode, done.stderr) == (0, "")
+    done = call("simulate", written(tmp_path, "s.yaml", GOOD), "--report", str(folder))
+    assert (done.status, done.err) == (0, "")
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.*"))
     plots = ["nodes", "pending", "utilisation-cpu", "utilisation-memory", "waits"]
     assert names == [
@@ -56,8 +57,8 @@ def test_several_configurations_get_a_comparison_although_their_names_are_equal(
         each for name in ("a", "b") for each in ("--config", str(tmp_path / name / "plots.yaml"))
     ]
     folder = tmp_path / "report"
-    done = run("simulate", "-", *options, "--report", str(folder), stdin=GOOD)
-    assert (done.returncode, done.stderr) == (0, "")
+    done = call("simulate", "-", *options, "--report", str(folder), stdin=GOOD)
+    assert (done.status, done.err) == (0, "")
     assert sorted(path.name for path in folder.iterdir()) == [
         "plots",
         "plots-2",
@@ -72,9 +73,9 @@ def test_several_configurations_get_a_comparison_although_their_names_are_equal(
 
 def test_a_folder_that_cannot_be_made_is_reported_before_the_run(tmp_path: Path) -> None:
     file = written(tmp_path, "file", "")
-    done = run("simulate", "-", "--report", f"{file}/report", stdin=GOOD)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"error: --report: {file}/report: Not a directory\n"
+    done = call("simulate", "-", "--report", f"{file}/report", stdin=GOOD)
+    assert (done.status, done.out) == (1, "")
+    assert done.err == f"error: --report: {file}/report: Not a directory\n"
 
 
 def test_without_resvg_a_note_says_how_to_get_png(

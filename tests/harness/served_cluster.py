@@ -43,10 +43,16 @@ class Done(NamedTuple):
         return [line.split() for line in self.lines]
 
 
-def call(*arguments: str, program: str = "holdfast") -> Done:
+def call(*arguments: str, program: str = "holdfast", stdin: str | bytes = "") -> Done:
     """The command, as a shell would call it."""
+    given = io.TextIOWrapper(io.BytesIO(stdin if isinstance(stdin, bytes) else stdin.encode()))
     out, err, status = io.StringIO(), io.StringIO(), 0
-    with patch.object(sys, "argv", [program, *arguments]), redirect_stdout(out), redirect_stderr(err):
+    with (
+        patch.object(sys, "argv", [program, *arguments]),
+        patch.object(sys, "stdin", given),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
         try:
             run()
         except SystemExit as exit_:

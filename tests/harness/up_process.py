@@ -129,14 +129,3 @@ class Running:
     def kill(self) -> None:
         self.process.kill()
         self.process.communicate()
-
-
-def refused(*arguments: str) -> tuple[int, str]:
-    """Exit status and stderr of an `up` that does not come up."""
-    done = subprocess.run(
-        [sys.executable, "-c", _PROGRAM, "up", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=_PATIENCE,
-    )
-    return done.returncode, done.stderr

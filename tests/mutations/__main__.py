@@ -9,7 +9,7 @@ import sys
 import time
 
 from mutations.catalogue import BY_NAME, MUTATIONS
-from mutations.running import run
+from mutations.running import MutationRunner
 
 
 def main() -> int:
@@ -19,12 +19,13 @@ def main() -> int:
     asked = parser.parse_args()
     chosen = [BY_NAME[name] for name in asked.only] or MUTATIONS
     missed = 0
-    for mutation in chosen:
-        begun = time.monotonic()
-        outcome = run(mutation, tuple(asked.tests))
-        missed += not outcome.noticed
-        verdict = f"noticed by {outcome.by}" if outcome.noticed else "NOT NOTICED\n" + outcome.by
-        print(f"{mutation.name}: {verdict} ({time.monotonic() - begun:.1f} s)", flush=True)
+    with MutationRunner() as runner:
+        for mutation in chosen:
+            begun = time.monotonic()
+            outcome = runner.run(mutation, asked.tests)
+            missed += not outcome.noticed
+            verdict = f"noticed by {outcome.by}" if outcome.noticed else "NOT NOTICED\n" + outcome.by
+            print(f"{mutation.name}: {verdict} ({time.monotonic() - begun:.1f} s)", flush=True)
     print(f"{len(chosen) - missed} of {len(chosen)} noticed")
     return 1 if missed else 0
 

@@ -258,8 +258,11 @@ def ensure_definition(cluster: ApiState, raw: Raw) -> None:
     """A CustomResourceDefinition of our own, created or brought up to date: what is kept on disk may
     be of another version of ours."""
     call, before = _ensure(cluster, "apiextensions.k8s.io", "customresourcedefinitions", raw)
-    if before is not None:
-        change(call, before, apply_defaults(call.type, {**before, "spec": raw["spec"]}))
+    if before is None:
+        return
+    after = apply_defaults(call.type, {**before, "spec": raw["spec"]})
+    if after["spec"] != before["spec"]:
+        change(call, before, after)
 
 
 def _ensure(cluster: ApiState, group: str, plural: str, raw: Raw) -> tuple[ApiRequest, Raw | None]:

@@ -1,10 +1,8 @@
-"""A pytest plugin that imports one module of the package with a mistake in it.
+"""Imports one module of the package with a mistake in it.
 
-The environment variable `HOLDFAST_MUTATION` selects one, by its name in the catalogue. The module is
-compiled from its changed text in memory; every other module is the one on disk.
+The module is compiled from its changed text in memory; every other module is the one on disk.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
@@ -12,8 +10,6 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
 
 from mutations.catalogue import BY_NAME, Mutation
-
-VARIABLE = "HOLDFAST_MUTATION"
 
 
 class MutatingLoader(SourceFileLoader):
@@ -42,10 +38,7 @@ class MutatingFinder(MetaPathFinder):
 
 
 def install(name: str) -> None:
+    """From here on that module has the mistake of this name in the catalogue."""
     mutation = BY_NAME[name]
     assert mutation.module not in sys.modules, f"{mutation.module} was imported before it was changed"
     sys.meta_path.insert(0, MutatingFinder(mutation))
-
-
-if VARIABLE in os.environ:
-    install(os.environ[VARIABLE])
