@@ -101,7 +101,10 @@ SITUATIONS: dict[str, tuple[Raw, list[str], list[str]]] = {
     ),
     "names a reservation of others": (
         pod("p", metadata=_annotated(AFFINITY, {"name": "theirs"})),
-        ["the reservation it names, theirs, is for other owners (spec.owners): pods with app=other"],
+        [
+            "the reservation it names, theirs, is for pods with app=other, and the pod is not one of "
+            "them (spec.owners)"
+        ],
         ["tolerate "],
     ),
     "selects no reservation": (

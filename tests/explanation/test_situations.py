@@ -306,8 +306,35 @@ SITUATIONS: dict[str, Row] = {
     ),
     "names a reservation of others": Row(
         [N1, HELD, pod("p", annotations=affinity_to({"name": "peak"}))],
-        ["is for other owners (spec.owners): pods with app=web"],
+        ["is for pods with app=web, and the pod is not one of them (spec.owners)"],
         ["LabelPod", "RemoveAnnotation"],
+    ),
+    "names a reservation of another namespace": Row(
+        [
+            N1,
+            reservation(
+                "peak",
+                "6",
+                owners=[
+                    {
+                        "object": {"namespace": "b"},
+                        "labelSelector": {"matchLabels": {"app": "web"}},
+                    }
+                ],
+            ),
+            pod("p", app="web", annotations=affinity_to({"name": "peak"})),
+        ],
+        ["is for pods with app=web in namespace b, and the pod is not one of them (spec.owners)"],
+        ["RemoveAnnotation"],
+    ),
+    "names a reservation without a node": Row(
+        [
+            N1,
+            reservation("huge", "99", app="web"),
+            pod("p", app="web", annotations=affinity_to({"name": "huge"})),
+        ],
+        ["the reservation it names, huge, has no node yet"],
+        ["RemoveAnnotation"],
     ),
     "selects no reservation": Row(
         [N1, HELD, pod("p", app="web", annotations=affinity_to({"reservationSelector": {"a": "b"}}))],
@@ -567,3 +594,12 @@ def test_a_deployment_is_explained_by_its_pods() -> None:
     )
     assert [(each.count, each.state) for each in report.pods] == [(2, "Pending"), (1, "Placed")]
     assert [each.change["actions"] for each in report.advice] == [["Resize"]]
+
+
+def test_a_reservation_behind_one_for_the_same_owners() -> None:
+    world = world_of([N1, HELD, reservation("second", "6", app="web")])
+    report = explained(world, Row([], [], [], name="second", kind="Reservation"))
+    (holder,) = report.holders
+    assert (holder.name, holder.same_owners) == ("peak", True)
+    text = "reservation peak keeps 6 cpu on n1 for the same owners, pods with app=web"
+    assert any(each.startswith(text) for each in report.details), report.details

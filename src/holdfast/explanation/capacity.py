@@ -169,8 +169,16 @@ def holders_on(snapshot: ClusterSnapshot, pod: PodRecord, rows: Iterable[int]) -
             if entry.pod.uid in own or is_of_its_job(snapshot, pod, entry.reservation):
                 continue
             if kept:
-                found.append(_holder(snapshot, entry, kept))
+                found.append(_holder(snapshot, entry, kept, _has_same_owners(pod, entry)))
     return found
+
+
+def _has_same_owners(pod: PodRecord, entry: ReservationEntry) -> bool:
+    """Whether the pod is the reserve pod of a reservation for the same owners."""
+    own, other = pod.reservation, entry.reservation
+    if own is None or other.preemptor:
+        return False
+    return own.owner_spec_id >= 0 and own.owner_spec_id == other.owner_spec_id
 
 
 def _kept(snapshot: ClusterSnapshot, entry: ReservationEntry, slot: int) -> int:
@@ -183,7 +191,9 @@ def _kept(snapshot: ClusterSnapshot, entry: ReservationEntry, slot: int) -> int:
     return min(left, table.allocatable.item(slot, entry.row) - used)
 
 
-def _holder(snapshot: ClusterSnapshot, entry: ReservationEntry, kept: Amounts) -> Holder:
+def _holder(
+    snapshot: ClusterSnapshot, entry: ReservationEntry, kept: Amounts, same_owners: bool
+) -> Holder:
     cluster, reservation = snapshot.cluster, entry.reservation
     slots = cluster.nodes.slots
     start = cluster.jobs.estimates.expected_start(reservation) if reservation.waiting else None
@@ -196,6 +206,7 @@ def _holder(snapshot: ClusterSnapshot, entry: ReservationEntry, kept: Amounts) -
         amounts={slots.name(slot): shown(slots.name(slot), amount) for slot, amount in kept.items()},
         expires=format_time(reservation.expires) if reservation.expires is not None else "",
         expected_start=format_time(start) if start is not None else "",
+        same_owners=same_owners,
     )
 
 
@@ -239,6 +250,7 @@ def held_for(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> str:
 
 
 def _owner_text(owner: ReservationOwner) -> str:
+    """`pods with app=web in namespace default`, `Pod default/web-0`"""
     parts, inside = [], ""
     if owner.object is not None:
         kind, name = owner.object.kind or "Pod", owner.object.name or owner.object.uid
@@ -263,7 +275,8 @@ def _owner_text(owner: ReservationOwner) -> str:
 
 
 def holder_text(holder: Holder, now: float) -> str:
-    """`reservation peak keeps 6 cpu on node-1 for pods with app=web (Available, expires in 23h)`"""
+    """`reservation peak keeps 6 cpu on node-1 for pods with app=web (Available, expires in 23h)`; about
+    another reservation for them: `… on node-1 for the same owners, pods with app=web (…)`"""
     amounts = ", ".join(f"{amount} {name}" for name, amount in holder.amounts.items())
     notes = [holder.phase]
     if holder.phase == "Waiting":
@@ -275,9 +288,9 @@ def holder_text(holder: Holder, now: float) -> str:
         notes.append(f"expires {in_time(parse_time(holder.expires), now)}")
     kind = kind_text(holder.kind)
     idle = " idle" if holder.phase == "Waiting" else ""
+    whom = f"the same owners, {holder.held_for}" if holder.same_owners else holder.held_for
     return (
-        f"{kind} {holder.name} keeps {amounts}{idle} on {holder.node} for {holder.held_for} "
-        f"({', '.join(notes)})"
+        f"{kind} {holder.name} keeps {amounts}{idle} on {holder.node} for {whom} ({', '.join(notes)})"
     )
 
 

@@ -165,9 +165,13 @@ def named_reservation(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str
     elif reservation.finished:
         yield f"the reservation it names, {reservation.name}, has ended"
     elif reservation.owner_spec_id >= 0 and reservation.owner_spec_id not in matching:
-        owners = held_for(snapshot, reservation)
         named = f"the reservation it names, {reservation.name}"
-        yield f"{named}, is for other owners (spec.owners): {owners}"
+        whom = held_for(snapshot, reservation)
+        yield f"{named}, is for {whom}, and the pod is not one of them (spec.owners)"
+    elif reservation.entry is None:
+        named = f"the reservation it names, {reservation.name}"
+        message = reservation.message or _condition_message(reservation)
+        yield f"{named}, has no node yet: {message}" if message else f"{named}, has no node yet"
 
 
 def _has_labels(reservation: ReservationInfo, wanted: dict[str, str]) -> bool:

@@ -62,6 +62,8 @@ class Holder:
     expires: str = ""
     expected_start: str = ""
     """When its capacity is expected to be free for its owner; empty if unknown."""
+    same_owners: bool = False
+    """The object is a reservation for the same owners."""
 
 
 @dataclass(slots=True)
