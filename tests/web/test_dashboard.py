@@ -15,8 +15,7 @@ import pytest
 
 from harness.objects import node
 from holdfast.web import explainer, live_view
-from holdfast.web.assets import assets
-from holdfast.web.dashboard import Dashboard, serve_dashboard
+from holdfast.web.dashboard import Dashboard, assets, serve_dashboard
 from holdfast.web.explainer import Explainer, Question, lacking_memory
 from web.viewed_cluster import ViewedCluster, reservation
 

@@ -7,8 +7,7 @@
     object_details   one node, pod or reservation in full
     explainer        `holdfast explain` in a child process
     access           tokens, cookies and host names
-    assets           the files of the page
-    dashboard        the HTTP interface
+    dashboard        the HTTP interface, and the files of the page
     static           the page: plain ES modules and one style sheet, nothing to build
 
 Nothing is read while no browser is connected. May import `api`, `scheduler`, `serving`.

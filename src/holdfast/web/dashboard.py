@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import hashlib
 from contextlib import aclosing
-from typing import Any
+from functools import cache
+from importlib import resources
+from typing import Any, NamedTuple
 
 import msgspec
 from aiohttp import web
 
 from holdfast.serving.listener import Bounds, Listener
 from holdfast.web.access import DashboardAccess, new_token
-from holdfast.web.assets import assets
 from holdfast.web.explainer import Explainer, Question
 from holdfast.web.live_view import LiveView, TooManyViewers, WatchedScheduler
 from holdfast.web.object_details import node_details, pod_details, reservation_details
@@ -221,6 +223,39 @@ async def _packed(request: web.BaseRequest, body: bytes) -> web.Response:
         body = await loop.run_in_executor(None, lambda: gzip.compress(body, 3, mtime=0))
         headers["Content-Encoding"] = "gzip"
     return web.Response(body=body, headers=headers)
+
+
+# The files of the page
+
+_TYPES = {
+    "html": "text/html; charset=utf-8",
+    "js": "text/javascript; charset=utf-8",
+    "css": "text/css; charset=utf-8",
+    "svg": "image/svg+xml",
+}
+
+
+class Asset(NamedTuple):
+    body: bytes
+    packed: bytes
+    """Compressed."""
+    type: str
+    tag: str
+
+
+@cache
+def assets() -> dict[str, Asset]:
+    """All files by name, read once, with the tag by which browsers keep them. Requests are answered
+    from these, so no path can lead anywhere else. The colours are those of reports."""
+    found = {}
+    colors = resources.files("holdfast.sim.report").joinpath("static", "colors.css")
+    for file in (*resources.files("holdfast.web").joinpath("static").iterdir(), colors):
+        suffix = file.name.rpartition(".")[2]
+        if suffix in _TYPES:
+            body = file.read_bytes()
+            tag = '"' + hashlib.sha256(body).hexdigest()[:20] + '"'
+            found[file.name] = Asset(body, gzip.compress(body, 9, mtime=0), _TYPES[suffix], tag)
+    return found
 
 
 def _file(request: web.BaseRequest, name: str) -> web.Response:

@@ -251,10 +251,12 @@ def _quantities(listed: ResourceList) -> dict[str, int]:
 
 
 def owner_text(owner: ReservationOwner) -> str:
-    """An owner of a reservation in short form."""
+    """An owner of a reservation in short form: `app=web (namespace shop)`, `Job/shop/train`."""
     parts = []
+    given = owner.object
+    is_namespace_only = given is not None and not (given.name or given.uid)
     references: tuple[tuple[str, ObjectReference | ReservationControllerReference | None], ...] = (
-        ("Pod", owner.object),
+        ("Pod", None if is_namespace_only else given),
         ("controller", owner.controller),
     )
     for default, reference in references:
@@ -265,7 +267,8 @@ def owner_text(owner: ReservationOwner) -> str:
             parts.append(f"{kind}/{where}{name}")
     if owner.label_selector is not None:
         parts.append(_selector_text(owner.label_selector))
-    return " & ".join(parts)
+    text = " & ".join(parts) or "all pods"
+    return f"{text} (namespace {given.namespace})" if is_namespace_only and given else text
 
 
 def _selector_text(selector: LabelSelector) -> str:
