@@ -8,7 +8,7 @@
     catalogue, types            all types; one type, and its objects in storage and in a version
     shapes                      fields, lists and maps as merging and tracking need them
     decoding, scalars           strict decoding; scalar values
-    defaults                    default values
+    defaults                    default values; default_values and pod_defaults have them
     custom                      objects of custom kinds: pruning, validation, CEL
     device_selectors            CEL expressions that select devices
     field_errors                validation errors in Kubernetes' words
