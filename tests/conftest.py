@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -15,6 +16,10 @@ from hypothesis import HealthCheck, Phase, settings
 from realserver.fixtures import real_cluster, real_server
 
 os.environ.setdefault("HOLDFAST_AUDIT", "1")  # `holdfast simulate` of tests runs the capacity audit
+# Tests start hundreds of processes. Without compiled files on disk each compiles the package again,
+# which takes it longer than anything else.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 __all__ = ["real_cluster", "real_server"]
 

@@ -20,9 +20,8 @@ def digests(seed: int) -> "subprocess.Popen[str]":
 
 
 def test_no_outcome_depends_on_the_hash_seed() -> None:
-    processes = [digests(seed) for seed in (1, 2, 3)]
-    first, *others = [process.communicate()[0].splitlines() for process in processes]
-    assert [process.returncode for process in processes] == [0, 0, 0]
+    processes = [digests(seed) for seed in (1, 2)]
+    first, second = [process.communicate()[0].splitlines() for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
     assert len(first) > LIVES
-    for other in others:
-        assert [one for one, two in zip(first, other, strict=True) if one != two] == []
+    assert [one for one, other in zip(first, second, strict=True) if one != other] == []

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,9 +16,15 @@ SOURCE = REPOSITORY / "src" / "holdfast"
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 
 
-class Module(NamedTuple):
+@dataclass(frozen=True)
+class Module:
     path: Path
-    tree: ast.Module
+    text: str | None = None
+    """In place of the file's."""
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.path.read_text() if self.text is None else self.text)
 
     @property
     def where(self) -> str:
@@ -36,7 +43,7 @@ class Definition(NamedTuple):
 
 @cache
 def modules() -> tuple[Module, ...]:
-    return tuple(Module(path, ast.parse(path.read_text())) for path in sorted(SOURCE.rglob("*.py")))
+    return tuple(Module(path) for path in sorted(SOURCE.rglob("*.py")))
 
 
 @cache
