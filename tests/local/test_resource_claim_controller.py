@@ -100,6 +100,22 @@ def test_a_missing_template_is_an_event_until_it_comes() -> None:
     assert len(made_for(it, key)) == 1
 
 
+def test_a_refused_claim_is_tried_again_when_the_namespace_changes() -> None:
+    it = cluster()
+    namespace = it.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}})
+    exactly = {"deviceClassName": "gpu", "adminAccess": True}
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    given = {"name": "one", "namespace": "default"}
+    kind = {"apiVersion": API, "kind": "ResourceClaimTemplate"}
+    it.create({**kind, "metadata": given, "spec": {"spec": spec}})
+    key = pod(it, "p", BY_TEMPLATE)
+    (event,) = it.store.scan("", "Event")
+    assert "admin access to devices requires the" in event["message"]
+    labels = {"resource.kubernetes.io/admin-access": "true"}
+    it.update(Key("", "Namespace", "", namespace["metadata"]["name"]), metadata={"labels": labels})
+    assert len(made_for(it, key)) == 1
+
+
 def test_a_claim_that_was_deleted_is_created_again() -> None:
     it = cluster()
     template(it)
