@@ -21,6 +21,7 @@ from holdfast.local.component import ENDED, ObjectWriter, Steps, has_ended
 from holdfast.local.store.objects import POD, AlreadyExists, StoreChange, pod_key
 from holdfast.local.stored_events import StoredEvents
 from holdfast.machinery.status import StatusError
+from holdfast.scheduler.cluster.claim_writes import consumer, without_finalizer
 from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
 
 GROUP = names.RESOURCE_API.partition("/")[0]
@@ -74,16 +75,6 @@ def is_owned_by(claim: Raw, pod: Raw) -> bool:
 def is_reserved_for(claim: Raw, pod: Raw) -> bool:
     consumers = (claim.get("status") or {}).get("reservedFor") or ()
     return any(each.get("uid") == pod["metadata"]["uid"] for each in consumers)
-
-
-def deallocated(claim: Raw) -> Raw:
-    """The claim without its allocation, and without what drivers reported about its devices."""
-    status = {
-        name: value
-        for name, value in (claim.get("status") or {}).items()
-        if name not in ("allocation", "devices")
-    }
-    return {**claim, "status": status}
 
 
 class ResourceClaimController:
@@ -219,8 +210,7 @@ class ResourceClaimController:
             except ClaimNotCreated as error:
                 self._failed.setdefault(key.namespace, {})[key] = None
                 text = f"PodResourceClaim {entry['name']}: {error}"
-                about = ObjectRef("Pod", key.namespace, key.name, pod["metadata"]["uid"])
-                event = Emit(about, "Warning", "FailedResourceClaimCreation", text)
+                event = Emit(_reference(pod), "Warning", "FailedResourceClaimCreation", text)
                 self._recorder.emit(event, _SOURCE)
                 return
         if created:
@@ -265,9 +255,8 @@ class ResourceClaimController:
             if claim is None or (generated and not is_owned_by(claim, pod)):
                 return
             if _must_be_reserved(claim, pod):
-                consumer = {"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}
                 status = claim["status"]
-                reserved = [*(status.get("reservedFor") or ()), consumer]
+                reserved = [*(status.get("reservedFor") or ()), consumer(_reference(pod))]
                 self._objects.update(key, {**claim, "status": {**status, "reservedFor": reserved}})
 
     # Claims
@@ -284,10 +273,10 @@ class ResourceClaimController:
             status = {name: value for name, value in status.items() if name != "reservedFor"}
             changed = {**claim, "status": {**status, "reservedFor": left} if left else status}
             if not left and protected:
-                changed = _without_finalizer(deallocated(changed))
+                changed = _released(changed)
             claim = self._put(key, changed)
         elif protected and not left and claim["metadata"].get("deletionTimestamp"):
-            claim = self._put(key, _without_finalizer(deallocated(claim)))
+            claim = self._put(key, _released(claim))
         if not left and key in self._objects and self._is_unneeded(key.namespace, claim):
             self._objects.end(key)
 
@@ -317,6 +306,11 @@ class ClaimNotCreated(HoldfastError):
     """A claim could not be created from its template."""
 
 
+def _reference(pod: Raw) -> ObjectRef:
+    metadata = pod["metadata"]
+    return ObjectRef("Pod", metadata["namespace"], metadata["name"], metadata["uid"])
+
+
 def _is_done(pod: Raw) -> bool:
     """Whether no container runs or will run."""
     deleted = "deletionTimestamp" in pod["metadata"]
@@ -341,12 +335,12 @@ def _owner_uid(claim: Raw | None) -> str:
     return str(owner.get("uid", "")) if owner is not None else ""
 
 
-def _without_finalizer(claim: Raw) -> Raw:
-    metadata = dict(claim["metadata"])
-    kept = [each for each in metadata.pop("finalizers", ()) if each != names.CLAIM_FINALIZER]
-    if kept:
-        metadata["finalizers"] = kept
-    return {**claim, "metadata": metadata}
+def _released(claim: Raw) -> Raw:
+    """Without the allocation, what drivers reported about its devices, and the finalizer."""
+    status = claim.get("status") or {}
+    kept = {name: part for name, part in status.items() if name not in ("allocation", "devices")}
+    claim = {**claim, "status": kept}
+    return without_finalizer(claim) or claim
 
 
 def _claim_of(pod: Raw, entry: str, template: Raw) -> Raw:
