@@ -382,3 +382,88 @@ def test_a_claim_left_from_an_earlier_attempt_is_deleted() -> None:
     assert extended_claims(world) == []
     world.edit("Pod", "p", spec__schedulingGates=[])
     assert world.node_of("p") == "n1"
+
+
+# Devices that must be ready before the pod is bound
+
+
+def attached(*names: str) -> list[Raw]:
+    """Devices that are attached to a node before they can be used."""
+    conditions = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Failed"]}
+    return [device(name, bindsToNode=True, **conditions) for name in names]
+
+
+def report(world: World, name: str, condition: str) -> None:
+    """The driver reports a condition of the claim's device."""
+    found = claim(world, name)
+    result = found["status"]["allocation"]["devices"]["results"][0]
+    said = {"type": condition, "status": "True", "reason": "Driver", "message": "says so"}
+    status = {key: result[key] for key in ("driver", "pool", "device")} | {"conditions": [said]}
+    world.edit("ResourceClaim", name, status__devices=[status])
+
+
+def waiting(world: World) -> World:
+    pod, its_claim = generated("p")
+    world.put(its_claim, pod)
+    assert world.node_of("p") == ""
+    assert consumers_of(claim(world, "p-gpu")) == ["p"]
+    (event,) = [each for each in world.events if each.reason == "BindingConditionsPending"]
+    assert event.message == "waiting for binding conditions for device on node n1"
+    return world
+
+
+def test_a_pod_is_bound_when_its_device_is_ready() -> None:
+    world = waiting(World(device_class(), node("n1"), resource_slice("n1", attached("gpu-0"))))
+    world.wait(30)
+    assert world.node_of("p") == ""
+    report(world, "p-gpu", "Attached")
+    assert world.node_of("p") == "n1"
+
+
+def test_other_devices_are_allocated_where_one_fails() -> None:
+    world = waiting(World(device_class(), node("n1"), resource_slice("n1", attached("gpu-0"))))
+    world.put(node("n2"), resource_slice("n2", 1)).delete("ResourceSlice", "n1-slice")
+    report(world, "p-gpu", "Failed")
+    said = [event.message for event in world.events if event.reason == "FailedScheduling"]
+    assert said == ['device binding failed: claim=p-gpu, reason=Driver, message="says so"']
+    assert world.wait(60).node_of("p") == "n2"
+    assert devices_of(claim(world, "p-gpu")) == ["n2/gpu-0"]
+
+
+def test_devices_that_are_not_ready_in_time_are_given_up() -> None:
+    world = waiting(World(device_class(), node("n1"), resource_slice("n1", attached("gpu-0"))))
+    world.wait(599)
+    assert consumers_of(claim(world, "p-gpu")) == ["p"]
+    world.delete("ResourceSlice", "n1-slice").wait(2)
+    said = [event.message for event in world.events if event.reason == "FailedScheduling"]
+    assert said[0] == "device binding timeout"
+    world.put(node("n2"), resource_slice("n2", 1)).wait(60)
+    assert world.node_of("p") == "n2"
+
+
+def test_a_restart_while_a_pod_waits_for_its_device() -> None:
+    world = waiting(World(device_class(), node("n1"), resource_slice("n1", attached("gpu-0"))))
+    world.restart()
+    world.settle()
+    report(world, "p-gpu", "Attached")
+    assert world.wait(30).node_of("p") == "n1"
+
+
+# Nominated pods keep devices that are free already
+
+
+def test_a_freed_device_is_kept_for_the_pod_that_preempted() -> None:
+    world = World(*cluster("n1", devices=2))
+    for name in ("low-1", "low-2"):
+        pod, its_claim = generated(name, priority=1)
+        world.put(its_claim, pod)
+    world.graceful = True
+    pod, its_claim = generated("high", request(count=2), priority=10)
+    world.put(its_claim, pod)
+    assert world.objects["Pod", "high"]["status"]["nominatedNodeName"] == "n1"
+    world.delete("Pod", "low-1").edit("ResourceClaim", "low-1-gpu", status={})
+    rival, rivals = generated("rival", priority=5)
+    world.put(rivals, rival).wait(30)
+    assert world.node_of("rival") == ""
+    world.delete("Pod", "low-2").edit("ResourceClaim", "low-2-gpu", status={}).wait(30)
+    assert (world.node_of("high"), world.node_of("rival")) == ("n1", "")
