@@ -15,11 +15,12 @@ Json = dict[str, Any]
 _PREFIX = {"v1": "/api/v1"}
 _CLUSTER_SCOPED = {
     "nodes", "namespaces", "persistentvolumes", "storageclasses", "csinodes", "csidrivers",
-    "priorityclasses", "customresourcedefinitions",
+    "priorityclasses", "customresourcedefinitions", "deviceclasses", "resourceslices",
 }  # fmt: skip
 _PLURALS = {
     "StorageClass": "storageclasses",
     "PriorityClass": "priorityclasses",
+    "DeviceClass": "deviceclasses",
     "CSIStorageCapacity": "csistoragecapacities",
 }
 

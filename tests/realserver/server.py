@@ -31,6 +31,9 @@ _ATTEMPTS = 3
 _EMPTIED = (
     ("v1", "pods"),
     ("v1", "persistentvolumeclaims"),
+    ("resource.k8s.io/v1", "resourceclaims"),
+    ("resource.k8s.io/v1", "resourceslices"),
+    ("resource.k8s.io/v1", "deviceclasses"),
     ("v1", "persistentvolumes"),
     ("storage.k8s.io/v1", "storageclasses"),
     ("storage.k8s.io/v1", "csinodes"),

@@ -95,8 +95,11 @@ class SimulatedCluster(ClusterParts):
         view = self.views[key]
         assert isinstance(view, Pod)
         scheduler = view.spec.scheduler_name
+        by_claim = self.scheduler.cluster.claims.extended
         problems = self.node_usage.does_not_fit(
-            view, decision.node, lambda resource: self._checks(scheduler, resource)
+            view,
+            decision.node,
+            lambda resource: resource not in by_claim and self._checks(scheduler, resource),
         )
         if problems:
             raise self.broken(problems)

@@ -31,6 +31,7 @@ from holdfast.sim.audit.capacity import (
     queue_path,
     unreachable_volumes,
 )
+from holdfast.sim.audit.claims import ClaimAudit
 from holdfast.sim.audit.cluster import ClusterState, Gang, owns
 from holdfast.sim.audit.facts import PodFacts, Raw, ReservationFacts, gang_of
 
@@ -58,6 +59,7 @@ class Audit:
         self._restricts = lru_cache(restricts)
         self._obstacles = lru_cache(obstacles)
         self._cluster = ClusterState()
+        self._devices = ClaimAudit()
         self._known: dict[str, dict[Key, Excess]] = {}
         """The violations of each node at the last check."""
         self._stale: dict[str, None] = {}
@@ -171,6 +173,9 @@ class Audit:
             self._claim(before, after)
         elif kind == "PersistentVolume":
             _put(cluster.volumes, name, after)
+        elif kind in ("ResourceClaim", "ResourceSlice", "DeviceClass"):
+            problems = list(self._devices.changed(kind, (namespace, name), before, after))
+            self._problems += problems if self._in_write else ()
         elif kind == "Queue":
             _put(cluster.queues, name, after)
             if before is not None and before.get("spec") != (after or {}).get("spec"):
@@ -271,6 +276,10 @@ class Audit:
         cluster = self._cluster
         for pod in self._bound:
             yield from lifecycle.bind(cluster, pod)
+            if "DynamicResources" in self._plugins(pod.scheduler):
+                raw = cluster.node(pod.node).raw or {"metadata": {}}
+                labels = raw["metadata"].get("labels") or {}
+                yield from self._devices.bound(cluster.existing[pod.uid], labels)
             yield from self._queue(pod)
             yield from self._volumes(pod)
             yield from self._unhealthy(pod)
@@ -286,6 +295,8 @@ class Audit:
                 if known is not None and excess.amount <= known.amount:
                     continue
                 rule, about = key
+                if not node.allocatable.get(about) and self._devices.serves(about):
+                    continue  # devices are allocated by a claim instead
                 if cluster.asking and name in self._disturbed:
                     continue
                 if rule == LIMITS and name in self._has_new_daemon and self._was_decided_before():
