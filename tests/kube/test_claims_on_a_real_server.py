@@ -1,4 +1,4 @@
-"""`holdfast run` on a real API server: claims are allocated and reserved before their pods are bound."""
+"""`holdfast run` on a real API server: claims are allocated and reserved before pods are bound."""
 
 from __future__ import annotations
 

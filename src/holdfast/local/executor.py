@@ -34,6 +34,7 @@ from holdfast.scheduler.cluster.claim_writes import (
     ClaimConflict,
     allocated_claim,
     deallocated_claim,
+    held_claims,
     new_claim,
     reserved_claim,
     unreserved_claim,
@@ -53,6 +54,7 @@ from holdfast.scheduler.cluster.decisions import (
     DeleteReservation,
     Emit,
     Evict,
+    HoldDevices,
     Nominate,
     ObjectRef,
     Preempt,
@@ -138,6 +140,7 @@ class DecisionExecutor:
             SelectNode: self._select_node,
             ReserveClaim: self._reserve_claim,
             CreateClaim: self._create_claim,
+            HoldDevices: self._hold_devices,
             UnreserveClaim: self._unreserve_claim,
             DeallocateClaim: self._deallocate_claim,
             DeleteClaim: self._delete_claim,
@@ -294,6 +297,12 @@ class DecisionExecutor:
         if pod is not None:
             status = extended_resource_claim_status(key.name, decision)
             self._patch(_pod_key(pod), pod, {"status": status})
+
+    def _hold_devices(self, decision: HoldDevices) -> None:
+        key = claim_key(decision.claim)
+        raw = self._current(key, decision.claim)
+        for claim in held_claims(raw, decision, self._target.now()) if raw is not None else ():
+            self._objects.update(key, claim)
 
     def _unreserve_claim(self, decision: UnreserveClaim) -> None:
         key = claim_key(decision.claim)

@@ -203,7 +203,7 @@ class Scheduler:
         for controller in self._controllers:
             decisions += controller.run(now)
         reports = self.cluster.take_reports()
-        if self.cluster.claims.decisions:
+        if self.cluster.claims.decisions or self.cluster.claims.held:
             reports += self.cluster.claims.take_decisions()
         decisions = reports + decisions + self.decisions
         self.decisions.clear()

@@ -47,6 +47,7 @@ from holdfast.scheduler.cluster.decisions import (
     Bind,
     BindVolume,
     CreateClaim,
+    HoldDevices,
     ReserveClaim,
     SelectNode,
     metadata_patch,
@@ -60,7 +61,7 @@ later, perhaps on another node."""
 _CONFLICTS = 5
 
 Feed = Callable[[Event], None]
-BeforeBind = BindVolume | SelectNode | ReserveClaim | CreateClaim
+BeforeBind = BindVolume | SelectNode | ReserveClaim | CreateClaim | HoldDevices
 """What is written before a pod is bound."""
 
 
@@ -181,7 +182,9 @@ class BindWrite:
             (each.claim.namespace, each.claim.name, bind.node if isinstance(each, SelectNode) else None)
             for each in self._to_write
         ]
-        self._to_reserve = [each for each in before if isinstance(each, ReserveClaim | CreateClaim)]
+        self._to_reserve = [
+            each for each in before if isinstance(each, ReserveClaim | CreateClaim | HoldDevices)
+        ]
         self._unsure_claim: ReserveClaim | None = None
         """A resource claim that may have been written, although no answer says so."""
         self._written: dict[tuple[str, str], str] = {}

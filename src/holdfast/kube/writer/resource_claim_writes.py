@@ -31,6 +31,7 @@ from holdfast.scheduler.cluster.claim_writes import (
     allocated_claim,
     as_json,
     deallocated_claim,
+    held_claims,
     new_claim,
     reserved_claim,
     with_finalizer,
@@ -40,6 +41,7 @@ from holdfast.scheduler.cluster.decisions import (
     CreateClaim,
     DeallocateClaim,
     DeleteClaim,
+    HoldDevices,
     ObjectRef,
     ReserveClaim,
     UnreserveClaim,
@@ -78,13 +80,25 @@ class ResourceClaimWriter:
 
     # Of a bind
 
-    async def write(self, decision: ReserveClaim | CreateClaim, again: bool) -> None:
+    async def write(self, decision: ReserveClaim | CreateClaim | HoldDevices, again: bool) -> None:
         """Writes a claim before its pod is bound. With `again` the claim is read first. Raises
         ClaimConflict if it has changed since the decision, and the errors of `ApiWriter`."""
         if isinstance(decision, ReserveClaim):
             await self._reserve(decision, again)
+        elif isinstance(decision, HoldDevices):
+            await self._hold(decision)
         else:
             await self._create(decision)
+
+    async def _hold(self, decision: HoldDevices) -> None:
+        claim = await self._read(decision.claim)
+        if claim["metadata"]["uid"] != decision.claim.uid:
+            return
+        for version in held_claims(claim, decision, format_time(self._wall())):
+            allocation = version["status"].get("allocation")
+            status = {"allocation": allocation} if allocation else {"allocation": None, "devices": None}
+            claim = await self._patch(claim, {"status": status}, "status")
+            self._saw(claim)
 
     async def feed_current(self, ref: ObjectRef) -> None:
         """Feeds the scheduler the claim as it is, after a write that may have arrived."""
@@ -111,7 +125,11 @@ class ResourceClaimWriter:
     async def _create(self, decision: CreateClaim) -> None:
         pod = decision.pod
         claim = self._created.get(id(decision))
-        if claim is None:
+        if claim is not None:  # somebody else may have written it meanwhile
+            meta = claim["metadata"]
+            ref = ObjectRef("ResourceClaim", meta["namespace"], meta["name"], meta["uid"])
+            claim = await self._read(ref)
+        else:
             raw = new_claim(decision)
             path = path_of(RESOURCE_CLAIM, raw["metadata"]["namespace"])
             claim = msgspec.json.decode(await self._api.write("POST", path, raw))
@@ -157,6 +175,15 @@ class ResourceClaimWriter:
             await self._create(decision)
 
         self._submit(decision.claim.metadata.name, send, decision)
+
+    def hold(self, decision: HoldDevices) -> None:
+        """Writes the devices that a reservation holds, apart from a bind."""
+
+        async def send() -> None:
+            await self._hold(decision)
+
+        write = persistent(self._api, send, lambda _: None, settled=(_NOT_FOUND,))
+        self._queue.submit(Lane.BIND, decision.claim.uid, write)
 
     def unreserve(self, decision: UnreserveClaim) -> None:
         ref = decision.claim

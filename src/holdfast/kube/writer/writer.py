@@ -44,6 +44,7 @@ from holdfast.scheduler.cluster.decisions import (
     DeleteReservation,
     Emit,
     Evict,
+    HoldDevices,
     Nominate,
     ObjectRef,
     Preempt,
@@ -137,6 +138,11 @@ class Writer:
                     self._resource_claims.create(decision)
                 else:
                     before.append(decision)
+            elif isinstance(decision, HoldDevices):
+                if decision.before_bind:
+                    before.append(decision)
+                else:
+                    self._resource_claims.hold(decision)
             elif isinstance(decision, UnreserveClaim):
                 self._resource_claims.unreserve(decision)
             elif isinstance(decision, DeallocateClaim):

@@ -14,6 +14,7 @@ from holdfast.api.resource_claims import AllocationResult
 from holdfast.scheduler.cluster.decisions import (
     CreateClaim,
     DeallocateClaim,
+    HoldDevices,
     ObjectRef,
     ReserveClaim,
     UnreserveClaim,
@@ -116,6 +117,25 @@ def deallocated_claim(claim: Raw, decision: DeallocateClaim) -> Raw | None:
         if key not in ("allocation", "reservedFor", "devices")
     }
     return {**claim, "status": rest}
+
+
+def held_claims(claim: Raw, decision: HoldDevices, now: str) -> list[Raw]:
+    """The versions to write of a claim with which a reservation holds devices, one after the other;
+    none if it has the allocation already, or somebody uses it."""
+    status = claim.get("status") or {}
+    allocation, wanted = status.get("allocation"), decision.allocation
+    if status.get("reservedFor") or claim["metadata"].get("deletionTimestamp"):
+        return []
+    if allocation and wanted is not None and is_same_allocation(allocation, wanted):
+        return []
+    versions = []
+    if allocation:
+        status = {key: value for key, value in status.items() if key not in ("allocation", "devices")}
+        versions.append({**claim, "status": status})
+    if wanted is not None:
+        written = written_allocation(wanted, now)
+        versions.append({**claim, "status": {**status, "allocation": written}})
+    return versions
 
 
 def written_allocation(allocation: AllocationResult, now: str) -> Raw:

@@ -102,6 +102,17 @@ class CreateClaim(msgspec.Struct, frozen=True):
     """Which request of the claim serves which resource of which container."""
 
 
+class HoldDevices(msgspec.Struct, frozen=True):
+    """Replace the allocation of a ResourceClaim with which a reservation holds devices: clear it, then
+    write the new one, if any. Precedes the Bind of the pod whose claim gets the devices that are
+    missing in it."""
+
+    claim: ObjectRef
+    allocation: AllocationResult | None
+    before_bind: bool = False
+    """Whether a Bind follows that depends on it."""
+
+
 class UnreserveClaim(msgspec.Struct, frozen=True):
     """Remove the pod from the `reservedFor` of a ResourceClaim: it will not be bound after all."""
 
@@ -266,6 +277,7 @@ Decision = (
     | SelectNode
     | ReserveClaim
     | CreateClaim
+    | HoldDevices
     | UnreserveClaim
     | DeallocateClaim
     | DeleteClaim

@@ -110,13 +110,13 @@ class DynamicResources(ClusterPlugin):
             return Filter.nothing(version)
 
         def passes(view: View) -> Cells:
-            ok = needs.codes(view, claims.use) == FEASIBLE
+            ok = claims.codes(needs, view) == FEASIBLE
             for mask in masks:
                 ok = ok & mask(view)
             return ok
 
         def reasons(view: View) -> list[Reason]:
-            found, here = needs.codes(view, claims.use), view.full(True)
+            found, here = claims.codes(needs, view), view.full(True)
             for mask in masks:
                 here = here & mask(view)
             helped = here & (view.take(claims.lowest_consumers()) < cls.priority)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from holdfast.api import names
 from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError, TimeError
 from holdfast.api.memo import Memo
 from holdfast.api.meta import ObjectMeta
+from holdfast.api.pod import Pod
 from holdfast.api.quantity import QuantityError
 from holdfast.api.reservation import Reservation, ReservationPhase
 from holdfast.api.times import parse_time
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pod_classes import ClaimTrait, PodClass
 from holdfast.scheduler.cluster.records import (
     FINISHED,
     LIVE,
@@ -58,6 +60,8 @@ class ReservationHandlers:
         self._listener = listener
         self._ledger = cluster.ledger
         self._nodes = cluster.nodes
+        self.claim_traits: Callable[[Pod], tuple[ClaimTrait, ...]] = lambda pod: ()
+        """The ResourceClaims of a reserve pod, as part of its class."""
         self._last_hold: tuple[Any, PodClass] | None = None
         self._last_terms: tuple[Any, Terms] | None = None
         self._amounts: Memo[Pairs, Amounts] = Memo(_AMOUNTS_KEPT)
@@ -145,7 +149,10 @@ class ReservationHandlers:
                 cls = self._class_of_hold(reservation, spec.id)
             else:
                 pod = reserve_pod(reservation)
-                cls = self._cluster.classes.acquire(pod, traits_of(reservation, spec.id, node))
+                traits = traits_of(reservation, spec.id, node)
+                if pod.spec.resource_claims:
+                    traits = traits._replace(claims=self._claims_of(info, pod))
+                cls = self._cluster.classes.acquire(pod, traits)
         except HoldfastError:
             reservations.specs.release(spec)
             raise
@@ -173,6 +180,20 @@ class ReservationHandlers:
         info.withheld = terms.withheld
         info.counts_pods = counts_pods(reservation, cls)
         return changed
+
+    def _claims_of(self, info: ReservationInfo, pod: Pod) -> tuple[ClaimTrait, ...]:
+        """The claims of its reserve pod; on a node they stay as they are."""
+        record = info.pod
+        return record.cls.claims if record is not None and record.row >= 0 else self.claim_traits(pod)
+
+    def templates_changed(self) -> None:
+        """Reads pending reservations again whose ResourceClaimTemplates may have changed."""
+        for info in self._reservations.known.values():
+            pod = info.pod
+            if pod is None or pod.row >= 0 or info.finished or not pod.cls.pod.spec.resource_claims:
+                continue
+            if self._read(info):
+                self._settle(info, True)
 
     def _class_of_hold(self, reservation: Reservation, spec: int) -> PodClass:
         """The class of a preemption hold; memoizes the last one, since preemptors often have the same

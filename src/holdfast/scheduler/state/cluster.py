@@ -89,6 +89,9 @@ class Cluster(ClusterBase):
             self.confirm,
         )
         self.claims.pods_changed = self.pod_handlers.claims_changed
+        self.claims.templates_changed = self.reservation_handlers.templates_changed
+        self.claims.is_live = self._is_live
+        self.reservation_handlers.claim_traits = self.claims.template_traits
         self._handlers: dict[type, Callable[[Any], None]] = {
             Added: self._put,
             Updated: self._put,
@@ -389,6 +392,13 @@ class Cluster(ClusterBase):
 
     def reservation_deleted(self, uid: str) -> None:
         self.jobs.gone(uid)
+
+    def _is_live(self, uid: str) -> bool:
+        """Whether a reservation has a node and is not finished."""
+        reservation = self.reservations.known.get(uid)
+        if reservation is None or reservation.finished:
+            return False
+        return reservation.pod is not None and reservation.pod.row >= 0
 
     def pods_named(self, name: str, uid: str) -> None:
         self.pod_handlers.reclassify(name, uid)

@@ -110,8 +110,8 @@ class ReservationScores:
         self._virtual_too = virtual_too
         if self.matched is not None and not virtual_too:
             self.on = _real_only(self.matched.on)
-        self.by_amounts = not cls.ports and not cls.volumes
-        """Whether pods of the class allocate nothing but amounts: no ports, no volumes."""
+        self.by_amounts = not cls.ports and not cls.volumes and not cls.claims
+        """Whether pods of the class allocate nothing but amounts: no ports, volumes or devices."""
         affinity = cluster.reservations.affinity(cls)
         self.required = affinity.required
         self._one_by_name = bool(affinity.by_name)
@@ -129,7 +129,7 @@ class ReservationScores:
     def serving(self, matched: list[ReservationEntry]) -> list[ReservationEntry]:
         """The reservations for which `serves` is true."""
         asked = [slot for slot, _ in self._asked]
-        if not matched or not asked or self._cluster.managers.awake:
+        if not matched or not asked or self._cls.claims or self._cluster.managers.awake:
             return [entry for entry in matched if self.serves(entry)]
         left = self._cluster.ledger.reservations.left[:, [entry.index for entry in matched]]
         some: NDArray[np.bool_] = np.any(left[[s for s in asked if s < len(left)]] > 0, axis=0)
@@ -153,6 +153,8 @@ class ReservationScores:
         if self._shared_ports(reservation) or self._shared_claims(reservation):
             return True
         if self._cls.volumes and self._cluster.volumes.serves(self._cls, entry):
+            return True
+        if self._cls.claims and self._cluster.claims.serves(self._cls, entry):
             return True
         # Reservation affinity is satisfied by a reservation without any resource the pod requests.
         return self.required and not any(slot in entry.amounts for slot, _ in self._asked)

@@ -16,7 +16,7 @@ one of its consumers is removed, as they will be once the last consumer is gone 
 has deallocated the claim. A pod that is really gone frees nothing by itself: the claim's object does.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,13 @@ from numpy.typing import NDArray
 
 from holdfast.api.meta import Object, ObjectMeta, controller_of
 from holdfast.api.pod import ContainerExtendedResourceRequest, Pod
-from holdfast.api.resource_claims import AllocationResult, DeviceClass, ResourceClaim, ResourceClaimSpec
+from holdfast.api.resource_claims import (
+    AllocationResult,
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimTemplate,
+)
 from holdfast.api.resource_slices import DeviceID, DeviceTaintRule, ResourceSlice
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.decisions import (
@@ -34,18 +40,24 @@ from holdfast.scheduler.cluster.decisions import (
     DeallocateClaim,
     Decision,
     DeleteClaim,
+    HoldDevices,
     ObjectRef,
     ReserveClaim,
 )
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.node_table import NO_PODS
 from holdfast.scheduler.cluster.pod_classes import ClaimTrait, PodClass
-from holdfast.scheduler.cluster.records import Phase, PodRecord
-from holdfast.scheduler.managers.claims.allocation import ClaimName, ClaimsRefusal
+from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationEntry
+from holdfast.scheduler.cluster.view import Cells, View
+from holdfast.scheduler.managers.claims.allocation import (
+    ClaimName,
+    ClaimsAllocation,
+    ClaimsRefusal,
+)
 from holdfast.scheduler.managers.claims.allocator import ClaimsAllocator
 from holdfast.scheduler.managers.claims.catalogue import DeviceCatalogue, Rows
 from holdfast.scheduler.managers.claims.claims_request import ClaimsRequest
-from holdfast.scheduler.managers.claims.class_claims import ClaimNeed, ClassClaims
+from holdfast.scheduler.managers.claims.class_claims import ClaimNeed, ClassClaims, DevicesSeen
 from holdfast.scheduler.managers.claims.device_use import DeviceUse, UseSnapshot
 from holdfast.scheduler.managers.claims.extended_resources import (
     ExtendedClaim,
@@ -54,16 +66,31 @@ from holdfast.scheduler.managers.claims.extended_resources import (
     is_extended_claim,
     new_extended_claim,
 )
+from holdfast.scheduler.managers.claims.held_devices import (
+    HeldDevices,
+    Holder,
+    holder_of,
+    new_holder_claim,
+)
 from holdfast.scheduler.managers.claims.pod_claims import (
+    NO_TEMPLATE,
     NOT_FOUND,
     PodClaimIndex,
     ResourceClaimKey,
     decoded,
+    encoded,
 )
 
-DEVICE_KINDS: tuple[type[Object], ...] = (ResourceClaim, DeviceClass, ResourceSlice, DeviceTaintRule)
+DEVICE_KINDS: tuple[type[Object], ...] = (
+    ResourceClaim,
+    ResourceClaimTemplate,
+    DeviceClass,
+    ResourceSlice,
+    DeviceTaintRule,
+)
 EXTENDED_RESOURCES = "<extended-resources>"
-"""Stands for the name of a claim that is yet to be created; no object can have it."""
+HELD_FOR = "<held-for>"
+"""Stand for the names of claims that are yet to be created; no object can have them."""
 
 _NOBODY: frozenset[str] = frozenset()
 _NO_ROWS: Rows = np.array([], dtype=np.intp)
@@ -81,6 +108,8 @@ class InFlight:
     """The uids of the pods that it was decided for."""
     spec: ResourceClaimSpec | None = None
     """Of a claim that is yet to be created."""
+    entry: str = ""
+    """Of a claim with which a reservation holds devices: the entry of its template."""
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
 
 
@@ -106,7 +135,17 @@ class ClaimManager:
         """Whether the plugin DynamicResources is enabled, which serves extended resources by claims."""
         self.extended: dict[str, str] = {}
         """The device classes that serve extended resources, by resource."""
+        self.templates_changed: Callable[[], None] = lambda: None
+        """Called when ResourceClaimTemplates changed, which reservations may name."""
+        self.is_live: Callable[[str], bool] = lambda uid: True
+        """Whether the reservation with a uid has a node and is not finished."""
         self._claims: dict[ResourceClaimKey, ResourceClaim] = {}
+        self._templates: dict[ResourceClaimKey, ResourceClaimTemplate] = {}
+        self.held = HeldDevices()
+        self._outdated_holders: dict[ResourceClaimKey, None] = {}
+        """Claims of reservations whose objects may have other devices than they should."""
+        self._released: set[str] = set()
+        """The uids of claims of reservations whose deletion is decided."""
         self.pods = PodClaimIndex(self._claims)
         self._in_flight: dict[ResourceClaimKey, InFlight] = {}
         self._flights_of: dict[str, tuple[ResourceClaimKey, ...]] = {}
@@ -228,6 +267,8 @@ class ClaimManager:
     def allocation(self, key: ResourceClaimKey) -> AllocationResult | None:
         """The allocation of a claim, on its object or in flight."""
         claim, flight = self._claims.get(key), self._in_flight.get(key)
+        if self.held and (holder := self.held.get(key)) is not None:
+            return self._rest_of(key, holder)
         if claim is not None and claim.status.allocation is not None:
             return claim.status.allocation
         return flight.allocation if flight is not None else None
@@ -243,6 +284,9 @@ class ClaimManager:
         else:
             self._claims[key] = after
         self._landed(key, after)
+        holder = holder_of(after) if after is not None else None
+        if holder is not None or self.held.get(key) is not None:
+            self._holder_changed(key, holder)
         self._recount_use(key)
         if is_extended_claim(some):
             self._extended_claim_changed(some, after)
@@ -266,6 +310,17 @@ class ClaimManager:
             landed = flight.pods & {consumer.uid for consumer in claim.status.reserved_for}
         for uid in sorted(landed):
             self._drop_flight(key, uid)
+
+    def _holder_changed(self, key: ResourceClaimKey, holder: Holder | None) -> None:
+        """Follows a claim with which a reservation holds devices, or held some."""
+        if holder is not None and self.held.get(key) is None:
+            for flight in self._flights_of.get(holder.reservation, ()):
+                if self._in_flight[flight].allocation == holder.held:
+                    self._drop_flight(flight, holder.reservation)
+                    self._recount_use(flight)
+                    break
+        self.held.put(key, holder)
+        self._outdated_holders[key] = None
 
     def _extended_claim_changed(self, some: ResourceClaim, after: ResourceClaim | None) -> None:
         """Follows a claim that a scheduler created for extended resources of a pod. One that is left
@@ -318,7 +373,11 @@ class ClaimManager:
         names = self._names_to_allocate(pod)
         if need.extended is not None:
             names.append(ClaimName(pod.namespace, EXTENDED_RESOURCES, pod.uid))
-        found = self.allocator.allocate(need.request, row, use, names)
+        holding = self._ledger.reservations.get(pod.reservation_uid) if pod.reservation_uid else None
+        if holding is not None and holding.row == row and self.held.of(holding.pod.uid):
+            found = self._allocate_from(holding, need.request, names)
+        else:
+            found = self.allocator.allocate(need.request, row, use, names)
         if isinstance(found, ClaimsRefusal):
             return found.message
         results = found.results
@@ -328,7 +387,9 @@ class ClaimManager:
         return ""
 
     def _names_to_allocate(self, pod: PodRecord) -> list[ClaimName]:
-        """The claims of a pod that are not allocated."""
+        """The claims of a pod that are not allocated; those of a reserve pod are yet to be created."""
+        if pod.reservation is not None:
+            return [ClaimName(pod.namespace, entry, pod.uid) for entry in _entries(pod)]
         keys = [key for key in self.pods.keys(pod.uid) if self.allocation(key) is None]
         return [ClaimName(*key, self._claims[key].metadata.uid) for key in keys]
 
@@ -350,6 +411,11 @@ class ClaimManager:
     ) -> None:
         """Reserves the claims of a pod, with one of these allocations for each that has none."""
         given, flights = iter(allocations), []
+        for at, entry in enumerate(_entries(pod) if pod.reservation is not None else ()):
+            key = ResourceClaimKey(pod.namespace, f"{HELD_FOR}/{pod.uid}/{at}")
+            spec = decoded(pod.cls.claims[at].spec)
+            self._in_flight[key] = InFlight("", next(given), {pod.uid}, spec, entry)
+            flights.append(key)
         for key in self.pods.keys(pod.uid):
             claim = self._claims[key]
             allocation = None if self.allocation(key) is not None else next(given)
@@ -365,7 +431,9 @@ class ClaimManager:
         if extended is not None:
             key = ResourceClaimKey(pod.namespace, f"{EXTENDED_RESOURCES}/{pod.uid}")
             pods = {pod.uid}
-            self._in_flight[key] = InFlight("", next(given), pods, extended.spec, extended.mappings)
+            self._in_flight[key] = InFlight(
+                "", next(given), pods, extended.spec, mappings=extended.mappings
+            )
             flights.append(key)
         if flights:
             self._flights_of[pod.uid] = tuple(flights)
@@ -386,9 +454,16 @@ class ClaimManager:
     def to_write(self, pod: PodRecord, waits: bool = False) -> list[Decision]:
         """What is to be written about the claims of a pod before it is bound."""
         decisions: list[Decision] = []
+        if pod.reservation_uid:
+            decisions += self._to_hold(self.held.of(pod.reservation_uid), before_bind=not waits)
         for key in self._flights_of.get(pod.uid, ()):
             flight = self._in_flight[key]
-            if flight.spec is None:
+            if flight.entry and flight.spec is not None and flight.allocation is not None:
+                made = new_holder_claim(
+                    pod.ref, pod.namespace, flight.entry, flight.spec, flight.allocation
+                )
+                decisions.append(CreateClaim(made, flight.allocation))
+            elif flight.spec is None:
                 claim = claim_ref(self._claims[key])
                 decisions.append(ReserveClaim(claim, pod.ref, flight.allocation, waits))
             elif flight.allocation is not None and not waits:
@@ -470,6 +545,10 @@ class ClaimManager:
             self._used[key] = allocation
             self.use.add(key, allocation.devices.results)
             self._log(self._rows_of(allocation))
+        for holder in self.held.holding((before, allocation)):
+            if holder != key:
+                self._recount_use(holder)
+                self._outdated_holders[holder] = None
 
     def _rows_of(self, allocation: AllocationResult) -> Rows | None:
         """The rows whose devices, or what is left of counters, depend on an allocation."""
@@ -561,8 +640,124 @@ class ClaimManager:
 
     def take_decisions(self) -> list[Decision]:
         """The writes that were decided since the last call."""
+        if self.held:
+            self._release_holders()
+            outdated, self._outdated_holders = self._outdated_holders, {}
+            self.decisions += self._to_hold(outdated)
         decisions, self.decisions = self.decisions, []
         return decisions
+
+    # Devices that reservations hold
+
+    def template_traits(self, pod: Pod) -> tuple[ClaimTrait, ...]:
+        """The claims of a reserve pod, as part of its class: those that its template's entries would
+        be created with."""
+        if pod.spec.resource_claims:
+            self._wake()
+        found = []
+        for entry in pod.spec.resource_claims:
+            name = entry.resource_claim_template_name
+            if not name:
+                continue
+            key = ResourceClaimKey(pod.metadata.namespace, name)
+            template = self._templates.get(key)
+            if template is None:
+                found.append(ClaimTrait(name, problem=NO_TEMPLATE.format(key)))
+            else:
+                found.append(ClaimTrait(spec=encoded(template.spec.spec)))
+        return tuple(found)
+
+    def codes(self, claims: ClassClaims, view: View) -> Cells:
+        """For each row of a view whether devices can be allocated there: FEASIBLE, or why not. An owner
+        of a reservation there may get those that it holds."""
+        if view.entries is None or not self.held:
+            return claims.codes(view, self.use)
+        rows = [view.rows] if view.single else view.rows.tolist()
+        entries = [view.entries] if view.single else view.entries.tolist()
+        seen = [self._seen_by_owner(row, at) for row, at in zip(rows, entries, strict=True)]
+        return claims.codes_with(view, seen)
+
+    def _seen_by_owner(self, row: int, index: int) -> DevicesSeen:
+        """The devices in use, for a pod that is allocated from the reservation with this entry
+        index."""
+        for entry in self._ledger.reservations.on(row):
+            if entry.index == index and (holders := self.held.of(entry.pod.uid)):
+                is_strict = entry.reservation.restricted is not None
+                only = self._held_by(holders) if is_strict else None
+                return DevicesSeen(self.use.without(holders), only)
+        return DevicesSeen(self.use)
+
+    def serves(self, cls: PodClass, entry: ReservationEntry) -> bool:
+        """Whether a pod of the class would get a device that the reservation holds."""
+        holders = self.held.of(entry.pod.uid)
+        claims = self.of_class(cls) if holders else None
+        if claims is None or claims.problem:
+            return False
+        request = claims.on(entry.row).request
+        if request is None:
+            return False
+        held = self._held_by(holders)
+        names = [ClaimName(cls.namespace, "")] * len(request.claims)
+        found = self._allocate_from(entry, request, names)
+        return not isinstance(found, ClaimsRefusal) and not held.isdisjoint(found.devices)
+
+    def _held_by(self, holders: Iterable[ResourceClaimKey]) -> KeysView[DeviceID]:
+        """The devices that these claims hold and that nobody uses, in order."""
+        found = (self._used.get(key) for key in holders)
+        return dict.fromkeys(
+            result.device_id
+            for allocation in found
+            if allocation is not None
+            for result in allocation.devices.results
+        ).keys()
+
+    def _allocate_from(
+        self, entry: ReservationEntry, request: ClaimsRequest, names: list[ClaimName]
+    ) -> ClaimsAllocation | ClaimsRefusal:
+        """Allocates devices for a pod that is allocated from a reservation: those that it holds first,
+        and no others if its policy is Restricted."""
+        holders = self.held.of(entry.pod.uid)
+        held, use = self._held_by(holders), self.use.without(holders)
+        only = held if entry.reservation.restricted is not None else None
+        return self.allocator.allocate(request, entry.row, use, names, prefer=held, only=only)
+
+    def _rest_of(self, key: ResourceClaimKey, holder: Holder) -> AllocationResult | None:
+        """What a reservation holds with a claim and nobody uses."""
+        devices = holder.held.devices
+        left = [r for r in devices.results if not self._is_used_beside(r.device_id, key)]
+        if len(left) == len(devices.results):
+            return holder.held
+        if not left:
+            return None
+        return replace(holder.held, devices=replace(devices, results=tuple(left)))
+
+    def _is_used_beside(self, device: DeviceID, key: ResourceClaimKey) -> bool:
+        """Whether another claim uses a device."""
+        identity = self.catalogue.table.identities.find(device)
+        return identity is not None and any(each != key for each in self.use.holders(identity))
+
+    def _to_hold(self, keys: Iterable[ResourceClaimKey], before_bind: bool = False) -> list[Decision]:
+        """Brings the objects of these claims in line with what reservations hold with them."""
+        decisions: list[Decision] = []
+        for key in keys:
+            claim, holder = self._claims.get(key), self.held.get(key)
+            if claim is None or holder is None or claim.metadata.uid in self._released:
+                continue
+            rest = self._rest_of(key, holder)
+            if not _has_devices(claim.status.allocation, rest):
+                decisions.append(HoldDevices(claim_ref(claim), rest, before_bind))
+        return decisions
+
+    def _release_holders(self) -> None:
+        """Has the claims of reservations deleted that are gone or finished, or lost their node."""
+        for reservation in self.held.reservations():
+            if self.is_live(reservation):
+                continue
+            for key in self.held.of(reservation):
+                claim = self._claims.get(key)
+                if claim is not None and claim.metadata.uid not in self._released:
+                    self._released.add(claim.metadata.uid)
+                    self.decisions.append(DeleteClaim(claim_ref(claim)))
 
     # Objects, and the self-check
 
@@ -578,6 +773,10 @@ class ClaimManager:
             self.put_claim(before, after)
             return
         self._wake()
+        if isinstance(some, ResourceClaimTemplate):
+            assert after is None or isinstance(after, ResourceClaimTemplate)
+            self._put_template(some.metadata, after)
+            return
         self._log(self._publish(some, after is not None))
         is_class = isinstance(some, DeviceClass)
         self._cluster.changed(Change.DEVICE_CLASSES if is_class else Change.DEVICES)
@@ -602,6 +801,14 @@ class ClaimManager:
                 self._delegated.clear()
         return _NO_ROWS
 
+    def _put_template(self, meta: ObjectMeta, after: ResourceClaimTemplate | None) -> None:
+        key = ResourceClaimKey(meta.namespace, meta.name)
+        if after is None:
+            self._templates.pop(key, None)
+        else:
+            self._templates[key] = after
+        self.templates_changed()
+
     def node_changed(self, row: int) -> None:
         """To be called when a node object is added, changed or removed."""
         self.catalogue.node_changed(row)
@@ -623,7 +830,7 @@ class ClaimManager:
                 if key not in self._flights_of.get(uid, ()):
                     found.append(f"ResourceClaim {key} is in flight for pod {uid}, which does not know")
                 pod = pods.get(uid)
-                if uid not in self._orphans and (pod is None or pod.row < 0):
+                if not flight.entry and uid not in self._orphans and (pod is None or pod.row < 0):
                     found.append(f"ResourceClaim {key} is in flight for pod {uid}, which has no node")
         right = {key: frozenset(uids) for key, uids in consumers.items() if uids}
         if self._consumers != right:
@@ -639,6 +846,19 @@ class ClaimManager:
         if self._used != used:
             found.append(f"allocations in use are {self._used}, should be {used}")
         return found + self.use.check()
+
+
+def _entries(pod: PodRecord) -> list[str]:
+    """The entries of a reserve pod's `resourceClaims` that name templates."""
+    entries = pod.cls.pod.spec.resource_claims
+    return [entry.name for entry in entries if entry.resource_claim_template_name]
+
+
+def _has_devices(allocation: AllocationResult | None, wanted: AllocationResult | None) -> bool:
+    if allocation is None or wanted is None:
+        return allocation is wanted
+    ours, theirs = allocation.devices.results, wanted.devices.results
+    return [each.device_id for each in ours] == [each.device_id for each in theirs]
 
 
 def claim_ref(claim: ResourceClaim) -> ObjectRef:

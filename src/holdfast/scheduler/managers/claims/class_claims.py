@@ -4,15 +4,17 @@ What is to be allocated is the same on all nodes, unless the class requests an e
 device class serves: then the claim for it is added on nodes that have none of the resource themselves.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from holdfast.api.resource_claims import AllocationResult, ResourceClaim, ResourceClaimSpec
+from holdfast.api.resource_slices import DeviceID
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.view import Cells, View
-from holdfast.scheduler.managers.claims.allocator import FEASIBLE, ClaimsAllocator
+from holdfast.scheduler.managers.claims.allocation import ClaimName, ClaimsRefusal
+from holdfast.scheduler.managers.claims.allocator import FEASIBLE, NO_DEVICES, ClaimsAllocator
 from holdfast.scheduler.managers.claims.claims_request import ClaimsRequest
 from holdfast.scheduler.managers.claims.device_use import UseSnapshot
 from holdfast.scheduler.managers.claims.extended_resources import ExtendedClaim
@@ -27,6 +29,14 @@ class ClaimNeed(NamedTuple):
     spec: ResourceClaimSpec
     claim: ResourceClaim | None
     allocation: AllocationResult | None
+
+
+class DevicesSeen(NamedTuple):
+    """The devices in use on a row, as a pod sees them."""
+
+    use: UseSnapshot
+    only: Collection[DeviceID] | None = None
+    """If set, the only devices that the pod may get."""
 
 
 class NodeNeed(NamedTuple):
@@ -93,6 +103,25 @@ class ClassClaims:
             request = self._allocator.request(specs) if specs else None
             found = self._by_lack[lack] = NodeNeed(request, extended)
         return found
+
+    def codes_with(self, view: View, uses: Sequence[DevicesSeen]) -> Cells:
+        """As `codes`, with a use of devices for each row of the view: that of the owner of a
+        reservation there."""
+        rows = [view.rows] if view.single else view.rows.tolist()
+        codes = np.array(
+            [self._code(row, use) for row, use in zip(rows, uses, strict=True)], dtype=np.int8
+        )
+        return int(codes[0]) if view.single else codes
+
+    def _code(self, row: int, use: DevicesSeen) -> int:
+        request = self.on(row).request
+        if request is None:
+            return FEASIBLE
+        if use.only is None:
+            return self._allocator.verdict(request, row, use.use).code
+        names = [ClaimName("", "")] * len(request.claims)
+        found = self._allocator.allocate(request, row, use.use, names, only=use.only)
+        return NO_DEVICES if isinstance(found, ClaimsRefusal) else FEASIBLE
 
     def codes(self, view: View, use: UseSnapshot) -> Cells:
         """For each row whether devices can be allocated there: FEASIBLE, or why not."""

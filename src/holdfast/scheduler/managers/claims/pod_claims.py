@@ -13,6 +13,7 @@ from holdfast.scheduler.cluster.pod_classes import ClaimTrait
 NOT_CREATED = 'pod "{}": ResourceClaim not created yet'
 NOT_FOUND = 'could not find ResourceClaim "{}"'
 BEING_DELETED = 'resourceclaim "{}" is being deleted'
+NO_TEMPLATE = 'could not find ResourceClaimTemplate "{}"'
 NOT_OWNER = "ResourceClaim {} was not created for pod {} (pod is not owner)"
 
 _encode = msgspec.msgpack.Encoder(order="deterministic").encode

@@ -1,0 +1,142 @@
+"""Reservations that hold devices: as claims that every scheduler sees, and for owners first."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.claim_objects import (
+    claim_template,
+    consumers_of,
+    device_class,
+    devices_of,
+    generated,
+    request,
+    resource_slice,
+)
+from harness.objects import Raw, node, reservation
+from harness.world import World
+
+
+def reserved(count: int = 2, **more: object) -> list[Raw]:
+    """A node with three devices, of which a reservation for pods of app `a` holds some."""
+    entries = [{"name": "gpu", "resourceClaimTemplateName": "gpus"}]
+    return [
+        device_class(),
+        node("n1"),
+        resource_slice("n1", 3),
+        claim_template("gpus", request("r", count)),
+        reservation("r", cpu="1", pod={"resourceClaims": entries}, **more),
+    ]
+
+
+def holders(world: World) -> list[Raw]:
+    return [
+        raw
+        for (kind, _), raw in world.objects.items()
+        if kind == "ResourceClaim"
+        and raw["metadata"].get("ownerReferences", [{}])[0].get("kind") == "Reservation"
+    ]
+
+
+def put(world: World, name: str, count: int = 1, app: str = "a", **more: object) -> list[str]:
+    """Puts a pod with a claim; the devices it gets."""
+    pod, its_claim = generated(name, request("r", count), app=app, **more)
+    world.put(its_claim, pod)
+    return devices_of(world.objects["ResourceClaim", f"{name}-gpu"])
+
+
+def end(world: World, name: str) -> None:
+    """The pod is gone, and the claim controller deletes its claim."""
+    world.delete("Pod", name).delete("ResourceClaim", f"{name}-gpu")
+
+
+def test_a_reservation_holds_devices_with_a_claim_of_its_own() -> None:
+    world = World(*reserved())
+    assert world.phase("r") == "Available"
+    (holder,) = holders(world)
+    assert holder["metadata"]["name"].startswith("r-gpu-")
+    assert devices_of(holder) == ["n1/gpu-0", "n1/gpu-1"]
+    assert consumers_of(holder) == []
+    assert put(world, "other", app="x") == ["n1/gpu-2"]
+    assert put(world, "another", app="x") == []
+    assert "1 cannot allocate all claims" in world.message("another")
+
+
+def test_owners_get_the_devices_that_are_held() -> None:
+    world = World(*reserved(allocateOnce=False))
+    assert put(world, "p") == ["n1/gpu-0"]
+    assert world.reservation_of("p") == "r"
+    assert devices_of(holders(world)[0]) == ["n1/gpu-1"]
+    assert put(world, "q") == ["n1/gpu-1"]
+    assert devices_of(holders(world)[0]) == []
+    end(world, "p")
+    assert devices_of(holders(world)[0]) == ["n1/gpu-0"]
+    assert put(world, "other", app="x", count=2) == []
+
+
+def test_an_owner_gets_the_rest_from_the_node() -> None:
+    world = World(*reserved(allocateOnce=False))
+    assert put(world, "p", count=3) == ["n1/gpu-0", "n1/gpu-1", "n1/gpu-2"]
+
+
+def test_a_restricted_reservation_gives_nothing_but_what_it_holds() -> None:
+    world = World(*reserved(allocateOnce=False, allocatePolicy="Restricted"))
+    assert put(world, "p", count=3) == []
+    assert put(world, "q", count=2) == ["n1/gpu-0", "n1/gpu-1"]
+
+
+def test_what_is_left_is_free_once_a_reservation_is_used_up() -> None:
+    world = World(*reserved())
+    assert put(world, "p") == ["n1/gpu-0"]
+    assert world.phase("r") == "Succeeded"
+    assert holders(world) == []
+    assert put(world, "other", app="x", count=2) == ["n1/gpu-1", "n1/gpu-2"]
+
+
+@pytest.mark.parametrize("how", ["expiry", "deletion", "node"])
+def test_devices_are_free_when_the_reservation_ends(how: str) -> None:
+    world = World(*reserved(ttl="60s"))
+    if how == "expiry":
+        world.wait(61)
+    elif how == "deletion":
+        world.delete("Reservation", "r")
+    else:
+        world.delete("Node", "n1")
+    assert holders(world) == []
+
+
+def test_a_restart_changes_nothing() -> None:
+    world = World(*reserved(allocateOnce=False))
+    assert put(world, "p") == ["n1/gpu-0"]
+    world.restart()
+    world.settle()
+    assert devices_of(holders(world)[0]) == ["n1/gpu-1"]
+    assert put(world, "other", app="x", count=2) == []
+    assert put(world, "q") == ["n1/gpu-1"]
+    end(world, "p")
+    end(world, "q")
+    assert devices_of(holders(world)[0]) == ["n1/gpu-0", "n1/gpu-1"]
+
+
+def test_a_refused_bind_gives_the_devices_back() -> None:
+    world = World(*reserved(allocateOnce=False))
+    world.refuse.add("pod-p")
+    assert put(world, "p") == ["n1/gpu-0"]
+    assert world.node_of("p") == ""
+    assert world.wait(30).node_of("p") == "n1"
+    assert devices_of(holders(world)[0]) == ["n1/gpu-1"]
+
+
+def test_a_reservation_waits_for_its_template() -> None:
+    objects = [each for each in reserved() if each["kind"] != "ResourceClaimTemplate"]
+    world = World(*objects)
+    assert world.phase("r") != "Available"
+    world.put(claim_template("gpus", request("r", 2)))
+    assert world.wait(30).phase("r") == "Available"
+    assert devices_of(holders(world)[0]) == ["n1/gpu-0", "n1/gpu-1"]
+
+
+def test_a_reservation_that_finds_no_devices_is_pending() -> None:
+    world = World(*reserved(count=4))
+    assert holders(world) == []
+    assert "cannot allocate all claims" in world.condition("r", "Scheduled")["message"]
