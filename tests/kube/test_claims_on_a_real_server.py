@@ -23,7 +23,7 @@ SELECTOR = "device.attributes['gpu.example.com'].model == 'h100'"
 
 
 def _claiming(name: str, claim: str) -> Raw:
-    more = {"schedulerName": "holdfast-scheduler", "metadata": {"namespace": "default"}}
+    more: Raw = {"schedulerName": "holdfast-scheduler", "metadata": {"namespace": "default"}}
     return claiming_pod(name, claim, **more)
 
 

@@ -389,7 +389,7 @@ def test_a_claim_left_from_an_earlier_attempt_is_deleted() -> None:
 
 def attached(*names: str) -> list[Raw]:
     """Devices that are attached to a node before they can be used."""
-    conditions = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Failed"]}
+    conditions: Raw = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Failed"]}
     return [device(name, bindsToNode=True, **conditions) for name in names]
 
 

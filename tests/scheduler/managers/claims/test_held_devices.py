@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from harness.claim_objects import (
@@ -17,7 +19,7 @@ from harness.objects import Raw, node, reservation
 from harness.world import World
 
 
-def reserved(count: int = 2, **more: object) -> list[Raw]:
+def reserved(count: int = 2, **more: Any) -> list[Raw]:
     """A node with three devices, of which a reservation for pods of app `a` holds some."""
     entries = [{"name": "gpu", "resourceClaimTemplateName": "gpus"}]
     return [
@@ -38,7 +40,7 @@ def holders(world: World) -> list[Raw]:
     ]
 
 
-def put(world: World, name: str, count: int = 1, app: str = "a", **more: object) -> list[str]:
+def put(world: World, name: str, count: int = 1, app: str = "a", **more: Any) -> list[str]:
     """Puts a pod with a claim; the devices it gets."""
     pod, its_claim = generated(name, request("r", count), app=app, **more)
     world.put(its_claim, pod)
