@@ -126,6 +126,12 @@ SECTIONS: dict[str, dict[str, Name]] = {
             "annotation of a reservation", "the scheduler", "a pod", "the pod that capacity is held for"
         ),
         "HELD_BECAUSE": Name("annotation of a reservation", "the scheduler", "text", "why it is held"),
+        "HELD_DEVICES": Name(
+            "annotation of a ResourceClaim that a reservation owns",
+            "the scheduler",
+            "an allocation in JSON",
+            "the devices that the reservation holds, those in use by owners included",
+        ),
         "HOLD_LABEL": Name(
             "label of a reservation", "the scheduler", "`starvation`", f"it is a starvation hold; {_S}"
         ),

@@ -68,7 +68,7 @@ from holdfast.scheduler.managers.claims.extended_resources import (
 )
 from holdfast.scheduler.managers.claims.held_devices import (
     HeldDevices,
-    Holder,
+    HolderClaim,
     holder_of,
     new_holder_claim,
 )
@@ -311,7 +311,7 @@ class ClaimManager:
         for uid in sorted(landed):
             self._drop_flight(key, uid)
 
-    def _holder_changed(self, key: ResourceClaimKey, holder: Holder | None) -> None:
+    def _holder_changed(self, key: ResourceClaimKey, holder: HolderClaim | None) -> None:
         """Follows a claim with which a reservation holds devices, or held some."""
         if holder is not None and self.held.get(key) is None:
             for flight in self._flights_of.get(holder.reservation, ()):
@@ -721,7 +721,7 @@ class ClaimManager:
         only = held if entry.reservation.restricted is not None else None
         return self.allocator.allocate(request, entry.row, use, names, prefer=held, only=only)
 
-    def _rest_of(self, key: ResourceClaimKey, holder: Holder) -> AllocationResult | None:
+    def _rest_of(self, key: ResourceClaimKey, holder: HolderClaim) -> AllocationResult | None:
         """What a reservation holds with a claim and nobody uses."""
         devices = holder.held.devices
         left = [r for r in devices.results if not self._is_used_beside(r.device_id, key)]

@@ -28,7 +28,7 @@ from holdfast.scheduler.cluster.decisions import ObjectRef
 from holdfast.scheduler.managers.claims.pod_claims import ResourceClaimKey
 
 
-class Holder(NamedTuple):
+class HolderClaim(NamedTuple):
     """A claim with which a reservation holds devices."""
 
     reservation: str
@@ -41,7 +41,7 @@ class HeldDevices:
     """The claims of all reservations that hold devices."""
 
     def __init__(self) -> None:
-        self._holders: dict[ResourceClaimKey, Holder] = {}
+        self._holders: dict[ResourceClaimKey, HolderClaim] = {}
         self._of: dict[str, dict[ResourceClaimKey, None]] = {}
         """By the uid of the reservation."""
         self._by_device: dict[DeviceID, ResourceClaimKey] = {}
@@ -49,10 +49,10 @@ class HeldDevices:
     def __bool__(self) -> bool:
         return bool(self._holders)
 
-    def get(self, key: ResourceClaimKey) -> Holder | None:
+    def get(self, key: ResourceClaimKey) -> HolderClaim | None:
         return self._holders.get(key)
 
-    def put(self, key: ResourceClaimKey, holder: Holder | None) -> None:
+    def put(self, key: ResourceClaimKey, holder: HolderClaim | None) -> None:
         """Sets the devices that a claim holds; None if it holds none."""
         before = self._holders.pop(key, None)
         if before is not None:
@@ -87,14 +87,14 @@ class HeldDevices:
                         yield key
 
 
-def holder_of(claim: ResourceClaim) -> Holder | None:
+def holder_of(claim: ResourceClaim) -> HolderClaim | None:
     """The reservation that holds devices with a claim, and which; None if none does."""
     text = claim.metadata.annotations.get(HELD_DEVICES)
     owner = controller_of(claim.metadata)
     if text is None or owner is None or owner.kind != "Reservation":
         return None
     try:
-        return Holder(owner.uid, decode_json(text, AllocationResult))
+        return HolderClaim(owner.uid, decode_json(text, AllocationResult))
     except InvalidObject:
         return None
 
