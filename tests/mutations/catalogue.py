@@ -275,8 +275,8 @@ RESERVATIONS = (
         "reservation-taint-open",
         "a reservation's taint keeps out owners that do not tolerate it",
         "scheduler/reservations/reservation_affinity.py",
-        "            if taint is not None:",
-        "            if taint is not None and not taint.key:",
+        "taint.effect in _KEEPING_OUT]",
+        "taint.effect in _KEEPING_OUT and not taint.key]",
         ("scheduler/reservations/test_owners_and_affinity.py",),
     ),
     Mutation(
