@@ -34,6 +34,7 @@ from holdfast.kube.kubeconfig import find_access
 from holdfast.local.clock import LocalClock
 from holdfast.local.cluster_loop import served_components
 from holdfast.local.cluster_parts import ClusterParts
+from holdfast.local.endpoints import EndpointsController
 from holdfast.local.executor import DecisionExecutor, reservation_of
 from holdfast.local.kubelet import FullReports
 from holdfast.local.node_lifecycle import address_of
@@ -91,7 +92,11 @@ class RealStage:
         self._store = ServedStore(self._requests)
         self._setup = SchedulerFactory.of()
         self.world = Surroundings(self._setup, self._store, self.clock, self.timeline.record)
-        self.world.components += served_components(self.world, heartbeats=False)
+        self.world.components += [
+            each
+            for each in served_components(self.world, heartbeats=False)
+            if not isinstance(each, EndpointsController)  # no scheduler reads what it writes
+        ]
         self._store.observe(self._changed)
         self._store.observe(Deletions(self.timeline, self.clock).changed)
         self._client = self._new_client(find_access(str(server.kubeconfig())))

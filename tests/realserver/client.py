@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Any
 
 Json = dict[str, Any]
 
+_KEPT = 30.0
+"""Seconds; the server closes connections that are idle for longer, at a time of its own."""
 _PREFIX = {"v1": "/api/v1"}
 _CLUSTER_SCOPED = {
     "nodes", "namespaces", "persistentvolumes", "storageclasses", "csinodes", "csidrivers",
@@ -39,6 +42,7 @@ class Client:
         self._token = token
         self._tls = ssl.create_default_context(cafile=str(authority))
         self._connection: http.client.HTTPSConnection | None = None
+        self._used = 0.0
 
     def close(self) -> None:
         if self._connection is not None:
@@ -47,6 +51,10 @@ class Client:
 
     def request(self, method: str, path: str, body: Json | None = None, kind: str = "json") -> Any:
         """One request on the kept connection; what the server answered, decoded if it is JSON."""
+        now = time.monotonic()
+        if now - self._used > _KEPT:
+            self.close()
+        self._used = now
         if self._connection is None:
             self._connection = self._connect(60.0)
         self._send(self._connection, method, path, body, kind)
