@@ -20,12 +20,18 @@ class NodeResourcesBalancedAllocation(ReferencePlugin):
         asked = requests(pod)
         if not any(asked.get(resource, 0) for resource in self._resources):
             return 0
-        fractions = []
+        before, after = [], []
         for resource in self._resources:
             usage = usage_with(pod, node, world, resource, asked, plain=True)
             if usage is not None:
-                fractions.append(min(1.0, usage[0] / usage[1]))
-        return int((1 - _deviation(fractions)) * 100)
+                used, allocatable = usage
+                before.append(min(1.0, (used - asked.get(resource, 0)) / allocatable))
+                after.append(min(1.0, used / allocatable))
+        return 50 + (50 + _balance(after) - _balance(before)) // 2
+
+
+def _balance(fractions: list[float]) -> int:
+    return int((1 - _deviation(fractions)) * 100)
 
 
 def _deviation(fractions: list[float]) -> float:

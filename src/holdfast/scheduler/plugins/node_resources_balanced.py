@@ -1,4 +1,8 @@
-"""NodeResourcesBalancedAllocation: prefers nodes where the utilization of resources is balanced."""
+"""NodeResourcesBalancedAllocation: prefers nodes whose utilization of resources the pod balances.
+
+The balance of a node is 100 if all its resources are used to the same share, and 50 at the least. The
+score says how the pod changes it: 75 where it does not, more where it improves it.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,6 +22,7 @@ from holdfast.scheduler.plugins.resource_allocation import counted
 _WHOLE = np.array(1.0)
 _MINUS_HALF = np.array(-0.5)
 _POINTS = np.array(float(MAX_SCORE))
+_LEAST = MAX_SCORE // 2
 
 
 class NodeResourcesBalancedAllocation(ClusterPlugin):
@@ -58,10 +63,16 @@ def balance_of_two(nodes: NodeTable, one: Row, other: Row) -> Callable[[View], C
         if not slots.isdisjoint(nodes.sparse):
             return with_gaps(view)
         if view.single:
-            a = view.minimum((view.claimed(slot_a) + added_a) / view.allocatable(slot_a), 1.0)
-            b = view.minimum((view.claimed(slot_b) + added_b) / view.allocatable(slot_b), 1.0)
-            return int((1 - abs(a - b) / 2) * MAX_SCORE)
-        shares = (view.claimed(both) + added) / view.allocatable(both)
+            offered_a, offered_b = view.allocatable(slot_a), view.allocatable(slot_b)
+            claimed_a, claimed_b = view.claimed(slot_a), view.claimed(slot_b)
+            a, b = min(claimed_a / offered_a, 1.0), min(claimed_b / offered_b, 1.0)
+            before = int((1 - abs(a - b) / 2) * MAX_SCORE)
+            a, b = min((claimed_a + added_a) / offered_a, 1.0), min((claimed_b + added_b) / offered_b, 1.0)
+            return _change(before, int((1 - abs(a - b) / 2) * MAX_SCORE))
+        claimed, offered = view.claimed(both), view.allocatable(both)
+        return _change(balance(view, claimed / offered), balance(view, (claimed + added) / offered))
+
+    def balance(view: View, shares: Cells) -> Cells:
         np.minimum(shares, _WHOLE, out=shares)
         apart = np.abs(shares[0] - shares[1])
         apart *= _MINUS_HALF
@@ -73,17 +84,15 @@ def balance_of_two(nodes: NodeTable, one: Row, other: Row) -> Callable[[View], C
 
 
 def balance_of_many(rows: list[Row]) -> Callable[[View], Cells]:
-    """100 minus the standard deviation of the utilization of resources. A resource that the node does
-    not have is left out."""
+    """The balance is 100 minus the standard deviation of the utilization of resources. A resource that
+    the node does not have is left out."""
 
-    def share(view: View, row: Row) -> tuple[Cells, Cells]:
-        slot, added = row
+    def share(view: View, slot: int, added: int) -> tuple[Cells, Cells]:
         allocatable = view.allocatable(slot)
         used = (view.claimed(slot) + added) / (allocatable + (allocatable == 0))
         return allocatable > 0, view.minimum(used, 1.0)
 
-    def score(view: View) -> Cells:
-        shares = [share(view, row) for row in rows]
+    def balance(view: View, shares: list[tuple[Cells, Cells]]) -> Cells:
         count = sum(present for present, _ in shares)
         some = count + (count == 0)
         mean = sum(present * share for present, share in shares) / some
@@ -95,4 +104,13 @@ def balance_of_many(rows: list[Row]) -> Callable[[View], Cells]:
         deviation = two * ((most - least) / 2) + (two == 0) * np.sqrt(squares / some)
         return view.whole((1 - deviation) * MAX_SCORE)
 
+    def score(view: View) -> Cells:
+        before = balance(view, [share(view, slot, 0) for slot, _ in rows])
+        return _change(before, balance(view, [share(view, slot, added) for slot, added in rows]))
+
     return score
+
+
+def _change(before: Cells, after: Cells) -> Cells:
+    """The score for a change of balance."""
+    return _LEAST + (_LEAST + after - before) // 2
