@@ -26,6 +26,13 @@ class Candidate:
     oldest: str
     """When the first of the most important victims was started; the latest is best."""
 
+    @property
+    def message(self) -> str:
+        return (
+            f"preemption: found a potential placement for pod on node {self.node}, "
+            f"preempting {len(self.victims)} victims"
+        )
+
 
 @dataclass
 class Preemption:

@@ -53,7 +53,10 @@ def test_what_is_decided() -> None:
         Emit(a.ref, "Normal", "Preempted", "Preempted by pod uid-urgent on node n1", "Preempting"),
         Nominate(b.ref, "n1"),
     ]
-    assert message(driver) == "0/1 nodes are available: 1 Insufficient cpu."
+    assert message(driver) == (
+        "0/1 nodes are available: 1 Insufficient cpu. "
+        "preemption: found a potential placement for pod on node n1, preempting 1 victims"
+    )
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,10 @@ NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
 
+def _found(node: str, victims: int) -> str:
+    return f"found a potential placement for pod on node {node}, preempting {victims} victims"
+
+
 class DefaultPreemption(ClusterPlugin):
     name = PREEMPTION
     wakes_on = Change.NONE
@@ -98,7 +102,7 @@ class DefaultPreemption(ClusterPlugin):
         decisions = self._decisions(pod, node, victims)
         if victims and self._is_to_be_held(pod, chosen, trial.reservation_uid(chosen, victims)):
             decisions.append(self._held(pod, node, len(victims)))
-        return Nomination(node, "", tuple(decisions))
+        return Nomination(node, f"preemption: {_found(node, len(victims))}", tuple(decisions))
 
     def _is_to_be_held(self, pod: PodRecord, row: int, reservation_uid: str | None) -> bool:
         """Whether a preemption hold is needed: not if the pod will be allocated from a reservation, or
