@@ -21,6 +21,13 @@ class NodeVolumeLimits(ReferencePlugin):
         problem = _problem(pod, world)
         if problem:
             return Unfit((problem,), False)
+        drivers = sorted({driver for driver, _ in _volumes(pod, world)})
+        for name in drivers:
+            driver = world.find("CSIDriver", "", name)
+            if driver is not None and driver.spec.prevent_pod_scheduling_if_missing:
+                csi_node = world.find("CSINode", "", node.metadata.name)
+                if csi_node is None or all(each.name != name for each in csi_node.spec.drivers):
+                    return Unfit((f"{name} CSI driver is not installed on the node",), True)
         limits = _limits(node.metadata.name, world)
         there: set[Attached] = set()
         for other in world.on(node.metadata.name):

@@ -74,6 +74,37 @@ class VolumeBinding(ReferencePlugin):
         order = (_AFFINITY, _NO_VOLUME, _NO_SPACE, _GONE)
         return Unfit(tuple(r for r in order if r in reasons), False) if reasons else None
 
+    def score(self, pod: Pod, node: Node, world: ReferenceState) -> int:
+        chosen = choose(pod, node, world)
+        if isinstance(chosen, str):
+            return 0
+        used: dict[str, list[tuple[int, int]]] = {}
+        for claim, volume in chosen:
+            if volume is not None:
+                part = (ceil(size(claim.spec.resources.requests)), ceil(size(volume.spec.capacity)))
+                used.setdefault(class_name(claim), []).append(part)
+        if used:
+            return _rounded(
+                [_share(sum(r for r, _ in each), sum(c for _, c in each)) for each in used.values()]
+            )
+        for claim, _ in chosen:
+            capacity = _capacity(claim, node, world)
+            if capacity is not None:
+                part = (ceil(size(claim.spec.resources.requests)), capacity)
+                used.setdefault(class_name(claim), []).append(part)
+        return _rounded([_share(sum(r for r, _ in each), each[-1][1]) for each in used.values()])
+
+
+def _share(requested: int, capacity: int) -> int:
+    """100 for nothing of it, 0 for all."""
+    if capacity == 0 or requested > capacity:
+        return 0
+    return 100 - requested * 100 // capacity
+
+
+def _rounded(parts: list[int]) -> int:
+    return int(sum(parts) / len(parts) + 0.5) if parts else 0
+
 
 def choose(pod: Pod, node: Node, world: ReferenceState) -> Chosen | str:
     """Volumes for the claims that wait for the pod, were it on the node; else why there are none."""
@@ -104,7 +135,7 @@ def choose(pod: Pod, node: Node, world: ReferenceState) -> Chosen | str:
         ]
         if allowed and not any(allowed):
             return _NO_VOLUME
-        if not _has_space(claim, cls.provisioner, node, world):
+        if _checks_capacity(claim, world) and _capacity(claim, node, world) is None:
             return _NO_SPACE
         chosen.append((claim, None))
     return chosen
@@ -148,21 +179,27 @@ def _match(
     return best
 
 
-def _has_space(
-    claim: PersistentVolumeClaim, provisioner: str, node: Node, world: ReferenceState
-) -> bool:
+def _checks_capacity(claim: PersistentVolumeClaim, world: ReferenceState) -> bool:
+    cls = class_named(world, class_name(claim))
+    driver = world.find("CSIDriver", "", cls.provisioner) if cls is not None else None
     requests = claim.spec.resources.requests
-    driver = world.find("CSIDriver", "", provisioner)
-    if STORAGE not in requests or driver is None or not driver.spec.storage_capacity:
-        return True
+    return STORAGE in requests and driver is not None and bool(driver.spec.storage_capacity)
+
+
+def _capacity(claim: PersistentVolumeClaim, node: Node, world: ReferenceState) -> int | None:
+    """Of the capacities that are enough, the one that allows the largest volume."""
+    if not _checks_capacity(claim, world):
+        return None
+    found: list[tuple[int, int]] = []
     for capacity in world.of_kind("CSIStorageCapacity"):
         limit = capacity.maximum_volume_size
         limit = capacity.capacity if limit is None else limit
         if (
             capacity.storage_class_name == class_name(claim)
             and limit is not None
-            and ceil(exact(limit)) >= ceil(size(requests))
+            and ceil(exact(limit)) >= ceil(size(claim.spec.resources.requests))
             and selected(requirements(capacity.node_topology), node.metadata.labels)
         ):
-            return True
-    return False
+            offered = 0 if capacity.capacity is None else ceil(exact(capacity.capacity))
+            found.append((ceil(exact(limit)), offered))
+    return max(found)[1] if found else None

@@ -89,6 +89,10 @@ class CSIVolume(Struct):
     volume_attributes: dict[str, str] = field(default_factory=dict)
 
 
+class ImageVolume(Struct):
+    reference: str = ""
+
+
 class Volume(Struct):
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
@@ -99,6 +103,7 @@ class Volume(Struct):
     rbd: RBDVolume | None = None
     azure_disk: AzureDisk | None = None
     csi: CSIVolume | None = None
+    image: ImageVolume | None = None
 
 
 # Claims, volumes, and CSI objects of nodes.
@@ -205,6 +210,8 @@ class CSINode(Object):
 class CSIDriverSpec(Struct):
     attach_required: bool | None = None
     storage_capacity: bool | None = None
+    prevent_pod_scheduling_if_missing: bool | None = None
+    """Whether pods with volumes of the driver fit only nodes where it is installed."""
 
 
 class CSIDriver(Object):

@@ -124,6 +124,10 @@ class CSIDriverBuilder(Builder[CSIDriver]):
     def tracks_capacity(self, value: bool = True) -> Self:
         return self._set("storageCapacity", value)
 
+    def demanded(self, value: bool = True) -> Self:
+        """Pods with volumes of the driver need it on their node."""
+        return self._set("preventPodSchedulingIfMissing", value)
+
 
 class CapacityBuilder(Builder[CSIStorageCapacity]):
     api_version = _STORAGE

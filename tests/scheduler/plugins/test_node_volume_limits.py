@@ -11,6 +11,7 @@ from harness.builders.storage import (
     make_attachment,
     make_claim,
     make_class,
+    make_csi_driver,
     make_csi_node,
     make_volume,
 )
@@ -198,3 +199,35 @@ def test_a_missing_claim_where_no_other_plugin_says_so() -> None:
     assert driver.why_not(pod("p", "c").obj()) == (
         '0/1 nodes are available: 1 looking up PVC default/c: persistentvolumeclaim "c" not found.'
     )
+
+
+CONFIG = without("DefaultPreemption")
+MISSING = "0/1 nodes are available: 1 d CSI driver is not installed on the node."
+
+
+@pytest.mark.parametrize(
+    ("driver", "csi_node", "message"),
+    [
+        (make_csi_driver("d"), make_csi_node("n"), ""),
+        (make_csi_driver("d").demanded(False), make_csi_node("n"), ""),
+        (make_csi_driver("other").demanded(), make_csi_node("n"), ""),
+        (make_csi_driver("d").demanded(), make_csi_node("n").driver("d"), ""),
+        (make_csi_driver("d").demanded(), make_csi_node("n").driver("d", 0), FULL),
+        (make_csi_driver("d").demanded(), make_csi_node("n").driver("other", 5), MISSING),
+        (make_csi_driver("d").demanded(), make_csi_node("elsewhere").driver("d"), MISSING),
+    ],
+)
+def test_nodes_without_a_demanded_driver_are_infeasible(
+    driver: Any, csi_node: Any, message: str
+) -> None:
+    there = default_driver(big_node("n").obj(), csi_node.obj(), driver.obj(), *csi("a"), config=CONFIG)
+    there.add(pod("p", "a").obj())
+    assert there.messages().get("p", "") == message
+
+
+def test_installing_a_demanded_driver_or_lifting_the_demand_wakes_the_pod() -> None:
+    for fix in (make_csi_node("n").driver("d").obj(), make_csi_driver("d").obj()):
+        objects = (big_node("n").obj(), make_csi_node("n").obj(), make_csi_driver("d").demanded().obj())
+        there = default_driver(*objects, *csi("a"), config=CONFIG).add(pod("p", "a").obj())
+        assert there.binds() == {}
+        assert there.update(fix).binds() == {"p": "n"}

@@ -1,4 +1,5 @@
-"""NodeVolumeLimits: a node has no more volumes of a CSI driver than its CSINode object allows."""
+"""NodeVolumeLimits: a node has no more volumes of a CSI driver than its CSINode object allows, and has
+the drivers of the pod's volumes installed if they demand it."""
 
 from collections import Counter
 from collections.abc import Hashable
@@ -35,6 +36,7 @@ class NodeVolumeLimits(ClusterPlugin):
         | Change.PERSISTENT_VOLUMES
         | Change.STORAGE_CLASSES
         | Change.CSI_NODES
+        | Change.CSI_DRIVERS
         | Change.ATTACHMENTS
     )
     reads_volumes = True
@@ -70,6 +72,7 @@ class NodeVolumeLimits(ClusterPlugin):
             by_driver.setdefault(volume.driver, []).append(volume)
         if not by_driver:
             return Filter.nothing(version)
+        demanded = [driver for driver in by_driver if self._is_demanded(driver)]
         there: dict[Migrated, Marks] = {}
 
         def on_row(volume: Migrated, view: View) -> Cells:
@@ -80,9 +83,16 @@ class NodeVolumeLimits(ClusterPlugin):
                 there[volume] = attached.volumes.marks(volume)
             return view.take(there[volume].cells)
 
+        def lacking(driver: str, view: View) -> Cells:
+            installed = attached.installed(driver)
+            return view.full(True) if installed is None else view.take(installed) == 0
+
         def passes(view: View) -> Cells:
             attached.refresh()
             ok: Cells = None
+            for driver in demanded:
+                present = view.negate(lacking(driver, view))
+                ok = present if ok is None else ok & present
             for driver, volumes in by_driver.items():
                 left = attached.left(driver)
                 if left is None:
@@ -103,9 +113,20 @@ class NodeVolumeLimits(ClusterPlugin):
             return view.full(True) if ok is None else ok
 
         def reasons(view: View) -> list[Reason]:
-            return [Reason(REASON, view.negate(passes(view)))]
+            rejected = view.negate(passes(view))
+            found = []
+            for driver in demanded:
+                absent = lacking(driver, view) & rejected
+                found.append(Reason(f"{driver} CSI driver is not installed on the node", absent))
+                rejected = rejected & view.negate(absent)
+            return [*found, Reason(REASON, rejected)]
 
         return Filter(passes, reasons, Scope.USAGE, version=version)
+
+    def _is_demanded(self, name: str) -> bool:
+        """Whether pods with volumes of the driver fit only nodes where it is installed."""
+        driver = self.cluster.volumes.driver(name)
+        return driver is not None and bool(driver.spec.prevent_pod_scheduling_if_missing)
 
     def _left_to_owner(self, view: View, driver: str, volumes: list[Migrated], more: Cells) -> Cells:
         """How many new volumes an owner can attach in place of those its reservation reserves."""
@@ -130,19 +151,26 @@ class NodeVolumeLimits(ClusterPlugin):
         return found
 
     def watches(self, cls: PodClass) -> list[Hashable]:
+        drivers = self._drivers(cls)
+        return [
+            *self._identities(cls),
+            *map(stamps.of_limits, drivers),
+            *map(stamps.of_driver, drivers),
+            *map(stamps.of_attached, drivers),
+        ]
+
+    def _version(self, cls: PodClass) -> Version:
+        drivers = map(stamps.of_driver, self._drivers(cls))
+        return self.cluster.volumes.stamps([*self._identities(cls), *drivers])
+
+    def _drivers(self, cls: PodClass) -> list[str]:
+        """The drivers of the pod's volumes."""
         volumes = self.cluster.volumes
         wanted = volumes.wanted(cls)
         found = [*wanted.inline, *(volumes.identity(use.key) for use in wanted.claims)]
         drivers = dict.fromkeys(volume.driver for volume in found if volume is not None)
         drivers |= dict.fromkeys(volumes.driver_of(volumes.class_of(use)) for use in wanted.reserved)
-        return [
-            *self._identities(cls),
-            *(stamps.of_limits(driver) for driver in drivers),
-            *(stamps.of_attached(driver) for driver in drivers),
-        ]
-
-    def _version(self, cls: PodClass) -> Version:
-        return self.cluster.volumes.stamps(self._identities(cls))
+        return list(drivers)
 
     def _identities(self, cls: PodClass) -> list[Hashable]:
         """What the identity of the pod's volumes depends on."""

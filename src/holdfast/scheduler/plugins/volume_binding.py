@@ -3,14 +3,16 @@
 A bound claim allows the nodes that its volume's node affinity allows. A WaitForFirstConsumer claim gets
 a free volume that its node can use, the smallest that is large enough, or has one provisioned there if
 its storage class can. The claims of a pod are bound together with the pod, and before it.
+
+The score is higher the less of a volume, or of the storage capacity, the claims use.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from holdfast.api.errors import SelectorError
 from holdfast.api.names import NO_PROVISIONER, STORAGE
-from holdfast.api.quantity import NANO
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from holdfast.scheduler.cluster.decisions import BindVolume, Decision, ObjectRef, SelectNode
 from holdfast.scheduler.cluster.events import Change
@@ -19,14 +21,18 @@ from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.view import Cells, One, View
+from holdfast.scheduler.framework.config import VolumeBindingArgs
+from holdfast.scheduler.framework.handle import Handle
 from holdfast.scheduler.framework.interface import (
     FINE,
+    MAX_SCORE,
     ClusterPlugin,
     Filter,
     Outcome,
     Reason,
     Rejected,
     Scope,
+    Score,
     everywhere,
 )
 from holdfast.scheduler.managers.volumes import ClaimKey
@@ -36,10 +42,10 @@ from holdfast.scheduler.managers.volumes.volume_objects import (
     LOST,
     WAIT_FOR_POD,
     claim_class,
+    in_bytes,
     is_bound,
     is_for_pod,
     references_claim,
-    storage_of,
     volume_class,
 )
 from holdfast.scheduler.managers.volumes.volume_pool import (
@@ -49,6 +55,7 @@ from holdfast.scheduler.managers.volumes.volume_pool import (
     request,
     suits,
 )
+from holdfast.scheduler.plugins.resource_allocation import Shape
 
 
 def not_found(kind: str, name: str) -> str:
@@ -69,6 +76,15 @@ REASON_GONE = "node(s) unavailable due to one or more pvc(s) bound to non-existe
 REASON_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
 
 
+class StorageUse(NamedTuple):
+    """What a claim uses of a volume, or of the storage capacity of a class."""
+
+    storage_class: str
+    requested: int
+    capacity: Cells
+    """In bytes; -1 in rows where there is none."""
+
+
 @dataclass(slots=True)
 class WaitingClaim:
     """A claim that waits for its first pod."""
@@ -80,6 +96,15 @@ class WaitingClaim:
     """The node that a volume is being provisioned for, if any."""
     prebound: PersistentVolume | None
     """The volume whose `claimRef` names the claim, if any."""
+
+    @property
+    def class_name(self) -> str:
+        return self.storage_class.metadata.name
+
+    @property
+    def bytes(self) -> int:
+        """The size of the requested volume."""
+        return in_bytes(self.claim.spec.resources.requests)
 
     @property
     def is_matched(self) -> bool:
@@ -123,6 +148,11 @@ class VolumeBinding(ClusterPlugin):
         | Change.CAPACITIES
     )
     reads_volumes = True
+
+    def __init__(self, handle: Handle, args: Mapping[str, Any] | Any) -> None:
+        super().__init__(handle, args)
+        given = args.shape if isinstance(args, VolumeBindingArgs) else ()
+        self._shape = Shape(given or VolumeBindingArgs().shape)
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
         volumes = self.cluster.volumes
@@ -168,6 +198,17 @@ class VolumeBinding(ClusterPlugin):
             ]
 
         return Filter(passes, reasons, Scope.NODE, version=version)
+
+    def score(self, cls: PodClass) -> Score | None:
+        volumes = self.cluster.volumes
+        if not volumes.wanted(cls).claims:
+            return None
+        claims = self._claims(cls)
+        version = volumes.stamps(claims.watched)
+        if claims.problem or claims.immediate or not claims.waiting:
+            return Score.same(0, version)
+        lookup, shape = Lookup(self, claims), self._shape
+        return Score(lambda view: storage_score(lookup, shape, view), Scope.NODE, version=version)
 
     def watches(self, cls: PodClass) -> list[Hashable]:
         claims = self._claims(cls)
@@ -376,10 +417,32 @@ class Lookup:
         found = {position: mask(view) for position, mask in self._meant.items()}
         for name, positions in self._by_class.items():
             requests = tuple([self._to_provide[position].request for position in positions])
-            served = self._volumes.pool(name).matcher(requests).served()
-            for position, rows in zip(positions, served, strict=True):
-                found[position] = view.take(rows)
+            sizes = self._volumes.pool(name).matcher(requests).sizes()
+            for position, rows in zip(positions, sizes, strict=True):
+                found[position] = view.take(rows) >= 0
         return found
+
+    def bindings(self, view: View) -> Iterator[StorageUse]:
+        """For each claim that may get a free volume: its use of the volume, by row."""
+        for position, mask in self._meant.items():
+            waiting = self._to_provide[position]
+            assert waiting.prebound is not None
+            capacity = in_bytes(waiting.prebound.spec.capacity)
+            yield StorageUse(waiting.class_name, waiting.bytes, view.where(mask(view), capacity, -1))
+        for name, positions in self._by_class.items():
+            requests = tuple([self._to_provide[position].request for position in positions])
+            sizes = self._volumes.pool(name).matcher(requests).sizes()
+            for position, rows in zip(positions, sizes, strict=True):
+                yield StorageUse(name, self._to_provide[position].bytes, view.take(rows))
+
+    def provisions(self, view: View) -> Iterator[StorageUse]:
+        """For each claim whose driver reports storage capacity: its use of that, by row."""
+        for waiting in self._to_provide:
+            if self._is_checked(waiting):
+                capacities = self._volumes.capacities(waiting.class_name)
+                yield StorageUse(
+                    waiting.class_name, waiting.bytes, capacities.capacity(waiting.bytes, view)
+                )
 
     def _usable_from(self, volume: PersistentVolume) -> Mask:
         terms = affinity_terms(volume)
@@ -392,12 +455,46 @@ class Lookup:
         return self._topologies[position](view)
 
     def _has_space(self, waiting: WaitingClaim, view: View) -> Cells:
-        requests = waiting.claim.spec.resources.requests
-        driver = self._volumes.driver(waiting.storage_class.provisioner)
-        if driver is None or not driver.spec.storage_capacity or STORAGE not in requests:
+        if not self._is_checked(waiting):
             return view.full(True)
-        size = -(-storage_of(requests) // NANO)
-        return self._volumes.capacities(waiting.storage_class.metadata.name).enough(size, view)
+        return self._volumes.capacities(waiting.class_name).capacity(waiting.bytes, view) >= 0
+
+    def _is_checked(self, waiting: WaitingClaim) -> bool:
+        """Whether a volume for the claim is provisioned only where there is enough storage capacity."""
+        driver = self._volumes.driver(waiting.storage_class.provisioner)
+        requests = waiting.claim.spec.resources.requests
+        return driver is not None and bool(driver.spec.storage_capacity) and STORAGE in requests
+
+
+def storage_score(lookup: Lookup, shape: Shape, view: View) -> Cells:
+    """The mean over storage classes, of free volumes, or of storage capacity where none is used."""
+    used, found = _mean(shape, view, lookup.bindings(view), shared=False)
+    if view.single and found:
+        return used
+    provisioned, _ = _mean(shape, view, lookup.provisions(view), shared=True)
+    return view.where(found, used, provisioned)
+
+
+def _mean(shape: Shape, view: View, uses: Iterable[StorageUse], *, shared: bool) -> tuple[Cells, Cells]:
+    """The score, and the rows where any storage is used. `shared`: whether the claims of a class use
+    the same capacity rather than a volume each."""
+    requested: dict[str, Cells] = {}
+    capacity: dict[str, Cells] = {}
+    present: dict[str, Cells] = {}
+    for name, size, offered in uses:
+        there = offered >= 0
+        requested[name] = requested.get(name, 0) + there * size
+        before = capacity.get(name, 0)
+        capacity[name] = view.where(there, offered if shared else before + offered, before)
+        present[name] = present.get(name, view.full(False)) | there
+    total, count = 0, 0
+    for name, there in present.items():
+        offered = capacity[name]
+        empty = offered == 0
+        share = requested[name] * MAX_SCORE // (offered + empty) + empty * MAX_SCORE
+        total = total + there * shape.at(view.minimum(share, MAX_SCORE))
+        count = count + there * 1
+    return (2 * total + count) // (2 * count + (count == 0)), count > 0
 
 
 def _is_bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:

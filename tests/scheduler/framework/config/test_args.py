@@ -63,7 +63,7 @@ def test_enabled_plugins_get_their_defaults() -> None:
             resync_interval_seconds=60,
         ),
         "ReservationPreemption": ReservationPreemptionArgs("Delete", False),
-        "VolumeBinding": VolumeBindingArgs(600, ()),
+        "VolumeBinding": VolumeBindingArgs(600, (ShapePoint(0, 10), ShapePoint(100, 0))),
     }
 
 

@@ -45,6 +45,7 @@ def test_default_configuration_is_plain_and_complete() -> None:
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "VolumeBindingArgs",
             "bindTimeoutSeconds": 600,
+            "shape": [{"utilization": 0, "score": 10}, {"utilization": 100, "score": 0}],
         },
     }
 

@@ -141,7 +141,15 @@ def test_nothing_is_left_of_storage_that_is_gone() -> None:
     for part in (driver.cluster.volumes, driver.cluster.volumes.attached):
         part = vars(part)
         left = {name: kept for name, kept in part.items() if isinstance(kept, dict) and kept}
-        by_class_or_driver = ("_put", "_wanted", "_counts", "_left", "_limits", "_migrated")
+        by_class_or_driver = (
+            "_put",
+            "_wanted",
+            "_counts",
+            "_left",
+            "_limits",
+            "_migrated",
+            "_installed",
+        )
         for name in by_class_or_driver:
             left.pop(name, None)
         assert left == {}

@@ -189,7 +189,7 @@ class DefaultPreemptionArgs(Section, frozen=True):
 
 class VolumeBindingArgs(Section, frozen=True):
     bind_timeout_seconds: Count = 600
-    shape: tuple[ShapePoint, ...] = ()
+    shape: tuple[ShapePoint, ...] = (ShapePoint(0, 10), ShapePoint(100, 0))
 
 
 class DynamicResourcesArgs(Section, frozen=True):

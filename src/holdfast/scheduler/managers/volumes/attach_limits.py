@@ -117,6 +117,7 @@ class Attached:
         self._left: dict[str, RowColumn[np.int64]] = {}
         """Limit less count by row, of drivers that were asked for."""
         self._migrated: dict[str, RowColumn[np.int64]] = {}
+        self._installed: dict[str, RowColumn[np.int64]] = {}
         self._csi_nodes: dict[str, CSINode] = {}
         self._attachments: dict[str, dict[str, VolumeAttachment]] = {}
         self._nodes_of: dict[str, Counter[str]] = {}
@@ -164,6 +165,11 @@ class Attached:
     def migrated(self, plugin: str) -> Column | None:
         """The rows where an in-tree plugin is migrated to CSI; None if there is no such row."""
         column = self._migrated.get(plugin)
+        return column.cells if column is not None else None
+
+    def installed(self, driver: str) -> Column | None:
+        """The rows where a driver is installed; None if there is no such row."""
+        column = self._installed.get(driver)
         return column.cells if column is not None else None
 
     # Changes
@@ -251,14 +257,17 @@ class Attached:
         csi_node = self._csi_nodes.get(self._nodes.name(row))
         limits: dict[str, int] = {}
         plugins: dict[str, int] = {}
+        drivers: dict[str, int] = {}
         if csi_node is not None:
             for driver in csi_node.spec.drivers:
+                drivers[driver.name] = 1
                 if driver.allocatable is not None and driver.allocatable.count is not None:
                     limits[driver.name] = min(max(0, driver.allocatable.count), NO_LIMIT)
             listed = csi_node.metadata.annotations.get(MIGRATED_PLUGINS_ANNOTATION, "")
             plugins = dict.fromkeys(listed.split(","), 1) if listed else {}
         self._write(self._limits, row, limits, NO_LIMIT)
         self._write(self._migrated, row, plugins, 0)
+        self._write(self._installed, row, drivers, 0)
 
     def expected(self, row: int) -> set[Migrated]:
         """The volumes of the pods and reservations on a row, computed from scratch."""

@@ -125,12 +125,16 @@ def _class(before: StorageClass | None, after: StorageClass | None) -> Hint:
 
 
 def _csi_driver(before: CSIDriver | None, after: CSIDriver | None) -> Hint:
-    """A driver that no longer checks storage capacity can help."""
-    if before is None or not before.spec.storage_capacity:
+    """A driver can help that no longer checks storage capacity, or that nodes need no more."""
+    if before is None:
         return _NOTHING
-    if after is not None and after.spec.storage_capacity:
-        return _NOTHING
-    return Change.CSI_DRIVERS, [of_driver(before.metadata.name)]
+    spec = None if after is None else after.spec
+    if (before.spec.storage_capacity and not (spec and spec.storage_capacity)) or (
+        before.spec.prevent_pod_scheduling_if_missing
+        and not (spec and spec.prevent_pod_scheduling_if_missing)
+    ):
+        return Change.CSI_DRIVERS, [of_driver(before.metadata.name)]
+    return _NOTHING
 
 
 def _capacity(before: CSIStorageCapacity | None, after: CSIStorageCapacity | None) -> Hint:
@@ -149,6 +153,7 @@ def _capacity(before: CSIStorageCapacity | None, after: CSIStorageCapacity | Non
 def _csi_node(before: CSINode | None, after: CSINode | None) -> Hint:
     then, now = _limits(before), _limits(after)
     touched = [of_limits(name) for name in then if now.get(name, _UNLIMITED) > then[name]]
+    touched += map(of_limits, sorted(_drivers(after) - _drivers(before) - then.keys()))
     if _migrated(before) != _migrated(after):
         touched.append(MIGRATED)
     return Change.CSI_NODES, touched
@@ -204,6 +209,10 @@ def _limits(csi_node: CSINode | None) -> dict[str, int]:
         for driver in drivers
         if driver.allocatable is not None and driver.allocatable.count is not None
     }
+
+
+def _drivers(csi_node: CSINode | None) -> set[str]:
+    return {driver.name for driver in csi_node.spec.drivers} if csi_node is not None else set()
 
 
 def _migrated(csi_node: CSINode | None) -> str:

@@ -1,8 +1,11 @@
-"""The CSIStorageCapacity objects of one storage class: the largest volume that fits, by row.
+"""The CSIStorageCapacity objects of one storage class: the largest volume that fits, and the capacity
+there, by row. Where several objects select a row, the one with the largest volume counts.
 
 Drivers of local storage publish an object per node, which selects the node by a label; these are kept
 as a table over the label's values, so that the answer for all rows is one look-up.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +21,8 @@ from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.view import Cells, View
 
 _NONE = -1
+_MOST = 2**56
+"""Bytes; a bound that lets percentages be computed in 64 bits."""
 
 Name = tuple[str, str]
 
@@ -33,16 +38,27 @@ def largest_volume(capacity: CSIStorageCapacity) -> int:
         return _NONE
 
 
+class Limit(NamedTuple):
+    """What one object reports."""
+
+    volume: int
+    """The size of the largest volume that fits; -1 if that is not known."""
+    capacity: int
+
+
+_NOWHERE = Limit(_NONE, _NONE)
+
+
 class ByValue:
-    """The largest volume for each value of a label."""
+    """The limits for each value of a label."""
 
     def __init__(self, column: LabelColumn) -> None:
         self._column = column
-        self._limits: dict[int, dict[Name, int]] = {}
-        self._table: NDArray[np.int64] = np.full(1, _NONE, dtype=np.int64)
+        self._limits: dict[int, dict[Name, Limit]] = {}
+        self._table: NDArray[np.int64] = np.full((2, 1), _NONE, dtype=np.int64)
 
-    def set_limit(self, value: str, name: Name, limit: int | None) -> None:
-        """Sets the largest volume that one object reports for a value; None removes the object."""
+    def set_limit(self, value: str, name: Name, limit: Limit | None) -> None:
+        """Sets what one object reports for a value; None removes the object."""
         code = self._column.hold(value)
         limits = self._limits.setdefault(code, {})
         if limit is None:
@@ -53,24 +69,27 @@ class ByValue:
             self._column.hold(value)
         else:
             limits[name] = limit
-        self._capacity()[code] = max(limits.values(), default=_NONE)
+        self._capacity()[:, code] = max(limits.values(), default=_NOWHERE)
         if not limits:
             del self._limits[code]
         self._column.let_go(code)
 
-    def of(self, view: View) -> Cells:
-        return self._capacity()[view.take(self._column.codes)]
+    def of(self, view: View) -> tuple[Cells, Cells]:
+        """The largest volume, and the capacity."""
+        codes = view.take(self._column.codes)
+        volume, capacity = self._capacity()
+        return volume[codes], capacity[codes]
 
     @property
     def empty(self) -> bool:
         return not self._limits
 
     def _capacity(self) -> NDArray[np.int64]:
-        """The largest volume by code of the label's value. The last cell is for rows without the label,
-        whose code is -1."""
-        if len(self._table) <= len(self._column.values):
+        """The limits by code of the label's value. The last cell is for rows without the label, whose
+        code is -1."""
+        if self._table.shape[1] <= len(self._column.values):
             more = len(self._column.values) + 1
-            self._table = np.pad(self._table, (0, more), constant_values=_NONE)
+            self._table = np.pad(self._table, ((0, 0), (0, more)), constant_values=_NONE)
         return self._table
 
 
@@ -80,9 +99,9 @@ class Capacities:
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self._selectors: dict[Name, Selector] = {}
-        self._limits: dict[Name, int] = {}
+        self._limits: dict[Name, Limit] = {}
         self._by_key: dict[str, ByValue] = {}
-        self._everywhere: dict[Name, int] = {}
+        self._everywhere: dict[Name, Limit] = {}
         self._selected: dict[Name, Mask] = {}
 
     def __len__(self) -> int:
@@ -99,23 +118,24 @@ class Capacities:
         except SelectorError:
             return
         self._selectors[name] = selector
-        self._limits[name] = largest_volume(capacity)
+        self._limits[name] = Limit(min(largest_volume(capacity), _MOST), _reported(capacity))
         self._set(name, selector, self._limits[name])
 
-    def enough(self, size: int, view: View) -> Cells:
-        """The rows where a volume of that size fits."""
-        if any(limit >= size for limit in self._everywhere.values()):
-            return view.full(True)
-        found = view.full(False)
+    def capacity(self, size: int, view: View) -> Cells:
+        """The capacity in rows where a volume of that size fits, -1 in others."""
+        most = max(self._everywhere.values(), default=_NOWHERE)
+        volume, capacity = view.full(most.volume), view.full(most.capacity)
         for limits in self._by_key.values():
-            found = found | (limits.of(view) >= size)
+            other, there = limits.of(view)
+            volume, capacity = _larger(view, volume, capacity, other, there)
         for name, mask in self._selected.items():
-            if self._limits[name] >= size:
-                found = found | mask(view)
-        return found
+            limit, selected = self._limits[name], mask(view)
+            other = view.where(selected, limit.volume, _NONE)
+            volume, capacity = _larger(view, volume, capacity, other, view.full(limit.capacity))
+        return view.where(volume >= size, capacity, _NONE)
 
-    def _set(self, name: Name, selector: Selector, limit: int | None) -> None:
-        """Sets the largest volume on the rows that the selector matches; None removes it."""
+    def _set(self, name: Name, selector: Selector, limit: Limit | None) -> None:
+        """Sets the limits on the rows that the selector matches; None removes it."""
         wanted = selector.requirements
         if not wanted:
             _set(self._everywhere, name, limit)
@@ -138,7 +158,22 @@ class Capacities:
             self._selected[name] = compile_terms(self._nodes, [term])
 
 
-def _set(table: dict[Name, int], name: Name, value: int | None) -> None:
+def _reported(capacity: CSIStorageCapacity) -> int:
+    try:
+        return 0 if capacity.capacity is None else min(whole(capacity.capacity), _MOST)
+    except QuantityError:
+        return 0
+
+
+def _larger(
+    view: View, volume: Cells, capacity: Cells, other: Cells, there: Cells
+) -> tuple[Cells, Cells]:
+    """Of two limits by row, the one with the larger volume."""
+    is_other = (other > volume) | ((other == volume) & (other >= 0) & (there > capacity))
+    return view.where(is_other, other, volume), view.where(is_other, there, capacity)
+
+
+def _set(table: dict[Name, Limit], name: Name, value: Limit | None) -> None:
     if value is None:
         del table[name]
     else:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from holdfast.api import names
 from holdfast.api.errors import QuantityError
 from holdfast.api.meta import ObjectReference, ResourceList, controller_of
-from holdfast.api.quantity import parse
+from holdfast.api.quantity import NANO, parse
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.managers.volumes.csi_translation import Migrated, migrated_inline
@@ -16,6 +16,7 @@ ONE_POD = "ReadWriteOncePod"
 WAIT_FOR_POD = "WaitForFirstConsumer"
 AVAILABLE = "Available"
 LOST = "Lost"
+_MOST_BYTES = 2**56
 
 
 class ClaimKey(NamedTuple):
@@ -174,6 +175,12 @@ def storage_of(amounts: ResourceList) -> int:
         return parse(amounts.get(names.STORAGE, 0))
     except QuantityError:
         return 0
+
+
+def in_bytes(amounts: ResourceList) -> int:
+    """The storage in a resource list, rounded up, and bounded so that percentages of it can be computed
+    in 64 bits."""
+    return min(-(-storage_of(amounts) // NANO), _MOST_BYTES)
 
 
 def is_free(volume: PersistentVolume) -> bool:

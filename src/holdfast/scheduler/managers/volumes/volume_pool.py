@@ -23,7 +23,7 @@ from holdfast.scheduler.cluster.epoch import RowLog
 from holdfast.scheduler.cluster.node_selectors import Mask, compile_terms
 from holdfast.scheduler.cluster.node_table import NodeTable
 from holdfast.scheduler.cluster.view import All
-from holdfast.scheduler.managers.volumes.volume_objects import FILESYSTEM, storage_of
+from holdfast.scheduler.managers.volumes.volume_objects import FILESYSTEM, in_bytes, storage_of
 
 Place = Hashable
 EVERYWHERE: Place = ()
@@ -271,17 +271,19 @@ class Matcher:
     def __init__(self, pool: Pool, requests: tuple[VolumeRequest, ...], reaches: int) -> None:
         self._pool = pool
         self._requests = requests
-        self._served: NDArray[np.bool_] = np.zeros((len(requests), reaches), dtype=np.bool_)
-        self._rows: list[NDArray[np.bool_]] = []
+        self._sizes: NDArray[np.int64] = np.full((len(requests), reaches), -1, dtype=np.int64)
+        self._rows: list[NDArray[np.int64]] = []
         self.stale: set[int] = set(range(reaches))
 
-    def served(self) -> list[NDArray[np.bool_]]:
-        """For each request the rows with a volume for it."""
+    def sizes(self) -> list[NDArray[np.int64]]:
+        """For each request and row the size of the volume for it, in bytes; -1 if there is none."""
         if self.stale or not self._rows:
             for reach in self.stale:
                 volumes = self._pool.serve(self._requests, reach)
-                self._served[:, reach] = [volume is not None for volume in volumes]
+                self._sizes[:, reach] = [
+                    -1 if v is None else in_bytes(v.spec.capacity) for v in volumes
+                ]
             self.stale.clear()
             reach_of = self._pool.reaches()
-            self._rows = [served[reach_of] for served in self._served]
+            self._rows = [sizes[reach_of] for sizes in self._sizes]
         return self._rows
