@@ -27,6 +27,7 @@ from harness.builders import (
 from harness.strategies import EFFECTS, GPU, LABEL_KEYS, LABEL_VALUES, NAMESPACES, PORTS, ZONES
 from holdfast.api.meta import Object
 from holdfast.api.node import Node
+from holdfast.scheduler.cluster.class_key import RESTART_ALL_CONTAINERS
 
 T = TypeVar("T")
 
@@ -151,6 +152,8 @@ def node_builder(choose: Chooser, name: str) -> NodeBuilder:
     for image in ON_NODES:
         if rarely(choose):
             made.image(image, choose((10**6, 3 * 10**8, 2 * 10**9)))
+    if sometimes(choose):
+        made.declares(RESTART_ALL_CONTAINERS)
     return made
 
 
@@ -196,6 +199,11 @@ def pod_builder(choose: Chooser, name: str) -> PodBuilder:
         made.pod_resources(
             {"cpu": choose(_ASKED["cpu"])}, {"memory": "1Gi"} if sometimes(choose) else None
         )
+    if rarely(choose):
+        made.volume("data", image={"reference": choose(IMAGES)})
+    if rarely(choose) and rarely(choose):
+        rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [7]}}
+        made.raw_spec["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
     _ports(choose, made)
     _tolerations(choose, made)
     _affinity(choose, made)

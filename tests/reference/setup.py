@@ -17,6 +17,7 @@ from reference.image_locality import ImageLocality
 from reference.inter_pod_affinity import InterPodAffinity
 from reference.limit_aware import LimitAware
 from reference.node_affinity import NodeAffinity
+from reference.node_declared_features import NodeDeclaredFeatures
 from reference.node_name import NodeName
 from reference.node_ports import NodePorts
 from reference.node_resources_balanced import NodeResourcesBalancedAllocation
@@ -32,8 +33,8 @@ from reference.volume_restrictions import VolumeRestrictions
 from reference.volume_zone import VolumeZone
 
 PLUGINS = {
-    "NodeUnschedulable": 1,
     "NodeName": 1,
+    "NodeUnschedulable": 1,
     "TaintToleration": 3,
     "NodeAffinity": 2,
     "NodePorts": 1,
@@ -47,6 +48,7 @@ PLUGINS = {
     "LimitAware": 1,
     "NodeResourcesBalancedAllocation": 1,
     "ImageLocality": 1,
+    "NodeDeclaredFeatures": 1,
 }
 """In the order they run, with kube-scheduler's weights."""
 
@@ -84,8 +86,8 @@ class Setup:
     def plugins(self) -> Weighted:
         added = convert(self.added_affinity, Terms) if self.added_affinity else None
         made = (
-            NodeUnschedulable(),
             NodeName(),
+            NodeUnschedulable(),
             TaintToleration(),
             NodeAffinity(added),
             NodePorts(),
@@ -99,6 +101,7 @@ class Setup:
             LimitAware(self.limit_ratio, dict(self.limit_weights)),
             NodeResourcesBalancedAllocation(self.balanced),
             ImageLocality(),
+            NodeDeclaredFeatures(),
         )
         return [(p, self._weight(p.name)) for p in made if p.name not in self.without]
 

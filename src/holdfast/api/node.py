@@ -33,6 +33,7 @@ class NodeStatus(Struct):
     conditions: list[Condition] = field(default_factory=list)
     volumes_attached: list[AttachedVolume] = field(default_factory=list)
     volumes_in_use: list[str] = field(default_factory=list)
+    declared_features: list[str] = field(default_factory=list)
 
 
 class Node(Object):

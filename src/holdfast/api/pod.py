@@ -31,6 +31,10 @@ class ContainerPort(Struct):
     name: str = ""
 
 
+class ContainerRestartRule(Struct):
+    action: str = ""
+
+
 class Container(Struct):
     """Also an init container; with `restart_policy: Always` that is a sidecar."""
 
@@ -39,6 +43,7 @@ class Container(Struct):
     resources: ResourceRequirements = field(default_factory=ResourceRequirements)
     ports: list[ContainerPort] = field(default_factory=list)
     restart_policy: str | None = None
+    restart_policy_rules: list[ContainerRestartRule] = field(default_factory=list)
 
 
 class PodSchedulingGate(Struct):

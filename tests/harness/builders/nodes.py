@@ -43,6 +43,10 @@ class NodeBuilder(Builder[Node]):
     def unschedulable(self, value: bool = True) -> Self:
         return self._set("unschedulable", value)
 
+    def declares(self, *features: str) -> Self:
+        self._status["declaredFeatures"] = sorted(features)
+        return self
+
     def image(self, name: str, size_bytes: int = 100 * 1024**2) -> Self:
         self._status.setdefault("images", []).append({"names": [name], "sizeBytes": size_bytes})
         return self

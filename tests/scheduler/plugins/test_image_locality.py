@@ -53,6 +53,14 @@ def test_a_registry_port_is_no_tag() -> None:
     assert scores(pod("reg.io:5000/app").obj(), there, setup=only("ImageLocality")) == {"n": 100}
 
 
+def test_images_that_are_mounted_count_too() -> None:
+    there = make_node("n").image("data:latest", 1000 * MB).obj()
+    wants = make_pod("p").image("other").volume("v", image={"reference": "data"})
+    assert scores(wants.obj(), there, setup=only("ImageLocality")) == {"n": 49}
+    two = wants.volume("w", image={"reference": "absent"}).obj()
+    assert scores(two, there, setup=only("ImageLocality")) == {"n": 32}
+
+
 def test_init_containers_count_too() -> None:
     there = make_node("n").image("pause:latest", 1000 * MB).obj()
     wants = make_pod("p").image("other").init_container().obj()

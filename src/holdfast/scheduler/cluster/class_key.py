@@ -6,6 +6,7 @@ read (`Read`).
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, lru_cache
+from operator import attrgetter
 from types import NoneType
 from typing import Any, NamedTuple, get_args
 
@@ -151,13 +152,19 @@ def class_key(pod: Pod, with_volumes: bool = True, read: Read = NOTHING_MORE) ->
         parts.append(("tolerations", spec.tolerations))
     if spec.topology_spread_constraints:
         parts.append(("spread", spec.topology_spread_constraints))
-    if spec.volumes and with_volumes:
-        volumes = scheduling_volumes(spec)
+    if spec.volumes:
+        volumes = scheduling_volumes(spec) if with_volumes else []
         if volumes:
             parts.append(("volumes", volumes))
             if any(volume.ephemeral for volume in volumes):
                 # The claim of an ephemeral volume is named after the pod and belongs to it alone.
                 parts.append(("pod", meta.name, meta.uid))
+        images = image_volumes(spec)
+        if images:
+            parts.append(("images", images))
+    features = required_features(spec)
+    if features:
+        parts.append(("features", features))
     if spec.overhead:
         parts.append(("overhead", spec.overhead))
     if spec.resources is not None:
@@ -272,6 +279,32 @@ def scheduling_volumes(spec: PodSpec) -> list[Volume]:
         or volume.azure_disk
         or volume.csi
     ]
+
+
+def image_volumes(spec: PodSpec) -> list[str]:
+    """The images that are mounted as volumes."""
+    return [volume.image.reference for volume in spec.volumes if volume.image is not None]
+
+
+RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
+USER_NAMESPACES_ON_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
+FEATURES = (RESTART_ALL_CONTAINERS, USER_NAMESPACES_ON_HOST_NETWORK)
+"""Features that pods can require and nodes declare."""
+_restart_rules = attrgetter("restart_policy_rules")
+
+
+def required_features(spec: PodSpec) -> list[str]:
+    """The features that a pod requires its node to declare."""
+    required = []
+    if any(map(_restart_rules, spec.containers)) or any(map(_restart_rules, spec.init_containers)):
+        containers = (*spec.containers, *spec.init_containers)
+        if any(
+            rule.action == "RestartAllContainers" for c in containers for rule in c.restart_policy_rules
+        ):
+            required.append(RESTART_ALL_CONTAINERS)
+    if spec.host_users is False and spec.host_network:
+        required.append(USER_NAMESPACES_ON_HOST_NETWORK)
+    return required
 
 
 def resized_resources(pod: Pod) -> list[Any]:

@@ -168,7 +168,7 @@ class Change:
     NODE_TAINTS = 16
     """Taints, or `spec.unschedulable`."""
     NODE_OTHER = 32
-    """Annotations, images."""
+    """Annotations, images, declared features."""
     POD_PLACED = 64
     """A pod was assigned to a node."""
     POD_LEFT = 128

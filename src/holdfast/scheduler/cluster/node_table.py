@@ -258,6 +258,8 @@ class NodeInfo:
     unschedulable: bool
     allocatable: Mapping[str, int]
     images: Mapping[str, int]
+    features: frozenset[str] = frozenset()
+    """The features that the node's kubelet declares."""
     derived: frozenset[str] = frozenset()
     """The resources in `allocatable` that are not the node's own but follow from its devices."""
 
@@ -292,6 +294,7 @@ def node_info(node: Node) -> NodeInfo:
                 for name in image.names[:_MAX_IMAGE_NAMES]
             }
         ),
+        features=frozenset(status.declared_features),
     )
 
 
@@ -313,7 +316,11 @@ def difference(before: NodeInfo, after: NodeInfo) -> int:
         changes |= Change.NODE_LABELS
     if before.taints != after.taints or before.unschedulable != after.unschedulable:
         changes |= Change.NODE_TAINTS
-    if before.annotations != after.annotations or before.images != after.images:
+    if (
+        before.annotations != after.annotations
+        or before.images != after.images
+        or before.features != after.features
+    ):
         changes |= Change.NODE_OTHER
     return changes
 

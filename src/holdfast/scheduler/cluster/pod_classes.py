@@ -29,9 +29,11 @@ from holdfast.scheduler.cluster.class_key import (
     encode,
     field_reader,
     host_ports,
+    image_volumes,
     is_daemon_pod,
     nonzero,
     pin_of,
+    required_features,
     resized_resources,
     scheduling_annotations,
     scheduling_volumes,
@@ -93,8 +95,8 @@ class PodClass:
         "at_reservation_size",
         "brings_template",
         "claims",
-        "container_count",
         "exclusive",
+        "features",
         "fields",
         "id",
         "images",
@@ -172,8 +174,11 @@ class PodClass:
         self.affinity: Affinity | None = without_pin(spec.affinity) if self.pinned else spec.affinity
         self.volumes = scheduling_volumes(spec)
         self.ports = host_ports(spec)
-        self.images = [normalized(c.image) for c in (*spec.init_containers, *spec.containers)]
-        self.container_count = len(self.images)
+        self.images = [
+            *(normalized(c.image) for c in (*spec.init_containers, *spec.containers)),
+            *(map(normalized, image_volumes(spec))),
+        ]
+        self.features = required_features(spec)
 
         resized = bool(resized_resources(pod))
         amounts = pod_requests(pod, use_status=resized)

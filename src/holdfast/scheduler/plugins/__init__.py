@@ -21,6 +21,7 @@ from holdfast.scheduler.plugins.image_locality import ImageLocality
 from holdfast.scheduler.plugins.inter_pod_affinity import InterPodAffinity
 from holdfast.scheduler.plugins.limit_aware import LimitAware
 from holdfast.scheduler.plugins.node_affinity import NodeAffinityPlugin
+from holdfast.scheduler.plugins.node_declared_features import NodeDeclaredFeatures
 from holdfast.scheduler.plugins.node_name import NodeName
 from holdfast.scheduler.plugins.node_numa_resource import NodeNUMAResource
 from holdfast.scheduler.plugins.node_order import NodeOrder
@@ -49,6 +50,7 @@ IN_TREE = (
     ImageLocality,
     LimitAware,
     NodeAffinityPlugin,
+    NodeDeclaredFeatures,
     NodeName,
     NodeOrder,
     NodeNUMAResource,

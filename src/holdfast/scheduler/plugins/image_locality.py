@@ -1,5 +1,6 @@
-"""ImageLocality: prefers nodes that have the pod's images. Large images count more, and images that
-many nodes have count more, so that an image on a single node does not attract every pod."""
+"""ImageLocality: prefers nodes that have the images of the pod's containers and volumes. Large images
+count more, and images that many nodes have count more, so that an image on a single node does not
+attract every pod."""
 
 from collections import Counter
 
@@ -10,7 +11,7 @@ from holdfast.scheduler.framework.interface import MAX_SCORE, Plugin, Scope, Sco
 
 _MB = 1024 * 1024
 _LEAST = 23 * _MB
-_MOST_PER_CONTAINER = 1000 * _MB
+_MOST_PER_IMAGE = 1000 * _MB
 
 
 class ImageLocality(Plugin):
@@ -27,7 +28,7 @@ class ImageLocality(Plugin):
         ]
         if not worth:
             return Score.same(0, version)
-        most = _MOST_PER_CONTAINER * cls.container_count
+        most = _MOST_PER_IMAGE * len(cls.images)
 
         def score(view: View) -> Cells:
             total = 0

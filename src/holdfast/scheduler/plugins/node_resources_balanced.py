@@ -67,7 +67,10 @@ def balance_of_two(nodes: NodeTable, one: Row, other: Row) -> Callable[[View], C
             claimed_a, claimed_b = view.claimed(slot_a), view.claimed(slot_b)
             a, b = min(claimed_a / offered_a, 1.0), min(claimed_b / offered_b, 1.0)
             before = int((1 - abs(a - b) / 2) * MAX_SCORE)
-            a, b = min((claimed_a + added_a) / offered_a, 1.0), min((claimed_b + added_b) / offered_b, 1.0)
+            a, b = (
+                min((claimed_a + added_a) / offered_a, 1.0),
+                min((claimed_b + added_b) / offered_b, 1.0),
+            )
             return _change(before, int((1 - abs(a - b) / 2) * MAX_SCORE))
         claimed, offered = view.claimed(both), view.allocatable(both)
         return _change(balance(view, claimed / offered), balance(view, (claimed + added) / offered))

@@ -212,7 +212,7 @@ _PLUGINS = frozenset(
     "NodePorts NodeResourcesFit "
     "PodTopologySpread InterPodAffinity VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone "
     "Reservation LimitAware DynamicReservation Coscheduling NodeNUMAResource DeviceShare "
-    "ReservationPreemption".split()
+    "ReservationPreemption NodeDeclaredFeatures".split()
 )
 """Plugins that never reject a plain pod on a plain node with enough capacity."""
 

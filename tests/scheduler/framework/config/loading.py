@@ -11,7 +11,7 @@ _SERVED = {
     "VolumeBinding VolumeZone PodTopologySpread InterPodAffinity Reservation",
     "filter": "NodeUnschedulable NodeName TaintToleration NodeAffinity NodePorts NodeResourcesFit "
     "VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread "
-    "InterPodAffinity Reservation LimitAware Custom",
+    "InterPodAffinity Reservation LimitAware NodeDeclaredFeatures Custom",
     "postFilter": "DefaultPreemption ReservationPreemption",
     "preScore": "TaintToleration NodeAffinity NodeResourcesFit PodTopologySpread "
     "InterPodAffinity NodeResourcesBalancedAllocation",

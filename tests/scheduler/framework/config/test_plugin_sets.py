@@ -57,8 +57,8 @@ def test_default_plugins_in_order_with_weights() -> None:
     assert tuple(profile.points) == EXTENSION_POINTS
     assert list(weights(profile).items()) == list(DEFAULT_SCORES.items())
     assert names(profile, "filter") == [
-        "NodeUnschedulable",
         "NodeName",
+        "NodeUnschedulable",
         "TaintToleration",
         "NodeAffinity",
         "NodePorts",
@@ -71,6 +71,7 @@ def test_default_plugins_in_order_with_weights() -> None:
         "InterPodAffinity",
         "Reservation",
         "LimitAware",
+        "NodeDeclaredFeatures",
     ]
     assert names(profile, "preEnqueue") == ["SchedulingGates", "Coscheduling", "DefaultPreemption"]
     assert names(profile, "queueSort") == ["PrioritySort"]

@@ -117,8 +117,8 @@ EXTENSION_POINTS: tuple[str, ...] = tuple(name for name in Plugins().sets() if n
 DEFAULT_PLUGINS: tuple[PluginRef, ...] = (
     PluginRef("SchedulingGates"),
     PluginRef("PrioritySort"),
-    PluginRef("NodeUnschedulable"),
     PluginRef("NodeName"),
+    PluginRef("NodeUnschedulable"),
     PluginRef("TaintToleration", 3),
     PluginRef("NodeAffinity", 2),
     PluginRef("NodePorts"),
@@ -142,10 +142,11 @@ DEFAULT_PLUGINS: tuple[PluginRef, ...] = (
     PluginRef("NodeResourcesBalancedAllocation", 1),
     PluginRef("ImageLocality", 1),
     PluginRef("DefaultBinder"),
+    PluginRef("NodeDeclaredFeatures"),
 )
 
 # Plugins of kube-scheduler that do not exist here: a file may disable them.
-_KUBE_ONLY = frozenset({"GangScheduling", "NodeDeclaredFeatures"})
+_KUBE_ONLY = frozenset({"GangScheduling"})
 _EXPECTED = frozenset(ref.name for ref in DEFAULT_PLUGINS) | _KUBE_ONLY
 _REMOVED = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 
