@@ -125,6 +125,27 @@ def test_missing_requests_can_be_filled_per_container(
     assert pod_requests(pod.obj(), non_missing=NON_ZERO) == expected
 
 
+@pytest.mark.parametrize(
+    ("actuated", "allocated", "conditions", "cpu"),
+    [
+        ("2", "1", (), 2000),
+        ("500m", "3", (), 3000),
+        ("500m", "700m", (), 1000),
+        ("500m", "700m", (("PodResizePending", "True", "Infeasible"),), 700),
+    ],
+)
+def test_a_resize_of_pod_level_resources_counts_with_its_largest_part(
+    actuated: str, allocated: str, conditions: tuple[tuple[str, str, str], ...], cpu: int
+) -> None:
+    pod = make_pod("p").cpu("100m").pod_resources({"cpu": "1"})
+    resources = {"requests": {"cpu": actuated, "ephemeral-storage": "1Gi"}}
+    pod.status(resources=resources, allocatedResources={"cpu": allocated})
+    for each in conditions:
+        pod.condition(*each)
+    assert pod_requests(pod.obj()) == {"cpu": cpu}
+    assert pod_requests(pod.obj(), use_status=False) == {"cpu": 1000}
+
+
 def _resized(spec: str, actuated: str, allocated: str, *conditions: tuple[str, str]) -> Pod:
     pod = make_pod("p").cpu(spec)
     pod.status(

@@ -40,8 +40,9 @@ def pod_requests(
     """The requests of the pod on a node.
 
     `non_missing` gives amounts for resources a container does not mention (a mentioned zero
-    stays zero). With `use_status` a container that is being resized counts with the largest of its
-    requested, allocated and actual resources; a pod without statuses is unaffected. Without
+    stays zero). With `use_status` a container, or a pod with pod-level resources, that is being resized
+    counts with the largest of its requested, allocated and actual resources; a pod without statuses is
+    unaffected. Without
     `pod_level`, pod-level resources are ignored.
     """
     infeasible = use_status and resize_infeasible(pod)
@@ -57,7 +58,12 @@ def pod_requests(
 
     total = _aggregate(pod, asked)
     if pod_level:
-        total.update(_pod_level_requests(pod))
+        whole = _pod_level_requests(pod)
+        if whole and use_status and pod.status.resources is not None:
+            status = pod.status
+            whole = _in_effect(whole, pod.status.resources, status.allocated_resources, infeasible)
+            whole = {name: nano for name, nano in whole.items() if is_pod_level(name)}
+        total.update(whole)
     if pod.spec.overhead:
         _add(total, _nanos(pod.spec.overhead, "spec.overhead"))
     return {name: from_nano(name, nano) for name, nano in total.items()}

@@ -175,7 +175,7 @@ def class_key(pod: Pod, with_volumes: bool = True, read: Read = NOTHING_MORE) ->
         parts.append(("preemptionPolicy", spec.preemption_policy))
     if meta.deletion_timestamp is not None:
         parts.append(("terminating", True))
-    if spec.node_name and (pod.status.container_statuses or pod.status.init_container_statuses):
+    if spec.node_name:
         resized = resized_resources(pod)
         if resized:
             parts.append(("resized", resized))
@@ -308,12 +308,14 @@ def required_features(spec: PodSpec) -> list[str]:
 
 
 def resized_resources(pod: Pod) -> list[Any]:
-    """The resources in the container statuses, where they differ from the spec (in-place resize)."""
-    if not pod.spec.node_name:
+    """The resources in the statuses of the pod and its containers, where they differ from the spec
+    (in-place resize)."""
+    status = pod.status
+    if not pod.spec.node_name or not (
+        status.container_statuses or status.init_container_statuses or status.resources is not None
+    ):
         return []
-    statuses = pod.status.container_statuses + pod.status.init_container_statuses
-    if not statuses:
-        return []
+    statuses = status.container_statuses + status.init_container_statuses
     asked: dict[str, Container] = {c.name: c for c in (*pod.spec.containers, *pod.spec.init_containers)}
     resized: list[Any] = [
         (s.name, s.resources, s.allocated_resources)
@@ -325,6 +327,11 @@ def resized_resources(pod: Pod) -> list[Any]:
             or (s.allocated_resources or s.resources.requests) != s.resources.requests
         )
     ]
+    whole, actual = pod.spec.resources, pod.status.resources
+    if whole is not None and actual is not None:
+        allocated = pod.status.allocated_resources
+        if actual.requests != whole.requests or (allocated or whole.requests) != whole.requests:
+            resized.append((actual, allocated))
     if resized and resize_infeasible(pod):
         resized.append("infeasible")
     return resized

@@ -444,7 +444,12 @@ def pod_requests(raw: Raw) -> Amounts:
 
     spec = raw["spec"]
     total = _peak(spec, requested)
-    total.update(_pod_level(spec, requested))
+    whole = _pod_level(spec, requested)
+    if whole and status.get("resources") is not None:
+        whole = {} if infeasible else whole
+        raise_to(whole, millis(status["resources"].get("requests")))
+        raise_to(whole, millis(status.get("allocatedResources")))
+    total.update((name, value) for name, value in whole.items() if _is_pod_level(name))
     add(total, millis(spec.get("overhead")))
     return counted(total)
 
