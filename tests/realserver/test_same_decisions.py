@@ -1,7 +1,7 @@
 """Our decisions beside those of a real kube-scheduler, pod by pod, on random clusters.
 
-kube-scheduler runs against a real API server and has all default plugins but DynamicResources, which
-adds words of its own to messages. There are no controllers and no kubelets. A pod is created
+kube-scheduler runs against a real API server and has all default plugins in which we agree with its
+version. There are no controllers and no kubelets. A pod is created
 and what becomes of it is compared: bound to one of the nodes we score best; or unschedulable with the
 same message; or nominated to a node, by deleting the same victims. Then the next one follows.
 
@@ -26,11 +26,12 @@ from harness.driver import Driver
 from harness.strategies import NAMESPACES
 from holdfast.api.decode import decode
 from holdfast.api.pod import Pod
-from holdfast.scheduler.cluster.decisions import Bind, Nominate, Preempt, SetPodScheduled
+from holdfast.scheduler.cluster.decisions import Bind, Decision, Nominate, Preempt, SetPodScheduled
 from realserver import crowds, tight
 from realserver.assets import SCHEDULER, missing
 from realserver.client import Json, RefusedError
 from realserver.server import RealServer
+from realserver.versions import comparison
 
 PODS = int(os.environ.get("HOLDFAST_REAL_PODS", "25"))
 CLUSTERS = int(os.environ.get("HOLDFAST_REAL_CLUSTERS", "4"))
@@ -47,20 +48,6 @@ READ = (
     ("apps/v1", "statefulsets"),
     ("policy/v1", "poddisruptionbudgets"),
 )
-KUBE = {
-    "percentageOfNodesToScore": 100,
-    "profiles": [
-        {
-            "schedulerName": "default-scheduler",
-            "plugins": {"multiPoint": {"disabled": [{"name": "DynamicResources"}]}},
-        }
-    ],
-}
-_OURS = {
-    "apiVersion": "kubescheduler.config.k8s.io/v1",
-    "kind": "KubeSchedulerConfiguration",
-    "profiles": [{"schedulerName": "default-scheduler"}],
-}
 _WITHIN, _SOON = 15.0, 6.0
 
 Goes = Callable[[Json], bool]
@@ -74,7 +61,8 @@ class Side:
         self._server = server
         self._client = server.client
         self._choose = choose
-        self._ours = Driver(config=_OURS)
+        self._compared = comparison(server)
+        self._ours = Driver(config=self._compared.ours)
         self._made = 0
         self.outcomes: Counter[str] = Counter()
 
@@ -94,7 +82,7 @@ class Side:
                 self._client.create(raw)
         for api_version, plural in READ:
             self._ours.add(*map(decode, self._client.list(api_version, plural)))
-        with self._server.kube_scheduler(KUBE):
+        with self._server.kube_scheduler(self._compared.kube):
             yield
 
     def next_pod(self) -> None:
@@ -112,7 +100,7 @@ class Side:
         seen = self._wait(raw, lambda r: bool(node_of(r) or message_of(r)))
         own = [d for d in decisions if getattr(d, "pod", None) == self._ours.record(pod).ref]
         bound = next((d.node for d in own if isinstance(d, Bind)), "")
-        message = next((d.message for d in own if isinstance(d, SetPodScheduled)), "")
+        message = self._message(own)
         nominated = next((d.node for d in own if isinstance(d, Nominate) and d.node), "")
         about = (
             wanted,
@@ -132,6 +120,10 @@ class Side:
             return
         victims = {d.pod.uid for d in decisions if isinstance(d, Preempt)}
         self._preempt(seen, nominated, victims)
+
+    def _message(self, decisions: list[Decision]) -> str:
+        message = next((d.message for d in decisions if isinstance(d, SetPodScheduled)), "")
+        return self._compared.same(message)
 
     def _preempt(self, raw: Json, node: str, victims: set[str]) -> None:
         """The victims are deleted, leave, and the pod is bound where they were."""

@@ -14,14 +14,13 @@ import pytest
 
 from harness import choices
 from holdfast.api.decode import decode
-from holdfast.scheduler.cluster.decisions import Bind, BindVolume, SelectNode, SetPodScheduled
+from holdfast.scheduler.cluster.decisions import Bind, BindVolume, SelectNode
 from realserver import volumes
 from realserver.assets import SCHEDULER, missing
 from realserver.client import Json
 from realserver.server import RealServer
 from realserver.test_same_decisions import (
     CLUSTERS,
-    KUBE,
     READ,
     Side,
     message_of,
@@ -41,7 +40,7 @@ class StorageSide(Side):
             self._client.create(raw)
         for api_version, plural in (*READ, *_MORE):
             self._ours.add(*map(decode, self._client.list(api_version, plural)))
-        with self._server.kube_scheduler(KUBE):
+        with self._server.kube_scheduler(self._compared.kube):
             yield
 
     def next_pod(self) -> None:
@@ -53,7 +52,7 @@ class StorageSide(Side):
         decisions = self._ours.round(self._ours.now + 60)
         own = [d for d in decisions if getattr(d, "pod", None) == self._ours.record(pod).ref]
         node = next((d.node for d in own if isinstance(d, Bind)), "")
-        message = next((d.message for d in own if isinstance(d, SetPodScheduled)), "")
+        message = self._message(own)
         ours = {d.claim.name: d.volume.name for d in decisions if isinstance(d, BindVolume)}
         made = {d.claim.name: d.node for d in decisions if isinstance(d, SelectNode)}
         theirs, made_too = self._look_after_volumes(raw)

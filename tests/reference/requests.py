@@ -22,7 +22,7 @@ def requests(pod: Pod) -> dict[str, int]:
 def scored(pod: Pod) -> dict[str, int]:
     """What a pod looking for a node counts with where NodeResourcesFit scores nodes.
 
-    kube-scheduler 1.35 does not look at what the pod asks for as a whole here.
+    kube-scheduler does not look at what the pod asks for as a whole here.
     """
     total = _total(pod, DEFAULTS, whole=False)
     return {name: counted(name, value) for name, value in total.items()}

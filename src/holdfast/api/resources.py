@@ -79,7 +79,7 @@ def claimed_nonzero(pod: Pod, use_status: bool = True) -> Amounts:
 
 
 def scored_nonzero(pod: Pod) -> Amounts:
-    """What the pod counts for while a node is being scored for it. As in kube-scheduler 1.35, pod-level
+    """What the pod counts for while a node is being scored for it. As in kube-scheduler, pod-level
     resources are ignored here."""
     return pod_requests(pod, non_missing=NON_ZERO, use_status=False, pod_level=False)
 

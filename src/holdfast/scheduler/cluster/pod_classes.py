@@ -276,7 +276,7 @@ class PodClass:
         return next((amount for s, amount in self.requests if s == slot), 0)
 
     def scored(self, slot: int) -> int:
-        """The pod's request in scores. As in kube-scheduler 1.35, pod-level requests do not count
+        """The pod's request in scores. As in kube-scheduler, pod-level requests do not count
         there."""
         return next((amount for s, amount in self._scored if s == slot), 0)
 

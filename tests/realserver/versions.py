@@ -1,0 +1,54 @@
+"""Configurations in which kube-scheduler of some version and Holdfast, which follows 1.37, agree.
+
+What an older version does differently is disabled on both sides.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from realserver.server import RealServer
+
+Json = dict[str, Any]
+
+_FOUND = " preemption: found a potential placement"
+
+
+class Comparison(NamedTuple):
+    kube: Json
+    ours: Json
+    minor: int
+
+    def same(self, message: str) -> str:
+        """Our message as that version words it."""
+        return message if self.minor >= 37 else message.partition(_FOUND)[0]
+
+
+def comparison(server: RealServer) -> Comparison:
+    minor = int(str(server.client.request("GET", "/version")["minor"]).rstrip("+"))
+    both: list[str] = []
+    kubes: list[str] = []
+    if minor < 37:
+        kubes.append("DynamicResources")  # it adds words of its own to messages
+    if minor < 36:
+        both += ["NodeResourcesBalancedAllocation", "ImageLocality"]
+    ours: Json = {"multiPoint": _disabled(both)}
+    if minor < 37:
+        ours["score"] = _disabled(["VolumeBinding"])
+    return Comparison(
+        {"percentageOfNodesToScore": 100, **_profile({"multiPoint": _disabled(both + kubes)})},
+        {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            **_profile(ours),
+        },
+        minor,
+    )
+
+
+def _disabled(names: list[str]) -> Json:
+    return {"disabled": [{"name": name} for name in names]}
+
+
+def _profile(plugins: Json) -> Json:
+    return {"profiles": [{"schedulerName": "default-scheduler", "plugins": plugins}]}
