@@ -82,8 +82,8 @@ def storage_object(choose: Chooser) -> Object:
                     made.driver(driver, choose((None, 0, 1, 1, 2)))
             return made.obj()
         case "driver":
-            driver = make_csi_driver(choose((DRIVER, OTHER))).tracks_capacity(choose((True, False)))
-            return driver.demanded(choose((False, False, True))).obj()
+            csi_driver = make_csi_driver(choose((DRIVER, OTHER))).tracks_capacity(choose((True, False)))
+            return csi_driver.demanded(choose((False, False, True))).obj()
         case "attachment":
             attachment = make_attachment(choose(("a0", "a1")))
             driver = choose((DRIVER, OTHER))

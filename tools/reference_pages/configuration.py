@@ -108,7 +108,7 @@ MEANINGS: Mapping[str, str] = {
     "ReservationPreemption.eviction": "`Delete`: the pods of a preempted reservation are evicted; `Soft`: it is only labelled",
     "ReservationPreemption.softEvictor": "whether Holdfast itself evicts the pods of labelled reservations",
     "VolumeBinding.bindTimeoutSeconds": "how long volumes may take to be bound",
-    "VolumeBinding.shape": "accepted, no effect: storage capacity is not scored",
+    "VolumeBinding.shape": "the score by the percentage used of a volume, or of storage capacity",
 }
 """What each field means, by its path."""
 
@@ -235,6 +235,12 @@ def _type(shape: shapes.Type) -> str:
             return "any"
 
 
+def _shown(value: object) -> str:
+    if isinstance(value, msgspec.Struct) and not hasattr(value, "name"):
+        return str(msgspec.json.encode(value).decode())
+    return str(getattr(value, "name", value))
+
+
 def _default(field: shapes.Field) -> str:
     if field.required:
         return "required"
@@ -248,5 +254,5 @@ def _default(field: shapes.Field) -> str:
     if isinstance(value, msgspec.Struct):
         return code(value.type) if hasattr(value, "type") else ""
     if isinstance(value, tuple):
-        return code(", ".join(str(getattr(each, "name", each)) for each in value))
+        return code(", ".join(map(_shown, value)))
     return code(int(value) if isinstance(value, float) and value.is_integer() else value)

@@ -30,6 +30,7 @@ REASONS: dict[str, dict[str, str]] = {
         "node(s) didn't match pod anti-affinity rules": "Required anti-affinity of the pod.",
         "node(s) didn't satisfy existing pods anti-affinity rules": "Required anti-affinity of a running pod or reservation.",
         "node(s) didn't match pod topology spread constraints": "`maxSkew` would be exceeded, or the node lacks the label.",
+        "node(s) didn't match Pod's required features": "The pod needs a feature that the kubelet does not declare in `status.declaredFeatures`.",
         "node(s) didn't satisfy plugin {}": "A third-party plugin rejected the node without a reason.",
     },
     "Capacity": {
@@ -51,6 +52,7 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "Volumes": {
         "node(s) exceed max volume count": "The attach limit of a CSI driver.",
+        "{} CSI driver is not installed on the node": "The CSIDriver sets `preventPodSchedulingIfMissing`, and the node's CSINode lacks it.",
         "node(s) didn't match PersistentVolume's node affinity": "The volume is elsewhere.",
         "node(s) didn't find available persistent volumes to bind": "No matching volume, and the class cannot provision one there.",
         "node(s) did not have enough free storage": "CSIStorageCapacity shows too little.",
@@ -92,6 +94,7 @@ REASONS: dict[str, dict[str, str]] = {
     },
     "Preemption": {
         "No preemption victims found for incoming pod": "No pods of lower priority, or removing them would not help.",
+        "found a potential placement for pod on node {}, preempting {} victims": "Pods are being preempted for this one.",
         "Preemption is not helpful for scheduling": "The reason on these nodes is not one that evictions change.",
     },
     "Jobs and queues": {
