@@ -45,6 +45,50 @@ _POD_SPEC = {
     "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "claim"}}],
 }
 _TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [_CONTAINER]}}
+_DEVICES = "apis/resource.k8s.io/v1"
+_CEL = {"cel": {"expression": 'device.attributes["d.io"].index < 3'}}
+_CLAIM = {
+    "devices": {
+        "requests": [
+            {
+                "name": "r",
+                "exactly": {
+                    "deviceClassName": "a",
+                    "count": 2,
+                    "selectors": [_CEL],
+                    "tolerations": [{"key": "a", "operator": "Exists", "tolerationSeconds": 3}],
+                    "capacity": {"requests": {"memory": "1Gi"}},
+                },
+            },
+            {"name": "f", "firstAvailable": [{"name": "s", "deviceClassName": "a"}]},
+        ],
+        "constraints": [{"requests": ["r"], "matchAttribute": "d.io/numa"}],
+        "config": [{"requests": ["f/s"], "opaque": {"driver": "d.io", "parameters": {"a": None}}}],
+    }
+}
+_ALLOCATED = {
+    "allocation": {
+        "devices": {"results": [{"request": "r", "driver": "d.io", "pool": "p", "device": "d"}]},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": []}]},
+    },
+    "reservedFor": [{"resource": "pods", "name": "a", "uid": "1"}],
+    "devices": [{"driver": "d.io", "pool": "p", "device": "d", "networkData": {"ips": ["10.0.0.1/8"]}}],
+}
+_DEVICE = {
+    "name": "d",
+    "attributes": {"index": {"int": 1}, "d.io/version": {"version": "1.2.3"}},
+    "capacity": {
+        "memory": {
+            "value": "8Gi",
+            "requestPolicy": {"default": "1Gi", "validRange": {"min": "1Gi", "step": "1Gi"}},
+        }
+    },
+    "allowMultipleAllocations": True,
+    "taints": [{"key": "a", "effect": "NoSchedule"}],
+    "consumesCounters": [{"counterSet": "c", "counters": {"n": {"value": "1"}}}],
+    "bindingConditions": ["a"],
+    "bindingFailureConditions": ["b"],
+}
 _SELECTOR = {"matchLabels": {"a": "b"}}
 BASES: list[tuple[str, dict[str, Any]]] = [
     ("api/v1/namespaces/default/pods", {"apiVersion": "v1", "kind": "Pod", "spec": _POD_SPEC}),
@@ -121,6 +165,70 @@ BASES: list[tuple[str, dict[str, Any]]] = [
     (
         "apis/storage.k8s.io/v1/storageclasses",
         {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "provisioner": "p"},
+    ),
+    (
+        f"{_DEVICES}/namespaces/default/resourceclaims",
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "spec": _CLAIM,
+            "status": _ALLOCATED,
+        },
+    ),
+    (
+        f"{_DEVICES}/namespaces/default/resourceclaimtemplates",
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate",
+            "spec": {"metadata": {"labels": {"a": "b"}}, "spec": _CLAIM},
+        },
+    ),
+    (
+        f"{_DEVICES}/deviceclasses",
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "spec": {"selectors": [_CEL], "extendedResourceName": "example.com/gpu"},
+        },
+    ),
+    (
+        f"{_DEVICES}/resourceslices",
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "spec": {
+                "driver": "d.io",
+                "nodeName": "node-1",
+                "pool": {"name": "node-1", "generation": 1, "resourceSliceCount": 1},
+                "devices": [_DEVICE],
+            },
+        },
+    ),
+    (
+        f"{_DEVICES}/devicetaintrules",
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceTaintRule",
+            "spec": {
+                "deviceSelector": {"driver": "d.io"},
+                "taint": {"key": "a", "effect": "NoExecute"},
+            },
+        },
+    ),
+    (
+        "api/v1/namespaces/default/pods",
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "spec": {
+                "resourceClaims": [
+                    {"name": "a", "resourceClaimName": "a"},
+                    {"name": "b", "resourceClaimTemplateName": "b"},
+                ],
+                "containers": [{**_CONTAINER, "resources": {"claims": [{"name": "a"}]}}],
+            },
+            "status": {"resourceClaimStatuses": [{"name": "b", "resourceClaimName": "b"}]},
+        },
     ),
     (
         "apis/scheduling.koordinator.sh/v1alpha1/reservations",
