@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
 from harness.embedded_cluster import HandClock, SteppedCluster
 from holdfast.local.namespace_controller import GRACE
-from holdfast.local.resource_claim_controller import claim_key, generated_name
+from holdfast.local.resource_claim_controller import claim_key, generated_name, used_claims
 from holdfast.local.store import Key, Raw, open_store, pod_key
 
 API = "resource.k8s.io/v1"
@@ -315,3 +316,74 @@ def test_an_extended_resource_claim_is_released_with_its_pod() -> None:
     it.update(user, status={"extendedResourceClaimStatus": {"resourceClaimName": "p-extended"}})
     it.update(user, status={"phase": "Succeeded"})
     assert key not in it.store
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_claims_follow_their_pods_whatever_happens(seed: int) -> None:
+    """Random lives of pods and claims: after each step nothing is reserved for a pod that is gone,
+    no claim outlives the pod it was made for, and every pod has its claims."""
+    choose = Random(seed)
+    it = cluster()
+    template(it)
+    claim(it, "shared")
+    for number in range(25):
+        pods = [each for each in it.store.scan("", "Pod") if each["status"]["phase"] != "Failed"]
+        claims = [*it.store.scan("resource.k8s.io", "ResourceClaim")]
+        what = choose.choice(
+            ("create", "create", "allocate", "allocate", "bind", "end", "delete", "lose")
+        )
+        if what == "create":
+            entries = [BY_TEMPLATE, {**BY_TEMPLATE, "name": "more"}, {**BY_NAME, "name": "shared"}]
+            name = f"p{choose.randrange(8)}"
+            if pod_key("default", name) not in it.store:
+                pod(it, name, *choose.sample(entries, choose.randint(1, 3)))
+        elif what == "allocate" and claims:
+            _allocate_to_users(it, choose.choice(claims), pods)
+        elif what == "lose" and claims:
+            key = claim_key("default", choose.choice(claims)["metadata"]["name"])
+            if key.name != "shared":
+                it.cluster.world.objects.end(key)
+                it.settle()
+        elif pods and what != "lose":
+            key = pod_key("default", choose.choice(pods)["metadata"]["name"])
+            if what == "bind":
+                it.update(key, spec={"nodeName": "n"})
+            elif what == "end":
+                it.update(key, status={"phase": "Failed"})
+            elif what == "delete":
+                it.delete(key)
+        _check_claims(it, f"seed {seed}, step {number}: {what}")
+
+
+def _allocate_to_users(it: SteppedCluster, raw: Raw, pods: list[Raw]) -> None:
+    if raw["metadata"].get("deletionTimestamp"):
+        return
+    key = claim_key("default", raw["metadata"]["name"])
+    users = [
+        pod_key("default", each["metadata"]["name"])
+        for each in pods
+        if key.name in [name for name, _ in used_claims(each)]
+    ]
+    if users:
+        allocate(it, key, *users)
+
+
+def _check_claims(it: SteppedCluster, when: str) -> None:
+    pods = {raw["metadata"]["uid"]: raw for raw in it.store.scan("", "Pod")}
+    for raw in it.store.scan("resource.k8s.io", "ResourceClaim"):
+        status, name = raw["status"], raw["metadata"]["name"]
+        for consumer in status.get("reservedFor") or ():
+            user = pods.get(consumer["uid"])
+            assert user is not None and user["status"]["phase"] != "Failed", f"{when}: {name}"
+            assert status.get("allocation"), f"{when}: {name}"
+        if FINALIZER not in (raw["metadata"].get("finalizers") or ()):
+            assert not raw["metadata"].get("deletionTimestamp"), f"{when}: {name}"
+        for owner in raw["metadata"].get("ownerReferences") or ():
+            assert pods[owner["uid"]]["status"]["phase"] != "Failed", f"{when}: {name}"
+    for each in pods.values():
+        if each["status"]["phase"] != "Failed":
+            wanted = {entry["name"] for entry in each["spec"]["resourceClaims"]}
+            made = {status["name"] for status in each["status"].get("resourceClaimStatuses") or ()}
+            assert made == wanted - {"shared"}, f"{when}: {each['metadata']['name']}"
+            for name, _ in used_claims(each):
+                assert claim_key("default", name) in it.store, f"{when}: {name}"

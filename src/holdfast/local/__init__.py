@@ -10,6 +10,9 @@ Simulations use these parts on a virtual clock, `holdfast up` on the real one:
     setup                 the scheduler, from its configuration
     kubelet               pods that start, run, end and stop
     volume_controller     binding and provisioning of claims
+    resource_claim_controller  claims on devices, made from templates and released
+    device_taint_eviction      pods on devices with NoExecute taints
+    resource_slices       the simulated driver of GPUs
     disruption            status of PodDisruptionBudgets
     node_lifecycle        nodes that register and renew their leases; pod GC; taint eviction
     namespace_controller  deletion of namespaces
