@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,6 +106,8 @@ class World:
             made.put_rule(each)
         for key, devices in self.claims.items():
             made.claim(key, devices)
+        for other in self.use.keys() - set(self.claims):
+            made.use.add(other, self.use.results(other))
         return made
 
     def answers(self, claim: Case) -> dict[str, Any]:
@@ -180,7 +183,7 @@ def test_answers_follow_every_change(changes: list[tuple[Any, ...]]) -> None:
             assert world.answers(claim) == fresh.answers(claim)
     table = world.catalogue.table
     assert sum(entry is not None for entry in table.entries) == sum(
-        len(each["devices"]) for each in world.slices.values()
+        len(each.get("devices", ())) for each in world.slices.values()
     )
     assert world.use.check() == []
     for name in list(world.slices):
@@ -218,6 +221,140 @@ def test_rows_of_changes_are_those_of_the_nodes_that_see_them() -> None:
     assert found.tolist() == [3]
     assert world.catalogue.rows_of([device, DeviceID("gpu", "network", "dev-0")]) is None
     assert world.catalogue.remove_slice("none") is not None
+
+
+def test_a_shared_slice_is_replaced_for_nodes_without_slices_of_their_own() -> None:
+    world = World()
+    world.put_node("alpha", "east")
+    world.put_node("beta", "west")
+    devices = [{"device": "dev-0", "attributes": {"size": 1}}]
+    shared = {"slice": "network", "pool": "gpu/network", "at": {"region": ["east"]}}
+    world.put_slice({**shared, "devices": devices})
+    claim = CLAIMS[3]
+    assert [code for code, _ in world.answers(claim).values()] == [1, 1]
+    larger = [{"device": "dev-0", "attributes": {"size": 2}}]
+    world.put_slice({**shared, "devices": larger})
+    assert [code for code, _ in world.answers(claim).values()] == [0, 1]
+    world.put_node("beta", "east")
+    assert [code for code, _ in world.answers(claim).values()] == [0, 0]
+    world.put_slice({**shared, "devices": [{"device": "dev-1", "attributes": {"size": 2}}]})
+    assert world.answers(claim) == world.anew().answers(claim)
+
+
+_SHARED = {"device": "dev-0", "shared": True, "capacity": {"memory": 2}}
+_COUNTED = {"device": "dev-0", "consumes": {"chip": {"parts": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("claim", "differences"),
+    [
+        (
+            {"requests": {"main": {"class": "gpus", "capacity": {"memory": 2}}}},
+            [{"devices": [_SHARED]}, {"devices": [_SHARED], "shares": {"memory": 1}}],
+        ),
+        (
+            {"requests": {"main": "gpus", "side": "gpus"}},
+            [{"devices": ["dev-0", "dev-1"]}, {"devices": ["dev-0", "dev-1"], "in_use": True}],
+        ),
+        (
+            {"requests": {"main": "gpus"}, "match": ["gpu/size"]},
+            [
+                {"devices": [{"device": "dev-0", "attributes": {"size": 1}}]},
+                {"devices": [{"device": "dev-0", "attributes": {"weight": 1}}]},
+            ],
+        ),
+        (
+            {"requests": {"main": "gpus x all"}},
+            [{"devices": ["dev-0"]}, {"devices": ["dev-0"], "of": 2}],
+        ),
+        (
+            {"requests": {"main": "gpus"}},
+            [
+                {"devices": [_COUNTED, {**_COUNTED, "device": "dev-1"}], "parts": 2, "in_use": True},
+                {"devices": [_COUNTED, {**_COUNTED, "device": "dev-1"}], "parts": 1, "in_use": True},
+            ],
+        ),
+        (
+            {"requests": {"main": "gpus x all"}},
+            [{"devices": ["dev-0"]}, {"devices": ["dev-0"], "updating": True}],
+        ),
+        (
+            {"requests": {"main": [{"best": "gpus"}]}},
+            [
+                {"devices": [_COUNTED, {**_COUNTED, "device": "dev-1"}], "parts": 2, "in_use": True},
+                {"devices": [_COUNTED, {**_COUNTED, "device": "dev-1"}], "parts": 1, "in_use": True},
+            ],
+        ),
+        (
+            {"requests": {"main": "gpus"}},
+            [
+                {"devices": [_COUNTED], "parts": 1},
+                {"devices": [_COUNTED], "parts": 1, "elsewhere": True},
+            ],
+        ),
+        (
+            {"requests": {"main": [{"best": "gpus"}]}},
+            [
+                {"devices": [_COUNTED], "parts": 1},
+                {"devices": [_COUNTED], "parts": 1, "elsewhere": True},
+            ],
+        ),
+    ],
+)
+def test_nodes_that_differ_in_one_thing_have_answers_of_their_own(
+    claim: Case, differences: list[Case]
+) -> None:
+    world = World()
+    for name, difference in zip(NODES, differences, strict=False):
+        _publish(world, name, dict(difference))
+    codes = [code for code, _ in world.answers(claim).values()]
+    assert codes[0] != codes[1]
+    assert codes == [code for code, _ in world.anew().answers(claim).values()]
+    for name in NODES[:2]:
+        alone = World()
+        _publish(alone, name, dict(differences[NODES.index(name)]))
+        assert alone.answers(claim)[name] == world.answers(claim)[name]
+
+
+def _publish(world: World, name: str, difference: Case) -> None:
+    """A node with one pool, the counters of the pool, and what is in use of it."""
+    world.put_node(name, "east")
+    parts, shares = difference.pop("parts", 0), difference.pop("shares", None)
+    in_use, elsewhere = difference.pop("in_use", False), difference.pop("elsewhere", False)
+    if difference.pop("updating", False):
+        half = {"pool": f"gpu/{name}-2", "of": 2, "at": name, "devices": ["dev-0"]}
+        world.put_slice({"slice": f"{name}-half", **half})
+    head: Case = {"pool": f"gpu/{name}", "at": name}
+    if parts:
+        head["of"] = 3 if elsewhere else 2
+        counters = [{"chip": {"parts": parts}}]
+        world.put_slice({"slice": f"{name}-counters", **head, "counters": counters})
+    world.put_slice({"slice": f"{name}-devices", **head, **difference})
+    if elsewhere:
+        other = {**head, "at": "nowhere", "devices": [{**_COUNTED, "device": "dev-9"}]}
+        world.put_slice({"slice": f"{name}-elsewhere", **other})
+        world.claim(f"{name} elsewhere", [f"gpu/{name}/dev-9"])
+    if in_use:
+        world.claim(f"{name} in use", [f"gpu/{name}/dev-0"])
+    if shares is not None:
+        world.use.add(
+            f"{name} share",
+            [_use(f"gpu/{name}/dev-0", shareID="share", consumedCapacity=shares)],
+        )
+
+
+def test_columns_grow_with_the_devices() -> None:
+    world = World()
+    world.put_node("alpha", "east")
+    devices = [{"device": f"dev-{n}", "attributes": {"size": n}} for n in range(300)]
+    claim = {"requests": {"main": {"class": "gpus", "where": ['device.attributes["gpu"].size >= 2']}}}
+    for length in (1, 2, 3, 100, 300, 2):
+        world.put_slice(
+            {"slice": "many", "pool": "gpu/alpha", "at": "alpha", "devices": devices[:length]}
+        )
+        world.claim("all but one", [f"gpu/alpha/dev-{n}" for n in range(length - 1)])
+        ((code, _),) = world.answers(claim).values()
+        assert code == (0 if length >= 3 else 1)
 
 
 def test_a_rule_without_a_selector_taints_every_device() -> None:

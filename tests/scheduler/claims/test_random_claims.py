@@ -9,11 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.strategies import examples
+from holdfast.api.meta import ObjectMeta
+from holdfast.api.node import Node
 from holdfast.api.quantity import parse
+from holdfast.scheduler.cluster.node_table import node_info
 from holdfast.scheduler.managers.claims import (
     ClaimsAllocation,
     ClaimsRefusal,
 )
+from holdfast.scheduler.managers.claims.allocator import FEASIBLE, NO_DEVICES, PROBLEM
 from scheduler.claims.plain_allocator import Failed, PlainAllocator
 from scheduler.claims.table_format import Case, CaseCluster
 
@@ -205,3 +209,39 @@ def test_a_claim_considered_gone_leaves_what_there_is_without_it(case: Case, ran
         == empty.allocator.feasible(empty.request, rows, empty.use).codes.tolist()
     )
     assert cluster.use.check() == []
+
+
+@examples(60)
+@given(st.lists(situations(), min_size=2, max_size=4))
+def test_nodes_that_look_alike_do_not_get_the_answers_of_others(cases: list[Case]) -> None:
+    """One cluster of several nodes, each with the slices and the use of one case, and the claims of the
+    first."""
+    joined: Case = {"case": "random", "slices": [], "in_use": [], "shares": {}}
+    for number, case in enumerate(cases):
+        for slice in case["slices"]:
+            pool = f"{slice['pool']}-{number}"
+            joined["slices"].append(
+                {**slice, "slice": f"{slice['slice']}-{number}", "pool": pool, "at": f"node-{number}"}
+            )
+        joined["in_use"] += [_on_node(id, number) for id in case["in_use"]]
+        joined["shares"] |= {_on_node(id, number): used for id, used in case["shares"].items()}
+    cluster = CaseCluster({**joined, "claims": cases[0]["claims"], "node": "node-0"})
+    for number in range(1, len(cases)):
+        row = cluster.nodes.open_row(f"node-{number}")
+        metadata = ObjectMeta(name=f"node-{number}")
+        cluster.nodes.put(row, node_info(Node(metadata=metadata)))
+        cluster.catalogue.node_changed(row)
+    rows = np.arange(len(cases))
+    for asked in (rows, np.tile(rows, 20)):
+        verdicts = cluster.allocator.feasible(cluster.request, asked, cluster.use)
+        for row, code, score in zip(asked, verdicts.codes, verdicts.scores, strict=True):
+            found = cluster.allocator.allocate(cluster.request, int(row), cluster.use, cluster.names)
+            if isinstance(found, ClaimsAllocation):
+                assert (code, score) == (FEASIBLE, found.score)
+            else:
+                assert code == (PROBLEM if found.fatal else NO_DEVICES)
+
+
+def _on_node(id: str, number: int) -> str:
+    driver, pool, device = id.split("/")
+    return f"{driver}/{pool}-{number}/{device}"

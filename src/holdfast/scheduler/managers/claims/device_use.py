@@ -10,7 +10,7 @@ which a reservation holds devices for an owner.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, KeysView, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -100,6 +100,10 @@ class DeviceUse(UseSnapshot):
 
     def __contains__(self, key: ClaimKey) -> bool:
         return key in self._results
+
+    def keys(self) -> KeysView[ClaimKey]:
+        """The claims that were added."""
+        return self._results.keys()
 
     def results(self, key: ClaimKey) -> Results:
         """What a claim was added with."""
