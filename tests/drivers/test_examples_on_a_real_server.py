@@ -11,7 +11,10 @@ import pytest
 
 from drivers.real_driver import RealStage
 from drivers.scenarios import Simulated, every_example
+from holdfast.api.names import WORKLOAD_API
+from holdfast.sim.scenario_actions import Create
 from realserver.accounts import as_the_account, documents, ensure
+from realserver.client import RefusedError
 from realserver.definitions import installed_definitions
 from realserver.server import RealServer
 
@@ -25,9 +28,24 @@ def server(real_server: RealServer) -> Iterator[RealServer]:
         yield real_server
 
 
+def uses_pod_groups(simulated: Simulated) -> bool:
+    created = (each.action for each in simulated.scenario.actions)
+    return any(isinstance(each, Create) and each.raw["apiVersion"] == WORKLOAD_API for each in created)
+
+
+def serves(server: RealServer, api_version: str) -> bool:
+    try:
+        server.new_client().request("GET", f"/apis/{api_version}")
+    except RefusedError:
+        return False
+    return True
+
+
 @every_example
 def test_example(server: RealServer, tmp_path: Path, file: Path) -> None:
     simulated = Simulated.of(file)
+    if uses_pod_groups(simulated) and not serves(server, WORKLOAD_API):
+        pytest.skip(f"the API server does not serve {WORKLOAD_API}")
 
     async def play() -> RealStage:
         stage = RealStage(server, as_the_account(server, tmp_path), simulated)

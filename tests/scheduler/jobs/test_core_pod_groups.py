@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from harness.objects import Raw, core_group, core_pods, node, pod, pod_group
-from harness.scenarios import Played, play, step
+from harness.objects import Raw, core_group, core_pods, in_queue, node, pod, pod_group, queue
+from harness.scenarios import Played, actions, play, step
 
 GROUP = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup"}
 RACK = "rack"
@@ -273,3 +273,37 @@ def test_a_restart_changes_nothing() -> None:
     played = play(*given, late, restart)
     assert len(domain(played, *(f"g-{i}" for i in range(4)))) == 1
     assert initially_scheduled(played, "g") == ("True", "Scheduled", "")
+
+
+# What Holdfast adds
+
+
+def test_a_starving_group_gets_holds_in_one_domain() -> None:
+    users = [
+        pod(f"u{i}", 1, nodeName=name, uid=f"u{i}", runs_for=f"{60 + 60 * i}s")
+        for i, name in enumerate(("a0", "a1", "b0", "b1"))
+    ]
+    small = [pod(f"small-{i}", 2, at=f"{20 + i}s", runs_for="30s") for i in range(30)]
+    group = core_group("g", 2, topology=RACK, at="10s")
+    reserve = actions("allocate", starvingJobTimeThreshold=5, reservedNodePercent=100)
+    played = play(racks(2, 2), users, small, group, core_pods("g", 2, 2, at="10s"), config=reserve)
+    reserved = [e for e in played.result.timeline if e.event == "Reserved"]
+    assert reserved[0].object == "PodGroup/default/g"
+    assert len(domain(played, "g-0", "g-1")) == 1
+    assert played.times("g-0") == played.times("g-1") == [120]
+
+
+def test_a_group_is_in_the_queue_of_its_annotation() -> None:
+    full = queue("small", capability={"cpu": "1"})
+    group = core_group("g", 2, annotations=in_queue("small"))
+    played = play(node("n1", 4), full, group, core_pods("g", 2))
+    assert played.bound() == {}
+    roomy = queue("small", capability={"cpu": "2"})
+    played = play(node("n1", 4), roomy, group, core_pods("g", 2))
+    assert len(played.bound()) == 2
+
+
+def test_groups_of_another_scheduler_are_left_alone() -> None:
+    group, pods = core_group("g", 1), core_pods("g", 1, schedulerName="another")
+    played = play(node("n1", 4), group, pods)
+    assert conditions(played, "g") == {}

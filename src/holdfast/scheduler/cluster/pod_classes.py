@@ -59,6 +59,18 @@ class ClaimTrait(NamedTuple):
     """Why the pod cannot be scheduled before the claim changes."""
 
 
+class GroupMembership(NamedTuple):
+    """The PodGroup of a pod."""
+
+    family: str
+    """Its API group."""
+    name: str
+    uid: str
+    """Empty until the PodGroup exists."""
+    workload: str
+    """The Workload that the PodGroup was made for, if it names one."""
+
+
 class Traits(NamedTuple):
     """The part of a class that is not written in the pod's object."""
 
@@ -79,6 +91,8 @@ class Traits(NamedTuple):
     """Of members of a job: whether their PodGroup sets that they cannot be preempted."""
     claims: tuple[ClaimTrait, ...] = ()
     """The ResourceClaims of pods that have no node."""
+    group: GroupMembership | None = None
+    """Of members of a job, while owners of reservations name PodGroups: theirs."""
 
 
 ORDINARY = Traits()
@@ -98,6 +112,7 @@ class PodClass:
         "exclusive",
         "features",
         "fields",
+        "group",
         "id",
         "images",
         "is_daemon",
@@ -140,6 +155,7 @@ class PodClass:
         self.id = class_id
         self.pod = pod
         self.private = traits.private
+        self.group = traits.group
         self.exclusive = traits.exclusive
         self.pre_allocation = traits.pre_allocation
         self.owner_spec_id = traits.owner_spec_id

@@ -80,11 +80,13 @@ def _count(needed: int, scheduled: int, remaining: int) -> str:
 
 
 def refusal_of(
-    job: Job, members: list[PodRecord], placed: Collection[str], why: GangRefusal
+    job: Job, members: list[PodRecord], placed: Collection[str], why: GangRefusal, text: str = ""
 ) -> GangRefusal:
     """The refusal of a group of which only `placed` (uids) could be placed. `why` has the reasons of
-    the others. Members after the one that made it certain get the message of the group."""
-    text, tried = unmet(job, members, placed)
+    the others. Members after the one that made it certain get the message of the group, which is
+    `text` if that is given."""
+    own, tried = unmet(job, members, placed)
+    text = text or own
     messages = {}
     for number, pod in enumerate(members):
         if number >= tried:

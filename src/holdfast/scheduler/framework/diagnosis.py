@@ -156,6 +156,11 @@ class Diagnosis:
             self._verdict = verdict(self.histogram())
         return self._verdict
 
+    def verdict_within(self, rows: NDArray[np.bool_]) -> Verdict:
+        """The same for these rows only."""
+        counts = np.bincount(self._catch_up()[rows], minlength=len(self._rejections)).tolist()
+        return verdict(dict(zip(self._rejections[1:], counts[1:], strict=True)))
+
     def resolvable(self) -> NDArray[np.bool_]:
         """The rows where removing pods could help; read-only."""
         self._catch_up()

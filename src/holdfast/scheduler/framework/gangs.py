@@ -194,14 +194,24 @@ class Gangs:
         wakes_on = self._may_wake(members) | Change.NODE_LABELS
         if not placements:
             return _refusal(NOT_ENOUGH_RESOURCES, core_groups.NO_PLACEMENTS, wakes_on)
-        statement = Statement(self._cycle)
-        with self._cycle.search.within(placements[0].rows):
-            self.assume_all(statement, members)
+        statement, rows = Statement(self._cycle), placements[0].rows
+        with self._cycle.search.within(rows):
+            left = self.assume_all(statement, members)
         placed = {pod.uid for _, pod in statement.assumed}
         first, _ = core_groups.unmet(job, members, placed)
-        statement.discard()
         text = core_groups.no_placements(len(placements), first)
-        return _refusal(NOT_ENOUGH_RESOURCES, text, wakes_on)
+        messages = {pod.uid: self._message_within(pod, rows) for pod in left}
+        why = _refusal(NOT_ENOUGH_RESOURCES, text, wakes_on)._replace(messages=messages)
+        why = core_groups.refusal_of(job, members, placed, why, text)
+        statement.discard()
+        return why
+
+    def _message_within(self, pod: PodRecord, rows: NDArray[np.bool_]) -> str:
+        """The condition message of a pod that fits none of these rows."""
+        column = self._columns.column(self._profiles[pod.scheduler], pod.cls)
+        if column.rejected is not None:
+            return column.verdict().message(int(rows.sum()))
+        return column.diagnosis.verdict_within(rows).message(int(rows.sum()))
 
     def _attempt_within(
         self, jobs: list[Job], members: list[PodRecord], now: float

@@ -23,6 +23,7 @@ from holdfast.api.pod_groups import CorePodGroup
 from holdfast.api.selectors import as_integer
 from holdfast.api.times import TimeError, parse_duration, parse_time
 from holdfast.scheduler.cluster.decisions import ObjectRef
+from holdfast.scheduler.cluster.pod_classes import GroupMembership
 from holdfast.scheduler.cluster.records import JobName, Phase, PodRecord
 
 SCHEDULED = "Scheduled"
@@ -61,6 +62,7 @@ class Job:
         "leader",
         "lost_at",
         "members",
+        "membership",
         "name",
         "non_preemptible",
         "overdue",
@@ -93,6 +95,8 @@ class Job:
         """The priority of its PodGroup's priority class."""
         self.non_preemptible = False
         """Whether its PodGroup sets that its pods cannot be preempted."""
+        self.membership: GroupMembership | None = None
+        """The trait of its members' classes that names its PodGroup, if they have it."""
         self.leader: PodRecord | None = None
         """The member that represents all waiting members in the scheduling queue."""
         self.problem = NOTHING

@@ -9,6 +9,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.pod_groups import CorePodGroup
 from holdfast.api.workloads import PriorityClass
 from holdfast.scheduler.cluster.base import ClusterBase
+from holdfast.scheduler.cluster.pod_classes import GroupMembership
 from holdfast.scheduler.cluster.records import JobName, Phase, PodRecord, ReservationInfo, queued_since
 from holdfast.scheduler.jobs.estimates import RunEstimates
 from holdfast.scheduler.jobs.job import (
@@ -95,6 +96,26 @@ class Jobs:
         if name is None:
             return None
         return self.known.get(name) or self._other(name)
+
+    def name_of(self, pod: Pod) -> JobName | None:
+        """The name of the pod's job, if owners of reservations name PodGroups at all."""
+        if not self._reservations.names_groups:
+            return None
+        return None if pod.spec.scheduler_name in self._settings.without_gangs else named_by(pod)
+
+    def membership(self, name: JobName) -> GroupMembership:
+        """The PodGroup of members of the job."""
+        group = self._group_of(name)
+        uid = group.metadata.uid if group is not None else ""
+        reference = group.spec.workload_ref if isinstance(group, CorePodGroup) else None
+        workload = reference.workload_name if reference is not None else ""
+        return GroupMembership(name.family, name.name, uid, workload)
+
+    def _group_of(self, name: JobName) -> PodGroup | None:
+        group = self._groups.get(name)
+        if group is None and name.family in _OTHER:
+            return self._groups.get(name._replace(family=_OTHER[name.family]))
+        return group
 
     def _other(self, name: JobName) -> Job | None:
         """The job of the same name in the API group whose PodGroups serve both."""
@@ -411,10 +432,8 @@ class Jobs:
     def _assign(self, job: Job) -> None:
         """Assigns the job its PodGroup, and what follows from it."""
         name = job.name
-        group = self._groups.get(name)
-        if group is None and name.family in _OTHER:
-            group = self._groups.get(name._replace(family=_OTHER[name.family]))
-        before, job.group = (job.priority_class, job.non_preemptible), group
+        group = self._group_of(name)
+        before, job.group = (job.priority_class, job.non_preemptible, job.membership), group
         job.group_gang = NO_GANG_SETTINGS
         if group is not None:
             since = queued_since(group.metadata.creation_timestamp, self._cluster.now)
@@ -429,8 +448,9 @@ class Jobs:
         elif isinstance(group, CorePodGroup):
             job.priority_class = 0
         job.non_preemptible = group is not None and _is_non_preemptible(group.metadata)
-        if (job.priority_class, job.non_preemptible) != before:
-            self._prioritized = True
+        job.membership = self.membership(name) if self._reservations.names_groups else None
+        if (job.priority_class, job.non_preemptible, job.membership) != before:
+            self._prioritized |= (job.priority_class, job.non_preemptible) != before[:2]
             job.reprioritized()
             for member in job.members.values():
                 if member.reservation is None:

@@ -2,7 +2,9 @@
 
 The entries of `spec.owners` are alternatives; all conditions of one entry must hold. Most conditions
 are on what all pods of a class share (labels, namespace, controllers). A name or uid selects one pod,
-so a pod that a reservation names gets a class of its own.
+so a pod that a reservation names gets a class of its own. The object may also be a PodGroup, or the
+Workload that PodGroups were made for: then their pods are owners, and while any reservation names one,
+the pods of each PodGroup have classes of their own.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ Clue = tuple[Hashable, ...]
 """A property that a pod class must have to match an entry; the key of the index of entries."""
 
 ANYONE: Clue = ()
+
+_GROUP, _WORKLOAD = "PodGroup", "Workload"
 
 _NONE: frozenset[int] = frozenset()
 
@@ -61,12 +65,19 @@ class Alternative:
     def named(self) -> PodName | None:
         """The single pod that the entry names, if it names one."""
         named = self._object
-        if named is None or not (named.name or named.uid):
+        if named is None or not (named.name or named.uid) or self.is_group:
             return None
         return PodName(named.namespace, named.name, named.uid)
 
+    @property
+    def is_group(self) -> bool:
+        """Whether the entry names a PodGroup or a Workload."""
+        return self._object is not None and self._object.kind in (_GROUP, _WORKLOAD)
+
     def clue(self) -> Clue:
         """The property by which the entry is indexed; ANYONE if there is none."""
+        if self._object is not None and self.is_group and self._object.name:
+            return (self._object.kind, self._object.name)
         named = self.named
         if named is not None:
             return ("uid", named.uid) if named.uid else ("name", named.name)
@@ -88,6 +99,8 @@ class Alternative:
         )
 
     def _is_object(self, wanted: ObjectReference, cls: PodClass) -> bool:
+        if self.is_group:
+            return _is_group(wanted, cls)
         named = self.named
         if named is not None:
             meta = cls.pod.metadata
@@ -103,6 +116,22 @@ class Alternative:
         if wanted.namespace and wanted.namespace != cls.namespace:
             return False
         return any(_is_reference(wanted, owner) for owner in cls.owners)
+
+
+def _is_group(wanted: ObjectReference, cls: PodClass) -> bool:
+    """Whether the pods of the class belong to this PodGroup, or to one of this Workload. Workloads are
+    not read, so their uid is not compared."""
+    group = cls.group
+    if group is None or (wanted.namespace and wanted.namespace != cls.namespace):
+        return False
+    if wanted.kind == _WORKLOAD:
+        return bool(group.workload) and wanted.name in ("", group.workload)
+    family = wanted.api_version.rpartition("/")[0]
+    return (
+        (not wanted.name or wanted.name == group.name)
+        and (not wanted.uid or wanted.uid == group.uid)
+        and (not family or family == group.family)
+    )
 
 
 def _is_reference(wanted: ReservationControllerReference, owner: OwnerReference) -> bool:
@@ -131,6 +160,10 @@ class OwnerSpec:
 
     def clues(self) -> list[Clue]:
         return list(dict.fromkeys(alternative.clue() for alternative in self.alternatives))
+
+    @property
+    def names_groups(self) -> bool:
+        return any(alternative.is_group for alternative in self.alternatives)
 
     def names(self) -> Iterator[PodName]:
         for alternative in self.alternatives:
@@ -235,6 +268,9 @@ def _clues_of(cls: PodClass) -> Iterator[Clue]:
     for owner in cls.owners:
         yield ("controller", owner.uid)
         yield ("controller name", owner.name)
+    if cls.group is not None:
+        yield (_GROUP, cls.group.name)
+        yield (_WORKLOAD, cls.group.workload)
     if cls.private:
         yield ("uid", cls.pod.metadata.uid)
         yield ("name", cls.pod.metadata.name)

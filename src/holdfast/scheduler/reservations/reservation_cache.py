@@ -49,6 +49,9 @@ class ReservationListener(Protocol):
     def pods_named(self, name: str, uid: str) -> None:
         """Owners of reservations began or ceased to name pods with this name, or this uid."""
 
+    def groups_named(self) -> None:
+        """Owners of reservations began or ceased to name PodGroups."""
+
 
 class _StatusAmounts(NamedTuple):
     """Amounts, which are never changed, as the status lists them."""
@@ -127,13 +130,19 @@ class ReservationCache(ReservationIndex):
         the uid of the preemptor."""
         self._leave_spec(reservation)
         reservation.preemptor = preemptor
+        before = self.names_groups
         for named in self._join_owners(reservation, spec):
             self._listener.pods_named(named.name, named.uid)
+        if self.names_groups != before:
+            self._listener.groups_named()
 
     def _leave_spec(self, reservation: ReservationInfo) -> None:
         if reservation.owner_spec_id >= 0:
+            before = self.names_groups
             for named in self._leave_owners(reservation):
                 self._listener.pods_named(named.name, named.uid)
+            if self.names_groups != before:
+                self._listener.groups_named()
 
     def take_dirty(self) -> dict[str, None]:
         """The reservations in `dirty`, which is empty then."""

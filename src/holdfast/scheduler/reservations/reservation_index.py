@@ -36,6 +36,8 @@ class ReservationIndex:
         self.members: dict[int, dict[str, ReservationInfo]] = {}
         """The reservations of each owner spec, by its id and their uid."""
         self._named: Counter[tuple[str, str]] = Counter()
+        self._naming_groups = 0
+        """The number of reservations whose owners name PodGroups or Workloads."""
         """How many reservations name a pod by its uid, or by its name."""
         self.preemption_holds = PreemptionHolds()
         """Reservations that keep what victims leave for their preemptor."""
@@ -137,6 +139,12 @@ class ReservationIndex:
             or (names.RESERVATION_AFFINITY in cls.annotations and cls.owner_spec_id < 0)
         )
 
+    @property
+    def names_groups(self) -> bool:
+        """Whether owners of any reservation name a PodGroup or Workload: then the PodGroup of a pod is
+        part of its class."""
+        return self._naming_groups > 0
+
     def traits(self, metadata: ObjectMeta) -> Traits:
         """The traits of a pod's class that depend on reservations: whether one names the pod."""
         if not self._named:
@@ -211,6 +219,7 @@ class ReservationIndex:
                 # Never released, since preemption holds come and go all the time.
                 self._no_owners = self.specs.acquire([])
         self.members.setdefault(spec.id, {})[reservation.uid] = reservation
+        self._naming_groups += spec.names_groups
         return [named for named in spec.names() if self._count_name(named, 1)]
 
     def _leave_owners(self, reservation: ReservationInfo) -> list[PodName]:
@@ -222,6 +231,7 @@ class ReservationIndex:
         if not there:
             del self.members[spec.id]
         freed = [named for named in spec.names() if self._count_name(named, -1)]
+        self._naming_groups -= spec.names_groups
         self.specs.release(spec)
         self.preemption_holds.remove(reservation)
         reservation.owner_spec_id = -1

@@ -403,6 +403,12 @@ class Cluster(ClusterBase):
     def pods_named(self, name: str, uid: str) -> None:
         self.pod_handlers.reclassify(name, uid)
 
+    def groups_named(self) -> None:
+        for job in list(self.jobs.known.values()):
+            for pod in list(job.members.values()):
+                if pod.reservation is None:
+                    self.pod_handlers.reprioritize(pod)
+
     def _reprioritized(self, pod: PodRecord) -> None:
         self.pod_handlers.reprioritize(pod)
 

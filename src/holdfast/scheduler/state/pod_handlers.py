@@ -21,7 +21,7 @@ from holdfast.scheduler.cluster.decisions import ObjectRef
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass, Traits
 from holdfast.scheduler.cluster.records import Phase, PodRecord, queued_since
-from holdfast.scheduler.jobs import Job, Jobs
+from holdfast.scheduler.jobs import Job, JobName, Jobs
 from holdfast.scheduler.jobs.job import KEYS as JOB_KEYS
 from holdfast.scheduler.managers.claims.claim_manager import ClaimManager
 from holdfast.scheduler.managers.resource_managers import ResourceManagers
@@ -233,7 +233,7 @@ class PodHandlers:
                 self._cluster.listener.pod_pending(pod)
 
     def reprioritize(self, pod: PodRecord) -> None:
-        """Updates the class of a member after its PodGroup's priority or preemptability changed."""
+        """Updates the class of a member after its PodGroup changed."""
         before, cls = pod.cls, self._current_class(pod)
         if cls is before:
             self._classes.release(cls)
@@ -266,15 +266,18 @@ class PodHandlers:
         seen = pod.cls.pod
         own = msgspec.structs.replace(seen.metadata, name=pod.name, uid=pod.uid)
         one = msgspec.structs.replace(seen, metadata=own)
-        traits = self._traits(one, self._jobs.of(pod))
+        traits = self._traits(one, self._jobs.of(pod), pod.job)
         if seen.spec.resource_claims:
             traits = self._with_claims(traits, one, pod)
         return self._classes.acquire(one, traits)
 
     def _class_of(self, pod: Pod, known: PodRecord | None = None) -> PodClass:
         """The class of a pod, acquired; raises InvalidObject."""
-        job = self._jobs.named(pod)
-        traits = self._reservations.traits(pod.metadata) if job is None else self._traits(pod, job)
+        job, name = self._jobs.named(pod), self._jobs.name_of(pod)
+        if job is None and name is None:
+            traits = self._reservations.traits(pod.metadata)
+        else:
+            traits = self._traits(pod, job, name)
         if pod.spec.resource_claims:
             traits = self._with_claims(traits, pod, known)
         return self._classes.acquire(pod, traits)
@@ -288,9 +291,11 @@ class PodHandlers:
             return traits
         return traits._replace(claims=self._claims.traits(pod.metadata))
 
-    def _traits(self, pod: Pod, job: Job | None) -> Traits:
+    def _traits(self, pod: Pod, job: Job | None, name: JobName | None) -> Traits:
         """The traits of its class that come from reservations and from its job."""
         traits = self._reservations.traits(pod.metadata)
+        if name is not None and self._reservations.names_groups:
+            traits = traits._replace(group=self._jobs.membership(name))
         if job is None:
             return traits
         # Members of a core PodGroup have its priority; a pending one of another priority is an error.

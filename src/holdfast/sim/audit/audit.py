@@ -33,7 +33,7 @@ from holdfast.sim.audit.capacity import (
 )
 from holdfast.sim.audit.claims import ClaimAudit
 from holdfast.sim.audit.cluster import ClusterState, Gang, owns
-from holdfast.sim.audit.facts import PodFacts, Raw, ReservationFacts, gang_of
+from holdfast.sim.audit.facts import CORE_GROUPS, PodFacts, Raw, ReservationFacts, core_gang, gang_of
 
 _PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 _WITH_HOLDS = (CLAIMED, OVER_WAITING, SLOTS)
@@ -91,6 +91,8 @@ class Audit:
         before may be bound after it."""
         self._satisfied: set[Gang] = set()
         """Gangs that had all they need once, or of which someone else bound or removed members."""
+        self._scattered: set[Gang] = set()
+        """Gangs of which someone else bound members."""
 
     def begin(self) -> None:
         """The scheduler is about to write: all that is wrong now, it did not do."""
@@ -167,7 +169,9 @@ class Audit:
             queues = {((each or {}).get("spec") or {}).get("queue") for each in (before, after)}
             if before is not None and len(queues) > 1:
                 self._disturbed_queues |= queues
-            _put(cluster.groups, (namespace, name), after)
+            is_core = ((after or before) or {}).get("apiVersion", "").startswith(f"{CORE_GROUPS}/")
+            key = core_gang(namespace, name) if is_core else (namespace, name)
+            _put(cluster.groups, key, after)
         elif kind == "PersistentVolumeClaim":
             _put(cluster.claims, (namespace, name), after)
             self._claim(before, after)
@@ -190,7 +194,7 @@ class Audit:
         node = (before or {"spec": {}})["spec"].get("nodeName") or ""
         if after is None:
             cluster.drop_pod(raw)
-            if gang := gang_of(raw["metadata"]):
+            if gang := gang_of(raw):
                 self._satisfied.add(gang[:2])
             pod = None
         else:
@@ -213,13 +217,14 @@ class Audit:
                     self._to_settle[each.reservation] = None
 
     def _arrived(self, raw: Raw, pod: PodFacts | None) -> None:
-        gang = gang_of(raw["metadata"])
+        gang = gang_of(raw)
         if not self._in_write:
             self._disturbed.add(raw["spec"]["nodeName"])
             if pod is not None:
                 self._disturbed_queues.add(queue_of(self._cluster, pod))
             if gang is not None:
                 self._satisfied.add(gang[:2])
+                self._scattered.add(gang[:2])
             return
         scheduler = raw["spec"].get("schedulerName") or ""
         if gang is not None and "Coscheduling" in self._plugins(scheduler):
@@ -370,7 +375,11 @@ class Audit:
                 named = f"PersistentVolumeClaim/{claim[0]}/{claim[1]}"
                 yield f"claim for one pod used twice: {named}: {others[0]} and {pod}"
             for each in cluster.reservations.values():
-                if each.phase == "Available" and claim in each.usage.claims and not owns(pod, each):
+                if (
+                    each.phase == "Available"
+                    and claim in each.usage.claims
+                    and not owns(cluster, pod, each)
+                ):
                     named = f"PersistentVolumeClaim/{claim[0]}/{claim[1]}"
                     yield f"claim for one pod is reserved: {named}: {pod} is not an owner of {each}"
 
@@ -400,6 +409,10 @@ class Audit:
             yield f"allocated GPUs that are not a partition: {pod} on Node/{pod.node}: {given}"
 
     def _judge_gang(self, gang: Gang) -> Iterator[str]:
+        domains = lifecycle.domains_of(self._cluster, gang)
+        if len(domains) > 1 and gang not in self._scattered:
+            listed = ", ".join(domains)
+            yield f"gang in several topology domains: PodGroup/{gang[0]}/{gang[1]}: {listed}"
         if gang in self._satisfied:
             return
         found = lifecycle.gang_at_rest(self._cluster, gang)

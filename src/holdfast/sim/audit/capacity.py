@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from holdfast.sim.audit.cluster import ClusterState, NodeState, expression, owns
 from holdfast.sim.audit.facts import (
+    CORE_GROUPS,
     Amounts,
     PodFacts,
     Port,
@@ -19,6 +20,7 @@ from holdfast.sim.audit.facts import (
     Usage,
     add,
     amounts,
+    core_gang,
     cpu_text,
     gang_of,
     is_device_resource,
@@ -199,7 +201,7 @@ def _ports(
     for reservation in reservations:
         for reserved in reservation.usage.ports:
             for port, pod in used:
-                if reserved.conflicts(port) and not owns(pod, reservation):
+                if reserved.conflicts(port) and not owns(cluster, pod, reservation):
                     figures = f"{pod}: {port} is reserved by {reservation}"
                     _count(found, RESERVED_PORTS, f"{reservation.name} {port}", figures)
 
@@ -398,7 +400,13 @@ _QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 
 def queue_of(cluster: ClusterState, pod: PodFacts) -> str | None:
     """The queue that the pod, or the PodGroup of its gang, names."""
-    gang = gang_of({"namespace": pod.namespace, "labels": pod.labels, "annotations": pod.annotations})
+    core = next((name for family, name in pod.groups if family == CORE_GROUPS), "")
+    if core:
+        group = cluster.groups.get(core_gang(pod.namespace, core)) or {"metadata": {}}
+        named = (group["metadata"].get("annotations") or {}).get(_QUEUE_NAME)
+        return named or pod.annotations.get(_QUEUE_NAME)
+    metadata = {"namespace": pod.namespace, "labels": pod.labels, "annotations": pod.annotations}
+    gang = gang_of({"metadata": metadata})
     if gang is None:
         return pod.annotations.get(_QUEUE_NAME)
     return ((cluster.groups.get(gang[:2]) or {}).get("spec") or {}).get("queue")

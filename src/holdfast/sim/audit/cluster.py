@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from holdfast.sim.audit.facts import (
+    CORE_GROUPS,
     ENDED,
     Amounts,
     DeviceFacts,
@@ -13,6 +14,7 @@ from holdfast.sim.audit.facts import (
     TopologyFacts,
     add,
     amounts,
+    core_gang,
     device_facts,
     gang_of,
     limit_ratios,
@@ -78,6 +80,8 @@ class ClusterState:
         self._member_of: dict[str, Gang] = {}
         self.groups: dict[Gang, Raw] = {}
         """PodGroups."""
+        self.relabelled: set[str] = set()
+        """Nodes whose labels changed."""
         self.claims: dict[tuple[str, str], Raw] = {}
         self.volumes: dict[str, Raw] = {}
         self.asking: set[str] = set()
@@ -95,6 +99,8 @@ class ClusterState:
 
     def put_node(self, name: str, raw: Raw | None) -> None:
         state = self.node(name)
+        if state.raw is not None and raw is not None and _labels(state.raw) != _labels(raw):
+            self.relabelled.add(name)
         state.raw = raw
         state.allocatable = amounts(((raw or {}).get("status") or {}).get("allocatable"))
         ratios = limit_ratios(raw) if raw is not None else {}
@@ -147,7 +153,7 @@ class ClusterState:
             self.owners.get(pod.reservation, {}).pop(uid, None)
 
     def _put_member(self, uid: str, raw: Raw | None) -> None:
-        gang = gang_of(raw["metadata"]) if raw is not None else None
+        gang = gang_of(raw) if raw is not None else None
         was = self._member_of.pop(uid, None)
         if was is not None:
             self.gangs[was].pop(uid, None)
@@ -189,8 +195,13 @@ class ClusterState:
 _ID = "scheduling.koordinator.sh/reservation-id"
 
 
-def owns(pod: PodFacts, reservation: ReservationFacts) -> bool:
-    return any(_matches(pod, owner) for owner in reservation.owners) or _asked_for(pod, reservation)
+def _labels(raw: Raw) -> Mapping[str, str]:
+    return raw["metadata"].get("labels") or {}
+
+
+def owns(cluster: ClusterState, pod: PodFacts, reservation: ReservationFacts) -> bool:
+    matches = any(_matches(cluster, pod, owner) for owner in reservation.owners)
+    return matches or _asked_for(pod, reservation)
 
 
 def selects(selector: Raw, labels: Mapping[str, str]) -> bool:
@@ -222,16 +233,42 @@ def expression(each: Raw, labels: Mapping[str, str]) -> bool:
     return False
 
 
-def _matches(pod: PodFacts, owner: Raw) -> bool:
+def _matches(cluster: ClusterState, pod: PodFacts, owner: Raw) -> bool:
     """All fields of one owner entry must match."""
     object = owner.get("object")
-    if object is not None and not _is_object(pod, object):
+    if object is not None and object.get("kind") in ("PodGroup", "Workload"):
+        if not _is_group(cluster, pod, object):
+            return False
+    elif object is not None and not _is_object(pod, object):
         return False
     controller = owner.get("controller")
     if controller is not None and not _is_controlled(pod, controller):
         return False
     selector = owner.get("labelSelector")
     return selector is None or selects(selector, pod.labels)
+
+
+def _is_group(cluster: ClusterState, pod: PodFacts, wanted: Raw) -> bool:
+    """Whether the pod belongs to this PodGroup, or to one of this Workload."""
+    if wanted.get("namespace") and wanted["namespace"] != pod.namespace:
+        return False
+    for family, name in pod.groups:
+        key = core_gang(pod.namespace, name) if family == CORE_GROUPS else (pod.namespace, name)
+        group = cluster.groups.get(key) or {}
+        if wanted["kind"] == "Workload":
+            of = ((group.get("spec") or {}).get("workloadRef") or {}).get("workloadName")
+            if of and wanted.get("name") in (None, "", of):
+                return True
+            continue
+        is_ = {
+            "name": name,
+            "uid": (group.get("metadata") or {}).get("uid"),
+            "apiVersion": family,
+        }
+        given = {**wanted, "apiVersion": (wanted.get("apiVersion") or "").rpartition("/")[0]}
+        if all(not given.get(field) or given[field] == value for field, value in is_.items()):
+            return True
+    return False
 
 
 def _is_object(pod: PodFacts, wanted: Raw) -> bool:

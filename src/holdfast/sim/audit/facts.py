@@ -173,6 +173,8 @@ class PodFacts:
     reservation_name: str
     deleting: bool
     has_deadline: bool
+    groups: tuple[tuple[str, str], ...] = ()
+    """API group and name of each PodGroup it may belong to."""
 
     def __str__(self) -> str:
         return f"Pod/{self.namespace}/{self.name}"
@@ -271,6 +273,7 @@ def pod_facts(raw: Raw) -> PodFacts:
         reservation_name=str(allocated.get("name") or ""),
         deleting="deletionTimestamp" in metadata,
         has_deadline=spec.get("activeDeadlineSeconds") is not None,
+        groups=_groups(raw),
     )
 
 
@@ -364,10 +367,33 @@ def is_device_resource(name: str) -> bool:
     return name in _DEVICE_RESOURCES or name.startswith("koordinator.sh/gpu")
 
 
-def gang_of(metadata: Raw) -> tuple[str, str, int | None] | None:
+CORE_GROUPS = "scheduling.k8s.io"
+
+
+def core_gang(namespace: str, name: str) -> tuple[str, str]:
+    """The key of a PodGroup of `scheduling.k8s.io`, which may have the name of another one."""
+    return namespace, f"{CORE_GROUPS}/{name}"
+
+
+def _core_name(raw: Raw) -> str:
+    return ((raw.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName") or ""
+
+
+def _groups(raw: Raw) -> tuple[tuple[str, str], ...]:
+    if name := _core_name(raw):
+        return ((CORE_GROUPS, name),)
+    gang = gang_of(raw)
+    families = ("scheduling.volcano.sh", "scheduling.sigs.k8s.io")
+    return () if gang is None else tuple((family, gang[1]) for family in families)
+
+
+def gang_of(raw: Raw) -> tuple[str, str, int | None] | None:
     """The gang of a pod: namespace, name, and minimum size if the pod states it; None without a gang
     or if the gang need not be complete.
     """
+    metadata = raw["metadata"]
+    if core := _core_name(raw):
+        return *core_gang(metadata.get("namespace", ""), core), None
     annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
     namespace = metadata.get("namespace", "")
     for name in (

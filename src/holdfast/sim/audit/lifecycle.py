@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from holdfast.sim.audit.capacity import remaining
 from holdfast.sim.audit.cluster import ClusterState, Gang, NodeState, owns
 from holdfast.sim.audit.facts import (
+    CORE_GROUPS,
     ENDED,
     Amounts,
     PodFacts,
@@ -80,7 +81,7 @@ def bind(cluster: ClusterState, pod: PodFacts) -> Iterator[str]:
     elif reservation.node and reservation.node != pod.node:
         where = f"{pod} on Node/{pod.node}: {reservation} on Node/{reservation.node}"
         yield f"bound through a reservation of another node: {where}"
-    if not owns(pod, reservation):
+    if not owns(cluster, pod, reservation):
         yield f"bound through a reservation it does not own: {pod}: {reservation}"
     others = [each for each in cluster.owners_of(reservation) if each.uid != pod.uid]
     if reservation.once and others:
@@ -154,7 +155,11 @@ def gang_at_rest(cluster: ClusterState, gang: Gang) -> tuple[int, int] | None:
     members = cluster.gangs.get(gang, {})
     group = cluster.groups.get(gang)
     needs: int | None = None
-    if group is not None:
+    is_core = gang[1].startswith(f"{CORE_GROUPS}/")
+    if group is not None and is_core:
+        policy = group["spec"].get("schedulingPolicy") or {}
+        needs = int((policy.get("gang") or {"minCount": 1})["minCount"])
+    elif group is not None:
         needs = int((group.get("spec") or {}).get("minMember") or 0)
     else:
         needs = _declared_size(members.values())
@@ -163,7 +168,8 @@ def gang_at_rest(cluster: ClusterState, gang: Gang) -> tuple[int, int] | None:
     placed = sum(
         1
         for raw in members.values()
-        if raw["spec"].get("nodeName") and (raw.get("status") or {}).get("phase") != "Failed"
+        if raw["spec"].get("nodeName")
+        and (raw.get("status") or {}).get("phase") not in (ENDED if is_core else ("Failed",))
     )
     return placed, needs
 
@@ -173,12 +179,31 @@ def _declared_size(members: Iterable[Raw]) -> int | None:
     youngest: tuple[str, str, int] | None = None
     for raw in members:
         metadata = raw["metadata"]
-        found = gang_of(metadata)
+        found = gang_of(raw)
         if found is None or found[2] is None or (raw.get("status") or {}).get("phase") in ENDED:
             continue
         this = metadata.get("creationTimestamp") or "", metadata["name"], found[2]
         youngest = this if youngest is None else max(youngest, this)
     return None if youngest is None else youngest[2]
+
+
+def domains_of(cluster: ClusterState, gang: Gang) -> list[str]:
+    """The topology domains in which members of a PodGroup with a topology constraint are, as far as
+    the labels of their nodes did not change."""
+    group = cluster.groups.get(gang)
+    if group is None or not gang[1].startswith(f"{CORE_GROUPS}/"):
+        return []
+    topology = (group["spec"].get("schedulingConstraints") or {}).get("topology") or ()
+    found: set[str] = set()
+    for raw in cluster.gangs.get(gang, {}).values():
+        name = raw["spec"].get("nodeName")
+        node = cluster.node(name).raw if name else None
+        if node is None or name in cluster.relabelled or "deletionTimestamp" in raw["metadata"]:
+            continue
+        if (raw.get("status") or {}).get("phase") not in ENDED:
+            labels = node["metadata"].get("labels") or {}
+            found.update(labels.get(each["key"], "(none)") for each in topology[:1])
+    return sorted(found)
 
 
 # Liveness: pods and reservations that wait although they fit.
@@ -276,7 +301,7 @@ def _is_plain(raw: Raw) -> bool:
     """Whether the pod can run wherever its requests fit."""
     metadata, spec = raw["metadata"], raw["spec"]
     keys = [*(metadata.get("annotations") or {}), *(metadata.get("labels") or {})]
-    if any("/" in key and not key.startswith(_SIMULATION) for key in keys) or gang_of(metadata):
+    if any("/" in key and not key.startswith(_SIMULATION) for key in keys) or gang_of(raw):
         return False
     if any(value for key, value in spec.items() if key not in _ONLY_AMOUNTS):
         return False
