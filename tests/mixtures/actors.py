@@ -1,11 +1,13 @@
 """The actors of a life: pods, gangs, reservations, migrations, provisioners."""
 
 import json
+import zlib
 
 from mixtures.making import KOORD, SIM, TEAMS, Making, Raw, annotate, label
 from mixtures.parts import RESERVATION_API
 
 _GANG = "gang.scheduling.koordinator.sh/"
+_GROUP_KEYS = ("scheduling.k8s.io/group-name", "pod-group.scheduling.sigs.k8s.io")
 _CPUS = ("500m", "1", "1", "2", "2", "3", "4", "6")
 
 
@@ -142,6 +144,7 @@ def gang(making: Making) -> None:
     name, size = making.name("g"), making.some(2, 4)
     needs, at = making.some(1, size), making.time(0.0, 0.7)
     kind = making.pick(("volcano", "volcano", "sigs", "annotation"))
+    members: list[Raw] = []
     if kind != "annotation":
         spec: Raw = {"minMember": needs}
         version = "scheduling.sigs.k8s.io/v1alpha1"
@@ -158,6 +161,7 @@ def gang(making: Making) -> None:
         making.groups.append(made)
     for i in range(size):
         member = random_pod(making, f"{name}-{i}", at + making.pick((0, 0, 0, 5, 30)))
+        members.append(member)
         metadata = member["metadata"]
         metadata["annotations"].pop("scheduling.volcano.sh/queue-name", None)
         member["spec"].pop("nodeName", None)
@@ -168,6 +172,48 @@ def gang(making: Making) -> None:
         else:
             annotate(metadata, _GANG + "name", name)
             annotate(metadata, _GANG + "min-available", str(needs))
+    _make_core(making, name, needs, at, members)
+
+
+def _make_core(making: Making, name: str, needs: int, at: int, members: list[Raw]) -> None:
+    """Makes some gangs a PodGroup of Kubernetes 1.37. No choice is taken from the random numbers of a
+    life for it, so that the rest of the life is the same."""
+    chosen = zlib.crc32(f"{name} {needs} {at} {len(making.documents)}".encode())
+    if chosen % 3:
+        return
+    choices = chosen // 3
+    spec: Raw = {"schedulingPolicy": {"gang": {"minCount": needs}}}
+    if choices % 4 == 0:
+        spec = {"schedulingPolicy": {"basic": {}}}
+    if choices // 4 % 3 == 0:
+        spec["schedulingConstraints"] = {"topology": [{"key": "zone"}]}
+    if choices // 12 % 2:
+        spec["disruptionMode"] = {"all": {}}
+    priority = ("", "low", "high")[choices // 24 % 3]
+    if priority:
+        spec["priorityClassName"] = priority
+    making.documents = [
+        raw
+        for raw in making.documents
+        if not (raw["kind"] == "PodGroup" and raw["metadata"]["name"] == name)
+    ]
+    making.groups = [raw for raw in making.groups if raw["metadata"]["name"] != name]
+    metadata: Raw = {"namespace": "default", "annotations": {SIM + "at": f"{at}s"}}
+    if making.queues and choices // 72 % 2:
+        metadata["annotations"]["scheduling.volcano.sh/queue-name"] = making.queues[0]
+    making.add("scheduling.k8s.io/v1beta1", "PodGroup", name, metadata=metadata, spec=spec)
+    for member in members:
+        for given in (member["metadata"].get("annotations") or {}, member["metadata"]["labels"]):
+            for key in [key for key in given if key.startswith(_GANG) or key in _GROUP_KEYS]:
+                del given[key]
+        member["spec"].pop("priorityClassName", None)
+        member["spec"].pop("priority", None)
+        if priority:
+            member["spec"]["priorityClassName"] = priority
+        member["spec"]["schedulingGroup"] = {"podGroupName": name}
+    if choices // 144 % 2:
+        for raw in [raw for raw in making.documents if raw["kind"] == "Reservation"][-1:]:
+            raw["spec"]["owners"].append({"object": {"kind": "PodGroup", "name": name}})
 
 
 def migrations(making: Making) -> None:

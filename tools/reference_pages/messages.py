@@ -102,6 +102,12 @@ REASONS: dict[str, dict[str, str]] = {
         "queue {} does not exist": "Create the queue, or name another.",
         "queue {} is closed": "`status.state` of the queue.",
         "gang {} has {} of {} reservations": "A gang of reservations is incomplete.",
+        'waiting for pods\'s pod group "{}" to appear in scheduling queue': "Create the PodGroup that the pod's `spec.schedulingGroup` names.",
+        "waiting for minCount pods from a gang to appear in scheduling queue": "The gang has fewer pods than `minCount`.",
+        "minCount ({}) cannot be satisfied: {} scheduled, {} remaining": "Too few pods of the gang fit: `holdfast explain podgroup NAME`.",
+        "0/{} placements are available, first placement status: {}": "The pods do not fit in one topology domain of their PodGroup.",
+        "no feasible placements found": "No node has the topology label of the PodGroup.",
+        "all pods in a single pod group should have the same priority as the pod group's priority, got {} and {}": "Give the pods and their PodGroup the same priority class.",
         "waiting for scheduling gates: [{}]": "Something else must remove `spec.schedulingGates`.",
     },
 }
@@ -169,6 +175,14 @@ CONDITIONS: dict[str, list[tuple[str, str, str]]] = {
             "`PodGroupNotFound`, `ScheduleTimeout`",
             "why the job is pending: members are missing, nodes are, a plugin or the queue does not admit it",
         ),
+    ],
+    "PodGroup of scheduling.k8s.io": [
+        (
+            "PodGroupInitiallyScheduled",
+            "`Scheduled`, `Unschedulable`, `SchedulerError`",
+            "whether it was ever scheduled; see [PodGroups of Kubernetes](../jobs.md#podgroups-of-kubernetes)",
+        ),
+        ("DisruptionTarget", "`PreemptionByScheduler`", "its pods are preempted together"),
     ],
     "PodMigrationJob": [
         (

@@ -19,6 +19,17 @@ DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 
 
+def group_state(raw: dict[str, Any]) -> str:
+    """The state of a raw PodGroup as kubectl shows it."""
+    state = "Pending"
+    for each in (raw.get("status") or {}).get("conditions") or ():
+        if each.get("type") == INITIALLY_SCHEDULED and state in ("Pending", "Unschedulable"):
+            state = "Scheduled" if each.get("status") == "True" else "Unschedulable"
+        elif each.get("type") == DISRUPTION_TARGET:
+            state = str(each.get("reason") or "")
+    return state
+
+
 class NoFields(Struct):
     """A policy or mode whose presence is its meaning."""
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS, KindInfo
-from holdfast.api.names import RESERVATION_API, SIGS_PODGROUP_API, VOLCANO_API
+from holdfast.api.names import RESERVATION_API, SIGS_PODGROUP_API, VOLCANO_API, WORKLOAD_API
 
 
 class ExplainedKind(NamedTuple):
@@ -21,7 +21,7 @@ EXPLAINED = {
     ),
     "podgroup": ExplainedKind(
         ("podgroups", "pg"),
-        (KINDS[VOLCANO_API, "PodGroup"], KINDS[SIGS_PODGROUP_API, "PodGroup"]),
+        tuple(KINDS[api, "PodGroup"] for api in (VOLCANO_API, SIGS_PODGROUP_API, WORKLOAD_API)),
     ),
     "deployment": ExplainedKind(("deployments", "deploy"), (KINDS["apps/v1", "Deployment"],)),
     "statefulset": ExplainedKind(("statefulsets", "sts"), (KINDS["apps/v1", "StatefulSet"],)),

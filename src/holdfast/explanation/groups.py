@@ -1,5 +1,6 @@
 """Explains a pod group: which members have a node, and why the others do not."""
 
+from holdfast.api.pod_groups import group_state
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.details import details_of
 from holdfast.explanation.no_node import no_node_summary, own_waiting
@@ -11,19 +12,32 @@ from holdfast.explanation.queue_limits import (
     too_large,
 )
 from holdfast.explanation.report import Report
-from holdfast.explanation.verdicts import Subject, fitting_members, place, profile_for
+from holdfast.explanation.verdicts import (
+    Subject,
+    fitting_members,
+    fitting_one_by_one,
+    place,
+    profile_for,
+)
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.scheduler.jobs import Job
+from holdfast.scheduler.jobs import Job, JobName
+from holdfast.scheduler.jobs.job import CORE
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
+
+_MOST_DOMAINS = 20
 
 
 def explain_group(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     metadata = raw["metadata"]
     name, namespace = metadata["name"], metadata.get("namespace") or ""
-    phase = (raw.get("status") or {}).get("phase") or "Pending"
+    jobs, family = snapshot.cluster.jobs, str(raw.get("apiVersion") or "").partition("/")[0]
+    if family == CORE:
+        phase, job = group_state(raw), jobs.known.get(JobName(CORE, namespace, name))
+    else:
+        phase = (raw.get("status") or {}).get("phase") or "Pending"
+        job = jobs.get(namespace, name)
     report = Report(f"PodGroup {namespace}/{name}", str(phase), "")
-    job = snapshot.cluster.jobs.get(namespace, name)
     if job is None:
         report.summary = "It is invalid for the scheduler."
         return report
@@ -31,7 +45,27 @@ def explain_group(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     done = f", {len(job.done)} have completed" if job.done else ""
     counted = f"{len(job.placed())} of {len(job.members)} members have a node{done}"
     report.summary = f"{counted}, {job.min_member} are needed. {_state(snapshot, job, report)}"
+    if job.topology_key and job.waiting():
+        report.details += _domains(snapshot, job)
     return report
+
+
+def _domains(snapshot: ClusterSnapshot, job: Job) -> list[str]:
+    """How many members fit in each topology domain; the first of many."""
+    gangs, key = snapshot.scheduler.gangs, job.topology_key
+    if error := gangs.placements.domain_error(job):
+        return [f"all members must be on nodes with the same {key}, but {error}"]
+    placements = gangs.placements.of(job)
+    if not placements:
+        return [f"all members must be on nodes with the same {key}, but no node has this label"]
+    waiting, found = job.waiting(), [f"all members must be on nodes with the same {key}"]
+    for placement in placements[:_MOST_DOMAINS]:
+        with snapshot.scheduler.search.within(placement.rows):
+            fit = len(fitting_one_by_one(snapshot, waiting))
+        found.append(f"{key}={placement.domain}: {fit} of {len(waiting)} pending members fit")
+    if len(placements) > _MOST_DOMAINS:
+        found.append(f"and {len(placements) - _MOST_DOMAINS} more values of {key}")
+    return found
 
 
 def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:

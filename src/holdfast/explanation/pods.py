@@ -27,6 +27,7 @@ from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, rank
 from holdfast.kube.object_client import Raw
 from holdfast.local.setup import SERVED
 from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.framework.placements import TopologyPlacement
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.snapshot.cluster_changes import create
@@ -92,12 +93,17 @@ def _placed(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
 def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report: Report) -> None:
     scheduler, subject = snapshot.scheduler, Subject.of(pod)
     advisor = Advisor(snapshot, subject)
-    placing = place(scheduler, pod)
+    job = snapshot.cluster.jobs.of(pod)
+    domain = _own_domain(snapshot, job) if job is not None and job.topology_key else None
+    with scheduler.search.within(domain.rows if domain is not None else None):
+        placing = place(scheduler, pod)
     report.would_say, report.nodes = placing.message, placing.reasons
     report.ranked = rank(scheduler, placing)
     report.reservations = matching_reservations(snapshot.cluster, placing.column)
+    if domain is not None and job is not None:
+        where = f"{job.topology_key}={domain.domain}"
+        report.details.append(f"only nodes with {where} are considered: {job_text(job)} is there")
     nominated = str((raw.get("status") or {}).get("nominatedNodeName") or "")
-    job = snapshot.cluster.jobs.of(pod)
     if pod.deletion_pending:
         report.summary = "It is being deleted and will not be scheduled."
         return
@@ -143,6 +149,12 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
     else:
         _fitting(snapshot, subject, pod, job, placing, advisor, report)
     report.advice = advisor.advice
+
+
+def _own_domain(snapshot: ClusterSnapshot, job: Job) -> TopologyPlacement | None:
+    """The topology domain of the job's members that are on nodes; None if it may be placed in any."""
+    placements = snapshot.scheduler.gangs.placements.of(job)
+    return placements[0] if placements and job.placed() else None
 
 
 def _served(scheduler: Scheduler) -> list[str]:

@@ -203,7 +203,22 @@ def _gang_starts_on(snapshot: ClusterSnapshot, job: Job, pod: PodRecord) -> list
 def fitting_members(
     snapshot: ClusterSnapshot, waiting: list[PodRecord], gated_too: bool = False
 ) -> dict[PodRecord, str]:
-    """The members that fit one after the other, and the nodes they would be placed on."""
+    """The members that fit one after the other, and the nodes they would be placed on; of a job with a
+    topology constraint in the domain where the most do."""
+    job = snapshot.cluster.jobs.of(waiting[0]) if waiting else None
+    placements = snapshot.scheduler.gangs.placements_of([job] if job is not None else [])
+    best: dict[PodRecord, str] = {}
+    for rows in placements:
+        with snapshot.scheduler.search.within(rows):
+            fitting = fitting_one_by_one(snapshot, waiting, gated_too)
+        best = fitting if len(fitting) > len(best) else best
+    return best
+
+
+def fitting_one_by_one(
+    snapshot: ClusterSnapshot, waiting: list[PodRecord], gated_too: bool = False
+) -> dict[PodRecord, str]:
+    """The same without regard to topology constraints."""
     scheduler, ledger = snapshot.scheduler, snapshot.cluster.ledger
     limits = snapshot.cluster.jobs.queue_limits
     fitting: dict[PodRecord, str] = {}

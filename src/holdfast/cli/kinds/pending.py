@@ -8,7 +8,7 @@ from heapq import heapify, heappop, heapreplace
 from typing import Any, NamedTuple
 
 from holdfast.api.kinds import KINDS
-from holdfast.api.names import HOLD_EXPECTED_START, SIGS_PODGROUP_API, VOLCANO_API
+from holdfast.api.names import HOLD_EXPECTED_START, SIGS_PODGROUP_API, VOLCANO_API, WORKLOAD_API
 from holdfast.cli.client import POD, RESERVATION, Raw, Server
 from holdfast.cli.command import did_you_mean
 from holdfast.cli.kinds.kind import Found, OutputColumn, OutputRow, Query
@@ -25,6 +25,7 @@ _READ = (
     KINDS["scheduling.k8s.io/v1", "PriorityClass"],
     KINDS[VOLCANO_API, "PodGroup"],
     KINDS[SIGS_PODGROUP_API, "PodGroup"],
+    KINDS[WORKLOAD_API, "PodGroup"],
     KINDS[VOLCANO_API, "Queue"],
 )
 

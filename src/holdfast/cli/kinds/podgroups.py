@@ -1,16 +1,22 @@
-"""Output of PodGroups, of either API group."""
+"""Output of PodGroups, of any API group."""
 
 import time
 
 from holdfast.api.kinds import KINDS
-from holdfast.api.names import SIGS_PODGROUP_API, VOLCANO_API
+from holdfast.api.names import (
+    QUEUE_NAME_ANNOTATION,
+    SIGS_PODGROUP_API,
+    VOLCANO_API,
+    WORKLOAD_API,
+)
+from holdfast.api.pod_groups import INITIALLY_SCHEDULED, group_state
 from holdfast.cli.client import Raw, Server
 from holdfast.cli.kinds.kind import OutputColumn, PlainKind
 from holdfast.cli.printing import Description, age, events, pairs
 
 
 class PodGroupKind(PlainKind):
-    infos = (KINDS[VOLCANO_API, "PodGroup"], KINDS[SIGS_PODGROUP_API, "PodGroup"])
+    infos = tuple(KINDS[api, "PodGroup"] for api in (VOLCANO_API, SIGS_PODGROUP_API, WORKLOAD_API))
     status = "PHASE"
     columns = (
         OutputColumn("NAME"),
@@ -26,13 +32,18 @@ class PodGroupKind(PlainKind):
 
     def cells(self, raw: Raw, now: float) -> list[str]:
         spec, status = raw.get("spec") or {}, raw.get("status") or {}
-        phase = "Terminating" if raw["metadata"].get("deletionTimestamp") else status.get("phase")
+        metadata, is_core = raw["metadata"], raw["apiVersion"] == WORKLOAD_API
+        phase = group_state(raw) if is_core else status.get("phase")
+        needs = spec.get("minMember")
+        if is_core:
+            needs = ((spec.get("schedulingPolicy") or {}).get("gang") or {}).get("minCount")
+        queue = (metadata.get("annotations") or {}).get(QUEUE_NAME_ANNOTATION) if is_core else None
         return [
-            raw["metadata"]["name"],
-            phase or "Pending",
-            str(spec.get("minMember") or 1),
-            str(status.get("running") or 0),
-            spec.get("queue") or "",
+            metadata["name"],
+            ("Terminating" if metadata.get("deletionTimestamp") else phase) or "Pending",
+            str(needs or 1),
+            "" if is_core else str(status.get("running") or 0),
+            queue or spec.get("queue") or "",
             age(raw, now),
             pairs(spec.get("minResources")),
             spec.get("priorityClassName") or "",
@@ -47,7 +58,7 @@ class PodGroupKind(PlainKind):
         text.field("Namespace", metadata.get("namespace"))
         for column, cell in zip(self.columns, self.cells(raw, now), strict=True):
             text.field(column.name.capitalize(), cell)
-        for counted in ("succeeded", "failed"):
+        for counted in () if raw["apiVersion"] == WORKLOAD_API else ("succeeded", "failed"):
             text.field(f"{counted.capitalize()} Pods", status.get(counted, 0))
         events(text, await server.events(raw), now)
         name, namespace = metadata["name"], metadata.get("namespace")
@@ -55,9 +66,12 @@ class PodGroupKind(PlainKind):
         return text.text()
 
 
+_WHY = (("Unschedulable", "True"), (INITIALLY_SCHEDULED, "False"))
+
+
 def _message(status: Raw) -> str:
     """The message of the condition that holds, other than that it is scheduled."""
     for each in status.get("conditions") or ():
-        if each.get("type") == "Unschedulable" and each.get("status") == "True":
+        if (each.get("type"), each.get("status")) in _WHY:
             return str(each.get("message") or "")
     return ""

@@ -4,7 +4,7 @@ and claims."""
 from typing import Any
 
 from holdfast.api import names
-from holdfast.api.pod_groups import DISRUPTION_TARGET, INITIALLY_SCHEDULED
+from holdfast.api.pod_groups import group_state
 from holdfast.local.apiserver.tables.columns import (
     AGE,
     NAME,
@@ -171,15 +171,9 @@ _EVENT = Printer(
 def _pod_group(raw: Raw, now: float) -> list[Any]:
     spec = raw.get("spec") or {}
     is_gang = (spec.get("schedulingPolicy") or {}).get("gang") is not None
-    scheduled, target = (condition(raw, t) for t in (INITIALLY_SCHEDULED, DISRUPTION_TARGET))
-    status = "Pending"
-    if scheduled is not None:
-        status = "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
-    if target is not None:
-        status = target.get("reason", "")
     workload = (spec.get("workloadRef") or {}).get("workloadName") or NONE
     policy = "Gang" if is_gang else "Basic"
-    return [raw["metadata"]["name"], policy, workload, status, age(raw, now)]
+    return [raw["metadata"]["name"], policy, workload, group_state(raw), age(raw, now)]
 
 
 PLAIN = {
