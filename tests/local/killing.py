@@ -30,6 +30,8 @@ from holdfast.local.up import Up, UpSettings, serve
 MAPS = "/api/v1/namespaces/default/configmaps"
 KEYS = 20
 GONE = "gone"
+LIVES_OF_A_STORE = 20
+"""Each server reads the history of those before it, so that a store gets slower with its lives."""
 
 
 def live(settings: UpSettings, pipe: int) -> None:
@@ -138,16 +140,27 @@ def check(store: Store, expected: dict[str, tuple[int, str]]) -> None:
 
 def main(folder: Path, times: int, seed: int) -> None:
     draw = random.Random(seed)
-    data = folder / "data"
-    settings = UpSettings(SchedulerFactory.of(), folder / "kubeconfig", nodes=1, folder=data)
-    asyncio.run(warm_up(UpSettings(settings.setup, folder / "unused", nodes=1)))
+    setup = SchedulerFactory.of()
+    asyncio.run(warm_up(UpSettings(setup, folder / "unused", nodes=1)))
     gc.collect()
     gc.freeze()  # the collections of a server would go through all of it, and copy it
+    revisions = under_way = 0
+    for first in range(0, times, LIVES_OF_A_STORE):
+        data = folder / f"data-{first}"
+        settings = UpSettings(setup, folder / "kubeconfig", nodes=1, folder=data)
+        reached, found = lives(settings, draw, min(LIVES_OF_A_STORE, times - first))
+        revisions, under_way = revisions + reached, under_way + found
+    print(f"killed={times} revisions={revisions} under_way={under_way}")
+
+
+def lives(settings: UpSettings, draw: random.Random, times: int) -> tuple[int, int]:
+    """Kills the servers of one store. Returns its revision, and how many writes were under way."""
+    assert settings.folder is not None
     expected: dict[str, tuple[int, str]] = {}
     reached = under_way = 0
     for _ in range(times):
         one_life(settings, draw, expected)
-        store = open_store(data)
+        store = open_store(settings.folder)
         assert store.revision >= reached, f"revision {store.revision} after {reached}"
         assert store.revision >= max((revision for revision, _ in expected.values()), default=0)
         before = dict(expected)
@@ -155,7 +168,7 @@ def main(folder: Path, times: int, seed: int) -> None:
         under_way += before != expected
         reached = store.revision
         store.close()
-    print(f"killed={times} revisions={reached} under_way={under_way}")
+    return reached, under_way
 
 
 if __name__ == "__main__":
