@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from msgspec import to_builtins
+from msgspec import json, to_builtins
 
 from holdfast.api import decode
 from holdfast.api.errors import InvalidObject
@@ -122,6 +122,17 @@ def test_status_of_an_allocated_claim() -> None:
     pod.metadata.uid = "1"
     assert found.is_reserved_for(pod)
     assert to_builtins(allocation)["devices"]["results"][0]["shareID"] == "5a2c"
+
+
+def test_what_is_set_is_written_again() -> None:
+    """Results of an allocation have copies of the tolerations and parameters of claims and classes."""
+    given = [{"key": "a", "operator": "Equal", "value": "b"}, {"operator": "Exists"}]
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    devices = {
+        "requests": [{"name": "r", "exactly": {**exactly, "tolerations": given}}],
+        "config": [{"opaque": {"driver": "d.io", "parameters": {"a": None, "b": 0}}}],
+    }
+    assert json.decode(json.encode(claim(devices).spec.devices)) == devices
 
 
 def test_template_and_class() -> None:

@@ -36,10 +36,11 @@ class DeviceTaint(FrozenStruct, frozen=True):
 
 
 class DeviceToleration(FrozenStruct, frozen=True):
-    """An empty key tolerates every taint (with Exists), an empty effect every effect."""
+    """An empty key tolerates every taint (with Exists), an empty effect every effect. The operator is
+    Exists or Equal, which is the default."""
 
     key: str = ""
-    operator: str = "Equal"
+    operator: str = ""
     value: str = ""
     effect: str = ""
     toleration_seconds: int | None = None
