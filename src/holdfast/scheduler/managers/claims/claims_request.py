@@ -150,7 +150,7 @@ class ClaimsRequest:
         """The only part, if nothing but the number of devices that match it decides."""
         if (
             only is not None
-            and not (only.takes_all or only.admin_access or only.asked or only.problem)
+            and not (only.parent or only.takes_all or only.admin_access or only.asked or only.problem)
             and not self.claims[0].constraints
             and only.count <= MAX_RESULTS
         ):
