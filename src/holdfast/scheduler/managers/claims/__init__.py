@@ -57,7 +57,12 @@ from holdfast.scheduler.managers.claims.allocator import (
 from holdfast.scheduler.managers.claims.catalogue import DeviceCatalogue
 from holdfast.scheduler.managers.claims.claims_request import ClaimsRequest
 from holdfast.scheduler.managers.claims.device_use import DeviceUse, UseSnapshot
-from holdfast.scheduler.managers.claims.explanation import DeviceReason, explain
+from holdfast.scheduler.managers.claims.explanation import (
+    DeviceReason,
+    DevicesExplained,
+    PoolReason,
+    explain,
+)
 
 __all__ = [
     "ClaimName",
@@ -70,6 +75,8 @@ __all__ = [
     "DeviceCatalogue",
     "DeviceReason",
     "DeviceUse",
+    "DevicesExplained",
+    "PoolReason",
     "UseSnapshot",
     "derived_share_id",
     "explain",

@@ -45,7 +45,7 @@ from holdfast.scheduler.managers.claims.search import (
 )
 
 _MOST_REQUESTS = 4096
-_MOST_SIGNATURES = 65_536
+_MOST_SIGNATURES = 4096
 _FEW_ROWS = 24
 """Below this number of rows, counting row by row is faster than over all devices."""
 
@@ -288,6 +288,8 @@ class ClaimsAllocator:
     def _columns(self, request: ClaimsRequest) -> _Compiled:
         found = self._compiled.get(request)
         if found is None:
+            if len(self._compiled) > _MOST_REQUESTS:
+                self._compiled.clear()
             columns = RequestColumns(request, self._cache)
             found = self._compiled[request] = _Compiled(request, columns, {})
         found.columns.refresh()
