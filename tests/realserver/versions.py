@@ -11,6 +11,9 @@ from realserver.server import RealServer
 
 Json = dict[str, Any]
 
+_DYNAMIC_RESOURCES = "DynamicResources"
+"""It adds words of its own to messages before 1.37. In 1.37 it ends preemption with the words `not
+found` where an earlier plugin has rejected the pod in PreFilter."""
 _FOUND = " preemption: found a potential placement"
 
 
@@ -26,17 +29,12 @@ class Comparison(NamedTuple):
 
 def comparison(server: RealServer) -> Comparison:
     minor = int(str(server.client.request("GET", "/version")["minor"]).rstrip("+"))
-    both: list[str] = []
-    kubes: list[str] = []
-    if minor < 37:
-        kubes.append("DynamicResources")  # it adds words of its own to messages
-    if minor < 36:
-        both += ["NodeResourcesBalancedAllocation", "ImageLocality"]
+    both = ["NodeResourcesBalancedAllocation", "ImageLocality"] if minor < 36 else []
     ours: Json = {"multiPoint": _disabled(both)}
     if minor < 37:
         ours["score"] = _disabled(["VolumeBinding"])
     return Comparison(
-        {"percentageOfNodesToScore": 100, **_profile({"multiPoint": _disabled(both + kubes)})},
+        {"percentageOfNodesToScore": 100, **_profile({"multiPoint": _disabled([*both, _DYNAMIC_RESOURCES])})},
         {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
