@@ -27,14 +27,21 @@ class Comparison(NamedTuple):
         return message if self.minor >= 37 else message.partition(_FOUND)[0]
 
 
+def minor_version(server: RealServer) -> int:
+    return int(str(server.client.request("GET", "/version")["minor"]).rstrip("+"))
+
+
 def comparison(server: RealServer) -> Comparison:
-    minor = int(str(server.client.request("GET", "/version")["minor"]).rstrip("+"))
+    minor = minor_version(server)
     both = ["NodeResourcesBalancedAllocation", "ImageLocality"] if minor < 36 else []
     ours: Json = {"multiPoint": _disabled(both)}
     if minor < 37:
         ours["score"] = _disabled(["VolumeBinding"])
     return Comparison(
-        {"percentageOfNodesToScore": 100, **_profile({"multiPoint": _disabled([*both, _DYNAMIC_RESOURCES])})},
+        {
+            "percentageOfNodesToScore": 100,
+            **_profile({"multiPoint": _disabled([*both, _DYNAMIC_RESOURCES])}),
+        },
         {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
