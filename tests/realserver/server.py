@@ -18,7 +18,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from realserver.assets import SCHEDULER, folder
+from realserver.assets import SCHEDULER, folder, program_version
 from realserver.client import Client, RefusedError
 from realserver.process import ServerFailedError, ServerProcess, free_ports
 
@@ -50,6 +50,11 @@ _EMPTIED = (
 _NEED_CONTROLLERS = ("ServiceAccount", "TaintNodesByCondition", "StorageObjectInUseProtection")
 """Admission plugins that wait for controllers, of which there are none: these would make service
 accounts, take the taints of new nodes away, and let go of claims and volumes that are deleted."""
+_POD_GROUPS = (
+    "--feature-gates=GenericWorkload=true",
+    "--runtime-config=scheduling.k8s.io/v1beta1=true",
+)
+"""PodGroups of Kubernetes, which are off by default."""
 _OWN = frozenset(("kubernetes",))
 """What the server makes for itself."""
 
@@ -188,6 +193,7 @@ class RealServer:
             "--service-account-issuer=https://kubernetes.default.svc",
             "--service-cluster-ip-range=10.0.0.0/24",
             f"--disable-admission-plugins={','.join(_NEED_CONTROLLERS)}",
+            *(_POD_GROUPS if program_version("kube-apiserver") >= (1, 37) else ()),
         )
         process.wait_until(lambda: _is_ready(self.port, self._tokens["admin"], self._authority))
         return process
