@@ -56,6 +56,7 @@ def test_every_workload_becomes_a_plan_with_measured_pods(name: str) -> None:
         ("ReservationOwnersOnce", 5000, 5000),
         ("SchedulingInTreePVs", 5000, 2000),
         ("SchedulingCSIPVs", 5000, 5000),
+        ("SchedulingWithResourceClaims", 500, 3000),
     ],
 )
 def test_workloads_have_the_sizes_they_are_known_by(name: str, nodes: int, measured: int) -> None:

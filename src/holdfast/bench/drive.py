@@ -24,6 +24,7 @@ from holdfast.api.meta import Object
 from holdfast.api.pod import Pod
 from holdfast.api.raw_objects import Key, Raw
 from holdfast.api.reservation import Reservation
+from holdfast.api.resource_claims import ResourceClaim
 from holdfast.bench.plan import (
     CREATED,
     BenchPlan,
@@ -36,6 +37,7 @@ from holdfast.bench.plan import (
 )
 from holdfast.local.executor import DecisionExecutor, reservation_key
 from holdfast.scheduler.assembly import GARBAGE_AFTER, controllers
+from holdfast.scheduler.cluster.claim_writes import as_json
 from holdfast.scheduler.cluster.decisions import Bind, Decision, Emit
 from holdfast.scheduler.cluster.events import Added, Deleted, Event, Updated
 from holdfast.scheduler.framework.config import API_VERSION, DEFAULT_SCHEDULER_NAME, KIND, load
@@ -67,6 +69,7 @@ class PlanCluster:
         self._statuses: dict[str, Raw] = {}
         """The statuses of pods that have no node, by the pod's name."""
         self._reservations: dict[Key, Reservation] = {}
+        self._claims: dict[tuple[str, str], ResourceClaim] = {}
         """As the scheduler has them."""
         self._created = 0
         self._reports: list[Event | None] = []
@@ -82,6 +85,8 @@ class PlanCluster:
         meta = obj.metadata
         if isinstance(obj, Reservation):
             self._reservations[reservation_key(meta.name)] = obj
+        elif isinstance(obj, ResourceClaim):
+            self._claims[meta.namespace, meta.name] = obj
         elif isinstance(obj, Pod):
             self.waiting.add(meta.name)
 
@@ -109,6 +114,9 @@ class PlanCluster:
     # Its objects
 
     def get(self, key: Key) -> Raw | None:
+        if key.kind == "ResourceClaim":
+            claim = self._claims.get((key.namespace, key.name))
+            return None if claim is None else as_json(claim)
         if key.kind != "Pod":
             reservation = self._reservations.get(key)
             return None if reservation is None else msgspec.to_builtins(reservation)
@@ -123,6 +131,9 @@ class PlanCluster:
         if key.kind == "Pod":
             self._write_pod(key.name, raw)
             shown: Object = decode_pod_json(msgspec.json.encode(raw))
+        elif key.kind == "ResourceClaim":
+            claim = decode_json(msgspec.json.encode(raw), ResourceClaim)
+            shown = self._claims[key.namespace, key.name] = claim
         else:
             shown = self._reservations[key] = _decoded_reservation(raw)
         earlier = self._updated.get(key)

@@ -61,7 +61,11 @@ class PodMaker:
 
     def arriving(self, number: int) -> list[Object]:
         """The objects to feed for a new pod, the pod last."""
-        words = {"pod": self._name(number), "namespace": self._namespace(number)}
+        words = {
+            "pod": self._name(number),
+            "namespace": self._namespace(number),
+            "uid": uid_of(self.prefix, number),
+        }
         along = [make_object(filled(template, words), "", number) for template in self._along]
         return [*along, self.pending(number)]
 
@@ -168,7 +172,7 @@ def _pod_text(shape: Raw) -> str:
         "schedulerName": "default-scheduler",
         "restartPolicy": "Always",
     }
-    status = {"phase": "Pending", "conditions": _CONDITIONS}
+    status = {**shape.get("status", {}), "phase": "Pending", "conditions": _CONDITIONS}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
     return msgspec.json.encode(pod).decode()
 

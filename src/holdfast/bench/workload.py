@@ -77,7 +77,7 @@ class CreatePods(_Struct, frozen=True, tag_field="op", tag="createPods"):
 
     With `per_node` the count is for each node, however many there are. `namespaces` is the prefix of
     namespaces that take turns. `along` are templates of what each pod has one of and what arrives
-    just before it; there `$pod` and `$namespace` are the pod's.
+    just before it; there `$pod`, `$namespace` and `$uid` are the pod's.
     """
 
     template: str
