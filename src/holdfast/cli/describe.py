@@ -1,14 +1,9 @@
 """`holdfast describe`"""
 
-import re
-
 import typer
 
 from holdfast.cli.get import FieldSelector, Names, Selector, Type
 from holdfast.cli.options import AllNamespaces, Context, Failure, Kubeconfig, Namespace, Where
-
-_QUEUE = re.compile(r"queue(/|$)")
-
 
 def describe(
     type: Type,
@@ -39,9 +34,6 @@ def describe(
     from holdfast.cli.client import Server, ask
     from holdfast.cli.get import check_selector, none_found, query_of, read_types, warn_of_namespace
 
-    # With a name, `queue` is a Queue: the pending pods of `get queue` are described as pods.
-    if (names or "/" in type) and _QUEUE.match(type):
-        type = type.replace("queue", "queues", 1)
     wanted = read_types(type, names or [])
     check_selector(selector)
 
@@ -56,6 +48,8 @@ def describe(
             texts += [await kind.describe(server, row.object) for row in each.rows]
         typer.echo("\n\n".join(texts), nl=False)
         missing = [line for each in found for line in each.missing]
+        if missing and type.partition("/")[0] == "queue":
+            missing.append("`queue` is the list of pending pods; Queue objects are `queues`")
         if not texts and not missing:
             typer.echo(none_found(queries, found), err=True)
             if namespace:
