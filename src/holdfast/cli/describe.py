@@ -5,6 +5,7 @@ import typer
 from holdfast.cli.get import FieldSelector, Names, Selector, Type
 from holdfast.cli.options import AllNamespaces, Context, Failure, Kubeconfig, Namespace, Where
 
+
 def describe(
     type: Type,
     names: Names = None,
