@@ -86,11 +86,13 @@ class DeviceCatalogue:
             self.class_version += 1
 
     def put_rule(self, rule: DeviceTaintRule) -> Rows | None:
+        before = self._rules.get(rule.metadata.name, rule)
         self._rules[rule.metadata.name] = rule
-        return self._retaint()
+        return self._retaint(before, rule)
 
     def remove_rule(self, name: str) -> Rows | None:
-        return self._retaint() if self._rules.pop(name, None) is not None else _NO_ROWS
+        gone = self._rules.pop(name, None)
+        return self._retaint(gone) if gone is not None else _NO_ROWS
 
     def node_changed(self, row: int) -> None:
         """To be called when a node object is added to a row, changed, or removed from it."""
@@ -217,11 +219,22 @@ class DeviceCatalogue:
         ]
         return taints_of([*device.taints, *more])
 
-    def _retaint(self) -> Rows | None:
+    def _retaint(self, *rules: DeviceTaintRule) -> Rows | None:
+        """Sets the taints of devices in pools that one of the rules selects."""
         changed = [
             device.id
-            for entry in self._slices.values()
+            for pool, entries in self._pools.items()
+            if any(_selects_pool(rule, pool) for rule in rules)
+            for entry in entries.values()
             for device in entry.devices
             if self.table.taint(device.row, self._taints(device.id, device.device))
         ]
         return self.rows_of(changed)
+
+
+def _selects_pool(rule: DeviceTaintRule, pool: PoolID) -> bool:
+    """Whether the rule can select devices of a pool."""
+    selector = rule.spec.device_selector
+    return selector is None or (
+        selector.driver in (None, pool.driver) and selector.pool in (None, pool.pool)
+    )
