@@ -206,6 +206,8 @@ class Scheduler:
         if self.cluster.claims.decisions or self.cluster.claims.held:
             reports += self.cluster.claims.take_decisions()
         decisions = reports + decisions + self.decisions
+        if self.cluster.claims.held:
+            decisions += self.cluster.claims.take_holds()
         self.decisions.clear()
         for pod, times in self.queue.set_aside:
             self.guard.tried_too_often(pod, times, now)

@@ -144,6 +144,8 @@ class ClaimManager:
         self.held = HeldDevices()
         self._outdated_holders: dict[ResourceClaimKey, None] = {}
         """Claims of reservations whose objects may have other devices than they should."""
+        self._holds_decided: dict[ResourceClaimKey, AllocationResult | None] = {}
+        """The allocations of claims of reservations that were decided last and not seen yet."""
         self._released: set[str] = set()
         """The uids of claims of reservations whose deletion is decided."""
         self.pods = PodClaimIndex(self._claims)
@@ -321,6 +323,7 @@ class ClaimManager:
                     break
         self.held.put(key, holder)
         self._outdated_holders[key] = None
+        self._holds_decided.pop(key, None)
 
     def _extended_claim_changed(self, some: ResourceClaim, after: ResourceClaim | None) -> None:
         """Follows a claim that a scheduler created for extended resources of a pod. One that is left
@@ -642,12 +645,16 @@ class ClaimManager:
         """The writes that were decided since the last call."""
         if self.held:
             self._release_holders()
-            outdated, self._outdated_holders = self._outdated_holders, {}
-            self.decisions += self._to_hold(outdated)
         decisions, self.decisions = self.decisions, []
         return decisions
 
     # Devices that reservations hold
+
+    def take_holds(self) -> list[Decision]:
+        """The writes that bring the claims of reservations in line. They follow those of binds, which
+        may have changed the same claims."""
+        outdated, self._outdated_holders = self._outdated_holders, {}
+        return self._to_hold(outdated)
 
     def template_traits(self, pod: Pod) -> tuple[ClaimTrait, ...]:
         """The claims of a reserve pod, as part of its class: those that its template's entries would
@@ -744,7 +751,9 @@ class ClaimManager:
             if claim is None or holder is None or claim.metadata.uid in self._released:
                 continue
             rest = self._rest_of(key, holder)
-            if not _has_devices(claim.status.allocation, rest):
+            written = self._holds_decided.get(key, claim.status.allocation)
+            if not _has_devices(written, rest):
+                self._holds_decided[key] = rest
                 decisions.append(HoldDevices(claim_ref(claim), rest, before_bind))
         return decisions
 
