@@ -13,12 +13,10 @@ from holdfast.machinery.status import forbidden
 from holdfast.machinery.strategies.admission import class_priority
 from holdfast.machinery.strategies.strategy import (
     Strategy,
-    all_but_metadata,
     keep_all_but_status,
     keep_status,
-    spec_of,
 )
-from holdfast.machinery.validation.pod_groups import group_changes, workload_changes
+from holdfast.machinery.validation.pod_groups import check_status, group_changes, workload_changes
 
 _OFF = ("parentCompositePodGroupName", "preemptionPolicy")
 
@@ -49,7 +47,11 @@ def _changed_group(request: WriteRequest, before: Raw, after: Raw) -> Raw:
 
 
 def _check_changed_group(request: WriteRequest, before: Raw, after: Raw) -> list[FieldError]:
-    return group_changes(before, after)
+    if request.subresource != "status":
+        return group_changes(before, after)
+    found: list[FieldError] = []
+    check_status(found, after)
+    return found
 
 
 def _new_workload(request: WriteRequest, raw: Raw) -> Raw:
@@ -78,7 +80,6 @@ def _without(spec: Raw, before: Raw | None = None) -> Raw:
 
 
 POD_GROUP = Strategy(
-    generation_of=spec_of,
     unconditional_update=False,
     new=_new_group,
     changed=_changed_group,
@@ -86,7 +87,6 @@ POD_GROUP = Strategy(
     check_changed=_check_changed_group,
 )
 WORKLOAD = Strategy(
-    generation_of=all_but_metadata,
     unconditional_update=False,
     new=_new_workload,
     changed=_changed_workload,

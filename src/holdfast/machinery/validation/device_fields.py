@@ -278,7 +278,7 @@ def _check_address(found: Found, address: str, path: str) -> None:
         found.append(field_problem(INVALID, path, address, why))
 
 
-def check_conditions(found: Found, conditions: list[Part] | None, path: str, most: int) -> None:
+def check_conditions(found: Found, conditions: list[Part] | None, path: str, most: float) -> None:
     """Conditions with type, status, reason and time, as most kinds have them."""
     conditions = conditions or []
     if len(conditions) > most:

@@ -6,6 +6,7 @@ made of them. Composite groups are not served: what belongs to them is dropped w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from holdfast.machinery.schema.field_errors import (
     invalid,
     required,
 )
+from holdfast.machinery.validation.device_fields import check_conditions
 
 Found = list[FieldError]
 Part = dict[str, Any]
@@ -41,14 +43,20 @@ def check_group(found: Found, raw: Part) -> None:
     reference = spec.get("workloadRef")
     if reference is not None:
         _check_name(found, reference, "workloadName", "spec.workloadRef", dns_subdomain)
-        _check_name(found, reference, "templateName", "spec.workloadRef", dns_label)
+        _check_name(found, reference, "templateName", "spec.workloadRef", _short_name)
     _check_rules(found, spec, "spec")
+
+
+def check_status(found: Found, raw: Part) -> None:
+    """The status of a PodGroup."""
+    spec, status = raw.get("spec") or {}, raw.get("status") or {}
+    check_conditions(found, status.get("conditions"), "status.conditions", math.inf)
     claims = [claim.get("name") for claim in spec.get("resourceClaims") or ()]
-    for i, status in enumerate((raw.get("status") or {}).get("resourceClaimStatuses") or ()):
-        if status.get("name") not in claims:
+    for i, each in enumerate(status.get("resourceClaimStatuses") or ()):
+        if each.get("name") not in claims:
             why = "must match the name of an entry in `spec.resourceClaims`"
             where = f"status.resourceClaimStatuses[{i}].name"
-            found.append(invalid(where, status.get("name", ""), why))
+            found.append(invalid(where, each.get("name", ""), why))
 
 
 def check_workload(found: Found, raw: Part) -> None:
@@ -65,7 +73,7 @@ def check_workload(found: Found, raw: Part) -> None:
     path, templates = "spec.podGroupTemplates", spec.get("podGroupTemplates") or []
     _check_list(found, templates, path, _MOST_TEMPLATES)
     for i, template in enumerate(templates):
-        _check_name(found, template, "name", f"{path}[{i}]", dns_label)
+        _check_name(found, template, "name", f"{path}[{i}]", _short_name)
         _check_rules(found, template, f"{path}[{i}]")
     if len({(each.get("priorityClassName", ""), each.get("priority")) for each in templates}) > 1:
         found.append(invalid("spec", None, "detected multiple priority configurations"))
@@ -93,7 +101,7 @@ def _check_rules(found: Found, spec: Part, path: str) -> None:
     _check_list(found, claims, where, _MOST_CLAIMS)
     for i, claim in enumerate(claims):
         _check_one_of(found, claim, f"{where}[{i}]", _CLAIMS)
-        _check_name(found, claim, "name", f"{where}[{i}]", dns_label)
+        _check_name(found, claim, "name", f"{where}[{i}]", _short_name)
         for name in _CLAIMS:
             if claim.get(name) is not None:
                 found.extend(
@@ -109,6 +117,10 @@ def _check_rules(found: Found, spec: Part, path: str) -> None:
     if priority is not None and priority > _HIGHEST:
         why = f"must be less than or equal to {_HIGHEST}"
         found.append(invalid(f"{path}.priority", priority, why))
+
+
+def _short_name(name: str) -> tuple[str, ...]:
+    return ("must not contain dots",) if "." in name else dns_label(name)
 
 
 def _check_one_of(found: Found, part: Part, path: str, members: tuple[str, ...]) -> None:
@@ -135,7 +147,7 @@ def _check_list(found: Found, items: list[Part], path: str, most: int) -> None:
     for i, item in enumerate(items):
         name = item.get("name") or ""
         if name in seen:
-            found.append(field_problem(DUPLICATE, f"{path}[{i}]", {"name": name}))
+            found.append(field_problem(DUPLICATE, f"{path}[{i}]", item))
         seen.add(name)
 
 
