@@ -35,7 +35,7 @@ def uses_pod_groups(simulated: Simulated) -> bool:
 
 def serves(server: RealServer, api_version: str) -> bool:
     try:
-        server.new_client().request("GET", f"/apis/{api_version}")
+        server.client.request("GET", f"/apis/{api_version}")
     except RefusedError:
         return False
     return True
