@@ -16,6 +16,7 @@ from holdfast.explanation.capacity import (
     row_of,
     shortages,
 )
+from holdfast.explanation.claim_details import claim_details
 from holdfast.explanation.hardware import attach_details, device_details, numa_details
 from holdfast.explanation.repairs import (
     CLAIM,
@@ -439,5 +440,6 @@ _BY_PLUGIN: dict[str, Details] = {
     "VolumeRestrictions": _volume_use,
     "NodeVolumeLimits": attach_details,
     "DeviceShare": device_details,
+    "DynamicResources": claim_details,
     "NodeNUMAResource": numa_details,
 }
