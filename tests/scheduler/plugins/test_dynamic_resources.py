@@ -18,7 +18,7 @@ from harness.claim_objects import (
     resource_claim,
     resource_slice,
 )
-from harness.objects import Raw, gang, node, pod, pod_group
+from harness.objects import Raw, gang, node, pod, pod_group, reservation
 from harness.world import World
 
 
@@ -347,6 +347,11 @@ def test_a_node_that_has_the_resource_itself_needs_no_claim() -> None:
     assert (world.node_of("p"), extended_claims(world)) == ("n0", [])
     world.put(pod("q", requests={"example.com/gpu": 1}))
     assert "1 Insufficient example.com/gpu" in world.message("q")
+
+
+def test_a_reservation_does_not_hold_what_only_a_class_serves() -> None:
+    world = World(*served("n1")).put(reservation("r", requests={"example.com/gpu": 1}))
+    assert "Insufficient example.com/gpu" in world.condition("r", "Scheduled")["message"]
 
 
 def test_the_implicit_resource_of_a_class() -> None:

@@ -210,8 +210,8 @@ class ClaimManager:
     def delegated(self, cls: PodClass) -> list[tuple[int, str]]:
         """The slots and names of the resources of a class that device classes serve, on nodes that have
         none of them."""
-        if not self.extended or not self.serves_extended:
-            return []
+        if not self.extended or not self.serves_extended or cls.is_reserve_pod:
+            return []  # a reservation holds devices by `resourceClaims` only
         found = self._delegated.get(cls.id)
         if found is None:
             name = self._cluster.nodes.slots.name
@@ -239,7 +239,7 @@ class ClaimManager:
         def extended(resources: list[str]) -> ExtendedClaim:
             return extended_claim(cls.pod, resources, self.extended)
 
-        delegated = [] if cls.is_reserve_pod else self.delegated(cls)
+        delegated = self.delegated(cls)
         nodes = self._cluster.nodes
         return ClassClaims(problem, needs, delegated, extended, self.allocator, nodes)
 
