@@ -358,3 +358,37 @@ def test_one_of_several_is_refused_and_the_others_are_named(cluster: ServedClust
     assert done.status == 1
     assert done.out == "reservation.scheduling.koordinator.sh/some-1 created\n"
     assert '"some-2" already exists' in done.err
+
+
+def test_devices_of_a_class_are_reserved_by_a_template() -> None:
+    flags = ["--device-class", "gpu", "--count", "4", "--cpu", "8", "--owner", "app=train"]
+    template, first, second = dry(*flags, "--replicas", "2")
+    assert (template["kind"], template["metadata"]) == (
+        "ResourceClaimTemplate",
+        {"name": "train-devices", "namespace": "default"},
+    )
+    (wanted,) = template["spec"]["spec"]["devices"]["requests"]
+    assert (wanted["exactly"]["deviceClassName"], wanted["exactly"]["count"]) == ("gpu", 4)
+    for made in (first, second):
+        assert made["spec"]["template"]["spec"]["resourceClaims"] == [
+            {"name": "devices", "resourceClaimTemplateName": "train-devices"}
+        ]
+
+
+def test_devices_alone_are_something_to_reserve() -> None:
+    _, made = dry("--device-class", "gpu", "--owner", "app=train")
+    assert made["spec"]["template"]["spec"]["containers"] == [{"name": "main"}]
+
+
+@pytest.mark.parametrize(
+    ("flags", "problem"),
+    [
+        (["--count", "2"], "--count: needs --device-class"),
+        (["--device-class", "gpu", "--count", "0"], "--count: expected a number from 1 to 32, got 0"),
+        (["--device-class", "gpu", "--count", "33"], "--count: expected a number from 1 to 32, got 33"),
+    ],
+)
+def test_a_number_of_devices_needs_a_class(flags: list[str], problem: str) -> None:
+    done = call("reserve", *PLAIN, *flags, "--dry-run")
+    assert done.status == 1
+    assert problem in done.err

@@ -12,7 +12,15 @@ from holdfast.api.decode import convert
 from holdfast.api.errors import MalformedText
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.meta import Struct
-from holdfast.api.names import CPU, DEFAULT_SCHEDULER, MEMORY, NVIDIA_GPU, RESERVATION_API
+from holdfast.api.names import (
+    CPU,
+    DEFAULT_NAMESPACE,
+    DEFAULT_SCHEDULER,
+    MEMORY,
+    NVIDIA_GPU,
+    RESERVATION_API,
+    RESOURCE_API,
+)
 from holdfast.api.pod import Container, Pod, PodSpec
 from holdfast.api.quantity import EXPECTED_QUANTITY, MOST_COUNTED, NANO, QuantityError, amount, parse
 from holdfast.api.resources import is_extended, pod_requests
@@ -30,6 +38,10 @@ Raw = dict[str, Any]
 MOST_RESERVATIONS = 1000
 """Of one command."""
 HIGHEST_PRIORITY = 2**31 - 1
+MAX_DEVICES = 32
+"""Of one claim."""
+DEVICES = "devices"
+"""The entry of `resourceClaims`, and the request of its template, that --device-class makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,9 @@ class ReserveOptions:
     pre_allocation: bool = False
     namespace: str = ""
     """The namespace of the owners, if it was given."""
+    device_class: str = ""
+    devices: int = 1
+    """How many devices of the class each reservation holds."""
 
 
 def read_resources(
@@ -289,7 +304,8 @@ def _known(raw: Raw, type: type[Struct]) -> Raw:
 
 
 _NOTHING = (
-    "nothing to reserve: give --cpu, --memory, --gpu or --resource, or a SOURCE such as deployment/web"
+    "nothing to reserve: give --cpu, --memory, --gpu, --device-class or --resource, or a SOURCE such "
+    "as deployment/web"
 )
 _FLAGS = {
     "metadata.name": "--name",
@@ -314,7 +330,7 @@ def make_reservations(options: ReserveOptions, source: Source | None) -> list[Ra
     if replicas > MOST_RESERVATIONS:
         text = f"at most {MOST_RESERVATIONS} reservations at once, got {replicas}"
         raise Failure(1, [f"--replicas: {text}"])
-    base = options.name or (source.name if source is not None else _name_after(options.owners))
+    base = _base(options, source)
     spec = _spec(options, source)
     names = [base] if replicas == 1 else [f"{base}-{number}" for number in range(1, replicas + 1)]
     made = [_reservation(name, options, spec) for name in names]
@@ -323,6 +339,35 @@ def make_reservations(options: ReserveOptions, source: Source | None) -> list[Ra
     if problems:
         raise Failure(1, problems)
     return made
+
+
+def check_devices(device_class: str | None, count: int | None) -> None:
+    """Raises Failure."""
+    if count is not None and not device_class:
+        raise Failure(1, ["--count: needs --device-class, the class of the devices"])
+    if count is not None and not 1 <= count <= MAX_DEVICES:
+        raise Failure(1, [f"--count: expected a number from 1 to {MAX_DEVICES}, got {count}"])
+
+
+def make_claim_template(options: ReserveOptions, reservation: Raw) -> Raw | None:
+    """The ResourceClaimTemplate that the reservations name; None if they hold no devices of a class."""
+    if not options.device_class:
+        return None
+    template = reservation["spec"]["template"]
+    exactly = {
+        "deviceClassName": options.device_class,
+        "allocationMode": "ExactCount",
+        "count": options.devices,
+    }
+    return {
+        "apiVersion": RESOURCE_API,
+        "kind": "ResourceClaimTemplate",
+        "metadata": {
+            "name": template["spec"]["resourceClaims"][-1]["resourceClaimTemplateName"],
+            "namespace": template["metadata"]["namespace"],
+        },
+        "spec": {"spec": {"devices": {"requests": [{"name": DEVICES, "exactly": exactly}]}}},
+    }
 
 
 def _reservation_type() -> ResourceType:
@@ -335,7 +380,7 @@ def _reservation_type() -> ResourceType:
 def holds_nothing(reservation: Raw) -> bool:
     """Whether the template requests no resources, so that only a pod slot is reserved."""
     spec = convert(reservation["spec"]["template"].get("spec") or {}, PodSpec)
-    return not any(pod_requests(Pod(spec=spec)).values())
+    return not spec.resource_claims and not any(pod_requests(Pod(spec=spec)).values())
 
 
 def _reservation(name: str, options: ReserveOptions, spec: Raw) -> Raw:
@@ -371,7 +416,7 @@ def _spec(options: ReserveOptions, source: Source | None) -> Raw:
 def _pod_template(options: ReserveOptions, source: Source | None) -> Raw:
     if source is not None:
         template = deepcopy(source.template)
-    elif options.resources:
+    elif options.resources or options.device_class:
         template = {"metadata": {"namespace": options.namespace}} if options.namespace else {}
     else:
         raise Failure(1, [_NOTHING])
@@ -382,11 +427,21 @@ def _pod_template(options: ReserveOptions, source: Source | None) -> Raw:
         spec.pop("initContainers", None)
         spec.pop("resources", None)
         spec.pop("overhead", None)
+    if options.device_class:
+        spec.setdefault("containers", [{"name": "main"}])
+        template.setdefault("metadata", {}).setdefault("namespace", DEFAULT_NAMESPACE)
+        entry = {"name": DEVICES, "resourceClaimTemplateName": f"{_base(options, source)}-devices"}
+        spec["resourceClaims"] = [*(spec.get("resourceClaims") or ()), entry]
     if options.node:
         spec["nodeName"] = options.node
     if options.node_selector:
         spec["nodeSelector"] = {**(spec.get("nodeSelector") or {}), **options.node_selector}
     return template
+
+
+def _base(options: ReserveOptions, source: Source | None) -> str:
+    """The name of the reservation, or what the names of several begin with."""
+    return options.name or (source.name if source is not None else _name_after(options.owners))
 
 
 def _name_after(owners: list[Raw]) -> str:

@@ -140,6 +140,24 @@ def reserve(
             section=_AMOUNTS,
         ),
     ] = None,
+    device_class: Annotated[
+        str | None,
+        optional(
+            "--device-class",
+            metavar="CLASS",
+            help="Hold devices of this DeviceClass, by a ResourceClaimTemplate that is created too.",
+            section=_AMOUNTS,
+        ),
+    ] = None,
+    count: Annotated[
+        int | None,
+        optional(
+            "--count",
+            metavar="N",
+            help="Devices of each reservation, with --device-class (default: 1).",
+            section=_AMOUNTS,
+        ),
+    ] = None,
     owner: Annotated[
         list[str] | None,
         optional(
@@ -257,6 +275,9 @@ def reserve(
       # By amount, for pods with the label app=web, for two hours
       holdfast reserve --cpu 4 --memory 8Gi --replicas 3 --owner app=web --ttl 2h
 
+      # Four devices of a DeviceClass, for pods with the label app=train
+      holdfast reserve --device-class gpu.example.com --count 4 --cpu 8 --owner app=train
+
       # For a workload that does not exist yet; wait until there is a node
       holdfast reserve -f web.yaml --wait
 
@@ -267,9 +288,11 @@ def reserve(
     from holdfast.cli.get import warn_of_namespace
     from holdfast.cli.reservation_builder import (
         ReserveOptions,
+        check_devices,
         check_lifetime,
         check_priority,
         find_workload,
+        make_claim_template,
         make_reservations,
         read_duration,
         read_owners,
@@ -288,6 +311,7 @@ def reserve(
         raise Failure(1, ["--all-namespaces: needs --owner, the labels of the pods"])
     check_lifetime(ttl, expires, time.time())
     check_priority(priority)
+    check_devices(device_class, count)
     seconds = read_duration("--timeout", timeout)
     where = Where(kubeconfig, context, namespace)
     from_file = _read_file(file, namespace or _namespace_of(where)) if file is not None else None
@@ -306,6 +330,8 @@ def reserve(
         policy="" if policy is Policy.DEFAULT else str(policy),
         pre_allocation=pre_allocation,
         namespace=of_owners,
+        device_class=device_class or "",
+        devices=count or 1,
     )
     workload = find_workload(source) if source is not None else None
 
@@ -315,13 +341,16 @@ def reserve(
             info, named = workload
             origin = source_of(await _workload(server, info, named), server.namespace)
         made = _made(options, origin)
+        template = make_claim_template(options, made[0])
         if dry_run is DryRunMode.CLIENT:
-            return made
+            return made if template is None else [template, *made]
         is_dry = dry_run is DryRunMode.SERVER
         if node:
             await _warn_of_node(server, node)
         if namespace:
             await warn_of_namespace(server, namespace)
+        if template is not None:
+            await _create_template(server, template, is_dry)
         created = await _create(server, made, output, bool(options.name), is_dry)
         _print(created, output, " created (server dry run)" if is_dry else " created")
         if owner and output is None and not is_dry:
@@ -335,7 +364,12 @@ def reserve(
 
     if dry_run is DryRunMode.CLIENT:
         # Nothing is asked of a server unless the source is there.
-        made = ask(where, read_and_make) if workload is not None else _made(options, from_file)
+        if workload is not None:
+            made = ask(where, read_and_make)
+        else:
+            made = _made(options, from_file)
+            template = make_claim_template(options, made[0])
+            made = made if template is None else [template, *made]
         _print(made, output or Made.YAML)
         return
     if workload is None:
@@ -436,6 +470,25 @@ def _read_file(file: str, namespace: str) -> "Source":
     return source_of(raw, namespace)
 
 
+async def _create_template(server: "Server", raw: "Raw", dry: bool) -> None:
+    """Creates the ResourceClaimTemplate of the reservations; one that exists must be the same."""
+    from holdfast.api.kinds import KINDS
+    from holdfast.api.names import RESOURCE_API
+    from holdfast.cli.client import refusal
+    from holdfast.kube.errors import ApiError
+
+    info, meta = KINDS[RESOURCE_API, "ResourceClaimTemplate"], raw["metadata"]
+    try:
+        await server.create(info, raw, meta["namespace"], dry)
+    except ApiError as error:
+        if error.status != 409:
+            raise Failure(1, [refusal(error)], as_it_is=True) from None
+        there = await server.get(info, meta["name"], meta["namespace"])
+        if there["spec"]["spec"]["devices"]["requests"] != raw["spec"]["spec"]["devices"]["requests"]:
+            text = f"ResourceClaimTemplate {meta['namespace']}/{meta['name']} exists and is another"
+            raise Failure(1, [f"--device-class: {text}; --name sets another name"]) from None
+
+
 async def _create(
     server: "Server", made: "list[Raw]", output: Made | None, named: bool, dry: bool
 ) -> "list[Raw]":
@@ -459,7 +512,7 @@ async def _create(
 
 
 def _print(made: "list[Raw]", output: Made | None, done: str = "") -> None:
-    from holdfast.cli.client import RESERVATION
+    from holdfast.api.kinds import KINDS
     from holdfast.cli.printing import as_json, as_list, as_manifest, resource_name
 
     match output:
@@ -472,4 +525,5 @@ def _print(made: "list[Raw]", output: Made | None, done: str = "") -> None:
         case _:
             suffix = "" if output is Made.NAME else done
             for raw in made:
-                typer.echo(f"{resource_name(RESERVATION, raw['metadata']['name'])}{suffix}")
+                info = KINDS[raw["apiVersion"], raw["kind"]]
+                typer.echo(f"{resource_name(info, raw['metadata']['name'])}{suffix}")
