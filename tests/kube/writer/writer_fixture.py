@@ -11,6 +11,7 @@ from harness.fake_api import FakeApi, Raw
 from harness.fake_client import FakeClient
 from harness.virtual_time import LoopClock
 from holdfast.api.decode import decode
+from holdfast.api.resource_claims import ResourceClaim
 from holdfast.kube.flow_control import RateLimit
 from holdfast.kube.leader_election import Fence
 from holdfast.kube.writer.writer import Writer
@@ -40,6 +41,7 @@ class Desk:
         self.fed: list[Event] = []
         self.failed: list[str] = []
         self.claims: dict[tuple[str, str], Any] = {}
+        self.resource_claims: dict[tuple[str, str], Any] = {}
         self.writer = Writer(
             FakeClient(api),
             fence,
@@ -49,6 +51,7 @@ class Desk:
             LoopClock().wall,
             lambda error: self.failed.append(str(error)),
             limit,
+            resource_claims=self.resource_claims,
         )
 
     async def do(self, *decisions: Decision) -> None:
@@ -72,6 +75,8 @@ def _described(event: Event) -> str:
         return f"{name}: {event.message}"
     assert isinstance(event, Added | Updated | Deleted), event
     obj: Any = event.object
+    if isinstance(obj, ResourceClaim):
+        return f"{name} {obj.metadata.name}"
     return (
         f"{name} on {obj.spec.node_name}" if isinstance(event, Updated) and obj.spec.node_name else name
     )

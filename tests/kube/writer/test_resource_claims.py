@@ -1,0 +1,114 @@
+"""What is written to ResourceClaims before their pod is bound, and what fails the bind."""
+
+from __future__ import annotations
+
+from harness.builders import make_pod
+from harness.claim_objects import allocation, consumers_of, devices_of, resource_claim
+from harness.fake_api import Raw
+from harness.virtual_time import run
+from holdfast.api.decode import convert, decode
+from holdfast.api.resource_claims import AllocationResult
+from holdfast.scheduler.cluster.decisions import (
+    Bind,
+    DeallocateClaim,
+    HoldDevices,
+    ReserveClaim,
+    UnreserveClaim,
+)
+from kube.writer.writer_fixture import Desk, desk, ref
+
+CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
+OURS = convert(allocation("n", "gpu-0"), AllocationResult)
+LESS = convert(allocation("n", "gpu-1"), AllocationResult)
+
+
+def known(d: Desk, raw: Raw) -> Raw:
+    """A claim that is on the server and in the cache."""
+    made = d.api.create(raw)
+    d.resource_claims["default", raw["metadata"]["name"]] = decode(made)
+    return made
+
+
+def written(d: Desk) -> Raw:
+    return d.api.get(CLAIMS, "c", "default")
+
+
+def test_allocation_and_reservation_are_written_before_the_bind() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            pod, c = d.api.create(make_pod("p").raw()), known(d, resource_claim("c"))
+            await d.do(ReserveClaim(ref(c), ref(pod), OURS), Bind(ref(pod), "n"))
+            assert (devices_of(written(d)), consumers_of(written(d))) == (["n/gpu-0"], ["p"])
+            assert written(d)["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+            assert d.fed_events() == ["Updated c", "BindConfirmed"]
+
+    run(story())
+
+
+def test_a_claim_that_changed_is_read_again() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            pod, c = d.api.create(make_pod("p").raw()), known(d, resource_claim("c"))
+            d.api.change({**c, "metadata": {**c["metadata"], "labels": {"a": "b"}}})
+            await d.do(ReserveClaim(ref(c), ref(pod), OURS), Bind(ref(pod), "n"))
+            assert devices_of(written(d)) == ["n/gpu-0"]
+            assert d.fed_events()[-1] == "BindConfirmed"
+
+    run(story())
+
+
+def test_a_claim_that_was_allocated_elsewhere_fails_the_bind() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            pod, c = d.api.create(make_pod("p").raw()), known(d, resource_claim("c"))
+            d.api.change({**c, "status": {"allocation": allocation("other", "gpu-7")}})
+            await d.do(ReserveClaim(ref(c), ref(pod), OURS), Bind(ref(pod), "n"))
+            why = "claim default/c got allocated elsewhere in the meantime"
+            assert d.fed_events() == ["Updated c", "Updated", f"BindRefused: {why}"]
+            assert d.api.binds == []
+
+    run(story())
+
+
+def test_a_deallocation_leaves_claims_alone_that_others_use() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            pod = d.api.create(make_pod("p").raw())
+            used = resource_claim("c", allocation=allocation("n", "gpu-0"), reserved_for=["q"])
+            await d.do(DeallocateClaim(ref(known(d, used)), ref(pod)))
+            assert devices_of(written(d)) == ["n/gpu-0"]
+            assert d.fed_events() == ["ClaimWriteRefused: claim default/c is in use"]
+
+    run(story())
+
+
+def test_an_idle_claim_is_deallocated() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            pod = d.api.create(make_pod("p").raw())
+            idle = resource_claim("c", allocation=allocation("n", "gpu-0"))
+            await d.do(DeallocateClaim(ref(known(d, idle)), ref(pod)))
+            assert devices_of(written(d)) == []
+
+    run(story())
+
+
+def test_the_devices_of_a_reservation_are_cleared_before_they_are_fewer() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            held = resource_claim("c", allocation=allocation("n", "gpu-0", "gpu-1"))
+            await d.do(HoldDevices(ref(known(d, held)), LESS))
+            assert devices_of(written(d)) == ["n/gpu-1"]
+            assert d.fed_events() == ["Updated c", "Updated c"]
+
+    run(story())
+
+
+def test_a_pod_that_is_gone_is_no_consumer() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            pod = d.api.create(make_pod("p").raw())
+            await d.do(UnreserveClaim(ref(known(d, resource_claim("other"))), ref(pod)))
+            assert d.failed == []
+
+    run(story())
