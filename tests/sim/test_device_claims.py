@@ -98,6 +98,17 @@ def test_a_rule_evicts_and_the_device_is_avoided() -> None:
     assert played.events("Pod/default/a", "Deleted") == [(10, "Deleted")]
 
 
+def test_claims_of_evicted_pods_are_released_at_once() -> None:
+    """Also if nothing happens afterwards."""
+    taint = {"key": "example.com/broken", "effect": "NoExecute"}
+    rule = of("DeviceTaintRule", "broken", {"deviceSelector": {"pool": "n1"}, "taint": taint})
+    played = play(
+        node("n1", 4), gpus("n1", 1), CLASS, TEMPLATE, user("a"), step("10s", apply=rule), until=60
+    )
+    assert played.all("Pod") == []
+    assert claims(played) == []
+
+
 def test_a_dump_of_a_cluster_with_claims_in_use() -> None:
     """As `kubectl get -o yaml` prints it: nothing is made or allocated twice."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "u1", "controller": True}

@@ -69,11 +69,11 @@ class ClusterParts:
         self.kubelets = Kubelets(self.objects, clock, self.timers, reports, record, self._not_prepared)
         self.volumes = VolumeController(self.objects)
         self.budgets = DisruptionController(self.objects, all_budgets)
-        claims = ResourceClaimController(self.objects, self.recorder)
-        self._before_kubelets = claims
-        """Reserves claims for pods that another scheduler has bound, which then can start."""
+        self._claims = ResourceClaimController(self.objects, self.recorder)
+        """Before kubelets it reserves claims for pods that another scheduler has bound, which then can
+        start; after all others it releases the claims of pods that they ended."""
         self.components: list[Component] = [
-            claims,
+            self._claims,
             TaintEviction(self.objects, clock, self.timers, self.kubelets, self.recorder),
             DeviceTaintEviction(self.objects, clock, self.timers, self.kubelets, self.recorder),
             NodeSlices(self.objects),
@@ -111,12 +111,13 @@ class ClusterParts:
         while (what := self.timers.take(self.clock.t)) is not None:
             what()
             yield None
-        yield from self._before_kubelets.settle()
+        yield from self._claims.settle()
         yield from self.kubelets.settle()
         yield from self.volumes.settle()
         yield from self.budgets.settle()
         for component in self.components:
             yield from component.settle()
+        yield from self._claims.settle()
 
     # What decisions are carried out on; see `executor.DecisionTarget`
 
