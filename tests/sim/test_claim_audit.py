@@ -13,6 +13,7 @@ from harness.claim_objects import (
     resource_claim,
     resource_slice,
 )
+from holdfast.api.names import HELD_DEVICES
 from holdfast.sim.audit.claims import ClaimAudit
 
 Raw = dict[str, Any]
@@ -71,6 +72,26 @@ def test_a_device_must_be_published() -> None:
     assert audit(claim("a", "gpu-7"))[1] == [
         "device that is not published: ResourceClaim/default/a: gpu.example.com/n1/gpu-7"
     ]
+
+
+@pytest.mark.parametrize(("of_a_reservation", "right"), [(True, True), (False, False)])
+def test_a_reservation_takes_back_devices_that_were_withdrawn(
+    of_a_reservation: bool, right: bool
+) -> None:
+    metadata = {"annotations": {HELD_DEVICES: "{}"}} if of_a_reservation else {}
+    whole = claim("a", "gpu-0", "gpu-1", metadata=metadata)
+    rest = claim("a", "gpu-0", metadata=metadata)
+    cleared = claim("a")
+    cleared["status"] = {}
+    found, problems = audit(whole)
+    key = ("default", "a")
+    smaller = resource_slice("n1", [device("gpu-0")])
+    problems += found.changed("ResourceClaim", key, whole, cleared)
+    problems += found.changed("ResourceClaim", key, cleared, rest)
+    problems += found.changed("ResourceSlice", ("", "n1"), None, smaller)
+    problems += found.changed("ResourceClaim", key, rest, cleared)
+    problems += found.changed("ResourceClaim", key, cleared, whole)
+    assert (problems == []) == right
 
 
 def test_counters_are_not_exceeded() -> None:

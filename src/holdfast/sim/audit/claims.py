@@ -1,6 +1,7 @@
 """Devices by claim: what the audit checks of ResourceClaims.
 
 * A device is allocated to one claim, unless with admin access, or in shares whose capacity fits.
+* It is published when a claim first gets it. A reservation may take back one that was withdrawn since.
 * Counters that devices of a pool share are not exceeded by the allocated ones.
 * An allocation does not change; it can only be cleared. Nobody is reserved without one.
 * A pod is bound only with claims that are allocated, reserved for it and available on its node.
@@ -9,6 +10,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from holdfast.api.names import HELD_DEVICES
 from holdfast.sim.audit.facts import Raw, milli
 
 Device = tuple[str, str, str]
@@ -25,6 +27,8 @@ class ClaimAudit:
         self._claims: dict[Key, Raw] = {}
         self._slices: dict[str, Raw] = {}
         self._classes: dict[str, Raw] = {}
+        self._had: dict[str, set[Device]] = {}
+        """Devices that a claim of a reservation ever had, by its uid."""
 
     def changed(self, kind: str, key: Key, before: Raw | None, after: Raw | None) -> Iterator[str]:
         """Follows an object; the rules that a write of the scheduler breaks with it."""
@@ -36,6 +40,8 @@ class ClaimAudit:
             _put(self._claims, key, after)
             if after is not None:
                 yield from self._judge(key, before, after)
+            elif before is not None:
+                self._had.pop(before["metadata"]["uid"], None)
 
     def serves(self, resource: str) -> bool:
         """Whether a device class serves an extended resource on nodes that have none of it."""
@@ -57,12 +63,15 @@ class ClaimAudit:
             return
         if same and then:
             yield f"allocation of a claim changed: {named}"
+        holds = HELD_DEVICES in (after["metadata"].get("annotations") or {})
+        had = self._had.setdefault(after["metadata"]["uid"], set()) if holds else set()
         for result in _results(now):
             device = _device(result)
-            if self._published(device) is None:
+            if self._published(device) is None and device not in had:
                 yield f"device that is not published: {named}: {'/'.join(device)}"
             elif not result.get("adminAccess"):
                 yield from self._judge_device(key, named, device)
+            had.add(device)
         for pool in sorted({_device(result)[:2] for result in _results(now)}):
             yield from self._judge_counters(named, pool)
 
