@@ -120,6 +120,19 @@ def test_a_restart_changes_nothing() -> None:
     assert devices_of(holders(world)[0]) == ["n1/gpu-0", "n1/gpu-1"]
 
 
+@pytest.mark.parametrize("writes", range(1, 4))
+def test_a_restart_in_the_middle_leaves_no_claim(writes: int) -> None:
+    """Claims of which the reservation did not get its node are not kept beside those it gets then."""
+    *objects, wanted = reserved(count=1)
+    world = World(*objects)
+    world.restart_after = world.writes + writes
+    world.put(wanted)
+    world.settle()
+    assert world.phase("r") == "Available"
+    assert len(holders(world)) == 1
+    assert put(world, "other", app="x", count=2) != []
+
+
 def test_a_refused_bind_gives_the_devices_back() -> None:
     world = World(*reserved(allocateOnce=False))
     world.refuse.add("pod-p")

@@ -459,6 +459,8 @@ class ClaimManager:
         decisions: list[Decision] = []
         if pod.reservation_uid:
             decisions += self._to_hold(self.held.of(pod.reservation_uid), before_bind=not waits)
+        if pod.reservation is not None:
+            self._release_holders_of(pod.uid)
         for key in self._flights_of.get(pod.uid, ()):
             flight = self._in_flight[key]
             if flight.entry and flight.spec is not None and flight.allocation is not None:
@@ -760,13 +762,17 @@ class ClaimManager:
     def _release_holders(self) -> None:
         """Has the claims of reservations deleted that are gone or finished, or lost their node."""
         for reservation in self.held.reservations():
-            if self.is_live(reservation):
-                continue
-            for key in self.held.of(reservation):
-                claim = self._claims.get(key)
-                if claim is not None and claim.metadata.uid not in self._released:
-                    self._released.add(claim.metadata.uid)
-                    self.decisions.append(DeleteClaim(claim_ref(claim)))
+            if not self.is_live(reservation):
+                self._release_holders_of(reservation)
+
+    def _release_holders_of(self, reservation: str) -> None:
+        """A reservation that is about to get its node has claims only if an earlier attempt ended
+        between their creation and the write of its status."""
+        for key in self.held.of(reservation):
+            claim = self._claims.get(key)
+            if claim is not None and claim.metadata.uid not in self._released:
+                self._released.add(claim.metadata.uid)
+                self.decisions.append(DeleteClaim(claim_ref(claim)))
 
     # Objects, and the self-check
 
