@@ -10,13 +10,13 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from holdfast.api.names import HELD_DEVICES
 from holdfast.sim.audit.facts import Raw, milli
 
 Device = tuple[str, str, str]
 """Driver, pool and name."""
 Key = tuple[str, str]
 
+_HELD_DEVICES = "holdfast.io/held-devices"
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
 
 
@@ -63,7 +63,7 @@ class ClaimAudit:
             return
         if same and then:
             yield f"allocation of a claim changed: {named}"
-        holds = HELD_DEVICES in (after["metadata"].get("annotations") or {})
+        holds = _HELD_DEVICES in (after["metadata"].get("annotations") or {})
         had = self._had.setdefault(after["metadata"]["uid"], set()) if holds else set()
         for result in _results(now):
             device = _device(result)
