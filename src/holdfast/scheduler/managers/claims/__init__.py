@@ -39,6 +39,13 @@ Modules, lowest first:
     allocation        what is written to the status of claims
     allocator         feasible nodes, and the allocation on one
     explanation       why devices are not used
+    pod_claims        the claims that pods name, as part of their class
+    extended_resources  claims in place of extended resources
+    class_claims      what is to be allocated for a class of pods on each node
+    held_devices      claims with which reservations hold devices
+    claims_in_use     claims, what is in flight for them, and the devices they use
+    claim_reservations  reserving claims for pods
+    claim_manager     the entry point of the scheduler: all of it, kept in line with objects and pods
 
 The CEL of selectors is in `machinery.schema.device_selectors`.
 """

@@ -1,0 +1,297 @@
+"""ResourceClaims, what is in flight for them, and the devices they use.
+
+The state of the claim manager (`claim_manager`), and how it is counted.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from holdfast.api.pod import ContainerExtendedResourceRequest
+from holdfast.api.resource_claims import (
+    AllocationResult,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimTemplate,
+)
+from holdfast.api.resource_slices import DeviceID
+from holdfast.scheduler.cluster.base import ClusterBase
+from holdfast.scheduler.cluster.decisions import (
+    Decision,
+)
+from holdfast.scheduler.cluster.node_table import NO_PODS
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.managers.claims.allocator import ClaimsAllocator
+from holdfast.scheduler.managers.claims.catalogue import DeviceCatalogue, Rows
+from holdfast.scheduler.managers.claims.class_claims import ClassClaims
+from holdfast.scheduler.managers.claims.device_use import DeviceUse
+from holdfast.scheduler.managers.claims.held_devices import (
+    HeldDevices,
+    HolderClaim,
+)
+from holdfast.scheduler.managers.claims.pod_claims import (
+    PodClaimIndex,
+    ResourceClaimKey,
+)
+
+_NOBODY: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class InFlight:
+    """What was decided about a claim and is not on its object yet."""
+
+    uid: str
+    """The uid of the claim; empty if it is yet to be created."""
+    allocation: AllocationResult | None
+    """None if the claim is allocated, and only gets new consumers."""
+    pods: set[str] = field(default_factory=set)
+    """The uids of the pods that it was decided for."""
+    spec: ResourceClaimSpec | None = None
+    """Of a claim that is yet to be created."""
+    entry: str = ""
+    """Of a claim with which a reservation holds devices: the entry of its template."""
+    mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+
+
+class ClaimsInUse:
+    """All ResourceClaims with their consumers, and the devices in use."""
+
+    def __init__(self, cluster: ClusterBase) -> None:
+        self._cluster = cluster
+        self._ledger = cluster.ledger
+        self.catalogue = DeviceCatalogue(cluster.nodes)
+        self.use = DeviceUse(self.catalogue.table)
+        self.allocator = ClaimsAllocator(self.catalogue, cluster.nodes)
+        self.shared_changes = 0
+        """Changes with devices that are not of a single node: when some are published or withdrawn,
+        come into use or out of use."""
+        self.active = False
+        """Whether there is anything to keep: an object of `DEVICE_KINDS`, or a pod with claims."""
+        self.pods_changed: Callable[[Iterable[str]], None] = lambda uids: None
+        """Called with the uids of pods whose claims changed."""
+        self.decisions: list[Decision] = []
+        """Writes about claims that do not belong to a bind, until they are taken."""
+        self.serves_extended = False
+        """Whether the plugin DynamicResources is enabled, which serves extended resources by claims."""
+        self.extended: dict[str, str] = {}
+        """The device classes that serve extended resources, by resource."""
+        self.templates_changed: Callable[[], None] = lambda: None
+        """Called when ResourceClaimTemplates changed, which reservations may name."""
+        self.is_live: Callable[[str], bool] = lambda uid: True
+        """Whether the reservation with a uid has a node and is not finished."""
+        self._claims: dict[ResourceClaimKey, ResourceClaim] = {}
+        self._templates: dict[ResourceClaimKey, ResourceClaimTemplate] = {}
+        self.held = HeldDevices()
+        self._outdated_holders: dict[ResourceClaimKey, None] = {}
+        """Claims of reservations whose objects may have other devices than they should."""
+        self._holds_decided: dict[ResourceClaimKey, AllocationResult | None] = {}
+        """The allocations of claims of reservations that were decided last and not seen yet."""
+        self._released: set[str] = set()
+        """The uids of claims of reservations whose deletion is decided."""
+        self.pods = PodClaimIndex(self._claims)
+        self._in_flight: dict[ResourceClaimKey, InFlight] = {}
+        self._flights_of: dict[str, tuple[ResourceClaimKey, ...]] = {}
+        """The claims that are in flight for a pod, by its uid."""
+        self._consumers: dict[ResourceClaimKey, frozenset[str]] = {}
+        """The uids of the consumers of a claim, in flight or on the object."""
+        self._consumed: dict[str, set[ResourceClaimKey]] = {}
+        """The claims that a pod consumes, by its uid."""
+        self._used: dict[ResourceClaimKey, AllocationResult] = {}
+        """The allocations that count as using devices."""
+        self._tentative: set[str] = set()
+        """The uids of pods that were reserved in a transaction, to be undone with it."""
+        self._departed: set[str] = set()
+        """The uids of consumers that a transaction removed from their row."""
+        self._orphans: set[str] = set()
+        """The uids of unreserved pods of which the outcome of a decided bind is unknown."""
+        self.waiting: dict[str, float] = {}
+        """By the uid of a pod, since when it waits in Permit for its devices."""
+        self.refused: dict[str, str] = {}
+        """By the uid of a pod, why a claim of it was not written."""
+        self._stamps: dict[ResourceClaimKey, int] = {}
+        self._stamped = 0
+        self._of_class: dict[int, tuple[Hashable, ClassClaims]] = {}
+        self._delegated: dict[int, list[tuple[int, str]]] = {}
+
+    # Claims
+
+    def claim(self, key: ResourceClaimKey) -> ResourceClaim | None:
+        return self._claims.get(key)
+
+    def allocation(self, key: ResourceClaimKey) -> AllocationResult | None:
+        """The allocation of a claim, on its object or in flight."""
+        claim, flight = self._claims.get(key), self._in_flight.get(key)
+        if self.held and (holder := self.held.get(key)) is not None:
+            return self._rest_of(key, holder)
+        if claim is not None and claim.status.allocation is not None:
+            return claim.status.allocation
+        return flight.allocation if flight is not None else None
+
+    def _drop_flight(self, key: ResourceClaimKey, uid: str) -> None:
+        """Ends what is in flight for a claim and one of its pods."""
+        flight = self._in_flight[key]
+        flight.pods.discard(uid)
+        if not flight.pods:
+            del self._in_flight[key]
+        rest = tuple(each for each in self._flights_of[uid] if each != key)
+        if rest:
+            self._flights_of[uid] = rest
+        else:
+            del self._flights_of[uid]
+
+    def _stamp(self, key: ResourceClaimKey, there: object = True) -> None:
+        if there:
+            self._stamped += 1
+            self._stamps[key] = self._stamped
+        else:
+            self._stamps.pop(key, None)
+
+    # Devices in use
+
+    def _recount_use(self, key: ResourceClaimKey) -> None:
+        """Brings the consumers of a claim, and the devices it uses, up to date."""
+        claim, flight = self._claims.get(key), self._in_flight.get(key)
+        uids = {consumer.uid for consumer in claim.status.reserved_for} if claim is not None else set()
+        if flight is not None:
+            uids |= flight.pods
+        before, consumers = self._consumers.get(key, _NOBODY), frozenset(uids)
+        if consumers != before:
+            for uid in before - consumers:
+                _index(self._consumed, uid, key, False)
+            for uid in consumers - before:
+                _index(self._consumed, uid, key, True)
+            if consumers:
+                self._consumers[key] = consumers
+            else:
+                del self._consumers[key]
+        is_free = bool(consumers) and consumers <= self._departed
+        self._use(key, None if is_free else self.allocation(key))
+
+    def _use(self, key: ResourceClaimKey, allocation: AllocationResult | None) -> None:
+        """Has a claim use the devices of an allocation, and no others."""
+        before = self._used.get(key)
+        if before is allocation or before == allocation:
+            return
+        if before is not None:
+            del self._used[key]
+            self.use.remove(key)
+            self._log(self._rows_of(before))
+        if allocation is not None:
+            self._used[key] = allocation
+            self.use.add(key, allocation.devices.results)
+            self._log(self._rows_of(allocation))
+        for holder in self.held.holding((before, allocation)):
+            if holder != key:
+                self._recount_use(holder)
+                self._outdated_holders[holder] = None
+
+    def _recount_uses_of(self, uid: str) -> None:
+        for key in sorted(self._consumed.get(uid, ())):
+            self._recount_use(key)
+
+    def _rows_of(self, allocation: AllocationResult) -> Rows | None:
+        """The rows whose devices, or what is left of counters, depend on an allocation."""
+        return self.catalogue.rows_of([result.device_id for result in allocation.devices.results])
+
+    def _log(self, rows: Rows | None) -> None:
+        """Marks rows as changed for all caches; None for devices that are not of a single node."""
+        if rows is None:
+            self.shared_changes += 1
+            return
+        for row in rows.tolist():
+            self._cluster.epoch.usage.add(row)
+
+    def _is_used(self, device: DeviceID) -> bool:
+        identity = self.catalogue.table.identities.find(device)
+        return identity is not None and self.use.is_allocated(identity)
+
+    # Pods and their devices
+
+    def reserved_for(self, pod: PodRecord) -> list[ResourceClaim]:
+        """The claims whose objects name the pod as a consumer."""
+        found = (self._claims.get(key) for key in sorted(self._consumed.get(pod.uid, ())))
+        return [
+            claim
+            for claim in found
+            if claim is not None and any(c.uid == pod.uid for c in claim.status.reserved_for)
+        ]
+
+    def allocations(self, pod: PodRecord) -> list[AllocationResult]:
+        """The allocations of the claims that a pod consumes."""
+        found = (self.allocation(key) for key in sorted(self._consumed.get(pod.uid, ())))
+        return [allocation for allocation in found if allocation is not None]
+
+    def is_releasing(self, row: int) -> bool:
+        """Whether a claim has devices for the row and all its consumers are gone: the claim controller
+        is about to deallocate it."""
+        return any(True for _ in self._released_on(row, lambda pod: False))
+
+    def _released_on(
+        self, row: int, is_going: Callable[[PodRecord], bool]
+    ) -> Iterator[ResourceClaimKey]:
+        """The claims with devices for the row of which all consumers are gone, or are going."""
+        pods = self._cluster.pods
+        for key, consumers in self._consumers.items():
+            if key not in self._used:
+                continue
+            left = (pods.get(uid) for uid in consumers)
+            if any(pod is not None and not is_going(pod) for pod in left):
+                continue
+            claim = self._claims.get(key)
+            if claim is None or any(c.resource != "pods" for c in claim.status.reserved_for):
+                continue
+            rows = self._rows_of(self._used[key])
+            if rows is None or row in rows:
+                yield key
+
+    def lowest_consumers(self) -> NDArray[np.int64]:
+        """By row, the lowest priority of the pods there that consume claims."""
+        pods, nodes = self._cluster.pods, self._cluster.nodes
+        lowest: NDArray[np.int64] = np.full(nodes.capacity, NO_PODS, dtype=np.int64)
+        for uid in self._consumed:
+            pod = pods.get(uid)
+            if pod is not None and pod.row >= 0:
+                lowest[pod.row] = min(lowest.item(pod.row), pod.cls.priority)
+        return lowest
+
+    # Devices that reservations hold
+
+    def _rest_of(self, key: ResourceClaimKey, holder: HolderClaim) -> AllocationResult | None:
+        """What a reservation holds with a claim and nobody uses."""
+        devices = holder.held.devices
+        left = [r for r in devices.results if not self._is_used_beside(r.device_id, key)]
+        if len(left) == len(devices.results):
+            return holder.held
+        if not left:
+            return None
+        return replace(holder.held, devices=replace(devices, results=tuple(left)))
+
+    def _is_used_beside(self, device: DeviceID, key: ResourceClaimKey) -> bool:
+        """Whether another claim uses a device."""
+        identity = self.catalogue.table.identities.find(device)
+        return identity is not None and any(each != key for each in self.use.holders(identity))
+
+    def _held_by(self, holders: Iterable[ResourceClaimKey]) -> KeysView[DeviceID]:
+        """The devices that these claims hold and that nobody uses, in order."""
+        found = (self._used.get(key) for key in holders)
+        return dict.fromkeys(
+            result.device_id
+            for allocation in found
+            if allocation is not None
+            for result in allocation.devices.results
+        ).keys()
+
+
+def _index(table: dict[Any, set[Any]], key: Any, value: Any, there: bool) -> None:
+    if there:
+        table.setdefault(key, set()).add(value)
+        return
+    values = table[key]
+    values.discard(value)
+    if not values:
+        del table[key]
