@@ -186,7 +186,10 @@ def test_what_cannot_help_costs_no_attempt(start: Start, event: Event) -> None:
 def test_a_victim_leaves_no_capacity_until_it_is_gone() -> None:
     waiting = pod().priority(9).obj()
     driver = Driver((Setup(preempts=True),)).add(node().obj(), tenant().obj(), waiting)
-    told = {"p": "0/1 nodes are available: 1 Insufficient cpu."}
+    told = {
+        "p": "0/1 nodes are available: 1 Insufficient cpu. preemption: found a potential placement for "
+        "pod on node n, preempting 1 victims"
+    }
     assert driver.messages(0.0) == told
     leaving = tenant().deleted().condition("DisruptionTarget", "True", "PreemptionByScheduler").obj()
     assert driver.update(leaving).round(20.0) == []
@@ -262,7 +265,9 @@ KINDS: dict[str, set[str]] = {
         "DEVICE_CLASSES",
     },
     "NodeUnschedulable": {"NODE_ADDED", "NODE_TAINTS"},
-    "NodeVolumeLimits": {"NODE_ADDED", "POD_LEFT", *CLAIM, "CSI_NODES", "ATTACHMENTS"},
+    "NodeVolumeLimits": {
+        "NODE_ADDED", "POD_LEFT", *CLAIM, "CSI_NODES", "CSI_DRIVERS", "ATTACHMENTS",
+    },
     "PodTopologySpread": {
         *NODE, "NODE_REMOVED", "NODE_TAINTS", "POD_PLACED", "POD_LEFT", "POD_LABELS", "OTHER",
     },

@@ -112,7 +112,9 @@ class Profile:
         virtual reservations."""
         self.reservation_weight = weights.get(self.reservation_plugin, 0)
         self.volume_filters = [plugin for plugin in self.filters if plugin.reads_volumes]
-        self.scores_volumes = any(plugin.reads_volumes for plugin, _ in self.scorers)
+        scorers = [each for each in self.scorers if each[0].reads_volumes]
+        self.volume_scorers = [each for each in scorers if each[0].name not in self.foreign]
+        self.has_foreign_volume_scorers = len(scorers) > len(self.volume_scorers)
 
     def pins(self, pod: PodRecord) -> bool:
         """Whether the pod, of a DaemonSet, is pinned to one node."""

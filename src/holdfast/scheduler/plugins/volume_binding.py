@@ -208,6 +208,8 @@ class VolumeBinding(ClusterPlugin):
         if claims.problem or claims.immediate or not claims.waiting:
             return Score.same(0, version)
         lookup, shape = Lookup(self, claims), self._shape
+        if not lookup.has_figures():
+            return Score.same(0, version)
         return Score(lambda view: storage_score(lookup, shape, view), Scope.NODE, version=version)
 
     def watches(self, cls: PodClass) -> list[Hashable]:
@@ -434,6 +436,11 @@ class Lookup:
             sizes = self._volumes.pool(name).matcher(requests).sizes()
             for position, rows in zip(positions, sizes, strict=True):
                 yield StorageUse(name, self._to_provide[position].bytes, view.take(rows))
+
+    def has_figures(self) -> bool:
+        """Whether there are free volumes or storage capacities to score nodes by."""
+        free = any(len(self._volumes.pool(name)) for name in self._by_class)
+        return free or bool(self._meant) or any(map(self._is_checked, self._to_provide))
 
     def provisions(self, view: View) -> Iterator[StorageUse]:
         """For each claim whose driver reports storage capacity: its use of that, by row."""

@@ -161,6 +161,12 @@ class PluginAnswers:
         else:
             self.usage_scores.append((weight, score.score))
 
+    @property
+    def scores(self) -> bool:
+        """Whether any plugin scores nodes, other than all with 0."""
+        formulas = (self.node_scores, self.usage_scores, self.key_scores, self.normalized)
+        return bool(self.constant or any(formulas))
+
     def passing(self, scope: Scope) -> list[Callable[[Any], Any]]:
         return [f.passes for _, f in self.filters if f.scope is scope]
 

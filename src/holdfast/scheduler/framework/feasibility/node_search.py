@@ -91,7 +91,7 @@ class ColumnStore:
         self._profiles_seen.add(profile.index)
         if profile.reservation_plugin and self._cluster.reservations.concerns(cls):
             return ReservationColumn(self._cluster, profile, cls)
-        if cls.without_volumes is None or profile.scores_volumes:
+        if cls.without_volumes is None or profile.has_foreign_volume_scorers:
             column = ClassColumn(self._cluster, profile, cls)
         else:
             column = VolumeColumn(

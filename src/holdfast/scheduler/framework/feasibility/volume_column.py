@@ -5,8 +5,8 @@ share the column of the same class without volumes; a column with volumes is tha
 rows where the volume filters pass, which is cheap to make.
 
 Normalised scores and topology scores depend on which rows are feasible. Where the volumes rule out a
-row that is feasible without them, a complete column is computed for the class. It does not count in the
-column store's limit of memory.
+row that is feasible without them, or nodes are scored by volumes, a complete column is computed for the
+class. It does not count in the column store's limit of memory.
 
 `refresh` first brings the column without volumes up to date, then the answers of the volume plugins,
 and then the volume filters of the rows in `Epoch.nodes` and `Epoch.usage`; of all rows if a log has
@@ -47,6 +47,8 @@ class VolumeColumn(ClassColumn):
         """The rows where the volume filters pass."""
         self._everywhere = False
         self._whole: ClassColumn | None = None
+        self._has_own_scores = False
+        """Whether volume plugins score nodes for the class."""
         self._own: list[tuple[str, Filter]] = []
         self._checked: list[Filter] = []
         """The volume filters that can fail on some row."""
@@ -55,6 +57,8 @@ class VolumeColumn(ClassColumn):
         super().__init__(cluster, profile, cls)
 
     def totals(self) -> Ints:
+        if self._has_own_scores:
+            return self._complete().totals()
         totals = self._without_volumes.totals()
         if self._everywhere:
             return totals
@@ -106,7 +110,7 @@ class VolumeColumn(ClassColumn):
 
     @property
     def is_absolute(self) -> bool:
-        return self._without_volumes.is_absolute
+        return self._without_volumes.is_absolute and not self._has_own_scores
 
     @property
     def is_local(self) -> bool:
@@ -131,7 +135,10 @@ class VolumeColumn(ClassColumn):
         return sorted(chain(*filters), key=lambda named: order[named[0]])
 
     def _compile(self) -> None:
-        self._keep_answers(self._ask(self._profile.volume_filters))
+        answers = self._ask(self._profile.volume_filters)
+        answers.score_by(self._profile.volume_scorers)
+        self._keep_answers(answers)
+        self._has_own_scores = answers.scores
         self._own = list(self.filters)
         self._guarded_own = None
         self._checked = [own for _, own in self._own if own.passes is not everywhere]
