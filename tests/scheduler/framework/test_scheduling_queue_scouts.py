@@ -81,3 +81,13 @@ def test_those_behind_an_unlucky_scout_are_named() -> None:
     assert scout is not None
     behind = queue.reject(scout, KEY, Change.ANY, 100.0)
     assert sorted(pod.name for pod in behind) == ["a", "b"]
+
+
+def test_a_pod_with_a_nominated_node_goes_first() -> None:
+    """The others of its class have to leave that node to it, and so find none themselves."""
+    queue, pods, group = waiting("a", "b", "c")
+    queue.forget(pods["c"])
+    pods["c"].nominated = "n"
+    queue.reject(pods["c"], KEY, Change.ANY, 0.0)
+    queue.wake(group, 100.0)
+    assert tried(queue, 1) == ["c", "a"]

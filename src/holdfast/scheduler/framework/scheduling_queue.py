@@ -15,7 +15,8 @@ tried before its back-off is over; a pod whose attempt ended in an error is not.
 Unschedulable pods of one class and profile form a group: they were rejected for the same reasons and
 the same changes help them. When a group is woken up its first pod is tried as a scout, and the next one
 only if the scout found a node: a node that is infeasible for one is infeasible for all. So ten thousand
-pods that wait for the same change cost as much as one.
+pods that wait for the same change cost as much as one. Pods with a nominated node are tried first:
+the rest of the group has to leave that node to them.
 
 Of a job of several pods only the leader is queued; the other members follow it. Leaders of jobs of one
 shape form a group, as pods of one class do.
@@ -169,7 +170,8 @@ class SchedulingQueue:
         group.condition_message = ""
         group.pods[pod.uid] = pod
         group.tried[pod.uid] = group.wakeups
-        heapq.heappush(group.order, (*self.sort_key(pod), self._place[pod.uid][1], pod))
+        entry = (not pod.nominated, *self.sort_key(pod), self._place[pod.uid][1], pod)
+        heapq.heappush(group.order, entry)
         self._group_of[pod.uid] = group
         was_scout = pod.uid in self._scouts
         self._scout_done(pod, next_scout)
