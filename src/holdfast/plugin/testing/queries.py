@@ -76,10 +76,10 @@ class Paths:
 
         def asked(view: View) -> Cells:
             listed: list[list[Any]] = [[] for _ in range(np.size(view.rows))]
-            for text, rows, resolvable, times in test.reasons(view):
+            for text, rows, resolvable, times, error in test.reasons(view):
                 held, hopeful = _spread(rows, view), _spread(resolvable, view)
                 for at in np.flatnonzero(held).tolist():
-                    listed[at].append((text, bool(hopeful[at]), times))
+                    listed[at].append((text, bool(hopeful[at]), times, error))
             cells = np.empty(len(listed), dtype=object)
             cells[:] = [tuple(each) for each in listed]
             return cells[0] if view.single else cells

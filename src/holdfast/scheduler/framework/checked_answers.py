@@ -458,6 +458,7 @@ def _checked_reason(plugin: Plugin, view: View, reason: Any) -> Reason:
     times = reason.times
     if not _is_whole(times, 1, _MOST_TIMES):
         raise _wrong(plugin, times, f"times of a Reason is a whole number from 1 to {_MOST_TIMES}")
+    _flag(plugin, reason.error, "error of a Reason")
     return reason._replace(
         text=_text(plugin, reason.text, "the text of a Reason"),
         times=int(times),

@@ -49,6 +49,8 @@ class NodeRejection(NamedTuple):
     plugin: str
     texts: tuple[str, ...]
     resolvable: bool
+    error: bool = False
+    """Whether a reason is an error."""
 
 
 FITS = NodeRejection("", (), True)
@@ -286,7 +288,9 @@ class Diagnosis:
                 those = [reason for bit, reason in enumerate(reasons) if bits >> (2 * bit) & 1]
                 texts = tuple(reason.text for reason in those for _ in range(reason.times))
                 resolvable = not any(bits >> (2 * bit + 1) & 1 for bit in range(len(reasons)))
-                codes[at[combination == value]] = self._intern(NodeRejection(plugin, texts, resolvable))
+                error = any(reason.error for reason in those)
+                rejection = NodeRejection(plugin, texts, resolvable, error)
+                codes[at[combination == value]] = self._intern(rejection)
         return codes
 
     def _intern(self, rejection: NodeRejection) -> int:
@@ -316,7 +320,8 @@ def first_rejection(filters: Iterable[tuple[str, Filter]], view: One) -> NodeRej
         if not test.passes(view):
             reasons = [reason for reason in test.reasons(view) if reason.rows]
             texts = tuple(reason.text for reason in reasons for _ in range(reason.times))
-            return NodeRejection(plugin, texts, all(bool(reason.resolvable) for reason in reasons))
+            resolvable = all(bool(reason.resolvable) for reason in reasons)
+            return NodeRejection(plugin, texts, resolvable, any(reason.error for reason in reasons))
     return FITS
 
 
@@ -329,13 +334,19 @@ NOT_PINNED = NodeRejection(NODE_AFFINITY, (not_named_text([NODE_AFFINITY]),), Fa
 
 
 def verdict(rejections: Mapping[NodeRejection, int]) -> Verdict:
-    """The reasons, counted over nodes and sorted as text."""
+    """The reasons, counted over nodes and sorted as text; or an error, if there is one."""
     reasons: dict[str, int] = {}
     plugins = set()
+    error: NodeRejection | None = None
     for rejection, count in rejections.items():
-        if count and rejection.plugin:
+        if count > 0 and rejection.plugin:
             plugins.add(rejection.plugin)
+            if rejection.error and error is None:
+                error = rejection
             for text in rejection.texts:
                 reasons[text] = reasons.get(text, 0) + count
+    if error is not None:
+        text = f'running "{error.plugin}" filter plugin: {", ".join(error.texts)}'
+        return Verdict(text, frozenset(plugins), error=True)
     listed = ", ".join(sorted(f"{count} {text}" for text, count in reasons.items()))
     return Verdict(listed, frozenset(plugins))

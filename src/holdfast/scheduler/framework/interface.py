@@ -133,6 +133,9 @@ class Reason(NamedTuple):
     """Whether removing pods from the row could help; may differ from row to row."""
     times: int = 1
     """How often it counts for a row: once, or for each of several things there."""
+    error: bool = False
+    """Whether it is an error: if no node is feasible, the pod is reported with SchedulerError and this
+    text instead of the counted reasons."""
 
 
 class Need(NamedTuple):

@@ -11,6 +11,8 @@ pod is bound. Devices with binding conditions must be ready before that: the pod
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from holdfast.api.meta import Condition
 from holdfast.api.resource_claims import (
     AllocationResult,
@@ -100,9 +102,6 @@ class DynamicResources(ClusterPlugin):
         for request in needs.requests():
             if request.missing_class is not None:
                 return Rejected(NO_CLASS.format(*request.missing_class), version=version)
-            if why := claims.why_invalid(cls, request):
-                text = f'running "{self.name}" filter plugin: {why}'
-                return Rejected(text, error=True, version=version)
         allocated = [need for need in needs.claims if need.allocation is not None]
         masks = [self._usable_from(need.allocation, need.claim) for need in allocated]
         masks = [mask for mask in masks if mask is not everywhere]
@@ -120,12 +119,16 @@ class DynamicResources(ClusterPlugin):
             for mask in masks:
                 here = here & mask(view)
             helped = here & (view.take(claims.lowest_consumers()) < cls.priority)
-            none = (found == NO_DEVICES) | (found == PROBLEM)
-            return [
-                Reason(CANNOT_ALLOCATE, none, resolvable=helped),
+            listed = [
+                Reason(CANNOT_ALLOCATE, found == NO_DEVICES, resolvable=helped),
                 Reason(INVALID_POOLS, found == INVALID, resolvable=helped),
                 Reason(NOT_AVAILABLE, (found == FEASIBLE) & view.negate(here), resolvable=False),
             ]
+            problem = found == PROBLEM
+            if np.any(problem):
+                text = claims.why_invalid(cls, needs, _first_row(view, problem))
+                listed.append(Reason(text, problem, resolvable=False, error=True))
+            return listed
 
         return Filter(passes, reasons, Scope.USAGE, version=version)
 
@@ -304,6 +307,11 @@ def is_ready(claim: ResourceClaim) -> bool:
         for result in claim.status.allocation.devices.results
         for name in result.binding_conditions
     )
+
+
+def _first_row(view: View, cells: Cells) -> int:
+    """The first row of the view where something is true."""
+    return view.rows if view.single else int(view.rows[np.flatnonzero(cells)[0]])
 
 
 def _list_score(spec: ResourceClaimSpec, allocation: AllocationResult) -> int:

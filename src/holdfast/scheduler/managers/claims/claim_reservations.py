@@ -6,7 +6,6 @@ A part of the claim manager (`claim_manager`).
 
 from collections.abc import Hashable, Iterable, Sequence
 
-import numpy as np
 from msgspec.structs import replace
 
 from holdfast.api.resource_claims import (
@@ -27,6 +26,7 @@ from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry
 from holdfast.scheduler.cluster.view import Cells, View
 from holdfast.scheduler.managers.claims.allocation import (
+    CANNOT_ALLOCATE,
     ClaimName,
     ClaimsAllocation,
     ClaimsRefusal,
@@ -115,19 +115,15 @@ class ClaimReservations(ClaimsInUse):
         nodes = self._cluster.nodes
         return ClassClaims(problem, needs, delegated, extended, self.allocator, nodes)
 
-    def why_invalid(self, cls: PodClass, request: ClaimsRequest) -> str:
-        """Why the claims of a class are at fault, so that no node is looked for; empty if they are
-        not."""
-        nodes = self._cluster.nodes
-        alive = np.flatnonzero(nodes.alive[: nodes.size])
-        fatal = alive[self.allocator.feasible(request, alive, self.use).fatal]
-        if not len(fatal):
-            return ""
+    def why_invalid(self, cls: PodClass, needs: ClassClaims, row: int) -> str:
+        """Why allocation for a class is given up with an error on the node of a row."""
+        request = needs.on(row).request
+        assert request is not None
         keys = self.pods.keys(cls.pod.metadata.uid)
         names = [ClaimName(*key) for key in keys if self.allocation(key) is None]
         names += [ClaimName(cls.namespace, EXTENDED_RESOURCES)] * (len(request.claims) - len(names))
-        found = self.allocator.allocate(request, int(fatal[0]), self.use, names)
-        return found.message if isinstance(found, ClaimsRefusal) else ""
+        found = self.allocator.allocate(request, row, self.use, names)
+        return found.message if isinstance(found, ClaimsRefusal) else CANNOT_ALLOCATE
 
     def codes(self, claims: ClassClaims, view: View) -> Cells:
         """For each row of a view whether devices can be allocated there: FEASIBLE, or why not. An owner
