@@ -37,6 +37,7 @@ from realserver.device_clusters import (
     ADMIN_LABEL,
     API,
     CLUSTER,
+    HOST,
     NAMESPACE,
     DeviceCluster,
     PodOfCluster,
@@ -59,6 +60,7 @@ _READ = (
     (API, "resourceclaims"),
 )
 _NOT_YET = ("not created yet", "could not find ResourceClaim")
+_ERROR = 'running "DynamicResources" filter plugin: '
 _EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 
 
@@ -121,7 +123,8 @@ class Batch:
         claims = self._client.list(API, "resourceclaims")
         for name, raw in settled.items():
             ours, theirs = decided(name, decisions), self._fate(raw, claims)
-            if differs := self._compare(ours, theirs, best[name]):
+            is_pinned = HOST in raw["spec"]["nodeSelector"]
+            if differs := self._compare(ours, theirs, best[name], is_pinned):
                 self.differences.append(f"{name}: {differs}")
             if ours.node:
                 self._ours.refuse(_decoded(started[name]))
@@ -181,12 +184,17 @@ class Batch:
             found["" if is_extended else meta["name"]] = shown(status["allocation"])
         return Fate(node_of(pod), "" if node_of(pod) else message_of(pod), found)
 
-    def _compare(self, ours: Fate, theirs: Fate, best: set[str]) -> str:
+    def _compare(self, ours: Fate, theirs: Fate, best: set[str], is_pinned: bool) -> str:
         """How they differ; empty if they agree."""
         kind = "bound" if theirs.node else "unschedulable"
         if ours.node and theirs.node and ours.node != theirs.node:
             kind = "bound to another node"
             agree = {ours.node, theirs.node} <= best
+        elif not is_pinned and theirs.message.startswith(_ERROR):
+            # It names the node that it happened to filter first, and gives the others up. We bind the
+            # pod to another node if one is feasible.
+            kind = "error on some node"
+            agree = bool(ours.node) or ours.message.startswith(_ERROR)
         else:
             agree = ours == theirs
         if theirs.allocations:

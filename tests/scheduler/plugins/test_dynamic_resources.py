@@ -472,3 +472,37 @@ def test_a_freed_device_is_kept_for_the_pod_that_preempted() -> None:
     assert world.node_of("rival") == ""
     world.delete("Pod", "low-2").edit("ResourceClaim", "low-2-gpu", status={}).wait(30)
     assert (world.node_of("high"), world.node_of("rival")) == ("n1", "")
+
+
+def test_a_claim_that_a_pod_names_twice_is_allocated_once() -> None:
+    world = World(*cluster("n1")).put(resource_claim("shared"), claiming_pod("p", "shared", "shared"))
+    assert world.node_of("p") == "n1"
+    found = claim(world, "shared")
+    assert (devices_of(found), consumers_of(found)) == (["n1/gpu-0"], ["p"])
+    world.delete("Pod", "p")
+    assert world.put(claiming_pod("q", "shared", "shared")).node_of("q") == "n1"
+
+
+def _with_a_pool_being_updated(**broken: Any) -> World:
+    """Two nodes, of which n1 has a pool that lacks a slice; `broken` are fields of n1."""
+    incomplete = resource_slice("n1", 1)
+    incomplete["spec"]["pool"]["resourceSliceCount"] = 2
+    objects = [device_class(), node("n1", **broken), node("n2"), incomplete, resource_slice("n2", 1)]
+    return World(*objects)
+
+
+def test_a_pool_being_updated_is_an_error_only_where_other_filters_pass() -> None:
+    everything = request(allocationMode="All")
+    for where, expected in (({"kubernetes.io/hostname": "n2"}, "n2"), ({}, "n2")):
+        pod, its_claim = generated("p", everything, nodeSelector=where)
+        assert _with_a_pool_being_updated().put(its_claim, pod).node_of("p") == expected
+    pod, its_claim = generated("p", everything, nodeSelector={"kubernetes.io/hostname": "n1"})
+    world = _with_a_pool_being_updated().put(its_claim, pod)
+    assert (world.node_of("p"), world.message("p")) == (
+        "",
+        'running "DynamicResources" filter plugin: claim default/p-gpu, request r: asks for all devices, '
+        f"but resource pool {DRIVER}/n1 is currently being updated",
+    )
+    pod, its_claim = generated("p", everything, nodeSelector={"kubernetes.io/hostname": "n1"})
+    world = _with_a_pool_being_updated(unschedulable=True).put(its_claim, pod)
+    assert world.message("p").startswith("0/2 nodes are available: 1 node(s) didn't match")

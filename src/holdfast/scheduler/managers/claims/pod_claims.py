@@ -64,7 +64,7 @@ class PodClaimIndex:
         """Reads which claims a pod names; whether that changed."""
         meta = pod.metadata
         found = (pod_claim_name(pod, entry) for entry in pod.spec.resource_claims)
-        named = tuple(PodClaim(each.name, each.created, each.generated) for each in found)
+        named = _distinct(PodClaim(each.name, each.created, each.generated) for each in found)
         claims, before = NamedClaims(meta.namespace, named), self._of.get(meta.uid)
         if claims == before:
             return False
@@ -113,6 +113,16 @@ class PodClaimIndex:
         if named.is_generated and claim.status.allocation is None:
             return ClaimTrait(spec=encoded(claim.spec))
         return ClaimTrait(named.name)
+
+
+def _distinct(entries: Iterable[PodClaim]) -> tuple[PodClaim, ...]:
+    """A claim that a pod has under several names counts once; as generated if one of them is."""
+    found: dict[str | int, PodClaim] = {}
+    for at, each in enumerate(entries):
+        key = each.name or at
+        known = found.get(key)
+        found[key] = known if known is not None and known.is_generated else each
+    return tuple(found.values())
 
 
 def encoded(spec: ResourceClaimSpec) -> bytes:
