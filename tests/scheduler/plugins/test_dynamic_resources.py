@@ -500,8 +500,8 @@ def test_a_pool_being_updated_is_an_error_only_where_other_filters_pass() -> Non
     world = _with_a_pool_being_updated().put(its_claim, pod)
     assert (world.node_of("p"), world.message("p")) == (
         "",
-        'running "DynamicResources" filter plugin: claim default/p-gpu, request r: asks for all devices, '
-        f"but resource pool {DRIVER}/n1 is currently being updated",
+        'running "DynamicResources" filter plugin: claim default/p-gpu, request r: asks for all '
+        f"devices, but resource pool {DRIVER}/n1 is currently being updated",
     )
     pod, its_claim = generated("p", everything, nodeSelector={"kubernetes.io/hostname": "n1"})
     world = _with_a_pool_being_updated(unschedulable=True).put(its_claim, pod)

@@ -15,9 +15,9 @@ Rules for callers:
   (None: all); `catalogue.rows_of(devices)` does so for devices that are allocated or released.
   `catalogue.node_changed(row)` is to be called when a node object is added, changed or removed. With a
   class, `catalogue.class_version` changes; requests made before are outdated then.
-* `request.missing_class` is to be checked first. `ClaimsFeasibility.fatal` marks rows where the claims
-  are at fault (a selector that fails, say): the attempt ends, and `allocate` on such a row has the
-  message.
+* `request.missing_class` is to be checked first. `ClaimsFeasibility.fatal` marks rows where
+  allocation is given up with an error (a selector that fails, say): the row is infeasible, and
+  `allocate` on it has the message.
 * `use.without(keys)` is the use without some claims: victims of a preemption, or claims with which
   reservations hold devices for the pod. `allocate(…, prefer=devices)` takes those devices first,
   `only=devices` no others.
