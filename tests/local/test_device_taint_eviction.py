@@ -35,9 +35,9 @@ def cluster(*taints: Raw, tolerations: list[Raw] | None = None) -> tuple[Stepped
     it = SteppedCluster()
     it.create_node("n")
     it.create(slice_of(*taints))
-    result = {"request": "gpu", "driver": "d.io", "pool": "n", "device": "gpu-0"}
+    result: Raw = {"request": "gpu", "driver": "d.io", "pool": "n", "device": "gpu-0"}
     if tolerations:
-        result = {**result, "tolerations": tolerations}  # type: ignore[dict-item]
+        result["tolerations"] = tolerations
     it.create(
         {
             "apiVersion": API,

@@ -1,6 +1,6 @@
 """The simulated DRA driver of GPUs: slices of the nodes that `up` creates, and their class.
 
-Slices of a node go with it, whoever published them: in a cluster its drivers do that.
+Slices of a node go with it, also those of other drivers: in a cluster the drivers do that.
 """
 
 from __future__ import annotations

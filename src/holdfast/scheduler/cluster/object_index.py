@@ -159,3 +159,14 @@ class Migrations:
         if self._uid.get(job.metadata.name) == uid:
             del self._uid[job.metadata.name]
         self.changed[uid] = job
+
+
+def set_indexed(table: dict[Any, set[Any]], key: Any, value: Any, there: bool) -> None:
+    """Adds the value to those of the key, or removes it; a key without values is dropped."""
+    if there:
+        table.setdefault(key, set()).add(value)
+        return
+    values = table[key]
+    values.discard(value)
+    if not values:
+        del table[key]

@@ -5,7 +5,6 @@ The state of the claim manager (`claim_manager`), and how it is counted.
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -24,6 +23,7 @@ from holdfast.scheduler.cluster.decisions import (
     Decision,
 )
 from holdfast.scheduler.cluster.node_table import NO_PODS
+from holdfast.scheduler.cluster.object_index import set_indexed
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.managers.claims.allocator import ClaimsAllocator
 from holdfast.scheduler.managers.claims.catalogue import DeviceCatalogue, Rows
@@ -162,9 +162,9 @@ class ClaimsInUse:
         before, consumers = self._consumers.get(key, _NOBODY), frozenset(uids)
         if consumers != before:
             for uid in before - consumers:
-                _index(self._consumed, uid, key, False)
+                set_indexed(self._consumed, uid, key, False)
             for uid in consumers - before:
-                _index(self._consumed, uid, key, True)
+                set_indexed(self._consumed, uid, key, True)
             if consumers:
                 self._consumers[key] = consumers
             else:
@@ -285,13 +285,3 @@ class ClaimsInUse:
             if allocation is not None
             for result in allocation.devices.results
         ).keys()
-
-
-def _index(table: dict[Any, set[Any]], key: Any, value: Any, there: bool) -> None:
-    if there:
-        table.setdefault(key, set()).add(value)
-        return
-    values = table[key]
-    values.discard(value)
-    if not values:
-        del table[key]

@@ -10,6 +10,7 @@ which a reservation holds devices for an owner.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterable, KeysView, Mapping
 
 import numpy as np
@@ -31,7 +32,7 @@ _FIRST = 64
 _FEW_STATES = 4096
 
 
-class UseSnapshot:
+class UseSnapshot(ABC):
     """What an allocation reads of the devices in use."""
 
     def __init__(self, table: DeviceTable) -> None:
@@ -63,9 +64,9 @@ class UseSnapshot:
             found |= (self.share_state.take(visible.identities) > 0) & visible.exclusive
         return found
 
+    @abstractmethod
     def holders(self, identity: int) -> list[ClaimKey]:
         """The claims that have a device, or shares of it."""
-        raise NotImplementedError
 
     def available(self, pool: DevicePool) -> Counters:
         """What is left of a pool's counters; negative where they shrank below what is allocated."""

@@ -8,7 +8,7 @@ counters and capacity. Rows of the device table that are new since the last call
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any, TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,12 +38,13 @@ class ColumnCache:
         self._columns: dict[Hashable, ShapeColumn] = {}
 
     def column(self, key: Hashable, make: Callable[[], C]) -> C:
-        found: Any = self._columns.get(key)
-        if found is None:
-            if len(self._columns) >= _MOST_COLUMNS:
-                self._columns.clear()
-            found = self._columns[key] = make()
-        return found  # type: ignore[no-any-return]
+        found = self._columns.get(key)
+        if found is not None:
+            return cast(C, found)
+        if len(self._columns) >= _MOST_COLUMNS:
+            self._columns.clear()
+        made = self._columns[key] = make()
+        return made
 
     def selectors(self, texts: tuple[str, ...]) -> SelectorColumn:
         return self.column(("selectors", texts), lambda: SelectorColumn(self.table, texts))

@@ -7,6 +7,7 @@ a selector is evaluated once for all devices that agree in the attributes that i
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ INCOMPARABLE = -1
 """The code of an attribute with a list of values."""
 
 
-class ShapeColumn:
+class ShapeColumn(ABC):
     """A value per code, brought up to date on demand."""
 
     def __init__(self, book: Codebook[Any, Any], dtype: type[np.generic]) -> None:
@@ -54,8 +55,9 @@ class ShapeColumn:
             self._seen = book.version
         return self._cells
 
+    @abstractmethod
     def compute(self, value: Any, code: int) -> int:
-        raise NotImplementedError
+        """The cell of a code, from the value that the codebook has for it."""
 
 
 class SelectorColumn(ShapeColumn):

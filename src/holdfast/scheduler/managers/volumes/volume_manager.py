@@ -22,6 +22,7 @@ from holdfast.api.storage import (
 from holdfast.scheduler.cluster.epoch import Epoch
 from holdfast.scheduler.cluster.ledger import Ledger
 from holdfast.scheduler.cluster.node_table import NodeTable
+from holdfast.scheduler.cluster.object_index import set_indexed
 from holdfast.scheduler.cluster.pod_classes import PodClass, PodClasses
 from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry
 from holdfast.scheduler.managers.volumes.assume_cache import Assumed, RowUse
@@ -336,7 +337,7 @@ class VolumeManager:
     ) -> None:
         for claim, there in ((before, False), (after, True)):
             if claim is not None and claim.spec.volume_name:
-                _index(self._claims_of, claim.spec.volume_name, _key(claim), there)
+                set_indexed(self._claims_of, claim.spec.volume_name, _key(claim), there)
         some = after if after is not None else before
         assert some is not None
         key = _key(some)
@@ -378,7 +379,7 @@ class VolumeManager:
         ref = self.claim_ref(volume)
         if ref is not None:
             key = ClaimKey(ref.namespace, ref.name)
-            _index(self._volumes_by_claim, key, name, there)
+            set_indexed(self._volumes_by_claim, key, name, there)
             if key in self._claims:
                 self._stamp(of_claim(key))
         elif is_free(volume):
@@ -580,13 +581,3 @@ def _index_pod(table: dict[int, dict[str, PodRecord]], row: int, pod: PodRecord,
         there.pop(pod.uid, None)
         if not there:
             del table[row]
-
-
-def _index(table: dict[Any, set[Any]], key: Any, value: Any, there: bool) -> None:
-    if there:
-        table.setdefault(key, set()).add(value)
-        return
-    values = table[key]
-    values.discard(value)
-    if not values:
-        del table[key]
