@@ -73,8 +73,10 @@ class VolumeRestrictions(ClusterPlugin):
         return [stamps.of_claim(claim.key) for claim in claims if not claim.ephemeral]
 
     def _is_used(self, key: ClaimKey, cls: PodClass) -> bool:
-        """Whether a pod uses the claim, not counting reserve pods that reserve it for this class. Pods
-        whose node is gone do not count."""
+        """Whether a pod uses the claim, or is about to: it was preempted for a nominated pod. Reserve
+        pods that reserve it for this class do not count, nor do pods whose node is gone."""
+        if self.cluster.nominator and self._is_freed_for_others(key, cls):
+            return True
         volumes, alive = self.cluster.volumes, self.cluster.nodes.alive
         uses = sum(count for row, count in volumes.claim_uses.rows(key).items() if alive[row])
         if not uses:
@@ -83,6 +85,20 @@ class VolumeRestrictions(ClusterPlugin):
             if any(claim.key == key for claim in volumes.wanted(reserving).claims):
                 uses -= sum(n for row, n in reserving.placed.items() if alive[row])
         return uses > 0
+
+    def _is_freed_for_others(self, key: ClaimKey, cls: PodClass) -> bool:
+        """Whether a nominated pod of the same or higher priority needs the claim, on whatever node. A
+        claim has no node, so it is not enough to add nominated pods to theirs: another pod would take
+        the claim elsewhere, and be preempted in turn, without end."""
+        volumes = self.cluster.volumes
+        return any(
+            pod.row < 0
+            and pod.cls is not cls
+            and pod.cls.priority >= cls.priority
+            and any(claim.key == key for claim in volumes.wanted(pod.cls).claims)
+            for there in self.cluster.nominator.values()
+            for pod in there.values()
+        )
 
     def _conflicts(self, wanted: WantedVolume) -> list[Marks]:
         """The uses that conflict with the pod's use of its disks. Read-only uses do not conflict."""
