@@ -9,9 +9,9 @@ from pathlib import Path
 from convergence.random_scenarios import lived
 from holdfast.cli.options import load_setup
 from holdfast.local.setup import SchedulerFactory
-from holdfast.sim.manifests import load_files
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Result, Simulation, to_json
+from holdfast.snapshot.manifests import load_files
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parents[1] / "examples"

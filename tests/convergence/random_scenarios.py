@@ -15,10 +15,10 @@ from typing import Any
 
 from holdfast.api.documents import Document
 from holdfast.local.setup import SchedulerFactory
-from holdfast.sim.manifests import InvalidInput
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulated_cluster import InvariantBroken
 from holdfast.sim.simulation import Result, Simulation
+from holdfast.snapshot.manifests import InvalidInput
 
 Raw = dict[str, Any]
 

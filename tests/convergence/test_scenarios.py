@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.options import load_setup
-from holdfast.sim.manifests import load_files
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Simulation
+from holdfast.snapshot.manifests import load_files
 
 FOLDER = Path(__file__).parent / "scenarios"
 FILES = sorted(f for f in FOLDER.glob("*.yaml") if not f.name.endswith(".config.yaml"))

@@ -11,10 +11,10 @@ from drivers.naming import as_written, made
 from drivers.player import Player, Stage
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.timeline import TimelineEntry
-from holdfast.sim.manifests import load_files
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.scenario_actions import Scenario
 from holdfast.sim.simulation import Simulation
+from holdfast.snapshot.manifests import load_files
 
 _EXAMPLES = Path(__file__).parents[2] / "examples"
 _NOT_PLAYED = (_EXAMPLES / "plugins",)

@@ -20,9 +20,9 @@ from harness.objects import SIM, Raw
 from holdfast.api.documents import Document
 from holdfast.local.setup import SchedulerFactory
 from holdfast.scheduler.framework.config import API_VERSION, KIND
-from holdfast.sim.manifests import load_text
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Result, Simulation
+from holdfast.snapshot.manifests import load_text
 
 NODE = "{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: '4'}}}"
 

@@ -31,7 +31,7 @@ from holdfast.local.up import apply_documents
 from holdfast.plugin import Plugin
 from holdfast.scheduler.cluster.events import Added
 from holdfast.scheduler.framework import registry as registry_module
-from holdfast.sim.manifests import load_files
+from holdfast.snapshot.manifests import load_files
 from house.markdown import PAGES, Block, blocks, indented_blocks
 from house.source import REPOSITORY
 

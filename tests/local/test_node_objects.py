@@ -11,7 +11,7 @@ from holdfast.local.node_objects import NodeShape, device_of, new_node, read_nod
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store import Key, node_key
 from holdfast.local.up import NotApplied, Up, UpSettings
-from holdfast.sim.manifests import load_text
+from holdfast.snapshot.manifests import load_text
 
 Raw = dict[str, Any]
 SHARE = "koordinator.sh/gpu"

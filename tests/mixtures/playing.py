@@ -11,11 +11,11 @@ from types import FrameType
 from holdfast.api.documents import Document
 from holdfast.api.errors import InvalidObject
 from holdfast.local.setup import SchedulerFactory
-from holdfast.sim.manifests import InvalidInput
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.scenario_actions import ScenarioAction
 from holdfast.sim.simulated_cluster import InvariantBroken
 from holdfast.sim.simulation import Result, Simulation, to_json
+from holdfast.snapshot.manifests import InvalidInput
 from mixtures.life import Life
 from mixtures.making import Raw
 

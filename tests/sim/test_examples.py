@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.local.setup import SchedulerFactory
-from holdfast.sim.manifests import load_files
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.scenario_actions import ExpectationCheck
 from holdfast.sim.simulation import Simulation, to_json
+from holdfast.snapshot.manifests import load_files
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.scenarios import NODE, joined, pod_text, simulate
-from holdfast.sim.manifests import InvalidInput
+from holdfast.snapshot.manifests import InvalidInput
 
 EXPECT = "{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, %s}"
 

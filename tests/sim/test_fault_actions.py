@@ -6,8 +6,8 @@ without an error is what is tested."""
 import pytest
 
 from harness.scenarios import NODE, events, find, joined, pod_text, simulate, step_text
-from holdfast.sim.manifests import InvalidInput
 from holdfast.sim.simulated_cluster import InvariantBroken
+from holdfast.snapshot.manifests import InvalidInput
 
 
 def test_a_node_shrinking_below_its_use_disturbs_nothing_that_runs() -> None:

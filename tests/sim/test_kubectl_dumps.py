@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from harness.scenarios import NODE, documents, events, find, joined, pod_text, simulate, step_text
-from holdfast.sim.manifests import InvalidInput, load_files
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Result
+from holdfast.snapshot.manifests import InvalidInput, load_files
 
 Raw = dict[str, Any]
 

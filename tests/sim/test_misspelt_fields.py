@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from harness.scenarios import NODE, documents, joined, pod_text, step_text
-from holdfast.sim.manifests import InvalidInput
 from holdfast.sim.scenario import read_scenario
+from holdfast.snapshot.manifests import InvalidInput
 
 Raw = dict[str, Any]
 

@@ -17,9 +17,9 @@ from holdfast.scheduler.framework.config import load
 from holdfast.scheduler.framework.interface import Plugin
 from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.plugins import IN_TREE
-from holdfast.sim.manifests import InvalidInput
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Result, Simulation
+from holdfast.snapshot.manifests import InvalidInput
 
 NODE = {
     "apiVersion": "v1",

@@ -3,8 +3,8 @@
 import pytest
 
 from harness.scenarios import NODE, documents, joined, pod_text, simulate, step_text
-from holdfast.sim.manifests import InvalidInput
 from holdfast.sim.scenario import read_scenario
+from holdfast.snapshot.manifests import InvalidInput
 
 EXPECT = "{apiVersion: sim.holdfast.io/v1alpha1, kind: Expect, %s}"
 

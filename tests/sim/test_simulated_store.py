@@ -6,7 +6,7 @@ import pytest
 
 from harness.scenarios import NODE, condition, events, find, joined, pod_text, simulate, step_text
 from holdfast.machinery.patch.json_patch import merge_patch
-from holdfast.sim.manifests import InvalidInput
+from holdfast.snapshot.manifests import InvalidInput
 
 
 def test_given_metadata_is_kept_and_the_rest_is_filled_in() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from harness.scenarios import NODE, events, find, joined, pod_text, simulate, step_text
-from holdfast.sim.manifests import InvalidInput
+from holdfast.snapshot.manifests import InvalidInput
 
 A = "Pod/default/a"
 BORN = ["Created", "Bound", "Running"]

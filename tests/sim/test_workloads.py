@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from harness.scenarios import NODE, find, joined, pod_text, simulate, step_text
-from holdfast.sim.manifests import InvalidInput
 from holdfast.sim.simulation import Result
+from holdfast.snapshot.manifests import InvalidInput
 
 Raw = dict[str, Any]
 

@@ -61,7 +61,7 @@
     ├── Mismatch              machinery.schema.scalars              a value of another type
     ├── ClaimNotCreated       local.resource_claim_controller       a claim was not made for a pod
     ├── UpError               local.up                              `up` cannot start
-    ├── InvalidInput          sim.manifests                         an invalid scenario
+    ├── InvalidInput          snapshot.manifests                    invalid files of objects
     ├── UnknownExample        sim.examples                          no such example
     ├── InvariantBroken       sim.simulated_cluster                 Holdfast is wrong
     ├── ChangedMeanwhile      local.store.store                     a draft that is outdated

@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+import typer
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import RESERVATION_API
@@ -11,9 +13,25 @@ from holdfast.kube.client import Client
 from holdfast.kube.client_settings import Access
 from holdfast.kube.errors import ApiError, KubernetesError, Unreachable
 from holdfast.kube.kubeconfig import find_access
-from holdfast.kube.object_client import Raw, Server
+from holdfast.kube.object_client import ObjectLister, Raw, Server
 
-__all__ = ["NODE", "POD", "RESERVATION", "Raw", "Server", "ask", "failure", "refusal"]
+if TYPE_CHECKING:
+    from holdfast.snapshot.cluster_objects import ClusterObjects
+    from holdfast.snapshot.reader import Progress
+
+__all__ = [
+    "NODE",
+    "POD",
+    "RESERVATION",
+    "ObjectLister",
+    "Raw",
+    "Server",
+    "ask",
+    "ask_any",
+    "cluster_objects",
+    "failure",
+    "refusal",
+]
 
 T = TypeVar("T")
 
@@ -38,6 +56,42 @@ def ask(where: Where, work: Callable[[Server], Awaitable[T]]) -> T:
         raise failure(error, server) from None
     except KeyboardInterrupt:
         raise Failure(130, []) from None
+
+
+def ask_any(where: Where, work: Callable[[ObjectLister], Awaitable[T]]) -> T:
+    """Like `ask`, for queries that only read: also from files. Raises Failure."""
+    if not where.snapshot:
+        return ask(where, work)
+    objects = cluster_objects(where)
+    try:
+        return asyncio.run(_awaited(work(objects.lister(where.namespace or ""))))
+    except KubernetesError as error:
+        raise failure(error) from None
+    except KeyboardInterrupt:
+        raise Failure(130, []) from None
+
+
+async def _awaited(found: Awaitable[T]) -> T:
+    return await found
+
+
+def cluster_objects(where: Where, progress: "Progress | None" = None) -> "ClusterObjects":
+    """All objects that scheduling depends on, of the files or of the cluster, with warnings on stderr
+    about what could not be read. Raises Failure."""
+    from holdfast.snapshot.cluster_objects import read_files
+    from holdfast.snapshot.manifests import InvalidInput
+    from holdfast.snapshot.reader import read_cluster
+
+    try:
+        if where.snapshot:
+            objects = read_files(where.snapshot)
+        else:
+            objects = ask(where, lambda server: read_cluster(server, progress))
+    except InvalidInput as error:
+        raise Failure(1, error.problems) from None
+    for warning in objects.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    return objects
 
 
 def failure(error: KubernetesError, server: str = "") -> Failure:

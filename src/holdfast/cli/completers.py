@@ -12,7 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from holdfast.api.kinds import KindInfo
-    from holdfast.cli.client import Server
+    from holdfast.cli.client import ObjectLister
 
 SECONDS = 2.0
 """How long a server may take."""
@@ -83,7 +83,7 @@ def workloads(ctx: typer.Context, incomplete: str) -> list[str]:
 def object_names(ctx: Any, info: "KindInfo", selector: str = "", fields: str = "") -> list[str]:
     """Names of a kind in the namespace of the command line."""
 
-    async def work(server: "Server") -> list[str]:
+    async def work(server: "ObjectLister") -> list[str]:
         everywhere = not info.namespaced or ctx.params.get("all_namespaces")
         namespace = "" if everywhere else server.namespace
         found = await server.some(info, namespace, selector, fields, MOST)
@@ -92,18 +92,19 @@ def object_names(ctx: Any, info: "KindInfo", selector: str = "", fields: str = "
     return list(asked(ctx, work))
 
 
-def asked(ctx: Any, work: "Callable[[Server], Awaitable[Iterable[str]]]") -> Iterable[str]:
+def asked(ctx: Any, work: "Callable[[ObjectLister], Awaitable[Iterable[str]]]") -> Iterable[str]:
     """The answer of the cluster that the command line names; none on any error."""
     with suppress(Exception):
         import asyncio
 
-        from holdfast.cli.client import ask
+        from holdfast.cli.client import ask_any
         from holdfast.cli.options import Where
 
-        async def in_time(server: "Server") -> Iterable[str]:
+        async def in_time(server: "ObjectLister") -> Iterable[str]:
             return await asyncio.wait_for(work(server), SECONDS)
 
         given = ctx.params
-        where = Where(given.get("kubeconfig"), given.get("context"), given.get("namespace"))
-        return ask(where, in_time)
+        files = tuple(given.get("snapshot") or ())
+        where = Where(given.get("kubeconfig"), given.get("context"), given.get("namespace"), files)
+        return ask_any(where, in_time)
     return ()

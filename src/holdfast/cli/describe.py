@@ -3,7 +3,7 @@
 import typer
 
 from holdfast.cli.get import FieldSelector, Names, Selector, Type
-from holdfast.cli.options import AllNamespaces, Context, Failure, Kubeconfig, Namespace, Where
+from holdfast.cli.options import AllNamespaces, Context, Failure, Kubeconfig, Namespace, Snapshot, Where
 
 
 def describe(
@@ -15,6 +15,7 @@ def describe(
     context: Context = None,
     namespace: Namespace = None,
     all_namespaces: AllNamespaces = False,
+    snapshot: Snapshot = None,
 ) -> None:
     """Show the details of reservations, holds, pods, nodes and queues.
 
@@ -32,13 +33,13 @@ def describe(
       # All pods of a Deployment
       holdfast describe pods -l app=web
     """
-    from holdfast.cli.client import Server, ask
+    from holdfast.cli.client import ObjectLister, ask_any
     from holdfast.cli.get import check_selector, none_found, query_of, read_types, warn_of_namespace
 
     wanted = read_types(type, names or [])
     check_selector(selector)
 
-    async def work(server: Server) -> list[str]:
+    async def work(server: ObjectLister) -> list[str]:
         texts: list[str] = []
         queries = [
             (kind, query_of(server, kind, given, all_namespaces, selector, field_selector))
@@ -57,6 +58,6 @@ def describe(
                 await warn_of_namespace(server, namespace)
         return missing
 
-    missing = ask(Where(kubeconfig, context, namespace), work)
+    missing = ask_any(Where(kubeconfig, context, namespace, tuple(snapshot or ())), work)
     if missing:
         raise Failure(1, missing, as_it_is=True)

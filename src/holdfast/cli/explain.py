@@ -1,6 +1,5 @@
 """`holdfast explain`"""
 
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,12 +14,13 @@ from holdfast.cli.options import (
     Kubeconfig,
     Namespace,
     OutputReport,
+    Snapshot,
     Where,
 )
 from holdfast.explanation.explained_kinds import EXPLAINED, known_kinds
 
 if TYPE_CHECKING:
-    from holdfast.kube.object_client import Raw, Server
+    from holdfast.kube.object_client import ObjectLister, Raw
 
 
 def _complete_kind(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -76,6 +76,7 @@ def explain(
             rich_help_panel=CLUSTER,
         ),
     ] = False,
+    snapshot: Snapshot = None,
 ) -> None:
     """Explain why a pod, reservation, pod group or workload is pending or placed.
 
@@ -88,10 +89,13 @@ def explain(
       # A pod in whichever namespace it is
       holdfast explain pod web-0 -A
 
+      # From a file of `holdfast snapshot`, or of `kubectl get -o yaml`
+      holdfast explain pod web-0 --snapshot cluster.json.gz
+
       # A reservation, as data
       holdfast explain reservation/peak -o json
     """
-    from holdfast.cli.client import Server, ask
+    from holdfast.cli.client import ObjectLister, ask_any
     from holdfast.cli.explanation_text import terminal_width, text
     from holdfast.cli.options import load_setup
     from holdfast.cli.printing import as_json, as_yaml
@@ -102,21 +106,21 @@ def explain(
     wanted, name = _read(kind, name)
     setup = load_setup(config)
 
-    async def work(server: Server) -> str:
+    async def work(server: ObjectLister) -> str:
         found = await _located(server, wanted, name, namespace, all_namespaces)
-        snapshot = await warned_snapshot(server, setup)
+        cluster = await warned_snapshot(server, setup)
         where = found["metadata"].get("namespace") or ""
-        raw = find(snapshot, wanted, name, where) or found
-        report = explain_object(snapshot, raw)
+        raw = find(cluster, wanted, name, where) or found
+        report = explain_object(cluster, raw)
         report.events = await server.events(raw)
         match output:
             case OutputReport.JSON:
                 return as_json(report.data())
             case OutputReport.YAML:
                 return as_yaml(report.data())
-        return text(report, time.time(), terminal_width())
+        return text(report, server.now(), terminal_width())
 
-    typer.echo(ask(Where(kubeconfig, context, namespace), work), nl=False)
+    typer.echo(ask_any(Where(kubeconfig, context, namespace, tuple(snapshot or ())), work), nl=False)
 
 
 def _read(kind: str, name: str | None) -> tuple[str, str]:
@@ -135,7 +139,7 @@ def _read(kind: str, name: str | None) -> tuple[str, str]:
 
 
 async def _located(
-    server: "Server", kind: str, name: str, namespace: str | None, everywhere: bool
+    server: "ObjectLister", kind: str, name: str, namespace: str | None, everywhere: bool
 ) -> "Raw":
     """The object; of all namespaces, the only one of that name. Raises Failure."""
     from holdfast.cli.client import failure

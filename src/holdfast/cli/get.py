@@ -13,13 +13,14 @@ from holdfast.cli.options import (
     Failure,
     Kubeconfig,
     Namespace,
+    Snapshot,
     Where,
     optional,
 )
 
 if TYPE_CHECKING:
     from holdfast.api.kinds import KindInfo
-    from holdfast.cli.client import Raw, Server
+    from holdfast.cli.client import ObjectLister, Raw
     from holdfast.cli.kinds.kind import Found, OutputKind, Query
 
 TYPES = "reservations (rsv), holds, pods (po), nodes (no), podgroups (pg), queue, queues (q)"
@@ -107,6 +108,7 @@ def get(
     context: Context = None,
     namespace: Namespace = None,
     all_namespaces: AllNamespaces = False,
+    snapshot: Snapshot = None,
 ) -> None:
     """Show reservations, holds, pods, nodes and queues.
 
@@ -127,21 +129,26 @@ def get(
       # Pods of all namespaces with their reservations, and why pending ones are pending
       holdfast get pods -A -o wide
 
+      # The nodes of a cluster as they were when the file was written
+      holdfast get nodes --snapshot cluster.json.gz
+
       # Names of the pods that use a reservation
       holdfast get rsv peak -o jsonpath='{.status.currentOwners[*].name}'
     """
-    from holdfast.cli.client import Server, ask
+    from holdfast.cli.client import ObjectLister, Server, ask_any
     from holdfast.cli.object_printer import ObjectPrinter, PrintOptions
     from holdfast.cli.output_format import DATA, read_format, sort_key
 
     wanted = read_types(type, names or [])
     if watch and len(wanted) > 1:
         raise Failure(1, ["--watch: expected one type"])
+    if watch and snapshot:
+        raise Failure(1, ["--watch: a snapshot does not change"])
     check_selector(selector)
     format = read_format(output)
     order = sort_key(sort_by) if sort_by else None
 
-    async def work(server: Server) -> list[str]:
+    async def work(server: ObjectLister) -> list[str]:
         queries = [
             (kind, query_of(server, kind, given, all_namespaces, selector, field_selector))
             for kind, given in wanted
@@ -157,6 +164,7 @@ def get(
 
             if missing:
                 return missing
+            assert isinstance(server, Server)
             ((kind, query),) = queries
             await follow(server, kind, query, found[0], printer.watching(kind, found[0]).show)
         printer.print([kind for kind, _ in queries], found, single)
@@ -166,7 +174,8 @@ def get(
                 await warn_of_namespace(server, namespace)
         return missing
 
-    missing = ask(Where(kubeconfig, context, namespace), work)
+    where = Where(kubeconfig, context, namespace, tuple(snapshot or ()))
+    missing = ask_any(where, work)
     if missing:
         raise Failure(1, missing, as_it_is=True)
 
@@ -192,7 +201,7 @@ def read_types(type: str, names: Sequence[str]) -> "list[tuple[OutputKind, tuple
 
 
 def query_of(
-    server: "Server",
+    server: "ObjectLister",
     kind: "OutputKind",
     names: tuple[str, ...],
     everywhere: bool,
@@ -231,7 +240,7 @@ def _sorted(found: "Found", key: "Callable[[Raw], tuple[bool, bool, float, str]]
     return found._replace(rows=sorted(found.rows, key=lambda row: key(row.object)))
 
 
-async def warn_of_namespace(server: "Server", namespace: str) -> None:
+async def warn_of_namespace(server: "ObjectLister", namespace: str) -> None:
     """A warning if the cluster has no such namespace, with the nearest one."""
     from holdfast.api.kinds import KINDS
 
@@ -240,7 +249,7 @@ async def warn_of_namespace(server: "Server", namespace: str) -> None:
         typer.echo(f'warning: no namespace "{namespace}"{hint}', err=True)
 
 
-async def missing_hint(server: "Server", info: "KindInfo", name: str) -> str | None:
+async def missing_hint(server: "ObjectLister", info: "KindInfo", name: str) -> str | None:
     """`; did you mean node-2?` if the cluster has no such object, empty if no name is similar; None if
     it has one, or does not say.
     """

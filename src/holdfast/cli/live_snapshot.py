@@ -41,5 +41,6 @@ class LiveSnapshot:
             event = Deleted(event.object) if isinstance(event, Added) else event
         else:
             known[name] = raw
-        self.snapshot.scheduler.feed(event, time.time())
+        self.snapshot.now = time.time()
+        self.snapshot.scheduler.feed(event, self.snapshot.now)
         self.snapshot.cluster.take_reports()  # no round takes them

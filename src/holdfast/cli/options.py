@@ -36,7 +36,7 @@ def load_setup(path: str | None) -> "SchedulerFactory":
     from holdfast.local.setup import SchedulerFactory
     from holdfast.scheduler.framework.config import ConfigError
     from holdfast.scheduler.framework.registry import PluginError
-    from holdfast.sim.manifests import InvalidInput, load_one
+    from holdfast.snapshot.manifests import InvalidInput, load_one
 
     try:
         setup = SchedulerFactory.of(load_one(path) if path is not None else None)
@@ -193,6 +193,19 @@ Config = Annotated[
 ]
 
 
+Snapshot = Annotated[
+    list[str] | None,
+    optional(
+        "--snapshot",
+        metavar="FILE",
+        help="Read the objects of this file instead of a cluster: of `holdfast snapshot`, or of "
+        "`kubectl get -o yaml`; - for stdin; may be repeated.",
+        section=CLUSTER,
+        complete=files,
+    ),
+]
+
+
 class OutputReport(enum.StrEnum):
     """`-o` of commands that report on one object."""
 
@@ -208,6 +221,8 @@ class Where(NamedTuple):
     context: str | None = None
     namespace: str | None = None
     """The namespace that was given; None if none was, empty for all."""
+    snapshot: tuple[str, ...] = ()
+    """Files to read instead of a cluster."""
 
 
 # Options of `holdfast run` and `holdfast provisioner`

@@ -457,7 +457,7 @@ def _made(options: "ReserveOptions", source: "Source | None") -> "list[Raw]":
 
 def _read_file(file: str, namespace: str) -> "Source":
     from holdfast.cli.reservation_builder import misspelt_fields, source_of
-    from holdfast.sim.manifests import InvalidInput, load_one
+    from holdfast.snapshot.manifests import InvalidInput, load_one
 
     try:
         raw = load_one(file)

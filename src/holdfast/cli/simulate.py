@@ -134,10 +134,10 @@ def simulate(
       holdfast simulate scenario.yaml --config a.yaml --config b.yaml
     """
     from holdfast.cli.options import load_setup, read_jobs_run_for, warn_of_plugins
-    from holdfast.sim.manifests import InvalidInput, load_files
     from holdfast.sim.scenario import read_scenario
     from holdfast.sim.simulated_cluster import InvariantBroken
     from holdfast.sim.simulation import Simulation
+    from holdfast.snapshot.manifests import InvalidInput, load_files
 
     if list_examples:
         _list_examples(output)

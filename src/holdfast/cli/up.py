@@ -26,7 +26,7 @@ from holdfast.cli.options import (
 )
 from holdfast.local.node_objects import DEFAULT_SHAPE, MOST_GPUS, NodeShape
 from holdfast.local.up import JOBS_RUN_FOR, NotApplied, Up, UpSettings, serve
-from holdfast.sim.manifests import InvalidInput, load_files
+from holdfast.snapshot.manifests import InvalidInput, load_files
 
 KUBECONFIG = "holdfast.kubeconfig"
 

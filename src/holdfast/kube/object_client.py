@@ -1,7 +1,9 @@
 """Raw objects of any kind from an API server: list, get, create, watch and events of an object."""
 
+import time
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -19,32 +21,30 @@ _QUIET = 3600.0
 _ATTEMPTS = 3
 
 
-class Server:
-    def __init__(self, client: Client, namespace: str) -> None:
-        self._client = client
-        self.namespace = namespace
-        """The default namespace."""
+class ObjectPage(NamedTuple):
+    items: list[Raw]
+    version: str
+    left: int
+    """How many objects follow on other pages, where the server says so."""
 
-    @property
-    def address(self) -> str:
-        return self._client.access.server
 
+class ObjectLister(ABC):
+    """Answers queries for objects. Raises ApiError, as an API server does."""
+
+    namespace: str
+    """The default namespace."""
+
+    @abstractmethod
+    def now(self) -> float:
+        """The time that ages are counted to, in seconds since the epoch."""
+
+    @abstractmethod
     async def listed(
         self, info: KindInfo, namespace: str = "", selector: str = "", fields: str = ""
     ) -> tuple[list[Raw], str]:
         """All of them, and the version they are of."""
-        found: list[Raw] = []
-        more = ""
-        while True:
-            query = {"limit": str(_PAGE), "labelSelector": selector, "fieldSelector": fields}
-            query["continue"] = more
-            page = await self._read(f"{path_of(info, namespace)}?{_encoded(query)}")
-            found += [named(info, item) for item in page.get("items") or ()]
-            metadata = page.get("metadata") or {}
-            more = metadata.get("continue") or ""
-            if not more:
-                return found, str(metadata.get("resourceVersion") or "")
 
+    @abstractmethod
     async def some(
         self,
         info: KindInfo,
@@ -54,6 +54,75 @@ class Server:
         limit: int = _PAGE,
     ) -> list[Raw]:
         """Not more than so many of them."""
+
+    @abstractmethod
+    async def get(self, info: KindInfo, name: str, namespace: str = "") -> Raw: ...
+
+    async def events(self, raw: Raw) -> list[Raw]:
+        """The events of an object, oldest first."""
+        metadata = raw["metadata"]
+        fields = f"involvedObject.kind={raw['kind']},involvedObject.name={metadata['name']}"
+        if metadata.get("uid"):
+            fields += f",involvedObject.uid={metadata['uid']}"
+        found, _ = await self.listed(_EVENT, metadata.get("namespace") or "", fields=fields)
+        return sorted(found, key=last_observed)
+
+
+class Server(ObjectLister):
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self.namespace = namespace
+
+    @property
+    def address(self) -> str:
+        return self._client.access.server
+
+    def now(self) -> float:
+        return time.time()
+
+    async def listed(
+        self, info: KindInfo, namespace: str = "", selector: str = "", fields: str = ""
+    ) -> tuple[list[Raw], str]:
+        found: list[Raw] = []
+        version = ""
+        async for page in self.pages(info, namespace, selector, fields):
+            found += page.items
+            version = page.version
+        return found, version
+
+    async def pages(
+        self,
+        info: KindInfo,
+        namespace: str = "",
+        selector: str = "",
+        fields: str = "",
+        version: str = "",
+    ) -> AsyncIterator[ObjectPage]:
+        """All of them, page by page; all pages are of one version: the latest, or the one given."""
+        more = ""
+        while True:
+            query = {"limit": str(_PAGE), "labelSelector": selector, "fieldSelector": fields}
+            if more:
+                query["continue"] = more
+            elif version:
+                query |= {"resourceVersion": version, "resourceVersionMatch": "Exact"}
+            page = await self._read(f"{path_of(info, namespace)}?{_encoded(query)}")
+            metadata = page.get("metadata") or {}
+            items = [named(info, item) for item in page.get("items") or ()]
+            more = metadata.get("continue") or ""
+            left = int(metadata.get("remainingItemCount") or 0)
+            yield ObjectPage(items, str(metadata.get("resourceVersion") or ""), left)
+            if not more:
+                return
+
+    async def some(
+        self,
+        info: KindInfo,
+        namespace: str = "",
+        selector: str = "",
+        fields: str = "",
+        limit: int = _PAGE,
+    ) -> list[Raw]:
         query = {"limit": str(limit), "labelSelector": selector, "fieldSelector": fields}
         page = await self._read(f"{path_of(info, namespace)}?{_encoded(query)}")
         return [named(info, item) for item in page.get("items") or ()]
@@ -93,15 +162,6 @@ class Server:
                             str(status.get("message") or ""),
                         )
                     yield frame["type"], named(info, frame["object"])
-
-    async def events(self, raw: Raw) -> list[Raw]:
-        """The events of an object, oldest first."""
-        metadata = raw["metadata"]
-        fields = f"involvedObject.kind={raw['kind']},involvedObject.name={metadata['name']}"
-        if metadata.get("uid"):
-            fields += f",involvedObject.uid={metadata['uid']}"
-        found, _ = await self.listed(_EVENT, metadata.get("namespace") or "", fields=fields)
-        return sorted(found, key=last_observed)
 
     async def version(self) -> Raw:
         """The answer of /version."""

@@ -1,7 +1,7 @@
 """Simulation: scenarios on a local cluster with a virtual clock.
 
-    manifests                      files to documents
     scenario                       documents to a scenario; errors with line numbers
+    skipped_kinds                  kinds that scheduling does not read
     scenario_actions               what can happen in a scenario; Step documents
     document_fields                decoding of the simulation's own documents
     clock                          virtual time

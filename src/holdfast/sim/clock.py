@@ -4,17 +4,17 @@ The scheduler and the objects use Unix time; timelines and scenarios count secon
 this module converts between the two.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from math import ceil
-from typing import Any
 
 from holdfast.api import names
 from holdfast.api.decode import object_name
-from holdfast.api.errors import InvalidObject, TimeError
+from holdfast.api.errors import InvalidObject
 from holdfast.api.times import format_time, parse_time
 from holdfast.local.node_objects import EXPECTED_COUNT
 from holdfast.local.store.objects import Raw
 from holdfast.sim.document_fields import hint, seconds
+from holdfast.snapshot.timestamps import past_times
 
 START = parse_time("2026-01-01T00:00:00Z")
 _DIGITS = 6
@@ -90,30 +90,6 @@ def timing(raw: Raw, found: list[InvalidObject], step_at: float | None = None) -
     return times
 
 
-_PAST = frozenset(
-    {
-        "completionTime",
-        "creationTimestamp",
-        "eventTime",
-        "finishedAt",
-        "firstTimestamp",
-        "lastHeartbeatTime",
-        "lastProbeTime",
-        "lastScheduleTime",
-        "lastSuccessfulTime",
-        "lastTimestamp",
-        "lastTransitionTime",
-        "lastUpdateTime",
-        "renewTime",
-        "startTime",
-        "startedAt",
-        "time",
-    }
-)
-"""Fields with the time of something that has happened."""
-_PARTS = ("metadata", "status", "firstTimestamp", "lastTimestamp", "eventTime")
-
-
 def start_time(objects: Iterable[Raw]) -> float:
     """When virtual time starts.
 
@@ -124,7 +100,7 @@ def start_time(objects: Iterable[Raw]) -> float:
     """
     newest = served = float("-inf")
     for raw in objects:
-        latest = max(_times(raw), default=newest)
+        latest = max(past_times(raw), default=newest)
         newest = max(newest, latest)
         metadata = raw.get("metadata")
         if isinstance(metadata, dict) and metadata.get("resourceVersion"):
@@ -132,23 +108,3 @@ def start_time(objects: Iterable[Raw]) -> float:
     if newest > START:
         return float(ceil(newest))
     return float(ceil(served)) if served > float("-inf") else START
-
-
-def _times(raw: Raw) -> Iterator[float]:
-    stack: list[Any] = [{part: raw[part] for part in _PARTS if part in raw}]
-    if raw.get("kind") == "Lease":
-        stack.append(raw.get("spec"))
-    while stack:
-        here = stack.pop()
-        if isinstance(here, list):
-            stack.extend(here)
-        elif isinstance(here, dict):
-            for key, value in here.items():
-                if isinstance(value, dict | list):
-                    if key not in ("annotations", "labels", "fieldsV1"):
-                        stack.append(value)
-                elif key in _PAST and isinstance(value, str):
-                    try:
-                        yield parse_time(value)
-                    except TimeError:
-                        continue

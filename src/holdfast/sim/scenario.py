@@ -24,7 +24,6 @@ from holdfast.machinery.strategies.admission import SYSTEM_CLASSES
 from holdfast.sim.clock import start_time, timing
 from holdfast.sim.document_fields import described
 from holdfast.sim.expect import Expectation, read_expectation
-from holdfast.sim.manifests import InvalidInput, counted, is_skipped
 from holdfast.sim.scenario_actions import (
     STEP,
     Apply,
@@ -35,7 +34,10 @@ from holdfast.sim.scenario_actions import (
     read_step,
 )
 from holdfast.sim.scenario_objects import ScenarioObject, made_uid, owner_key
+from holdfast.sim.skipped_kinds import counted, is_skipped
 from holdfast.sim.workloads import makes_pods
+from holdfast.snapshot.manifests import InvalidInput
+from holdfast.snapshot.snapshot_header import SNAPSHOT, is_header, read_header
 
 _OWNERS = (
     ("", "ReplicationController"),
@@ -63,6 +65,7 @@ def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = (
     skipped: Counter[tuple[str, str]] = Counter()
     unknown: Counter[str] = Counter()
     given: list[Raw] = []
+    notes: list[str] = []
     for position, document in enumerate(_counted_nodes(documents)):
         data = document.data
         found: list[InvalidObject] = []
@@ -71,10 +74,12 @@ def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = (
             continue
         if data.get("apiVersion") == names.SIM_API or data.get("kind") in (STEP, EXPECT):
             applied = data.get("apply") if data.get("kind") == STEP else None
+            if is_header(data):
+                given.append(data)
             if isinstance(applied, dict) and _is_skipped(applied, declared):
                 skipped[_group_and_kind(applied)] += 1
             else:
-                _read_own(data, document, position, declared, found, actions, at_the_end)
+                _read_own(data, document, position, declared, found, actions, at_the_end, notes)
         elif _is_skipped(data, declared):
             skipped[_group_and_kind(data)] += 1
             given.append(data)
@@ -96,7 +101,6 @@ def read_scenario(documents: Sequence[Document], kinds: Sequence[ObjectKind] = (
         problems.append("no documents were given")
     if problems:
         raise InvalidInput(problems)
-    notes = []
     if skipped:
         notes.append(f"skipped: {counted(skipped)}")
     if unknown:
@@ -134,6 +138,7 @@ def _read_own(
     found: list[InvalidObject],
     actions: list[ScenarioAction],
     at_the_end: list[tuple[Document, Expectation]],
+    notes: list[str],
 ) -> None:
     kind = data.get("kind")
     if data.get("apiVersion") != names.SIM_API:
@@ -142,6 +147,11 @@ def _read_own(
         step = read_step(data, found, declared)
         if step is not None:
             actions.append(ScenarioAction(step[0], (STATED, position), document, step[1]))
+    elif kind == SNAPSHOT:
+        try:
+            notes.extend(f"warning: {each}" for each in read_header(data).not_permitted)
+        except InvalidObject as error:
+            found.append(error)
     elif kind == EXPECT:
         expectation = read_expectation(data, found)
         if expectation is not None and expectation.at is not None:
@@ -150,7 +160,7 @@ def _read_own(
         elif expectation is not None:
             at_the_end.append((document, expectation))
     else:
-        message = f"no {kind} in {names.SIM_API}; known: {STEP}, {EXPECT}"
+        message = f"no {kind} in {names.SIM_API}; known: {STEP}, {EXPECT}, {SNAPSHOT}"
         found.append(InvalidObject("", "kind", message))
 
 

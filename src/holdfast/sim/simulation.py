@@ -25,12 +25,12 @@ from holdfast.scheduler.cluster.decisions import Decision
 from holdfast.scheduler.cluster.plugin_errors import PluginReport
 from holdfast.sim.action_runner import ActionRunner, Step
 from holdfast.sim.expect import Expectation, failures
-from holdfast.sim.manifests import InvalidInput
 from holdfast.sim.node_usage import NodeUsage
 from holdfast.sim.run_history import RunHistory
 from holdfast.sim.scenario_actions import ExpectationCheck, Scenario, ScenarioAction
 from holdfast.sim.simulated_cluster import SimulatedCluster, broken
 from holdfast.sim.summary import summary
+from holdfast.snapshot.manifests import InvalidInput
 
 _ROUNDS_AT_ONCE = 1_000
 """With more rounds than this, plus some per object, at one moment the cluster counts as not settling.

@@ -17,9 +17,9 @@ from holdfast.local.component import Steps
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import StoreChange
 from holdfast.scheduler.framework.config import API_VERSION, KIND
-from holdfast.sim.manifests import load_text
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Simulation
+from holdfast.snapshot.manifests import load_text
 
 Raw = dict[str, Any]
 

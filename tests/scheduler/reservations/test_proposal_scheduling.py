@@ -10,9 +10,9 @@ from harness.objects import Raw, node, pod, reservation
 from harness.world import ALLOCATED, World
 from holdfast.local.setup import SchedulerFactory
 from holdfast.scheduler.framework.config import API_VERSION, KIND
-from holdfast.sim.manifests import load_text
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Simulation
+from holdfast.snapshot.manifests import load_text
 
 HOSTNAME = "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

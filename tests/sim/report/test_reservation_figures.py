@@ -9,9 +9,9 @@ from harness.objects import node, pod, requesting, reservation
 from harness.scenarios import Played, actions, play, step
 from holdfast.local.setup import SchedulerFactory
 from holdfast.sim.audit.facts import amounts, pod_facts
-from holdfast.sim.manifests import load_files
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.simulation import Result, Simulation
+from holdfast.snapshot.manifests import load_files
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 HOUR = 3600

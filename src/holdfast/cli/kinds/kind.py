@@ -1,12 +1,11 @@
 """How a type is queried and shown: columns, rows, and the OutputKind base class."""
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import ClassVar, NamedTuple
 
 from holdfast.api.kinds import KindInfo
-from holdfast.cli.client import Raw, Server, failure
+from holdfast.cli.client import ObjectLister, Raw, failure
 from holdfast.cli.command import did_you_mean
 from holdfast.cli.options import Failure
 from holdfast.kube.errors import ApiError, KubernetesError
@@ -61,14 +60,14 @@ class OutputKind(ABC):
         return self.info.namespaced
 
     @abstractmethod
-    async def find(self, server: Server, query: Query) -> Found:
+    async def find(self, server: ObjectLister, query: Query) -> Found:
         """A row for each queried object."""
 
     @abstractmethod
-    async def describe(self, server: Server, raw: Raw) -> str:
+    async def describe(self, server: ObjectLister, raw: Raw) -> str:
         """The description of one object."""
 
-    async def objects(self, server: Server, query: Query) -> tuple[list[Raw], tuple[str, ...]]:
+    async def objects(self, server: ObjectLister, query: Query) -> tuple[list[Raw], tuple[str, ...]]:
         """The objects, and messages for names that were not found."""
         if not query.names:
             return sorted(await self._listed(server, query), key=self.order), ()
@@ -82,7 +81,7 @@ class OutputKind(ABC):
             missing += message
         return objects, tuple(missing)
 
-    async def _listed(self, server: Server, query: Query) -> list[Raw]:
+    async def _listed(self, server: ObjectLister, query: Query) -> list[Raw]:
         found: list[Raw] = []
         absent = 0
         for info in self.infos:
@@ -97,7 +96,9 @@ class OutputKind(ABC):
             raise Failure(1, [f'the server doesn\'t have a resource type "{self.info.plural}"'])
         return found
 
-    async def _named(self, server: Server, name: str, query: Query) -> tuple[list[Raw], list[str]]:
+    async def _named(
+        self, server: ObjectLister, name: str, query: Query
+    ) -> tuple[list[Raw], list[str]]:
         found: list[Raw] = []
         message: list[str] = []
         for info in self.infos:
@@ -136,14 +137,14 @@ class PlainKind(OutputKind):
     def cells(self, raw: Raw, now: float) -> list[str]:
         """One cell per column."""
 
-    async def find(self, server: Server, query: Query) -> Found:
+    async def find(self, server: ObjectLister, query: Query) -> Found:
         objects, missing = await self.objects(server, query)
-        now = time.time()
+        now = server.now()
         return Found([OutputRow(raw, self.cells(raw, now)) for raw in objects], self.columns, missing)
 
 
 async def similar_object(
-    server: Server, info: KindInfo, name: str, namespace: str, selector: str = ""
+    server: ObjectLister, info: KindInfo, name: str, namespace: str, selector: str = ""
 ) -> str:
     """`; did you mean web-0?`, or the namespace that has the object; empty if there is neither."""
     try:

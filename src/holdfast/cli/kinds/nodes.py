@@ -1,8 +1,6 @@
 """Output of nodes as the scheduler counts them: requested by pods, held by reservations, free."""
 
-import time
-
-from holdfast.cli.client import NODE, Raw, Server
+from holdfast.cli.client import NODE, ObjectLister, Raw
 from holdfast.cli.kinds.kind import Found, OutputColumn, OutputRow, Query
 from holdfast.cli.kinds.snapshot_kind import SnapshotKind, matching, not_found
 from holdfast.cli.printing import Description, age, events, taint_text
@@ -50,9 +48,9 @@ class NodeKind(SnapshotKind):
             rows.append(OutputRow(raw, _cells(snapshot, raw, amounts[name], ratios, resources)))
         return Found(rows, columns, missing)
 
-    async def describe(self, server: Server, raw: Raw) -> str:
+    async def describe(self, server: ObjectLister, raw: Raw) -> str:
         snapshot = await warned_snapshot(server, only=CAPACITY)
-        cluster, name, now = snapshot.cluster, _name(raw), time.time()
+        cluster, name, now = snapshot.cluster, _name(raw), server.now()
         amounts = node_amounts(cluster, name)
         text = Description()
         text.field("Name", name)
@@ -124,7 +122,7 @@ def _cells(
         amount = amounts.get(resource, none)
         figures = (amount.allocatable, amount.requested, amount.held, amount.free)
         cells += [*(shown(resource, each) for each in figures), _percent(limits.get(resource))]
-    return [*cells, str(len(_holds(snapshot.cluster, _name(raw)))), age(raw, time.time())]
+    return [*cells, str(len(_holds(snapshot.cluster, _name(raw)))), age(raw, snapshot.now)]
 
 
 def _resources(amounts: list[dict[str, NodeAmounts]]) -> list[str]:

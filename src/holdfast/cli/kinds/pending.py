@@ -1,7 +1,6 @@
 """Output of the scheduling queue: pending pods and reservations in the order they will be tried."""
 
 import math
-import time
 from collections import deque
 from collections.abc import Callable
 from heapq import heapify, heappop, heapreplace
@@ -9,7 +8,7 @@ from typing import Any, NamedTuple
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import HOLD_EXPECTED_START, SIGS_PODGROUP_API, VOLCANO_API, WORKLOAD_API
-from holdfast.cli.client import POD, RESERVATION, Raw, Server
+from holdfast.cli.client import POD, RESERVATION, ObjectLister, Raw
 from holdfast.cli.command import did_you_mean
 from holdfast.cli.kinds.kind import Found, OutputColumn, OutputRow, Query
 from holdfast.cli.kinds.snapshot_kind import SnapshotKind, matching, not_found
@@ -87,8 +86,8 @@ class PendingObject(SnapshotKind):
             return "Deleted"
         return "Terminating" if now["metadata"].get("deletionTimestamp") else "Scheduled"
 
-    async def describe(self, server: Server, raw: Raw) -> str:
-        now = time.time()
+    async def describe(self, server: ObjectLister, raw: Raw) -> str:
+        now = server.now()
         text = Description()
         snapshot = await warned_snapshot(server, only=_READ)
         _share_out(snapshot)
@@ -257,7 +256,7 @@ def _cells(place: _Place, number: int, snapshot: ClusterSnapshot) -> list[str]:
         pod.scheduler,
         state,
         status.get("nominatedNodeName") or "",
-        age(raw, time.time()),
+        age(raw, snapshot.now),
         str(number),
         pod.job_name,
         queue,

@@ -1,7 +1,5 @@
 """Output of PodGroups, of any API group."""
 
-import time
-
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import (
     QUEUE_NAME_ANNOTATION,
@@ -10,7 +8,7 @@ from holdfast.api.names import (
     WORKLOAD_API,
 )
 from holdfast.api.pod_groups import INITIALLY_SCHEDULED, group_state
-from holdfast.cli.client import Raw, Server
+from holdfast.cli.client import ObjectLister, Raw
 from holdfast.cli.kinds.kind import OutputColumn, PlainKind
 from holdfast.cli.printing import Description, age, events, pairs
 
@@ -50,8 +48,8 @@ class PodGroupKind(PlainKind):
             _message(status),
         ]
 
-    async def describe(self, server: Server, raw: Raw) -> str:
-        now = time.time()
+    async def describe(self, server: ObjectLister, raw: Raw) -> str:
+        now = server.now()
         metadata, status = raw["metadata"], raw.get("status") or {}
         text = Description()
         text.field("API Version", raw["apiVersion"])

@@ -1,11 +1,10 @@
 """Output of pods: where each one is, and the reservation that it uses."""
 
 import json
-import time
 from typing import Any
 
 from holdfast.api.names import RESERVATION_AFFINITY, RESERVATION_ALLOCATED
-from holdfast.cli.client import POD, RESERVATION, Raw, Server
+from holdfast.cli.client import POD, RESERVATION, ObjectLister, Raw
 from holdfast.cli.kinds.kind import OutputColumn, PlainKind
 from holdfast.cli.kinds.reservations import owner_text, requests
 from holdfast.cli.kinds.reservations import phase as reservation_phase
@@ -51,8 +50,8 @@ class PodOutputKind(PlainKind):
             why_pending(raw),
         ]
 
-    async def describe(self, server: Server, raw: Raw) -> str:
-        now = time.time()
+    async def describe(self, server: ObjectLister, raw: Raw) -> str:
+        now = server.now()
         metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         annotations = metadata.get("annotations") or {}
         text = Description()
@@ -96,7 +95,7 @@ def _allocated(raw: Raw) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-async def _reservation(server: Server, raw: Raw) -> list[str]:
+async def _reservation(server: ObjectLister, raw: Raw) -> list[str]:
     """The reservation with its phase and owners, or that it is gone."""
     allocated = _allocated(raw)
     name = str(allocated.get("name") or "")

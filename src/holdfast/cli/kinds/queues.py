@@ -1,10 +1,8 @@
 """Output of Queues: their shares of the cluster, and how much of them is in use."""
 
-import time
-
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import VOLCANO_API
-from holdfast.cli.client import Raw, Server
+from holdfast.cli.client import ObjectLister, Raw
 from holdfast.cli.kinds.kind import OutputColumn, PlainKind
 from holdfast.cli.printing import Description, age, events, pairs
 
@@ -38,8 +36,8 @@ class QueueKind(PlainKind):
             "false" if spec.get("reclaimable") is False else "true",
         ]
 
-    async def describe(self, server: Server, raw: Raw) -> str:
-        now = time.time()
+    async def describe(self, server: ObjectLister, raw: Raw) -> str:
+        now = server.now()
         text = Description()
         for column, cell in zip(self.columns, self.cells(raw, now), strict=True):
             text.field(column.name.capitalize(), cell)

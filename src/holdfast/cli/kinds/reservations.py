@@ -2,7 +2,6 @@
 reservations.
 """
 
-import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -11,7 +10,7 @@ from holdfast.api.names import HOLD_EXPECTED_START, HOLD_JOB, HOLD_LABEL
 from holdfast.api.quantity import QuantityError, amount, shown
 from holdfast.api.reservation import DEFAULT_TTL
 from holdfast.api.times import format_time, parse_duration, parse_time
-from holdfast.cli.client import RESERVATION, Raw, Server
+from holdfast.cli.client import RESERVATION, ObjectLister, Raw
 from holdfast.cli.kinds.kind import OutputColumn, PlainKind
 from holdfast.cli.printing import (
     NEVER,
@@ -65,8 +64,8 @@ class ReservationKind(PlainKind):
             message(raw),
         ]
 
-    async def describe(self, server: Server, raw: Raw) -> str:
-        now = time.time()
+    async def describe(self, server: ObjectLister, raw: Raw) -> str:
+        now = server.now()
         text = Description()
         metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
         text.field("Name", metadata["name"])

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from holdfast.api.kinds import KindInfo
 from holdfast.api.selectors import parse_label_selector
-from holdfast.cli.client import Raw, Server
+from holdfast.cli.client import ObjectLister, Raw
 from holdfast.cli.kinds.kind import Found, OutputKind, Query, similar_name
 from holdfast.cli.options import Failure
 from holdfast.cli.snapshot import warned_snapshot
@@ -29,7 +29,7 @@ class SnapshotKind(OutputKind):
         """What the status column says of an object that is no longer among the rows."""
         return "Deleted"
 
-    async def find(self, server: Server, query: Query) -> Found:
+    async def find(self, server: ObjectLister, query: Query) -> Found:
         return self.rows(await warned_snapshot(server, only=self.reads), query)
 
 

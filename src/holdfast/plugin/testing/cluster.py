@@ -24,10 +24,10 @@ from holdfast.scheduler.plugins import IN_TREE
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.scheduler.state.recount import validate_state
 from holdfast.sim.action_runner import Step
-from holdfast.sim.manifests import load_text
 from holdfast.sim.scenario_actions import Apply, Create, Delete, Restart, Scenario, Target
 from holdfast.sim.scenario_objects import ScenarioObject
 from holdfast.sim.simulation import Simulation
+from holdfast.snapshot.manifests import load_text
 
 Raw = dict[str, Any]
 Given = Mapping[str, Any] | str

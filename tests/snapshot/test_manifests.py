@@ -8,7 +8,7 @@ import pytest
 
 from harness.scenarios import documents
 from holdfast.api.documents import MAX_ALIASES, MAX_DEPTH
-from holdfast.sim.manifests import InvalidInput, load_files
+from holdfast.snapshot.manifests import InvalidInput, load_files
 
 
 def values(text: str) -> list[Any]:

@@ -1,0 +1,65 @@
+"""Writes snapshot files: objects as they come, the header that is known last first."""
+
+import gzip
+import os
+import tempfile
+from collections.abc import Iterable
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from holdfast.snapshot.cluster_objects import ClusterObjects
+from holdfast.snapshot.snapshot_header import Raw, SnapshotHeader
+
+_LEVEL = 6
+_STARTS = b'{"apiVersion":"v1","kind":"List","items":['
+_ENDS = b"]}\n"
+
+
+class SnapshotWriter:
+    """Compresses objects as they are added. A gzip file may have several members, which are read as one
+    text: the header is written when everything is known, before the objects."""
+
+    def __init__(self, *, compress: bool = True) -> None:
+        self._compress = compress
+        self._kept = BytesIO()
+        self._items: BytesIO | gzip.GzipFile = self._kept
+        if compress:
+            self._items = gzip.GzipFile(fileobj=self._kept, mode="wb", compresslevel=_LEVEL, mtime=0)
+        self._encode = msgspec.json.Encoder().encode
+        self.count = 0
+
+    def add(self, objects: Iterable[Raw]) -> None:
+        for raw in objects:
+            self._items.write(b",\n" + self._encode(raw))
+            self.count += 1
+
+    def write(self, file: BinaryIO, header: SnapshotHeader) -> None:
+        if self._compress:
+            self._items.close()
+        file.write(self._member(_STARTS + self._encode(header.raw())))
+        file.write(self._kept.getbuffer())
+        file.write(self._member(_ENDS))
+
+    def _member(self, text: bytes) -> bytes:
+        return gzip.compress(text, _LEVEL, mtime=0) if self._compress else text
+
+    def save(self, path: Path, header: SnapshotHeader) -> None:
+        """Replaces the file as a whole, or leaves it. Raises OSError."""
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                self.write(file, header)
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+
+def write_snapshot(path: Path, objects: ClusterObjects) -> None:
+    """Compressed if the name ends with `.gz`. Raises OSError."""
+    writer = SnapshotWriter(compress=path.name.endswith(".gz"))
+    writer.add(objects.objects)
+    writer.save(path, objects.header or SnapshotHeader(time=objects.now))
