@@ -28,7 +28,9 @@ from holdfast.explanation.explainer import explain
 
 HINT = "scheduling.koordinator.sh/device-allocate-hint"
 PROVISION_ERROR = "scheduling.koordinator.sh/reservation-provision-error"
-SINGLE = {"node.koordinator.sh/numa-topology-policy": "SingleNUMANode"}
+NUMA_LABEL = "node.koordinator.sh/numa-topology-policy"
+SINGLE = {NUMA_LABEL: "SingleNUMANode"}
+SINGLE_SPEC = '{"numaTopologyPolicy": "SingleNUMANode"}'
 STOPS = {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}
 
 
@@ -253,6 +255,61 @@ SITUATIONS: dict[str, Row] = {
     "NUMA nodes are full": Row(
         [NUMA_NODE, topology(), plain("a", "6"), plain("b", "6"), plain("p", "4")],
         ["(0: 2 cpu, 15Gi memory), (1: 2 cpu, 15Gi memory)"],
+        ["Resize"],
+    ),
+    "larger than any NUMA node, by its own policy": Row(
+        [BIG, topology(), plain("p", "10", numa=SINGLE_SPEC)],
+        [
+            "no NUMA node is large enough: it requests 10 cpu of one NUMA node (SingleNUMANode), the "
+            "most one has is 8"
+        ],
+        ["Annotate", "Resize"],
+    ),
+    "NUMA policy of the pod is misspelt": Row(
+        [NUMA_NODE, topology(), plain("p", "10", numa='{"numaTopologyPolicy": "SingleNumaNode"}')],
+        [
+            "its numaTopologyPolicy SingleNumaNode (scheduling.koordinator.sh/numa-topology-spec) is "
+            "ignored; did you mean SingleNUMANode?"
+        ],
+        ["Resize"],
+    ),
+    "field of the NUMA policy is misspelt": Row(
+        [NUMA_NODE, topology(), plain("p", "10", numa='{"numaTopologyPolcy": "SingleNUMANode"}')],
+        ["is ignored in part: numaTopologyPolcy: unknown field; did you mean numaTopologyPolicy?"],
+        ["Resize"],
+    ),
+    "NUMA policy of the node is misspelt": Row(
+        [
+            node("n1", cpu="16", memory="64Gi", labels={NUMA_LABEL: "SingleNode"}),
+            topology(),
+            plain("p", "10", numa=SINGLE_SPEC),
+        ],
+        [f"n1: its label {NUMA_LABEL}=SingleNode is ignored; did you mean SingleNUMANode?"],
+        ["Annotate", "Resize"],
+    ),
+    "NUMA policy of the node is another one": Row(
+        [
+            node("n1", cpu="16", memory="64Gi", labels={NUMA_LABEL: "Restricted"}),
+            topology(),
+            plain("p", "10", numa=SINGLE_SPEC),
+        ],
+        ["n1 has the NUMA policy Restricted, and the pod SingleNUMANode; they must be equal"],
+        ["Annotate"],
+    ),
+    "NUMA policy is not JSON": Row(
+        [NUMA_NODE, topology(), plain("p", "4", numa="SingleNUMANode")],
+        ["not JSON"],
+        ["RemoveAnnotation"],
+    ),
+    "policy of a pod that runs is misspelt": Row(
+        [BIG, topology(), lsr("p", "4", spec='{"requiredCPUBindPolicy": "FullPCPU"}', nodeName="n1")],
+        ["its requiredCPUBindPolicy FullPCPU", "is ignored; did you mean FullPCPUs?"],
+        [],
+        node="n1",
+    ),
+    "exclusive CPUs, one of them in part": Row(
+        [BIG, topology(), lsr("p", "2500m")],
+        ["request 1, 2, … cpu instead of 2500m"],
         ["Resize"],
     ),
     "too few exclusive CPUs": Row(

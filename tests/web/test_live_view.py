@@ -175,6 +175,21 @@ def test_queues_have_their_shares() -> None:
     assert row["capability"] is None
 
 
+def test_queues_show_what_pods_that_are_not_admitted_request() -> None:
+    """No pods of several queues compete, so that the scheduler has no reason to compute shares."""
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "8")
+    cluster.create(queue("small", capability={"cpu": "2"}))
+    annotations = {"scheduling.volcano.sh/queue-name": "small"}
+    over = pod("over", "4", annotations=annotations, schedulerName="default-scheduler")
+    cluster.create({**over, "status": {"phase": "Pending"}})
+    row = named(cluster.snapshot(), "queues")["small"]
+    assert row["requested"]["cpu"] == 4000
+    assert row["deserved"]["cpu"] == 2000
+    assert row["allocated"].get("cpu", 0) == 0
+    assert row["share"] == 0
+
+
 def test_changes_lead_to_what_a_new_browser_is_sent() -> None:
     """The same lives of objects, seen by one that follows and by one that comes at the end."""
     random_ = random.Random(7)

@@ -13,7 +13,8 @@ snapshot.
     verdicts               what the scheduler says: feasible nodes, scores, whether a pod would start
     details                names and figures behind reasons
     capacity               shortage, holders of capacity, expected ends
-    hardware               devices, NUMA nodes, exclusive CPUs and attachments
+    hardware               devices and volume attachments
+    numa_alignment         NUMA nodes, exclusive CPUs, and policies for both
     repairs                changes that may help, by plugin
     advice                 tries changes and keeps those that help
     report                 the explanation as data

@@ -31,7 +31,8 @@ from holdfast.explanation.capacity import (
     waiting_for,
 )
 from holdfast.explanation.details import limits_on, users_of_claims
-from holdfast.explanation.hardware import device_requests, numa_requests
+from holdfast.explanation.hardware import device_requests
+from holdfast.explanation.numa_alignment import numa_requests
 from holdfast.explanation.repairs import (
     DELETE_RESERVATION,
     EVICT,
@@ -41,6 +42,7 @@ from holdfast.explanation.repairs import (
     node_repairs,
     repair,
     resize,
+    wider_numa_policies,
 )
 from holdfast.explanation.report import Advice, few
 from holdfast.explanation.verdicts import (
@@ -137,6 +139,7 @@ class Advisor:
         self._wait(pod, capacity, is_gang)
         for row in capacity[:_NODES]:
             self._smaller(pod, row, ())
+            self._wider_policy(pod, row)
         for row in capacity[:_NODES]:
             self._delete_reservations(pod, row)
         if not self._found:
@@ -294,6 +297,12 @@ class Advisor:
         }
         smaller = resize(snapshot, self._subject, limits, "limits")
         return smaller is not None and self._propose_once(_actions(*made, smaller), *made, smaller)
+
+    def _wider_policy(self, pod: PodRecord, row: int) -> None:
+        """A NUMA policy that demands less."""
+        for each in wider_numa_policies(self._snapshot, self._subject, pod, row):
+            if self._propose_once(_actions(each), each):
+                return
 
     def _propose_once(self, kind: tuple[str, ...], *repairs: Repair) -> bool:
         """Proposes one change of a kind: others would differ in the node only."""

@@ -17,7 +17,8 @@ from holdfast.explanation.capacity import (
     shortages,
 )
 from holdfast.explanation.claim_details import claim_details
-from holdfast.explanation.hardware import attach_details, device_details, numa_details
+from holdfast.explanation.hardware import attach_details, device_details
+from holdfast.explanation.numa_alignment import numa_details
 from holdfast.explanation.repairs import (
     CLAIM,
     STORAGE_CLASS,

@@ -1,5 +1,5 @@
-"""Devices, NUMA nodes, exclusive CPUs and volume attachments of a node, for one pod: what is free, and
-which requests would fit. What the pod's own reservations keep there counts as free.
+"""Devices and volume attachments of a node, for one pod: what is free, and which requests would fit.
+What the pod's own reservations keep there counts as free.
 """
 
 from collections.abc import Iterator
@@ -11,8 +11,6 @@ from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.managers.devices.device_table import TypeTable
 from holdfast.scheduler.managers.devices.requests import DEVICE_RESOURCES, WHOLE, Share
-from holdfast.scheduler.managers.numa.allocation import NumaCapacity
-from holdfast.scheduler.managers.numa.node_topology import FULL_CORES, POLICIES
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
 _NODES = 3
@@ -110,72 +108,6 @@ def device_requests(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Lowe
             if 0 <= then < amount:
                 found[name] = (amount, then)
     return found
-
-
-# NUMA nodes and exclusive CPUs
-
-
-def numa_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
-    cpus = snapshot.cluster.managers.cpus
-    want = cpus.valid_want(pod.cls)
-    if want is None:
-        return
-    for name in nodes[:_NODES]:
-        row = row_of(snapshot, name)
-        free = _numa_free(snapshot, pod, row)
-        each = int(cpus.per_core[row])
-        if want.bound and want.cpus % each and FULL_CORES in (want.required, want.policy):
-            yield f"{name}: it requests {want.cpus} exclusive CPUs, and cores there have {each} CPUs"
-        elif want.bound:
-            yield (f"{name}: {len(free.cpus)} CPUs are free for exclusive use, it requests {want.cpus}")
-        policy = want.numa or _node_policy(snapshot, row)
-        if policy and free.zones:
-            yield f"{name}: NUMA policy {policy}; free by NUMA node: {_zones_text(free)}"
-
-
-def _node_policy(snapshot: ClusterSnapshot, row: int) -> str:
-    cluster = snapshot.cluster
-    label = cluster.nodes.info[row].labels.get(names.NODE_NUMA_TOPOLOGY_POLICY, "")
-    return label or POLICIES[int(cluster.managers.cpus.kubelet_policy[row])]
-
-
-def _zones_text(free: NumaCapacity) -> str:
-    texts = []
-    for zone, amounts in sorted(free.zones.items()):
-        parts = [f"{shown(name, max(0, amount))} {name}" for name, amount in sorted(amounts.items())]
-        texts.append(f"{zone}: {', '.join(parts)}")
-    return few([f"({each})" for each in texts], _DEVICES)
-
-
-def _numa_free(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> NumaCapacity:
-    cpus = snapshot.cluster.managers.cpus
-    for entry in own_entries(snapshot, pod, row):
-        return cpus.free_for_owners(entry.index, row)
-    return cpus.free(row)
-
-
-def numa_requests(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Lowered:
-    """Smaller requests that fit one NUMA node of the row, and its free exclusive CPUs."""
-    cpus, slots = snapshot.cluster.managers.cpus, snapshot.cluster.nodes.slots
-    want = cpus.valid_want(pod.cls)
-    if want is None:
-        return {}
-    free = _numa_free(snapshot, pod, row)
-    asked = {slots.name(slot): amount for slot, amount in pod.cls.requests}
-    then = dict(asked)
-    if (want.numa or _node_policy(snapshot, row)) and free.zones:
-
-        def fits(zone: int) -> float:
-            amounts = free.zones[zone]
-            return min((amounts[each] / asked[each] for each in asked if each in amounts), default=0)
-
-        best = free.zones[max(sorted(free.zones), key=fits)]
-        then = {name: min(amount, best.get(name, amount)) for name, amount in asked.items()}
-    if want.bound:
-        each = int(cpus.per_core[row])
-        whole = min(then[names.CPU] // 1000, len(free.cpus)) // each * each
-        then[names.CPU] = whole * 1000
-    return {name: (amount, then[name]) for name, amount in asked.items() if then[name] < amount}
 
 
 # Volumes

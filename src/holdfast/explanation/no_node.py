@@ -27,6 +27,7 @@ from holdfast.explanation.repairs import (
     bound_claim,
     metadata_changes,
     repair,
+    resize,
 )
 from holdfast.explanation.report import Report, did_you_mean
 from holdfast.explanation.verdicts import NodeVerdicts, Subject
@@ -35,12 +36,14 @@ from holdfast.scheduler.cluster.slots import CPU
 from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
 from holdfast.scheduler.managers.numa.node_topology import EXCLUSIVE_QOS, NOT_WHOLE
+from holdfast.scheduler.managers.numa.numa_filter import POLICY_CONFLICT
 from holdfast.snapshot.cluster_changes import ObjectChange
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
 _HOLDERS = 3
 _LOOKED_AT = 20
 _NOT_FOUND = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
+_ANNOTATION = re.compile(r"metadata\.annotations\[([^]]+)\]")
 _NOTHING_HELPS = (
     "nothing that was tried would help: waiting for what is known to end, tolerations, labels, "
     "requests down to a quarter, ending pods, deleting reservations"
@@ -62,6 +65,7 @@ _PLAIN_PREFIXES = {
     "not enough cpus available to satisfy request": "too few CPUs for exclusive use",
     "node(s) requested cpus not multiple cpus per core": "exclusive CPUs are not whole cores",
     "node(s) exceed max volume count": "too many volumes attached",
+    POLICY_CONFLICT: "another NUMA policy than its own",
     "Insufficient NUMA ": "too little on one NUMA node",
     "Unaligned NUMA Hint": "does not fit the NUMA nodes by their policy",
     "Unsatisfied NUMA ": "does not fit the NUMA nodes by their policy",
@@ -83,7 +87,7 @@ def explain_no_node(
         report.summary = own
     report.details += named_reservation(snapshot, pod)
     if rejected is not None:
-        _claims(snapshot, subject, pod, rejected.message, advisor, report)
+        _rejected(snapshot, subject, pod, rejected.message, advisor, report)
     else:
         nomination = snapshot.scheduler.preemption.post_filter(placing.profile, pod, placing.column)
         if nomination.node:
@@ -184,7 +188,7 @@ def _waiting_in_its_job(snapshot: ClusterSnapshot, pod: PodRecord) -> list[str]:
     return found
 
 
-def _claims(
+def _rejected(
     snapshot: ClusterSnapshot,
     subject: Subject,
     pod: PodRecord,
@@ -192,13 +196,25 @@ def _claims(
     advisor: Advisor,
     report: Report,
 ) -> None:
-    """Claims that do not exist or are not bound."""
+    """The pod is rejected whatever the node: claims that do not exist or are not bound, annotations and
+    requests that are invalid."""
     if NOT_WHOLE in message:
         qos = pod.cls.labels.get(names.QOS_CLASS)
         whose = f"its label {names.QOS_CLASS}={qos} asks" if qos in EXCLUSIVE_QOS else "it asks"
         report.details.append(
             f"{whose} for exclusive CPUs, which are whole ones: request 1, 2, … cpu instead of "
             f"{shown(names.CPU, pod.cls.request(CPU))}"
+        )
+        asked = pod.cls.request(CPU)
+        smaller = resize(snapshot, subject, {names.CPU: (asked, asked // 1000 * 1000)})
+        if smaller is not None:
+            advisor.propose(smaller)
+    for annotation in _ANNOTATION.findall(message):
+        if annotation == names.RESERVATION_AFFINITY:
+            continue
+        objects = metadata_changes(snapshot, subject, {"annotations": {annotation: None}})
+        advisor.propose(
+            repair(f"fix or remove its annotation {annotation}", "RemoveAnnotation", objects)
         )
     missing = _NOT_FOUND.findall(message)
     for name in missing:

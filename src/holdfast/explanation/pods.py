@@ -14,6 +14,7 @@ from holdfast.explanation.matching_reservations import (
     matching_reservations,
 )
 from holdfast.explanation.no_node import explain_no_node
+from holdfast.explanation.numa_alignment import ignored_policies
 from holdfast.explanation.queue_limits import (
     consider_queue,
     job_over_capability,
@@ -88,6 +89,7 @@ def _placed(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
         report.ranked = rank(snapshot.scheduler, placing)
         report.nodes = placing.reasons
         report.reservations = matching_reservations(cluster, placing.column)
+    report.details += ignored_policies(pod.cls)
 
 
 def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report: Report) -> None:

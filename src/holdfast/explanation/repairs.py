@@ -3,6 +3,7 @@
 They are only proposed here; `advice` asks the scheduler whether they help.
 """
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -14,10 +15,12 @@ from holdfast.api.names import (
     DEVICE_ALLOCATE_HINT,
     HOSTNAME_LABEL,
     LIMIT_TO_ALLOCATABLE,
+    NUMA_TOPOLOGY_SPEC,
     TAINT_UNSCHEDULABLE,
 )
 from holdfast.api.quantity import amount, format_amount
 from holdfast.api.selectors import node_requirement, tolerated
+from holdfast.explanation.numa_alignment import wider_policies
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.class_key import required_terms
@@ -252,6 +255,20 @@ def limit_problem(snapshot: ClusterSnapshot, row: int) -> str:
     except InvalidObject as error:
         return str(error.message)
     return ""
+
+
+def wider_numa_policies(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
+) -> list[Repair]:
+    """The NUMA policy of the node instead of another one, or policies that demand less."""
+    found = []
+    for policy in wider_policies(snapshot, pod, row):
+        spec = {**json.loads(pod.cls.annotations[NUMA_TOPOLOGY_SPEC]), "numaTopologyPolicy": policy}
+        body = {"annotations": {NUMA_TOPOLOGY_SPEC: json.dumps(spec)}}
+        objects = metadata_changes(snapshot, subject, body)
+        text = f"set numaTopologyPolicy to {policy} in its annotation {NUMA_TOPOLOGY_SPEC}"
+        found.append(repair(text, "Annotate", objects))
+    return found
 
 
 _BY_PLUGIN: dict[str, Callable[[ClusterSnapshot, Subject, PodRecord, int], list[Repair]]] = {

@@ -95,7 +95,7 @@ class _State:
         self.nodes = NodeColumns(scheduler.cluster)
         self.reservations = ReservationRows(scheduler.cluster, watched.past)
         self.pending = PendingRows(scheduler)
-        self.queues = QueueRows(scheduler.cluster)
+        self.queues = QueueRows(scheduler)
         self._events_sent = watched.events.count
         self._counts: dict[str, int] = {}
         self._role = watched.role()

@@ -28,7 +28,8 @@ from holdfast.api.times import parse_time
 from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.framework.diagnosis import reasons_in
-from holdfast.scheduler.jobs.queues import QueueRecord
+from holdfast.scheduler.jobs.queue_shares import dominant_share
+from holdfast.scheduler.jobs.queues import QueueRecord, QueueShare
 from holdfast.scheduler.reservations.reservation_status import READY, SCHEDULED, SUCCEEDED
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.scheduler.state.cluster import Cluster
@@ -381,19 +382,36 @@ class QueueRows(RowTable):
         "deserved", "capability", "guarantee", "requested",
     )  # fmt: skip
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, scheduler: Scheduler) -> None:
         super().__init__(self.FIELDS)
-        self._cluster = cluster
+        self._scheduler = scheduler
+        self._cluster = scheduler.cluster
 
     def refresh(self) -> Json | None:
         queues = self._cluster.jobs.queues
         if not queues and not self.rows:
             return None
         queues.refresh()
-        return self.replace({record.name: self._row(record) for record in queues})
+        shares = self._shares()
+        return self.replace(
+            {
+                record.name: self._row(
+                    record, shares.get(record.name) or QueueShare(record.share, record.wants)
+                )
+                for record in queues
+            }
+        )
 
-    def _row(self, record: QueueRecord) -> Row:
-        share = self._cluster.jobs.queues.share_of(record) if len(record.share) else None
+    def _shares(self) -> dict[str, QueueShare]:
+        """What the queues deserve now. The scheduler computes it only when pods of several queues
+        compete; so it does where counting all pending pods would take long."""
+        queue = self._scheduler.queue
+        if len(queue) > MAX_PENDING:
+            return {}
+        return self._cluster.jobs.queues.shares(queue.waiting(with_jobs=True))
+
+    def _row(self, record: QueueRecord, now: QueueShare) -> Row:
+        share = dominant_share(record.allocated, now.deserved) if len(now.deserved) else None
         return (
             record.name,
             record.parent,
@@ -403,10 +421,10 @@ class QueueRows(RowTable):
             record.reclaimable,
             share if share is None or math.isfinite(share) else -1,
             self._named(record.allocated),
-            self._named({slot: int(value) for slot, value in enumerate(record.share) if value}),
+            self._named({slot: int(value) for slot, value in enumerate(now.deserved) if value}),
             None if record.capability is None else self._named(record.capability),
             self._named(record.guarantee),
-            self._named({slot: int(value) for slot, value in enumerate(record.wants) if value}),
+            self._named({slot: int(value) for slot, value in enumerate(now.wants) if value}),
         )
 
     def _named(self, amounts: Amounts) -> dict[str, int]:

@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 
 from harness.widgets import widget_crd
-from holdfast.local.apiserver.tables.render import Budget, OutOfBudget, compile_path, custom_printer
+from holdfast.local.apiserver.tables.render import (
+    Budget,
+    OutOfBudget,
+    compile_path,
+    custom_printer,
+    printer_of,
+)
 from holdfast.machinery.schema import PrinterColumn
-from holdfast.machinery.schema.catalogue import Catalogue
+from holdfast.machinery.schema.catalogue import Catalogue, holdfast_catalogue
 from holdfast.machinery.validation.kinds import check_values
 
 
@@ -67,3 +73,17 @@ def test_a_path_beyond_its_budget_finds_nothing() -> None:
     deep = PrinterColumn(name="Deep", type="string", json_path=".spec[*][?(@..x==1)]")
     plain = PrinterColumn(name="First", type="integer", json_path=".spec[0][0]")
     assert custom_printer((plain, deep)).cells(wide, 0.0) == ["w", 0, None]
+
+
+def test_a_reservation_that_nobody_uses_shows_what_it_reserves() -> None:
+    type = holdfast_catalogue().resource("scheduling.koordinator.sh", "v1alpha1", "reservations")
+    assert type is not None
+    printer = printer_of(type)
+    idle = {
+        "metadata": {"name": "peak", "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "status": {"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "4"}},
+    }
+    cells = zip(printer.columns, printer.cells(idle, 0.0), strict=True)
+    shown = {column.name: cell for column, cell in cells if column.priority == 0}
+    assert shown["Reserved"] == '{"cpu":"4"}'
+    assert not shown["Allocated"]

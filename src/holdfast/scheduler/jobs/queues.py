@@ -7,6 +7,7 @@ and the guarantees of other queues stay free (`queue_limits`). Shares decide the
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,13 @@ from holdfast.scheduler.jobs.queue_shares import QueueClaim, Vector, deserved_sh
 DEFAULT = "default"
 ROOT = "root"
 _CLOSED = ("Closed", "Closing")
+
+
+class QueueShare(NamedTuple):
+    """What a queue deserves and wants; `QueueRecord` documents both."""
+
+    deserved: Vector
+    wants: Vector
 
 
 class QueueRecord:
@@ -270,7 +278,13 @@ class Queues:
     # Shares
 
     def share_out(self, waiting: Iterable[PodRecord]) -> None:
-        """Computes what each queue deserves, given these pending pods."""
+        """Sets what each queue deserves, given these pending pods."""
+        for name, found in self.shares(waiting).items():
+            record = self.known[name]
+            record.share, record.wants = found.deserved, found.wants
+
+    def shares(self, waiting: Iterable[PodRecord]) -> dict[str, QueueShare]:
+        """What each queue deserves, given these pending pods; by name."""
         self.refresh()
         nodes = self._cluster.nodes
         size = len(nodes.slots)
@@ -283,9 +297,13 @@ class Queues:
             for record in self.path(name):
                 for slot, asked in pods[0].cls.amounts.items():
                     wants[record.name][slot] += asked * len(pods)
-        self._share_below("", total, wants)
+        found: dict[str, QueueShare] = {}
+        self._share_below("", total, wants, found)
+        return found
 
-    def _share_below(self, parent: str, total: Vector, wants: dict[str, Vector]) -> None:
+    def _share_below(
+        self, parent: str, total: Vector, wants: dict[str, Vector], found: dict[str, QueueShare]
+    ) -> None:
         """Divides the total among the children of a queue, and their shares among theirs."""
         children, size = self.below().get(parent, []), len(total)
         claims = []
@@ -298,8 +316,8 @@ class Queues:
             )
             claims.append(QueueClaim(record.weight, entitled, most))
         for record, share in zip(children, deserved_shares(total, claims), strict=True):
-            record.share, record.wants = share, wants[record.name]
-            self._share_below(record.name, share, wants)
+            found[record.name] = QueueShare(share, wants[record.name])
+            self._share_below(record.name, share, wants, found)
 
     def _parent_of(self, record: QueueRecord) -> str:
         """The parent of a queue. Empty if it does not exist, or the queue's ancestors form a cycle."""

@@ -49,7 +49,7 @@ export class QueuesView {
 
   row(queue, depth, totals) {
     const closed = queue.state !== "Open";
-    const names = Object.keys({ ...queue.allocated, ...queue.deserved }).filter((name) => name !== "pods" && (queue.allocated[name] || queue.deserved[name]));
+    const names = Object.keys({ ...queue.allocated, ...queue.deserved, ...queue.requested }).filter((name) => name !== "pods" && (queue.allocated[name] || queue.deserved[name] || queue.requested[name]));
     const shareText = queue.share === null ? "–" : queue.share < 0 ? "above" : `${Math.round(100 * queue.share)}%`;
     const name = h("th", { scope: "row" }, queue.name, closed && h("span", { class: "badge warn" }, queue.state), !queue.reclaimable && h("span", { class: "badge calm" }, "not reclaimable"));
     name.style.paddingLeft = `${0.75 + depth * 1.25}rem`;
@@ -67,6 +67,8 @@ export class QueuesView {
     const scale = Math.max(total, has, deserved, 1);
     const svg = bar([{ value: Math.min(has, deserved), kind: "pods" }, { value: Math.max(0, has - deserved), kind: "held" }, { value: Math.max(0, deserved - has), kind: "reserved" }], scale);
     const parts = [`${amount(resource, has)} allocated`, `${amount(resource, deserved)} deserved`];
+    const pending = Math.max(0, (queue.requested[resource] || 0) - has);
+    if (pending) parts.push(`${amount(resource, pending)} pending`);
     if (limit !== undefined) parts.push(`limit ${amount(resource, limit)}`);
     if (queue.guarantee[resource]) parts.push(`${amount(resource, queue.guarantee[resource])} guaranteed`);
     return h("div", { class: "share" }, h("span", { class: "what" }, title(resource)), svg, h("span", { class: "figures" }, parts.join(" · "), h("span", { class: "dim" }, ` (${percent(has, total)} of cluster)`)));

@@ -1,0 +1,196 @@
+"""NUMA nodes and exclusive CPUs of a node, for one pod: its policies, what is free, and which requests
+and policies would fit. What the pod's own reservations keep there counts as free.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from holdfast.api import names
+from holdfast.api.annotations import NUMATopologySpec, ResourceSpec
+from holdfast.api.decode import decode_json
+from holdfast.api.errors import InvalidObject
+from holdfast.api.meta import Struct
+from holdfast.explanation.capacity import own_entries, row_of
+from holdfast.explanation.hardware import Lowered
+from holdfast.explanation.report import did_you_mean, few
+from holdfast.machinery.schema.decoding import find_unknown
+from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.managers.numa.allocation import NumaCapacity
+from holdfast.scheduler.managers.numa.node_topology import BINDING, FULL_CORES, POLICIES, SINGLE
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
+
+_NODES = 2
+_ZONES = 8
+_QOS_CLASSES = ("LSE", "LSR", "LS", "BE", "SYSTEM")
+_NUMA_POLICIES = POLICIES[1:]
+_CPU_POLICIES = (*BINDING, "Default")
+_ANNOTATIONS: dict[str, tuple[type[Struct], dict[str, tuple[str, ...]]]] = {
+    names.NUMA_TOPOLOGY_SPEC: (
+        NUMATopologySpec,
+        {
+            "numaTopologyPolicy": _NUMA_POLICIES,
+            "singleNUMANodeExclusive": ("Required", "Preferred"),
+        },
+    ),
+    names.RESOURCE_SPEC: (
+        ResourceSpec,
+        {
+            "requiredCPUBindPolicy": _CPU_POLICIES,
+            "preferredCPUBindPolicy": _CPU_POLICIES,
+            "preferredCPUExclusivePolicy": ("PCPULevel", "NUMANodeLevel", "None"),
+        },
+    ),
+}
+"""By annotation of a pod, its type and the known values of its fields."""
+
+
+# Policies
+
+
+def ignored_policies(cls: PodClass) -> Iterator[str]:
+    """Misspelt fields and unknown values of a pod's NUMA and CPU policies. The scheduler ignores them,
+    as Koordinator does: the pod is placed as if it had no policy."""
+    qos = cls.labels.get(names.QOS_CLASS)
+    if qos and qos not in _QOS_CLASSES:
+        yield f"its label {names.QOS_CLASS}={qos} is ignored{_known(qos, _QOS_CLASSES)}"
+    for annotation, (type_, fields) in _ANNOTATIONS.items():
+        text = cls.annotations.get(annotation)
+        if not text:
+            continue
+        try:
+            decode_json(text, type_)
+        except InvalidObject:
+            continue
+        raw = msgspec.json.decode(text)
+        for error in find_unknown(raw, type_, mistakes_only=True):
+            yield f"its annotation {annotation} is ignored in part: {error.field}: {error.message}"
+        for field, known in fields.items():
+            value = raw.get(field)
+            if value and value not in known:
+                yield f"its {field} {value} ({annotation}) is ignored{_known(value, known)}"
+
+
+def _known(value: str, known: tuple[str, ...]) -> str:
+    return did_you_mean(value, known) or f"; known: {', '.join(known)}"
+
+
+def node_policy(snapshot: ClusterSnapshot, row: int) -> str:
+    """The NUMA policy of a node: that of its label, else its kubelet's."""
+    cluster = snapshot.cluster
+    label = cluster.nodes.info[row].labels.get(names.NODE_NUMA_TOPOLOGY_POLICY, "")
+    return (
+        label
+        if label in POLICIES and label
+        else POLICIES[int(cluster.managers.cpus.kubelet_policy[row])]
+    )
+
+
+def own_policy(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    """The NUMA policy of the pod's annotation."""
+    want = snapshot.cluster.managers.cpus.valid_want(pod.cls)
+    return want.numa if want is not None else ""
+
+
+def wider_policies(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> tuple[str, ...]:
+    """Policies that the pod could have on the node and that demand less than its own."""
+    own, given = own_policy(snapshot, pod), node_policy(snapshot, row)
+    if given and own and given != own:
+        return (given,)
+    if not own or given:
+        return ()
+    return tuple(reversed(_NUMA_POLICIES[: _NUMA_POLICIES.index(own)]))
+
+
+# Details
+
+
+def numa_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
+    yield from ignored_policies(pod.cls)
+    cpus = snapshot.cluster.managers.cpus
+    want = cpus.valid_want(pod.cls)
+    if want is None:
+        return
+    yield from _too_large(snapshot, pod, nodes)
+    for name in nodes[:_NODES]:
+        row = row_of(snapshot, name)
+        free = _free(snapshot, pod, row)
+        each = int(cpus.per_core[row])
+        if want.bound and want.cpus % each and FULL_CORES in (want.required, want.policy):
+            yield f"{name}: it requests {want.cpus} exclusive CPUs, and cores there have {each} CPUs"
+        elif want.bound:
+            yield (f"{name}: {len(free.cpus)} CPUs are free for exclusive use, it requests {want.cpus}")
+        label = snapshot.cluster.nodes.info[row].labels.get(names.NODE_NUMA_TOPOLOGY_POLICY, "")
+        if label and label not in POLICIES:
+            near = _known(label, _NUMA_POLICIES)
+            yield f"{name}: its label {names.NODE_NUMA_TOPOLOGY_POLICY}={label} is ignored{near}"
+        given = node_policy(snapshot, row)
+        policy = want.numa or given
+        if given and want.numa and given != want.numa:
+            yield f"{name} has the NUMA policy {given}, and the pod {want.numa}; they must be equal"
+        elif policy and free.zones:
+            yield f"{name}: NUMA policy {policy}; free by NUMA node: {_zones_text(free)}"
+
+
+def _too_large(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
+    """Requests that no NUMA node can serve even when it is empty, where all must come from one."""
+    cpus, slots = snapshot.cluster.managers.cpus, snapshot.cluster.nodes.slots
+    most: dict[str, int] = {}
+    for name in nodes:
+        row = row_of(snapshot, name)
+        topology = cpus.topologies.get(row)
+        if topology is None or (own_policy(snapshot, pod) or node_policy(snapshot, row)) != SINGLE:
+            return
+        for offered in topology.amplified.values():
+            for resource, value in offered.items():
+                most[resource] = max(most.get(resource, 0), value)
+    for slot, asked in pod.cls.requests:
+        resource = slots.name(slot)
+        if resource in most and most[resource] < asked:
+            yield (
+                f"no NUMA node is large enough: it requests {shown(resource, asked)} {resource} of one "
+                f"NUMA node ({SINGLE}), the most one has is {shown(resource, most[resource])}"
+            )
+
+
+def _zones_text(free: NumaCapacity) -> str:
+    texts = []
+    for zone, amounts in sorted(free.zones.items()):
+        parts = [f"{shown(name, max(0, amount))} {name}" for name, amount in sorted(amounts.items())]
+        texts.append(f"{zone}: {', '.join(parts)}")
+    return few([f"({each})" for each in texts], _ZONES)
+
+
+def _free(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> NumaCapacity:
+    cpus = snapshot.cluster.managers.cpus
+    for entry in own_entries(snapshot, pod, row):
+        return cpus.free_for_owners(entry.index, row)
+    return cpus.free(row)
+
+
+# Requests
+
+
+def numa_requests(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Lowered:
+    """Smaller requests that fit one NUMA node of the row, and its free exclusive CPUs."""
+    cpus, slots = snapshot.cluster.managers.cpus, snapshot.cluster.nodes.slots
+    want = cpus.valid_want(pod.cls)
+    if want is None:
+        return {}
+    free = _free(snapshot, pod, row)
+    asked = {slots.name(slot): amount for slot, amount in pod.cls.requests}
+    then = dict(asked)
+    if (want.numa or node_policy(snapshot, row)) and free.zones:
+
+        def fits(zone: int) -> float:
+            amounts = free.zones[zone]
+            return min((amounts[each] / asked[each] for each in asked if each in amounts), default=0)
+
+        best = free.zones[max(sorted(free.zones), key=fits)]
+        then = {name: min(amount, best.get(name, amount)) for name, amount in asked.items()}
+    if want.bound:
+        each = int(cpus.per_core[row])
+        whole = min(then[names.CPU] // 1000, len(free.cpus)) // each * each
+        then[names.CPU] = whole * 1000
+    return {name: (amount, then[name]) for name, amount in asked.items() if then[name] < amount}
