@@ -71,6 +71,9 @@ class ServedStore(Store):
             emptied["metadata"] = _without(before["metadata"], _SERVERS_OWN)
             answer = self._requests.make("PUT", f"{path}/finalize", emptied)
         else:
+            if before["metadata"].get("finalizers"):  # what deletes it has done what they wait for
+                answer = self._requests.make("PATCH", path, {"metadata": {"finalizers": None}}, MERGE)
+                _check(*answer)
             answer = self._requests.make("DELETE", path, {"gracePeriodSeconds": 0})
         if answer[0] != _NOT_FOUND:
             _check(*answer)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from harness.embedded_cluster import SteppedCluster
-from holdfast.local.resource_claim_controller import claim_key
+from holdfast.local.claim_references import claim_key
 from holdfast.local.store import Key, Raw
 
 API = "resource.k8s.io/v1"

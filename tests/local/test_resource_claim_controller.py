@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from harness.embedded_cluster import HandClock, SteppedCluster
+from holdfast.local.claim_references import claim_key, used_claims
 from holdfast.local.namespace_controller import GRACE
-from holdfast.local.resource_claim_controller import claim_key, generated_name, used_claims
+from holdfast.local.resource_claim_controller import generated_name
 from holdfast.local.store import Key, Raw, open_store, pod_key
 
 API = "resource.k8s.io/v1"
@@ -264,7 +265,7 @@ def test_a_claim_of_another_pod_of_this_name_is_not_used() -> None:
     it.update(user, spec={"nodeName": "n"})
     assert it.phase(user) == "Pending"
     (event,) = it.store.scan("", "Event")
-    why = "ResourceClaim default/old was not created for pod default/p (pod is not owner)"
+    why = "ResourceClaim default/old was not created for Pod default/p (Pod is not owner)"
     assert event["message"].endswith(why)
     allocate(it, made)
     it.update(user, status={"resourceClaimStatuses": [{**entry, "resourceClaimName": made.name}]})

@@ -51,11 +51,11 @@ _NEED_CONTROLLERS = ("ServiceAccount", "TaintNodesByCondition", "StorageObjectIn
 """Admission plugins that wait for controllers, of which there are none: these would make service
 accounts, take the taints of new nodes away, and let go of claims and volumes that are deleted."""
 _POD_GROUPS = (
-    "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true",
+    "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true,"
+    "DRAWorkloadResourceClaims=true",
     "--runtime-config=scheduling.k8s.io/v1beta1=true",
 )
-"""PodGroups of Kubernetes, which are off by default. Their admission plugin PodGroupProtection needs a
-controller too."""
+"""PodGroups of Kubernetes, which are off by default."""
 _OWN = frozenset(("kubernetes",))
 """What the server makes for itself."""
 
@@ -180,7 +180,6 @@ class RealServer:
     def _start_api_server(self) -> ServerProcess:
         key = self._key
         groups = program_version("kube-apiserver") >= (1, 37)
-        without = (*_NEED_CONTROLLERS, "PodGroupProtection") if groups else _NEED_CONTROLLERS
         process = self._run(
             "kube-apiserver",
             f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
@@ -195,7 +194,7 @@ class RealServer:
             f"--service-account-signing-key-file={key}",
             "--service-account-issuer=https://kubernetes.default.svc",
             "--service-cluster-ip-range=10.0.0.0/24",
-            f"--disable-admission-plugins={','.join(without)}",
+            f"--disable-admission-plugins={','.join(_NEED_CONTROLLERS)}",
             *(_POD_GROUPS if groups else ()),
         )
         process.wait_until(lambda: _is_ready(self.port, self._tokens["admin"], self._authority))

@@ -435,6 +435,12 @@ SECTIONS: dict[str, dict[str, Name]] = {
             "`true`",
             "the claim serves a pod's requests for extended resources",
         ),
+        "POD_GROUP_FINALIZER": Name(
+            "finalizer of a PodGroup of `scheduling.k8s.io`",
+            "the API server",
+            "",
+            "the group is kept while pods belong to it that have not ended",
+        ),
         "CLAIM_FINALIZER": Name(
             "finalizer of a resource claim",
             "the scheduler",
@@ -485,7 +491,8 @@ SECTIONS: dict[str, dict[str, Name]] = {
 
 OTHERS = frozenset(
     """
-    RESERVATION_API VOLCANO_API SIGS_PODGROUP_API WORKLOAD_API VOLCANO_JOB_API TOPOLOGY_API RESOURCE_API
+    RESERVATION_API VOLCANO_API SIGS_PODGROUP_API WORKLOAD_API WORKLOAD_GROUP VOLCANO_JOB_API TOPOLOGY_API
+    RESOURCE_API
     SIM_API
     DEFAULT_SCHEDULER HOLDFAST_SCHEDULER KOORD_SCHEDULER DEFAULT_NAMESPACE
     CPU MEMORY STORAGE PODS HUGEPAGES_PREFIX ATTACHABLE_VOLUMES_PREFIX

@@ -11,6 +11,8 @@ Simulations use these parts on a virtual clock, `holdfast up` on the real one:
     kubelet               pods that start, run, end and stop
     volume_controller     binding and provisioning of claims
     resource_claim_controller  claims on devices, made from templates and released
+    claim_references      which claims pods and PodGroups name, their owners and consumers
+    pod_group_protection  PodGroups that are deleted while they have pods
     device_taint_eviction      pods on devices with NoExecute taints
     resource_slices       the simulated driver of GPUs
     disruption            status of PodDisruptionBudgets

@@ -11,13 +11,15 @@ from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.meta import Object, ObjectMeta
 from holdfast.api.names import HOLDFAST_SCHEDULER
 from holdfast.api.raw_objects import ObjectKind, RawObject, declared_infos, raw_object
+from holdfast.local.claim_references import CLAIM
 from holdfast.local.clock import ComponentTimers, LocalClock
 from holdfast.local.component import RESERVATION, Component, ObjectWriter, Steps
 from holdfast.local.device_taint_eviction import DeviceTaintEviction
 from holdfast.local.disruption import DisruptionController
 from holdfast.local.kubelet import Kubelets, Reports
 from holdfast.local.node_lifecycle import TaintEviction
-from holdfast.local.resource_claim_controller import CLAIM, ResourceClaimController
+from holdfast.local.pod_group_protection import PodGroupProtection
+from holdfast.local.resource_claim_controller import ResourceClaimController
 from holdfast.local.resource_slices import NodeSlices
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import POD, Identity, Key, Raw, StoreChange, node_key, pod_key
@@ -77,6 +79,7 @@ class ClusterParts:
             TaintEviction(self.objects, clock, self.timers, self.kubelets, self.recorder),
             DeviceTaintEviction(self.objects, clock, self.timers, self.kubelets, self.recorder),
             NodeSlices(self.objects),
+            PodGroupProtection(self.objects),
         ]
         """Further listeners of every change."""
         self.scheduler = setup.scheduler()

@@ -23,18 +23,21 @@ from holdfast.api.resource_slices import (
     ResourceSlice,
 )
 from holdfast.api.times import parse_time
-from holdfast.local.clock import ComponentTimers, LocalClock, Timer
-from holdfast.local.component import ENDED, ObjectWriter, Steps
-from holdfast.local.kubelet import Kubelets
-from holdfast.local.resource_claim_controller import (
+from holdfast.local.claim_references import (
     CLAIM,
+    POD_GROUP,
     RULE,
     SLICE,
     claim_key,
     claim_names,
+    group_key,
+    is_group,
     is_owned_by,
     is_reserved_for,
 )
+from holdfast.local.clock import ComponentTimers, LocalClock, Timer
+from holdfast.local.component import ENDED, ObjectWriter, Steps
+from holdfast.local.kubelet import Kubelets
 from holdfast.local.store.objects import POD, StoreChange, pod_key
 from holdfast.local.stored_events import StoredEvents
 from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
@@ -79,24 +82,48 @@ class DeviceTaintEviction:
         self._all_stale = False
         self._new_rules: dict[str, None] = {}
         self._planned: dict[Key, tuple[_Eviction, Timer]] = {}
+        self._members: dict[Key, dict[Key, None]] = {}
+        """Pods with claims by their PodGroup."""
         self._evicted: dict[str, int] = {}
         """Pods evicted because of a rule, by its UID."""
 
     def changed(self, change: StoreChange) -> None:
         _, key, before, after = change
         if key[:2] == POD:
+            self._member_changed(key, before, after)
             if after is None:
                 self._planned.pop(key, None)
             elif self._is_active and after["spec"].get("resourceClaims"):
                 self._stale_pods[key] = None
         elif key[:2] == CLAIM:
             if self._is_active:
-                for consumer in ((after or before or {}).get("status") or {}).get("reservedFor") or ():
-                    self._stale_pods[pod_key(key.namespace, consumer.get("name", ""))] = None
+                self._stale_pods.update(dict.fromkeys(self._consumers(after or before or {})))
         elif key[:2] == SLICE:
             self._slice_changed(key, before, after)
         elif key[:2] == RULE:
             self._rule_changed(key, before, after)
+
+    def _member_changed(self, key: Key, before: Raw | None, after: Raw | None) -> None:
+        some = after if after is not None else before
+        group = group_key(some) if some is not None and some["spec"].get("resourceClaims") else None
+        if group is None:
+            return
+        members = self._members.setdefault(group, {})
+        if after is not None:
+            members[key] = None
+        else:
+            members.pop(key, None)
+            if not members:
+                del self._members[group]
+
+    def _consumers(self, claim: Raw) -> Iterator[Key]:
+        """The pods that a claim is reserved for, themselves or by their PodGroup."""
+        for consumer in (claim.get("status") or {}).get("reservedFor") or ():
+            place = claim["metadata"]["namespace"], consumer.get("name", "")
+            if is_group(consumer):
+                yield from self._members.get(Key(*POD_GROUP, *place), ())
+            else:
+                yield pod_key(*place)
 
     @property
     def _is_active(self) -> bool:
@@ -133,9 +160,7 @@ class DeviceTaintEviction:
         if self._all_stale:
             self._all_stale = False
             for claim in [*self._objects.scan(*CLAIM)]:
-                for consumer in (claim.get("status") or {}).get("reservedFor") or ():
-                    name = consumer.get("name", "")
-                    self._stale_pods[pod_key(claim["metadata"]["namespace"], name)] = None
+                self._stale_pods.update(dict.fromkeys(self._consumers(claim)))
             yield None
         stale, self._stale_pods = self._stale_pods, {}
         concerned = dict.fromkeys(self._new_rules)

@@ -419,7 +419,10 @@ class DecisionExecutor:
     def _set_group_status(self, decision: SetPodGroupStatus) -> None:
         ref = decision.group
         key = Key(_group_of(decision.api_version), "PodGroup", ref.namespace, ref.name)
-        self._set_status(key, ref, decision.status)
+        raw = self._current(key, ref)
+        if raw is not None:
+            kept = (raw.get("status") or {}) if decision.is_part else {}
+            self._objects.update(key, {**raw, "status": {**kept, **decision.written()}})
 
     def _set_queue_status(self, decision: SetQueueStatus) -> None:
         key = Key(_group_of(decision.api_version), "Queue", "", decision.queue.name)

@@ -10,15 +10,16 @@ from holdfast.api import names
 from holdfast.api.errors import DurationError, TimeError
 from holdfast.api.raw_objects import with_condition
 from holdfast.api.times import parse_duration, parse_time
-from holdfast.local.clock import ComponentTimers, LocalClock, Timer
-from holdfast.local.component import ENDED, ObjectWriter, Steps
-from holdfast.local.resource_claim_controller import (
+from holdfast.local.claim_references import (
     claim_key,
+    group_key,
     has_claims,
     is_owned_by,
     is_reserved_for,
     used_claims,
 )
+from holdfast.local.clock import ComponentTimers, LocalClock, Timer
+from holdfast.local.component import ENDED, ObjectWriter, Steps
 from holdfast.local.store.objects import Key, Raw, node_key
 from holdfast.local.timeline import DELETED, FAILED, RUNNING, SUCCEEDED, TimelineRecorder
 from holdfast.machinery.strategies.pods import DEFAULT_GRACE
@@ -289,7 +290,9 @@ class Kubelets:
             if generated and not is_owned_by(claim, pod):
                 place = f"{metadata['namespace']}/{name}"
                 owner = f"{metadata['namespace']}/{metadata['name']}"
-                return f"ResourceClaim {place} was not created for pod {owner} (pod is not owner)"
+                group = group_key(pod)
+                is_not = f"neither Pod nor PodGroup {group.name} is the" if group else "Pod is not"
+                return f"ResourceClaim {place} was not created for Pod {owner} ({is_not} owner)"
             if not is_reserved_for(claim, pod):
                 who, what = metadata["name"], claim["metadata"]["uid"]
                 return (

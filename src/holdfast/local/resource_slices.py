@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from holdfast.api import names
 from holdfast.api.raw_objects import Key, Raw
+from holdfast.local.claim_references import SLICE
 from holdfast.local.component import ObjectWriter, Steps
 from holdfast.local.node_objects import GPU_MEMORY, gpus_of, numa_node_of
-from holdfast.local.resource_claim_controller import SLICE
 from holdfast.local.store.objects import NODE, StoreChange
 
 DRIVER = "gpu.holdfast.io"

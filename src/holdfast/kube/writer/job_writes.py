@@ -66,12 +66,17 @@ class JobStatuses:
             if wanted is None:
                 return None
             try:
-                await self._write(info, ref, msgspec.to_builtins(wanted.status))
+                if isinstance(wanted, SetPodGroupStatus) and wanted.is_part:
+                    await self._write_part(info, ref, wanted.written())
+                else:
+                    await self._write(info, ref, msgspec.to_builtins(wanted.status))
             except LeadershipLost:
                 return None
             except TRANSIENT as error:
                 if isinstance(error, ApiError) and error.status in _NOT_THERE:
                     return None
+                if isinstance(error, ApiError) and error.status == 409 and _is_part(wanted):
+                    return None  # recreated: the uid is another one
                 wait = wait_after(error, backoff)
                 if wait is not None and backoff.tries < _ATTEMPTS:
                     self._wanted.setdefault(ref.uid, wanted)
@@ -80,6 +85,12 @@ class JobStatuses:
             return None
 
         return write
+
+    async def _write_part(self, info: KindInfo, ref: ObjectRef, status: dict[str, Any]) -> None:
+        """Replaces fields of the status, and leaves those of other controllers alone."""
+        patch = {"metadata": {"uid": ref.uid}, "status": status}
+        path = path_of(info, ref.namespace, ref.name, "status")
+        await self._api.write("PATCH", path, patch, MERGE)
 
     async def _write(self, info: KindInfo, ref: ObjectRef, status: dict[str, Any]) -> None:
         patch = [
@@ -97,6 +108,10 @@ class JobStatuses:
         except ApiError as error:
             if info.has_status or error.status != 404:
                 raise  # else what could be written was
+
+
+def _is_part(decision: SetPodGroupStatus | SetQueueStatus) -> bool:
+    return isinstance(decision, SetPodGroupStatus) and decision.is_part
 
 
 def _status_in(answer: bytes) -> object:

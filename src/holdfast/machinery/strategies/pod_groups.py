@@ -6,6 +6,7 @@ server: composite groups, and the preemption policy of a group. Their fields are
 
 from __future__ import annotations
 
+from holdfast.api.names import POD_GROUP_FINALIZER
 from holdfast.api.raw_objects import Raw
 from holdfast.machinery.object_request import WriteRequest
 from holdfast.machinery.schema import FieldError
@@ -38,7 +39,16 @@ def _new_group(request: WriteRequest, raw: Raw) -> Raw:
         if name:
             spec["priorityClassName"] = name
     status = raw.get("status") or {} if request.restores else {}
-    return {**raw, "spec": spec, "status": status}
+    return {**raw, "metadata": _protected(raw["metadata"]), "spec": spec, "status": status}
+
+
+def _protected(metadata: Raw) -> Raw:
+    """As the admission plugin PodGroupProtection leaves it: a finalizer keeps the group while pods
+    belong to it."""
+    finalizers = metadata.get("finalizers") or []
+    if POD_GROUP_FINALIZER in finalizers:
+        return metadata
+    return {**metadata, "finalizers": [*finalizers, POD_GROUP_FINALIZER]}
 
 
 def _changed_group(request: WriteRequest, before: Raw, after: Raw) -> Raw:

@@ -2,14 +2,23 @@
 
 A pod that is not in a gang preempts in its scheduling cycle, when no node is feasible. This action is
 for gangs, and for pods whose queue is full. Victims are found for one member after the other, each with
-the victims and placements of those before it. Pods are evicted only if the whole job is ready then.
+the victims and placements of those before it. Pods are evicted only if the whole job is ready then. If
+there are no victims, the ResourceClaims that keep members from nodes and that nobody uses are
+deallocated.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from holdfast.scheduler.actions.queue_victims import QueueVictimSelector, is_critical
 from holdfast.scheduler.actions.round import Action, Round
-from holdfast.scheduler.cluster.decisions import Decision, Nominate, for_group, preemption
+from holdfast.scheduler.cluster.decisions import (
+    DeallocateClaim,
+    Decision,
+    Nominate,
+    for_group,
+    preemption,
+)
 from holdfast.scheduler.cluster.decisions import Preempt as PreemptPod
 from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.jobs import Job, JobProblem
@@ -28,6 +37,11 @@ class PreemptAction(Action):
     """Preempts for gangs, and for pods whose queue is full."""
 
     name = "preempt"
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        super().__init__(arguments)
+        self._deallocations: dict[str, DeallocateClaim] = {}
+        """What was proposed for the members of the job that is looked at, by claim."""
 
     def run(self, round_: Round) -> None:
         waiting = round_.gang_failures.refused or round_.not_admitted
@@ -84,9 +98,14 @@ class PreemptAction(Action):
             return ()
         if gangs.early_refusal(jobs, members, may_preempt=True) is not None:
             return ()
+        self._deallocations = {}
         if job.core is not None:
-            return self._preempt_for_group(round_, job, members)
-        return self._preempt_for(round_, members, lambda: gangs.could_start(jobs))
+            victims = self._preempt_for_group(round_, job, members)
+        else:
+            victims = self._preempt_for(round_, members, lambda: gangs.could_start(jobs))
+        if not victims:
+            round_.preemption.apply([*self._deallocations.values()])
+        return victims
 
     def _preempt_for(
         self, round_: Round, members: list[PodRecord], is_ready: Callable[[], bool]
@@ -164,6 +183,9 @@ class PreemptAction(Action):
         nomination = round_.preemption.propose(profile, pod, column)
         at = cluster.nodes.row(nomination.node) if nomination.node else None
         if at is None:
+            for decision in nomination.decisions:
+                if isinstance(decision, DeallocateClaim):
+                    self._deallocations[decision.claim.uid] = decision
             return
         for decision in nomination.decisions:
             victim = cluster.pods.get(decision.pod.uid) if isinstance(decision, PreemptPod) else None

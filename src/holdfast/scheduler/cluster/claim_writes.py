@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api.errors import HoldfastError
-from holdfast.api.names import CLAIM_FINALIZER
+from holdfast.api.names import CLAIM_FINALIZER, WORKLOAD_GROUP
 from holdfast.api.resource_claims import AllocationResult
 from holdfast.scheduler.cluster.decisions import (
     CreateClaim,
@@ -66,11 +66,11 @@ def reserved_claim(claim: Raw | None, decision: ReserveClaim, now: str) -> Raw |
     elif allocation is None:
         raise ClaimConflict(f"claim {name} got deallocated elsewhere in the meantime")
     consumers = status.get("reservedFor") or []
-    if any(each.get("uid") == decision.pod.uid for each in consumers):
+    if any(each.get("uid") == decision.consumer.uid for each in consumers):
         if status.get("allocation") is not None:
             return None
     else:
-        consumers = [*consumers, consumer(decision.pod)]
+        consumers = [*consumers, consumer(decision.consumer)]
     if not allocation.get("allocationTimestamp"):
         allocation = {**allocation, "allocationTimestamp": now}
     return {**claim, "status": {**status, "allocation": allocation, "reservedFor": consumers}}
@@ -108,7 +108,7 @@ def deallocated_claim(claim: Raw, decision: DeallocateClaim) -> Raw | None:
     status = claim.get("status") or {}
     if not status.get("allocation"):
         return None
-    if any(each.get("uid") != decision.pod.uid for each in status.get("reservedFor") or ()):
+    if not all(decision.is_consumer(each.get("uid")) for each in status.get("reservedFor") or ()):
         ref = decision.claim
         raise ClaimConflict(f"claim {ref.namespace}/{ref.name} is in use")
     rest = {
@@ -162,5 +162,8 @@ def as_json(value: msgspec.Struct) -> Raw:
     return raw
 
 
-def consumer(pod: ObjectRef) -> Raw:
-    return {"resource": "pods", "name": pod.name, "uid": pod.uid}
+def consumer(of: ObjectRef) -> Raw:
+    """A pod or a PodGroup as `reservedFor` has it."""
+    if of.kind == "PodGroup":
+        return {"apiGroup": WORKLOAD_GROUP, "resource": "podgroups", "name": of.name, "uid": of.uid}
+    return {"resource": "pods", "name": of.name, "uid": of.uid}

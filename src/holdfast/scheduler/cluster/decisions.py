@@ -14,6 +14,7 @@ from holdfast.api.kinds import api_version_of
 from holdfast.api.meta import ObjectReference
 from holdfast.api.names import BOUND_BY_CONTROLLER_ANNOTATION, SELECTED_NODE_ANNOTATION, VOLCANO_API
 from holdfast.api.pod import ContainerExtendedResourceRequest
+from holdfast.api.pod_groups import CorePodGroupStatus
 from holdfast.api.reservation import PodMigrationJobStatus, Reservation, ReservationStatus
 from holdfast.api.resource_claims import AllocationResult, ResourceClaim
 
@@ -88,6 +89,12 @@ class ReserveClaim(msgspec.Struct, frozen=True):
     several pods that share a claim write the same one."""
     waits: bool = False
     """Whether the Bind is decided later, when the devices are ready (binding conditions)."""
+    group: ObjectRef | None = None
+    """The PodGroup that shares the claim, if one does: it is reserved for the group, not the pod."""
+
+    @property
+    def consumer(self) -> ObjectRef:
+        return self.pod if self.group is None else self.group
 
 
 class CreateClaim(msgspec.Struct, frozen=True):
@@ -121,11 +128,16 @@ class UnreserveClaim(msgspec.Struct, frozen=True):
 
 
 class DeallocateClaim(msgspec.Struct, frozen=True):
-    """Clear the allocation of a ResourceClaim, unless it is reserved for others than the pod, so that
-    other devices can be allocated. Answered by WriteRefused if it fails."""
+    """Clear the allocation of a ResourceClaim, unless it is reserved for others than the pod and its
+    PodGroup, so that other devices can be allocated. Answered by WriteRefused if it fails."""
 
     claim: ObjectRef
     pod: ObjectRef
+    group: ObjectRef | None = None
+    """The PodGroup that shares the claim and of which no pod has a node."""
+
+    def is_consumer(self, uid: str) -> bool:
+        return uid == self.pod.uid or (self.group is not None and uid == self.group.uid)
 
 
 class DeleteClaim(msgspec.Struct, frozen=True):
@@ -246,11 +258,21 @@ class SpecifyMigration(msgspec.Struct, frozen=True):
 
 
 class SetPodGroupStatus(msgspec.Struct, frozen=True):
-    """Replace the PodGroup's status. Answered by WriteRefused if it fails."""
+    """Replace the PodGroup's status; of one of `scheduling.k8s.io` the conditions only, because the
+    names of its claims are written by the claim controller. Answered by WriteRefused if it fails."""
 
     group: ObjectRef
     api_version: str
     status: PodGroupStatus
+
+    @property
+    def is_part(self) -> bool:
+        return isinstance(self.status, CorePodGroupStatus)
+
+    def written(self) -> dict[str, Any]:
+        """The status, or the part of it that is replaced."""
+        status: dict[str, Any] = msgspec.to_builtins(self.status)
+        return {"conditions": status.get("conditions", [])} if self.is_part else status
 
 
 class SetQueueStatus(msgspec.Struct, frozen=True):

@@ -117,6 +117,11 @@ class Jobs:
             return self._groups.get(name._replace(family=_OTHER[name.family]))
         return group
 
+    def core_group(self, namespace: str, name: str) -> CorePodGroup | None:
+        """The PodGroup of `scheduling.k8s.io` of this name."""
+        group = self._groups.get(JobName(CORE, namespace, name))
+        return group if isinstance(group, CorePodGroup) else None
+
     def _other(self, name: JobName) -> Job | None:
         """The job of the same name in the API group whose PodGroups serve both."""
         family = _OTHER.get(name.family)

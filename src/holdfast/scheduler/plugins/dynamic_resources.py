@@ -193,9 +193,12 @@ class DynamicResources(ClusterPlugin):
                 or self._is_usable(need.allocation, claim)
             ):
                 continue
-            if any(consumer.uid != pod.uid for consumer in claim.status.reserved_for):
+            group = self._claims.group_of(pod.uid, need.key) if need.key is not None else None
+            decision = DeallocateClaim(claim_ref(claim), pod.ref, group)
+            if not all(decision.is_consumer(each.uid) for each in claim.status.reserved_for):
                 continue
-            decision = DeallocateClaim(claim_ref(claim), pod.ref)
+            if group is not None and need.key is not None and self._claims.is_needed(need.key):
+                continue
             return Nomination(message=DEALLOCATED, decisions=(decision,))
         return _NOTHING
 
@@ -264,7 +267,7 @@ class DynamicResources(ClusterPlugin):
         return outcome
 
     def _readiness(self, pod: PodRecord) -> Outcome:
-        for claim in self._claims.reserved_for(pod):
+        for claim in self._claims.consumed_by(pod):
             failure = binding_failure(claim)
             if failure:
                 return Outcome(failure, retry=True)

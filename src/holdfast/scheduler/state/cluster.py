@@ -91,6 +91,7 @@ class Cluster(ClusterBase):
         self.claims.pods_changed = self.pod_handlers.claims_changed
         self.claims.templates_changed = self.reservation_handlers.templates_changed
         self.claims.is_live = self._is_live
+        self.claims.pod_group = self.jobs.core_group
         self.reservation_handlers.claim_traits = self.claims.template_traits
         self._handlers: dict[type, Callable[[Any], None]] = {
             Added: self._put,

@@ -4,7 +4,8 @@
 * It is published when a claim first gets it. A reservation may take back one that was withdrawn since.
 * Counters that devices of a pool share are not exceeded by the allocated ones.
 * An allocation does not change; it can only be cleared. Nobody is reserved without one.
-* A pod is bound only with claims that are allocated, reserved for it and available on its node.
+* A pod is bound only with claims that are allocated, reserved for it or its PodGroup, and available on
+  its node.
 """
 
 from collections.abc import Iterator, Mapping
@@ -154,7 +155,7 @@ class ClaimAudit:
             consumers = ((claim or {}).get("status") or {}).get("reservedFor") or ()
             if not allocation:
                 yield f"pod bound with a claim that is not allocated: {_named(pod)}: {name}"
-            elif all(each["uid"] != metadata["uid"] for each in consumers):
+            elif not any(_is_consumer(each, pod) for each in consumers):
                 yield f"pod bound with a claim that is not reserved for it: {_named(pod)}: {name}"
             elif not _selects(allocation.get("nodeSelector"), node, labels):
                 yield f"pod bound where its claim is not available: {_named(pod)}: {name} on {node}"
@@ -165,6 +166,13 @@ def _put(table: dict[Any, Raw], key: Any, raw: Raw | None) -> None:
         table.pop(key, None)
     else:
         table[key] = raw
+
+
+def _is_consumer(consumer: Raw, pod: Raw) -> bool:
+    group = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
+    if consumer["resource"] == "podgroups" and group:
+        return bool(consumer["name"] == group)
+    return bool(consumer["uid"] == pod["metadata"]["uid"])
 
 
 def _named(pod: Raw) -> str:

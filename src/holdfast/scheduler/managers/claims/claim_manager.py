@@ -143,7 +143,7 @@ class ClaimManager(ClaimReservations):
             return
         else:
             flight.allocation = None
-            landed = flight.pods & {consumer.uid for consumer in claim.status.reserved_for}
+            landed = flight.landed(claim)
         for uid in sorted(landed):
             self._drop_flight(key, uid)
 

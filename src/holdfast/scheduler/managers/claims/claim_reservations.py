@@ -229,7 +229,9 @@ class ClaimReservations(ClaimsInUse):
         for key in self.pods.keys(pod.uid):
             claim = self._claims[key]
             allocation = None if self.allocation(key) is not None else next(given)
-            if allocation is None and any(c.uid == pod.uid for c in claim.status.reserved_for):
+            group = self.group_of(pod.uid, key)
+            consumer = pod.uid if group is None else group.uid
+            if allocation is None and any(c.uid == consumer for c in claim.status.reserved_for):
                 continue
             flight = self._in_flight.get(key)
             if flight is None:
@@ -237,6 +239,8 @@ class ClaimReservations(ClaimsInUse):
             elif allocation is not None:
                 flight.allocation = allocation
             flight.pods.add(pod.uid)
+            if group is not None:
+                flight.groups[pod.uid] = group
             flights.append(key)
         if extended is not None:
             key = ResourceClaimKey(pod.namespace, f"{EXTENDED_RESOURCES}/{pod.uid}")
@@ -300,7 +304,8 @@ class ClaimReservations(ClaimsInUse):
                 decisions.append(CreateClaim(made, flight.allocation))
             elif flight.spec is None:
                 claim = claim_ref(self._claims[key])
-                decisions.append(ReserveClaim(claim, pod.ref, flight.allocation, waits))
+                group = flight.groups.get(pod.uid)
+                decisions.append(ReserveClaim(claim, pod.ref, flight.allocation, waits, group))
             elif flight.allocation is not None and not waits:
                 created = new_extended_claim(pod.ref, flight.spec)
                 decisions.append(CreateClaim(created, flight.allocation, pod.ref, flight.mappings))

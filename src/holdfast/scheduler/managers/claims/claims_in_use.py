@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from holdfast.api.pod import ContainerExtendedResourceRequest
+from holdfast.api.pod_groups import CorePodGroup
 from holdfast.api.resource_claims import (
     AllocationResult,
     ResourceClaim,
@@ -19,12 +20,10 @@ from holdfast.api.resource_claims import (
 )
 from holdfast.api.resource_slices import DeviceID
 from holdfast.scheduler.cluster.base import ClusterBase
-from holdfast.scheduler.cluster.decisions import (
-    Decision,
-)
+from holdfast.scheduler.cluster.decisions import Decision, ObjectRef
 from holdfast.scheduler.cluster.node_table import NO_PODS
 from holdfast.scheduler.cluster.object_index import set_indexed
-from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.managers.claims.allocator import ClaimsAllocator
 from holdfast.scheduler.managers.claims.catalogue import DeviceCatalogue, Rows
 from holdfast.scheduler.managers.claims.class_claims import ClassClaims
@@ -36,6 +35,7 @@ from holdfast.scheduler.managers.claims.held_devices import (
 from holdfast.scheduler.managers.claims.pod_claims import (
     PodClaimIndex,
     ResourceClaimKey,
+    entries_of_group,
 )
 
 _NOBODY: frozenset[str] = frozenset()
@@ -56,6 +56,14 @@ class InFlight:
     entry: str = ""
     """Of a claim with which a reservation holds devices: the entry of its template."""
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
+    groups: dict[str, ObjectRef] = field(default_factory=dict)
+    """By pod, the PodGroup that the claim is reserved for in its place."""
+
+    def landed(self, claim: ResourceClaim) -> set[str]:
+        """The pods that the claim's object is reserved for, themselves or by their PodGroup."""
+        uids = {consumer.uid for consumer in claim.status.reserved_for}
+        named = ((uid, self.groups.get(uid)) for uid in self.pods)
+        return {uid for uid, group in named if (group.uid if group is not None else uid) in uids}
 
 
 class ClaimsInUse:
@@ -82,6 +90,8 @@ class ClaimsInUse:
         """The device classes that serve extended resources, by resource."""
         self.templates_changed: Callable[[], None] = lambda: None
         """Called when ResourceClaimTemplates changed, which reservations may name."""
+        self.pod_group: Callable[[str, str], CorePodGroup | None] = lambda namespace, name: None
+        """The PodGroup of `scheduling.k8s.io` of a namespace and name."""
         self.is_live: Callable[[str], bool] = lambda uid: True
         """Whether the reservation with a uid has a node and is not finished."""
         self._claims: dict[ResourceClaimKey, ResourceClaim] = {}
@@ -136,6 +146,7 @@ class ClaimsInUse:
         """Ends what is in flight for a claim and one of its pods."""
         flight = self._in_flight[key]
         flight.pods.discard(uid)
+        flight.groups.pop(uid, None)
         if not flight.pods:
             del self._in_flight[key]
         rest = tuple(each for each in self._flights_of[uid] if each != key)
@@ -212,18 +223,44 @@ class ClaimsInUse:
 
     # Pods and their devices
 
+    def group_of(self, uid: str, key: ResourceClaimKey) -> ObjectRef | None:
+        """The PodGroup that a pod's claim is reserved for; None if it is reserved for the pod. A group
+        shares the claims that its members name by the same entry as the group does."""
+        name = self.pods.group(uid)
+        group = self.pod_group(key.namespace, name) if name else None
+        if group is None or not group.spec.resource_claims:
+            return None
+        if self.pods.entry(uid, key) not in entries_of_group(group):
+            return None
+        return ObjectRef("PodGroup", key.namespace, name, group.metadata.uid, group.api_version)
+
+    def is_needed(self, key: ResourceClaimKey) -> bool:
+        """Whether a pod that names the claim has a node, or is about to be bound."""
+        found = (self._cluster.pods.get(uid) for uid in self.pods.pods(key))
+        return any(pod is not None and pod.phase is not Phase.PENDING for pod in found)
+
+    def consumed_by(self, pod: PodRecord) -> list[ResourceClaim]:
+        """The claims whose objects name the pod, or for a claim that its PodGroup shares the group, as
+        a consumer."""
+        found = self.reserved_for(pod)
+        for key in self.pods.keys(pod.uid) if self.pods.group(pod.uid) else ():
+            claim, group = self._claims.get(key), self.group_of(pod.uid, key)
+            if claim is not None and group is not None and _is_reserved_for(claim, group.uid):
+                found.append(claim)
+        return found
+
     def reserved_for(self, pod: PodRecord) -> list[ResourceClaim]:
         """The claims whose objects name the pod as a consumer."""
         found = (self._claims.get(key) for key in sorted(self._consumed.get(pod.uid, ())))
-        return [
-            claim
-            for claim in found
-            if claim is not None and any(c.uid == pod.uid for c in claim.status.reserved_for)
-        ]
+        return [claim for claim in found if claim is not None and _is_reserved_for(claim, pod.uid)]
 
     def allocations(self, pod: PodRecord) -> list[AllocationResult]:
         """The allocations of the claims that a pod consumes."""
-        found = (self.allocation(key) for key in sorted(self._consumed.get(pod.uid, ())))
+        keys = self._consumed.get(pod.uid, set())
+        if self.pods.group(pod.uid):
+            shared = (ResourceClaimKey(*_name(claim)) for claim in self.consumed_by(pod))
+            keys = keys.union(shared)
+        found = (self.allocation(key) for key in sorted(keys))
         return [allocation for allocation in found if allocation is not None]
 
     def is_releasing(self, row: int) -> bool:
@@ -285,3 +322,11 @@ class ClaimsInUse:
             if allocation is not None
             for result in allocation.devices.results
         ).keys()
+
+
+def _is_reserved_for(claim: ResourceClaim, uid: str) -> bool:
+    return any(consumer.uid == uid for consumer in claim.status.reserved_for)
+
+
+def _name(claim: ResourceClaim) -> tuple[str, str]:
+    return claim.metadata.namespace, claim.metadata.name
