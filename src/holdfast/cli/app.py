@@ -47,6 +47,10 @@ COMMANDS = {
         "holdfast.cli.explain:explain",
         "Explain why a pod, reservation, pod group or workload is pending or placed.",
     ),
+    "snapshot": (
+        "holdfast.cli.snapshot:snapshot",
+        "Write the state that scheduling depends on to a file: nodes, pods, reservations and more.",
+    ),
     "reserve": ("holdfast.cli.reserve:reserve", "Reserve capacity for pods that do not exist yet."),
     "bench": ("holdfast.bench.command:bench", "Run scheduling benchmarks."),
     "config": ("holdfast.cli.config:app", "Print and validate scheduler configurations."),
@@ -65,14 +69,14 @@ COMMANDS = {
 SECTIONS = {
     "Reservations": ("get", "describe", "explain", "reserve"),
     "Clusters": ("up", "run", "provisioner"),
-    "Experiments": ("demo", "simulate", "bench"),
+    "Experiments": ("demo", "simulate", "snapshot", "bench"),
     "Settings": ("config", "crds", "completion", "version"),
 }
 COMPLETE = "__complete"
 """The hidden command that completion scripts call."""
 
 _CLOSED_OUTPUT = 141
-_OF_A_CLUSTER = ("-n", "--namespace", "--context", "--kubeconfig")
+_OF_A_CLUSTER = ("-n", "--namespace", "--context", "--kubeconfig", "--snapshot")
 _EVERYWHERE = ("-A", "--all-namespaces")
 
 

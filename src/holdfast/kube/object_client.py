@@ -1,5 +1,6 @@
 """Raw objects of any kind from an API server: list, get, create, watch and events of an object."""
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
@@ -99,21 +100,26 @@ class Server(ObjectLister):
         version: str = "",
     ) -> AsyncIterator[ObjectPage]:
         """All of them, page by page; all pages are of one version: the latest, or the one given."""
-        more = ""
-        while True:
-            query = {"limit": str(_PAGE), "labelSelector": selector, "fieldSelector": fields}
-            if more:
-                query["continue"] = more
-            elif version:
-                query |= {"resourceVersion": version, "resourceVersionMatch": "Exact"}
-            page = await self._read(f"{path_of(info, namespace)}?{_encoded(query)}")
-            metadata = page.get("metadata") or {}
-            items = [named(info, item) for item in page.get("items") or ()]
-            more = metadata.get("continue") or ""
-            left = int(metadata.get("remainingItemCount") or 0)
-            yield ObjectPage(items, str(metadata.get("resourceVersion") or ""), left)
-            if not more:
-                return
+        query = {"limit": str(_PAGE), "labelSelector": selector, "fieldSelector": fields}
+        path = path_of(info, namespace)
+        first = {"resourceVersion": version, "resourceVersionMatch": "Exact"} if version else {}
+        reading = asyncio.ensure_future(self._read(f"{path}?{_encoded({**query, **first})}"))
+        try:
+            while True:
+                page = await reading
+                metadata = page.get("metadata") or {}
+                more = metadata.get("continue") or ""
+                if more:  # the server works on the next page while this one is used
+                    reading = asyncio.ensure_future(
+                        self._read(f"{path}?{_encoded({**query, 'continue': more})}")
+                    )
+                items = [named(info, item) for item in page.pop("items", None) or ()]
+                left = int(metadata.get("remainingItemCount") or 0)
+                yield ObjectPage(items, str(metadata.get("resourceVersion") or ""), left)
+                if not more:
+                    return
+        finally:
+            reading.cancel()
 
     async def some(
         self,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ from holdfast.scheduler.assembly import declared_kinds
 from holdfast.snapshot.cluster_objects import ClusterObjects, of_objects
 from holdfast.snapshot.cluster_snapshot import NODE, POD, ClusterSnapshot
 from holdfast.snapshot.snapshot_header import MissingKind, SnapshotHeader
+from holdfast.snapshot.stripping import Stripper
 
 
 async def take_snapshot(
@@ -113,9 +115,10 @@ _UNAVAILABLE = (400, 410, 504)
 @dataclass(slots=True)
 class ClusterReader:
     """Lists all kinds of a snapshot, page by page, as of one version of the cluster where the server
-    can do that. Only GET requests are sent."""
+    can do that, and strips the objects. Only GET requests are sent."""
 
     server: Server
+    stripper: Stripper = field(default_factory=Stripper)
     progress: Progress | None = None
     version: str = ""
     """The version of the cluster that the lists are of."""
@@ -128,7 +131,7 @@ class ClusterReader:
         for kind in SNAPSHOT_KINDS:
             try:
                 async for items in self._of_kind(kind.info):
-                    yield items
+                    yield [self.stripper.strip(raw) for raw in items]
             except ApiError as error:
                 if error.status == 404:
                     continue
@@ -159,7 +162,9 @@ class ClusterReader:
 
     async def header(self, time: float) -> SnapshotHeader:
         """After the pages were read, which began at that time."""
-        server = await self.server.version()
+        server: Raw = {}
+        with suppress(ApiError):  # not everybody may read it
+            server = await self.server.version()
         return SnapshotHeader(
             time=time,
             holdfast_version=__version__,
@@ -170,8 +175,8 @@ class ClusterReader:
 
 
 async def read_cluster(server: Server, progress: Progress | None = None) -> ClusterObjects:
-    """The objects of a snapshot, from the API server."""
-    reader = ClusterReader(server, progress)
+    """The objects of a snapshot, from the API server, stripped as in a snapshot file."""
+    reader = ClusterReader(server, progress=progress)
     now = server.now()
     objects = [raw async for page in reader.pages() for raw in page]
     return of_objects(objects, await reader.header(now))

@@ -3,6 +3,7 @@
 import gzip
 import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterable
 from io import BytesIO
 from pathlib import Path
@@ -29,12 +30,20 @@ class SnapshotWriter:
         if compress:
             self._items = gzip.GzipFile(fileobj=self._kept, mode="wb", compresslevel=_LEVEL, mtime=0)
         self._encode = msgspec.json.Encoder().encode
-        self.count = 0
+        self.counts: Counter[str] = Counter()
+        """How many objects of each kind were added."""
 
     def add(self, objects: Iterable[Raw]) -> None:
         for raw in objects:
             self._items.write(b",\n" + self._encode(raw))
-            self.count += 1
+            self.counts[raw["kind"]] += 1
+
+    def summary(self) -> str:
+        """`3 nodes, 20 pods, 14 other objects`"""
+        nodes, pods = self.counts["Node"], self.counts["Pod"]
+        other = self.counts.total() - nodes - pods
+        parts = ((nodes, "node"), (pods, "pod"), (other, "other object"))
+        return ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in parts)
 
     def write(self, file: BinaryIO, header: SnapshotHeader) -> None:
         if self._compress:
