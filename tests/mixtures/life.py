@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from mixtures import actors, edits, parts, traits
+from mixtures.device_claims import add_claims
 from mixtures.making import Making, Raw
 
 Part = Callable[[Making], None]
@@ -164,8 +165,9 @@ _ALWAYS: tuple[Part, ...] = (
 )
 
 
-def make_life(seed: int, *, tight: bool = False) -> Life:
-    """In a tight life there is never enough, so that pods and reservations wait and preempt."""
+def make_life(seed: int, *, tight: bool = False, claims: bool = False) -> Life:
+    """In a tight life there is never enough, so that pods and reservations wait and preempt. With
+    `claims`, the same life with devices by claim."""
     random = Random(f"{'tight ' if tight else ''}life {seed}")
     making = Making(random, random.choice((120, 300, 600)), tight=tight)
     chosen = _themes(random)
@@ -186,13 +188,18 @@ def make_life(seed: int, *, tight: bool = False) -> Life:
             edit(making)
     if edits.edit_group in possible or (making.groups and making.chance(0.3)):
         edits.edit_group(making)
+    until = making.horizon + random.choice((0, 300, 1500))
+    names = [theme.name for theme in chosen]
+    if claims:
+        making.random = Random(f"claims of {'tight ' if tight else ''}life {seed}")
+        add_claims(making)
+        names.append("claims")
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
         **making.config,
     }
-    until = making.horizon + random.choice((0, 300, 1500))
-    return Life(seed, tuple(theme.name for theme in chosen), making.documents, config, until)
+    return Life(seed, tuple(names), making.documents, config, until)
 
 
 def _themes(random: Random) -> list[Theme]:

@@ -17,6 +17,7 @@ from mixtures.shrinking import shrink, write
 
 LIVES = 500
 AT_A_TIME = 25
+WITH_CLAIMS = 150
 REPEATED = range(0, LIVES, 25)
 """Lives that are played again: with another hash seed, with garbage collected at other times, with more
 restarts."""
@@ -24,8 +25,17 @@ restarts."""
 
 @pytest.mark.parametrize("first", range(0, LIVES, AT_A_TIME))
 def test_lives_keep_all_rules(first: int, tmp_path: Path) -> None:
+    check(first, tmp_path)
+
+
+@pytest.mark.parametrize("first", range(0, WITH_CLAIMS, AT_A_TIME))
+def test_lives_with_devices_by_claim_keep_all_rules(first: int, tmp_path: Path) -> None:
+    check(first, tmp_path, claims=True)
+
+
+def check(first: int, tmp_path: Path, *, claims: bool = False) -> None:
     for seed in range(first, first + AT_A_TIME):
-        life = make_life(seed)
+        life = make_life(seed, claims=claims)
         outcome = play(life)
         if outcome.problems:
             file = write(shrink(life, outcome), tmp_path, f"life-{seed}", f"Life {seed}")
@@ -49,7 +59,7 @@ def _texts(hash_seed: str, *options: str) -> str:
 @pytest.mark.parametrize("first", [REPEATED[0], REPEATED[len(REPEATED) // 2]])
 def test_a_restart_more_breaks_no_rule(first: int) -> None:
     for seed in [seed for seed in REPEATED if first <= seed < first + LIVES // 2]:
-        life = make_life(seed)
+        life = make_life(seed, claims=seed % 2 == 1)
         documents = [*life.documents, restart(life, 0.35), restart(life, 0.7)]
         assert play_documents(documents, life.config, life.until).problems == []
 
@@ -66,6 +76,7 @@ def restart(life: Life, share: float) -> dict[str, str]:
 
 def test_a_seed_is_a_life() -> None:
     assert make_life(7) == make_life(7)
+    assert make_life(7, claims=True) == make_life(7, claims=True)
     assert make_life(7).documents != make_life(8).documents
 
 

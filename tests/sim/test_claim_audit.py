@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,11 +11,15 @@ from harness.claim_objects import (
     allocation,
     claiming_pod,
     device,
+    device_class,
+    request,
     resource_claim,
     resource_slice,
 )
 from holdfast.api.names import HELD_DEVICES
+from holdfast.local.setup import SchedulerFactory
 from holdfast.sim.audit.claims import ClaimAudit
+from holdfast.sim.audit.lifecycle import places_plain_pods
 
 Raw = dict[str, Any]
 
@@ -25,9 +30,15 @@ def claim(name: str, *devices: str, **more: Any) -> Raw:
     return made
 
 
-def audit(*claims: Raw, devices: list[Raw] | None = None) -> tuple[ClaimAudit, list[str]]:
+def audit(
+    *claims: Raw, devices: list[Raw] | None = None, pods: list[Raw] | None = None
+) -> tuple[ClaimAudit, list[str]]:
     """The audit after these claims were written, and what it says of them."""
-    found, made = ClaimAudit(), resource_slice("n1", devices or [device("gpu-0"), device("gpu-1")])
+    existing = {each["metadata"]["uid"]: each for each in pods or []}
+    found, made = (
+        ClaimAudit(existing),
+        resource_slice("n1", devices or [device("gpu-0"), device("gpu-1")]),
+    )
     problems = list(found.changed("ResourceSlice", ("", "n1"), None, made))
     for each in claims:
         key = ("default", each["metadata"]["name"])
@@ -122,3 +133,106 @@ def test_a_pod_is_bound_with_its_claims(status: Raw | None, node: str, expected:
     pod = claiming_pod("p", "c", nodeName=node, metadata={"uid": "pod-p", "namespace": "default"})
     said = list(found.bound(pod, {}))
     assert [each.partition(":")[0] for each in said] == ([expected] if expected else [])
+
+
+def pod_on(node: str, **metadata: Any) -> Raw:
+    named = {"uid": "pod-p", "namespace": "default", **metadata}
+    return claiming_pod("p", "c", nodeName=node, metadata=named)
+
+
+@pytest.mark.parametrize("after", [None, resource_claim("c"), claim("c", "gpu-0")])
+def test_a_claim_is_not_taken_from_a_pod_that_runs(after: Raw | None) -> None:
+    if after is not None:
+        after["metadata"]["uid"] = "c"
+    before = claim("c", "gpu-0", reserved_for=["p"])
+    found, _ = audit(before, pods=[pod_on("n1")])
+    problems = list(found.changed("ResourceClaim", ("default", "c"), before, after))
+    assert problems == ["claim taken from a pod: ResourceClaim/default/c: Pod/default/p"]
+
+
+def owned_by(kind: str, uid: str, made: Raw) -> Raw:
+    made["metadata"]["ownerReferences"] = [{"kind": kind, "name": uid, "uid": uid, "controller": True}]
+    return made
+
+
+def held(*devices: str, allocated: tuple[str, ...]) -> Raw:
+    text = json.dumps(allocation("n1", *devices))
+    made = claim("held", *allocated, metadata={"annotations": {HELD_DEVICES: text}})
+    if not allocated:
+        made["status"] = {}
+    return owned_by("Reservation", "r", made)
+
+
+def reservation(phase: str) -> Raw:
+    entries = [{"name": "gpu", "resourceClaimTemplateName": "t"}]
+    return {
+        "metadata": {"name": "r", "uid": "r"},
+        "spec": {"template": {"spec": {"resourceClaims": entries}}},
+        "status": {"phase": phase, "nodeName": "n1"},
+    }
+
+
+def deleted(made: Raw) -> Raw:
+    made["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return made
+
+
+@pytest.mark.parametrize(
+    ("claims", "pods", "expected"),
+    [
+        ([claim("c", "gpu-0", reserved_for=["p"])], [pod_on("n1")], ""),
+        (
+            [claim("c", "gpu-0", reserved_for=["p"])],
+            [pod_on("")],
+            "claim reserved for a pod without a node",
+        ),
+        ([claim("c", "gpu-0", reserved_for=["p"])], [], "claim reserved for a pod that is gone"),
+        ([deleted(claim("c", "gpu-0"))], [], "claim that nobody uses is not deleted"),
+        ([claim("c", "gpu-0")], [], ""),
+        ([owned_by("Pod", "pod-p", claim("c", "gpu-0"))], [], "claim of a pod that is gone"),
+        ([owned_by("Pod", "pod-p", claim("c", "gpu-0"))], [pod_on("")], ""),
+    ],
+)
+def test_nothing_is_left_at_rest(claims: list[Raw], pods: list[Raw], expected: str) -> None:
+    found, _ = audit(*claims, pods=pods)
+    assert [each.partition(":")[0] for each in found.at_rest()] == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("phase", "claims", "expected"),
+    [
+        ("Available", [held("gpu-0", "gpu-1", allocated=("gpu-0", "gpu-1"))], ""),
+        ("Available", [held("gpu-0", allocated=()), claim("c", "gpu-0")], ""),
+        ("Available", [held("gpu-0", allocated=())], "devices of a reservation"),
+        (
+            "Available",
+            [held("gpu-0", "gpu-1", allocated=("gpu-0", "gpu-1")), claim("c", "gpu-0")],
+            "devices of a reservation",
+        ),
+        ("Available", [], "claims of a reservation"),
+        ("Pending", [], ""),
+        (
+            "Failed",
+            [held("gpu-0", allocated=("gpu-0",))],
+            "claim of a reservation that is gone or finished",
+        ),
+    ],
+)
+def test_a_reservation_holds_its_devices(phase: str, claims: list[Raw], expected: str) -> None:
+    found, _ = audit(*claims)
+    list(found.changed("Reservation", ("", "r"), None, reservation(phase)))
+    assert [each.partition(":")[0] for each in found.at_rest()] == ([expected] if expected else [])
+
+
+def test_the_default_plugins_leave_the_liveness_check_on() -> None:
+    config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    obstacles = SchedulerFactory.of(config).obstacles("default-scheduler")
+    assert places_plain_pods(obstacles)
+
+
+@pytest.mark.parametrize(("count", "used", "fits"), [(1, 0, True), (2, 0, True), (2, 1, False)])
+def test_a_pod_waits_for_nothing_if_its_devices_are_free(count: int, used: int, fits: bool) -> None:
+    found, _ = audit(resource_claim("c", request("r", count)), *[claim("x", "gpu-0")][:used])
+    made = device_class("gpu", 'device.driver == "gpu.example.com"')
+    list(found.changed("DeviceClass", ("", "gpu"), None, made))
+    assert found.certainly_fits(pod_on(""), "n1") == fits

@@ -363,6 +363,7 @@ class HoldFeasibility:
 
     A starvation hold is a pre-allocation made from its pod, so a node is feasible for it if such a
     reserve pod passes its filters there: they see the node without the pods that end by themselves.
+    A hold keeps no devices, so those for the pod's claims must be free.
     Choosing a node (`HoldSearch`) and keeping a hold (`HoldReconciler`) use the same rule, the latter
     as if the hold and those made after it were not there. So a hold that was just made stays feasible
     until something changes."""
@@ -466,7 +467,9 @@ class HoldFeasibility:
         if known is None or not classes.acquire_again(known):
             if self._no_owners is None:
                 self._no_owners = self._cluster.reservations.specs.acquire([])
-            traits = Traits(owner_spec_id=self._no_owners.id, pre_allocation=True)
+            traits = Traits(
+                owner_spec_id=self._no_owners.id, pre_allocation=True, claims=pod.cls.claims
+            )
             known = classes.acquire(reserve_pod(starvation_hold(pod, "", "")), traits)
             self._classes[pod.cls.id] = known
         classes.release(known)

@@ -233,8 +233,10 @@ class DynamicResources(ClusterPlugin):
             self.cluster.changed(Change.DEVICES)
 
     def permit(self, pod: PodRecord, row: int) -> Outcome:
-        """Has the pod wait until its devices are ready, if they have binding conditions."""
-        return self._await_devices(pod, row) if pod.cls.claims else FINE
+        """Has the pod wait until its devices are ready, if they have binding conditions. A reservation
+        does not: drivers prepare devices for the claims of its owners, which wait then."""
+        is_concerned = bool(pod.cls.claims) and pod.reservation is None
+        return self._await_devices(pod, row) if is_concerned else FINE
 
     def pre_bind(self, pod: PodRecord, row: int) -> list[Decision]:
         return self._claims.to_write(pod) if self._claims.active else []

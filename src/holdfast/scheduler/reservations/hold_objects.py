@@ -17,7 +17,7 @@ import msgspec
 
 from holdfast.api import names
 from holdfast.api.meta import ObjectMeta, ObjectReference
-from holdfast.api.pod import PodSpec
+from holdfast.api.pod import Container, PodSpec
 from holdfast.api.reservation import Reservation, ReservationOwner, ReservationSpec
 from holdfast.scheduler.cluster.class_key import allocation_annotations
 from holdfast.scheduler.cluster.pod_classes import PodClass
@@ -43,9 +43,13 @@ def pod_spec(cls: PodClass, **changes: Any) -> PodSpec:
 
 def hold_template(cls: PodClass) -> dict[str, Any]:
     """The pod template of holds for pods of the class: what scheduling reads. It has no priority, as
-    holds are never preempted."""
+    holds are never preempted, and no claims: the devices of a pod may be in use as long as it waits."""
+    given = cls.pod.spec
     spec = pod_spec(
         cls,
+        resource_claims=[],
+        containers=[_without_claims(each) for each in given.containers],
+        init_containers=[_without_claims(each) for each in given.init_containers],
         active_deadline_seconds=None,
         termination_grace_period_seconds=None,
         restart_policy="",
@@ -57,6 +61,13 @@ def hold_template(cls: PodClass) -> dict[str, Any]:
     if annotations := allocation_annotations(cls.annotations):
         metadata["annotations"] = annotations
     return {"metadata": metadata, "spec": msgspec.to_builtins(spec)}
+
+
+def _without_claims(container: Container) -> Container:
+    if not container.resources.claims:
+        return container
+    resources = msgspec.structs.replace(container.resources, claims=())
+    return msgspec.structs.replace(container, resources=resources)
 
 
 def preemption_hold(

@@ -39,6 +39,7 @@ _PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 _WITH_HOLDS = (CLAIMED, OVER_WAITING, SLOTS)
 _BUT_HOLDS = (CLAIMED_BUT_HOLDS, OVER_WAITING_BUT_HOLDS, SLOTS_BUT_HOLDS)
 """Pods with a run-time estimate may use starvation holds: rules for those leave holds out."""
+_DEVICE_KINDS = ("ResourceClaim", "ResourceSlice", "DeviceClass", "DeviceTaintRule")
 _WRITES = 200
 _WRITES_PER_OBJECT = 30
 """The most writes per object at one moment by a scheduler that converges."""
@@ -59,7 +60,7 @@ class Audit:
         self._restricts = lru_cache(restricts)
         self._obstacles = lru_cache(obstacles)
         self._cluster = ClusterState()
-        self._devices = ClaimAudit()
+        self._devices = ClaimAudit(self._cluster.existing)
         self._known: dict[str, dict[Key, Excess]] = {}
         """The violations of each node at the last check."""
         self._stale: dict[str, None] = {}
@@ -120,9 +121,11 @@ class Audit:
         problems: list[str] = []
         if self._moved:
             self._moved, self._moved_at = False, now
+            problems.extend(self._devices.at_rest())
         elif now - self._moved_at >= liveness.QUIET:
             self._moved_at = now
-            problems.extend(liveness.waiting_for_nothing(self._cluster, self._places_plain_pods))
+            fits = self._devices.certainly_fits
+            problems.extend(liveness.waiting_for_nothing(self._cluster, self._places_plain_pods, fits))
         for uid in self._to_settle:
             reservation = self._cluster.reservations.get(uid)
             if reservation is not None:
@@ -149,6 +152,7 @@ class Audit:
             self._pod(before, after)
         elif kind == "Reservation":
             self._reservation(before, after)
+            self._problems += self._devices.changed(kind, (namespace, name), before, after)
         elif kind == "Node":
             cluster.put_node(name, after)
             self._stale[name] = None
@@ -177,7 +181,7 @@ class Audit:
             self._claim(before, after)
         elif kind == "PersistentVolume":
             _put(cluster.volumes, name, after)
-        elif kind in ("ResourceClaim", "ResourceSlice", "DeviceClass"):
+        elif kind in _DEVICE_KINDS:
             problems = list(self._devices.changed(kind, (namespace, name), before, after))
             self._problems += problems if self._in_write else ()
         elif kind == "Queue":

@@ -5,27 +5,42 @@
 * Counters that devices of a pool share are not exceeded by the allocated ones.
 * An allocation does not change; it can only be cleared. Nobody is reserved without one.
 * A pod is bound only with claims that are allocated, reserved for it or its PodGroup, and available on
-  its node.
+  its node. They stay so as long as it runs there.
+
+At rest, when nothing more happens at a moment:
+
+* A claim is reserved for pods that exist, and that have a node or wait for their devices to get ready.
+* A claim that the scheduler created belongs to a pod with a node, or to a live reservation.
+* A reservation holds the devices that it got and that no other claim has, with one claim for each entry
+  of its template.
+* A claim that is to be deleted and that nobody uses is gone.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from holdfast.sim.audit.facts import Raw, milli
+from holdfast.sim.audit.facts import ENDED, Raw, milli
 
 Device = tuple[str, str, str]
 """Driver, pool and name."""
 Key = tuple[str, str]
 
 _HELD_DEVICES = "holdfast.io/held-devices"
+_EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 _IMPLICIT = "deviceclass.resource.kubernetes.io/"
+_DRIVER_ONLY = 'device.driver == "'
 
 
 class ClaimAudit:
     """ResourceClaims, slices and device classes, as of the last change."""
 
-    def __init__(self) -> None:
+    def __init__(self, pods: Mapping[str, Raw]) -> None:
+        """`pods` are those that exist, by uid."""
+        self._pods = pods
         self._claims: dict[Key, Raw] = {}
+        self._reservations: dict[str, Raw] = {}
+        self._rules: dict[str, Raw] = {}
         self._slices: dict[str, Raw] = {}
         self._classes: dict[str, Raw] = {}
         self._had: dict[str, set[Device]] = {}
@@ -37,8 +52,15 @@ class ClaimAudit:
             _put(self._slices, key[1], after)
         elif kind == "DeviceClass":
             _put(self._classes, key[1], after)
+        elif kind == "DeviceTaintRule":
+            _put(self._rules, key[1], after)
+        elif kind == "Reservation":
+            some = after or before
+            assert some is not None
+            _put(self._reservations, some["metadata"]["uid"], after)
         else:
             _put(self._claims, key, after)
+            yield from self._judge_consumers(key, before, after)
             if after is not None:
                 yield from self._judge(key, before, after)
             elif before is not None:
@@ -75,6 +97,15 @@ class ClaimAudit:
             had.add(device)
         for pool in sorted({_device(result)[:2] for result in _results(now)}):
             yield from self._judge_counters(named, pool)
+
+    def _judge_consumers(self, key: Key, before: Raw | None, after: Raw | None) -> Iterator[str]:
+        """A claim is not taken from a pod that runs."""
+        same = after is not None and before is not None and _uid(before) == _uid(after)
+        left = _consumers(after) if same and _allocation(after) else set()
+        for uid in sorted(_consumers(before) - left):
+            pod = self._pods.get(uid)
+            if pod is not None and _runs(pod):
+                yield f"claim taken from a pod: ResourceClaim/{'/'.join(key)}: {_named(pod)}"
 
     def _judge_device(self, key: Key, named: str, device: Device) -> Iterator[str]:
         users = [
@@ -134,16 +165,146 @@ class ClaimAudit:
         newest = max((spec["pool"]["generation"] for spec in found), default=0)
         return [spec for spec in found if spec["pool"]["generation"] == newest]
 
+    # At rest
+
+    def at_rest(self) -> Iterator[str]:
+        """The rules that are broken once nothing more happens at a moment."""
+        held: dict[str, int] = {}
+        used = self._used() if any(map(_held, self._claims.values())) else {}
+        waiting = {
+            uid for each in self._claims.values() if _awaits_devices(each) for uid in _consumers(each)
+        }
+        for key, claim in self._claims.items():
+            named = f"ResourceClaim/{'/'.join(key)}"
+            consumers = _consumers(claim)
+            reserved = (claim.get("status") or {}).get("reservedFor")
+            if "deletionTimestamp" in claim["metadata"] and not reserved:
+                yield f"claim that nobody uses is not deleted: {named}"
+            for uid in sorted(consumers):
+                pod = self._pods.get(uid)
+                if pod is None:
+                    yield f"claim reserved for a pod that is gone: {named}: {uid}"
+                elif not pod["spec"].get("nodeName") and uid not in waiting:
+                    yield f"claim reserved for a pod without a node: {named}: {_named(pod)}"
+            owner = _owner(claim)
+            if owner.get("kind") == "Reservation":
+                held[owner["uid"]] = held.get(owner["uid"], 0) + 1
+                yield from self._judge_holder(key, named, claim, used)
+            elif owner.get("kind") == "Pod":
+                yield from self._judge_owned(named, claim, owner["uid"])
+        for uid, reservation in self._reservations.items():
+            if not _is_live(reservation):
+                continue
+            spec = (reservation["spec"].get("template") or {}).get("spec") or {}
+            entries = [
+                e for e in spec.get("resourceClaims") or () if e.get("resourceClaimTemplateName")
+            ]
+            if held.get(uid, 0) != len(entries):
+                name = reservation["metadata"]["name"]
+                has = f"{held.get(uid, 0)} for {len(entries)} entries"
+                yield f"claims of a reservation: Reservation/{name} has {has}"
+
+    def _used(self) -> dict[Device, set[Key]]:
+        """The claims with each device."""
+        found: dict[Device, set[Key]] = {}
+        for key, claim in self._claims.items():
+            for result in _results(_allocation(claim)):
+                if not result.get("adminAccess"):
+                    found.setdefault(_device(result), set()).add(key)
+        return found
+
+    def _judge_holder(
+        self, key: Key, named: str, claim: Raw, used: Mapping[Device, set[Key]]
+    ) -> Iterator[str]:
+        """A reservation holds the devices that it got and that no other claim has."""
+        reservation = self._reservations.get(_owner(claim)["uid"])
+        if reservation is None or not _is_live(reservation):
+            yield f"claim of a reservation that is gone or finished: {named}"
+            return
+        wanted = [
+            _device(result)
+            for result in _held(claim)
+            if result.get("adminAccess") or not used.get(_device(result), set()) - {key}
+        ]
+        has = [_device(result) for result in _results(_allocation(claim))]
+        if any(result.get("shareID") for result in _held(claim)):
+            return  # what is left of a share is not a matter of devices
+        if has != wanted:
+            listed = [", ".join("/".join(each) for each in found) or "none" for found in (has, wanted)]
+            yield f"devices of a reservation: {named}: holds {listed[0]}, should hold {listed[1]}"
+
+    def _judge_owned(self, named: str, claim: Raw, uid: str) -> Iterator[str]:
+        pod = self._pods.get(uid)
+        if pod is None:
+            yield f"claim of a pod that is gone: {named}"
+        elif _EXTENDED in (claim["metadata"].get("annotations") or {}) and not (
+            pod["spec"].get("nodeName") or (pod.get("status") or {}).get("phase") in ENDED
+        ):
+            yield f"claim for extended resources of a pod without a node: {named}: {_named(pod)}"
+
+    # Liveness
+
+    def certainly_fits(self, pod: Raw, node: str) -> bool:
+        """Whether the claims of a pod are of the simplest kind and their devices are free on a node:
+        a number of devices of a driver, of pools of the node without any further feature."""
+        wanted: dict[str, int] = {}
+        entries = pod["spec"].get("resourceClaims") or ()
+        for entry in entries:
+            claim = self._claims.get((pod["metadata"].get("namespace", ""), _name(pod, entry)))
+            if self._rules or claim is None or "deletionTimestamp" in claim["metadata"]:
+                return False
+            if "resourceClaimName" not in entry and _owner(claim).get("uid") != _uid(pod):
+                return False
+            if _allocation(claim):
+                return False
+            devices = claim["spec"].get("devices") or {}
+            for request in devices.get("requests") or ():
+                driver = self._plain_driver(request)
+                if driver is None or devices.get("constraints"):
+                    return False
+                wanted[driver] = wanted.get(driver, 0) + int(request["exactly"].get("count") or 1)
+        used = self._used() if wanted else {}
+        return all(self._free_on(node, driver, used) >= count for driver, count in wanted.items())
+
+    def _plain_driver(self, request: Raw) -> str | None:
+        """The driver of which a request needs any devices; None if it is not that simple."""
+        exactly = request.get("exactly") or {}
+        plain = {"deviceClassName", "allocationMode", "count"}
+        if not exactly or exactly.keys() - plain or exactly.get("allocationMode") == "All":
+            return None
+        spec = (self._classes.get(exactly["deviceClassName"]) or {}).get("spec") or {}
+        selectors = [each["cel"]["expression"] for each in spec.get("selectors") or ()]
+        if len(selectors) != 1 or not selectors[0].startswith(_DRIVER_ONLY):
+            return None
+        driver = selectors[0].removeprefix(_DRIVER_ONLY).removesuffix('"')
+        return None if '"' in driver else str(driver)
+
+    def _free_on(self, node: str, driver: str, used: Mapping[Device, set[Key]]) -> int:
+        pools = {
+            raw["spec"]["pool"]["name"]
+            for raw in self._slices.values()
+            if raw["spec"]["driver"] == driver and raw["spec"].get("nodeName") == node
+        }
+        free = 0
+        for pool in sorted(pools):
+            specs = self._newest((driver, pool))
+            if len(specs) != specs[0]["pool"]["resourceSliceCount"]:
+                continue
+            if any(spec.get("nodeName") != node or spec.get("sharedCounters") for spec in specs):
+                continue
+            devices = [each for spec in specs for each in spec.get("devices") or ()]
+            if len({each["name"] for each in devices}) == len(devices):
+                plain = [each for each in devices if not each.keys() - {"name", "attributes"}]
+                free += sum(1 for each in plain if not used.get((driver, pool, each["name"])))
+        return free
+
     # Pods
 
     def bound(self, pod: Raw, labels: Mapping[str, str]) -> Iterator[str]:
         """The rules that a pod bound to a node with these labels breaks."""
-        metadata, status = pod["metadata"], pod.get("status") or {}
+        metadata = pod["metadata"]
         namespace, node = metadata.get("namespace", ""), pod["spec"]["nodeName"]
-        made = {
-            each["name"]: each.get("resourceClaimName")
-            for each in status.get("resourceClaimStatuses") or ()
-        }
+        made = _generated(pod)
         for entry in pod["spec"].get("resourceClaims") or ():
             name = entry.get("resourceClaimName") or made.get(entry["name"])
             if not name:
@@ -173,6 +334,59 @@ def _is_consumer(consumer: Raw, pod: Raw) -> bool:
     if consumer["resource"] == "podgroups" and group:
         return bool(consumer["name"] == group)
     return bool(consumer["uid"] == pod["metadata"]["uid"])
+
+
+def _uid(raw: Raw) -> str:
+    uid: str = raw["metadata"]["uid"]
+    return uid
+
+
+def _generated(pod: Raw) -> dict[str, str | None]:
+    """The claims generated for a pod, by entry; None for one that is not needed."""
+    statuses = (pod.get("status") or {}).get("resourceClaimStatuses") or ()
+    return {each["name"]: each.get("resourceClaimName") for each in statuses}
+
+
+def _name(pod: Raw, entry: Raw) -> str:
+    """The claim behind an entry of a pod; empty if there is none."""
+    return str(entry.get("resourceClaimName") or _generated(pod).get(entry["name"]) or "")
+
+
+def _runs(pod: Raw) -> bool:
+    """Whether a pod has a node and has not ended."""
+    phase = (pod.get("status") or {}).get("phase")
+    return bool(pod["spec"].get("nodeName")) and phase not in ENDED
+
+
+def _consumers(claim: Raw | None) -> set[str]:
+    """The uids of the pods that a claim is reserved for."""
+    status = (claim or {}).get("status") or {}
+    listed = status.get("reservedFor") or ()
+    return {each["uid"] for each in listed if each.get("resource") == "pods"}
+
+
+def _owner(claim: Raw) -> Raw:
+    """The controlling owner; empty if there is none."""
+    for each in claim["metadata"].get("ownerReferences") or ():
+        if each.get("controller"):
+            found: Raw = each
+            return found
+    return {}
+
+
+def _held(claim: Raw) -> list[Raw]:
+    """What a reservation holds with a claim, whoever uses it."""
+    text = (claim["metadata"].get("annotations") or {}).get(_HELD_DEVICES)
+    return _results(json.loads(text)) if text else []
+
+
+def _is_live(reservation: Raw) -> bool:
+    status = reservation.get("status") or {}
+    return status.get("phase") in ("Available", "Waiting") and bool(status.get("nodeName"))
+
+
+def _awaits_devices(claim: Raw) -> bool:
+    return any(result.get("bindingConditions") for result in _results(_allocation(claim)))
 
 
 def _named(pod: Raw) -> str:

@@ -219,15 +219,17 @@ back-off of a queue."""
 
 Schedules = Callable[[str], bool]
 """Whether pods of a scheduler name are placed wherever there is enough of what they request."""
+HasDevices = Callable[[Raw, str], bool]
+"""Whether devices for the claims of a pod are certainly free on a node."""
 
 _ONLY_AMOUNTS = frozenset(
     "containers initContainers overhead resources restartPolicy schedulerName priority "
     "priorityClassName preemptionPolicy terminationGracePeriodSeconds tolerations dnsPolicy "
     "securityContext "
     "enableServiceLinks serviceAccountName serviceAccount automountServiceAccountToken "
-    "activeDeadlineSeconds".split()
+    "activeDeadlineSeconds resourceClaims".split()
 )
-"""Fields of a pod that leave every node open to it."""
+"""Fields of a pod that leave every node open to it, besides its claims, which are checked apart."""
 _SIMULATION = "sim.holdfast.io/"
 _GANG = "gang.scheduling.koordinator.sh/name"
 WAITS = "pending though it fits"
@@ -237,7 +239,7 @@ _PLUGINS = frozenset(
     "NodePorts NodeResourcesFit "
     "PodTopologySpread InterPodAffinity VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone "
     "Reservation LimitAware DynamicReservation Coscheduling NodeNUMAResource DeviceShare "
-    "ReservationPreemption NodeDeclaredFeatures".split()
+    "ReservationPreemption NodeDeclaredFeatures DynamicResources".split()
 )
 """Plugins that never reject a plain pod on a plain node with enough capacity."""
 
@@ -247,7 +249,9 @@ def places_plain_pods(plugins: frozenset[str]) -> bool:
     return "NodeResourcesFit" in plugins and plugins <= _PLUGINS
 
 
-def waiting_for_nothing(cluster: ClusterState, schedules: Schedules) -> Iterator[str]:
+def waiting_for_nothing(
+    cluster: ClusterState, schedules: Schedules, has_devices: HasDevices
+) -> Iterator[str]:
     """Pods and reservations that fit but are not placed, or not Available."""
     cleared = {(raw.get("status") or {}).get("nominatedNodeName") for raw in cluster.existing.values()}
     nodes = [n for n in cluster.nodes.values() if n.name not in cleared and _is_plain_node(n)]
@@ -261,7 +265,8 @@ def waiting_for_nothing(cluster: ClusterState, schedules: Schedules) -> Iterator
         if not _is_pending(raw) or not _is_plain(raw) or not schedules(spec.get("schedulerName") or ""):
             continue
         wants = {**pod_requests(raw), "pods": 1}
-        where = next((name for name, left in free.items() if _fits(wants, left)), None)
+        fitting = (name for name, left in free.items() if _fits(wants, left))
+        where = next((name for name in fitting if has_devices(raw, name)), None)
         if where is not None:
             metadata = raw["metadata"]
             named = f"Pod/{metadata.get('namespace', '')}/{metadata['name']}"

@@ -20,6 +20,7 @@ from holdfast.scheduler.cluster.decisions import (
     HoldDevices,
     ObjectRef,
     ReserveClaim,
+    UnreserveClaim,
 )
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
@@ -49,6 +50,7 @@ from holdfast.scheduler.managers.claims.pod_claims import (
     decoded,
 )
 
+IN_PROCESS = "resource claim {} is in the process of being allocated"
 EXTENDED_RESOURCES = "<extended-resources>"
 HELD_FOR = "<held-for>"
 """Stand for the names of claims that are yet to be created; no object can have them."""
@@ -170,6 +172,8 @@ class ClaimReservations(ClaimsInUse):
         claims = self.of_class(pod.cls)
         if claims.problem:
             return claims.problem
+        if pod.uid in self._orphans:
+            return IN_PROCESS.format(self._flights_of[pod.uid][0])
         need = claims.on(row)
         if need.request is None:
             self._fly(pod, (), None)
@@ -257,13 +261,36 @@ class ClaimReservations(ClaimsInUse):
 
     def unreserve(self, pod: PodRecord) -> bool:
         """Undoes `reserve`; whether an allocation ended. If the bind of the pod is decided, and its
-        outcome unknown, its claims may be written: then that is done by `bind_settled`."""
-        self.waiting.pop(pod.uid, None)
-        self.refused.pop(pod.uid, None)
+        outcome unknown, its claims may be written: then that is done by `bind_settled`. Writes for a
+        pod that waits in Permit are followed by ones that undo them."""
+        waited = self.waiting.pop(pod.uid, None) is not None
+        is_refused = self.refused.pop(pod.uid, "") != ""
         if pod.bind_decided and pod.uid in self._flights_of:
             self._orphans.add(pod.uid)
             return False
+        if waited and not is_refused and not self._withdraw(pod.uid):
+            self._undo_writes(pod)
+            return False
         return self._release(pod.uid)
+
+    def _withdraw(self, uid: str) -> bool:
+        """Takes back what was decided about the claims of a pod in this round. False if there was
+        nothing: it is being written."""
+        kept = [
+            each
+            for each in self.decisions
+            if not (isinstance(each, ReserveClaim) and each.pod.uid == uid)
+        ]
+        withdrawn, self.decisions = len(self.decisions) - len(kept), kept
+        return withdrawn > 0
+
+    def _undo_writes(self, pod: PodRecord) -> None:
+        """Has the reservations for a pod removed that are being written. The devices stay in use until
+        the outcome is known: a claim that got its allocation keeps it."""
+        for key in self._flights_of.get(pod.uid, ()):
+            self._orphans.add(pod.uid)
+            if (claim := self._claims.get(key)) is not None:
+                self.decisions.append(UnreserveClaim(claim_ref(claim), pod.ref))
 
     def is_in_flight(self, pod: PodRecord) -> bool:
         """Whether something about the claims of a pod is decided and not on the objects yet."""
@@ -336,8 +363,12 @@ class ClaimReservations(ClaimsInUse):
 
     def write_refused(self, decision: ReserveClaim | CreateClaim | DeallocateClaim, why: str) -> None:
         """A claim was not written."""
-        if isinstance(decision, ReserveClaim) and decision.pod.uid in self.waiting:
+        if not isinstance(decision, ReserveClaim):
+            return
+        if decision.pod.uid in self.waiting:
             self.refused[decision.pod.uid] = why
+        elif decision.waits:
+            self.bind_settled(decision.pod.uid)
 
 
 def _entries(pod: PodRecord) -> list[str]:

@@ -118,7 +118,8 @@ class ClaimsInUse:
         self._departed: set[str] = set()
         """The uids of consumers that a transaction removed from their row."""
         self._orphans: set[str] = set()
-        """The uids of unreserved pods of which the outcome of a decided bind is unknown."""
+        """The uids of unreserved pods with writes in flight: the outcome of a decided bind is unknown,
+        or that of writes for a pod that waited in Permit."""
         self.waiting: dict[str, float] = {}
         """By the uid of a pod, since when it waits in Permit for its devices."""
         self.refused: dict[str, str] = {}
@@ -154,6 +155,7 @@ class ClaimsInUse:
             self._flights_of[uid] = rest
         else:
             del self._flights_of[uid]
+            self._orphans.discard(uid)
 
     def _stamp(self, key: ResourceClaimKey, there: object = True) -> None:
         if there:
