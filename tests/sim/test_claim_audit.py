@@ -187,7 +187,7 @@ def deleted(made: Raw) -> Raw:
             "claim reserved for a pod without a node",
         ),
         ([claim("c", "gpu-0", reserved_for=["p"])], [], "claim reserved for a pod that is gone"),
-        ([deleted(claim("c", "gpu-0"))], [], "claim that nobody uses is not deleted"),
+        ([deleted(claim("c", "gpu-0"))], [], "unused claim is not deleted"),
         ([claim("c", "gpu-0")], [], ""),
         ([owned_by("Pod", "pod-p", claim("c", "gpu-0"))], [], "claim of a pod that is gone"),
         ([owned_by("Pod", "pod-p", claim("c", "gpu-0"))], [pod_on("")], ""),

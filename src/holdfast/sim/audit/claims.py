@@ -179,7 +179,7 @@ class ClaimAudit:
             consumers = _consumers(claim)
             reserved = (claim.get("status") or {}).get("reservedFor")
             if "deletionTimestamp" in claim["metadata"] and not reserved:
-                yield f"claim that nobody uses is not deleted: {named}"
+                yield f"unused claim is not deleted: {named}"
             for uid in sorted(consumers):
                 pod = self._pods.get(uid)
                 if pod is None:
