@@ -145,6 +145,17 @@ def _terminated(code: int, reason: str, since: str, until: str) -> Raw:
     return {"exitCode": code, "reason": reason, "startedAt": since, "finishedAt": until}
 
 
+class Lifetimes(Protocol):
+    """How long pods run and take to stop, where it is not for their annotations to say."""
+
+    def run_time(self, pod: Raw, ran: float) -> float | None:
+        """Seconds from the pod's start to its end; None if it does not end by itself. `ran` is how long
+        it had run when the cluster came into being."""
+
+    def stop_time(self, pod: Raw, grace: float) -> float:
+        """Seconds that the pod takes to stop once it is deleted, up to its grace period."""
+
+
 DEADLINE_REASON = "DeadlineExceeded"
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
@@ -182,6 +193,8 @@ class Kubelets:
         self._refused = refused
         self.jobs_run_for: float | None = None
         """Seconds after which pods of Jobs succeed that do not say how long they run."""
+        self.lifetimes: Lifetimes | None = None
+        """Decides instead of annotations and `jobs_run_for` when pods end."""
         self._arrived: dict[str, dict[Key, None]] = {}
         self._waiting: dict[Key, str] = {}
         """Pods that wait for their claims, and why."""
@@ -345,15 +358,25 @@ class Kubelets:
     def _time_to_stop(self, pod: Raw, grace: float) -> float:
         runs = pod["status"].get("phase") == "Running" and pod["metadata"]["uid"] in self._started
         there = node_key(pod["spec"].get("nodeName") or "") in self._objects
-        return min(_duration(pod, names.SIM_STOPS_IN) or 0.0, grace) if runs and there else 0.0
+        if not (runs and there):
+            return 0.0
+        if self.lifetimes is not None:
+            return self.lifetimes.stop_time(pod, grace)
+        return min(_duration(pod, names.SIM_STOPS_IN) or 0.0, grace)
 
     def _plan_end(self, key: Key, pod: Raw) -> None:
         uid = pod["metadata"]["uid"]
         start = self._started[uid]
         ends = []
-        runs_for = _duration(pod, names.SIM_RUNS_FOR)
-        if runs_for is None and self.jobs_run_for is not None and _is_of_job(pod):
-            runs_for = self.jobs_run_for
+        if self.lifetimes is not None:
+            ran_before = self._ran_before.get(uid, 0.0)
+            runs_for = self.lifetimes.run_time(pod, ran_before)
+            if runs_for is not None:
+                runs_for = max(0.0, runs_for - ran_before)
+        else:
+            runs_for = _duration(pod, names.SIM_RUNS_FOR)
+            if runs_for is None and self.jobs_run_for is not None and _is_of_job(pod):
+                runs_for = self.jobs_run_for
         if runs_for is not None:
             ends.append((start + runs_for, SUCCEEDED))
         deadline = pod["spec"].get("activeDeadlineSeconds")

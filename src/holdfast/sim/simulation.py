@@ -98,8 +98,7 @@ class Simulation:
     def run(self, until: float | None = None, progress: Progress | None = None) -> Result:
         """Raises InvalidInput for an impossible scenario, InvariantBroken for an error of Holdfast."""
         world = self.world
-        for planned in self._scenario.actions:
-            world.timers.add(planned.t, self._when_due(planned), planned.order)
+        self.begin()
         self.play(until, progress)
         self._to_look_at.extend(self._scenario.at_the_end)
         self._look()
@@ -120,8 +119,19 @@ class Simulation:
             endless_job_pods=world.kubelets.endless_job_pods(),
         )
 
-    def play(self, until: float | None = None, progress: Progress | None = None) -> None:
-        """Advances from timer to timer, until nothing is due or the clock is at `until`."""
+    def begin(self) -> None:
+        """Sets the timers of the scenario's actions."""
+        for planned in self._scenario.actions:
+            self.world.timers.add(planned.t, self._when_due(planned), planned.order)
+
+    def play(
+        self,
+        until: float | None = None,
+        progress: Progress | None = None,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Advances from timer to timer, until nothing is due, the clock is at `until`, or `stop` says
+        so after a moment."""
         world = self.world
         while self._next_moment(until):
             self.settle()
@@ -132,6 +142,8 @@ class Simulation:
             self._check_state()
             if progress is not None:
                 progress(world.clock.t, self._moments, len(world.scheduler.queue))
+            if stop():
+                return
         if until is not None:
             world.clock.advance(until)
         self.check_state()

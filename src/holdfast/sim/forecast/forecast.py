@@ -1,0 +1,297 @@
+"""Plays futures and says what they have in common: when each target starts, and what it waits for.
+
+One future suffices where all run times are exact. Otherwise there is one in which all pods run for the
+median of their estimates, and a number in which the run times are drawn at random; the range is from the
+earliest to the latest start in these. Of 24 draws, it holds with a probability of 23/25 what comes next
+from the same distribution. If there are pods of which only the latest end is known, one more future lets
+these end at once, and sets the earliest. A target that starts in none is played again with the pods whose
+ends are unknown ending at once: if it starts then, these are what it waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from holdfast.api.documents import Document
+from holdfast.api.times import format_duration, format_time
+from holdfast.local.setup import SchedulerFactory
+from holdfast.sim.forecast.answers import (
+    EstimateAnswer,
+    ForecastReport,
+    PodWithoutEnd,
+    StartAnswer,
+    StartStatus,
+    TimeRange,
+    WaitedFor,
+)
+from holdfast.sim.forecast.future import (
+    LOW_FUTURE,
+    MEDIAN_FUTURE,
+    RELEASED,
+    SAMPLED,
+    ExpectedStart,
+    Future,
+    FuturePlan,
+    Outcome,
+)
+from holdfast.sim.forecast.run_times import (
+    DEADLINE,
+    HIGH,
+    LOW,
+    MEDIAN,
+    VOLCANO,
+    DurationHistory,
+    RunTimeEstimate,
+    RunTimeEstimator,
+)
+from holdfast.sim.forecast.targets import Target
+from holdfast.sim.scenario import read_scenario
+from holdfast.sim.scenario_actions import Scenario
+
+Raw = dict[str, Any]
+
+DEFAULT_SAMPLES = 24
+DEFAULT_HORIZON = 7 * 86400.0
+_SHOWN = 5
+"""Ends and unknown pods that are named per target."""
+
+ForecastProgress = Callable[[int, int, float], None]
+"""Called with the number of the future, of how many, and its time."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForecastOptions:
+    horizon: float = DEFAULT_HORIZON
+    samples: int = DEFAULT_SAMPLES
+    seed: int = 0
+
+
+class Forecaster:
+    def __init__(
+        self,
+        documents: Sequence[Document],
+        now: float,
+        setup: SchedulerFactory,
+        history: DurationHistory | None = None,
+        options: ForecastOptions | None = None,
+        progress: ForecastProgress | None = None,
+    ) -> None:
+        """Raises InvalidInput if the documents are no scenario."""
+        self.now = now
+        self._setup = setup
+        self.options = options or ForecastOptions()
+        self._progress = progress
+        self.scenario: Scenario = read_scenario(documents, setup.object_kinds())
+        objects = [each.data for each in documents if isinstance(each.data, dict)]
+        history = history or DurationHistory()
+        history.add_ended(raw for raw in objects if raw.get("kind") == "Pod")
+        jobs = (raw for raw in objects if VOLCANO in (raw.get("spec") or {}) and raw["kind"] == "Job")
+        self.estimator = RunTimeEstimator(history, jobs)
+
+    def ask(self, targets: Sequence[Target]) -> ForecastReport:
+        """Raises InvariantBroken for an error of Holdfast."""
+        open_targets = [each for each in targets if _is_open(each)]
+        outcomes = self._outcomes(open_targets) if open_targets else []
+        report = ForecastReport(
+            time=format_time(self.now),
+            within=self.options.horizon,
+            futures=len(outcomes),
+            seed=self.options.seed,
+        )
+        stuck = [each for each in open_targets if all(o.start_of(each) is None for o in outcomes)]
+        released = self._play(FuturePlan(RELEASED), stuck, 0, 1) if stuck else None
+        for target in targets:
+            if not _is_open(target):
+                answer = self._settled(target)
+            elif target in stuck:
+                assert released is not None
+                answer = self._stuck(target, outcomes[0], released)
+            else:
+                answer = self._expected(target, outcomes)
+            report.starts.append(answer)
+        if outcomes and (count := len(outcomes[0].unknown)):
+            pods = "1 pod has" if count == 1 else f"{count} pods have"
+            report.notes.append(f"{pods} no known end; where they end, pods may start earlier")
+        if outcomes:
+            report.notes.append("pods that are created later are not taken into account")
+        return report
+
+    # Futures
+
+    def _outcomes(self, targets: Sequence[Target]) -> list[Outcome]:
+        """The median first."""
+        samples, seed = self.options.samples, self.options.seed
+        first = self._play(FuturePlan(MEDIAN_FUTURE), targets, 0, samples + 1)
+        if not first.is_uncertain:
+            return [first]
+        plans = [FuturePlan(SAMPLED, seed * 10_000 + i) for i in range(samples)]
+        if any(each.source == DEADLINE for each in first.estimates.values()):
+            plans.append(FuturePlan(LOW_FUTURE))
+        count = len(plans) + 1
+        rest = [self._play(plan, targets, i, count) for i, plan in enumerate(plans, 1)]
+        return [first, *rest]
+
+    def _play(self, plan: FuturePlan, targets: Sequence[Target], number: int, of: int) -> Outcome:
+        future = Future(self.scenario, self._setup, self.now, plan, self.estimator)
+        waiting = list(targets)
+
+        def is_done(outcome: Outcome) -> bool:
+            waiting[:] = [
+                each
+                for each in waiting
+                if outcome.start_of(each) is None and each.name not in outcome.gone
+            ]
+            return not waiting
+
+        def progress(t: float, steps: int, pending: int) -> None:
+            if self._progress is not None:
+                self._progress(number + 1, of, t)
+
+        return future.foresee(self.options.horizon, is_done, progress)
+
+    # Answers
+
+    def _settled(self, target: Target) -> StartAnswer:
+        """Of what needs no future."""
+        if target.over:
+            return StartAnswer(target.name, StartStatus.OVER, message=f"is {target.over}")
+        if target.started is not None:
+            at = format_time(target.started) if target.started else None
+            range_ = TimeRange(at, at, at) if at else None
+            node = str((target.raw.get("spec") or {}).get("nodeName") or "")
+            node = node or str((target.raw.get("status") or {}).get("nodeName") or "")
+            return StartAnswer(target.name, StartStatus.STARTED, start=range_, node=node)
+        gates = ", ".join(target.gates)
+        what = "it is suspended" if gates == "spec.suspend" else f"it has scheduling gates: {gates}"
+        until = "spec.suspend is false" if gates == "spec.suspend" else f"{gates} is removed"
+        return StartAnswer(target.name, StartStatus.NEVER, message=what, until=until)
+
+    def _expected(self, target: Target, outcomes: Sequence[Outcome]) -> StartAnswer:
+        counted = outcomes[1:] or outcomes
+        starts = [each.start_of(target) for each in outcomes]
+        ranged = [each.start_of(target) for each in counted]
+        known = sorted(each.t for each in ranged if each is not None)
+        if not known:
+            known = [each.t for each in starts if each is not None]
+        samples = [
+            start.t if start is not None else self.options.horizon
+            for start, outcome in zip(ranged, counted, strict=True)
+            if outcome.plan.kind == SAMPLED
+        ]
+        middle = median(samples or known)
+        reference, outcome = self._closest(starts, outcomes, middle)
+        latest = known[-1] if all(each is not None for each in ranged) else None
+        return StartAnswer(
+            target.name,
+            StartStatus.EXPECTED,
+            start=TimeRange(
+                self._stamp(known[0]), self._stamp(middle), self._stamp(latest)
+            ),
+            wait=TimeRange(known[0], middle, latest),
+            node=reference.node,
+            reservation=reference.reservation,
+            ahead=reference.ahead,
+            starts_in=sum(each is not None for each in starts),
+            waits_for=[
+                self._waited_for(each.object, each.event, each.t, outcome, outcomes)
+                for each in reference.waited_for[:_SHOWN]
+            ],
+            waits_for_more=max(0, len(reference.waited_for) - _SHOWN),
+        )
+
+    def _closest(
+        self,
+        starts: Sequence[ExpectedStart | None],
+        outcomes: Sequence[Outcome],
+        middle: float,
+    ) -> tuple[ExpectedStart, Outcome]:
+        """The start that is closest to the middle of all."""
+        found = [
+            (abs(start.t - middle), i, start) for i, start in enumerate(starts) if start is not None
+        ]
+        _, i, start = min(found)
+        return start, outcomes[i]
+
+    def _waited_for(
+        self, name: str, event: str, t: float, outcome: Outcome, outcomes: Sequence[Outcome]
+    ) -> WaitedFor:
+        ends = [each.ends[name] for each in outcomes if name in each.ends] or [t]
+        estimate = outcome.estimates.get(name)
+        return WaitedFor(
+            name,
+            event,
+            TimeRange(self._stamp(min(ends)), self._stamp(t), self._stamp(max(ends))),
+            _answered(estimate) if estimate is not None and event in ("Succeeded", "Failed") else None,
+        )
+
+    def _stuck(self, target: Target, outcome: Outcome, released: Outcome) -> StartAnswer:
+        """Of what starts in no future."""
+        name = target.name
+        message = outcome.messages.get(name, "") or self._message_of_members(target, outcome)
+        start = released.start_of(target)
+        if target.scheduler and not self._setup.serves(target.scheduler):
+            message = f"no profile of the configuration is for its scheduler {target.scheduler}"
+            until = f"--config has a profile with schedulerName {target.scheduler}"
+            return StartAnswer(name, StartStatus.UNKNOWN, message=message, until=until)
+        if name in outcome.gone:
+            at = format_time(self.now + outcome.gone[name])
+            return StartAnswer(
+                name, StartStatus.NEVER, message=f"it is gone at {at}, before it starts: {message}"
+            )
+        if start is not None:
+            ended = {each.object for each in start.waited_for}
+            known = outcome.unknown | released.unknown
+            needed = [each for each in known if each in ended] or list(known)
+            return StartAnswer(
+                name,
+                StartStatus.UNKNOWN,
+                message=message,
+                until="the ends of these pods are known" if needed else "",
+                needs=[
+                    PodWithoutEnd(each, self.estimator.remedy(known[each])) for each in needed[:_SHOWN]
+                ],
+                needs_more=max(0, len(needed) - _SHOWN),
+            )
+        if " not found" in message:
+            return StartAnswer(
+                name, StartStatus.UNKNOWN, message=message, until="the object exists that is not found"
+            )
+        if outcome.goes_on:
+            return StartAnswer(name, StartStatus.LATER, message=message, until="--within is longer")
+        return StartAnswer(name, StartStatus.NEVER, message=message, until="the cluster or it changes")
+
+    def _message_of_members(self, target: Target, outcome: Outcome) -> str:
+        started = len(outcome.members.get(target.name, ()))
+        return f"{started} of the {target.needed} pods that it still needs start"
+
+    def _stamp(self, t: float | None) -> str | None:
+        return format_time(self.now + t) if t is not None else None
+
+
+def _is_open(target: Target) -> bool:
+    return target.started is None and not target.over and not target.gates
+
+
+def _answered(estimate: RunTimeEstimate) -> EstimateAnswer:
+    spread = estimate.spread
+    low, high = spread.earliest(0.0), spread.quantile(HIGH, 0.0)
+    return EstimateAnswer(
+        source=estimate.source,
+        of=estimate.of,
+        samples=estimate.samples,
+        quantiles={
+            "p10": low if estimate.samples == 0 else spread.quantile(LOW, 0.0),
+            "p50": spread.quantile(MEDIAN, 0.0),
+            "p90": high,
+        },
+        text=f"{estimate.describe()}: {_span(low, high)}",
+    )
+
+
+def _span(low: float | None, high: float | None) -> str:
+    if low is None or high is None or low == high:
+        return format_duration(round(high or low or 0.0))
+    return f"{format_duration(round(low))} to {format_duration(round(high))}"

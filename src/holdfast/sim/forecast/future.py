@@ -1,0 +1,272 @@
+"""One way things may go on: the simulation from a snapshot, with pods that end at their estimates.
+
+A future stops when all that was asked about has started. It assumes that nothing arrives but what the
+controllers of the snapshot's workloads create.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.api import names
+from holdfast.local.kubelet import Lifetimes
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.store.objects import Key, pod_key
+from holdfast.local.timeline import (
+    AVAILABLE,
+    BOUND,
+    DELETED,
+    EVICTED,
+    FAILED,
+    PREEMPTED,
+    SUCCEEDED,
+    TimelineEntry,
+)
+from holdfast.scheduler.jobs.estimates import duration_or_none
+from holdfast.sim.forecast.run_times import (
+    MEDIAN,
+    Fit,
+    LearnedTimes,
+    RunTimeEstimate,
+    RunTimeEstimator,
+    is_endless,
+)
+from holdfast.sim.forecast.targets import Target, members_of
+from holdfast.sim.scenario_actions import Scenario
+from holdfast.sim.simulation import Progress, Simulation
+
+Raw = dict[str, Any]
+
+LOW_FUTURE, MEDIAN_FUTURE, SAMPLED, RELEASED = "low", "median", "sample", "released"
+_RELEASES = (SUCCEEDED, FAILED, DELETED)
+_MOST_RELEASES = 50
+"""Ends of pods that are remembered per node."""
+_AT_ONCE = 1.0
+"""How long pods without a known end run in the future in which they end."""
+
+
+@dataclass(frozen=True, slots=True)
+class FuturePlan:
+    """`median` and `low` let every pod run for that quantile of its estimate, in `low` not at all where
+    only its latest end is known; a `sample` draws each run time at random. In `released`, pods without a
+    known end end at once."""
+
+    kind: str
+    seed: int = 0
+
+
+class FutureLifetimes(Lifetimes):
+    """How long pods run in one future."""
+
+    def __init__(self, plan: FuturePlan, estimator: RunTimeEstimator) -> None:
+        self._plan = plan
+        self._estimator = estimator
+        self._fits: dict[str, Fit] = {}
+        self._times: dict[str, float | None] = {}
+        self.estimates: dict[str, RunTimeEstimate] = {}
+        """By name, of the pods that have run."""
+        self.unknown: dict[str, Raw] = {}
+        """Pods that would end, nobody knows when, by name."""
+        self.is_uncertain = False
+        """Whether any pod ran or stopped for a time that is not known exactly."""
+
+    def run_time(self, pod: Raw, ran: float) -> float | None:
+        uid = pod["metadata"]["uid"]
+        if uid not in self._times:
+            self._times[uid] = self._decide(pod, uid, ran)
+        return self._times[uid]
+
+    def _decide(self, pod: Raw, uid: str, ran: float) -> float | None:
+        estimate = self._estimator.of(pod, ran)
+        if estimate is None:
+            if is_endless(pod):
+                return None
+            self.unknown[_name(pod)] = pod
+            return ran + _AT_ONCE if self._plan.kind == RELEASED else None
+        self.estimates[_name(pod)] = estimate
+        self.is_uncertain |= not estimate.is_exact
+        seconds = self._of_plan(estimate, uid, ran)
+        deadline = pod["spec"].get("activeDeadlineSeconds")
+        if seconds is not None and deadline is not None:
+            seconds = min(seconds, float(deadline))
+        return seconds
+
+    def _of_plan(self, estimate: RunTimeEstimate, uid: str, ran: float) -> float | None:
+        spread, plan = estimate.spread, self._plan
+        match plan.kind:
+            case _ if estimate.is_exact:
+                return spread.quantile(MEDIAN, ran)
+            case "low":
+                return spread.earliest(ran)
+            case "sample":
+                fit = self._fit(estimate) if isinstance(spread, LearnedTimes) else None
+                q = random.Random(f"{plan.seed}/{uid}").random()
+                return spread.quantile(q, ran, fit)
+        return spread.quantile(MEDIAN, ran)
+
+    def _fit(self, estimate: RunTimeEstimate) -> Fit:
+        """The same for all pods of an owner: a future in which they run long is one for all of them."""
+        known = self._fits.get(estimate.of)
+        if known is None:
+            assert isinstance(estimate.spread, LearnedTimes)
+            known = estimate.spread.fit(random.Random(f"{self._plan.seed}/{estimate.of}"))
+            self._fits[estimate.of] = known
+        return known
+
+    def stop_time(self, pod: Raw, grace: float) -> float:
+        """A simulated pod says how long it takes to stop. Another may take up to its grace period."""
+        annotations = pod["metadata"].get("annotations") or {}
+        if names.SIM_STOPS_IN in annotations or names.SIM_RUNS_FOR in annotations:
+            return min(duration_or_none(annotations.get(names.SIM_STOPS_IN)) or 0.0, grace)
+        self.is_uncertain |= grace > 0
+        match self._plan.kind:
+            case "median":
+                return grace / 2
+            case "sample":
+                return grace * random.Random(f"{self._plan.seed}/{pod['metadata']['uid']}/stop").random()
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Capacity that became free on a node."""
+
+    object: str
+    event: str
+    t: float
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedStart:
+    t: float
+    node: str = ""
+    reservation: str = ""
+    waited_for: tuple[Release, ...] = ()
+    """What became free on the node until then, the latest first."""
+    ahead: int = 0
+    """How many other pods that are pending now start before."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What happens in one future."""
+
+    plan: FuturePlan
+    starts: dict[str, ExpectedStart] = field(default_factory=dict)
+    """By the name of the object; what does not start within the horizon is missing."""
+    members: dict[str, list[ExpectedStart]] = field(default_factory=dict)
+    """The starts of the pods of a pod group or job, in order, by its name."""
+    ends: dict[str, float] = field(default_factory=dict)
+    """When pods ended, by name."""
+    messages: dict[str, str] = field(default_factory=dict)
+    """Why a pod or reservation is pending at the end."""
+    gone: dict[str, float] = field(default_factory=dict)
+    """When objects were deleted, or reservations failed, that had not started."""
+    estimates: dict[str, RunTimeEstimate] = field(default_factory=dict)
+    """By the name of the pod."""
+    unknown: dict[str, Raw] = field(default_factory=dict)
+    """Pods that ran and whose ends are not known, by name."""
+    goes_on: bool = False
+    """Whether pods still come to their ends after the horizon."""
+    is_uncertain: bool = False
+    """Whether another future may be different."""
+
+    def start_of(self, target: Target) -> ExpectedStart | None:
+        if target.is_single:
+            return self.starts.get(target.name)
+        members = self.members.get(target.name, ())
+        return members[target.needed - 1] if len(members) >= target.needed else None
+
+
+class Future(Simulation):
+    """Plays one plan. `pending` are the names of the objects that may start."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        setup: SchedulerFactory,
+        start: float,
+        plan: FuturePlan,
+        estimator: RunTimeEstimator,
+    ) -> None:
+        super().__init__(scenario, setup, start=start, audit=False)
+        self.lifetimes = FutureLifetimes(plan, estimator)
+        self.world.kubelets.lifetimes = self.lifetimes
+        self.outcome = Outcome(plan)
+        self._read = 0
+        self._releases: dict[str, list[Release]] = {}
+        self._evicted: dict[str, str] = {}
+        """The pods that were preempted or evicted, and which of the two."""
+        self._started = 0
+
+    def foresee(
+        self,
+        horizon: float,
+        is_done: Callable[[Outcome], bool],
+        progress: Progress | None = None,
+    ) -> Outcome:
+        self.begin()
+        self.play(horizon, progress, stop=lambda: self._take_note() or is_done(self.outcome))
+        self._take_note()
+        outcome, world = self.outcome, self.world
+        outcome.estimates = self.lifetimes.estimates
+        outcome.is_uncertain = self.lifetimes.is_uncertain
+        outcome.unknown = self.lifetimes.unknown
+        outcome.goes_on = world.timers.next_time() is not None
+        outcome.messages = dict(_messages(world.objects.scan("", "Pod"), "PodScheduled"))
+        group = "scheduling.koordinator.sh"
+        outcome.messages |= _messages(world.objects.scan(group, "Reservation"), "Scheduled")
+        return outcome
+
+    def _take_note(self) -> bool:
+        """Reads the new entries of the timeline. Always False, so that `stop` can begin with it."""
+        entries = self.world.timeline.entries
+        for entry in entries[self._read :]:
+            self._note(entry)
+        self._read = len(entries)
+        return False
+
+    def _note(self, entry: TimelineEntry) -> None:
+        event, name = entry.event, entry.object
+        is_pod = name.startswith("Pod/")
+        if event in (BOUND, AVAILABLE):
+            self._start(entry)
+        elif event in (PREEMPTED, EVICTED):
+            self._evicted[name] = event
+        elif event in _RELEASES and not (event == SUCCEEDED and not is_pod):
+            if name not in self.outcome.starts and not (is_pod and entry.node):
+                self.outcome.gone.setdefault(name, entry.t)
+            if is_pod:
+                self.outcome.ends[name] = entry.t
+            if entry.node:
+                known = self._releases.setdefault(entry.node, [])
+                known.append(Release(name, self._evicted.pop(name, event), entry.t))
+                del known[:-_MOST_RELEASES]
+
+    def _start(self, entry: TimelineEntry) -> None:
+        if entry.object in self.outcome.starts:
+            return
+        waited_for = tuple(reversed(self._releases.get(entry.node, ()))) if entry.t > 0 else ()
+        start = ExpectedStart(entry.t, entry.node, entry.reservation, waited_for, self._started)
+        self.outcome.starts[entry.object] = start
+        if entry.event == BOUND:
+            self._started += 1
+            _, namespace, name = entry.object.split("/")
+            pod = self.world.objects.get(pod_key(namespace, name))
+            for group in members_of(pod) if pod is not None else ():
+                self.outcome.members.setdefault(group, []).append(start)
+
+
+def _messages(objects: Iterable[Raw], type_: str) -> Iterable[tuple[str, str]]:
+    for raw in objects:
+        for condition in (raw.get("status") or {}).get("conditions") or ():
+            if condition.get("type") == type_ and condition.get("status") == "False":
+                yield _name(raw), str(condition.get("message") or condition.get("reason") or "")
+
+
+def _name(raw: Raw) -> str:
+    metadata = raw["metadata"]
+    return str(Key("", raw["kind"], metadata.get("namespace") or "", metadata["name"]))

@@ -1,0 +1,205 @@
+"""The pods, pod groups, jobs and reservations that a forecast is asked about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from holdfast.api import names
+from holdfast.api.errors import HoldfastError, TimeError
+from holdfast.api.pod import Pod
+from holdfast.api.times import parse_time
+from holdfast.scheduler.jobs.job import named_by
+from holdfast.sim.forecast.run_times import controller_in
+
+Raw = dict[str, Any]
+
+_GROUP_APIS = (names.SIGS_PODGROUP_API, names.VOLCANO_API, names.WORKLOAD_API)
+_JOB_APIS = ("batch/v1", names.VOLCANO_JOB_API)
+KINDS = {
+    "pod": ("Pod", ("v1",)),
+    "podgroup": ("PodGroup", _GROUP_APIS),
+    "job": ("Job", _JOB_APIS),
+    "reservation": ("Reservation", (names.RESERVATION_API,)),
+}
+"""What can be asked about: the kind and its API versions."""
+ALIASES = {
+    **{name: name for name in KINDS},
+    **{"pods": "pod", "po": "pod", "podgroups": "podgroup", "pg": "podgroup", "jobs": "job"},
+    **{"reservations": "reservation", "rsv": "reservation", "hold": "reservation"},
+}
+_LIVE = ("", "Pending", "Waiting")
+
+
+class NoSuchTarget(HoldfastError):
+    """The snapshot does not have the object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    raw: Raw
+    needed: int = 1
+    """How many pods must start for it to count as started, besides those that have."""
+    started: float | None = None
+    """When it started, if it has; 0 if that is not known."""
+    over: str = ""
+    """The phase of what has ended."""
+    gates: tuple[str, ...] = ()
+    """What keeps it, or all its pods, from being scheduled."""
+    scheduler: str = ""
+    """The scheduler's name, of pods."""
+
+    @property
+    def name(self) -> str:
+        metadata = self.raw["metadata"]
+        return "/".join(filter(None, (self.raw["kind"], _namespace(self.raw), metadata["name"])))
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it starts itself, rather than its pods."""
+        return self.raw["kind"] in ("Pod", "Reservation")
+
+
+def members_of(pod: Raw) -> Iterable[str]:
+    """The names of the pod group and the job that the pod belongs to."""
+    namespace = _namespace(pod)
+    controller = controller_in(pod)
+    if controller is not None and controller.get("kind") == "Job":
+        yield f"Job/{namespace}/{controller.get('name')}"
+    try:
+        group = named_by(msgspec.convert(pod, Pod))
+    except msgspec.ValidationError:
+        return
+    if group is not None:
+        yield f"PodGroup/{group.namespace or namespace}/{group.name}"
+
+
+def find_targets(objects: Sequence[Raw], kind: str, name: str | None, namespace: str) -> list[Target]:
+    """The object of that name, or everything of the kind that is pending, in all namespaces if none is
+    given. Raises NoSuchTarget."""
+    kind_name, apis = KINDS[kind]
+    found = [
+        raw
+        for raw in objects
+        if raw.get("kind") == kind_name
+        and raw.get("apiVersion") in apis
+        and (name is None or raw["metadata"].get("name") == name)
+        and (kind == "reservation" or not namespace or _namespace(raw) == namespace)
+    ]
+    members = _members(objects) if kind in ("podgroup", "job") else {}
+    targets = [_target(raw, members) for raw in found]
+    if name is None:
+        return [each for each in targets if each.started is None and not each.over]
+    if not targets and kind == "podgroup":
+        targets = _declared_by_pods(objects, name, namespace)
+    if not targets:
+        where = f" in namespace {namespace}" if namespace and kind != "reservation" else ""
+        raise NoSuchTarget(f'no {kind} "{name}"{where}')
+    return targets[:1]
+
+
+def _declared_by_pods(objects: Sequence[Raw], name: str, namespace: str) -> list[Target]:
+    """A gang that only the annotations of its pods declare."""
+    full = f"PodGroup/{namespace or names.DEFAULT_NAMESPACE}/{name}"
+    members = _members(objects)
+    if full not in members:
+        return []
+    metadata = {"name": name, "namespace": namespace or names.DEFAULT_NAMESPACE}
+    annotations = members[full][0]["metadata"].get("annotations") or {}
+    least = annotations.get(names.GANG_MIN_AVAILABLE) or ""
+    raw = {
+        "apiVersion": names.SIGS_PODGROUP_API,
+        "kind": "PodGroup",
+        "metadata": metadata,
+        "spec": {"minMember": int(least) if least.isdigit() else 1},
+    }
+    return [_target(raw, members)]
+
+
+def _members(objects: Sequence[Raw]) -> dict[str, list[Raw]]:
+    found: dict[str, list[Raw]] = {}
+    for raw in objects:
+        if raw.get("kind") == "Pod":
+            for name in members_of(raw):
+                found.setdefault(name, []).append(raw)
+    return found
+
+
+def _target(raw: Raw, members: dict[str, list[Raw]]) -> Target:
+    match raw["kind"]:
+        case "Pod":
+            return _pod(raw)
+        case "Reservation":
+            return _reservation(raw)
+    target = Target(raw)
+    pods = members.get(target.name, [])
+    placed = [pod for pod in pods if (pod.get("spec") or {}).get("nodeName")]
+    waiting = [pod for pod in pods if pod not in placed]
+    least = _least_members(raw) if raw["kind"] == "PodGroup" else 1
+    gated = [_gates(pod) for pod in waiting]
+    gates = tuple(dict.fromkeys(gate for each in gated for gate in each)) if all(gated) else ()
+    if len(placed) >= least:
+        started = sorted(_bound_at(pod) for pod in placed)[least - 1]
+        return Target(raw, started=started)
+    if raw["kind"] == "Job" and (raw.get("spec") or {}).get("suspend"):
+        gates = ("spec.suspend",)
+    if raw["kind"] == "Job" and (raw.get("status") or {}).get("completionTime"):
+        return Target(raw, over="Complete")
+    scheduler = str((waiting[0].get("spec") or {}).get("schedulerName") or "") if waiting else ""
+    return Target(raw, max(least - len(placed), 1), gates=gates, scheduler=scheduler)
+
+
+def _pod(raw: Raw) -> Target:
+    spec, phase = raw.get("spec") or {}, (raw.get("status") or {}).get("phase") or ""
+    if phase in ("Succeeded", "Failed"):
+        return Target(raw, over=phase)
+    if spec.get("nodeName"):
+        return Target(raw, started=_bound_at(raw))
+    return Target(raw, gates=_gates(raw), scheduler=str(spec.get("schedulerName") or ""))
+
+
+def _reservation(raw: Raw) -> Target:
+    status = raw.get("status") or {}
+    phase = status.get("phase") or ""
+    if phase == "Available":
+        return Target(raw, started=_condition_time(raw, "Ready"))
+    return Target(raw, over="" if phase in _LIVE else phase)
+
+
+def _gates(pod: Raw) -> tuple[str, ...]:
+    gates = (pod.get("spec") or {}).get("schedulingGates") or ()
+    return tuple(str(each.get("name")) for each in gates)
+
+
+def _least_members(group: Raw) -> int:
+    spec = group.get("spec") or {}
+    gang = (spec.get("schedulingPolicy") or {}).get("gang") or {}
+    return max(1, int(spec.get("minMember") or gang.get("minCount") or 1))
+
+
+def _bound_at(pod: Raw) -> float:
+    start = (pod.get("status") or {}).get("startTime")
+    return _condition_time(pod, "PodScheduled") or _time(start)
+
+
+def _condition_time(raw: Raw, type_: str) -> float:
+    for condition in (raw.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == type_ and condition.get("status") == "True":
+            return _time(condition.get("lastTransitionTime"))
+    return 0.0
+
+
+def _time(text: Any) -> float:
+    try:
+        return parse_time(text) if isinstance(text, str) else 0.0
+    except TimeError:
+        return 0.0
+
+
+def _namespace(raw: Raw) -> str:
+    if raw["kind"] == "Reservation":
+        return ""
+    return str(raw["metadata"].get("namespace") or names.DEFAULT_NAMESPACE)
