@@ -2,7 +2,15 @@
 
 from pathlib import Path
 
-from reference_pages import commands, configuration, definitions, messages, metrics, names_on_objects
+from reference_pages import (
+    commands,
+    configuration,
+    definitions,
+    messages,
+    metrics,
+    names_on_objects,
+    output_schemas,
+)
 
 TARGET = Path(__file__).parent.parent / "docs" / "reference"
 
@@ -18,7 +26,8 @@ _PAGES = {
 
 def contents() -> dict[str, str]:
     """File name to text."""
-    return {name: module.text() for name, module in _PAGES.items()}
+    pages = {name: module.text() for name, module in _PAGES.items()}
+    return pages | output_schemas.files()
 
 
 if __name__ == "__main__":

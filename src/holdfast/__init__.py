@@ -10,6 +10,7 @@ The packages, lowest layer first; each imports only from those before it, and im
     kube         Holdfast on a Kubernetes API server
     local        a cluster in one process: store, API server, controllers, kubelets
     snapshot     objects read from a cluster, and a scheduler to ask about them
+    recording    the changes of a cluster over hours or days, in files
     explanation  why an object is pending, and what would help
     sim          scenarios on a virtual clock, the capacity audit, reports
     plugin       what plugin authors import: the contract and a test harness

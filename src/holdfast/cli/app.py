@@ -51,6 +51,10 @@ COMMANDS = {
         "holdfast.cli.snapshot:snapshot",
         "Write the state that scheduling depends on to a file: nodes, pods, reservations and more.",
     ),
+    "when": (
+        "holdfast.cli.when:when",
+        "Forecast when a pending pod, job or reservation starts, and what it waits for.",
+    ),
     "reserve": ("holdfast.cli.reserve:reserve", "Reserve capacity for pods that do not exist yet."),
     "bench": ("holdfast.bench.command:bench", "Run scheduling benchmarks."),
     "config": ("holdfast.cli.config:app", "Print and validate scheduler configurations."),
@@ -67,7 +71,7 @@ COMMANDS = {
 """The function of each subcommand, and its help."""
 
 SECTIONS = {
-    "Reservations": ("get", "describe", "explain", "reserve"),
+    "Reservations": ("get", "describe", "explain", "when", "reserve"),
     "Clusters": ("up", "run", "provisioner"),
     "Experiments": ("demo", "simulate", "snapshot", "bench"),
     "Settings": ("config", "crds", "completion", "version"),

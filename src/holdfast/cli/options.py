@@ -57,6 +57,16 @@ def warn_of_plugins(setups: "Iterable[SchedulerFactory]") -> None:
         typer.echo(f"warning: {warning}", err=True)
 
 
+def days_or_duration(text: str) -> float:
+    """Seconds of a duration, or of a number of days as in `7d` and `1d12h`. Raises DurationError."""
+    from holdfast.api.times import parse_duration
+
+    days, d, rest = text.partition("d")
+    if d and days.replace(".", "", 1).isdecimal():
+        return float(days) * 86400 + (parse_duration(rest) if rest else 0.0)
+    return parse_duration(text)
+
+
 UNLIMITED = "unlimited"
 
 

@@ -1,7 +1,7 @@
 """The files of a recording.
 
-A recording is a folder of segments, `000001.jsonl.gz` and so on. Each line of a segment is a JSON object
-with the time `t` in seconds since the epoch and a `type`:
+A recording is a folder of segments, `000001.jsonl.gz` and so on. Each line of a segment is a JSON
+object with the time `t` in seconds since the epoch and a `type`:
 
     SEGMENT     the first line: the version of the format
     STATE       an object that existed when the segment began
@@ -10,9 +10,9 @@ with the time `t` in seconds since the epoch and a `type`:
     GAP         changes between `since` and `t` may be missing; `kind` names the kind, or all if empty
     END         the recorder stopped in an orderly way
 
-Since every segment begins with the whole state, the oldest can be deleted, and one that is damaged costs
-only itself. A segment is flushed every few seconds; its end may be torn after a crash, and a reader
-takes the lines that are whole.
+Since every segment begins with the whole state, the oldest can be deleted, and one that is damaged
+costs only itself. A segment is flushed every few seconds; its end may be torn after a crash, and a
+reader takes the lines that are whole.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class SegmentWriter:
         """Begins a segment with the objects that exist. Raises RecordingError if they alone are too
         large."""
         self._finish()
-        self._make_room()
+        self._delete_oldest()
         self._number += 1
         path = self._folder / f"{self._number:06}{SUFFIX}"
         self._file = path.open("xb")
@@ -162,7 +162,7 @@ class SegmentWriter:
             self._file.close()
             self._file = None
 
-    def _make_room(self) -> None:
+    def _delete_oldest(self) -> None:
         """Deletes the oldest segments, so that the next one fits."""
         files = segment_files(self._folder)
         total = sum(each.stat().st_size for each in files)
@@ -177,7 +177,7 @@ class SegmentWriter:
 # Reading
 
 
-class Change(NamedTuple):
+class RecordedChange(NamedTuple):
     t: float
     type: str
     """ADDED, MODIFIED or DELETED; GAP."""
@@ -202,7 +202,7 @@ class Recording:
         self.gaps: list[tuple[float, float, str]] = []
         """From, to, and the kind; empty for all."""
 
-    def changes(self) -> Iterator[Change]:
+    def changes(self) -> Iterator[RecordedChange]:
         """In order. What exists at the beginning is ADDED then."""
         self.notes.clear()
         self.gaps.clear()
@@ -241,7 +241,7 @@ class Recording:
         state: dict[tuple[str, str, str, str], Raw],
         known: dict[tuple[str, str, str, str], tuple[str, Raw]],
         first: bool,
-    ) -> Iterator[Change]:
+    ) -> Iterator[RecordedChange]:
         """What differs from what is known, which is nothing unless segments are missing in between."""
         if first:
             self.begin = self.end = t
@@ -250,7 +250,7 @@ class Recording:
             if identity not in state:
                 different += 1
                 del known[identity]
-                yield Change(t, DELETED, raw)
+                yield RecordedChange(t, DELETED, raw)
         for identity, raw in state.items():
             uid = _uid(raw)
             before = known.get(identity)
@@ -258,10 +258,10 @@ class Recording:
                 continue
             different += not first
             if before is not None and before[0] != uid:
-                yield Change(t, DELETED, before[1])
+                yield RecordedChange(t, DELETED, before[1])
                 before = None
             known[identity] = uid, raw
-            yield Change(t, MODIFIED if before is not None else ADDED, raw)
+            yield RecordedChange(t, MODIFIED if before is not None else ADDED, raw)
         if different and not first:
             self._gap(self.end, t, "")
 
@@ -291,7 +291,7 @@ class Recording:
 
 def _changed(
     line: RecordedLine, known: dict[tuple[str, str, str, str], tuple[str, Raw]]
-) -> Iterator[Change]:
+) -> Iterator[RecordedChange]:
     raw = line.object
     assert raw is not None
     identity, uid = _identity(raw), _uid(raw)
@@ -299,13 +299,13 @@ def _changed(
     if line.type == DELETED:
         if before is not None and before[0] in ("", uid):
             del known[identity]
-            yield Change(line.t, DELETED, before[1])
+            yield RecordedChange(line.t, DELETED, before[1])
         return
     if before is not None and before[0] != uid:
-        yield Change(line.t, DELETED, before[1])  # recreated under the same name
+        yield RecordedChange(line.t, DELETED, before[1])  # recreated under the same name
         before = None
     known[identity] = uid, raw
-    yield Change(line.t, MODIFIED if before is not None else ADDED, raw)
+    yield RecordedChange(line.t, MODIFIED if before is not None else ADDED, raw)
 
 
 def _identity(raw: Raw) -> tuple[str, str, str, str]:

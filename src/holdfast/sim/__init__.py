@@ -12,6 +12,7 @@
     summary, figures               the figures of a run, and their texts
     audit                          an independent capacity audit
     expect                         a scenario's expectations
+    forecast                       when pending objects start, and what they wait for
     report                         a run as a folder with pages and plots
 
 May import `local` and the layers below. Reads files and writes reports; reads no real clock.

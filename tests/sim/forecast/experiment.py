@@ -1,7 +1,7 @@
 """Forecasts against what then happens, in random scenarios.
 
-A cluster gets pods, gangs and reservations at random times. At a random moment a snapshot is taken of its
-objects, all pending pods are forecast from it, the simulation goes on, and the starts are compared.
+A cluster gets pods, gangs and reservations at random times. At a random moment a snapshot is taken of
+its objects, all pending pods are forecast from it, the simulation goes on, and the starts are compared.
 
     python -m sim.forecast.experiment --scenarios 300
 """
@@ -88,7 +88,9 @@ def scenario_objects(rng: random.Random, *, exact: bool, owners: list[str]) -> I
             reference = {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": owner}
             metadata["ownerReferences"] = [{**reference, "controller": True}]
         spec: Raw = {
-            "containers": [{"name": "c", "resources": {"requests": {"cpu": str(rng.choice([1, 2, 3, 4]))}}}]
+            "containers": [
+                {"name": "c", "resources": {"requests": {"cpu": str(rng.choice([1, 2, 3, 4]))}}}
+            ]
         }
         if rng.random() < 0.3:
             spec["priority"] = rng.choice([0, 5, 10])
@@ -141,22 +143,18 @@ def _reservation(rng: random.Random) -> Raw:
             "annotations": {"sim.holdfast.io/at": f"{rng.randint(0, int(_ARRIVALS))}s"},
         },
         "spec": {
-            "template": {
-                "spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]}
-            },
+            "template": {"spec": {"containers": [{"name": "c", "resources": {"requests": requests}}]}},
             "owners": [{"labelSelector": {"matchLabels": {"nobody": "yes"}}}],
             "ttl": f"{rng.randint(600, 7200)}s",
         },
     }
 
 
-def compared(seed: int, *, exact: bool, samples: int = 24, runs: int = 12) -> Comparison:
+def compared(seed: int, *, exact: bool, samples: int = 30, runs: int = 12) -> Comparison:
     """Plays one scenario. `runs` is how many earlier runs of each owner are known."""
     rng = random.Random(seed)
     owners = ["train", "etl", "report"]
-    spreads = {
-        each: (rng.uniform(5.5, 8.0), rng.uniform(0.1, 1.0)) for each in owners
-    }
+    spreads = {each: (rng.uniform(5.5, 8.0), rng.uniform(0.1, 1.0)) for each in owners}
     documents = [
         Document("x", 1, 1, raw, i)
         for i, raw in enumerate(scenario_objects(rng, exact=exact, owners=owners))
@@ -239,7 +237,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scenarios", type=int, default=100)
     parser.add_argument("--from", type=int, default=0, dest="first")
-    parser.add_argument("--samples", type=int, default=24)
+    parser.add_argument("--samples", type=int, default=30)
     parser.add_argument("--runs", type=int, default=12)
     parser.add_argument("--only", choices=("exact", "random"))
     given = parser.parse_args()

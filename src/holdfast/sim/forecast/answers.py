@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 
-class Answer(msgspec.Struct, rename="camel"):
+class ForecastData(msgspec.Struct, rename="camel"):
     """Base of the answers: fields are in camel case."""
 
 
@@ -23,7 +23,7 @@ class StartStatus(StrEnum):
     OVER = "Over"
 
 
-class TimeRange(Answer, frozen=True):
+class TimeRange(ForecastData):
     """Times as RFC 3339, or seconds from the time of the snapshot. The latest is null if there are
     futures in which it does not happen within the horizon."""
 
@@ -32,7 +32,7 @@ class TimeRange(Answer, frozen=True):
     latest: str | float | None
 
 
-class EstimateAnswer(Answer):
+class EstimateAnswer(ForecastData):
     """How long a pod runs. Quantiles are in seconds; all are the same of a run time that is stated."""
 
     source: str
@@ -42,7 +42,7 @@ class EstimateAnswer(Answer):
     text: str
 
 
-class WaitedFor(Answer):
+class WaitedFor(ForecastData):
     """A pod or reservation that is gone from the node by the start."""
 
     object: str
@@ -51,14 +51,14 @@ class WaitedFor(Answer):
     estimate: EstimateAnswer | None = None
 
 
-class PodWithoutEnd(Answer):
+class PodWithoutEnd(ForecastData):
     """A pod whose end is not known, and what would make it known."""
 
     object: str
     remedy: str
 
 
-class StartAnswer(Answer):
+class StartAnswer(ForecastData):
     """The expected start of one object."""
 
     object: str
@@ -68,7 +68,7 @@ class StartAnswer(Answer):
     """Seconds from the time of the snapshot."""
     node: str = ""
     reservation: str = ""
-    ahead: int = 0
+    pods_before: int = 0
     """How many other pods that are pending now start before it."""
     starts_in: int = 0
     """In how many futures it starts."""
@@ -81,7 +81,7 @@ class StartAnswer(Answer):
     needs_more: int = 0
 
 
-class ForecastReport(Answer):
+class ForecastReport(ForecastData):
     """The output of `holdfast when -o json`."""
 
     time: str
@@ -93,6 +93,11 @@ class ForecastReport(Answer):
     seed: int = 0
     starts: list[StartAnswer] = []
     notes: list[str] = []
+
+
+def as_data(report: ForecastReport) -> dict[str, Any]:
+    data: dict[str, Any] = msgspec.to_builtins(report)
+    return data
 
 
 def schema() -> dict[str, Any]:

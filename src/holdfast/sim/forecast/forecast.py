@@ -1,11 +1,12 @@
 """Plays futures and says what they have in common: when each target starts, and what it waits for.
 
 One future suffices where all run times are exact. Otherwise there is one in which all pods run for the
-median of their estimates, and a number in which the run times are drawn at random; the range is from the
-earliest to the latest start in these. Of 24 draws, it holds with a probability of 23/25 what comes next
-from the same distribution. If there are pods of which only the latest end is known, one more future lets
-these end at once, and sets the earliest. A target that starts in none is played again with the pods whose
-ends are unknown ending at once: if it starts then, these are what it waits for.
+median of their estimates, and a number in which the run times are drawn at random; the range is from
+the earliest to the latest start in these. With 30 draws, the next draw from the same distribution is
+inside the range with a probability of 29/31. If there are pods of which only the latest end is known,
+one more future lets these end at once, and sets the earliest start. A target that starts in no future
+is played again with the pods whose ends are unknown ending at once: if it starts then, these are what
+it waits for.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from holdfast.sim.forecast.future import (
     SAMPLED,
     ExpectedStart,
     Future,
+    FutureOutcome,
     FuturePlan,
-    Outcome,
 )
 from holdfast.sim.forecast.run_times import (
     DEADLINE,
@@ -47,13 +48,13 @@ from holdfast.sim.forecast.run_times import (
     RunTimeEstimate,
     RunTimeEstimator,
 )
-from holdfast.sim.forecast.targets import Target
+from holdfast.sim.forecast.targets import ForecastTarget
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.scenario_actions import Scenario
 
 Raw = dict[str, Any]
 
-DEFAULT_SAMPLES = 24
+DEFAULT_SAMPLES = 30
 DEFAULT_HORIZON = 7 * 86400.0
 _SHOWN = 5
 """Ends and unknown pods that are named per target."""
@@ -91,7 +92,7 @@ class Forecaster:
         jobs = (raw for raw in objects if VOLCANO in (raw.get("spec") or {}) and raw["kind"] == "Job")
         self.estimator = RunTimeEstimator(history, jobs)
 
-    def ask(self, targets: Sequence[Target]) -> ForecastReport:
+    def ask(self, targets: Sequence[ForecastTarget]) -> ForecastReport:
         """Raises InvariantBroken for an error of Holdfast."""
         open_targets = [each for each in targets if _is_open(each)]
         outcomes = self._outcomes(open_targets) if open_targets else []
@@ -121,7 +122,7 @@ class Forecaster:
 
     # Futures
 
-    def _outcomes(self, targets: Sequence[Target]) -> list[Outcome]:
+    def _outcomes(self, targets: Sequence[ForecastTarget]) -> list[FutureOutcome]:
         """The median first."""
         samples, seed = self.options.samples, self.options.seed
         first = self._play(FuturePlan(MEDIAN_FUTURE), targets, 0, samples + 1)
@@ -134,11 +135,13 @@ class Forecaster:
         rest = [self._play(plan, targets, i, count) for i, plan in enumerate(plans, 1)]
         return [first, *rest]
 
-    def _play(self, plan: FuturePlan, targets: Sequence[Target], number: int, of: int) -> Outcome:
+    def _play(
+        self, plan: FuturePlan, targets: Sequence[ForecastTarget], number: int, of: int
+    ) -> FutureOutcome:
         future = Future(self.scenario, self._setup, self.now, plan, self.estimator)
         waiting = list(targets)
 
-        def is_done(outcome: Outcome) -> bool:
+        def is_done(outcome: FutureOutcome) -> bool:
             waiting[:] = [
                 each
                 for each in waiting
@@ -154,7 +157,7 @@ class Forecaster:
 
     # Answers
 
-    def _settled(self, target: Target) -> StartAnswer:
+    def _settled(self, target: ForecastTarget) -> StartAnswer:
         """Of what needs no future."""
         if target.over:
             return StartAnswer(target.name, StartStatus.OVER, message=f"is {target.over}")
@@ -169,7 +172,7 @@ class Forecaster:
         until = "spec.suspend is false" if gates == "spec.suspend" else f"{gates} is removed"
         return StartAnswer(target.name, StartStatus.NEVER, message=what, until=until)
 
-    def _expected(self, target: Target, outcomes: Sequence[Outcome]) -> StartAnswer:
+    def _expected(self, target: ForecastTarget, outcomes: Sequence[FutureOutcome]) -> StartAnswer:
         counted = outcomes[1:] or outcomes
         starts = [each.start_of(target) for each in outcomes]
         ranged = [each.start_of(target) for each in counted]
@@ -187,13 +190,11 @@ class Forecaster:
         return StartAnswer(
             target.name,
             StartStatus.EXPECTED,
-            start=TimeRange(
-                self._stamp(known[0]), self._stamp(middle), self._stamp(latest)
-            ),
+            start=TimeRange(self._stamp(known[0]), self._stamp(middle), self._stamp(latest)),
             wait=TimeRange(known[0], middle, latest),
             node=reference.node,
             reservation=reference.reservation,
-            ahead=reference.ahead,
+            pods_before=reference.pods_before,
             starts_in=sum(each is not None for each in starts),
             waits_for=[
                 self._waited_for(each.object, each.event, each.t, outcome, outcomes)
@@ -205,9 +206,9 @@ class Forecaster:
     def _closest(
         self,
         starts: Sequence[ExpectedStart | None],
-        outcomes: Sequence[Outcome],
+        outcomes: Sequence[FutureOutcome],
         middle: float,
-    ) -> tuple[ExpectedStart, Outcome]:
+    ) -> tuple[ExpectedStart, FutureOutcome]:
         """The start that is closest to the middle of all."""
         found = [
             (abs(start.t - middle), i, start) for i, start in enumerate(starts) if start is not None
@@ -216,7 +217,7 @@ class Forecaster:
         return start, outcomes[i]
 
     def _waited_for(
-        self, name: str, event: str, t: float, outcome: Outcome, outcomes: Sequence[Outcome]
+        self, name: str, event: str, t: float, outcome: FutureOutcome, outcomes: Sequence[FutureOutcome]
     ) -> WaitedFor:
         ends = [each.ends[name] for each in outcomes if name in each.ends] or [t]
         estimate = outcome.estimates.get(name)
@@ -227,7 +228,9 @@ class Forecaster:
             _answered(estimate) if estimate is not None and event in ("Succeeded", "Failed") else None,
         )
 
-    def _stuck(self, target: Target, outcome: Outcome, released: Outcome) -> StartAnswer:
+    def _stuck(
+        self, target: ForecastTarget, outcome: FutureOutcome, released: FutureOutcome
+    ) -> StartAnswer:
         """Of what starts in no future."""
         name = target.name
         message = outcome.messages.get(name, "") or self._message_of_members(target, outcome)
@@ -263,7 +266,7 @@ class Forecaster:
             return StartAnswer(name, StartStatus.LATER, message=message, until="--within is longer")
         return StartAnswer(name, StartStatus.NEVER, message=message, until="the cluster or it changes")
 
-    def _message_of_members(self, target: Target, outcome: Outcome) -> str:
+    def _message_of_members(self, target: ForecastTarget, outcome: FutureOutcome) -> str:
         started = len(outcome.members.get(target.name, ()))
         return f"{started} of the {target.needed} pods that it still needs start"
 
@@ -271,7 +274,7 @@ class Forecaster:
         return format_time(self.now + t) if t is not None else None
 
 
-def _is_open(target: Target) -> bool:
+def _is_open(target: ForecastTarget) -> bool:
     return target.started is None and not target.over and not target.gates
 
 

@@ -34,7 +34,7 @@ from holdfast.sim.forecast.run_times import (
     RunTimeEstimator,
     is_endless,
 )
-from holdfast.sim.forecast.targets import Target, members_of
+from holdfast.sim.forecast.targets import ForecastTarget, members_of
 from holdfast.sim.scenario_actions import Scenario
 from holdfast.sim.simulation import Progress, Simulation
 
@@ -51,8 +51,8 @@ _AT_ONCE = 1.0
 @dataclass(frozen=True, slots=True)
 class FuturePlan:
     """`median` and `low` let every pod run for that quantile of its estimate, in `low` not at all where
-    only its latest end is known; a `sample` draws each run time at random. In `released`, pods without a
-    known end end at once."""
+    only its latest end is known; a `sample` draws each run time at random. In `released`, pods without
+    a known end end at once."""
 
     kind: str
     seed: int = 0
@@ -126,7 +126,9 @@ class FutureLifetimes(Lifetimes):
             case "median":
                 return grace / 2
             case "sample":
-                return grace * random.Random(f"{self._plan.seed}/{pod['metadata']['uid']}/stop").random()
+                return (
+                    grace * random.Random(f"{self._plan.seed}/{pod['metadata']['uid']}/stop").random()
+                )
         return 0.0
 
 
@@ -146,12 +148,12 @@ class ExpectedStart:
     reservation: str = ""
     waited_for: tuple[Release, ...] = ()
     """What became free on the node until then, the latest first."""
-    ahead: int = 0
+    pods_before: int = 0
     """How many other pods that are pending now start before."""
 
 
 @dataclass(slots=True)
-class Outcome:
+class FutureOutcome:
     """What happens in one future."""
 
     plan: FuturePlan
@@ -174,7 +176,7 @@ class Outcome:
     is_uncertain: bool = False
     """Whether another future may be different."""
 
-    def start_of(self, target: Target) -> ExpectedStart | None:
+    def start_of(self, target: ForecastTarget) -> ExpectedStart | None:
         if target.is_single:
             return self.starts.get(target.name)
         members = self.members.get(target.name, ())
@@ -195,7 +197,7 @@ class Future(Simulation):
         super().__init__(scenario, setup, start=start, audit=False)
         self.lifetimes = FutureLifetimes(plan, estimator)
         self.world.kubelets.lifetimes = self.lifetimes
-        self.outcome = Outcome(plan)
+        self.outcome = FutureOutcome(plan)
         self._read = 0
         self._releases: dict[str, list[Release]] = {}
         self._evicted: dict[str, str] = {}
@@ -205,9 +207,9 @@ class Future(Simulation):
     def foresee(
         self,
         horizon: float,
-        is_done: Callable[[Outcome], bool],
+        is_done: Callable[[FutureOutcome], bool],
         progress: Progress | None = None,
-    ) -> Outcome:
+    ) -> FutureOutcome:
         self.begin()
         self.play(horizon, progress, stop=lambda: self._take_note() or is_done(self.outcome))
         self._take_note()

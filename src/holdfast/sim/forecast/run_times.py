@@ -7,7 +7,7 @@ In order of precedence:
     holdfast.io/run-estimate      what its author states
     runningEstimate               of its Volcano job
     history                       how long earlier pods of the same owner ran: a distribution
-    activeDeadlineSeconds         an upper bound, of all others too; alone it says nothing of the earliest
+    activeDeadlineSeconds         an upper bound, of all others too; alone it gives no earliest end
 
 An estimate is of the whole run. A pod that has run longer than its statement falls back to the history,
 and of a history only the runs that took longer than the pod has run count.
@@ -52,7 +52,7 @@ ENDLESS_OWNERS = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet", "Replicati
 """Controllers whose pods run until they are deleted; Node is that of mirror pods."""
 
 
-class Spread(Protocol):
+class RunTimeSpread(Protocol):
     """A distribution of run times."""
 
     def earliest(self, ran: float) -> float | None: ...
@@ -147,7 +147,7 @@ def _of_samples(ordered: list[float], q: float) -> float:
 @dataclass(frozen=True, slots=True)
 class RunTimeEstimate:
     source: str
-    spread: Spread
+    spread: RunTimeSpread
     samples: int = 0
     of: str = ""
     """Whose history it is, or the name of the Volcano job."""

@@ -26,11 +26,13 @@ KINDS = {
     "reservation": ("Reservation", (names.RESERVATION_API,)),
 }
 """What can be asked about: the kind and its API versions."""
-ALIASES = {
-    **{name: name for name in KINDS},
-    **{"pods": "pod", "po": "pod", "podgroups": "podgroup", "pg": "podgroup", "jobs": "job"},
-    **{"reservations": "reservation", "rsv": "reservation", "hold": "reservation"},
+_ALIASES = {
+    "pod": ("pods", "po"),
+    "podgroup": ("podgroups", "pg"),
+    "job": ("jobs",),
+    "reservation": ("reservations", "rsv", "hold", "holds"),
 }
+ALIASES = {alias: kind for kind, others in _ALIASES.items() for alias in (kind, *others)}
 _LIVE = ("", "Pending", "Waiting")
 
 
@@ -39,7 +41,7 @@ class NoSuchTarget(HoldfastError):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ForecastTarget:
     raw: Raw
     needed: int = 1
     """How many pods must start for it to count as started, besides those that have."""
@@ -77,7 +79,9 @@ def members_of(pod: Raw) -> Iterable[str]:
         yield f"PodGroup/{group.namespace or namespace}/{group.name}"
 
 
-def find_targets(objects: Sequence[Raw], kind: str, name: str | None, namespace: str) -> list[Target]:
+def find_targets(
+    objects: Sequence[Raw], kind: str, name: str | None, namespace: str
+) -> list[ForecastTarget]:
     """The object of that name, or everything of the kind that is pending, in all namespaces if none is
     given. Raises NoSuchTarget."""
     kind_name, apis = KINDS[kind]
@@ -101,7 +105,7 @@ def find_targets(objects: Sequence[Raw], kind: str, name: str | None, namespace:
     return targets[:1]
 
 
-def _declared_by_pods(objects: Sequence[Raw], name: str, namespace: str) -> list[Target]:
+def _declared_by_pods(objects: Sequence[Raw], name: str, namespace: str) -> list[ForecastTarget]:
     """A gang that only the annotations of its pods declare."""
     full = f"PodGroup/{namespace or names.DEFAULT_NAMESPACE}/{name}"
     members = _members(objects)
@@ -128,13 +132,13 @@ def _members(objects: Sequence[Raw]) -> dict[str, list[Raw]]:
     return found
 
 
-def _target(raw: Raw, members: dict[str, list[Raw]]) -> Target:
+def _target(raw: Raw, members: dict[str, list[Raw]]) -> ForecastTarget:
     match raw["kind"]:
         case "Pod":
             return _pod(raw)
         case "Reservation":
             return _reservation(raw)
-    target = Target(raw)
+    target = ForecastTarget(raw)
     pods = members.get(target.name, [])
     placed = [pod for pod in pods if (pod.get("spec") or {}).get("nodeName")]
     waiting = [pod for pod in pods if pod not in placed]
@@ -143,30 +147,30 @@ def _target(raw: Raw, members: dict[str, list[Raw]]) -> Target:
     gates = tuple(dict.fromkeys(gate for each in gated for gate in each)) if all(gated) else ()
     if len(placed) >= least:
         started = sorted(_bound_at(pod) for pod in placed)[least - 1]
-        return Target(raw, started=started)
+        return ForecastTarget(raw, started=started)
     if raw["kind"] == "Job" and (raw.get("spec") or {}).get("suspend"):
         gates = ("spec.suspend",)
     if raw["kind"] == "Job" and (raw.get("status") or {}).get("completionTime"):
-        return Target(raw, over="Complete")
+        return ForecastTarget(raw, over="Complete")
     scheduler = str((waiting[0].get("spec") or {}).get("schedulerName") or "") if waiting else ""
-    return Target(raw, max(least - len(placed), 1), gates=gates, scheduler=scheduler)
+    return ForecastTarget(raw, max(least - len(placed), 1), gates=gates, scheduler=scheduler)
 
 
-def _pod(raw: Raw) -> Target:
+def _pod(raw: Raw) -> ForecastTarget:
     spec, phase = raw.get("spec") or {}, (raw.get("status") or {}).get("phase") or ""
     if phase in ("Succeeded", "Failed"):
-        return Target(raw, over=phase)
+        return ForecastTarget(raw, over=phase)
     if spec.get("nodeName"):
-        return Target(raw, started=_bound_at(raw))
-    return Target(raw, gates=_gates(raw), scheduler=str(spec.get("schedulerName") or ""))
+        return ForecastTarget(raw, started=_bound_at(raw))
+    return ForecastTarget(raw, gates=_gates(raw), scheduler=str(spec.get("schedulerName") or ""))
 
 
-def _reservation(raw: Raw) -> Target:
+def _reservation(raw: Raw) -> ForecastTarget:
     status = raw.get("status") or {}
     phase = status.get("phase") or ""
     if phase == "Available":
-        return Target(raw, started=_condition_time(raw, "Ready"))
-    return Target(raw, over="" if phase in _LIVE else phase)
+        return ForecastTarget(raw, started=_condition_time(raw, "Ready"))
+    return ForecastTarget(raw, over="" if phase in _LIVE else phase)
 
 
 def _gates(pod: Raw) -> tuple[str, ...]:

@@ -1,0 +1,238 @@
+"""Forecasts of starts: by which end, in what range, and when they are not known."""
+
+from typing import Any
+
+import pytest
+
+from holdfast.sim.forecast.answers import StartAnswer, StartStatus
+from holdfast.sim.forecast.run_times import DurationHistory
+from holdfast.sim.forecast.targets import NoSuchTarget
+from sim.forecast.cluster_dump import ESTIMATE, answer, asked, ended, node, owned, pod, running
+
+Raw = dict[str, Any]
+
+
+def wait(found: StartAnswer) -> float:
+    assert found.status is StartStatus.EXPECTED, found
+    assert found.wait is not None and isinstance(found.wait.expected, float)
+    assert found.wait.earliest == found.wait.expected == found.wait.latest
+    return found.wait.expected
+
+
+def test_a_pod_starts_when_the_pod_in_its_place_is_expected_to_end() -> None:
+    objects = [node(), running(pod("a", annotations={ESTIMATE: "30m"})), pod("b")]
+    found = answer(objects, "b")
+    assert wait(found) == 20 * 60
+    assert found.node == "n1"
+    assert found.start is not None and found.start.expected == "2026-01-01T12:20:00Z"
+    (release,) = found.waits_for
+    assert release.object == "Pod/default/a" and release.estimate is not None
+    assert release.estimate.source == ESTIMATE
+
+
+def test_a_pod_with_a_free_node_starts_now() -> None:
+    assert wait(answer([node(), pod("b")], "b")) == 0
+
+
+def test_pods_start_in_the_order_of_the_queue() -> None:
+    stated = {ESTIMATE: "10m"}
+    objects = [
+        node(),
+        running(pod("a", annotations={ESTIMATE: "20m"})),
+        pod("low", annotations=stated),
+        pod("high", annotations=stated, priority=10, preemptionPolicy="Never"),
+    ]
+    starts = {each.object: each for each in asked(objects).starts}
+    assert wait(starts["Pod/default/high"]) == 600
+    assert wait(starts["Pod/default/low"]) == 1200
+    assert starts["Pod/default/low"].pods_before == 1
+
+
+def test_an_unknown_end_is_an_unknown_start_and_the_pod_is_named() -> None:
+    found = answer([node(), running(pod("a")), pod("b")], "b")
+    assert found.status is StartStatus.UNKNOWN
+    assert [each.object for each in found.needs] == ["Pod/default/a"]
+    assert ESTIMATE in found.needs[0].remedy
+
+
+def test_a_pod_with_a_known_end_is_waited_for_rather_than_one_without() -> None:
+    objects = [
+        node("n1"),
+        node("n2"),
+        running(pod("endless")),
+        running(pod("a", annotations={ESTIMATE: "1h"}), at="n2"),
+        pod("b"),
+    ]
+    found = asked(objects, name="b")
+    assert wait(found.starts[0]) == 50 * 60 and found.starts[0].node == "n2"
+    assert any("no known end" in note for note in found.notes)
+
+
+def test_a_pod_that_fits_no_node_never_starts() -> None:
+    found = answer([node(), pod("huge", cpu=30)], "huge")
+    assert found.status is StartStatus.NEVER
+    assert "Insufficient cpu" in found.message
+
+
+def test_pods_of_services_do_not_make_room() -> None:
+    service = owned(running(pod("web-1")), "ReplicaSet", "web")
+    found = answer([node(), service, pod("b")], "b")
+    assert found.status is StartStatus.NEVER
+
+
+def test_a_gated_pod_waits_for_its_gates() -> None:
+    found = answer([node(), pod("b", schedulingGates=[{"name": "example.com/quota"}])], "b")
+    assert found.status is StartStatus.NEVER
+    assert found.until == "example.com/quota is removed"
+
+
+def test_a_missing_claim_is_unknown() -> None:
+    volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    found = answer([node(), pod("b", volumes=[volume])], "b")
+    assert found.status is StartStatus.UNKNOWN
+    assert 'persistentvolumeclaim "data" not found' in found.message
+
+
+def test_the_pod_of_another_scheduler_is_unknown() -> None:
+    found = answer([node(), pod("b", schedulerName="volcano")], "b")
+    assert found.status is StartStatus.UNKNOWN and "volcano" in found.message
+
+
+def test_what_has_started_or_ended_says_so() -> None:
+    objects = [
+        node(),
+        running(pod("a")),
+        ended(pod("done"), "2026-01-01T10:00:00Z", "2026-01-01T11:00:00Z"),
+    ]
+    assert answer(objects, "a").status is StartStatus.STARTED
+    assert answer(objects, "done").status is StartStatus.OVER
+    assert asked(objects).starts == []
+
+
+def test_what_is_not_there_is_an_error() -> None:
+    with pytest.raises(NoSuchTarget, match='no pod "x"'):
+        asked([node()], name="x")
+
+
+def test_a_start_beyond_the_horizon_is_later() -> None:
+    objects = [node(), running(pod("a", annotations={ESTIMATE: "30m"})), pod("b")]
+    assert answer(objects, "b", within=600.0).status is StartStatus.LATER
+
+
+def test_a_deadline_alone_gives_only_the_latest_start() -> None:
+    objects = [node(), running(pod("a", activeDeadlineSeconds=1800)), pod("b")]
+    found = answer(objects, "b")
+    assert found.wait is not None
+    assert found.wait.earliest == 0 and found.wait.latest == 1200
+
+
+def test_ended_pods_of_the_owner_tell_how_long_it_takes() -> None:
+    runs = [
+        owned(
+            ended(pod(f"etl-{i}"), "2026-01-01T09:00:00Z", f"2026-01-01T09:{30 + i}:00Z"), "Job", "etl"
+        )
+        for i in range(8)
+    ]
+    objects = [node(), *runs, owned(running(pod("etl-now")), "Job", "etl"), pod("b")]
+    report = asked(objects, name="b")
+    found = report.starts[0]
+    assert report.futures == 31
+    assert found.status is StartStatus.EXPECTED and found.wait is not None
+    earliest, latest = found.wait.earliest, found.wait.latest
+    assert isinstance(earliest, float) and isinstance(latest, float)
+    assert 15 * 60 < earliest < 22 * 60 < 25 * 60 < latest < 35 * 60
+    assert found.waits_for[0].estimate is not None
+    assert found.waits_for[0].estimate.samples == 8
+    assert asked(objects, name="b").starts == report.starts, "the same seed gives the same answer"
+
+
+def test_a_history_from_elsewhere_counts() -> None:
+    history = DurationHistory()
+    for i in range(5):
+        history.add(owned(pod(f"p{i}"), "Job", "etl-*") | {}, 3600.0)
+    objects = [node(), owned(running(pod("x")), "Job", "etl-29000001"), pod("b")]
+    assert answer(objects, "b").status is StartStatus.UNKNOWN
+    assert answer(objects, "b", history=history).status is StartStatus.EXPECTED
+
+
+def test_a_gang_starts_when_all_of_it_fits() -> None:
+    label = {"pod-group.scheduling.sigs.k8s.io": "g"}
+    members = [pod(f"g-{i}", cpu=2) for i in range(2)]
+    for each in members:
+        each["metadata"]["labels"] = label
+    group = {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "default"},
+        "spec": {"minMember": 2},
+    }
+    objects = [
+        node(),
+        running(pod("a", cpu=1, annotations={ESTIMATE: "20m"})),
+        running(pod("b", cpu=1, annotations={ESTIMATE: "40m"})),
+        group,
+        *members,
+    ]
+    assert wait(answer(objects, "g", kind="podgroup")) == 30 * 60
+    assert wait(answer(objects, "g-0")) == 30 * 60
+
+
+def test_a_job_starts_with_its_first_pod_even_if_its_pods_do_not_exist() -> None:
+    template = {"spec": {"restartPolicy": "Never", **pod("x")["spec"]}}
+    job: Raw = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": "default"},
+        "spec": {"template": template},
+    }
+    objects = [node(), running(pod("a", annotations={ESTIMATE: "30m"})), job]
+    assert wait(answer(objects, "j", kind="job")) == 20 * 60
+    job["spec"] = {"template": template, "suspend": True}
+    found = answer([node(), job], "j", kind="job")
+    assert found.status is StartStatus.NEVER and "suspend" in found.until
+
+
+def reservation(name: str, cpu: int, ttl: str = "0s", **status: Any) -> Raw:
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": name, "creationTimestamp": "2026-01-01T11:00:00Z"},
+        "spec": {
+            "template": {"spec": pod("x", cpu)["spec"]},
+            "owners": [{"labelSelector": {"matchLabels": {"app": "x"}}}],
+            "ttl": ttl,
+        },
+        "status": status,
+    }
+
+
+def test_a_reservation_is_available_when_there_is_capacity() -> None:
+    objects = [node(), running(pod("a", annotations={ESTIMATE: "30m"})), reservation("r", 3)]
+    assert wait(answer(objects, "r", kind="reservation")) == 20 * 60
+
+
+def test_a_reservation_that_expires_first_never_starts() -> None:
+    objects = [node(), running(pod("a", annotations={ESTIMATE: "30m"})), reservation("r", 3, "65m")]
+    found = answer(objects, "r", kind="reservation")
+    assert found.status is StartStatus.NEVER and "2026-01-01T12:05:00Z" in found.message
+
+
+def test_a_pod_starts_when_a_reservation_expires() -> None:
+    held = reservation("r", 3, "90m", phase="Available", nodeName="n1", allocatable={"cpu": "3"})
+    held["metadata"]["uid"] = "r"
+    found = answer([node(), held, pod("b")], "b")
+    assert wait(found) == 30 * 60
+    assert found.waits_for[0].object == "Reservation/r"
+
+
+def test_a_victim_that_stops_takes_up_to_its_grace_period() -> None:
+    victim = running(pod("a"))
+    victim["metadata"] |= {
+        "deletionTimestamp": "2026-01-01T12:00:30Z",
+        "deletionGracePeriodSeconds": 30,
+    }
+    found = answer([node(), victim, pod("b")], "b")
+    assert found.wait is not None and found.status is StartStatus.EXPECTED
+    earliest, latest = found.wait.earliest, found.wait.latest
+    assert isinstance(earliest, float) and isinstance(latest, float)
+    assert 0 <= earliest < 10 < 20 < latest <= 30
