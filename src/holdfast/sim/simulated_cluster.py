@@ -2,7 +2,7 @@
 and invariants that are checked after every step.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -172,7 +172,7 @@ def broken(scheduler: Scheduler, store: Store, serves: Callable[[str], bool]) ->
     return [
         *validate_state(scheduler.cluster),
         *_differences(scheduler, store, serves),
-        *_held_for_none(scheduler.cluster, store),
+        *_held_for_none(scheduler.cluster, store, scheduler.binding.waiting),
     ]
 
 
@@ -200,8 +200,8 @@ def _differences(scheduler: Scheduler, store: Store, serves: Callable[[str], boo
         yield f"{pod.ref}: the scheduler has it, but it no longer exists"
 
 
-def _held_for_none(cluster: Cluster, store: Store) -> Iterable[str]:
-    """A starvation hold must be for a pending pod of a job that exists."""
+def _held_for_none(cluster: Cluster, store: Store, waiting: Container[str]) -> Iterable[str]:
+    """A starvation hold must be for a pending pod of a job that exists; it may wait in Permit."""
     if not cluster.reservations.starvation_holds:
         return
     for raw in store.scan(RESERVATION_GROUP, "Reservation"):
@@ -213,7 +213,7 @@ def _held_for_none(cluster: Cluster, store: Store) -> Iterable[str]:
         pod = cluster.pods.get(raw["spec"]["owners"][0]["object"]["uid"])
         if pod is None:
             yield f"{name}: its capacity is for a pod that no longer exists"
-        elif pod.row >= 0:
+        elif pod.row >= 0 and pod.uid not in waiting:
             yield f"{name}: its capacity is for {pod.ref}, which is placed"
         elif (job := cluster.jobs.of(pod)) is not None and not job.is_known:
             yield f"{name}: its capacity is for {job.name}, which does not exist"

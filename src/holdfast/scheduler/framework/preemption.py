@@ -169,6 +169,7 @@ class Preemption:
             if pod.job is None:
                 binding.preempt_waiting(pod, now)
         self._gang_permit.preempt([pod for pod in found.values() if pod.job is not None], now)
+        self._cluster.claims.deallocate(found.values())
         self._cluster.changed(Change.POD_LEFT)
         return found.keys()
 

@@ -190,7 +190,9 @@ class ClaimManager(ClaimReservations):
             if uid in self._tentative:
                 self._tentative.discard(uid)
                 self._release(uid)
-            elif self._ledger.in_transaction or self._ledger.undoing:
+            elif (
+                self._ledger.in_transaction or self._ledger.undoing
+            ) and pod.phase is not Phase.PENDING:
                 self._departed.add(uid)
                 self._recount_uses_of(uid)
         elif uid in self._departed:

@@ -292,6 +292,15 @@ class ClaimReservations(ClaimsInUse):
             if (claim := self._claims.get(key)) is not None:
                 self.decisions.append(UnreserveClaim(claim_ref(claim), pod.ref))
 
+    def deallocate(self, pods: Iterable[PodRecord]) -> None:
+        """Has the claims deallocated of pods that waited in Permit and were preempted: their devices
+        are for the preemptor."""
+        for pod in pods:
+            for key in self.pods.keys(pod.uid):
+                claim, flight = self._claims.get(key), self._in_flight.get(key)
+                if claim is not None and (claim.status.allocation is not None or flight is not None):
+                    self.decisions.append(DeallocateClaim(claim_ref(claim), pod.ref))
+
     def is_in_flight(self, pod: PodRecord) -> bool:
         """Whether something about the claims of a pod is decided and not on the objects yet."""
         return pod.uid in self._flights_of
