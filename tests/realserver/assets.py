@@ -10,6 +10,7 @@ from pathlib import Path
 DEFAULT_FOLDER = "/usr/local/kubebuilder/bin"
 SERVER = ("etcd", "kube-apiserver")
 SCHEDULER = "kube-scheduler"
+CONTROLLERS = "kube-controller-manager"
 
 
 def folder() -> Path:

@@ -18,7 +18,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from realserver.assets import SCHEDULER, folder, program_version
+from realserver.assets import CONTROLLERS, SCHEDULER, folder, program_version
 from realserver.client import Client, RefusedError
 from realserver.process import ServerFailedError, ServerProcess, free_ports
 
@@ -158,6 +158,27 @@ class RealServer:
         finally:
             process.stop()
 
+    @contextmanager
+    def kube_controller_manager(self) -> Iterator[None]:
+        """The controllers of workloads run in this context; nodes are left alone."""
+        (port,) = free_ports(1)
+        command: list[str | Path] = [
+            folder() / CONTROLLERS,
+            f"--kubeconfig={self.kubeconfig()}",
+            "--controllers=*,-node-lifecycle-controller,-node-ipam-controller",
+            "--leader-elect=false",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            f"--cert-dir={self._where / 'controller-certificates'}",
+        ]
+        process = ServerProcess(CONTROLLERS, command, self._where / "controllers.log")
+        try:
+            made = self._where / "controller-certificates" / "kube-controller-manager.crt"
+            process.wait_until(lambda: _is_healthy(port, made))
+            yield
+        finally:
+            process.stop()
+
     def _start(self) -> None:
         self._etcd_port, peer_port, self.port = free_ports(3)
         etcd = f"http://127.0.0.1:{self._etcd_port}"
@@ -233,6 +254,20 @@ def _answers(url: str) -> bool:
             return bool(answer.status == 200)
     except (OSError, HTTPException):
         return False
+
+
+def _is_healthy(port: int, authority: Path) -> bool:
+    """Whether a component answers that needs no credentials for that."""
+    try:
+        client = Client(port, "", authority)
+        try:
+            return bool(client.request("GET", "/healthz") == "ok")
+        finally:
+            client.close()
+    except (OSError, HTTPException):
+        return False
+    except RefusedError as error:
+        return error.status in (401, 403)
 
 
 def _is_ready(port: int, token: str, authority: Path) -> bool:
