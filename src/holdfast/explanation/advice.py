@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from holdfast.api.times import format_time
 from holdfast.explanation.capacity import (
     ExpectedEnd,
+    ended_pod,
     expected_ends,
     in_time,
     kind_of_holder,
@@ -62,9 +63,9 @@ from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied, delete, patch
-from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
+from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
 
-_CAPACITY = (NODE_RESOURCES_FIT, "LimitAware", "DeviceShare", "NodeNUMAResource")
+_CAPACITY = (NODE_RESOURCES_FIT, "LimitAware", "DeviceShare", "NodeNUMAResource", "DynamicResources")
 """Plugins whose rejections smaller requests, or pods that end, may change."""
 _MOST_ADVICE = 5
 _REASONS = 8
@@ -217,7 +218,7 @@ class Advisor:
         node = snapshot.cluster.nodes.name(row)
         with ExitStack() as stack:
             for at, end in enumerate(ends):
-                stack.enter_context(applied(snapshot, [end.change]))
+                stack.enter_context(applied(snapshot, end.changes))
                 then = self._available_then(subject)
                 with applied(snapshot, then):
                     record = subject.record(snapshot)
@@ -233,7 +234,7 @@ class Advisor:
         names = few([each.name for each in ends], _NODES)
         how_long = in_time(until, snapshot.now).removeprefix("in ")
         text = f"wait {how_long}, until {format_time(until)}: {names} should end{where}"
-        objects = (*(each.change for each in ends), *then)
+        objects = (*(change for each in ends for change in each.changes), *then)
         cost = WAIT if until - snapshot.now <= _LONG else RESIZE
         return self.propose(Repair(text, ClusterChange(("Wait",), objects, until), cost))
 
@@ -245,7 +246,7 @@ class Advisor:
         ends = sorted(end for row in alive for end in expected_ends(snapshot, pod, row))[:_GANG_ENDS]
 
         def helps(count: int) -> list[ObjectChange] | None:
-            with applied(snapshot, [each.change for each in ends[:count]]):
+            with applied(snapshot, [change for each in ends[:count] for change in each.changes]):
                 then = self._available_then(subject)
                 with applied(snapshot, then):
                     return then if starts_on(snapshot, subject) else None
@@ -361,7 +362,7 @@ class Advisor:
                     nodes.add(snapshot.cluster.nodes.name(entry.row))
         if not victims:
             return
-        objects = [delete(POD, each.name, each.namespace) for each in victims.values()]
+        objects = [change for each in victims.values() for change in ended_pod(snapshot, each)]
         with applied(snapshot, objects):
             then = self._available_then(self._subject)
         self._propose_end(list(victims.values()), f" on {few(sorted(nodes), _NODES)}", then)
@@ -400,7 +401,8 @@ class Advisor:
     def _propose_end(
         self, victims: list[PodRecord], where: str, then: Iterable[ObjectChange] = ()
     ) -> bool:
-        objects = [*(delete(POD, each.name, each.namespace) for each in victims), *then]
+        ended = (change for each in victims for change in ended_pod(self._snapshot, each))
+        objects = [*ended, *then]
         noun = "pod" if len(victims) == 1 else f"{len(victims)} pods"
         highest = max(each.cls.priority for each in victims)
         text = f"end {noun} {pods_text(victims)} (priority {highest}){where}"

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.errors import TimeError
+from holdfast.api.kinds import KINDS
+from holdfast.api.names import RESOURCE_API
 from holdfast.api.reservation import ReservationOwner
 from holdfast.api.times import format_time, parse_time
 from holdfast.explanation.report import Holder, did_you_mean, few
@@ -17,7 +19,7 @@ from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry, ReservationInfo
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.reservations.starvation_holds import pod_of
-from holdfast.snapshot.cluster_changes import ObjectChange, delete
+from holdfast.snapshot.cluster_changes import ObjectChange, delete, patch
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot, shown
 
 _FEW = 3
@@ -308,7 +310,28 @@ def pods_text(pods: Iterable[PodRecord]) -> str:
     return few([f"{pod.namespace}/{pod.name}" for pod in pods], _FEW)
 
 
-# Expected ends
+# Ends
+
+
+RESOURCE_CLAIM = KINDS[RESOURCE_API, "ResourceClaim"]
+
+
+def ended_pod(snapshot: ClusterSnapshot, pod: PodRecord) -> list[ObjectChange]:
+    """The pod is gone, and its claims are released: deleted if they are its own, deallocated if no
+    other pod uses them, as the controllers of Kubernetes do."""
+    found = [delete(POD, pod.name, pod.namespace)]
+    for raw in snapshot.all(RESOURCE_CLAIM) if pod.cls.pod.spec.resource_claims else ():
+        users = (raw.get("status") or {}).get("reservedFor") or []
+        others = [each for each in users if each.get("uid") != pod.uid]
+        metadata = raw["metadata"]
+        if len(others) == len(users) or metadata.get("namespace") != pod.namespace:
+            continue
+        if any(each.get("uid") == pod.uid for each in metadata.get("ownerReferences") or ()):
+            found.append(delete(RESOURCE_CLAIM, metadata["name"], pod.namespace))
+        else:
+            status = {"reservedFor": others} if others else {"reservedFor": None, "allocation": None}
+            found.append(patch(RESOURCE_CLAIM, raw, {"status": status}))
+    return found
 
 
 class ExpectedEnd(NamedTuple):
@@ -316,7 +339,7 @@ class ExpectedEnd(NamedTuple):
 
     time: float
     name: str
-    change: ObjectChange
+    changes: tuple[ObjectChange, ...]
     amounts: Amounts
 
 
@@ -328,9 +351,9 @@ def expected_ends(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[E
     found = []
     for each in cluster.ledger.pods.get(row, {}).values():
         if each.reservation is None and (end := _pod_end(snapshot, each)) is not None:
-            change = delete(POD, each.name, each.namespace)
+            changes = tuple(ended_pod(snapshot, each))
             name = f"pod {each.namespace}/{each.name}"
-            found.append(ExpectedEnd(end, name, change, dict(each.cls.usage)))
+            found.append(ExpectedEnd(end, name, changes, dict(each.cls.usage)))
     own = {entry.pod.uid for entry in own_entries(snapshot, pod, row)}
     for entry in cluster.ledger.reservations.on(row):
         reservation = entry.reservation
@@ -338,9 +361,9 @@ def expected_ends(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[E
         if entry.pod.uid in own or reservation.expires is None or is_hold:
             continue
         if reservation.expires > snapshot.now:
-            change = delete(RESERVATION, reservation.name)
+            changes = (delete(RESERVATION, reservation.name),)
             name = f"reservation {reservation.name}"
-            found.append(ExpectedEnd(reservation.expires, name, change, dict(entry.remaining)))
+            found.append(ExpectedEnd(reservation.expires, name, changes, dict(entry.remaining)))
     return sorted(found, key=lambda each: (each.time, each.name))
 
 

@@ -1,9 +1,13 @@
 """Why a pod does not get the devices that its ResourceClaims request, device by device."""
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 
-from holdfast.explanation.capacity import row_of
+from holdfast.api.kinds import KINDS, KindInfo
+from holdfast.api.names import RESOURCE_API
+from holdfast.explanation.capacity import RESOURCE_CLAIM, row_of
+from holdfast.explanation.report import did_you_mean, few
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.managers.claims import explain
 from holdfast.scheduler.managers.claims.class_claims import ClassClaims
@@ -18,6 +22,9 @@ from holdfast.scheduler.managers.claims.search import (
     TAINT,
 )
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+
+DEVICE_CLASS = KINDS[RESOURCE_API, "DeviceClass"]
+CLAIM_TEMPLATE = KINDS[RESOURCE_API, "ResourceClaimTemplate"]
 
 _NODES = 3
 _HOLDERS = 3
@@ -61,17 +68,59 @@ def _on_node(snapshot: ClusterSnapshot, claims: ClassClaims, node: str) -> Itera
     for reason in found.devices:
         by_request.setdefault((reason.claim, reason.request), []).append(reason)
     for (_, name), reasons in by_request.items():
-        yield f"{node}: of {found.visible} devices for request {name}: {_counted(reasons)}"
+        counted = _counted(snapshot, reasons)
+        yield f"{node}: of {found.visible} devices for request {name}: {counted}"
+    if not by_request:
+        asked = sum(part.count for part in request.parts if not part.parent)
+        yield f"{node}: {asked} devices are requested, and {found.visible} are published for it"
 
 
-def _counted(reasons: list[DeviceReason]) -> str:
+def _counted(snapshot: ClusterSnapshot, reasons: list[DeviceReason]) -> str:
     """The reasons with the number of devices that each applies to, the most frequent first."""
-    counts = Counter(_text(reason) for reason in reasons)
+    counts = Counter(_text(snapshot, reason) for reason in reasons)
     return ", ".join(f"{count} {text}" for text, count in counts.most_common())
 
 
-def _text(reason: DeviceReason) -> str:
+def _text(snapshot: ClusterSnapshot, reason: DeviceReason) -> str:
     if reason.reason == IN_USE:
-        holders = [str(each) for each in reason.holders[:_HOLDERS]]
+        holders = [f"{each}{_users(snapshot, each)}" for each in reason.holders[:_HOLDERS]]
         return f"in use by {' and '.join(holders)}" if holders else "in use"
     return _TEXTS[reason.reason].format(reason.detail)
+
+
+def _users(snapshot: ClusterSnapshot, claim: Hashable) -> str:
+    """` (pod train-0)`: the pods that a claim is reserved for."""
+    namespace, _, name = str(claim).partition("/")
+    raw = snapshot.find(RESOURCE_CLAIM, name, namespace) or {}
+    reserved = (raw.get("status") or {}).get("reservedFor") or ()
+    pods = [str(each.get("name")) for each in reserved if each.get("resource") == "pods"]
+    if not pods:
+        return ""
+    return f" (pod {pods[0]})" if len(pods) == 1 else f" (pods {few(pods, _HOLDERS)})"
+
+
+_NO_CLASS = re.compile(r"device class (\S+) does not exist")
+_NO_CLAIM = re.compile(r'could not find ResourceClaim "([^/"]+)/([^"]+)"')
+
+
+def missing_objects(snapshot: ClusterSnapshot, pod: PodRecord, message: str) -> Iterator[str]:
+    """Device classes, claims and templates that a rejection says are missing, with those there are."""
+    for name in _NO_CLASS.findall(message):
+        known = sorted(each["metadata"]["name"] for each in snapshot.all(DEVICE_CLASS))
+        others = did_you_mean(name, known) or f"; there are: {few(known) or 'none'}"
+        yield f"there is no DeviceClass {name}{others}"
+    for namespace, name in _NO_CLAIM.findall(message):
+        known = _names(snapshot, RESOURCE_CLAIM, namespace)
+        yield f"there is no ResourceClaim {namespace}/{name}{did_you_mean(name, known)}"
+    if "ResourceClaim not created yet" in message:
+        known = _names(snapshot, CLAIM_TEMPLATE, pod.namespace)
+        for each in pod.cls.pod.spec.resource_claims:
+            name = each.resource_claim_template_name or ""
+            if name and name not in known:
+                near = did_you_mean(name, known)
+                yield f"there is no ResourceClaimTemplate {pod.namespace}/{name}{near}"
+
+
+def _names(snapshot: ClusterSnapshot, info: KindInfo, namespace: str) -> list[str]:
+    found = (each["metadata"] for each in snapshot.all(info))
+    return sorted(each["name"] for each in found if each.get("namespace") == namespace)

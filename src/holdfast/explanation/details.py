@@ -31,6 +31,7 @@ from holdfast.explanation.repairs import (
 )
 from holdfast.explanation.report import did_you_mean, few
 from holdfast.explanation.verdicts import NodeVerdicts
+from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.affinity_terms import OwnTerm, Role, terms_of
 from holdfast.scheduler.cluster.class_key import required_terms
 from holdfast.scheduler.cluster.records import PodRecord
@@ -272,7 +273,10 @@ def _pod_affinity(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -
         elif own.role is Role.REQUIRED:
             near = _selected(snapshot, own, pod)
             if not near:
-                yield f"affinity to {_selector_text(own)} by {key}: no such pod is on a node"
+                elsewhere = _other_namespaces(snapshot, own)
+                yield (
+                    f"affinity to {_selector_text(own)} by {key}: no such pod is on a node{elsewhere}"
+                )
             else:
                 yield f"affinity to {_selector_text(own)} by {key}: those are {_places(snapshot, near)}"
     blocking = [
@@ -294,6 +298,23 @@ def _selected(snapshot: ClusterSnapshot, own: OwnTerm, pod: PodRecord) -> list[P
         and other.namespace in own.term.namespaces
         and own.term.selector.matches(other.cls.labels)
     ]
+
+
+def _other_namespaces(snapshot: ClusterSnapshot, own: OwnTerm) -> str:
+    """Namespaces that the term does not cover and that have pods which it would select."""
+    found = {
+        other.namespace
+        for other in snapshot.cluster.pods.values()
+        if other.row >= 0
+        and other.reservation is None
+        and other.namespace not in own.term.namespaces
+        and own.term.selector.matches(other.cls.labels)
+    }
+    if not found:
+        return ""
+    return (
+        f"; there are some in other namespaces ({few(sorted(found), _NODES)}), which it does not cover"
+    )
 
 
 def _keeps_away(other: PodRecord, pod: PodRecord) -> bool:
@@ -345,6 +366,11 @@ def _spread(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iter
                 )
         texts = few([f"{value}: {count}" for value, count in counts.most_common()], 6)
         yield f"spread over {key} with maxSkew {each.max_skew}: pods by {key} are {texts}"
+        if each.min_domains and len(counts) < each.min_domains:
+            yield (
+                f"spread over {key}: {len(counts)} values of {key} are fewer than its minDomains "
+                f"{each.min_domains}, so that each may have {each.max_skew} such pods at most"
+            )
 
 
 # Volumes
@@ -376,6 +402,11 @@ def _volumes(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Ite
                     f"{' or '.join(places)}"
                 )
                 continue
+            elsewhere = list(_volumes_elsewhere(snapshot, kind or ""))
+            if elsewhere:
+                volumes = few(elsewhere, _NODES)
+                yield f"claim {name} is not bound: of the volumes of storage class {kind}, {volumes}"
+                continue
             storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage", "")
             yield (
                 f"claim {name} is not bound: no available volume of storage class {kind or '(none)'} "
@@ -384,15 +415,29 @@ def _volumes(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Ite
             continue
         labels = (volume["metadata"].get("labels") or {}).items()
         zones = [f"{key}={value}" for key, value in labels if "zone" in key or "region" in key]
-        required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required") or {}
-        for term in required.get("nodeSelectorTerms") or ():
-            zones += [
-                f"{each.get('key')} {each.get('operator')} ({', '.join(each.get('values') or ())})"
-                for each in term.get("matchExpressions") or ()
-            ]
+        zones += _volume_terms(volume)
         if zones:
             to = volume["metadata"]["name"]
             yield f"claim {name} is bound to {to}, which needs {' and '.join(zones)}"
+
+
+def _volume_terms(volume: Raw) -> list[str]:
+    """What the node affinity of a volume requires."""
+    required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required") or {}
+    return [
+        f"{each.get('key')} {each.get('operator')} ({', '.join(each.get('values') or ())})"
+        for term in required.get("nodeSelectorTerms") or ()
+        for each in term.get("matchExpressions") or ()
+    ]
+
+
+def _volumes_elsewhere(snapshot: ClusterSnapshot, storage_class: str) -> Iterator[str]:
+    """Volumes of the class that no claim has, and that only some nodes can use."""
+    for volume in snapshot.all(VOLUME):
+        spec = volume.get("spec") or {}
+        is_free = not spec.get("claimRef") and (spec.get("storageClassName") or "") == storage_class
+        if is_free and (terms := _volume_terms(volume)):
+            yield f"{volume['metadata']['name']} needs {' and '.join(terms)}"
 
 
 def _volume_use(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
@@ -419,6 +464,23 @@ def users_of_claims(snapshot: ClusterSnapshot, pod: PodRecord) -> dict[str, list
     return found
 
 
+# Reservations
+
+
+def _same_owners(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
+    """The reusable reservations for the same owners that keep another one off their nodes."""
+    own = pod.reservation
+    if own is None:
+        return
+    for name in nodes[:_NODES]:
+        for entry in snapshot.cluster.ledger.reservations.on(row_of(snapshot, name)):
+            if entry.reservation.owner_spec_id == own.owner_spec_id:
+                yield (
+                    f"reservation {entry.reservation.name} on {name} has the same owners, and both are "
+                    "reusable (allocateOnce: false without an allocatePolicy)"
+                )
+
+
 def terminating_on(snapshot: ClusterSnapshot, node: str) -> list[PodRecord]:
     row = snapshot.cluster.nodes.row(node)
     if row is None:
@@ -443,4 +505,5 @@ _BY_PLUGIN: dict[str, Details] = {
     "DeviceShare": device_details,
     "DynamicResources": claim_details,
     "NodeNUMAResource": numa_details,
+    "Reservation": _same_owners,
 }

@@ -1,5 +1,6 @@
 """Explains a pod group: which members have a node, and why the others do not."""
 
+from holdfast.api.names import GROUP_NAME_ANNOTATION, POD_GROUP_LABEL
 from holdfast.api.pod_groups import group_state
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.details import details_of
@@ -73,6 +74,8 @@ def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
     if job.is_ready:
         return "It is running."
     if not waiting:
+        if not job.members:
+            report.details.append(f"no pod belongs to it; pods join it by {_joined_by(job)}")
         return "It has too few pods."
     subject = Subject.of(waiting[0])
     advisor = Advisor(snapshot, subject)
@@ -103,6 +106,16 @@ def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
     if reason := too_large(snapshot, job):
         return f"Only {len(fitting)} more fit now, and {reason}."
     return f"Only {len(fitting)} more fit now."
+
+
+def _joined_by(job: Job) -> str:
+    """How a pod names the group, by the group's API."""
+    name = job.name.name
+    if job.name.family == CORE:
+        return f"spec.schedulingGroup.podGroupName: {name}"
+    if job.group is not None and job.group.api_version.startswith("scheduling.sigs.k8s.io/"):
+        return f"the label {POD_GROUP_LABEL}={name}"
+    return f"the annotation {GROUP_NAME_ANNOTATION}={name}"
 
 
 def _first_blocked(

@@ -4,9 +4,11 @@ import difflib
 import json
 from collections.abc import Iterator
 
+from holdfast.api.annotations import ReservationAffinity
 from holdfast.api.names import RESERVATION_AFFINITY, RESERVATION_IGNORED
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import held_for, requested
+from holdfast.explanation.details import expression_text
 from holdfast.explanation.repairs import (
     CONFIGURE,
     Repair,
@@ -152,6 +154,8 @@ def named_reservation(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str
             some = [each for each in reservations.known.values() if not each.finished]
             if not any(_has_labels(each, wanted) for each in some):
                 yield f"it requires a reservation with the labels {labels}; no reservation has them"
+        if affinity.affinity is not None and (terms := _terms_text(affinity.affinity)):
+            yield f"it requires a reservation with {terms}, by its own labels or those of its node"
         if not any(reservations.members.get(spec) for spec in matching):
             yield "it requires a reservation, and no reservation has it among its owners"
         return
@@ -172,6 +176,14 @@ def named_reservation(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str
         named = f"the reservation it names, {reservation.name}"
         message = reservation.message or _condition_message(reservation)
         yield f"{named}, has no node yet: {message}" if message else f"{named}, has no node yet"
+
+
+def _terms_text(affinity: ReservationAffinity) -> str:
+    """`team In (a) and tier Exists`: the terms of a reservation affinity."""
+    required = affinity.required_during_scheduling_ignored_during_execution
+    terms = required.reservation_selector_terms if required is not None else []
+    texts = [" and ".join(expression_text(each) for each in term.match_expressions) for term in terms]
+    return " or ".join(filter(None, texts))
 
 
 def _has_labels(reservation: ReservationInfo, wanted: dict[str, str]) -> bool:

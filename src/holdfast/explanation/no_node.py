@@ -16,6 +16,7 @@ from holdfast.explanation.capacity import (
     shortages,
     waiting_for,
 )
+from holdfast.explanation.claim_details import missing_objects
 from holdfast.explanation.details import claims_of, details_of
 from holdfast.explanation.matching_reservations import (
     consider_reservations,
@@ -35,6 +36,7 @@ from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import CPU
 from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
+from holdfast.scheduler.managers.devices.requests import INVALID_DEVICES
 from holdfast.scheduler.managers.numa.node_topology import EXCLUSIVE_QOS, NOT_WHOLE
 from holdfast.scheduler.managers.numa.numa_filter import POLICY_CONFLICT
 from holdfast.snapshot.cluster_changes import ObjectChange
@@ -103,7 +105,8 @@ def explain_no_node(
     _note_unknown_end(snapshot, pod, placing, advisor, report)
     if pod.cls.pod.spec.preemption_policy == "Never" and pod.cls.priority > 0:
         report.details.append("its preemptionPolicy is Never: it preempts no pods of lower priority")
-    if not advisor.advice and snapshot.cluster.nodes.count:
+    is_known = rejected is not None and report.details or missing_node(snapshot, pod.cls.wants_node)
+    if not advisor.advice and snapshot.cluster.nodes.count and not is_known:
         report.details.append(_NOTHING_HELPS)
 
 
@@ -125,8 +128,9 @@ def no_node_summary(snapshot: ClusterSnapshot, placing: NodeVerdicts, pod: PodRe
     if not count:
         return "No suitable node: the cluster has no nodes."
     if placing.column.rejected is not None:
-        return f"No suitable node: {placing.column.rejected.message}."
-    wanted = pod.cls.pod.spec.node_name
+        message = placing.column.rejected.message
+        return f"No suitable node: {message}{'' if message.endswith('?') else '.'}"
+    wanted = pod.cls.wants_node
     if wanted and (near := missing_node(snapshot, wanted)) is not None:
         return f"It names the node {wanted}, which does not exist{near or '.'}"
     if pod.pinned_node is not None:
@@ -209,6 +213,12 @@ def _rejected(
         smaller = resize(snapshot, subject, {names.CPU: (asked, asked // 1000 * 1000)})
         if smaller is not None:
             advisor.propose(smaller)
+    report.details += missing_objects(snapshot, pod, message)
+    if INVALID_DEVICES in message:
+        report.details.append(
+            "a request for GPUs is for a share of one, up to 100 for each resource, or for whole ones, "
+            "a multiple of 100"
+        )
     for annotation in _ANNOTATION.findall(message):
         if annotation == names.RESERVATION_AFFINITY:
             continue

@@ -112,8 +112,8 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
     if scheduler.profile_of(pod.scheduler) is None:
         report.summary = (
             f"Its schedulerName is {pod.scheduler}, but this configuration serves "
-            f"{', '.join(_served(scheduler))}{did_you_mean(pod.scheduler, _served(scheduler))}; see "
-            "--config."
+            f"{', '.join(_served(scheduler))} (see --config)"
+            f"{did_you_mean(pod.scheduler, _served(scheduler)) or '.'}"
         )
         return
     refusal = snapshot.cluster.jobs.queue_limits.admission_error(pod)
@@ -132,8 +132,8 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
         report.summary = f"It starts only together with the rest of its job: {why}."
         if not job.is_known:
             known = [each.name.name for each in snapshot.cluster.jobs.known.values() if each.is_known]
-            if near := did_you_mean(job.name.name, known):
-                report.details.append(f"there is no PodGroup {job.name.name}{near}")
+            near = did_you_mean(job.name.name, known)
+            report.details.append(f"there is no PodGroup {job.name.namespace}/{job.name.name}{near}")
         consider_job(snapshot, subject, job, advisor, report)
     elif refusal:
         report.summary = f"Its queue does not admit it: {refusal}."

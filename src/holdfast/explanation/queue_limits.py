@@ -8,6 +8,7 @@ from holdfast.api.names import QUEUE_NAME_ANNOTATION, VOLCANO_API
 from holdfast.api.quantity import format_amount
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.repairs import metadata_changes, repair
+from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.jobs import Job
@@ -76,9 +77,32 @@ def job_over_capability(snapshot: ClusterSnapshot, job: Job) -> str:
 def queue_details(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> list[str]:
     full = over_capability(snapshot, pods)
     if full is None:
-        return []
+        return _guarantees(snapshot, pods)
     text, never = full
     return [f"{text}: it can never start" if never else text]
+
+
+def _guarantees(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> list[str]:
+    """What is guaranteed to other queues and not used by them, if that keeps the pods pending."""
+    limits, queues = snapshot.cluster.jobs.queue_limits, snapshot.cluster.jobs.queues
+    if not pods or not limits.admission_error(pods[0]).endswith("guaranteed to other queues"):
+        return []
+    nodes, path = snapshot.cluster.nodes, {each.name for each in queues.path(queues.of(pods[0]))}
+    alive = nodes.alive[: nodes.size]
+    found = []
+    for slot in sorted({slot for pod in pods for slot in pod.cls.amounts}):
+        name = nodes.slots.name(slot)
+        owed = [
+            f"{record.name} is guaranteed {shown(name, record.guarantee[slot])} and uses "
+            f"{shown(name, record.allocated.get(slot, 0))}"
+            for record in queues
+            if record.name not in path and record.guarantee.get(slot, 0) > record.allocated.get(slot, 0)
+        ]
+        if owed:
+            column = (nodes.allocatable[slot] - nodes.claimed[slot])[: nodes.size][alive]
+            free = int(column.clip(min=0).sum())
+            found.append(f"{name}: {shown(name, free)} are free on all nodes; queue {few(owed, 3)}")
+    return found
 
 
 def consider_queue(

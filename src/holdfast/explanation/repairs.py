@@ -182,6 +182,8 @@ def _label(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
     if any(_is_discovered(key) for key in labels):
         return []
     text = " ".join(f"{key}={value}" for key, value in labels.items())
+    if labels.keys() & snapshot.cluster.nodes.info[row].labels.keys():
+        text += " --overwrite"
     change = patch(NODE, raw, {"metadata": {"labels": labels}})
     return [repair(f"label {name} (kubectl label node {name} {text})", "LabelNode", [change])]
 
@@ -218,14 +220,19 @@ def _spread(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: in
         return [repair(text, "LabelNode", [patch(NODE, raw, body)])]
 
     def soften(spec: Raw) -> Raw:
+        hard = [
+            {name: value for name, value in each.items() if name != "minDomains"}
+            for each in spec.get("topologySpreadConstraints") or ()
+        ]
         return {
             "topologySpreadConstraints": [
-                {**each, "whenUnsatisfiable": "ScheduleAnyway"}
-                for each in spec.get("topologySpreadConstraints") or ()
+                {**each, "whenUnsatisfiable": "ScheduleAnyway"} for each in hard
             ]
         }
 
     text = "set whenUnsatisfiable: ScheduleAnyway in its topology spread constraints"
+    if any(each.min_domains for each in constraints):
+        text += ", without minDomains"
     return [repair(text, "RelaxSpread", spec_changes(snapshot, subject, soften))] if constraints else []
 
 
@@ -298,11 +305,18 @@ def resize(
         return None
 
     def edit(spec: Raw) -> Raw:
-        return {"containers": _resized(spec.get("containers") or [], lowered, field)}
+        changed = {"containers": _resized(spec.get("containers") or [], lowered, field)}
+        if initial := _initial(spec.get("initContainers") or [], lowered, field):
+            changed["initContainers"] = initial
+        return changed
 
+    pod = subject.record(snapshot)
+    overhead = pod.cls.pod.spec.overhead if pod is not None and field == "requests" else {}
     texts = ", ".join(
-        f"{shown(name, then)} {name} instead of {shown(name, now)}"
+        f"{shown(name, then - beside)} {name} instead of {shown(name, now - beside)}"
+        f"{f' (its overhead of {shown(name, beside)} is added)' if beside else ''}"
         for name, (now, then) in lowered.items()
+        for beside in [_amount(overhead, name)]
     )
     if field == "requests":
         text = f"request at most {texts}"
@@ -339,6 +353,21 @@ def _resized(containers: list[Raw], lowered: dict[str, tuple[int, int]], field: 
         if field == "limits" and _amount(resources.get("requests"), name) > amount(name, kept):
             resources["requests"] = {**resources["requests"], name: kept}
     return made
+
+
+def _initial(containers: list[Raw], lowered: dict[str, tuple[int, int]], field: str) -> list[Raw]:
+    """The init containers, if any of them requests more than the pod is to; sidecars are left alone."""
+    made = []
+    for each in containers:
+        amounts = (each.get("resources") or {}).get(field) or {}
+        over = {
+            name: format_amount(name, then)
+            for name, (_, then) in lowered.items()
+            if each.get("restartPolicy") != "Always" and _amount(amounts, name) > then
+        }
+        resources = {**(each.get("resources") or {}), field: {**amounts, **over}}
+        made.append({**each, "resources": resources} if over else each)
+    return made if any(one is not two for one, two in zip(made, containers, strict=True)) else []
 
 
 def _amount(resources: Any, name: str) -> int:

@@ -1,0 +1,237 @@
+"""Situations with objects that are missing, elsewhere, or of another name, and with claimed devices."""
+
+from __future__ import annotations
+
+import pytest
+
+from explanation.test_pod_groups import report_on
+from explanation.test_situations import (
+    Row,
+    affinity_to,
+    check,
+    claim,
+    explained,
+    full,
+    near,
+    storage_class,
+    using,
+    volume,
+    world_of,
+)
+from harness.claim_objects import (
+    allocation,
+    claim_template,
+    claiming_pod,
+    device_class,
+    request,
+    resource_claim,
+    resource_slice,
+)
+from harness.device_objects import device, gpu
+from harness.objects import Raw, core_group, node, pod, pod_group, queue, reservation
+
+HOSTNAME = "kubernetes.io/hostname"
+N1 = node("n1", cpu="8")
+SMALL = {"scheduling.volcano.sh/queue-name": "small"}
+
+
+def volume_on(name: str, on: str, kind: str) -> Raw:
+    """A volume that no claim has, and that one node can use."""
+    raw = volume(name, "")
+    term = {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": [on]}]}
+    raw["spec"] |= {
+        "storageClassName": kind,
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+    }
+    del raw["spec"]["claimRef"]
+    raw["status"] = {"phase": "Available"}
+    return raw
+
+
+def elsewhere(raw: Raw) -> Raw:
+    raw["metadata"] |= {"namespace": "other", "uid": "elsewhere"}
+    return raw
+
+
+def allocated(name: str, on: str, *devices: str, user: str) -> Raw:
+    """A claim that one pod uses, and that outlives it."""
+
+    return resource_claim(name, request(), allocation=allocation(on, *devices), reserved_for=[user])
+
+
+SPREAD = {
+    "maxSkew": 1,
+    "minDomains": 3,
+    "topologyKey": HOSTNAME,
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "web"}},
+}
+TERMS = {
+    "requiredDuringSchedulingIgnoredDuringExecution": {
+        "reservationSelectorTerms": [
+            {"matchExpressions": [{"key": "team", "operator": "In", "values": ["a"]}]}
+        ]
+    }
+}
+SHARED = {"koordinator.sh/gpu-core": "150", "koordinator.sh/gpu-memory-ratio": "150"}
+
+SITUATIONS: dict[str, Row] = {
+    "label that the node has with another value": Row(
+        [node("n1", labels={"gen": "old"}), pod("p", nodeSelector={"gen": "new"})],
+        ["nodeSelector gen=new is not met by the only node (values of gen: old on 1)"],
+        ["LabelNode"],
+    ),
+    "fewer domains than minDomains": Row(
+        [N1, full("a", "1", "n1", app="web"), pod("p", app="web", topologySpreadConstraints=[SPREAD])],
+        [f"1 values of {HOSTNAME} are fewer than its minDomains 3, so that each may have 1 such pods"],
+        ["RelaxSpread"],
+    ),
+    "volume is on another node": Row(
+        [
+            N1,
+            node("n2", cpu="2"),
+            storage_class("local"),
+            claim("c", kind="local"),
+            volume_on("v", "n2", "local"),
+            pod("p", "4", volumes=using("c")),
+        ],
+        [f"of the volumes of storage class local, v needs {HOSTNAME} In (n2)"],
+        ["CreateVolume", "Resize"],
+    ),
+    "pods it must be near are in another namespace": Row(
+        [N1, elsewhere(full("a", "1", "n1", app="cache")), pod("p", affinity=near("cache"))],
+        ["no such pod is on a node; there are some in other namespaces (other)"],
+        [],
+    ),
+    "terms of its reservation affinity": Row(
+        [N1, reservation("peak", "2", app="web"), pod("p", app="web", annotations=affinity_to(TERMS))],
+        ["it requires a reservation with team In (a), by its own labels or those of its node"],
+        ["RemoveAnnotation"],
+    ),
+    "init container is too large": Row(
+        [
+            N1,
+            pod(
+                "p",
+                initContainers=[{"name": "setup", "resources": {"requests": {"cpu": "12"}}}],
+            ),
+        ],
+        ["it requests 12 cpu (its init container setup does), the most a node has is 8"],
+        ["Resize"],
+    ),
+    "its queue leaves what others are guaranteed": Row(
+        [
+            N1,
+            queue("large", guarantee={"resource": {"cpu": "6"}}),
+            queue("small"),
+            pod("p", "4", annotations=SMALL),
+        ],
+        ["cpu: 8 are free on all nodes; queue large is guaranteed 6 and uses 0"],
+        [],
+    ),
+    "share of more than one GPU": Row(
+        [N1, device("n1", gpu(0), gpu(1)), pod("p", requests=SHARED)],
+        ["a request for GPUs is for a share of one, up to 100 for each resource, or for whole ones"],
+        [],
+    ),
+    "device class is missing": Row(
+        [
+            N1,
+            device_class("gpu.example.com"),
+            resource_claim("c", request(of="gpu.exmple.com")),
+            claiming_pod("p", "c"),
+        ],
+        ["there is no DeviceClass gpu.exmple.com; did you mean gpu.example.com?"],
+        [],
+    ),
+    "claim is missing": Row(
+        [N1, device_class(), resource_claim("gpus", request()), claiming_pod("p", "gpu")],
+        ["there is no ResourceClaim default/gpu; did you mean gpus?"],
+        [],
+    ),
+    "template of a claim is missing": Row(
+        [
+            N1,
+            device_class(),
+            claim_template("gpus", request()),
+            pod("p", resourceClaims=[{"name": "x", "resourceClaimTemplateName": "gpu"}]),
+        ],
+        ["there is no ResourceClaimTemplate default/gpu; did you mean gpus?"],
+        [],
+    ),
+    "more devices than a node has": Row(
+        [
+            N1,
+            device_class(),
+            resource_slice("n1", 2),
+            resource_claim("c", request(count=3)),
+            claiming_pod("p", "c"),
+        ],
+        ["n1: 3 devices are requested, and 2 are published for it"],
+        [],
+    ),
+    "devices are in use": Row(
+        [
+            N1,
+            device_class(),
+            resource_slice("n1", 1),
+            allocated("theirs", "n1", "gpu-0", user="a"),
+            claiming_pod("a", "theirs", nodeName="n1"),
+            resource_claim("c", request()),
+            claiming_pod("p", "c"),
+        ],
+        ["n1: of 1 devices for request r: 1 in use by default/theirs (pod a)"],
+        ["EndPods"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_situation(name: str) -> None:
+    check(SITUATIONS[name])
+
+
+def test_a_label_that_is_there_is_overwritten() -> None:
+    row = SITUATIONS["label that the node has with another value"]
+    (advice,) = explained(world_of(row.objects), row).advice
+    assert "(kubectl label node n1 gen=new --overwrite)" in advice.text
+
+
+def test_advised_requests_do_not_include_overhead() -> None:
+    row = Row([N1, pod("p", "7", overhead={"cpu": "2"})], [], ["Resize"])
+    (advice,) = check(row).advice
+    assert advice.text.startswith(
+        "request at most 6 cpu instead of 7 (its overhead of 2 is added); then it fits n1"
+    )
+
+
+def test_a_reservation_for_a_node_that_does_not_exist() -> None:
+    row = Row([N1, reservation("peak", "2", pod={"nodeName": "nn1"})], [], [], "peak", "Reservation")
+    report = explained(world_of(row.objects), row)
+    assert report.summary == "It names the node nn1, which does not exist; did you mean n1?"
+    assert report.details == []
+
+
+def test_a_reusable_reservation_beside_one_for_the_same_owners() -> None:
+    both = [reservation(name, "2", app="web", allocateOnce=False) for name in ("a", "b")]
+    row = Row([N1, *both], [], [], "b", "Reservation")
+    report = explained(world_of(row.objects), row)
+    assert report.details[0].startswith(
+        "reservation a on n1 has the same owners, and both are reusable"
+    )
+
+
+@pytest.mark.parametrize(
+    ("group", "says"),
+    [
+        (pod_group("g", 2), "the annotation scheduling.k8s.io/group-name=g"),
+        (
+            pod_group("g", 2, api="scheduling.sigs.k8s.io/v1alpha1"),
+            "the label pod-group.scheduling.sigs.k8s.io=g",
+        ),
+        (core_group("g", 2), "spec.schedulingGroup.podGroupName: g"),
+    ],
+)
+def test_how_pods_join_a_group_that_has_none(group: Raw, says: str) -> None:
+    report = report_on("podgroup", "g", node("n1"), group)
+    assert report.details == [f"no pod belongs to it; pods join it by {says}"]
