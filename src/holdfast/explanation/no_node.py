@@ -105,7 +105,7 @@ def explain_no_node(
     _note_unknown_end(snapshot, pod, placing, advisor, report)
     if pod.cls.pod.spec.preemption_policy == "Never" and pod.cls.priority > 0:
         report.details.append("its preemptionPolicy is Never: it preempts no pods of lower priority")
-    is_known = rejected is not None and report.details or missing_node(snapshot, pod.cls.wants_node)
+    is_known = (rejected is not None and report.details) or missing_node(snapshot, pod.cls.wants_node)
     if not advisor.advice and snapshot.cluster.nodes.count and not is_known:
         report.details.append(_NOTHING_HELPS)
 
