@@ -36,7 +36,6 @@ from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import CPU
 from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
-from holdfast.scheduler.managers.devices.requests import INVALID_DEVICES
 from holdfast.scheduler.managers.numa.node_topology import EXCLUSIVE_QOS, NOT_WHOLE
 from holdfast.scheduler.managers.numa.numa_filter import POLICY_CONFLICT
 from holdfast.snapshot.cluster_changes import ObjectChange
@@ -46,6 +45,7 @@ _HOLDERS = 3
 _LOOKED_AT = 20
 _NOT_FOUND = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
 _ANNOTATION = re.compile(r"metadata\.annotations\[([^]]+)\]")
+_INVALID_DEVICES = "invalid resource device requests"
 _NOTHING_HELPS = (
     "nothing that was tried would help: waiting for what is known to end, tolerations, labels, "
     "requests down to a quarter, ending pods, deleting reservations"
@@ -214,7 +214,7 @@ def _rejected(
         if smaller is not None:
             advisor.propose(smaller)
     report.details += missing_objects(snapshot, pod, message)
-    if INVALID_DEVICES in message:
+    if _INVALID_DEVICES in message:
         report.details.append(
             "a request for GPUs is for a share of one, up to 100 for each resource, or for whole ones, "
             "a multiple of 100"

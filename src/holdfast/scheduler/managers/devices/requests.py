@@ -55,9 +55,6 @@ class DeviceRequestError(HoldfastError):
     """The device request of a pod is invalid."""
 
 
-INVALID_DEVICES = "invalid resource device requests"
-
-
 class Share(NamedTuple):
     """A request for devices of one type."""
 
@@ -97,7 +94,7 @@ def _share(kind: str, asked: Mapping[str, int]) -> Share:
     share = form(asked) if form is not None else None
     if share is None:
         listed = " ".join(name for name in REQUEST_NAMES[GPU] if name in asked)
-        raise DeviceRequestError(f"{INVALID_DEVICES}: [{listed}]")
+        raise DeviceRequestError(f"invalid resource device requests: [{listed}]")
     return share
 
 
