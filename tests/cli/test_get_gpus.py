@@ -1,4 +1,4 @@
-"""GPUs in `holdfast get nodes`: whole ones, shares of them, reserved ones."""
+"""GPUs in `holdfast get nodes`: whole ones, shares of them, reserved ones, devices by claim."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.claim_objects import DRIVER, claim_template, device_class, request, resource_slice
 from harness.device_objects import device, gpu
 from harness.objects import node, pod, reservation
 from harness.served_cluster import ServedCluster
@@ -67,3 +68,25 @@ def test_reserved_gpus_are_held(cluster: ServedCluster) -> None:
     assert gpus(cluster, "gpu-1") == {WHOLE: ["3", "0", "2", "1"], PERCENT: ["300", "0", "200", "100"]}
     cluster.create(requesting(pod("half", "1", "web"), **{PERCENT: "50"})).settle()
     assert gpus(cluster, "gpu-1") == {WHOLE: ["3", "1", "1", "1"], PERCENT: ["300", "50", "150", "100"]}
+
+
+def test_devices_of_claims_are_counted_by_driver(cluster: ServedCluster) -> None:
+    cluster.create(device_class())
+    cluster.create(resource_slice("gpu-2", 4))
+    cluster.create(claim_template("one", request()))
+    cluster.create(pod("p", resourceClaims=[{"name": "x", "resourceClaimTemplateName": "one"}]))
+    held = reservation("kept", "1")
+    held["spec"]["template"]["metadata"]["namespace"] = "default"
+    held["spec"]["template"]["spec"]["resourceClaims"] = [
+        {"name": "x", "resourceClaimTemplateName": "one"}
+    ]
+    cluster.create(held).settle()
+    header, one, two = cluster("get", "nodes", "-o", "wide").rows()
+    at = header.index(f"{DRIVER}/devices".upper())
+    assert header[at : at + 4] == [
+        f"{DRIVER}/DEVICES{part}".upper() for part in ("", "-REQUESTED", "-HELD", "-FREE")
+    ]
+    assert (one[at : at + 4], two[at : at + 4]) == (["0", "0", "0", "0"], ["4", "1", "1", "2"])
+    described = cluster("describe", "node", "gpu-2").out
+    (line,) = [line.split() for line in described.splitlines() if f"{DRIVER}/devices" in line]
+    assert line[1:5] == ["4", "1", "1", "2"]

@@ -10,6 +10,14 @@ import msgspec
 import pytest
 
 from harness.device_objects import device, gpu
+from harness.claim_objects import (
+    DRIVER,
+    allocation,
+    device_class,
+    request,
+    resource_claim,
+    resource_slice,
+)
 from harness.objects import node, pod, queue
 from holdfast.local.store import Key, node_key, pod_key
 from holdfast.web import live_view, node_columns, row_tables
@@ -188,6 +196,21 @@ def test_queues_show_what_pods_that_are_not_admitted_request() -> None:
     assert row["deserved"]["cpu"] == 2000
     assert row["allocated"].get("cpu", 0) == 0
     assert row["share"] == 0
+
+
+def test_devices_of_claims_are_shown_by_driver() -> None:
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "8")
+    cluster.create_node("n2", "8")
+    cluster.create(device_class())
+    cluster.create(resource_slice("n1", 2))
+    assert amounts(cluster.snapshot(), "n1", f"{DRIVER}/devices")["allocatable"] == 2
+    uses = [{"resource": "pods", "name": "p", "uid": "pod-p"}]
+    theirs = resource_claim("c", request(), allocation=allocation("n1", "gpu-0"), reservedFor=uses)
+    cluster.create(theirs)
+    shown = amounts(cluster.snapshot(), "n1", f"{DRIVER}/devices")
+    assert (shown["allocatable"], shown["requested"], shown["reserved"]) == (2, 1, 0)
+    assert amounts(cluster.snapshot(), "n2", f"{DRIVER}/devices")["allocatable"] == 0
 
 
 def test_changes_lead_to_what_a_new_browser_is_sent() -> None:

@@ -10,8 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.errors import TimeError
-from holdfast.api.kinds import KINDS
-from holdfast.api.names import RESOURCE_API
 from holdfast.api.reservation import ReservationOwner
 from holdfast.api.times import format_time, parse_time
 from holdfast.explanation.report import Holder, did_you_mean, few
@@ -20,7 +18,7 @@ from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry, Rese
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.reservations.starvation_holds import pod_of
 from holdfast.snapshot.cluster_changes import ObjectChange, delete, patch
-from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot, shown
+from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, RESOURCE_CLAIM, ClusterSnapshot, shown
 
 _FEW = 3
 _ABSENT = 1e6
@@ -311,9 +309,6 @@ def pods_text(pods: Iterable[PodRecord]) -> str:
 
 
 # Ends
-
-
-RESOURCE_CLAIM = KINDS[RESOURCE_API, "ResourceClaim"]
 
 
 def ended_pod(snapshot: ClusterSnapshot, pod: PodRecord) -> list[ObjectChange]:

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator
 
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import RESOURCE_API
-from holdfast.explanation.capacity import RESOURCE_CLAIM, row_of
+from holdfast.explanation.capacity import row_of
 from holdfast.explanation.report import did_you_mean, few
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.managers.claims import explain
@@ -21,7 +21,7 @@ from holdfast.scheduler.managers.claims.search import (
     SELECTOR,
     TAINT,
 )
-from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+from holdfast.snapshot.cluster_snapshot import RESOURCE_CLAIM, ClusterSnapshot
 
 DEVICE_CLASS = KINDS[RESOURCE_API, "DeviceClass"]
 CLAIM_TEMPLATE = KINDS[RESOURCE_API, "ResourceClaimTemplate"]
@@ -89,10 +89,13 @@ def _text(snapshot: ClusterSnapshot, reason: DeviceReason) -> str:
 
 
 def _users(snapshot: ClusterSnapshot, claim: Hashable) -> str:
-    """` (pod train-0)`: the pods that a claim is reserved for."""
+    """` (pod train-0)`: the pods, or the PodGroup, that a claim is reserved for."""
     namespace, _, name = str(claim).partition("/")
     raw = snapshot.find(RESOURCE_CLAIM, name, namespace) or {}
     reserved = (raw.get("status") or {}).get("reservedFor") or ()
+    groups = [str(each.get("name")) for each in reserved if each.get("resource") == "podgroups"]
+    if groups:
+        return f" (PodGroup {groups[0]})"
     pods = [str(each.get("name")) for each in reserved if each.get("resource") == "pods"]
     if not pods:
         return ""

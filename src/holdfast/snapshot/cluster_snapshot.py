@@ -10,12 +10,13 @@ import numpy as np
 from holdfast.api.decode import convert, object_name
 from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import KINDS, KindInfo
-from holdfast.api.names import GPU_SHARED, RESERVATION_API
+from holdfast.api.names import GPU_SHARED, RESERVATION_API, RESOURCE_API
 from holdfast.api.quantity import shown as shown
 from holdfast.api.raw_objects import RawObject, raw_object
 from holdfast.kube.decoding import Watched
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.events import Added, Malformed
+from holdfast.scheduler.managers.claims.device_counts import DeviceCounts, devices_resource
 from holdfast.scheduler.managers.devices.device_amounts import GPU_PARTS, device_amounts, left_on
 from holdfast.scheduler.managers.devices.requests import TYPE_OF
 from holdfast.scheduler.scheduler import Scheduler
@@ -24,10 +25,11 @@ from holdfast.scheduler.state.cluster import Cluster
 NODE = KINDS["v1", "Node"]
 POD = KINDS["v1", "Pod"]
 RESERVATION = KINDS[RESERVATION_API, "Reservation"]
-
+RESOURCE_SLICE = KINDS[RESOURCE_API, "ResourceSlice"]
+RESOURCE_CLAIM = KINDS[RESOURCE_API, "ResourceClaim"]
 DEVICE = KINDS[RESERVATION_API, "Device"]
 
-CAPACITY = (NODE, POD, RESERVATION, DEVICE)
+CAPACITY = (NODE, POD, RESERVATION, DEVICE, RESOURCE_SLICE, RESOURCE_CLAIM)
 """The kinds that determine the used capacity of nodes."""
 
 
@@ -114,6 +116,19 @@ def node_amounts(cluster: Cluster, node: str) -> dict[str, NodeAmounts]:
             amount = _of_devices(cluster, name, row)
         if any(amount):
             found[name] = amount
+    return found
+
+
+def claimed_devices(cluster: Cluster) -> dict[str, dict[str, NodeAmounts]]:
+    """By node, the devices of DRA drivers: published, allocated to claims of pods, and held by
+    reservations. They are listed like resources, as `gpu.example.com/devices`."""
+    table = cluster.nodes
+    found: dict[str, dict[str, NodeAmounts]] = {}
+    for driver, devices in DeviceCounts(cluster.claims).by_driver(table.size).items():
+        for row in np.flatnonzero(devices.published).tolist():
+            amounts = (devices.published, devices.in_use, devices.held)
+            of = NodeAmounts(*(each.item(row) for each in amounts))
+            found.setdefault(table.name(row), {})[devices_resource(driver)] = of
     return found
 
 

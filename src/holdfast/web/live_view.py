@@ -111,6 +111,7 @@ class _State:
             epoch.objects,
             epoch.inputs,
             epoch.queues,
+            *self.nodes.devices.version,
             sum(scheduler.queue.entered.values()),
             scheduler.queue.refusals,
             len(scheduler.queue),

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from holdfast.api import names
 from holdfast.scheduler.cluster.records import ReservationEntry
 from holdfast.scheduler.cluster.slots import CPU, MEMORY, PODS
+from holdfast.scheduler.managers.claims.device_counts import DeviceCounts, devices_resource
 from holdfast.scheduler.managers.devices.device_amounts import GPU_PARTS, device_amounts, left_on
 from holdfast.scheduler.managers.devices.device_table import TypeTable
 from holdfast.scheduler.managers.devices.requests import GPU, RATIO, TYPE_OF
@@ -46,6 +47,8 @@ class NodeColumns:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self.shown = _shown(cluster)
+        self.devices = DeviceCounts(cluster.claims)
+        self._drivers = list(self.devices.drivers)
         self.names_pods = len(cluster.pods) <= MAX_PODS_IN_BARS
         self._labels: dict[str, int] = {}
         self._sent: Matrix = np.zeros((0, 0), dtype=np.int64)
@@ -62,11 +65,14 @@ class NodeColumns:
         showing single pods."""
         pods = len(self._cluster.pods)
         limit = MAX_PODS_IN_BARS * (1.1 if self.names_pods else 0.9)
-        return self.names_pods != (pods <= limit) or self.shown != _shown(self._cluster)
+        if self.names_pods != (pods <= limit) or self._drivers != self.devices.drivers:
+            return True
+        return self.shown != _shown(self._cluster)
 
     @property
     def resources(self) -> list[str]:
-        return list(self.shown.values())
+        """The resources, and after them the devices of DRA drivers."""
+        return [*self.shown.values(), *map(devices_resource, self._drivers)]
 
     def snapshot(self) -> Json:
         """All nodes, as of the last refresh."""
@@ -95,7 +101,7 @@ class NodeColumns:
     def _columns(self, rows: list[int]) -> Json:
         at = np.array(rows, dtype=np.intp)
         known = [self._known[row] for row in rows]
-        count = len(self.shown)
+        count = len(self.resources)
         found: Json = {
             "id": rows,
             "name": [each[0] for each in known],
@@ -188,7 +194,19 @@ class NodeColumns:
                 np.add.at(held[index], rows[is_hold], left[slot, at[is_hold]])
         amounts = np.stack((allocatable, requested, used, kept - held, held))
         self._count_devices(amounts)
-        return amounts.reshape(len(AMOUNTS) * len(slots), size)
+        amounts = np.concatenate((amounts, self._claimed_devices(size)), axis=1)
+        return amounts.reshape(len(AMOUNTS) * len(self.resources), size)
+
+    def _claimed_devices(self, size: int) -> Matrix:
+        """The devices of DRA drivers, [amount, driver, row]. Those that owners of a reservation use
+        count as requested."""
+        counted = self.devices.by_driver(size)
+        found = np.zeros((len(AMOUNTS), len(self._drivers), size), dtype=np.int64)
+        for index, driver in enumerate(self._drivers):
+            if (of := counted.get(driver)) is not None:
+                none = np.zeros(size, dtype=np.int64)
+                found[:, index] = np.stack((of.published, of.in_use, none, of.held, none))
+        return found
 
     def _count_devices(self, amounts: Matrix) -> None:
         """Replaces the amounts, [amount, resource, row], of devices where there are Device objects."""

@@ -11,6 +11,7 @@ from holdfast.snapshot.cluster_snapshot import (
     CAPACITY,
     ClusterSnapshot,
     NodeAmounts,
+    claimed_devices,
     node_amounts,
     shown,
 )
@@ -27,7 +28,11 @@ class NodeKind(SnapshotKind):
 
     def rows(self, snapshot: ClusterSnapshot, query: Query) -> Found:
         objects, missing = _queried(snapshot, query)
-        amounts = {_name(raw): node_amounts(snapshot.cluster, _name(raw)) for raw in objects}
+        devices = claimed_devices(snapshot.cluster)
+        amounts = {
+            name: node_amounts(snapshot.cluster, name) | devices.get(name, {})
+            for name in map(_name, objects)
+        }
         resources = _resources(list(amounts.values()))
         limits = snapshot.cluster.limits.ratios(resources)
         columns = [OutputColumn("NAME"), OutputColumn("STATUS"), OutputColumn("PODS")]
@@ -51,7 +56,7 @@ class NodeKind(SnapshotKind):
     async def describe(self, server: ObjectLister, raw: Raw) -> str:
         snapshot = await warned_snapshot(server, only=CAPACITY)
         cluster, name, now = snapshot.cluster, _name(raw), server.now()
-        amounts = node_amounts(cluster, name)
+        amounts = node_amounts(cluster, name) | claimed_devices(cluster).get(name, {})
         text = Description()
         text.field("Name", name)
         text.field("Status", status(raw))

@@ -94,7 +94,7 @@ export class Details {
       const kept = node.reserved[index] + node.held[index];
       return h("div", { class: "meter" },
         h("span", { class: "what" }, title(name)),
-        isDevice(name) && node.allocatable[index] <= 64 ? cells(devices(node, index), 16) : bar(parts(node, index, name), node.allocatable[index]),
+        isDevice(name) && node.allocatable[index] <= 64 ? cells(devices(node, index, name), 16) : bar(parts(node, index, name), node.allocatable[index]),
         h("span", { class: "figures" }, `${amount(name, node.requested[index])} requested, ${kept ? `${amount(name, kept)} reserved, ` : ""}${amount(name, free)} free of ${amount(name, node.allocatable[index])}`));
     });
     const taken = new Map([...this.model.reservations.values()].map((r) => [r.uid, r.name]));

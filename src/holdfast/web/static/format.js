@@ -29,8 +29,12 @@ export function amounts(byName) {
   return found.map(([name, value]) => `${amount(name, value)} ${short(name)}`).join(", ") || "nothing";
 }
 
+/** Devices of a DRA driver, which claims get. */
+export const isClaimed = (resource) => resource.endsWith("/devices");
+
 export function short(resource) {
   if (resource === "ephemeral-storage") return "storage";
+  if (isClaimed(resource)) return resource.replace("/", " ");
   const slash = resource.indexOf("/");
   return slash < 0 ? resource : resource.slice(slash + 1);
 }
@@ -38,6 +42,7 @@ export function short(resource) {
 /** What to call a resource in a heading. */
 export function title(resource) {
   if (resource === "cpu") return "CPU";
+  if (isClaimed(resource)) return short(resource);
   const name = short(resource);
   return name === "gpu" ? "GPU" : name.charAt(0).toUpperCase() + name.slice(1);
 }

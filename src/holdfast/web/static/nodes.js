@@ -2,7 +2,7 @@
 
 import { bar, cells } from "./charts.js";
 import { h, setText } from "./dom.js";
-import { amount, byName, count, percent, short, title } from "./format.js";
+import { amount, byName, count, isClaimed, percent, short, title } from "./format.js";
 import { List } from "./list.js";
 import { CORDONED, NOT_READY, NO_OBJECT, TAINTED } from "./model.js";
 
@@ -11,7 +11,7 @@ const STRIP_FROM = 40;
 const ROOMY = 12;
 const RESORT_MS = 1500;
 
-export const isDevice = (resource) => DEVICE.test(resource) && resource.includes("/");
+export const isDevice = (resource) => isClaimed(resource) || (DEVICE.test(resource) && resource.includes("/"));
 
 /** The parts of a node's bar for one resource. */
 export function parts(node, index, resource) {
@@ -40,8 +40,8 @@ export function parts(node, index, resource) {
 }
 
 /** The devices of a node: those of its Device object, or as many as it has of the resource. */
-export function devices(node, index) {
-  if (node.gpus.length) return node.gpus.map(([used, reserved, state]) => ({ used, reserved, healthy: state > 0 }));
+export function devices(node, index, resource) {
+  if (node.gpus.length && !(resource && isClaimed(resource))) return node.gpus.map(([used, reserved, state]) => ({ used, reserved, healthy: state > 0 }));
   const total = Math.min(node.allocatable[index], 64);
   return Array.from({ length: total }, (_, number) => {
     const used = Math.min(Math.max(node.requested[index] - number, 0), 1);
@@ -96,16 +96,16 @@ export class NodesView {
 
   layout() {
     const { resources } = this.model;
-    this.device = resources.findIndex(isDevice);
     const anyGpus = [...this.model.nodes.values()].some((node) => node.gpus.length);
+    this.device = resources.findIndex((name) => isDevice(name) && !(anyGpus && isClaimed(name)));
     this.hasDevices = this.device >= 0 || anyGpus;
-    this.others = resources.map((name, index) => [name, index]).filter(([name, index]) => index > 2 && !isDevice(name) && !(anyGpus && /gpu|rdma|fpga/.test(name))).slice(0, 2);
+    this.others = resources.map((name, index) => [name, index]).filter(([name, index]) => index > 2 && index !== this.device && (isClaimed(name) || !(isDevice(name) || (anyGpus && /gpu|rdma|fpga/.test(name))))).slice(0, 2);
     const columns = [
       { key: "name", title: "Node", sorts: true, class: "name" },
       { key: "cpu", title: "CPU", sorts: true, class: "bars" },
       { key: "memory", title: "Memory", sorts: true, class: "bars" },
     ];
-    if (this.hasDevices) columns.push({ key: "gpu", title: "GPUs", sorts: true, class: "gpus" });
+    if (this.hasDevices) columns.push({ key: "gpu", title: this.device >= 0 && isClaimed(resources[this.device]) ? "Devices" : "GPUs", sorts: true, class: "gpus" });
     for (const [name] of this.others) columns.push({ key: name, title: title(name), sorts: true, class: "bars" });
     columns.push({ key: "pods", title: "Pods", sorts: true, class: "number" });
     const tracks = ["minmax(8rem, 1.2fr)", "minmax(6rem, 2fr)", "minmax(6rem, 2fr)"];
@@ -213,10 +213,10 @@ export class NodesView {
   }
 
   deviceCell(node) {
-    const found = devices(node, this.device);
+    const found = devices(node, this.device, this.model.resources[this.device]);
     if (!found.length) return h("span", { class: "dim" }, "–");
     const free = found.filter((each) => each.healthy && each.used + each.reserved < 1).length;
-    return [cells(found), h("span", { class: "figures" }, ` ${free} free`, h("span", { class: "sr" }, ` of ${found.length} GPUs`))];
+    return [cells(found), h("span", { class: "figures" }, ` ${free} free`, h("span", { class: "sr" }, ` of ${found.length} devices`))];
   }
 
   // The strip: every node a column of pixels, in the order of the list

@@ -46,6 +46,7 @@ Modules, lowest first:
     claims_in_use     claims, what is in flight for them, and the devices they use
     claim_reservations  reserving claims for pods
     claim_manager     the entry point of the scheduler: all of it, kept in line with objects and pods
+    device_counts     devices of each driver on each node, for tables and charts
 
 The CEL of selectors is in `machinery.schema.device_selectors`.
 """

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from holdfast.api.resource_claims import DeviceClass
 from holdfast.api.resource_slices import DeviceID, DeviceTaintRule, ResourceSlice, SliceDevice
 from holdfast.scheduler.cluster.node_table import NodeTable
-from holdfast.scheduler.managers.claims.device_table import DeviceTable, Taints, taints_of
+from holdfast.scheduler.managers.claims.device_table import DeviceEntry, DeviceTable, Taints, taints_of
 from holdfast.scheduler.managers.claims.pools import (
     NOTHING_VISIBLE,
     NodeFacts,
@@ -125,6 +125,16 @@ class DeviceCatalogue:
         if found is None:
             found = self._visible[row] = self._gather(row)
         return found
+
+    def devices_of_nodes(self) -> Iterator[tuple[int, DeviceEntry]]:
+        """The usable devices of slices that are of one node, with the node's row."""
+        for name, slices in self._on_node.items():
+            row = self._nodes.row(name)
+            if row is None or row not in self._nodes.info:
+                continue
+            for entry in self.visible(row).entries:
+                if entry.slice_name in slices:
+                    yield row, entry
 
     def rows_of(self, devices: Iterable[DeviceID]) -> Rows | None:
         """The rows whose answers may change when these devices are allocated or released: those that
