@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from harness.device_objects import device, gpu
 from harness.claim_objects import (
     DRIVER,
     allocation,
@@ -18,6 +17,7 @@ from harness.claim_objects import (
     resource_claim,
     resource_slice,
 )
+from harness.device_objects import device, gpu
 from harness.objects import node, pod, queue
 from holdfast.local.store import Key, node_key, pod_key
 from holdfast.web import live_view, node_columns, row_tables
