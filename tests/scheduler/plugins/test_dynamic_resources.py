@@ -136,6 +136,15 @@ def test_an_allocated_claim_restricts_nodes() -> None:
     assert devices_of(claim(world, "shared")) == ["n2/gpu-0"]
 
 
+def test_an_allocation_without_a_time_is_not_changed() -> None:
+    given = allocation("n1", "gpu-0")
+    world = World(*cluster("n1"), resource_claim("shared", allocation=given))
+    world.put(claiming_pod("p", "shared"))
+    assert world.node_of("p") == "n1"
+    # The server accepts no change of an allocation.
+    assert claim(world, "shared")["status"]["allocation"] == given
+
+
 def test_an_unused_claim_is_deallocated_where_it_keeps_its_pod_from_nodes() -> None:
     shared = resource_claim("shared", allocation=allocation("n2", "gpu-0"))
     world = World(*cluster("n1", "n2"), shared)
@@ -147,6 +156,16 @@ def test_an_unused_claim_is_deallocated_where_it_keeps_its_pod_from_nodes() -> N
         "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
     ]
     assert world.wait(30).node_of("p") == "n1"
+    assert devices_of(claim(world, "shared")) == ["n1/gpu-0"]
+
+
+def test_an_unused_claim_is_kept_where_its_pod_lacks_devices_for_another() -> None:
+    shared = resource_claim("shared", allocation=allocation("n1", "gpu-0"))
+    more = resource_claim("more", request("r", 5))
+    world = World(*cluster("n1", "n2"), shared, more)
+    world.put(claiming_pod("p", "shared", "more"))
+    assert "2 cannot allocate all claims" in world.message("p")
+    assert "deallocation" not in world.message("p")
     assert devices_of(claim(world, "shared")) == ["n1/gpu-0"]
 
 

@@ -71,8 +71,6 @@ def reserved_claim(claim: Raw | None, decision: ReserveClaim, now: str) -> Raw |
             return None
     else:
         consumers = [*consumers, consumer(decision.consumer)]
-    if not allocation.get("allocationTimestamp"):
-        allocation = {**allocation, "allocationTimestamp": now}
     return {**claim, "status": {**status, "allocation": allocation, "reservedFor": consumers}}
 
 

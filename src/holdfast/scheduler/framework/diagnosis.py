@@ -173,6 +173,12 @@ class Diagnosis:
         feasible: NDArray[np.bool_] = self._catch_up() == 0
         return feasible
 
+    def rows_with(self, text: str) -> NDArray[np.bool_]:
+        """The rows of which this is a reason."""
+        codes = self._catch_up()
+        rows: NDArray[np.bool_] = np.array([text in each.texts for each in self._rejections])[codes]
+        return rows
+
     def histogram(self) -> dict[NodeRejection, int]:
         """The number of nodes with each rejection."""
         self._catch_up()

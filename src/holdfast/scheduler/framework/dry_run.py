@@ -74,7 +74,23 @@ class DryRun:
             rows = rows.copy()
             for row, rejection in corrections.items():
                 rows[row] = rejection.resolvable
+        return self._eligible(rows)
+
+    def rows_with(self, reason: str) -> NDArray[np.bool_]:
+        nodes = self._cluster.nodes
+        if self._column.rejected is not None:
+            return np.zeros(nodes.size, dtype=np.bool_)
+        corrections = self.corrections()
+        self._column.refresh()
+        rows = self._column.diagnosis.rows_with(reason)
+        for row, rejection in corrections.items():
+            rows[row] = reason in rejection.texts
+        return self._eligible(rows)
+
+    def _eligible(self, rows: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Those of the rows that the pod is tried on."""
         if self._pinned:
+            nodes = self._cluster.nodes
             named = nodes.row(self._pod.pinned_node or "")
             rows = rows & (np.arange(nodes.size) == (-1 if named is None else named))
         return rows if self._within is None else rows & self._within

@@ -308,6 +308,9 @@ class Trial(Protocol):
     def resolvable(self) -> NDArray[np.bool_]:
         """The rows where removing pods could help."""
 
+    def rows_with(self, reason: str) -> NDArray[np.bool_]:
+        """The rows that are infeasible for this reason."""
+
     def victims(
         self, row: int, pods: list[PodRecord], spared_first: Order
     ) -> list[PodRecord] | tuple[str, ...]:

@@ -182,16 +182,19 @@ class DynamicResources(ClusterPlugin):
         return Score(score, Scope.USAGE, ByMaximum(), version)
 
     def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
-        """Deallocates a claim that keeps the pod from nodes and that nobody else uses."""
+        """Deallocates a claim that keeps the pod from nodes and that nobody else uses. Nodes that the
+        pod could not use without it do not count."""
         if not pod.cls.claims:
             return _NOTHING
+        missed = trial.rows_with(NOT_AVAILABLE)
+        if not missed.any():
+            return _NOTHING
+        view = All(self.cluster.nodes)
         for need in self._claims.of_class(pod.cls).claims:
             claim = need.claim
-            if (
-                claim is None
-                or claim.status.allocation is None
-                or self._is_usable(need.allocation, claim)
-            ):
+            if claim is None or claim.status.allocation is None:
+                continue
+            if not np.any(missed & view.negate(self._usable_from(need.allocation, claim)(view))):
                 continue
             group = self._claims.group_of(pod.uid, need.key) if need.key is not None else None
             decision = DeallocateClaim(claim_ref(claim), pod.ref, group)
@@ -205,14 +208,6 @@ class DynamicResources(ClusterPlugin):
     def can_preempt_for(self, cls: PodClass) -> bool:
         """Each pod that names a claim itself may have one to deallocate."""
         return any(claim.name for claim in cls.claims)
-
-    def _is_usable(self, allocation: AllocationResult | None, claim: ResourceClaim) -> bool:
-        """Whether an allocated claim can be used from every node."""
-        mask = self._usable_from(allocation, claim)
-        if mask is everywhere:
-            return True
-        nodes = self.cluster.nodes
-        return bool((mask(All(nodes)) | ~nodes.alive[: nodes.size]).all())
 
     # Reserving, and what is written before the pod is bound
 
