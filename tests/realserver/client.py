@@ -19,6 +19,7 @@ _PREFIX = {"v1": "/api/v1"}
 _CLUSTER_SCOPED = {
     "nodes", "namespaces", "persistentvolumes", "storageclasses", "csinodes", "csidrivers",
     "priorityclasses", "customresourcedefinitions", "deviceclasses", "resourceslices",
+    "devicetaintrules",
 }  # fmt: skip
 _PLURALS = {
     "StorageClass": "storageclasses",
@@ -136,7 +137,9 @@ class Client:
         self, at: http.client.HTTPSConnection, method: str, path: str, body: Json | None, kind: str
     ) -> None:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": f"application/{kind}"}
-        at.request(method, path, None if body is None else json.dumps(body), headers)
+        # Compact, as kubectl writes it: the server keeps parameters of drivers byte by byte.
+        text = None if body is None else json.dumps(body, separators=(",", ":"))
+        at.request(method, path, text, headers)
 
 
 def path_of(obj: Json) -> str:

@@ -33,6 +33,7 @@ _EMPTIED = (
     ("v1", "persistentvolumeclaims"),
     ("resource.k8s.io/v1", "resourceclaims"),
     ("resource.k8s.io/v1", "resourceslices"),
+    ("resource.k8s.io/v1", "devicetaintrules"),
     ("resource.k8s.io/v1", "deviceclasses"),
     ("v1", "persistentvolumes"),
     ("storage.k8s.io/v1", "storageclasses"),
