@@ -13,12 +13,14 @@ import pytest
 from rich.console import Console
 
 from holdfast.bench import kube_measure as measure
-from holdfast.bench.kube_cluster import LABEL, content_of, kube_scheduler
+from holdfast.bench.kube_cluster import kube_scheduler
+from holdfast.bench.kube_content import LABEL, content_of
 from holdfast.bench.kube_measure import DEFAULT_ROWS, KubeResult, best_of, print_results
 from holdfast.bench.measure import this_machine
 from holdfast.bench.plan import plan_of
 from holdfast.bench.workload import BenchError, rows
 from realserver.server import RealServer
+from realserver.versions import minor_version
 
 
 @pytest.mark.parametrize("name", DEFAULT_ROWS)
@@ -43,7 +45,32 @@ def test_affinity_survives_the_way_to_the_server() -> None:
     assert term["topologyKey"] == "kubernetes.io/hostname"
 
 
-@pytest.mark.parametrize("name", ["SchedulingWithMixedChurn", "SchedulingCSIPVs"])
+def test_claims_come_with_their_pods_and_existing_ones_have_devices() -> None:
+    content = content_of(plan_of(rows()["SchedulingWithResourceClaims"], nodes=10))
+    assert {obj["kind"] for obj in content.devices} == {"DeviceClass", "ResourceSlice"}
+    taken = set()
+    for pod in content.before:
+        (claim,) = content.claims[pod["metadata"]["name"]]
+        (result,) = claim["status"]["allocation"]["devices"]["results"]
+        assert result["pool"] == pod["spec"]["nodeName"]
+        taken.add((result["pool"], result["device"]))
+    assert len(taken) == len(content.before) == 10
+    for pod in content.measured:
+        name = pod["metadata"]["name"]
+        (claim,) = content.claims[name]
+        assert not (claim.get("status") or {}).get("allocation")
+        (status,) = content.claim_statuses[name]["resourceClaimStatuses"]
+        assert status["resourceClaimName"] == claim["metadata"]["name"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "SchedulingWithMixedChurn",
+        "SchedulingCSIPVs",
+        "SchedulingWithResourceClaimTemplate/half_steady",
+    ],
+)
 def test_a_workload_that_needs_more_than_a_server_is_refused(name: str) -> None:
     with pytest.raises(BenchError, match="--mode kube does not support that"):
         content_of(plan_of(rows()[name], nodes=10))
@@ -87,13 +114,26 @@ def test_pods_are_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> No
         asyncio.run(waited())
 
 
-def test_it_runs_and_leaves_nothing_behind(real_cluster: RealServer) -> None:
-    command = [sys.executable, "-m", "holdfast", "bench", "--mode", "kube", "SchedulingPodAffinity"]
+@pytest.mark.parametrize(
+    ("name", "pods"),
+    [
+        ("SchedulingPodAffinity", 20),
+        ("SchedulingWithResourceClaims", 120),
+        ("SchedulingWithResourceClaim", 100),
+        ("ExtendedResource", 100),
+    ],
+)
+def test_it_runs_and_leaves_nothing_behind(real_cluster: RealServer, name: str, pods: int) -> None:
+    if name != "SchedulingPodAffinity" and minor_version(real_cluster) < 37:
+        pytest.skip("the server has no DeviceTaintRules or extended resources")
+    command = [sys.executable, "-m", "holdfast", "bench", "--mode", "kube", name]
     command += ["--nodes", "20", "--repeat", "1", "-o", "json"]
     command += ["--kubeconfig", str(real_cluster.kubeconfig())]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)["rows"]
-    assert (row["scheduler"], row["measured_pods"], row["nodes"]) == ("holdfast", 20, 20)
+    assert (row["scheduler"], row["measured_pods"], row["nodes"]) == ("holdfast", pods, 20)
     assert row["pods_per_second"] > 0 and row["peak_memory_mb"] > 10
     assert real_cluster.client.list("v1", "nodes") == real_cluster.client.list("v1", "pods") == []
+    for plural in ("resourceclaims", "resourceslices", "deviceclasses"):
+        assert real_cluster.client.list("resource.k8s.io/v1", plural) == []

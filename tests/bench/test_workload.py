@@ -57,6 +57,12 @@ def test_every_workload_becomes_a_plan_with_measured_pods(name: str) -> None:
         ("SchedulingInTreePVs", 5000, 2000),
         ("SchedulingCSIPVs", 5000, 5000),
         ("SchedulingWithResourceClaims", 500, 3000),
+        ("SchedulingWithResourceClaimTemplate", 500, 2500),
+        ("SchedulingWithResourceClaimTemplate/full_steady", 500, 2500),
+        ("SchedulingWithResourceClaim", 500, 2500),
+        ("ExtendedResource", 500, 2500),
+        ("ConsumableCapacity", 500, 2500),
+        ("PartitionableBacktracking", 500, 500),
     ],
 )
 def test_workloads_have_the_sizes_they_are_known_by(name: str, nodes: int, measured: int) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Collection
 
 import pytest
 
+from holdfast.api.resource_claims import ResourceClaim
 from holdfast.bench.drive import Drive
 from holdfast.bench.plan import plan_of
 from holdfast.bench.workload import find, rows
@@ -176,6 +177,42 @@ def test_pods_come_with_their_claims_and_volumes(name: str, pods: int) -> None:
     assert outcome.per_node(outcome.pods("claiming-pod")).total() == pods
     assert len(objects["PersistentVolumeClaim"]) == len(objects["PersistentVolume"]) == pods
     assert len(objects.get("CSINode", {})) == (20 if name == "CSIPVs" else 0)
+
+
+TEMPLATE = "SchedulingWithResourceClaimTemplate"
+
+
+@pytest.mark.parametrize(
+    ("name", "pods", "claims", "devices"),
+    [
+        (TEMPLATE, 50, 100, 1),
+        (f"{TEMPLATE}/selector", 50, 50, 1),
+        (f"{TEMPLATE}/match", 20, 20, 5),
+        (f"{TEMPLATE}/half_steady", 0, 50, 1),
+        ("SchedulingWithResourceClaim", 50, 10, 1),
+        ("SchedulingWithResourceClaims", 70, 70, 1),
+        ("ExtendedResource", 50, 100, 1),
+        ("ExtendedResource/implicit", 50, 100, 1),
+        ("FirstAvailable", 50, 50, 1),
+        ("DeviceTaintToleration", 50, 50, 1),
+        ("Partitionable", 10, 10, 2),
+        ("PartitionableBacktracking", 10, 10, 7),
+        ("ConsumableCapacity", 50, 50, 2),
+    ],
+)
+@pytest.mark.parametrize("batch", [1, 100])
+def test_claims_get_devices_and_pods_their_nodes(
+    name: str, pods: int, claims: int, devices: int, batch: int
+) -> None:
+    outcome = Outcome(name, 10, batch)
+    found = list(outcome.cluster.pods.values())
+    assert len(found) == pods
+    assert all(pod.row >= 0 for pod in found)
+    known = list(outcome.cluster.objects["ResourceClaim"].values())
+    assert len(known) == claims
+    for claim in known:
+        assert isinstance(claim, ResourceClaim) and claim.status.allocation is not None
+        assert len(claim.status.allocation.devices.results) in (1, devices)
 
 
 @pytest.mark.parametrize(

@@ -146,9 +146,12 @@ def bench(
     PodMatchingAntiAffinity, PreferredPodAffinity, PreferredPodAntiAffinity and the same four
     with a namespace selector; TopologySpreading, PreferredTopologySpreading,
     DefaultTopologySpreading; MixedSchedulingBasePod; PreemptionBasic and PreemptionAsync;
-    InTreePVs and CSIPVs. Workloads of Holdfast: Mixed160, Memory50000Pods, openb; ReservationOwners
-    (Aligned, Restricted, Once), ReservationOthers, ReservationPreemption, DynamicReservations,
-    LimitAware, PreemptionSpread, GangsOfThree, GangsOfThousand, Queues, QueuesPending. --list
+    InTreePVs and CSIPVs; WithResourceClaimTemplate, WithResourceClaim, ExtendedResource,
+    FirstAvailable, DeviceTaintToleration, Partitionable, PartitionableBacktracking and
+    ConsumableCapacity. Workloads of Holdfast: WithResourceClaims, Mixed160, Memory50000Pods, openb;
+    ReservationOwners (Aligned, Restricted, Once), ReservationOthers, ReservationPreemption,
+    DynamicReservations, LimitAware, PreemptionSpread, GangsOfThree, GangsOfThousand, Queues,
+    QueuesPending. --list
     describes them.
 
     Progress is printed to stderr, one line for each finished workload.
@@ -218,8 +221,11 @@ def _on_a_server(
             "--mode kube needs --kubeconfig F, of a cluster in which it may create and delete "
             "nodes and pods"
         )
-    sized = msgspec.structs.replace(options, nodes=options.nodes or kube.DEFAULT_NODES)
-    plans = [sized.plan(find(name)) for name in names or kube.DEFAULT_ROWS]
+    plans = []
+    for name in map(find, names or kube.DEFAULT_ROWS):
+        most = rows()[name].workload.nodes if name in rows() else kube.DEFAULT_NODES
+        size = options.nodes or min(kube.DEFAULT_NODES, most)
+        plans.append(msgspec.structs.replace(options, nodes=size).plan(name))
     kube.run(plans, kubeconfig, kube_scheduler, options.repeat, output is BenchOutput.JSON)
 
 

@@ -71,6 +71,8 @@ class PlanCluster:
         self._reservations: dict[Key, Reservation] = {}
         self._claims: dict[tuple[str, str], ResourceClaim] = {}
         """As the scheduler has them."""
+        self._extended: dict[str, str] = {}
+        """The claims that were created for extended resources of pods, by the pod's name."""
         self._created = 0
         self._reports: list[Event | None] = []
         self._updated: dict[Key, int] = {}
@@ -154,13 +156,37 @@ class PlanCluster:
             self._annotations.pop(name, None)
 
     def submit(self, raw: Raw) -> Raw:
-        key = reservation_key(raw["metadata"]["name"])
         self._created += 1
+        if raw["kind"] == "ResourceClaim":
+            return self._submit_claim(raw)
+        key = reservation_key(raw["metadata"]["name"])
         made = {"uid": uid_of(key.name, self._created), "creationTimestamp": CREATED, "generation": 1}
         raw = {**raw, "metadata": {**raw["metadata"], **made}}
         shown = self._reservations[key] = _decoded_reservation(raw)
         self._reports.append(Added(shown))
         return raw
+
+    def _submit_claim(self, raw: Raw) -> Raw:
+        """A claim for the extended resources of a pod. It is shown when it has its allocation."""
+        meta = raw["metadata"]
+        name = f"{meta['generateName']}{self._created}"
+        made = {"name": name, "uid": uid_of(name, self._created), "creationTimestamp": CREATED}
+        raw = {**raw, "metadata": {**meta, **made}}
+        self._extended[meta["ownerReferences"][0]["name"]] = name
+        self._claims[meta["namespace"], name] = decode_json(msgspec.json.encode(raw), ResourceClaim)
+        return raw
+
+    def remove(self, maker: PodMaker, number: int) -> list[Event]:
+        """Deletes a pod, with the claims that it has."""
+        meta = maker.raw(number)["metadata"]
+        name, namespace = meta["name"], meta["namespace"]
+        raw = self.get(Key("", "Pod", namespace, name))
+        claims = [each.metadata.name for each in maker.along(number)]
+        if name in self._extended:
+            claims.append(self._extended.pop(name))
+        gone = [self._claims.pop((namespace, claim)) for claim in claims]
+        self._forget_writes(name)
+        return [Deleted(decode_pod_json(msgspec.json.encode(raw))), *map(Deleted, gone)]
 
     def end(self, key: Key) -> None:
         self._reports.append(Deleted(self._reservations.pop(key)))
@@ -339,8 +365,10 @@ class Drive:
         self._cluster.know_maker(step.maker, step.measured)
         count = self._count(step)
         began = self._now
-        for start in range(0, count, self._batch):
-            numbers = range(start, min(start + self._batch, count))
+        batch = min(self._batch, step.at_once or self._batch)
+        leaving: list[Event] = []
+        for start in range(0, count, batch):
+            numbers = range(start, min(start + batch, count))
             if self._plan.streamed:
                 made = [step.maker.arriving(number) for number in reversed(numbers)]
             arriving = [obj for batch in made[-len(numbers) :] for obj in reversed(batch)]
@@ -348,14 +376,18 @@ class Drive:
             for obj in arriving:
                 self._cluster.know(obj)
             self._now = began + numbers.stop / self._plan.arrivals_per_second
-            events = [
+            events = leaving + [
                 event
                 for churner in self._churners
                 for _ in range(churner.due(self._now, len(numbers)))
                 for event in churner.events(self)
             ]
             self._round(len(numbers), arriving, events)
-        self._round(0, [], [])
+            if step.at_once:
+                leaving = [
+                    event for each in numbers for event in self._cluster.remove(step.maker, each)
+                ]
+        self._round(0, [], leaving)
 
     def _settle(self) -> None:
         """Lets time pass until pods have their nodes; the time between timers costs nothing."""

@@ -1,6 +1,4 @@
-"""A benchmark on a real API server: a plan's objects, bulk creation and deletion, binds, scheduler
-processes.
-"""
+"""A benchmark on a real API server: bulk creation and deletion, binds, scheduler processes."""
 
 import asyncio
 import contextlib
@@ -11,91 +9,26 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from holdfast.api.meta import Object
-from holdfast.bench.plan import BenchPlan, Churning, PlannedObjects, Pods
+from holdfast.api.kinds import KINDS
+from holdfast.api.names import RESOURCE_API
+from holdfast.bench.kube_content import DEVICE_KINDS, LABEL, Content
 from holdfast.bench.workload import BenchError
-from holdfast.kube.client import Client, Request, get
+from holdfast.kube.client import MERGE, POD, Client, Request, get, path_of
 from holdfast.kube.errors import ApiError, KubernetesError
 
 Raw = dict[str, Any]
 
-LABEL = "holdfast.io/bench"
-"""A label of every object that the benchmark creates; only these are deleted afterwards."""
-_KINDS = ("Node", "Namespace", "Pod")
-_SERVERS_OWN = ("uid", "resourceVersion", "creationTimestamp", "generation")
-
-
-class Content(msgspec.Struct):
-    """The objects of a plan by their role in the run."""
-
-    nodes: list[Raw]
-    namespaces: list[str]
-    before: list[Raw]
-    """Pods that have a node from the start."""
-    measured: list[Raw]
-
-
-def content_of(plan: BenchPlan) -> Content:
-    """Assigns existing pods to nodes in turn, so that every scheduler finds the same state.
-
-    Raises BenchError if the plan needs more than an API server provides.
-    """
-    content = Content([], [], [], [])
-    for step in plan.steps:
-        if isinstance(step, PlannedObjects):
-            for obj in step.objects:
-                _sort_in(content, obj, plan.name)
-        elif isinstance(step, Pods):
-            content.namespaces += [ns for ns in step.maker.namespaces if ns not in content.namespaces]
-            pods = list(_pods(step, plan.name))
-            (content.measured if step.measured else content.before).extend(pods)
-        elif isinstance(step, Churning):
-            raise BenchError(
-                f"{plan.name} changes objects while it runs; --mode kube does not support that"
-            )
-    for number, pod in enumerate(content.before):
-        node = content.nodes[number % len(content.nodes)]
-        pod["spec"]["nodeName"] = node["metadata"]["name"]
-    return content
-
-
-def _sort_in(content: Content, obj: Object, plan: str) -> None:
-    if obj.kind not in _KINDS:
-        raise BenchError(f"{plan} needs a {obj.kind}; --mode kube does not support that")
-    if obj.kind == "Node":
-        content.nodes.append(raw(obj))
-    elif obj.metadata.name not in content.namespaces:
-        content.namespaces.append(obj.metadata.name)
-
-
-def _pods(step: Pods, plan: str) -> Iterator[Raw]:
-    for number in range(step.count):
-        *along, pod = step.maker.arriving(number)
-        if along:
-            raise BenchError(f"{plan} needs a {along[0].kind}; --mode kube does not support that")
-        made = raw(pod)
-        made["spec"].pop("priority", None)
-        made.pop("status", None)
-        yield made
-
-
-def raw(obj: Object) -> Raw:
-    made: Raw = msgspec.to_builtins(obj)
-    made["metadata"] = {k: v for k, v in made["metadata"].items() if k not in _SERVERS_OWN}
-    made["metadata"]["labels"] = {**made["metadata"].get("labels", {}), LABEL: "kube"}
-    return made
-
-
 # The cluster
 
 
+_CLAIM = KINDS[RESOURCE_API, "ResourceClaim"]
 _AT_ONCE = 24
 _SELECTOR = f"labelSelector={LABEL}"
 _DELETE = b'{"kind":"DeleteOptions","apiVersion":"v1","gracePeriodSeconds":0}'
@@ -162,23 +95,94 @@ class BenchCluster:
                 )
         await self.create("/api/v1/namespaces", made)
 
-    async def create_pods(self, pods: Iterable[Raw], scheduler: str) -> None:
-        by_namespace: dict[str, list[Raw]] = {}
-        for pod in pods:
+    async def create_devices(self, objects: Iterable[Raw]) -> None:
+        await self._at_once(self._create_whole, objects)
+
+    async def create_pods(self, pods: Iterable[Raw], content: Content, scheduler: str) -> None:
+        """With the claims that come with them, as the claim controller makes them."""
+
+        async def create(pod: Raw) -> None:
+            meta = pod["metadata"]
             made = copy.copy(pod)
             made["spec"] = {**pod["spec"], "schedulerName": scheduler}
-            by_namespace.setdefault(pod["metadata"]["namespace"], []).append(made)
-        for namespace, some in by_namespace.items():
-            await self.create(f"/api/v1/namespaces/{namespace}/pods", some)
+            claims = content.claims.get(meta["name"], ())
+            found = await self._create(f"/api/v1/namespaces/{meta['namespace']}/pods", made)
+            for claim in claims:
+                await self._create_whole(_owned(claim, found["metadata"]["uid"]))
+            if status := content.claim_statuses.get(meta["name"]):
+                path = path_of(POD, meta["namespace"], meta["name"], "status")
+                await self._patch(path, {"status": status})
 
-    async def delete_pods(self, namespaces: Iterable[str]) -> None:
-        for namespace in namespaces:
+        await self._at_once(create, pods)
+
+    async def _at_once(self, create: Callable[[Raw], Awaitable[None]], objects: Iterable[Raw]) -> None:
+        waiting = iter(objects)
+
+        async def some() -> None:
+            for obj in waiting:
+                try:
+                    await create(obj)
+                except ApiError as error:
+                    raise BenchError(f"cannot create {obj['metadata']['name']}: {error}") from None
+
+        await asyncio.gather(*(some() for _ in range(_AT_ONCE)))
+
+    async def _create_whole(self, obj: Raw) -> None:
+        """With its status, if it has one."""
+        meta, kind = obj["metadata"], KINDS[obj["apiVersion"], obj["kind"]]
+        await self._create(path_of(kind, meta.get("namespace", "")), obj)
+        if obj.get("status"):
+            path = path_of(kind, meta.get("namespace", ""), meta["name"], "status")
+            await self._patch(path, {"status": obj["status"]})
+
+    async def _create(self, path: str, obj: Raw) -> Raw:
+        made: Raw = msgspec.json.decode(
+            await self._client.call(Request("POST", path, msgspec.json.encode(obj)), attempts=6)
+        )
+        return made
+
+    async def _patch(self, path: str, patch: Raw) -> None:
+        body = msgspec.json.encode(patch)
+        await self._client.call(Request("PATCH", path, body, MERGE), attempts=6)
+
+    async def delete_pods(self, content: Content) -> None:
+        """With the claims that they had: those that came with them, and those that a scheduler created
+        for them."""
+        for namespace in content.namespaces:
             await self._delete(f"/api/v1/namespaces/{namespace}/pods?{_SELECTOR}")
+            if content.devices:
+                await self._delete_claims(namespace, content)
 
-    async def delete_all(self, namespaces: Iterable[str]) -> None:
-        await self.delete_pods(namespaces)
+    async def _delete_claims(self, namespace: str, content: Content, all_of_them: bool = False) -> None:
+        path = path_of(_CLAIM, namespace)
+        listed = msgspec.json.decode(await self._client.call(get(path, timeout=120), attempts=5))
+        pods = {pod["metadata"]["name"] for pod in (*content.before, *content.measured)}
+        fixed = {obj["metadata"]["name"] for obj in content.devices if obj["kind"] == _CLAIM.kind}
+
+        async def delete(claim: Raw) -> None:
+            meta = claim["metadata"]
+            one = path_of(_CLAIM, namespace, meta["name"])
+            if meta.get("finalizers"):
+                await self._patch(one, {"metadata": {"finalizers": None}})
+            await self._delete(one)
+
+        def is_ours(meta: Raw) -> bool:
+            owners = {owner["name"] for owner in meta.get("ownerReferences", ())}
+            marked = LABEL in meta.get("labels", {})
+            return bool(owners & pods) or (marked and (all_of_them or meta["name"] not in fixed))
+
+        await self._at_once(delete, [each for each in listed["items"] if is_ours(each["metadata"])])
+
+    async def delete_all(self, content: Content) -> None:
+        await self.delete_pods(content)
+        if content.devices:
+            for namespace in content.namespaces:
+                await self._delete_claims(namespace, content, all_of_them=True)
+            for kind in DEVICE_KINDS:
+                if kind != _CLAIM.kind:
+                    await self._delete(f"{path_of(KINDS[RESOURCE_API, kind])}?{_SELECTOR}")
         await self._delete(f"/api/v1/nodes?{_SELECTOR}")
-        for name in namespaces:
+        for name in content.namespaces:
             if name != "default":
                 await self._drop_namespace(name)
 
@@ -201,6 +205,18 @@ class BenchCluster:
         except ApiError as error:
             if error.status not in (404, 409):
                 raise
+
+
+def _owned(claim: Raw, uid: str) -> Raw:
+    """The claim with the uid that the server gave its pod."""
+    owners = [{**owner, "uid": uid} for owner in claim["metadata"].get("ownerReferences", ())]
+    meta = {**claim["metadata"], "ownerReferences": owners} if owners else claim["metadata"]
+    made = {**claim, "metadata": meta}
+    if made.get("status"):
+        owner = claim["metadata"]["ownerReferences"][0]["name"]
+        consumer = {"resource": "pods", "name": owner, "uid": uid}
+        made["status"] = {**made["status"], "reservedFor": [consumer]}
+    return made
 
 
 class Binds:

@@ -17,13 +17,12 @@ from rich.console import Console
 from holdfast.bench.kube_cluster import (
     BenchCluster,
     Binds,
-    Content,
     RunningScheduler,
     SchedulerCandidate,
-    content_of,
     holdfast,
     kube_scheduler,
 )
+from holdfast.bench.kube_content import Content, content_of
 from holdfast.bench.measure import Machine, this_machine
 from holdfast.bench.plan import BenchPlan
 from holdfast.bench.report import new_table
@@ -104,16 +103,17 @@ async def measure(
     access = find_access(candidates[0].kubeconfig)
     async with Client(access) as client:
         cluster = BenchCluster(client)
-        await cluster.delete_all(content.namespaces)
+        await cluster.delete_all(content)
         try:
             await cluster.create_namespaces(content.namespaces)
             await cluster.create("/api/v1/nodes", content.nodes)
+            await cluster.create_devices(content.devices)
             return [
                 [await _one(plan, content, client, cluster, candidate) for candidate in candidates]
                 for _ in range(repeat)
             ]
         finally:
-            await cluster.delete_all(content.namespaces)
+            await cluster.delete_all(content)
 
 
 async def _one(
@@ -124,10 +124,10 @@ async def _one(
     candidate: SchedulerCandidate,
 ) -> KubeResult:
     try:
-        await cluster.create_pods(content.before, candidate.scheduler_name)
+        await cluster.create_pods(content.before, content, candidate.scheduler_name)
         with candidate.running() as running:
             idle_cpu = await _settled(running, _START)
-        await cluster.create_pods(content.measured, candidate.scheduler_name)
+        await cluster.create_pods(content.measured, content, candidate.scheduler_name)
         names = {pod["metadata"]["name"] for pod in content.measured}
         binds = Binds(client, names)
         watching = asyncio.create_task(binds.watch(await binds.look()))
@@ -152,7 +152,7 @@ async def _one(
             peak_memory_mb=memory,
         )
     finally:
-        await cluster.delete_pods(content.namespaces)
+        await cluster.delete_pods(content)
 
 
 async def _until_bound(watching: "asyncio.Task[None]", running: RunningScheduler) -> None:

@@ -21,6 +21,7 @@ from holdfast.bench.workload import (
     CreateNamespaces,
     CreateNodes,
     CreateObject,
+    CreateOnNodes,
     CreatePods,
     WorkloadRow,
     templates,
@@ -31,7 +32,7 @@ Raw = Mapping[str, Any]
 CREATED = "2026-01-01T00:00:00Z"
 
 _UID, _NODE, _CONDITIONS, _ANNOTATIONS = "@uid@", "@node@", "@conditions@", "@annotations@"
-_POD, _NAMESPACE = "$pod", "$namespace"
+_POD, _NAMESPACE, _GROUP = "$pod", "$namespace", "$group"
 _BOUND = '[{"type":"PodScheduled","status":"True","lastTransitionTime":"2026-01-01T00:00:01Z"}]'
 
 
@@ -39,7 +40,7 @@ class PodMaker:
     """Makes pods of one or several shapes, numbered from 0.
 
     `order` gives each pod's shape, else in turn; namespaces are assigned in turn. `along` are further
-    objects that each pod has.
+    objects that each pod has, or that `share` pods have together.
     """
 
     def __init__(
@@ -49,6 +50,7 @@ class PodMaker:
         namespaces: Sequence[str] = ("default",),
         order: Sequence[int] | None = None,
         along: Sequence[Raw] = (),
+        share: int = 1,
     ) -> None:
         self.prefix = prefix
         self._texts = [_pod_text(shape) for shape in shapes]
@@ -58,16 +60,23 @@ class PodMaker:
         self.namespaces = namespaces
         self._order = order
         self._along = along
+        self._share = share
 
     def arriving(self, number: int) -> list[Object]:
         """The objects to feed for a new pod, the pod last."""
+        return [*self.along(number), self.pending(number)]
+
+    def along(self, number: int, uid: str = "") -> list[Object]:
+        """The objects that arrive before a pod; `uid` is its uid if it is not the plan's."""
+        if number % self._share:
+            return []
         words = {
             "pod": self._name(number),
             "namespace": self._namespace(number),
-            "uid": uid_of(self.prefix, number),
+            "uid": uid or uid_of(self.prefix, number),
+            "group": str(number // self._share),
         }
-        along = [make_object(filled(template, words), "", number) for template in self._along]
-        return [*along, self.pending(number)]
+        return [make_object(filled(template, words), "", number) for template in self._along]
 
     def pending(self, number: int) -> Pod:
         return decode_pod_json(self._text(number, "", "[]", None).encode())
@@ -107,6 +116,7 @@ class PodMaker:
             self._texts[self._shape(number)]
             .replace(_POD, self._name(number))
             .replace(_NAMESPACE, self._namespace(number))
+            .replace(_GROUP, str(number // self._share))
             .replace(_UID, uid_of(self.prefix, number))
             .replace(_NODE, node)
             .replace(f'"{_CONDITIONS}"', conditions)
@@ -193,9 +203,12 @@ class PlannedObjects:
 
 @dataclass(frozen=True, slots=True)
 class Pods:
+    """`at_once` is how many exist at a time; 0 if all stay."""
+
     maker: PodMaker
     count: int
     measured: bool
+    at_once: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,10 +251,15 @@ def plan_of(row: WorkloadRow, nodes: int | None = None) -> BenchPlan:
     size = nodes or row.workload.nodes
     steps: list[Step] = []
     namespaces: dict[str, list[str]] = {}
+    nodes_made: list[str] = []
     for position, op in enumerate(row.workload.ops):
         match op:
             case CreateNodes():
-                steps.append(_nodes(op, row.count(op.count, size), position))
+                made_nodes = _nodes(op, row.count(op.count, size), position)
+                nodes_made += [obj.metadata.name for obj in made_nodes.objects if obj.kind == "Node"]
+                steps.append(made_nodes)
+            case CreateOnNodes():
+                steps.append(_on_nodes(op, row.count(op.count, size), nodes_made))
             case CreateNamespaces():
                 names = [f"{op.prefix}-{number}" for number in range(row.count(op.count, size))]
                 namespaces[op.prefix] = names
@@ -260,7 +278,8 @@ def plan_of(row: WorkloadRow, nodes: int | None = None) -> BenchPlan:
                     word: [f"{word}-{number}" for number in range(row.count(many, size))]
                     for word, many in op.numbered.items()
                 }
-                steps.append(Pods(_maker(op, words, chosen, position), count, op.measured))
+                maker = _maker(op, words, chosen, position)
+                steps.append(Pods(maker, count, op.measured, row.count(op.at_once, size)))
             case Churn():
                 churned = [templates()[name] for name in op.templates]
                 seconds = parse_duration(op.every) if op.every else 0.0
@@ -283,8 +302,17 @@ def _nodes(op: CreateNodes, count: int, position: int) -> PlannedObjects:
     return PlannedObjects(made)
 
 
+def _on_nodes(op: CreateOnNodes, count: int, nodes: list[str]) -> PlannedObjects:
+    template, made = templates()[op.template], []
+    for number in range(count):
+        turn, at = divmod(number, len(nodes))
+        words = {"node": nodes[at], "number": str(number), "turn": str(turn)}
+        made.append(make_object(filled(template, words), "", number))
+    return PlannedObjects(made)
+
+
 def _named(template: str, name: str, members: int) -> Object:
-    given = templates()[template]
+    given = filled(templates()[template], {"name": name})
     made = {**given, "metadata": {**given.get("metadata", {}), "name": name}}
     if members:
         made["spec"] = {**given.get("spec", {}), "minMember": members}
@@ -296,4 +324,4 @@ def _maker(
 ) -> PodMaker:
     made = shapes(templates()[op.template], {**op.vary, **words})
     along = [templates()[name] for name in op.along]
-    return PodMaker(f"{op.template}-{position}", made, namespaces, along=along)
+    return PodMaker(f"{op.template}-{position}", made, namespaces, along=along, share=op.share)

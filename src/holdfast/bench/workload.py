@@ -35,6 +35,7 @@ class BenchError(HoldfastError):
 
 
 _DATA = files("holdfast.bench")
+_TEMPLATES = ("templates.yaml", "device_templates.yaml")
 
 TRACE = "openb"
 """The row that is read from a folder instead of a data file."""
@@ -54,9 +55,18 @@ class CreateNodes(_Struct, frozen=True, tag_field="op", tag="createNodes"):
     along: list[str] = []
 
 
+class CreateOnNodes(_Struct, frozen=True, tag_field="op", tag="createOnNodes"):
+    """Objects that are there from the start, dealt out to the nodes in turn. In the template `$node` is
+    the name of the node, `$number` that of the object, and `$turn` how many the node has already."""
+
+    template: str
+    count: int | str
+
+
 class CreateNamespaces(_Struct, frozen=True, tag_field="op", tag="createNamespaces"):
-    """Namespaces called prefix-0, prefix-1 and so on; or objects of another kind, by their template.
-    `members` is how many pods there are for all of them, if they are gangs: each waits for its part."""
+    """Namespaces called prefix-0, prefix-1 and so on; or objects of another kind, by their template, in
+    which `$name` is the name. `members` is how many pods there are for all of them, if they are gangs:
+    each waits for its part."""
 
     prefix: str
     count: int | str
@@ -77,7 +87,11 @@ class CreatePods(_Struct, frozen=True, tag_field="op", tag="createPods"):
 
     With `per_node` the count is for each node, however many there are. `namespaces` is the prefix of
     namespaces that take turns. `along` are templates of what each pod has one of and what arrives
-    just before it; there `$pod`, `$namespace` and `$uid` are the pod's.
+    just before it; there `$pod`, `$namespace` and `$uid` are the pod's. With `share`, so many pods
+    have one of it together, and `$group` is the number of these pods, in their template too.
+
+    With `at_once` only so many pods exist at a time: when they have nodes they are deleted, with what
+    came along, and the next ones arrive.
     """
 
     template: str
@@ -89,6 +103,8 @@ class CreatePods(_Struct, frozen=True, tag_field="op", tag="createPods"):
     namespaces: str = ""
     vary: dict[str, list[str]] = {}
     along: list[str] = []
+    share: int = 1
+    at_once: int | str = 0
 
 
 class Churn(_Struct, frozen=True, tag_field="op", tag="churn"):
@@ -107,7 +123,7 @@ class Barrier(_Struct, frozen=True, tag_field="op", tag="barrier"):
     """Continues when every pod so far has a node, or nothing can change that."""
 
 
-Op = CreateNodes | CreateNamespaces | CreateObject | CreatePods | Churn | Barrier
+Op = CreateNodes | CreateOnNodes | CreateNamespaces | CreateObject | CreatePods | Churn | Barrier
 
 
 class Variant(_Struct, frozen=True):
@@ -143,7 +159,9 @@ class WorkloadRow(_Struct, frozen=True):
         if what not in self.variant.counts:
             raise BenchError(f"workload {self.name}: unknown count {what!r}")
         full = self.variant.counts[what]
-        return max(1, full * nodes // self.workload.nodes) if nodes < self.workload.nodes else full
+        if not full or nodes >= self.workload.nodes:
+            return full
+        return max(1, full * nodes // self.workload.nodes)
 
 
 @cache
@@ -170,9 +188,10 @@ def read_workload(text: str, file: str) -> Workload:
 @cache
 def templates() -> dict[str, dict[str, Any]]:
     """The object templates of workloads, by name."""
-    loaded = yaml.safe_load(_DATA.joinpath("templates.yaml").read_text(encoding="utf-8"))
-    assert isinstance(loaded, dict)
-    return loaded
+    found: dict[str, dict[str, Any]] = {}
+    for file in _TEMPLATES:
+        found |= yaml.safe_load(_DATA.joinpath(file).read_text(encoding="utf-8"))
+    return found
 
 
 def find(name: str) -> str:
