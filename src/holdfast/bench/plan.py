@@ -305,8 +305,8 @@ def _nodes(op: CreateNodes, count: int, position: int) -> PlannedObjects:
 def _on_nodes(op: CreateOnNodes, count: int, nodes: list[str]) -> PlannedObjects:
     template, made = templates()[op.template], []
     for number in range(count):
-        turn, at = divmod(number, len(nodes))
-        words = {"node": nodes[at], "number": str(number), "turn": str(turn)}
+        index, at = divmod(number, len(nodes))
+        words = {"node": nodes[at], "number": str(number), "index": str(index)}
         made.append(make_object(filled(template, words), "", number))
     return PlannedObjects(made)
 

@@ -57,7 +57,7 @@ class CreateNodes(_Struct, frozen=True, tag_field="op", tag="createNodes"):
 
 class CreateOnNodes(_Struct, frozen=True, tag_field="op", tag="createOnNodes"):
     """Objects that are there from the start, dealt out to the nodes in turn. In the template `$node` is
-    the name of the node, `$number` that of the object, and `$turn` how many the node has already."""
+    the name of the node, `$number` that of the object, and `$index` how many the node has already."""
 
     template: str
     count: int | str
