@@ -22,6 +22,7 @@ from harness.objects import node, pod, queue
 from holdfast.local.store import Key, node_key, pod_key
 from holdfast.web import live_view, node_columns, row_tables
 from holdfast.web.live_view import MAX_VIEWERS, TooManyViewers
+from holdfast.web.object_details import pod_details
 from web.viewed_cluster import BrowserCopy, Json, ViewedCluster, reservation
 
 WEB = {"app": "web"}
@@ -211,6 +212,20 @@ def test_devices_of_claims_are_shown_by_driver() -> None:
     shown = amounts(cluster.snapshot(), "n1", f"{DRIVER}/devices")
     assert (shown["allocatable"], shown["requested"], shown["reserved"]) == (2, 1, 0)
     assert amounts(cluster.snapshot(), "n2", f"{DRIVER}/devices")["allocatable"] == 0
+
+
+def test_a_pod_shows_the_devices_of_its_claims() -> None:
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "8")
+    cluster.create(device_class())
+    cluster.create(resource_slice("n1", 2))
+    cluster.create(resource_claim("c", request(count=2)))
+    cluster.create_pod("p", resourceClaims=[{"name": "x", "resourceClaimName": "c"}])
+    cluster.snapshot()
+    found = pod_details(cluster.cluster.world.scheduler, "default", "p")
+    assert found is not None
+    assert found["node"] == "n1"
+    assert found["requests"] == {"cpu": 1000, f"{DRIVER}/devices": 2}
 
 
 def test_changes_lead_to_what_a_new_browser_is_sent() -> None:

@@ -315,11 +315,14 @@ def ended_pod(snapshot: ClusterSnapshot, pod: PodRecord) -> list[ObjectChange]:
     """The pod is gone, and its claims are released: deleted if they are its own, deallocated if no
     other pod uses them, as the controllers of Kubernetes do."""
     found = [delete(POD, pod.name, pod.namespace)]
-    for raw in snapshot.all(RESOURCE_CLAIM) if pod.cls.pod.spec.resource_claims else ():
+    for claim in snapshot.cluster.claims.reserved_for(pod):
+        raw = snapshot.find(RESOURCE_CLAIM, claim.metadata.name, pod.namespace)
+        if raw is None:
+            continue
         users = (raw.get("status") or {}).get("reservedFor") or []
         others = [each for each in users if each.get("uid") != pod.uid]
         metadata = raw["metadata"]
-        if len(others) == len(users) or metadata.get("namespace") != pod.namespace:
+        if len(others) == len(users):
             continue
         if any(each.get("uid") == pod.uid for each in metadata.get("ownerReferences") or ()):
             found.append(delete(RESOURCE_CLAIM, metadata["name"], pod.namespace))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
+from holdfast.scheduler.managers.claims.device_counts import devices_resource
 from holdfast.scheduler.managers.devices.requests import GPU
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.scheduler.state.cluster import Cluster
@@ -99,7 +101,7 @@ def _placed(cluster: Cluster, pod: PodRecord) -> Json:
         "uid": pod.uid,
         "priority": pod.cls.priority,
         "since": pod.since,
-        "requests": named(cluster, dict(pod.cls.requests)),
+        "requests": named(cluster, dict(pod.cls.requests)) | _devices(cluster, pod),
         "job": pod.job.name if pod.job is not None else "",
         "reservationUid": pod.reservation_uid,
         "preempted": pod.being_preempted,
@@ -113,6 +115,15 @@ def named(cluster: Cluster, amounts: Amounts) -> dict[str, int]:
     return {
         name: amount for slot, amount in amounts.items() if slot != PODS and (name := slots.name(slot))
     }
+
+
+def _devices(cluster: Cluster, pod: PodRecord) -> dict[str, int]:
+    """How many devices the claims of a pod have, by driver."""
+    return Counter(
+        devices_resource(result.driver)
+        for allocation in cluster.claims.allocations(pod)
+        for result in allocation.devices.results
+    )
 
 
 def _gpus(cluster: Cluster, row: int) -> list[Json]:

@@ -178,7 +178,7 @@ class App {
       const free = Math.max(0, allocatable - requested - reserved - held);
       const kinds = [["pods", requested - used], ["used", used], ["reserved", reserved], ["held", held]];
       return h("div", { class: "meter" },
-        h("span", { class: "what" }, titles.filter((each) => each === titles[index]).length > 1 ? name : titles[index]),
+        h("span", { class: "what", title: name }, titles.filter((each) => each === titles[index]).length > 1 ? name : titles[index]),
         h("span", { class: "figures" }, h("b", null, percent(requested + reserved + held, allocatable)), ` · ${amount(name, free)} free of ${amount(name, allocatable)}`, h("span", { class: "sr" }, `; ${amount(name, requested)} requested by pods, ${amount(name, reserved)} reserved, ${amount(name, held)} held`)),
         bar(kinds.map(([kind, value]) => ({ kind, value })), allocatable));
     }).filter(Boolean).slice(0, 5);
