@@ -9,8 +9,7 @@
     │   ├── TimeError         api.errors                            `2026-01-01T00:00:00Z`
     │   ├── SelectorError     api.errors                            `app=web,tier in (a,b)`
     │   ├── CronError         api.cron                              `30 6 * * MON-FRI`
-    │   └── CelSyntaxError    machinery.schema.device_selectors.syntax  an invalid expression
-    │       └── UnknownFunction  machinery.schema.device_selectors.checker  no such function
+    │   └── CelSyntaxError    machinery.schema.cel.syntax           an invalid expression
     ├── BadFileError          api.documents                         a file is no YAML or JSON
     ├── KubernetesError       kube.errors                           of a Kubernetes cluster
     │   ├── KubeconfigError   kube.errors                           an invalid kubeconfig
@@ -54,10 +53,9 @@
     ├── Conflicting           machinery.patch.managed_fields        an apply of fields of others
     ├── BadPattern            machinery.schema.custom.regexp        an invalid pattern
     ├── TooCostly             machinery.schema.custom.regexp        a pattern that costs too much
-    ├── NotEvaluated          machinery.schema.custom.cel           a rule that cannot be evaluated
     ├── RuleTooCostly         machinery.schema.custom.cel           a rule that costs too much
-    ├── SelectorCompileError  machinery.schema.device_selectors.program  no selector of devices
-    ├── SelectorRuntimeError  machinery.schema.device_selectors.values  it fails on a device
+    ├── SelectorCompileError  machinery.schema.device_selectors     no selector of devices
+    ├── CelRuntimeError       machinery.schema.cel.values           an expression fails on some values
     ├── Mismatch              machinery.schema.scalars              a value of another type
     ├── ClaimNotCreated       local.resource_claim_controller       a claim was not made for a pod
     ├── UpError               local.up                              `up` cannot start

@@ -20,9 +20,9 @@ from holdfast.api.resource_claims import (
     ResourceClaimSpec,
 )
 from holdfast.api.resource_slices import DeviceID, ResourceSlice, SliceDevice
+from holdfast.machinery.schema.cel.values import CelRuntimeError
 from holdfast.machinery.schema.device_selectors import (
     DeviceValues,
-    SelectorRuntimeError,
     compiled,
 )
 
@@ -190,7 +190,7 @@ class PlainAllocator:
             return all(
                 compiled(each.cel.expression if each.cel else "").matches(values) for each in selectors
             )
-        except SelectorRuntimeError as error:
+        except CelRuntimeError as error:
             raise Failed from error
 
     def _fits(self, candidate: Candidate, demand: DeviceDemand, chosen: list[Any]) -> bool:

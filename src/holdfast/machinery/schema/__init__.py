@@ -9,7 +9,8 @@
     shapes                      fields, lists and maps as merging and tracking need them
     decoding, scalars           strict decoding; scalar values
     defaults                    default values; default_values and pod_defaults have them
-    custom                      objects of custom kinds: pruning, validation, CEL
+    custom                      objects of custom kinds: pruning, validation, rules
+    cel                         the Common Expression Language
     device_selectors            CEL expressions that select devices
     field_errors                validation errors in Kubernetes' words
 

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api.name_rules import dns_label, dns_subdomain, label_key, label_value
-from holdfast.machinery.schema.custom.cel import scan
+from holdfast.machinery.schema.custom.cel import depth_problem
 from holdfast.machinery.schema.device_selectors import SelectorCompileError, compiled
 from holdfast.machinery.schema.field_errors import (
     DUPLICATE,
@@ -228,7 +228,7 @@ def check_selector(found: Found, selector: Part, path: str) -> None:
     if len(expression.encode()) > _MAX_EXPRESSION:
         found.append(too_long(where, _MAX_EXPRESSION))
         return
-    problem = scan(expression).problem  # the compiler descends into what is nested
+    problem = depth_problem(expression)  # the compiler descends into what is nested
     if not problem:
         try:
             compiled(expression)

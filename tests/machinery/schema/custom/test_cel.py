@@ -125,10 +125,94 @@ def test_names_that_are_none_in_the_language() -> None:
 
 
 def test_what_cannot_be_evaluated_is_let_pass_with_a_warning() -> None:
-    spec = {"type": "string", "x-kubernetes-validations": [{"rule": "self.?a.hasValue()"}]}
+    spec = {"type": "string", "x-kubernetes-validations": [{"rule": "authorizer.allowed()"}]}
     assert check_values(served(spec), {"spec": "x"}) == []
     assert crd_warnings(with_schema(spec)) == [
         "spec.versions[0].schema.openAPIV3Schema.properties[spec].x-kubernetes-validations[0]: "
-        "this rule is not evaluated here: self.?a.hasValue()"
+        "this rule is not evaluated here: authorizer.allowed()"
     ]
     assert crd_warnings(with_schema(SPEC)) == []
+
+
+def of_rule(rule: str, **more: Any) -> dict[str, Any]:
+    return {"x-kubernetes-validations": [{"rule": rule, "message": "no", **more}]}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "expected"),
+    [
+        ({"type": "string", **of_rule("isIP(self) && ip(self).family() == 4")}, "10.0.0.1", []),
+        (
+            {"type": "string", **of_rule("isIP(self) && ip(self).family() == 4")},
+            "::1",
+            ['spec: Invalid value: "::1": no'],
+        ),
+        ({"type": "string", **of_rule("cidr('10.0.0.0/8').containsIP(self)")}, "10.1.2.3", []),
+        (
+            {"type": "string", **of_rule("ip(self).isLoopback()")},
+            "x",
+            [
+                'spec: Invalid value: "string": IP Address "x" parse error during conversion from '
+                'string: ParseAddr("x"): unable to parse IP evaluating rule: no'
+            ],
+        ),
+        (
+            {
+                "type": "string",
+                "format": "date-time",
+                **of_rule("self < timestamp('2030-01-01T00:00:00Z')"),
+            },
+            "2026-01-01T00:00:00Z",
+            [],
+        ),
+        (
+            {"type": "string", "format": "duration", **of_rule("self <= duration('1h')")},
+            "90m",
+            ['spec: Invalid value: "90m": no'],
+        ),
+        ({"type": "number", **of_rule("self / 2.0 == 1.5")}, 3, []),
+        (
+            {
+                "type": "object",
+                "x-kubernetes-preserve-unknown-fields": True,
+                **of_rule("self.?a.b.orValue(1) == 1"),
+            },
+            {},
+            [],
+        ),
+        (
+            {"x-kubernetes-int-or-string": True, **of_rule("self > 1")},
+            "x",
+            [
+                "spec: Invalid value: \"string\": 'no such overload': call arguments did not match a "
+                "supported operator, function or macro signature for rule: no"
+            ],
+        ),
+        ({"type": "string", **of_rule("quantity(self).isLessThan(quantity('1Gi'))")}, "500Mi", []),
+        (
+            {
+                "type": "array",
+                "items": {"type": "string"},
+                **of_rule("self.all(i, v, v == 'x' + string(i))"),
+            },
+            ["x0", "x1"],
+            [],
+        ),
+        (
+            {"type": "string", **of_rule("false", messageExpression="'%s is no name'.format([self])")},
+            "x",
+            ['spec: Invalid value: "x": x is no name'],
+        ),
+    ],
+)
+def test_rules_have_the_functions_of_kubernetes(schema: Any, value: Any, expected: list[str]) -> None:
+    found = check_values(served(schema), {"spec": value})
+    assert [problem.text for problem in found] == expected
+
+
+def test_a_rule_may_ask_for_an_old_value_that_need_not_exist() -> None:
+    rule = "!oldSelf.hasValue() || oldSelf.value() <= self"
+    kind = served({"type": "integer", **of_rule(rule, optionalOldSelf=True)})
+    assert check_values(kind, {"spec": 1}) == []
+    assert check_values(kind, {"spec": 2}, {"spec": 1}) == []
+    assert len(check_values(kind, {"spec": 1}, {"spec": 2})) == 1

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import subprocess
-import sys
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,18 +95,3 @@ def test_what_is_fixed_and_contradictory_is_refused() -> None:
 
 def test_no_rule_of_our_definitions_gives_a_warning() -> None:
     assert [*itertools.chain.from_iterable(map(crd_warnings, definitions()))] == []
-
-
-def test_the_library_is_loaded_by_the_first_rule_that_needs_it() -> None:
-    program = f"""
-import sys
-sys.path[:0] = {[str(each) for each in Path(__file__).parents[3:0:-1]]!r}
-from machinery.schema.custom.test_holdfast_rules import CASES, _check
-assert _check(*CASES["two ends"])
-assert "cel" not in sys.modules
-from holdfast.machinery.schema.custom.cel import unevaluated_rules
-rule = {{"x-kubernetes-validations": [{{"rule": "self.size < 100"}}]}}
-assert not [*unevaluated_rules(rule, "")]
-assert "cel" in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from holdfast.api.resource_slices import DeviceAttribute, DeviceCapacity
+from holdfast.machinery.schema.cel.values import CelRuntimeError
 from holdfast.machinery.schema.device_selectors import (
+    MAX_LENGTH,
     DeviceValues,
     SelectorCompileError,
-    SelectorRuntimeError,
     compiled,
     with_hint,
 )
-from holdfast.machinery.schema.device_selectors.program import MAX_LENGTH
 
 DRIVER = "gpu.example.com"
 DEVICE = DeviceValues(
@@ -56,7 +56,7 @@ has({OF}.model) && !has({OF}.serial)
 {HAS}.memory.isGreaterThan(quantity("39Gi")) && {HAS}.memory.isLessThan(quantity("1Ti"))
 {HAS}.memory == quantity("40960Mi")
 {HAS}.memory.add(quantity("8Gi")).sub(1024).compareTo(quantity("48Gi")) < 0
-{HAS}.memory.isInteger() && {HAS}.memory.asInteger() == 42949672960 && {HAS}.memory.sign() == 1
+{HAS}.memory.isInteger() && {HAS}.memory.asInteger() == 42949672960 && sign({HAS}.memory) == 1
 device.capacity["net.example.com"].lanes.asApproximateFloat() > 15.5
 isQuantity("1Gi") && !isQuantity("much")
 {OF}.firmware.isLessThan(semver("2.5.0")) && {OF}.firmware.isGreaterThan(semver("2.5.0-beta"))
@@ -109,9 +109,9 @@ FAILS = {
     f"{OF}.slots + 9223372036854775807 > 0": "integer overflow",
     f"{OF}.slots.exists(s, s > 0)": "got 'types.Int', expected iterable type",
     f"{OF}.firmware.exists(s, s > 0)": "got 'cel.Semver', expected iterable type",
-    f"quantity({OF}.model).sign() == 1": "quantities must match",
+    f"sign(quantity({OF}.model)) == 1": "quantities must match",
     f"semver({OF}.model).major() == 1": "invalid semantic version",
-    f'{OF}.model.matches("(")': "error parsing regexp",
+    f'{OF}.model.matches("(" + "")': "error parsing regexp",
     f"{OF}.links[5] == 1": "index out of bounds: 5",
     f'{OF}.model.substring(9) == ""': "index out of range: 9",
     f"{OF}.serial && true": "no such key: serial",
@@ -156,7 +156,7 @@ def test_the_device_does_not_match(text: str) -> None:
 
 @pytest.mark.parametrize(("text", "why"), FAILS.items())
 def test_the_selector_fails_on_the_device(text: str, why: str) -> None:
-    with pytest.raises(SelectorRuntimeError) as caught:
+    with pytest.raises(CelRuntimeError) as caught:
         compiled(text).matches(DEVICE)
     assert why in str(caught.value)
 
@@ -187,8 +187,8 @@ def test_an_expression_may_be_ten_kibibytes_long() -> None:
 
 
 def test_a_missing_attribute_comes_with_advice() -> None:
-    assert with_hint(SelectorRuntimeError("no such key: x")).endswith("has() for optional fields")
-    assert with_hint(SelectorRuntimeError("no such overload")) == "no such overload"
+    assert with_hint(CelRuntimeError("no such key: x")).endswith("has() for optional fields")
+    assert with_hint(CelRuntimeError("no such overload")) == "no such overload"
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ def test_a_missing_attribute_comes_with_advice() -> None:
         ("true", ()),
         ("device.driver == 'x'", (("driver", "", ""),)),
         (f"{OF}.model == 'x'", (("attributes", DRIVER, "model"),)),
-        (f"'model' in {OF} && {HAS}.memory.sign() > 0",
+        (f"'model' in {OF} && sign({HAS}.memory) > 0",
          (("attributes", DRIVER, "model"), ("capacity", DRIVER, "memory"))),
         (f"cel.bind(g, {OF}, g.slots > 1)", (("attributes", DRIVER, "slots"),)),
         (f"has({OF}.a) && {OF}.?b.orValue(true)",

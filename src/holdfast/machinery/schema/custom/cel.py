@@ -1,30 +1,36 @@
 """`x-kubernetes-validations`: rules in CEL, the Common Expression Language.
 
-Rules are evaluated by the package `common-expression-language`, which is loaded at the first rule that
-needs it: it takes 0.2 s and 30 MB. The rules of Holdfast's own definitions do not, they are Python
-functions (`own_rule`), so that a simulation or a local cluster with reservations starts without it. A
-rule that cannot be evaluated, because it calls a function that the library lacks, is not checked, and
-the response to a write of its definition has a warning.
+Rules are evaluated by `machinery.schema.cel`. The rules of Holdfast's own definitions are Python
+functions (`own_rule`): reservations are written often. A rule that is no expression of CEL is not
+checked, and the response to a write of its definition has a warning.
 
-The library parses and evaluates by recursion in native code: an expression that is too deep would end
-the process. So the text of a rule is scanned first, without recursion, for its depth and for the
-nesting of its macros, which bounds the cost of its evaluation. Limits and messages are those of cel-go
-and of the API server. A definition with a rule beyond the limits is refused; such a rule in a
-definition that is already stored is not evaluated.
+The text of a rule is scanned first, without recursion, for its depth. Limits and messages are those of
+cel-go and of the API server. A definition with a rule beyond the limits is refused; such a rule in a
+definition that is already stored is not evaluated. What an evaluation costs is counted and limited.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, lru_cache
-from importlib import import_module
-from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 from holdfast.api.crds import definitions
 from holdfast.api.errors import HoldfastError
+from holdfast.machinery.schema.cel.evaluation import MAX_COST, State
+from holdfast.machinery.schema.cel.overloads import DYN
+from holdfast.machinery.schema.cel.program import CelProgram
+from holdfast.machinery.schema.cel.syntax import CelSyntaxError
+from holdfast.machinery.schema.cel.times import duration, timestamp
+from holdfast.machinery.schema.cel.values import (
+    NO_OVERLOAD,
+    NOTHING,
+    CelRuntimeError,
+    OptionalValue,
+)
 from holdfast.machinery.schema.field_errors import (
     FORBIDDEN,
     INVALID,
@@ -42,12 +48,8 @@ _RULES = "x-kubernetes-validations"
 _ABSENT: Any = object()
 
 
-class NotEvaluated(HoldfastError):
-    """The rule cannot be evaluated here."""
-
-
 class RuleTooCostly(HoldfastError):
-    """Evaluating the rule on this value could take longer than a request may."""
+    """Evaluating the rules on this object takes longer than a request may."""
 
 
 def has_rules(schema: Schema) -> bool:
@@ -68,7 +70,7 @@ def check_limits(found: Problems, schema: Schema, path: str) -> None:
     for where, rule in _rules_in(schema, path):
         count += 1
         for word in ("rule", "messageExpression"):
-            problem = scan(rule[word]).problem if isinstance(rule.get(word), str) else ""
+            problem = depth_problem(rule[word]) if isinstance(rule.get(word), str) else ""
             if problem:
                 found.append(field_problem(INVALID, f"{where}.{word}", rule[word], problem))
     if count > MAX_RULES:
@@ -104,7 +106,7 @@ class _Checking:
 
     def __init__(self, problems: Problems) -> None:
         self._problems = problems
-        self._left = float(BUDGET)
+        self._left = BUDGET
 
     def part(self, schema: Schema, value: Any, old: Any, path: str) -> None:
         for rule in schema.get(_RULES) or ():
@@ -133,36 +135,73 @@ class _Checking:
         self, schema: Schema, rule: Schema, value: Any, old: Any, path: str
     ) -> FieldError | None:
         text = rule.get("rule", "")
-        if "oldSelf" in text and (old is _ABSENT or rule.get("optionalOldSelf")):
+        program = _program(text)
+        if program is None or ("oldSelf" in text and not self._may_run(rule, old)):
             return None
-        variables = {"self": escaped(schema, value)}
-        if old is not _ABSENT:
-            variables["oldSelf"] = escaped(schema, old)
+        variables = {"self": as_value(schema, value)}
+        if rule.get("optionalOldSelf"):
+            before = NOTHING if old is _ABSENT else OptionalValue(True, as_value(schema, old))
+            variables["oldSelf"] = before
+        elif old is not _ABSENT:
+            variables["oldSelf"] = as_value(schema, old)
         given = rule.get("message", "").strip()
-        self._spend(cost(_nesting(text, rule), variables), given or text, value, path)
         try:
-            if _evaluate(text, variables) is True:
+            if self._evaluated(program, variables, value, path) is True:
                 return None
-        except NotEvaluated:
-            return None
-        except KeyError as error:
-            detail = f"no such key: {error.args[0]} evaluating rule: {given or text}"
-            return field_problem(INVALID, path, _kind(value), detail)
-        message = _message(rule, variables) or given or f"failed rule: {text}"
+        except CelRuntimeError as error:
+            return self._failed(str(error), given or text, value, path)
+        message = self._message(rule, variables, value, path) or given or f"failed rule: {text}"
         where = path + rule.get("fieldPath", "") if rule.get("fieldPath") else path
         reason = rule.get("reason") or INVALID
         if reason == REQUIRED or reason == "FieldValueForbidden" or isinstance(value, dict | list):
             return field_problem(reason, where, detail=message)
         return field_problem(reason, where, value, message)
 
-    def _spend(self, iterations: float, rule: str, value: Any, path: str) -> None:
-        if iterations > CALL_BUDGET:
+    def _may_run(self, rule: Schema, old: Any) -> bool:
+        """Whether a rule about a change applies: there is an old value, or it does not need one."""
+        return old is not _ABSENT or bool(rule.get("optionalOldSelf"))
+
+    def _message(self, rule: Schema, variables: dict[str, Any], value: Any, path: str) -> str:
+        expression = rule.get("messageExpression")
+        program = _program(expression) if expression else None
+        if program is None:
+            return ""
+        try:
+            message = self._evaluated(program, variables, value, path)
+        except CelRuntimeError:
+            return ""
+        return message.strip() if isinstance(message, str) and "\n" not in message else ""
+
+    def _evaluated(
+        self, program: Rule | CelProgram, variables: dict[str, Any], value: Any, path: str
+    ) -> Any:
+        if not isinstance(program, CelProgram):
+            return program(variables)
+        state = State(dict(variables))
+        try:
+            return program.evaluate(state)
+        finally:
+            self._spend(min(state.cost, MAX_COST), value, path)
+
+    def _failed(self, error: str, rule: str, value: Any, path: str) -> FieldError:
+        """The error of a rule that cannot be evaluated on a value. Raises RuleTooCostly."""
+        if error.startswith(NO_OVERLOAD):
             why = (
-                "no further validation rules will be run due to call cost exceeds limit for rule: "
-                f"{rule}"
+                f"'{error}': call arguments did not match a supported operator, function or macro "
+                f"signature for rule: {rule}"
+            )
+        elif error.startswith("operation cancelled"):
+            why = (
+                f"'{error}': no further validation rules will be run due to call cost exceeds limit "
+                f"for rule: {rule}"
             )
             raise RuleTooCostly(field_problem(INVALID, path, _kind(value), why))
-        self._left -= iterations
+        else:
+            why = f"{error} evaluating rule: {rule}"
+        return field_problem(INVALID, path, _kind(value), why)
+
+    def _spend(self, cost: int, value: Any, path: str) -> None:
+        self._left -= cost
         if self._left < 0:
             why = (
                 "validation failed due to running out of cost budget, no further validation rules "
@@ -172,7 +211,20 @@ class _Checking:
 
 
 def _kind(value: Any) -> str:
-    return "object" if isinstance(value, dict) else "array"
+    """The type of a value in its schema."""
+    match value:
+        case dict():
+            return "object"
+        case list():
+            return "array"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case _:
+            return "string"
 
 
 def _identity(item: Any, keys: Iterable[str]) -> str:
@@ -182,73 +234,30 @@ def _identity(item: Any, keys: Iterable[str]) -> str:
     return json.dumps(values, sort_keys=True)
 
 
-def _nesting(text: str, rule: Schema) -> Nesting:
-    message = scan(rule.get("messageExpression") or "").nesting
-    return max(scan(text).nesting, message, key=lambda each: each.order)
-
-
-def _message(rule: Schema, variables: dict[str, Any]) -> str:
-    expression = rule.get("messageExpression")
-    if not expression:
-        return ""
-    try:
-        message = _evaluate(expression, variables)
-    except (NotEvaluated, KeyError):
-        return ""
-    return message.strip() if isinstance(message, str) and "\n" not in message else ""
-
-
-def _evaluate(text: str, variables: dict[str, Any]) -> Any:
-    program = _program(text)
-    if program is None:
-        raise NotEvaluated(text)
-    try:
-        return program(variables)
-    except KeyError:
-        raise
-    except (RuntimeError, TypeError, ValueError) as error:
-        raise NotEvaluated(str(error)) from None
-
-
-def _program(text: str) -> Callable[[dict[str, Any]], Any] | None:
+def _program(text: str) -> Rule | CelProgram | None:
     return own_rule(text) or _compiled(text)
 
 
 @lru_cache(maxsize=1024)
-def _compiled(text: str) -> Callable[[dict[str, Any]], Any] | None:
-    if scan(text).problem:
+def _compiled(text: str) -> CelProgram | None:
+    if depth_problem(text):
         return None
-    cel = import_module("cel")
     try:
-        compiled = cel.compile(text)
-    except ValueError:
+        return CelProgram(text, {"self": DYN, "oldSelf": DYN})
+    except CelSyntaxError:
         return None
-
-    def run(variables: dict[str, Any]) -> Any:
-        context = cel.Context(variables)
-        for name, function in FUNCTIONS.items():
-            context.add_function(name, function)
-        return compiled.execute(context)
-
-    return run
 
 
 MAX_CODE_POINTS = 100_000
 MAX_DEPTH = 250
 MAX_LINKS = 1_000
-"""The most `&&` and `||` in a chain. cel-go balances such chains; the library descends along them."""
+"""The most `&&` and `||` in a chain."""
 MAX_OPERATORS = 4_000
-"""In all, wherever they are: a bound that holds however the library reads a text."""
+"""In all, wherever they are."""
 MAX_RULES = 2_000
 """In one schema: each is compiled, and evaluated on every write."""
-CALL_BUDGET = 250_000
-"""Iterations of macros one evaluation may take: a few tenths of a second."""
-BUDGET = 10 * CALL_BUDGET
-"""Iterations all evaluations on one object may take."""
-_COPY = 64
-"""`map` and `filter` copy what they have so far in every iteration: so many items cost as one more."""
-_TEXT = 1_024
-"""The number of characters that cost one more iteration."""
+BUDGET = 10 * MAX_COST
+"""What all evaluations on one object may cost."""
 
 _TOKEN = re.compile(
     r"""
@@ -268,38 +277,16 @@ _BEFORE_OPERAND = (
     _RELATIONS | _SUMS | frozenset(("", "(", "[", "{", ",", "?", ":", "&&", "||", "!", "."))
 )
 _OPERATOR = re.compile(r"[-+*/%.<>=!&|?:(\[{]")
-_LOOPS = frozenset(("all", "exists", "exists_one", "existsOne"))
-_COPIES = frozenset(("map", "filter", "transformList", "transformMap"))
-
-
 _FAILED = "compilation failed: ERROR: <input>:-1:0: "
 _TOO_DEEP = f"{_FAILED}expression recursion limit exceeded: {MAX_DEPTH}"
-
-
-class Nesting(NamedTuple):
-    """How many macros enclose each other at most."""
-
-    loops: int = 0
-    copies: int = 0
-
-    @property
-    def order(self) -> int:
-        return self.loops + 2 * self.copies
-
-
-class Scan(NamedTuple):
-    problem: str
-    """Why the library must not see the text; empty if it may."""
-    nesting: Nesting
 
 
 class _Frame:
     """The open chains within one pair of brackets, with their lengths."""
 
-    __slots__ = ("calc", "choices", "links", "member", "nesting", "relations")
+    __slots__ = ("calc", "choices", "links", "member", "relations")
 
-    def __init__(self, nesting: Nesting) -> None:
-        self.nesting = nesting
+    def __init__(self) -> None:
         self.links = self.choices = self.relations = self.calc = self.member = 0
 
     @property
@@ -308,17 +295,16 @@ class _Frame:
 
 
 @lru_cache(maxsize=2048)
-def scan(text: str) -> Scan:
-    """What is known of a rule from its text."""
+def depth_problem(text: str) -> str:
+    """Why a text is too long or too deep to be parsed; empty if it is not."""
     if len(text) > MAX_CODE_POINTS:
         why = f"expression code point size exceeds limit: size: {len(text)}, limit {MAX_CODE_POINTS}"
-        return Scan(f"{_FAILED}{why}", Nesting())
+        return f"{_FAILED}{why}"
     if len(_OPERATOR.findall(text)) > MAX_OPERATORS:
-        return Scan(_TOO_DEEP, Nesting())
-    frames = [_Frame(Nesting())]
+        return _TOO_DEEP
+    frames = [_Frame()]
     outer_depth = outer_links = 0
-    worst = Nesting()
-    before = last = ""
+    last = ""
     for token in _TOKEN.finditer(text):
         if token.lastgroup is None:
             continue
@@ -328,23 +314,17 @@ def scan(text: str) -> Scan:
         if token.lastgroup != "sign" and word != "in":
             pass
         elif word in "([{":
-            nesting = top.nesting
-            if word == "(" and before == "." and last in _LOOPS:
-                nesting = nesting._replace(loops=nesting.loops + 1)
-            elif word == "(" and before == "." and last in _COPIES:
-                nesting = nesting._replace(copies=nesting.copies + 1)
-            worst = max(worst, nesting, key=_order)
             top.member += after_operand
             outer_depth += top.depth
             outer_links += top.links
-            frames.append(_Frame(nesting))
+            frames.append(_Frame())
         elif word in ")]}":
             if len(frames) > 1:
                 frames.pop()
                 outer_depth -= frames[-1].depth
                 outer_links -= frames[-1].links
         elif word == ",":
-            frames[-1] = _Frame(top.nesting)
+            frames[-1] = _Frame()
         elif word == ".":
             top.member += 1
         elif word in ("&&", "||"):
@@ -363,40 +343,9 @@ def scan(text: str) -> Scan:
             top.member += 1
         top = frames[-1]
         if outer_depth + top.depth > MAX_DEPTH or outer_links + top.links > MAX_LINKS:
-            return Scan(_TOO_DEEP, worst)
-        before, last = last, word
-    return Scan("", worst)
-
-
-def _order(nesting: Nesting) -> int:
-    return nesting.order
-
-
-def cost(nesting: Nesting, variables: dict[str, Any]) -> float:
-    """How many iterations evaluating a rule on these values may take."""
-    if not nesting.order:
-        return 0.0
-    items, longest = _extent(variables)
-    copy = items * (1 + items / _COPY)
-    iterations = float(items) ** nesting.loops * copy**nesting.copies
-    return iterations * (1 + longest / _TEXT)
-
-
-def _extent(value: Any) -> tuple[int, int]:
-    """The size of the largest list or map in a value, and the length of the longest text."""
-    items = longest = 0
-    waiting = [value]
-    while waiting:
-        one = waiting.pop()
-        if one.__class__ is str:
-            longest = max(longest, len(one))
-        elif one.__class__ is dict:
-            items = max(items, len(one))
-            waiting.extend(one.values())
-        elif one.__class__ is list:
-            items = max(items, len(one))
-            waiting.extend(one)
-    return items, longest
+            return _TOO_DEEP
+        last = word
+    return ""
 
 
 _RESERVED = frozenset(
@@ -406,20 +355,36 @@ _RESERVED = frozenset(
 _SIGNS = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
 
 
-def escaped(schema: Schema, value: Any) -> Any:
-    """A value as rules see it: field names that are not CEL identifiers are escaped."""
+def as_value(schema: Schema, value: Any) -> Any:
+    """A value as rules see it: field names that are not CEL identifiers are escaped, numbers are
+    doubles, and texts with some formats are times, durations or bytes."""
     if isinstance(value, dict):
         fields, values = schema.get("properties") or {}, schema.get("additionalProperties")
         return {
-            field_name(name) if name in fields else name: escaped(
+            field_name(name) if name in fields else name: as_value(
                 fields.get(name) or (values if isinstance(values, dict) else {}), item
             )
             for name, item in value.items()
         }
     if isinstance(value, list):
         items = schema.get("items")
-        return [escaped(items if isinstance(items, dict) else {}, item) for item in value]
+        return [as_value(items if isinstance(items, dict) else {}, item) for item in value]
+    if schema.get("type") == "number" and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str) and schema.get("format") in _FORMATS:
+        try:
+            return _FORMATS[schema["format"]](value)
+        except (CelRuntimeError, ValueError):
+            return value
     return value
+
+
+_FORMATS: dict[str, Callable[[str], Any]] = {
+    "date-time": timestamp,
+    "date": lambda text: timestamp(f"{text}T00:00:00Z"),
+    "duration": duration,
+    "byte": lambda text: b64decode(text, validate=True),
+}
 
 
 def field_name(name: str) -> str:
@@ -430,31 +395,6 @@ def field_name(name: str) -> str:
     for sign, word in _SIGNS.items():
         name = name.replace(sign, word)
     return name
-
-
-def _is_sorted(items: list[Any]) -> bool:
-    return all(a <= b for a, b in pairwise(items))
-
-
-def _substring(text: str, start: int, end: int | None = None) -> str:
-    return text[start:end]
-
-
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "indexOf": lambda text, part: text.find(part),
-    "isSorted": _is_sorted,
-    "join": lambda items, between="": between.join(items),
-    "lastIndexOf": lambda text, part: text.rfind(part),
-    "lowerAscii": lambda text: text.lower(),
-    "max": lambda *items: max(items[0] if len(items) == 1 else items),
-    "min": lambda *items: min(items[0] if len(items) == 1 else items),
-    "replace": lambda text, old, new: text.replace(old, new),
-    "split": lambda text, between: text.split(between),
-    "substring": _substring,
-    "sum": lambda items: sum(items),
-    "trim": lambda text: text.strip(),
-    "upperAscii": lambda text: text.upper(),
-}
 
 
 Variables = dict[str, Any]

@@ -145,13 +145,18 @@ def _alternatives(branches: list[Program]) -> Program:
     return program + branches[-1]
 
 
-def _repeated(program: Program, least: int, most: int | None) -> Program:
+def _repeated(program: Program, least: int, most: int | None, lazy: bool) -> Program:
+    """The first target of a `split` is the one that is preferred: to go on, or to stop if `lazy`."""
     once = len(program)
     result = program * least
     if most is None:
-        return [*result, ("split", 1, once + 2), *program, ("jump", -(once + 1), 0)]
-    optional: Program = [("split", 1, once + 1), *program]
-    return result + optional * (most - least)
+        targets = (once + 2, 1) if lazy else (1, once + 2)
+        return [*result, ("split", *targets), *program, ("jump", -(once + 1), 0)]
+    # To stop is to leave out all that are left.
+    for left in range(most - least, 0, -1):
+        rest = left * (once + 1)
+        result += [("split", *((rest, 1) if lazy else (1, rest))), *program]
+    return result
 
 
 class Parser:
@@ -274,8 +279,8 @@ class Parser:
             counts = max(least, most or 0, 1)
             if counts > MAX_REPEAT or (most is not None and most < least):
                 raise BadPattern("invalid repeat count", match[0])
-        if text[end : end + 1] == "?":
-            end += 1
+        lazy = text[end : end + 1] == "?"
+        end += lazy
         operator = text[at:end]
         if not self._parts:
             raise BadPattern("missing argument to repetition operator", operator)
@@ -286,7 +291,7 @@ class Parser:
         if repeats > MAX_REPEAT:
             raise BadPattern("invalid repeat count", operator)
         self._grown((len(program) + 1) * counts)
-        self._parts[-1] = _repeated(program, least, most)
+        self._parts[-1] = _repeated(program, least, most, lazy != ("U" in self._flags))
         self._repeats[-1] = repeats
         self._at = self._last_operator = end
         self._operator = operator
@@ -482,8 +487,8 @@ class Regexp:
     """One expression. `size` is the length of its program, which each character may cost."""
 
     def __init__(self, text: str) -> None:
-        self._program = Parser(text).program()
-        self.size = len(self._program)
+        self.program = Parser(text).program()
+        self.size = len(self.program)
         self._known: dict[tuple[tuple[int, ...], str], _State] = {}
         self._kept = 0
 
@@ -515,22 +520,22 @@ class Regexp:
 
     def _step(self, state: _State, char: str) -> tuple[_State | None, int]:
         """The state after a character, None for a match; and what it cost to find."""
-        waiting, matched, cost = self._closure(state, _kind(char))
+        waiting, matched, cost = self._closure(state, edge(char))
         if matched:
             return _MATCHED, cost
         self._kept += 1
         if self._kept > _MAX_KEPT:
             self._known.clear()
             self._kept = 0
-        program = self._program
+        program = self.program
         after = {at + 1 for at in waiting if program[at][1](char)}
         after.add(0)  # a match may begin anywhere
-        return self._state(tuple(sorted(after)), _kind(char)), cost
+        return self._state(tuple(sorted(after)), edge(char)), cost
 
     def _closure(self, state: _State, after: str) -> tuple[list[int], bool, int]:
         """The characters waited for next, whether the end of the program is reached, and how many
         instructions that took."""
-        program = self._program
+        program = self.program
         seen: set[int] = set()
         waiting: list[int] = []
         todo = list(state.starts)
@@ -548,16 +553,16 @@ class Regexp:
                 todo += (at + first, at + second)
             elif kind == "jump":
                 todo.append(at + first)
-            elif _holds(first, state.before, after):
+            elif holds(first, state.before, after):
                 todo.append(at + 1)
         return waiting, False, len(seen)
 
 
-def _kind(char: str) -> str:
+def edge(char: str) -> str:
     return "line" if char == "\n" else "word" if char in _WORD else "other"
 
 
-def _holds(name: str, before: str, after: str) -> bool:
+def holds(name: str, before: str, after: str) -> bool:
     match name:
         case "text start":
             return before == "start"

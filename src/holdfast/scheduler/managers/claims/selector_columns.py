@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.resource_slices import DeviceAttribute, DeviceCapacity, DeviceTaint, DeviceToleration
+from holdfast.machinery.schema.cel.values import CelRuntimeError
 from holdfast.machinery.schema.device_selectors import (
     DeviceValues,
     SelectorCompileError,
     SelectorProgram,
-    SelectorRuntimeError,
     compiled,
     with_hint,
 )
@@ -91,7 +91,7 @@ class SelectorColumn(ShapeColumn):
         found: int | str
         try:
             found = MATCH if program.matches(device) else NO_MATCH
-        except SelectorRuntimeError as error:
+        except CelRuntimeError as error:
             found = with_hint(error)
         if key is not None:
             if len(known) > 2 * len(self._book) + 1024:

@@ -1,11 +1,13 @@
-"""Values of CEL in device selectors, and their equality and order.
+"""Values of CEL, and their equality and order.
 
 | CEL | Python |
 |---|---|
 | bool, string, bytes, null, double | bool, str, bytes, None, float |
 | int, uint | int, Uint |
 | list, map | list, dict |
+| timestamp, duration | TimestampValue, DurationValue |
 | Quantity, Semver | QuantityValue, SemverValue |
+| URL, IP, CIDR, named format | UrlValue, AddressValue, NetworkValue, FormatValue |
 | optional | OptionalValue |
 | type | TypeValue |
 
@@ -21,18 +23,65 @@ from functools import lru_cache
 from typing import Any
 
 from holdfast.api.errors import HoldfastError
-from holdfast.machinery.schema.device_selectors.syntax import Uint
+from holdfast.machinery.schema.cel.syntax import Uint
 
 NO_OVERLOAD = "no such overload"
 
 
-class SelectorRuntimeError(HoldfastError):
-    """A selector that cannot be evaluated on a device."""
+class CelRuntimeError(HoldfastError):
+    """An expression that cannot be evaluated on some values."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuantityValue:
     nano: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampValue:
+    nano: int
+    """Nanoseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class DurationValue:
+    nano: int
+
+
+@dataclass(frozen=True, slots=True)
+class UrlValue:
+    scheme: str
+    host: str
+    """With the port."""
+    path: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddressValue:
+    """An IP address."""
+
+    version: int
+    number: int
+
+    @property
+    def bits(self) -> int:
+        return 32 if self.version == 4 else 128
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkValue:
+    """A CIDR; the address may have bits that the mask does not cover."""
+
+    address: AddressValue
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class FormatValue:
+    """A named format of strings."""
+
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +158,12 @@ _TYPES: dict[type, str] = {
     DomainMap: "map",
     QuantityValue: "kubernetes.Quantity",
     SemverValue: "kubernetes.Semver",
+    TimestampValue: "google.protobuf.Timestamp",
+    DurationValue: "google.protobuf.Duration",
+    UrlValue: "kubernetes.URL",
+    AddressValue: "net.IP",
+    NetworkValue: "net.CIDR",
+    FormatValue: "kubernetes.NamedFormat",
     OptionalValue: "optional_type",
     TypeValue: "type",
 }
@@ -139,12 +194,14 @@ def equal(one: Any, other: Any) -> bool:
 
 
 def compare(one: Any, other: Any) -> int:
-    """Negative, zero or positive, as for `<`; raises SelectorRuntimeError for values without an
+    """Negative, zero or positive, as for `<`; raises CelRuntimeError for values without an
     order. A NaN compares as larger."""
+    if one.__class__ is other.__class__ and one.__class__ in (TimestampValue, DurationValue):
+        one, other = one.nano, other.nano
     if not (is_number(one) and is_number(other)) and (
         one.__class__ is not other.__class__ or one.__class__ not in (bool, str, bytes)
     ):
-        raise SelectorRuntimeError(NO_OVERLOAD)
+        raise CelRuntimeError(NO_OVERLOAD)
     if one == other:
         return 0
     return -1 if one < other else 1

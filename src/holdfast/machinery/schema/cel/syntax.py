@@ -26,7 +26,31 @@ _RESERVED = frozenset(
     """as break const continue else for function if import let loop package namespace return var void
     while""".split()
 )
-_LOOPS = frozenset(("all", "exists", "exists_one", "existsOne", "map", "filter"))
+_LOOPS = {
+    "all": (1, 2),
+    "exists": (1, 2),
+    "exists_one": (1, 2),
+    "existsOne": (1, 2),
+    "map": (1,),
+    "filter": (1,),
+    "sortBy": (1,),
+    "optMap": (1,),
+    "optFlatMap": (1,),
+    "transformList": (2,),
+    "transformMap": (2,),
+    "transformMapEntry": (2,),
+}
+"""Macros with the numbers of variables that they can have."""
+_FILTERED = frozenset(("map", "transformList", "transformMap", "transformMapEntry"))
+"""Macros that may have a condition before the last argument."""
+QUALIFIED = frozenset(
+    """optional.of optional.none optional.ofNonZeroValue optional.unwrap sets.contains sets.intersects
+    sets.equivalent strings.quote lists.range ip.isCanonical format.named format.dns1123Label
+    format.dns1123Subdomain format.dns1035Label format.qualifiedName format.dns1123LabelPrefix
+    format.dns1123SubdomainPrefix format.dns1035LabelPrefix format.labelValue format.uri format.uuid
+    format.byte format.date format.datetime""".split()
+)
+"""Functions whose names have a dot."""
 
 _TOKEN = re.compile(
     r"""
@@ -83,7 +107,9 @@ class Expression:
     and, or    children
     if         children: condition, then, else
     list, map  children; those of a map are keys and values in turn
-    loop       macro `value` over children[0] with variable `variable`; children[1:] its body
+    entry      children[0], an optional value in a list or map, which is left out without a value
+    loop       macro `value` over children[0] with variable `variable`, and perhaps `second` for the
+               value at it; children[1:] its body
     bind       variable `variable` is children[0] in children[1]
     """
 
@@ -92,6 +118,7 @@ class Expression:
     value: Any = None
     children: tuple[Expression, ...] = ()
     variable: str = ""
+    second: str = ""
     method: bool = False
     optional: bool = False
     depth: int = 1
@@ -230,7 +257,7 @@ class _Parser:
                 optional = self._skip("?")
                 name = self._name()
                 if self._is("(") and not optional:
-                    node = self._method(at, node, name)
+                    node = self._method(node, name)
                 else:
                     node = self._node(
                         "select", at, value=name.text, children=(node,), optional=optional
@@ -271,7 +298,7 @@ class _Parser:
                 self.expect(")")
                 return node
             case "sign", "[":
-                items = self._list("]")
+                items = self._list("]", entries=True)
                 return self._node("list", token.at, children=items)
             case "sign", "{":
                 return self._map(token)
@@ -292,38 +319,44 @@ class _Parser:
         elif isinstance(value, int) and not MIN_INT <= value <= MAX_INT:
             raise self._problem(token.at, "invalid int literal")
 
-    def _list(self, end: str) -> tuple[Expression, ...]:
+    def _list(self, end: str, entries: bool = False) -> tuple[Expression, ...]:
         items = []
         while not self._is(end):
-            items.append(self.expression())
+            optional = entries and self._skip("?")
+            items.append(self._entry(optional))
             if not self._skip(","):
                 break
         self.expect(end)
         return tuple(items)
 
+    def _entry(self, optional: bool) -> Expression:
+        node = self.expression()
+        return self._node("entry", node.at, children=(node,)) if optional else node
+
     def _map(self, token: _Token) -> Expression:
         entries = []
         while not self._is("}"):
+            optional = self._skip("?")
             entries.append(self.expression())
             self.expect(":")
-            entries.append(self.expression())
+            entries.append(self._entry(optional))
             if not self._skip(","):
                 break
         self.expect("}")
         return self._node("map", token.at, children=tuple(entries))
 
     def _function(self, name: _Token) -> Expression:
-        self.expect("(")
+        at = self.expect("(").at
         arguments = self._list(")")
         if name.text == "has":
             if len(arguments) == 1 and arguments[0].kind == "select":
                 tested = arguments[0]
                 return self._node("has", name.at, value=tested.value, children=tested.children)
             raise self._problem(name.at, "invalid argument to has() macro")
-        return self._call(name.at, name.text, *arguments)
+        return self._call(at, name.text, *arguments)
 
-    def _method(self, at: int, receiver: Expression, name: _Token) -> Expression:
-        self.expect("(")
+    def _method(self, receiver: Expression, name: _Token) -> Expression:
+        at = self.expect("(").at
         arguments = self._list(")")
         called = name.text
         if receiver.kind == "name" and receiver.value == "cel" and called == "bind":
@@ -332,21 +365,38 @@ class _Parser:
             return self._node(
                 "bind", at, variable=arguments[0].value, children=arguments[1:], value="bind"
             )
-        if receiver.kind == "name" and receiver.value in ("optional", "sets"):
+        if receiver.kind == "name" and f"{receiver.value}.{called}" in QUALIFIED:
             return self._call(at, f"{receiver.value}.{called}", *arguments)
-        wanted = (2, 3) if called == "map" else (2,)
-        is_loop = called in _LOOPS or called in ("optMap", "optFlatMap")
-        if is_loop and len(arguments) in wanted:
-            if arguments[0].kind != "name":
-                raise self._problem(arguments[0].at, "argument must be a simple name")
-            return self._node(
-                "loop",
-                at,
-                value="exists_one" if called == "existsOne" else called,
-                variable=arguments[0].value,
-                children=(receiver, *arguments[1:]),
-            )
+        for variables in _LOOPS.get(called, ()):
+            bodies = len(arguments) - variables
+            if bodies == 1 or (bodies == 2 and called in _FILTERED):
+                return self._loop(at, called, receiver, arguments, variables)
         return self._call(at, called, receiver, *arguments, method=True)
+
+    def _loop(
+        self,
+        at: int,
+        macro: str,
+        over: Expression,
+        arguments: tuple[Expression, ...],
+        variables: int,
+    ) -> Expression:
+        for name in arguments[:variables]:
+            if name.kind != "name":
+                raise self._problem(name.at, "argument must be a simple name")
+        if variables == 2 and arguments[0].value == arguments[1].value:
+            raise self._problem(
+                arguments[1].at,
+                f"duplicate variable name: {arguments[0].value}",
+            )
+        return self._node(
+            "loop",
+            at,
+            value="exists_one" if macro == "existsOne" else macro,
+            variable=arguments[0].value,
+            second=arguments[1].value if variables == 2 else "",
+            children=(over, *arguments[variables:]),
+        )
 
 
 def _tokens(text: str) -> Iterator[_Token]:

@@ -2,10 +2,10 @@
 
     program = compiled("device.attributes['gpu.example.com'].model == 'a100'")
     program.reads                  what decides: ('attributes', 'gpu.example.com', 'model')
-    program.matches(values)        True, False, or SelectorRuntimeError
+    program.matches(values)        True, False, or CelRuntimeError
 
 Devices that agree in what a program reads have the same answer, so callers evaluate once for all of
-them. An expression with a function that is not implemented here is left to the CEL library.
+them.
 """
 
 from __future__ import annotations
@@ -18,19 +18,13 @@ from holdfast.api.errors import HoldfastError
 from holdfast.api.quantity import Quantity, QuantityError
 from holdfast.api.quantity import parse_exact as parse_quantity
 from holdfast.api.resource_slices import DeviceAttribute, DeviceCapacity
-from holdfast.machinery.schema.device_selectors.checker import Checker
-from holdfast.machinery.schema.device_selectors.evaluation import State, evaluator
-from holdfast.machinery.schema.device_selectors.functions import BOOL, DYN, type_text
-from holdfast.machinery.schema.device_selectors.library import (
-    evaluated_by_library,
-    knows,
-    uses_times,
-)
-from holdfast.machinery.schema.device_selectors.syntax import CelSyntaxError, Expression, parse
-from holdfast.machinery.schema.device_selectors.values import (
+from holdfast.machinery.schema.cel.overloads import BOOL, DYN, QUANTITY, STRING, Type, type_text
+from holdfast.machinery.schema.cel.program import CelProgram
+from holdfast.machinery.schema.cel.syntax import CelSyntaxError, Expression
+from holdfast.machinery.schema.cel.values import (
+    CelRuntimeError,
     DomainMap,
     QuantityValue,
-    SelectorRuntimeError,
     semver,
     type_name,
 )
@@ -43,6 +37,16 @@ _HINT = (
 )
 Read = tuple[str, str, str]
 """`attributes` or `capacity`, a domain and a name; or `driver` or `allowMultipleAllocations`."""
+
+
+_DEVICE = "kubernetes.DRADevice"
+_FIELDS: Mapping[str, Type] = {
+    "driver": STRING,
+    "allowMultipleAllocations": BOOL,
+    "attributes": ("map", STRING, ("map", STRING, DYN)),
+    "capacity": ("map", STRING, ("map", STRING, QUANTITY)),
+}
+"""What a device is to an expression. Attributes are `dyn`: of what type is known on the device only."""
 
 
 class SelectorCompileError(HoldfastError):
@@ -64,31 +68,23 @@ class SelectorProgram:
     def __init__(self, text: str) -> None:
         self.text = text
         try:
-            tree = parse(text)
-            by_library = evaluated_by_library(text, tree) if uses_times(tree) and knows(tree) else None
-            type = Checker(text).type_of(tree) if by_library is None else BOOL
+            self._program = CelProgram(text, {"device": _DEVICE}, {_DEVICE: _FIELDS})
         except CelSyntaxError as error:
             raise SelectorCompileError(f"compilation failed: {error}") from None
+        type = self._program.type
         if type not in (BOOL, DYN):
             raise SelectorCompileError(
                 f"must evaluate to bool or the unknown type, not {type_text(type)}"
             )
-        self.reads = _reads(tree)
-        self._by_library = by_library
-        self._run = evaluator(tree) if by_library is None else None
+        self.reads = _reads(self._program.tree)
 
     def matches(self, device: DeviceValues) -> bool:
-        """Whether the device matches; raises SelectorRuntimeError."""
-        variables = _variables(device)
-        if self._by_library is not None:
-            result = self._by_library(variables)
-        else:
-            assert self._run is not None
-            result = self._run(State(variables))
+        """Whether the device matches; raises CelRuntimeError."""
+        result = self._program.run({"device": _variables(device)})
         if isinstance(result, bool):
             return result
         name = type_name(result)
-        raise SelectorRuntimeError(
+        raise CelRuntimeError(
             f"CEL result of type {name} could not be converted to bool: "
             f"unsupported type conversion from '{name}' to bool"
         )
@@ -108,7 +104,7 @@ def compiled(text: str) -> SelectorProgram:
     return SelectorProgram(text)
 
 
-def with_hint(error: SelectorRuntimeError) -> str:
+def with_hint(error: CelRuntimeError) -> str:
     """The message of an error, with advice for a missing attribute."""
     text = str(error)
     return text + _HINT if "no such key:" in text else text
@@ -141,7 +137,7 @@ def _variables(device: DeviceValues) -> dict[str, Any]:
                 if attribute.version_value is None
                 else f"parse semantic version: invalid version {attribute.version_value!r}"
             )
-            raise SelectorRuntimeError(f"attribute {name}: {why}")
+            raise CelRuntimeError(f"attribute {name}: {why}")
         domain, id = qualified(name, device.driver)
         attributes.setdefault(domain, {})[id] = value
     for name, each in device.capacity.items():
@@ -159,7 +155,7 @@ def _nano(quantity: Quantity) -> int:
     try:
         return parse_quantity(quantity)
     except QuantityError as error:
-        raise SelectorRuntimeError(str(error)) from None
+        raise CelRuntimeError(str(error)) from None
 
 
 def qualified(name: str, driver: str) -> tuple[str, str]:
@@ -223,7 +219,8 @@ def _collect(node: Expression, paths: dict[str, Path | None], found: set[Read]) 
                 return False
             return _collect(node.children[1], {**paths, node.variable: bound}, found)
         case "loop":
-            inner = {**paths, node.variable: None}
+            names = (node.variable, node.second) if node.second else (node.variable,)
+            inner: dict[str, Path | None] = {**paths, **dict.fromkeys(names)}
             return _collect(node.children[0], paths, found) and all(
                 _collect(child, inner, found) for child in node.children[1:]
             )

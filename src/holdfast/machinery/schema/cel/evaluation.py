@@ -1,4 +1,4 @@
-"""Evaluation of a selector's tree on one device.
+"""Evaluation of an expression's tree.
 
 A tree becomes a tree of Python functions once; each takes the state of one evaluation. `&&`, `||`,
 `all` and `exists` ignore an error where the other operands decide, as CEL has it. What an evaluation
@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from holdfast.machinery.schema.device_selectors.functions import FUNCTIONS, type_of
-from holdfast.machinery.schema.device_selectors.syntax import Expression
-from holdfast.machinery.schema.device_selectors.values import (
+from holdfast.machinery.schema.cel.functions import FUNCTIONS
+from holdfast.machinery.schema.cel.lists import ordered
+from holdfast.machinery.schema.cel.overloads import type_of
+from holdfast.machinery.schema.cel.syntax import Expression
+from holdfast.machinery.schema.cel.values import (
     NO_OVERLOAD,
     NOTHING,
+    CelRuntimeError,
     DomainMap,
     OptionalValue,
-    SelectorRuntimeError,
     TypeValue,
     type_name,
 )
@@ -48,14 +50,14 @@ class State:
 
     __slots__ = ("cost", "variables")
 
-    def __init__(self, device: dict[str, Any]) -> None:
-        self.variables: dict[str, Any] = {"device": device}
+    def __init__(self, variables: dict[str, Any]) -> None:
+        self.variables = variables
         self.cost = 0
 
     def spend(self, cost: int) -> None:
         self.cost += cost
         if self.cost > MAX_COST:
-            raise SelectorRuntimeError("operation cancelled: actual cost limit exceeded")
+            raise CelRuntimeError("operation cancelled: actual cost limit exceeded")
 
 
 Evaluator = Callable[[State], Any]
@@ -91,11 +93,11 @@ def _find(container: Any, key: Any) -> Any:
         try:
             return container.get(key, _MISSING)
         except TypeError:
-            raise SelectorRuntimeError(NO_OVERLOAD) from None
+            raise CelRuntimeError(NO_OVERLOAD) from None
     if isinstance(container, list) and isinstance(key, int | float) and not isinstance(key, bool):
         at = int(key)
         return container[at] if at == key and 0 <= at < len(container) else _MISSING
-    raise SelectorRuntimeError(NO_OVERLOAD)
+    raise CelRuntimeError(NO_OVERLOAD)
 
 
 def _found(container: Any, key: Any, optional: bool) -> Any:
@@ -108,8 +110,8 @@ def _found(container: Any, key: Any, optional: bool) -> Any:
         return NOTHING if found is _MISSING else OptionalValue(True, found)
     if found is _MISSING:
         if isinstance(container, list):
-            raise SelectorRuntimeError(f"index out of bounds: {key}")
-        raise SelectorRuntimeError(f"no such key: {key}")
+            raise CelRuntimeError(f"index out of bounds: {key}")
+        raise CelRuntimeError(f"no such key: {key}")
     return found
 
 
@@ -170,7 +172,7 @@ def _call(node: Expression) -> Evaluator:
         for overload in overloads:
             if overload.fits(types, method):
                 return overload.run(*values)
-        raise SelectorRuntimeError(NO_OVERLOAD)
+        raise CelRuntimeError(NO_OVERLOAD)
 
     return run
 
@@ -184,7 +186,7 @@ def _alternative(node: Expression) -> Evaluator:
         state.spend(1)
         value = inner(state)
         if not isinstance(value, OptionalValue):
-            raise SelectorRuntimeError(NO_OVERLOAD)
+            raise CelRuntimeError(NO_OVERLOAD)
         if value.present:
             return value.value if unwrapped else value
         return other(state)
@@ -198,13 +200,13 @@ def _logic(node: Expression) -> Evaluator:
     decides = node.kind == "or"
 
     def run(state: State) -> bool:
-        problem: SelectorRuntimeError | None = None
+        problem: CelRuntimeError | None = None
         for part in parts:
             try:
                 value = part(state)
                 if _truth(value) is decides:
                     return decides
-            except SelectorRuntimeError as error:
+            except CelRuntimeError as error:
                 if state.cost > MAX_COST:
                     raise
                 problem = problem or error
@@ -221,36 +223,62 @@ def _condition(node: Expression) -> Evaluator:
     def run(state: State) -> Any:
         value = test(state)
         if not isinstance(value, bool):
-            raise SelectorRuntimeError(NO_OVERLOAD)
+            raise CelRuntimeError(NO_OVERLOAD)
         return yes(state) if value else no(state)
 
     return run
 
 
 def _list(node: Expression) -> Evaluator:
-    parts = [evaluator(child) for child in node.children]
+    parts = [(evaluator(child), child.kind == "entry") for child in node.children]
 
     def run(state: State) -> list[Any]:
         state.spend(_LIST_COST)
-        return [part(state) for part in parts]
+        found = []
+        for part, optional in parts:
+            value = part(state)
+            if not optional:
+                found.append(value)
+            elif value.present:
+                found.append(value.value)
+        return found
+
+    return run
+
+
+def _entry(node: Expression) -> Evaluator:
+    """An optional value in a list or map."""
+    inner = evaluator(node.children[0])
+
+    def run(state: State) -> OptionalValue:
+        value = inner(state)
+        if not isinstance(value, OptionalValue):
+            raise CelRuntimeError(
+                f"cannot initialize optional list element from non-optional value {value}"
+            )
+        return value
 
     return run
 
 
 def _map(node: Expression) -> Evaluator:
     keys = [evaluator(child) for child in node.children[::2]]
-    values = [evaluator(child) for child in node.children[1::2]]
+    values = [(evaluator(child), child.kind == "entry") for child in node.children[1::2]]
 
     def run(state: State) -> dict[Any, Any]:
         state.spend(_MAP_COST)
         made: dict[Any, Any] = {}
-        for key, value in zip(keys, values, strict=True):
+        for key, (value, optional) in zip(keys, values, strict=True):
             at = key(state)
             if not isinstance(at, int | str):
-                raise SelectorRuntimeError(f"unsupported key type: {type_name(at)}")
+                raise CelRuntimeError(f"unsupported key type: {type_name(at)}")
             if at in made:
-                raise SelectorRuntimeError(f"duplicate map key: {at}")
-            made[at] = value(state)
+                raise CelRuntimeError(f"duplicate map key: {at}")
+            given = value(state)
+            if not optional:
+                made[at] = given
+            elif given.present:
+                made[at] = given.value
         return made
 
     return run
@@ -282,9 +310,23 @@ def _with_variable(name: str, body: Evaluator) -> Callable[[State, Any], Any]:
     return run
 
 
+def _with_variables(first: str, second: str, body: Evaluator) -> Callable[[State, Any], Any]:
+    """As `_with_variable`, with a pair of values."""
+    outer = _with_variable(second, body)
+
+    def run(state: State, pair: Any) -> Any:
+        inner = _with_variable(first, lambda state: outer(state, pair[1]))
+        return inner(state, pair[0])
+
+    return run
+
+
 def _loop(node: Expression) -> Evaluator:
     over = evaluator(node.children[0])
-    bodies = [_with_variable(node.variable, evaluator(child)) for child in node.children[1:]]
+    inner = [evaluator(child) for child in node.children[1:]]
+    if node.second:
+        return _two_variables(node, over, inner)
+    bodies = [_with_variable(node.variable, each) for each in inner]
     if node.value in ("optMap", "optFlatMap"):
         return _optional_loop(over, bodies[0], node.value == "optMap")
     fold = _FOLDS[node.value]
@@ -294,8 +336,25 @@ def _loop(node: Expression) -> Evaluator:
         items = over(state)
         if not isinstance(items, list | dict):
             name = type_name(items)
-            raise SelectorRuntimeError(f"got '{_GO_TYPES.get(name, name)}', expected iterable type")
+            raise CelRuntimeError(f"got '{_GO_TYPES.get(name, name)}', expected iterable type")
         return fold(state, list(items), bodies)
+
+    return run
+
+
+def _two_variables(node: Expression, over: Evaluator, inner: list[Evaluator]) -> Evaluator:
+    """A macro with an index and an item, or with a key and a value."""
+    bodies = [_with_variables(node.variable, node.second, each) for each in inner]
+    fold = _FOLDS[node.value]
+
+    def run(state: State) -> Any:
+        state.spend(1)
+        items = over(state)
+        if not isinstance(items, list | dict):
+            name = type_name(items)
+            raise CelRuntimeError(f"got '{_GO_TYPES.get(name, name)}', expected iterable type")
+        pairs = [*enumerate(items)] if isinstance(items, list) else [*items.items()]
+        return fold(state, pairs, bodies)
 
     return run
 
@@ -305,7 +364,7 @@ def _optional_loop(over: Evaluator, body: Any, wrapped: bool) -> Evaluator:
         state.spend(1)
         value = over(state)
         if not isinstance(value, OptionalValue):
-            raise SelectorRuntimeError(NO_OVERLOAD)
+            raise CelRuntimeError(NO_OVERLOAD)
         if not value.present:
             return NOTHING
         made = body(state, value.value)
@@ -316,18 +375,18 @@ def _optional_loop(over: Evaluator, body: Any, wrapped: bool) -> Evaluator:
 
 def _truth(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise SelectorRuntimeError(NO_OVERLOAD)
+        raise CelRuntimeError(NO_OVERLOAD)
     return value
 
 
 def _decided(state: State, items: list[Any], bodies: list[Any], decides: bool) -> bool:
-    problem: SelectorRuntimeError | None = None
+    problem: CelRuntimeError | None = None
     for item in items:
         state.spend(3)
         try:
             if _truth(bodies[0](state, item)) is decides:
                 return decides
-        except SelectorRuntimeError as error:
+        except CelRuntimeError as error:
             if state.cost > MAX_COST:
                 raise
             problem = problem or error
@@ -353,7 +412,35 @@ def _mapped(state: State, items: list[Any], bodies: list[Any]) -> list[Any]:
     return [bodies[1](state, item) for item in items if _truth(bodies[0](state, item))]
 
 
+def _sorted(state: State, items: list[Any], bodies: list[Any]) -> list[Any]:
+    return ordered(items, _mapped(state, items, bodies))
+
+
+def _map_of(state: State, pairs: list[Any], bodies: list[Any]) -> dict[Any, Any]:
+    """`transformMap`: the same keys with other values."""
+    state.spend((4 + _MAP_COST) * len(pairs))
+    chosen = [pair for pair in pairs if len(bodies) == 1 or _truth(bodies[0](state, pair))]
+    return {pair[0]: bodies[-1](state, pair) for pair in chosen}
+
+
+def _entries(state: State, pairs: list[Any], bodies: list[Any]) -> dict[Any, Any]:
+    """`transformMapEntry`: maps put together."""
+    found: dict[Any, Any] = {}
+    for made in _mapped(state, pairs, bodies):
+        if not isinstance(made, dict):
+            raise CelRuntimeError(NO_OVERLOAD)
+        for key, value in made.items():
+            if key in found:
+                raise CelRuntimeError(f"insert failed: key {key} already exists")
+            found[key] = value
+    return found
+
+
 _FOLDS: dict[str, Callable[[State, list[Any], list[Any]], Any]] = {
+    "sortBy": _sorted,
+    "transformList": lambda state, items, bodies: _mapped(state, items, bodies),
+    "transformMap": _map_of,
+    "transformMapEntry": _entries,
     "all": lambda state, items, bodies: _decided(state, items, bodies, False),
     "exists": lambda state, items, bodies: _decided(state, items, bodies, True),
     "exists_one": _exists_one,
@@ -371,6 +458,7 @@ _MAKERS: dict[str, Callable[[Expression], Evaluator]] = {
     "or": _logic,
     "if": _condition,
     "list": _list,
+    "entry": _entry,
     "map": _map,
     "loop": _loop,
     "bind": _bind,

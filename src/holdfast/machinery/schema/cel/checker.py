@@ -1,23 +1,22 @@
-"""The static types of a selector, checked before it is evaluated.
+"""The static types of an expression, checked before it is evaluated.
 
-Attributes of devices are `dyn`: what they are is known on the device only. Everything else has a type,
-and an expression without a matching overload is refused in cel-go's words.
+Variables may be `dyn`: what they are is known only when the expression is evaluated. Everything else
+has a type, and an expression without a matching overload is refused in cel-go's words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from holdfast.machinery.schema.device_selectors.evaluation import TYPE_NAMES
-from holdfast.machinery.schema.device_selectors.functions import (
+from holdfast.machinery.schema.cel.evaluation import TYPE_NAMES
+from holdfast.machinery.schema.cel.functions import FUNCTIONS
+from holdfast.machinery.schema.cel.overloads import (
     BOOL,
     BYTES,
     DOUBLE,
     DYN,
-    FUNCTIONS,
     INT,
     NULL,
-    QUANTITY,
     STRING,
     TYPE,
     UINT,
@@ -25,15 +24,11 @@ from holdfast.machinery.schema.device_selectors.functions import (
     assignable,
     type_text,
 )
-from holdfast.machinery.schema.device_selectors.syntax import CelSyntaxError, Expression, Uint
+from holdfast.machinery.schema.cel.syntax import CelSyntaxError, Expression, Uint
+from holdfast.machinery.schema.cel.times import duration, timestamp
+from holdfast.machinery.schema.cel.values import CelRuntimeError
+from holdfast.machinery.schema.custom.regexp import BadPattern, compiled
 
-DEVICE = "kubernetes.DRADevice"
-FIELDS: Mapping[str, Type] = {
-    "driver": STRING,
-    "allowMultipleAllocations": BOOL,
-    "attributes": ("map", STRING, ("map", STRING, DYN)),
-    "capacity": ("map", STRING, ("map", STRING, QUANTITY)),
-}
 _LITERALS: dict[type, Type] = {
     bool: BOOL,
     int: INT,
@@ -43,20 +38,32 @@ _LITERALS: dict[type, Type] = {
     bytes: BYTES,
     type(None): NULL,
 }
+_LITERAL_ARGUMENTS: Mapping[str, Callable[[str], object]] = {
+    "duration": duration,
+    "timestamp": timestamp,
+    "matches": compiled,
+}
 _CONDITION = "_?_:_"
-
-
-class UnknownFunction(CelSyntaxError):
-    """A function that is not one of ours; the CEL library may have it."""
+_NO_TESTS = frozenset(
+    ("map", "optMap", "optFlatMap", "sortBy", "transformList", "transformMap", "transformMapEntry")
+)
+"""Macros whose only body is not a condition."""
 
 
 class Checker:
-    def __init__(self, text: str) -> None:
+    def __init__(
+        self, text: str, variables: Mapping[str, Type], objects: Mapping[str, Mapping[str, Type]]
+    ) -> None:
+        """`objects` are the types of variables that have fields, by the name of the type."""
         self._text = text
+        self._variables = variables
+        self._objects = objects
+        self._mixed = False
+        """Whether lists may have items of several types: as arguments of `format`."""
 
     def type_of(self, node: Expression) -> Type:
         """The type of the expression; raises CelSyntaxError."""
-        return self._check(node, {"device": DEVICE})
+        return self._check(node, dict(self._variables))
 
     def _problem(self, node: Expression, why: str) -> CelSyntaxError:
         return CelSyntaxError(self._text, node.at, why)
@@ -90,10 +97,12 @@ class Checker:
                     raise self._no_overload(node, _CONDITION, [test, yes, no])
                 return no if yes == DYN else yes
             case "list":
-                return ("list", _common([self._check(child, scope) for child in node.children]))
+                return ("list", self._common(node.children, scope))
             case "map":
-                types = [self._check(child, scope) for child in node.children]
-                return ("map", _common(types[::2]), _common(types[1::2]))
+                keys = self._common(node.children[::2], scope)
+                return ("map", keys, self._common(node.children[1::2], scope))
+            case "entry":
+                return self._entry(node, scope)
             case "bind":
                 value = self._check(node.children[0], scope)
                 return self._check(node.children[1], {**scope, node.variable: value})
@@ -101,6 +110,30 @@ class Checker:
                 return self._loop(node, scope)
             case _:
                 return self._called(node, scope)
+
+    def _common(self, parts: tuple[Expression, ...], scope: dict[str, Type]) -> Type:
+        """The type of the parts of a list or map, which must be of one type."""
+        common: Type = None
+        for part in parts:
+            found = self._check(part, scope)
+            if common is None or (common == DYN and found != DYN):
+                common = found
+            elif not assignable(common, found):
+                if self._mixed:
+                    return DYN
+                why = f"expected type '{type_text(common)}' but found '{type_text(found)}'"
+                raise self._problem(part, why)
+        return DYN if common is None else common
+
+    def _entry(self, node: Expression, scope: dict[str, Type]) -> Type:
+        found = self._check(node.children[0], scope)
+        if found == DYN:
+            return DYN
+        if not (isinstance(found, tuple) and found[0] == "optional_type"):
+            wanted = f"optional_type({type_text(found)})"
+            why = f"expected type '{wanted}' but found '{type_text(found)}'"
+            raise self._problem(node, why)
+        return found[1]
 
     def _named(self, node: Expression, scope: dict[str, Type]) -> Type:
         name = node.value
@@ -116,10 +149,11 @@ class Checker:
             inner, wrapped = inner[1], True
         else:
             wrapped = node.optional
-        if inner == DEVICE:
-            if node.value not in FIELDS:
+        if isinstance(inner, str) and inner in self._objects:
+            fields = self._objects[inner]
+            if node.value not in fields:
                 raise self._problem(node, f"undefined field '{node.value}'")
-            found: Type = FIELDS[node.value]
+            found: Type = fields[node.value]
         elif inner == DYN:
             found = DYN
         elif isinstance(inner, tuple) and inner[0] == "map":
@@ -153,12 +187,22 @@ class Checker:
                 "(must be list, map, or dynamic)",
             )
         inner = {**scope, node.variable: DYN if over == DYN else over[1]}
+        if node.second:
+            inner[node.variable] = DYN if over == DYN else INT if over[0] == "list" else over[1]
+            inner[node.second] = DYN if over == DYN else over[-1]
         bodies = [self._check(child, inner) for child in node.children[1:]]
-        if node.value not in ("map", "optMap", "optFlatMap") and not assignable(BOOL, bodies[0]):
+        is_test = node.value not in _NO_TESTS or len(bodies) == 2
+        if is_test and not assignable(BOOL, bodies[0]):
             raise self._no_overload(node, "_&&_", [BOOL, bodies[0]])
         match node.value:
-            case "map":
+            case "map" | "transformList":
                 return ("list", bodies[-1])
+            case "transformMap":
+                return ("map", inner[node.variable], bodies[-1])
+            case "transformMapEntry":
+                return bodies[-1]
+            case "sortBy":
+                return over if isinstance(over, tuple) and over[0] == "list" else ("list", DYN)
             case "filter":
                 return over if isinstance(over, tuple) and over[0] == "list" else ("list", DYN)
             case "optMap":
@@ -168,9 +212,24 @@ class Checker:
             case _:
                 return BOOL
 
+    def _check_literal(self, node: Expression) -> None:
+        """Literals that can be checked before they are evaluated."""
+        check = _LITERAL_ARGUMENTS.get(node.value)
+        argument = node.children[-1] if node.children else None
+        if check is None or argument is None or argument.kind != "literal":
+            return
+        try:
+            if isinstance(argument.value, str):
+                check(argument.value)
+        except (CelRuntimeError, BadPattern):
+            raise self._problem(argument, f"invalid {node.value} argument") from None
+
     def _called(self, node: Expression, scope: dict[str, Type]) -> Type:
-        types = [self._check(child, scope) for child in node.children]
         name, method = node.value, node.method
+        mixed, self._mixed = self._mixed, self._mixed or name == "format"
+        types = [self._check(child, scope) for child in node.children]
+        self._mixed = mixed
+        self._check_literal(node)
         if method and name in ("or", "orValue") and len(types) == 2:
             if not assignable(("optional_type", DYN), types[0]):
                 raise self._no_overload(node, name, types, method)
@@ -179,7 +238,7 @@ class Checker:
         overloads = FUNCTIONS.get(name)
         if overloads is None:
             why = f"undeclared reference to '{name}' (in container '')"
-            raise UnknownFunction(self._text, node.at, why)
+            raise self._problem(node, why)
         if name in ("_==_", "_!=_") and not assignable(*types):
             raise self._no_overload(node, name, types)
         if name == "@in" and isinstance(types[1], tuple) and not assignable(types[1][1], types[0]):
@@ -188,7 +247,3 @@ class Checker:
         if not results:
             raise self._no_overload(node, name, types, method)
         return results[0] if all(each == results[0] for each in results) else DYN
-
-
-def _common(types: list[Type]) -> Type:
-    return types[0] if types and all(each == types[0] for each in types) else DYN
