@@ -365,7 +365,11 @@ def test_devices_of_a_class_are_reserved_by_a_template() -> None:
     template, first, second = dry(*flags, "--replicas", "2")
     assert (template["kind"], template["metadata"]) == (
         "ResourceClaimTemplate",
-        {"name": "train-devices", "namespace": "default"},
+        {
+            "name": "train-devices",
+            "namespace": "default",
+            "labels": {"app.kubernetes.io/managed-by": "holdfast-reserve"},
+        },
     )
     (wanted,) = template["spec"]["spec"]["devices"]["requests"]
     assert (wanted["exactly"]["deviceClassName"], wanted["exactly"]["count"]) == ("gpu", 4)

@@ -27,11 +27,14 @@ from holdfast.scheduler.assembly import controllers
 from holdfast.scheduler.cluster.decisions import (
     AnnotatePod,
     Bind,
+    CreateHolder,
     CreateReservation,
     Decision,
+    DeleteClaim,
     DeleteReservation,
     Emit,
     Evict,
+    HoldDevices,
     ObjectRef,
     PreemptReservation,
     SetMigrationStatus,
@@ -114,6 +117,8 @@ class World:
         """The pods a disruption budget protects."""
         self.creation_refusal = ""
         """Why no reservation can be created now, if none can."""
+        self.claim_refusal = ""
+        """Why no claim of a reservation can be written or deleted now, if none can."""
         self.deletion_refusal = ""
         """Why no reservation can be deleted now, if none can."""
         self.refused_deletions = 0
@@ -348,6 +353,8 @@ class World:
             self._executor.carry_out(decision)
         elif isinstance(decision, Bind):
             self._feed(BindRefused(decision.pod.uid, refusal))
+        elif isinstance(decision, CreateHolder) and decision.before_bind:
+            self.refuse.add(decision.reservation.uid)
         elif isinstance(decision, SetReservationStatus) and decision.binds:
             self._feed(BindRefused(decision.reservation.uid, refusal))
         else:
@@ -369,6 +376,10 @@ class World:
                 return self.eviction_refusal or (BUDGET if decision.pod.name in self.protected else "")
             case CreateReservation():
                 return self.creation_refusal
+            case CreateHolder() | DeleteClaim():
+                return self.claim_refusal
+            case HoldDevices() if not decision.before_bind:  # else the bind would fail
+                return self.claim_refusal
             case DeleteReservation():
                 self.refused_deletions += bool(self.deletion_refusal)
                 return self.deletion_refusal

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from harness.claim_objects import (
+    claim_template,
     claiming_pod,
     consumers_of,
     device,
@@ -15,10 +18,11 @@ from harness.claim_objects import (
     resource_slice,
 )
 from harness.holdfast_process import holdfast
-from harness.objects import Raw, node, own_pod
+from harness.objects import Raw, node, own_pod, reservation
 from realserver.accounts import as_the_account, documents, ensure
 from realserver.server import RealServer
 
+RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 SELECTOR = "device.attributes['gpu.example.com'].model == 'h100'"
 
 
@@ -67,5 +71,52 @@ def test_claims_are_written_before_pods_are_bound(real_cluster: RealServer, tmp_
         free = own_pod("free")
         client.create(free)
         run.wait_until(lambda: client.get(free)["spec"].get("nodeName"))
+        assert run.stop() == 0
+        assert not any("Traceback" in str(line) for line in run.events())
+
+
+def test_a_reservation_holds_devices_on_a_real_server(real_cluster: RealServer, tmp_path: Path) -> None:
+    """With a claim that it owns; one that a user deletes is created again."""
+    from holdfast.api.crds import definitions
+
+    client = real_cluster.client
+    for obj in (*documents("namespace.yaml"), *documents("rbac.yaml"), *definitions()):
+        ensure(real_cluster, obj)
+    client.create(device_class("gpu", "device.driver == 'gpu.example.com'"))
+    client.create(node("n1"))
+    client.create(resource_slice("n1", 3))
+    client.create(claim_template("two", request("r", 2)))
+    claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+    entries = [{"name": "gpu", "resourceClaimTemplateName": "two"}]
+    wanted = reservation("hold", cpu="1", allocateOnce=False, pod={"resourceClaims": entries})
+
+    path = f"{RESERVATIONS}/hold"
+
+    def held() -> list[str]:
+        return [
+            device for each in client.request("GET", claims)["items"] for device in devices_of(each)
+        ]
+
+    with holdfast(as_the_account(real_cluster, tmp_path), tmp_path / "log", "--no-leader-elect") as run:
+        client.request("POST", RESERVATIONS, wanted)
+        run.wait_until(
+            lambda: client.request("GET", path).get("status", {}).get("phase") == "Available"
+        )
+        assert held() == ["n1/gpu-0", "n1/gpu-1"]
+        (holder,) = client.request("GET", claims)["items"]
+        assert holder["metadata"]["ownerReferences"][0]["name"] == "hold"
+        its = f"{claims}/{holder['metadata']['name']}"
+        unprotected = {**holder, "metadata": {**holder["metadata"], "finalizers": []}}
+        client.request("PUT", its, unprotected)
+        client.request("DELETE", its)
+        run.wait_until(lambda: held() == ["n1/gpu-0", "n1/gpu-1"])
+        changed = client.request("GET", path)
+        changed["spec"]["template"]["spec"]["resourceClaims"].append(
+            {"name": "more", "resourceClaimTemplateName": "two"}
+        )
+        with pytest.raises(Exception, match="only the resources of the template can be changed"):
+            client.request("PUT", path, changed)
+        client.request("DELETE", path)
+        run.wait_until(lambda: held() == [])
         assert run.stop() == 0
         assert not any("Traceback" in str(line) for line in run.events())

@@ -16,6 +16,7 @@ from holdfast.api.names import (
     CPU,
     DEFAULT_NAMESPACE,
     DEFAULT_SCHEDULER,
+    MANAGED_BY,
     MEMORY,
     NVIDIA_GPU,
     RESERVATION_API,
@@ -365,6 +366,7 @@ def make_claim_template(options: ReserveOptions, reservation: Raw) -> Raw | None
         "metadata": {
             "name": template["spec"]["resourceClaims"][-1]["resourceClaimTemplateName"],
             "namespace": template["metadata"]["namespace"],
+            "labels": {MANAGED_BY: "holdfast-reserve"},
         },
         "spec": {"spec": {"devices": {"requests": [{"name": DEVICES, "exactly": exactly}]}}},
     }

@@ -352,6 +352,8 @@ def reserve(
         if template is not None:
             await _create_template(server, template, is_dry)
         created = await _create(server, made, output, bool(options.name), is_dry)
+        if template is not None and not is_dry:
+            await _own_template(server, template, created)
         _print(created, output, " created (server dry run)" if is_dry else " created")
         if owner and output is None and not is_dry:
             among = f"in namespace {of_owners}" if of_owners else "in any namespace"
@@ -468,6 +470,37 @@ def _read_file(file: str, namespace: str) -> "Source":
     if problems := misspelt_fields(raw):
         raise Failure(1, [f"--filename: {file}: {problem}" for problem in problems])
     return source_of(raw, namespace)
+
+
+async def _own_template(server: "Server", raw: "Raw", reservations: "list[Raw]") -> None:
+    """Has the reservations own their ResourceClaimTemplate, so that it is deleted after the last one;
+    not one that was created otherwise."""
+    from holdfast.api.kinds import KINDS
+    from holdfast.api.names import MANAGED_BY, RESOURCE_API
+    from holdfast.kube.errors import ApiError
+
+    info, meta = KINDS[RESOURCE_API, "ResourceClaimTemplate"], raw["metadata"]
+    owners = [
+        {
+            "apiVersion": each["apiVersion"],
+            "kind": each["kind"],
+            "name": each["metadata"]["name"],
+            "uid": each["metadata"]["uid"],
+        }
+        for each in reservations
+    ]
+    for last in (False, False, True):
+        there = (await server.get(info, meta["name"], meta["namespace"]))["metadata"]
+        if (there.get("labels") or {}).get(MANAGED_BY) != meta["labels"][MANAGED_BY]:
+            return
+        known = there.get("ownerReferences") or []
+        both = {"ownerReferences": [*known, *owners], "resourceVersion": there["resourceVersion"]}
+        try:
+            await server.patch(info, meta["name"], {"metadata": both}, meta["namespace"])
+            return
+        except ApiError as error:
+            if error.status != 409 or last:
+                raise
 
 
 async def _create_template(server: "Server", raw: "Raw", dry: bool) -> None:

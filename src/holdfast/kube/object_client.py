@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.api.events import last_observed
 from holdfast.api.kinds import KINDS, KindInfo
-from holdfast.kube.client import Client, Request, get, path_of
+from holdfast.kube.client import MERGE, Client, Request, get, path_of
 from holdfast.kube.errors import ApiError
 
 Raw = dict[str, Any]
@@ -139,6 +139,12 @@ class Server(ObjectLister):
     async def create(self, info: KindInfo, raw: Raw, namespace: str = "", dry_run: bool = False) -> Raw:
         path = path_of(info, namespace) + ("?dryRun=All" if dry_run else "")
         request = Request("POST", path, msgspec.json.encode(raw))
+        return named(info, msgspec.json.decode(await self._client.send(request), type=Raw))
+
+    async def patch(self, info: KindInfo, name: str, patch: Raw, namespace: str = "") -> Raw:
+        """Applies a merge patch."""
+        path = path_of(info, namespace, quote(name, safe=""))
+        request = Request("PATCH", path, msgspec.json.encode(patch), MERGE)
         return named(info, msgspec.json.decode(await self._client.send(request), type=Raw))
 
     async def watch(

@@ -35,6 +35,7 @@ from holdfast.scheduler.cluster.claim_writes import (
     allocated_claim,
     deallocated_claim,
     held_claims,
+    holder_metadata,
     new_claim,
     reserved_claim,
     unreserved_claim,
@@ -47,6 +48,7 @@ from holdfast.scheduler.cluster.decisions import (
     Bind,
     BindVolume,
     CreateClaim,
+    CreateHolder,
     CreateReservation,
     DeallocateClaim,
     Decision,
@@ -133,13 +135,14 @@ class DecisionExecutor:
         self._target = target
         self._objects = target.objects
         self._failed: dict[str, str] = {}
-        """By the uid of a pod, why a claim could not be reserved for it: its Bind fails."""
+        """By the uid of a pod or reservation, why a claim of it was not written: its bind fails."""
         self._carry_out: dict[type, Callable[[Any], None]] = {
             Bind: self._bind,
             BindVolume: self._bind_volume,
             SelectNode: self._select_node,
             ReserveClaim: self._reserve_claim,
             CreateClaim: self._create_claim,
+            CreateHolder: self._create_holder,
             HoldDevices: self._hold_devices,
             UnreserveClaim: self._unreserve_claim,
             DeallocateClaim: self._deallocate_claim,
@@ -286,17 +289,33 @@ class DecisionExecutor:
         try:
             created = self._objects.submit(new_claim(decision))
         except StatusError as error:
-            if pod is not None:
-                self._failed[pod.uid] = f"create claim for extended resources: {error.message}"
-            else:
-                self._target.feed(write_refused(decision, error.message))
+            self._failed[pod.uid] = f"create claim for extended resources: {error.message}"
             return
         metadata = created["metadata"]
         key = Key(_group_of(RESOURCE_API), "ResourceClaim", metadata["namespace"], metadata["name"])
         self._objects.update(key, allocated_claim(created, decision, self._target.now()))
-        if pod is not None:
-            status = extended_resource_claim_status(key.name, decision)
-            self._patch(_pod_key(pod), pod, {"status": status})
+        status = extended_resource_claim_status(key.name, decision)
+        self._patch(_pod_key(pod), pod, {"status": status})
+
+    def _create_holder(self, decision: CreateHolder) -> None:
+        meta = decision.claim.metadata
+        key = Key(_group_of(RESOURCE_API), "ResourceClaim", meta.namespace, meta.name)
+        try:
+            claim = self._objects.get(key)
+            if claim is None:
+                claim = self._objects.submit(new_claim(decision))
+            elif (changed := holder_metadata(claim, decision)) is not None:
+                self._objects.update(key, changed)
+                claim = changed
+        except (StatusError, ClaimConflict) as error:
+            why = error.message if isinstance(error, StatusError) else str(error)
+            if decision.before_bind:
+                self._failed[decision.reservation.uid] = why
+            else:
+                self._target.feed(write_refused(decision, why))
+            return
+        for version in held_claims(claim, decision, self._target.now()):
+            self._objects.update(key, version)
 
     def _hold_devices(self, decision: HoldDevices) -> None:
         key = claim_key(decision.claim)
@@ -350,6 +369,10 @@ class DecisionExecutor:
         ref = decision.reservation
         key = reservation_key(ref.name)
         raw = self._current(key, ref)
+        failure = self._failed.pop(ref.uid, "") if decision.binds else ""
+        if failure and raw is not None:
+            self._target.feed(BindRefused(ref.uid, failure))
+            return
         if raw is None:
             if decision.binds:
                 self._target.feed(BindRefused(ref.uid, f'reservations "{ref.name}" not found'))

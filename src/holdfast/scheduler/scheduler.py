@@ -192,6 +192,7 @@ class Scheduler:
         Ends early, with `unfinished` set, after scheduling attempts for `limit` pods, or when `enough`,
         which is called after each attempt, returns True."""
         round_ = self._begin(now, limit, enough)
+        self.cluster.claims.retry()
         self.binding.recheck_waiting(now)
         self.gang_permit.recheck_waiting(now)
         self.bind_retries.run(now)
@@ -299,6 +300,7 @@ class Scheduler:
         """When a round is due even without events."""
         times = [self.queue.next_due(), self.binding.next_deadline(), self.guard.next_timer()]
         times.append(self.bind_retries.next_due())
+        times.append(self.cluster.claims.next_timer())
         times += [action.next_timer() for action in self._actions]
         times += [due for due, _ in self._failed_gates.values()]
         times += [controller.next_timer() for controller in self._controllers]
@@ -394,7 +396,10 @@ class Scheduler:
         for plugin in profile.pre_enqueue:
             try:
                 reason = plugin.pre_enqueue(pod)
-                if plugin.name in profile.foreign and (reason := checked_gate(plugin, reason)):
+                is_foreign = plugin.name in profile.foreign
+                if is_foreign:
+                    reason = checked_gate(plugin, reason)
+                if reason and (is_foreign or pod.reservation is not None):
                     self.failures.set_condition(pod, reason, self.cluster.now, "SchedulingGated")
                 if reason:
                     return True

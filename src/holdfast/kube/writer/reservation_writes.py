@@ -3,7 +3,7 @@ recorded.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -24,11 +24,14 @@ from holdfast.kube.writer.write_queue import (
     Write,
     WriteQueue,
     WriteResult,
+    is_conflict,
     persistent,
     wait_after,
 )
+from holdfast.scheduler.cluster.claim_writes import ClaimConflict
 from holdfast.scheduler.cluster.decisions import (
     AnnotateReservation,
+    CreateHolder,
     CreateReservation,
     Decision,
     DeleteReservation,
@@ -108,11 +111,15 @@ class ReservationWriter:
         queue: WriteQueue,
         feed: Callable[[Event], None],
         releases: Releases | None = None,
+        write_holder: Callable[[CreateHolder], Awaitable[None]] | None = None,
     ) -> None:
         self._api = api
         self._queue = queue
         self._feed = feed
         self._releases = releases or Releases()
+        self._write_holder = write_holder
+        self._holders: dict[str, list[CreateHolder]] = {}
+        """By uid, the claims to write before the status that assigns the node."""
         self._wanted: dict[str, list[SetReservationStatus]] = {}
         """By uid, what is still to be written, in order."""
         self._unwritten: dict[str, asyncio.Future[None] | None] = {}
@@ -142,8 +149,11 @@ class ReservationWriter:
             waiting = self._unwritten[uid] = asyncio.get_running_loop().create_future()
         return waiting
 
-    def set_status(self, decision: SetReservationStatus) -> None:
+    def set_status(self, decision: SetReservationStatus, holders: Sequence[CreateHolder] = ()) -> None:
+        """Writes the status; one that assigns a node after these claims."""
         ref = decision.reservation
+        if decision.binds:
+            self._holders[ref.uid] = list(holders)
         self._unwritten.setdefault(ref.uid, None)
         if decision.status.phase == ReservationPhase.FAILED:
             self._releases.begin(ref.uid, decision.status.node_name)
@@ -218,6 +228,8 @@ class ReservationWriter:
                     self._put_back(ref.uid, wanted)
                     return releasing
             try:
+                if wanted.binds:
+                    await self._write_holders(ref.uid)
                 if wanted.annotations:
                     body = {"metadata": {"uid": ref.uid, **metadata_patch(wanted)}}
                     await self._api.write("PATCH", path_of(_INFO, "", ref.name), body, MERGE)
@@ -235,6 +247,9 @@ class ReservationWriter:
                 self._releases.end(ref.uid)
                 self._refused(wanted, error)
                 return None
+            except ClaimConflict as error:
+                self._refused(wanted, error)
+                return None
             if has_failed:
                 self._releases.end(ref.uid)
             if wanted.binds:
@@ -242,6 +257,24 @@ class ReservationWriter:
             return 0.0 if ref.uid in self._wanted else None
 
         return write
+
+    async def _write_holders(self, uid: str) -> None:
+        """Writes the claims with which a reservation holds devices, before its status. Raises
+        ClaimConflict if one is refused, and the errors of `ApiWriter` that a retry may resolve."""
+        holders = self._holders.get(uid)
+        while holders and self._write_holder is not None:
+            for last in (False, False, True):
+                try:
+                    await self._write_holder(holders[0])
+                    break
+                except ApiError as error:
+                    if is_conflict(error) and not last:
+                        continue  # somebody else wrote in between: look again
+                    if error.is_transient:
+                        raise
+                    raise ClaimConflict(str(error)) from error
+            del holders[0]
+        self._holders.pop(uid, None)
 
     def _take(self, uid: str) -> SetReservationStatus | None:
         """Takes the next write."""

@@ -11,7 +11,7 @@ The first attempt starts from the claim in the scheduler's cache. What the serve
 scheduler at once: a device must count as used by the claim from then on, whatever becomes of the pod.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -32,6 +32,7 @@ from holdfast.scheduler.cluster.claim_writes import (
     as_json,
     deallocated_claim,
     held_claims,
+    holder_metadata,
     new_claim,
     reserved_claim,
     with_finalizer,
@@ -39,6 +40,7 @@ from holdfast.scheduler.cluster.claim_writes import (
 )
 from holdfast.scheduler.cluster.decisions import (
     CreateClaim,
+    CreateHolder,
     DeallocateClaim,
     DeleteClaim,
     HoldDevices,
@@ -92,8 +94,11 @@ class ResourceClaimWriter:
 
     async def _hold(self, decision: HoldDevices) -> None:
         claim = await self._read(decision.claim)
-        if claim["metadata"]["uid"] != decision.claim.uid:
-            return
+        if claim["metadata"]["uid"] == decision.claim.uid:
+            await self._allocate_holder(claim, decision)
+
+    async def _allocate_holder(self, claim: Raw, decision: HoldDevices | CreateHolder) -> None:
+        """Writes the devices that a reservation holds to its claim."""
         for version in held_claims(claim, decision, format_time(self._wall())):
             allocation = version["status"].get("allocation")
             status = {"allocation": allocation} if allocation else {"allocation": None, "devices": None}
@@ -122,6 +127,25 @@ class ResourceClaimWriter:
         written = {name: status[name] for name in ("allocation", "reservedFor")}
         self._saw(await self._patch(claim, {"status": written}, "status"))
 
+    async def write_holder(self, decision: CreateHolder) -> None:
+        """Creates the claim with which a reservation holds devices, or brings the existing one in line.
+        Raises ClaimConflict if that cannot be, and the errors of `ApiWriter`."""
+        raw = new_claim(decision)
+        meta = raw["metadata"]
+        try:
+            claim = await self._read(ObjectRef("ResourceClaim", meta["namespace"], meta["name"], ""))
+        except ApiError as error:
+            if error.status != _NOT_FOUND:
+                raise
+            path = path_of(RESOURCE_CLAIM, meta["namespace"])
+            claim = msgspec.json.decode(await self._api.write("POST", path, raw))
+        if (changed := holder_metadata(claim, decision)) is not None:
+            fields = ("annotations", "finalizers")
+            patch = {name: changed["metadata"][name] for name in fields}
+            claim = await self._patch(claim, {"metadata": patch})
+        self._saw(claim)
+        await self._allocate_holder(claim, decision)
+
     async def _create(self, decision: CreateClaim) -> None:
         pod = decision.pod
         claim = self._created.get(id(decision))
@@ -138,11 +162,10 @@ class ResourceClaimWriter:
             status = allocated_claim(claim, decision, format_time(self._wall()))["status"]
             claim = self._created[id(decision)] = await self._patch(claim, {"status": status}, "status")
             self._saw(claim)
-        if pod is not None:
-            status = extended_resource_claim_status(claim["metadata"]["name"], decision)
-            patch = {"metadata": {"uid": pod.uid}, "status": status}
-            path = path_of(POD, pod.namespace, pod.name, "status")
-            await self._api.write("PATCH", path, patch, STRATEGIC)
+        status = extended_resource_claim_status(claim["metadata"]["name"], decision)
+        patch = {"metadata": {"uid": pod.uid}, "status": status}
+        path = path_of(POD, pod.namespace, pod.name, "status")
+        await self._api.write("PATCH", path, patch, STRATEGIC)
         del self._created[id(decision)]
 
     # By themselves
@@ -168,13 +191,16 @@ class ResourceClaimWriter:
 
         self._submit(decision.pod.uid, send, decision)
 
-    def create(self, decision: CreateClaim) -> None:
-        """Creates a claim that is not for a pod."""
+    def create_holder(self, decision: CreateHolder) -> None:
+        """Creates a claim with which a reservation holds devices, apart from a bind."""
 
         async def send() -> None:
-            await self._create(decision)
+            try:
+                await self.write_holder(decision)
+            except ClaimConflict as error:
+                self._feed(write_refused(decision, str(error)))
 
-        self._submit(decision.claim.metadata.name, send, decision)
+        self._submit(decision.reservation.uid, send, decision)
 
     def hold(self, decision: HoldDevices) -> None:
         """Writes the devices that a reservation holds, apart from a bind."""
@@ -182,8 +208,7 @@ class ResourceClaimWriter:
         async def send() -> None:
             await self._hold(decision)
 
-        write = persistent(self._api, send, lambda _: None, settled=(_NOT_FOUND,))
-        self._queue.submit(Lane.BIND, decision.claim.uid, write)
+        self._submit(decision.claim.uid, send, decision, settled=(_NOT_FOUND,))
 
     def unreserve(self, decision: UnreserveClaim) -> None:
         ref = decision.claim
@@ -228,16 +253,20 @@ class ResourceClaimWriter:
             path = path_of(RESOURCE_CLAIM, ref.namespace, ref.name)
             await self._api.write("DELETE", path, {"preconditions": {"uid": ref.uid}})
 
-        write = persistent(self._api, send, lambda _: None, settled=(_NOT_FOUND,))
-        self._queue.submit(Lane.BIND, ref.uid, write)
+        # In order with the bind of the reservation, which may create a claim of this name.
+        self._submit(decision.reservation or ref.uid, send, decision, settled=(_NOT_FOUND,))
 
     def _submit(
-        self, key: str, send: Callable[[], Any], decision: ReserveClaim | CreateClaim | DeallocateClaim
+        self,
+        key: str,
+        send: Callable[[], Any],
+        decision: ReserveClaim | DeallocateClaim | CreateHolder | HoldDevices | DeleteClaim,
+        settled: Container[int] = (),
     ) -> None:
         def refused(error: Exception) -> None:
             self._feed(write_refused(decision, str(error)))
 
-        self._queue.submit(Lane.BIND, key, persistent(self._api, send, refused))
+        self._queue.submit(Lane.BIND, key, persistent(self._api, send, refused, settled))
 
     # Objects
 

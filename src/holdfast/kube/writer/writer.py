@@ -37,6 +37,7 @@ from holdfast.scheduler.cluster.decisions import (
     Bind,
     BindVolume,
     CreateClaim,
+    CreateHolder,
     CreateReservation,
     DeallocateClaim,
     Decision,
@@ -98,8 +99,10 @@ class Writer:
         self.claims = ClaimWaiter(claims)
         self.statuses = Statuses(self._api, wall)
         self._releases = Releases()
-        self._reservations = ReservationWriter(self._api, self.queue, feed, self._releases)
         self._resource_claims = ResourceClaimWriter(self._api, self.queue, feed, resource_claims, wall)
+        self._reservations = ReservationWriter(
+            self._api, self.queue, feed, self._releases, self._resource_claims.write_holder
+        )
         self._jobs = JobStatuses(self._api, self.queue, feed)
         self._migrations = MigrationWriter(self._api, self.queue, feed)
         # The next leader need not wait for Events.
@@ -119,6 +122,7 @@ class Writer:
 
     def carry_out(self, decisions: Iterable[Decision]) -> None:
         before: list[BeforeBind] = []
+        holders: dict[str, list[CreateHolder]] = {}
         victims: defaultdict[str, dict[str, Victims]] = defaultdict(dict)
         for decision in decisions:
             if isinstance(decision, Bind):
@@ -134,10 +138,12 @@ class Writer:
                 else:
                     before.append(decision)
             elif isinstance(decision, CreateClaim):
-                if decision.pod is None:
-                    self._resource_claims.create(decision)
+                before.append(decision)
+            elif isinstance(decision, CreateHolder):
+                if decision.before_bind:
+                    holders.setdefault(decision.reservation.uid, []).append(decision)
                 else:
-                    before.append(decision)
+                    self._resource_claims.create_holder(decision)
             elif isinstance(decision, HoldDevices):
                 if decision.before_bind:
                     before.append(decision)
@@ -164,7 +170,8 @@ class Writer:
                 preemptor = preemptor_of(decision.reservation)
                 self._reservations.create(decision, victims[preemptor].values() if preemptor else ())
             elif isinstance(decision, SetReservationStatus):
-                self._reservations.set_status(decision)
+                held = holders.pop(decision.reservation.uid, ()) if decision.binds else ()
+                self._reservations.set_status(decision, held)
             elif isinstance(decision, DeleteReservation):
                 self._reservations.delete(decision)
             elif isinstance(decision, PreemptReservation):

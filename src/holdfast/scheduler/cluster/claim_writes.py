@@ -8,11 +8,14 @@ from typing import Any
 
 import msgspec
 
+from holdfast.api.decode import convert
 from holdfast.api.errors import HoldfastError
 from holdfast.api.names import CLAIM_FINALIZER, WORKLOAD_GROUP
-from holdfast.api.resource_claims import AllocationResult
+from holdfast.api.quantity import parse_exact
+from holdfast.api.resource_claims import AllocationResult, ResourceClaimSpec
 from holdfast.scheduler.cluster.decisions import (
     CreateClaim,
+    CreateHolder,
     DeallocateClaim,
     HoldDevices,
     ObjectRef,
@@ -75,15 +78,12 @@ def reserved_claim(claim: Raw | None, decision: ReserveClaim, now: str) -> Raw |
 
 
 def allocated_claim(claim: Raw, decision: CreateClaim, now: str) -> Raw:
-    """A claim that was just created, with its allocation, and the reservation for its pod if it has
-    one."""
-    status: Raw = {"allocation": written_allocation(decision.allocation, now)}
-    if decision.pod is not None:
-        status["reservedFor"] = [consumer(decision.pod)]
-    return {**claim, "status": status}
+    """A claim that was just created, with its allocation and the reservation for its pod."""
+    allocation = written_allocation(decision.allocation, now)
+    return {**claim, "status": {"allocation": allocation, "reservedFor": [consumer(decision.pod)]}}
 
 
-def new_claim(decision: CreateClaim) -> Raw:
+def new_claim(decision: CreateClaim | CreateHolder) -> Raw:
     """The claim to create, without its status."""
     raw = as_json(decision.claim)
     raw.pop("status", None)
@@ -117,14 +117,44 @@ def deallocated_claim(claim: Raw, decision: DeallocateClaim) -> Raw | None:
     return {**claim, "status": rest}
 
 
-def held_claims(claim: Raw, decision: HoldDevices, now: str) -> list[Raw]:
+def holder_metadata(claim: Raw, decision: CreateHolder) -> Raw | None:
+    """An existing claim with the annotation and the finalizer of the one with which a reservation holds
+    devices; None if it has both. Raises ClaimConflict if it cannot be that one."""
+    wanted, meta = new_claim(decision), claim["metadata"]
+    name = f"{wanted['metadata']['namespace']}/{wanted['metadata']['name']}"
+    owners = meta.get("ownerReferences") or ()
+    if all(owner.get("uid") != decision.reservation.uid for owner in owners):
+        raise ClaimConflict(f"claim {name} exists and does not belong to {decision.reservation}")
+    if meta.get("deletionTimestamp"):
+        raise ClaimConflict(f"claim {name} is being deleted")
+    if _without_defaults(claim.get("spec")) != _without_defaults(wanted.get("spec")):
+        raise ClaimConflict(f"claim {name} exists with other requests")
+    annotations = {**(meta.get("annotations") or {}), **wanted["metadata"]["annotations"]}
+    changed = {**claim, "metadata": {**meta, "annotations": annotations}}
+    protected = with_finalizer(changed)
+    if protected is not None:
+        return protected
+    return None if annotations == meta.get("annotations") else changed
+
+
+def _without_defaults(spec: Any) -> Any:
+    """A spec as the scheduler reads it, so that defaults which the server adds make no difference."""
+    return convert(spec or {}, ResourceClaimSpec)
+
+
+def held_claims(claim: Raw, decision: HoldDevices | CreateHolder, now: str) -> list[Raw]:
     """The versions to write of a claim with which a reservation holds devices, one after the other;
     none if it has the allocation already, or somebody uses it."""
     status = claim.get("status") or {}
     allocation, wanted = status.get("allocation"), decision.allocation
     if status.get("reservedFor") or claim["metadata"].get("deletionTimestamp"):
         return []
-    if allocation and wanted is not None and is_same_allocation(allocation, wanted):
+    if (
+        allocation
+        and wanted is not None
+        and is_same_allocation(allocation, wanted)
+        and _consumed(allocation) == _consumed(as_json(wanted))
+    ):
         return []
     versions = []
     if allocation:
@@ -152,6 +182,13 @@ def is_same_allocation(written: Raw, decided: AllocationResult) -> bool:
     results = (written.get("devices") or {}).get("results") or []
     ours = as_json(decided)["devices"].get("results") or []
     return [device(each) for each in results] == [device(each) for each in ours]
+
+
+def _consumed(allocation: Raw) -> list[dict[str, int]]:
+    """What an allocation consumes of devices that are shared, in nano."""
+    results = (allocation.get("devices") or {}).get("results") or []
+    capacities = (result.get("consumedCapacity") or {} for result in results)
+    return [{name: parse_exact(value) for name, value in each.items()} for each in capacities]
 
 
 def as_json(value: msgspec.Struct) -> Raw:

@@ -98,21 +98,35 @@ class ReserveClaim(msgspec.Struct, frozen=True):
 
 
 class CreateClaim(msgspec.Struct, frozen=True):
-    """Create a ResourceClaim with its allocation. If it is for a pod's extended resources, reserve it
-    for the pod and set the pod's `extendedResourceClaimStatus`; it precedes the Bind of the pod, and if
-    it fails, the Bind must fail too. Answered by WriteRefused if it fails and there is no pod."""
+    """Create a ResourceClaim for a pod's extended resources with its allocation, reserve it for the pod
+    and set the pod's `extendedResourceClaimStatus`. Precedes the Bind of the pod; if it fails, the Bind
+    must fail too."""
 
     claim: ResourceClaim
     allocation: AllocationResult
-    pod: ObjectRef | None = None
+    pod: ObjectRef
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
     """Which request of the claim serves which resource of which container."""
+
+
+class CreateHolder(msgspec.Struct, frozen=True):
+    """Create the ResourceClaim with which a reservation holds devices, or bring the one of this name in
+    line that the reservation owns. Answered by WriteRefused if it fails, unless `before_bind` is
+    set."""
+
+    claim: ResourceClaim
+    allocation: AllocationResult | None
+    """The devices of it that nobody else uses; None if all are in use."""
+    reservation: ObjectRef
+    before_bind: bool = False
+    """Whether the SetReservationStatus that assigns the reservation's node follows, and must fail if
+    this does."""
 
 
 class HoldDevices(msgspec.Struct, frozen=True):
     """Replace the allocation of a ResourceClaim with which a reservation holds devices: clear it, then
     write the new one, if any. Precedes the Bind of the pod whose claim gets the devices that are
-    missing in it."""
+    missing in it. Answered by WriteRefused if it fails, unless `before_bind` is set."""
 
     claim: ObjectRef
     allocation: AllocationResult | None
@@ -141,9 +155,12 @@ class DeallocateClaim(msgspec.Struct, frozen=True):
 
 
 class DeleteClaim(msgspec.Struct, frozen=True):
-    """Delete a ResourceClaim that the scheduler created, with its finalizer."""
+    """Delete a ResourceClaim that the scheduler created, with its finalizer. Answered by WriteRefused
+    if it fails."""
 
     claim: ObjectRef
+    reservation: str = ""
+    """The uid of the reservation that held devices with it, if one did."""
 
 
 class SetPodScheduled(msgspec.Struct, frozen=True):
@@ -299,6 +316,7 @@ Decision = (
     | SelectNode
     | ReserveClaim
     | CreateClaim
+    | CreateHolder
     | HoldDevices
     | UnreserveClaim
     | DeallocateClaim

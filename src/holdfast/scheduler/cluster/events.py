@@ -10,12 +10,14 @@ import msgspec
 from holdfast.api.errors import InvalidObject
 from holdfast.scheduler.cluster.decisions import (
     AnnotatePod,
-    CreateClaim,
+    CreateHolder,
     CreateReservation,
     DeallocateClaim,
     Decision,
+    DeleteClaim,
     DeleteReservation,
     Evict,
+    HoldDevices,
     Preempt,
     PreemptReservation,
     ReserveClaim,
@@ -122,10 +124,10 @@ class MigrationWriteRefused(WriteRefused, frozen=True):
 
 
 class ClaimWriteRefused(WriteRefused, frozen=True):
-    """A ResourceClaim was not reserved for a pod that waits for its devices, or not created, or not
-    deallocated."""
+    """A ResourceClaim was not reserved for a pod that waits for its devices, or not deallocated; or one
+    with which a reservation holds devices was not written."""
 
-    decision: ReserveClaim | CreateClaim | DeallocateClaim
+    decision: ReserveClaim | DeallocateClaim | CreateHolder | HoldDevices | DeleteClaim
 
 
 _REFUSALS: dict[type, type[WriteRefused]] = {
@@ -140,7 +142,9 @@ _REFUSALS: dict[type, type[WriteRefused]] = {
     SetMigrationStatus: MigrationWriteRefused,
     SpecifyMigration: MigrationWriteRefused,
     ReserveClaim: ClaimWriteRefused,
-    CreateClaim: ClaimWriteRefused,
+    CreateHolder: ClaimWriteRefused,
+    HoldDevices: ClaimWriteRefused,
+    DeleteClaim: ClaimWriteRefused,
     DeallocateClaim: ClaimWriteRefused,
 }
 

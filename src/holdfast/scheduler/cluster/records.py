@@ -236,10 +236,13 @@ class ReservationInfo:
         "amounts",
         "amounts_by_name",
         "being_evicted",
+        "claim_entries",
+        "claims_changed",
         "counts_pods",
         "created",
         "deleting",
         "deletion_reason",
+        "devices_problem",
         "entry",
         "error",
         "expires",
@@ -348,6 +351,12 @@ class ReservationInfo:
         self.expiring = False
         """Whether it expires once bindings of its owners that are in progress are done; it is closed to
         owners."""
+        self.claim_entries: tuple[str, ...] = ()
+        """The names of its template's `resourceClaims`; on a node they stay as they are."""
+        self.claims_changed = False
+        """Whether these were changed since it has its node."""
+        self.devices_problem = ""
+        """Why devices of its template's `resourceClaims` are not held."""
         self.last_status: ReservationStatus | None = None
         """The status last written, until the watch delivers it."""
 

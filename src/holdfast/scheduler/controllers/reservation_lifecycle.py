@@ -16,6 +16,7 @@ from holdfast.scheduler.cluster.decisions import Decision, Emit, Nominate, SetRe
 from holdfast.scheduler.cluster.records import FINISHED, Phase, ReservationInfo
 from holdfast.scheduler.cluster.timer_queue import TimerQueue
 from holdfast.scheduler.reservations.reservation_status import (
+    DEVICES_HELD,
     EXPIRED,
     READY,
     RESIZED,
@@ -27,6 +28,10 @@ from holdfast.scheduler.reservations.reservation_status import (
 from holdfast.scheduler.state.cluster import Cluster
 
 DEFAULT_GC = 24 * 3600.0
+CLAIMS_CHANGED = (
+    "template.spec.resourceClaims cannot be changed once the reservation has a node; it keeps the"
+    " devices that it has"
+)
 
 
 class ReservationLifecycle:
@@ -112,6 +117,8 @@ class ReservationLifecycle:
                     "DevicesReplaced",
                     f"{reservation.name} was allocated other devices of {node}",
                 )
+            if pod.cls.claims:
+                self._hold_devices(reservation)
             if reservation.victims:
                 reservation.message = self._reservations.victims_message(reservation)
             if reservation.waiting and self._reservations.has_capacity(reservation):
@@ -201,6 +208,22 @@ class ReservationLifecycle:
             self._emit(reservation, "ResizeFailed", problem, "Warning")
         reservation.resize_problem = problem
         self._reservations.waiting.retry_resize(reservation)
+
+    def _hold_devices(self, reservation: ReservationInfo) -> None:
+        """Has the claims created again with which it should hold devices, and reports what it does not
+        hold, once for each reason; a restarted scheduler finds the last one in the condition."""
+        assert reservation.pod is not None
+        problem = self._cluster.claims.hold(reservation.pod)
+        if reservation.claims_changed:
+            problem = "; ".join(filter(None, (problem, CLAIMS_CHANGED)))
+        known, reservation.devices_problem = reservation.devices_problem, problem
+        found = condition(reservation.object.status.conditions, DEVICES_HELD)
+        if found is not None and found.status == "False":
+            known = known or found.message
+        if problem and problem != known:
+            self._emit(reservation, "DevicesNotHeld", problem, "Warning")
+        elif known and not problem:
+            self._emit(reservation, "DevicesHeld", f"{reservation.name} holds its devices again")
 
     def _collect(self, reservation: ReservationInfo, now: float) -> None:
         """Deletes a finished reservation once its time to be kept is over."""

@@ -26,7 +26,7 @@ from holdfast.scheduler.framework.handle import Handle
 from holdfast.scheduler.framework.interface import ClusterPlugin, Nomination, Trial
 from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.plugins.preemption_candidates import Found, Texts, Tried, candidate, importance
-from holdfast.scheduler.reservations.hold_objects import hold_template, preemption_hold
+from holdfast.scheduler.reservations.hold_objects import hold_template, preemption_hold, with_claims
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 TERMINATING = "not eligible due to a terminating pod on the nominated node."
@@ -108,8 +108,10 @@ class DefaultPreemption(ClusterPlugin):
         """Whether a preemption hold is needed: not if the pod will be allocated from a reservation, or
         has a starvation hold or a preemption hold on the row."""
         reservations = self.cluster.reservations
-        if self.cluster.reservations.starvation_holds.is_held_on(pod, row) or pod.cls.claims:
-            return False  # devices are kept for nominated pods, and a hold would take its place
+        if self.cluster.reservations.starvation_holds.is_held_on(pod, row):
+            return False
+        if not self.cluster.claims.can_be_held(pod):
+            return False  # its nomination keeps the devices
         if (
             reservation_uid is None
             or reservation_uid
@@ -123,6 +125,8 @@ class DefaultPreemption(ClusterPlugin):
         template = self._templates.get(pod.cls.id)
         if template is None:
             template = self._templates[pod.cls.id] = hold_template(pod.cls)
+        if pod.cls.claims:
+            template = with_claims(template, self.cluster.claims.pods.keys(pod.uid))
         reservations = self.cluster.reservations
 
         def taken(name: str) -> bool:
@@ -159,9 +163,14 @@ class DefaultPreemption(ClusterPlugin):
         )
 
     def _is_releasing_devices(self, pod: PodRecord) -> bool:
-        """Whether victims on the pod's nominated node are gone, but their devices are not free yet."""
+        """Whether victims on the pod's nominated node are gone, but their devices are not free yet, or
+        its hold there is about to have them."""
         row = self.cluster.nodes.row(pod.nominated) if pod.nominated else None
-        return row is not None and self.cluster.claims.is_releasing(row)
+        if row is None:
+            return False
+        claims, hold = self.cluster.claims, self.cluster.reservations.preemption_holds.of(pod, row)
+        its = hold.pod if hold is not None and hold.waiting else None
+        return (its is not None and claims.is_getting_devices(its)) or claims.is_releasing(row)
 
     def _may_be_reclaimed(self, victim: PodRecord, pod: PodRecord) -> bool:
         """Whether a terminating pod may be a victim of reclaim for the queue of `pod`; an evicted pod

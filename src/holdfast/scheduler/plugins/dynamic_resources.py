@@ -67,6 +67,8 @@ NOT_READY = "waiting for binding conditions for device on node {}"
 BINDING_FAILED = 'device binding failed: claim={}, reason={}, message="{}"'
 BINDING_TIMEOUT = "device binding timeout: claim={}"
 
+_HOLDER_PATIENCE = 600.0
+"""How long an owner waits for the claims of its reservation to be written, in seconds."""
 _NOTHING = Nomination()
 
 
@@ -93,7 +95,7 @@ class DynamicResources(ClusterPlugin):
         return ""
 
     def filter(self, cls: PodClass) -> Filter | Rejected | None:
-        claims = self._claims
+        claims, nodes = self._claims, self.cluster.nodes
         if not claims.concerns(cls):
             return self._until_served(cls)
         needs, version = claims.of_class(cls), self._version(cls)
@@ -109,16 +111,17 @@ class DynamicResources(ClusterPlugin):
             return Filter.nothing(version)
 
         def passes(view: View) -> Cells:
-            ok = claims.codes(needs, view) == FEASIBLE
+            ok = claims.codes(needs, view, cls.pre_allocation) == FEASIBLE
             for mask in masks:
                 ok = ok & mask(view)
             return ok
 
         def reasons(view: View) -> list[Reason]:
-            found, here = claims.codes(needs, view), view.full(True)
+            found, here = claims.codes(needs, view, cls.pre_allocation), view.full(True)
             for mask in masks:
                 here = here & mask(view)
-            helped = here & (view.take(claims.lowest_consumers()) < cls.priority)
+            lowest = nodes.lowest_held if cls.is_reserve_pod else claims.lowest_consumers()
+            helped = here & (view.take(lowest) < cls.priority)
             listed = [
                 Reason(CANNOT_ALLOCATE, found == NO_DEVICES, resolvable=helped),
                 Reason(INVALID_POOLS, found == INVALID, resolvable=helped),
@@ -215,7 +218,12 @@ class DynamicResources(ClusterPlugin):
         if not self._claims.active or not self._claims.concerns(pod.cls):
             return FINE
         problem = self._claims.reserve(pod, row)
-        return Outcome(problem) if problem else FINE
+        if problem:
+            return Outcome(problem)
+        reservation = pod.reservation
+        if reservation is not None and not reservation.waiting and self._claims.lacking(pod):
+            self.cluster.reservations.make_waiting(reservation)
+        return FINE
 
     def unreserve(self, pod: PodRecord, row: int) -> None:
         if not self._claims.active:
@@ -228,10 +236,12 @@ class DynamicResources(ClusterPlugin):
             self.cluster.changed(Change.DEVICES)
 
     def permit(self, pod: PodRecord, row: int) -> Outcome:
-        """Has the pod wait until its devices are ready, if they have binding conditions. A reservation
-        does not: drivers prepare devices for the claims of its owners, which wait then."""
-        is_concerned = bool(pod.cls.claims) and pod.reservation is None
-        return self._await_devices(pod, row) if is_concerned else FINE
+        """Has the pod wait until its reservation's claims are written, and its devices are ready if
+        they have binding conditions. A reservation does not wait for its devices: drivers prepare
+        them for the claims of its owners, which wait then."""
+        if pod.reservation_uid and self._claims.is_writing_holders(pod.reservation_uid):
+            return Outcome(wait=_HOLDER_PATIENCE)
+        return self._await_devices(pod, row) if pod.cls.claims and pod.reservation is None else FINE
 
     def pre_bind(self, pod: PodRecord, row: int) -> list[Decision]:
         return self._claims.to_write(pod) if self._claims.active else []

@@ -8,7 +8,7 @@ for one owner, who is named by uid.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from typing import Any
 from zlib import crc32
@@ -41,6 +41,14 @@ def pod_spec(cls: PodClass, **changes: Any) -> PodSpec:
     return msgspec.structs.replace(cls.pod.spec, **{**fields, **changes})
 
 
+def _without_claims(container: Container) -> Container:
+    """A container that uses no entries of `resourceClaims`, which are left out or named otherwise."""
+    resources = container.resources
+    if not resources.claims:
+        return container
+    return msgspec.structs.replace(container, resources=msgspec.structs.replace(resources, claims=()))
+
+
 def hold_template(cls: PodClass) -> dict[str, Any]:
     """The pod template of holds for pods of the class: what scheduling reads. It has no priority, as
     holds are never preempted, and no claims: the devices of a pod may be in use as long as it waits."""
@@ -63,11 +71,12 @@ def hold_template(cls: PodClass) -> dict[str, Any]:
     return {"metadata": metadata, "spec": msgspec.to_builtins(spec)}
 
 
-def _without_claims(container: Container) -> Container:
-    if not container.resources.claims:
-        return container
-    resources = msgspec.structs.replace(container.resources, claims=())
-    return msgspec.structs.replace(container, resources=resources)
+def with_claims(template: dict[str, Any], claims: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """A `hold_template` for a pod with these ResourceClaims, by namespace and name."""
+    entries = [
+        {"name": f"claim-{at}", "resourceClaimName": name} for at, (_, name) in enumerate(claims)
+    ]
+    return {**template, "spec": {**template["spec"], "resourceClaims": entries}}
 
 
 def preemption_hold(

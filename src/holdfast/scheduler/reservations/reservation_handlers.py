@@ -146,11 +146,11 @@ class ReservationHandlers:
         spec = reservations.specs.acquire([] if preemptor else reservation.spec.owners)
         try:
             if preemptor:
-                cls = self._class_of_hold(reservation, spec.id)
+                cls = self._class_of_hold(info, spec.id)
             else:
                 pod = reserve_pod(reservation)
                 traits = traits_of(reservation, spec.id, node)
-                if pod.spec.resource_claims:
+                if pod.spec.resource_claims or info.claim_entries:
                     traits = traits._replace(claims=self._claims_of(info, pod))
                 cls = self._cluster.classes.acquire(pod, traits)
         except HoldfastError:
@@ -183,8 +183,12 @@ class ReservationHandlers:
 
     def _claims_of(self, info: ReservationInfo, pod: Pod) -> tuple[ClaimTrait, ...]:
         """The claims of its reserve pod; on a node they stay as they are."""
-        record = info.pod
-        return record.cls.claims if record is not None and record.row >= 0 else self.claim_traits(pod)
+        record, entries = info.pod, tuple(entry.name for entry in pod.spec.resource_claims)
+        if record is not None and record.row >= 0:
+            info.claims_changed = info.claim_entries != entries
+            return record.cls.claims
+        info.claim_entries, info.claims_changed = entries, False
+        return self.claim_traits(pod)
 
     def templates_changed(self) -> None:
         """Reads pending reservations again whose ResourceClaimTemplates may have changed."""
@@ -195,10 +199,17 @@ class ReservationHandlers:
             if self._read(info):
                 self._settle(info, True)
 
-    def _class_of_hold(self, reservation: Reservation, spec: int) -> PodClass:
+    def _class_of_hold(self, info: ReservationInfo, spec: int) -> PodClass:
         """The class of a preemption hold; memoizes the last one, since preemptors often have the same
         template."""
+        reservation = info.object
         template = reservation.spec.template or {}
+        if template["spec"].get("resourceClaims"):
+            pod = reserve_pod(reservation)
+            claims = self._claims_of(info, pod)
+            return self._cluster.classes.acquire(
+                pod, traits_of(reservation, spec, "")._replace(claims=claims)
+            )
         wanted = {key: value for key, value in template["spec"].items() if key != "nodeName"}
         asked = (template.get("metadata"), wanted)
         classes = self._cluster.classes

@@ -15,7 +15,7 @@ from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationInfo
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.reservations.reservation_index import ReservationIndex
 
-SCHEDULED, READY, RESIZED = "Scheduled", "Ready", "Resized"
+SCHEDULED, READY, RESIZED, DEVICES_HELD = "Scheduled", "Ready", "Resized", "DevicesHeld"
 _UID = attrgetter("uid")
 SUCCEEDED, EXPIRED = "Succeeded", "Expired"
 _SCHEDULED = (SCHEDULED, "True", "Scheduled", "")
@@ -72,6 +72,10 @@ def status_of(
             set_condition(RESIZED, False, "Unschedulable", reservation.resize_problem)
         elif RESIZED in conditions or reservation.resized:
             set_condition(RESIZED, True, "Resized")
+        if reservation.devices_problem:
+            set_condition(DEVICES_HELD, False, "NotHeld", reservation.devices_problem)
+        elif DEVICES_HELD in conditions:
+            set_condition(DEVICES_HELD, True, "Held")
     status.conditions = list(conditions.values())
     return status
 
@@ -79,6 +83,8 @@ def status_of(
 def _is_current(reservation: ReservationInfo, before: ReservationStatus, node: str) -> bool:
     """Whether nothing but the owners can have changed in the status of an Available reservation."""
     if reservation.finished or reservation.waiting or reservation.resize_problem or reservation.resized:
+        return False
+    if reservation.devices_problem:
         return False
     if before.node_name != node or before.phase != _PHASE_AVAILABLE:
         return False

@@ -42,6 +42,8 @@ class WaitingReservations:
         self._limits = cluster.limits
         self.on_row = cluster.ledger.reservations.waiting
         """The uids of Waiting reservations, by row."""
+        self.lacks_devices: Callable[[PodRecord], bool] = lambda pod: False
+        """Whether a reservation waits for devices that it holds by claims."""
         self.growing: dict[int, dict[str, None]] = {}
         """The uids of reservations that could not be resized, by row."""
 
@@ -97,6 +99,8 @@ class WaitingReservations:
         ]
         if amounts is None:
             lacking += self._claims_of_others(reservation)
+            if entry.pod.cls.claims and self.lacks_devices(entry.pod):
+                lacking.append("devices")
         if not managers.awake:
             return lacking
         if amounts is None and reservation.waiting:

@@ -92,6 +92,10 @@ class Cluster(ClusterBase):
         self.claims.templates_changed = self.reservation_handlers.templates_changed
         self.claims.is_live = self._is_live
         self.claims.pod_group = self.jobs.core_group
+        self.claims.allocated_pods = self._allocated_pods
+        self.claims.holder_changed = self._holder_changed
+        self.reservations.waiting.lacks_devices = self.claims.lacking
+        self.reservations.on_dropped.append(lambda info: self.claims.reservation_dropped(info.uid))
         self.reservation_handlers.claim_traits = self.claims.template_traits
         self._handlers: dict[type, Callable[[Any], None]] = {
             Added: self._put,
@@ -400,6 +404,15 @@ class Cluster(ClusterBase):
         if reservation is None or reservation.finished:
             return False
         return reservation.pod is not None and reservation.pod.row >= 0
+
+    def _allocated_pods(self, uid: str) -> list[PodRecord]:
+        reservation = self.reservations.known.get(uid)
+        return self.reservations.allocated_pods(reservation) if reservation is not None else []
+
+    def _holder_changed(self, uid: str) -> None:
+        """What a reservation holds by claims may have changed: it is reconciled."""
+        if uid in self.reservations.known:
+            self.reservations.dirty[uid] = None
 
     def pods_named(self, name: str, uid: str) -> None:
         self.pod_handlers.reclassify(name, uid)

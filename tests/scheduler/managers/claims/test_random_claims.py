@@ -22,6 +22,7 @@ from harness.objects import Raw, node, pod, reservation
 from harness.world import World
 
 NODES = ("n1", "n2", "n3")
+HELD = "holdfast.io/held-devices"
 
 
 class ClaimLife:
@@ -58,6 +59,11 @@ class ClaimLife:
             self.restart,
             self.wait,
             self.lose_node,
+            self.break_holder,
+            self.break_holder,
+            self.refuse_claims,
+            self.restart_later,
+            self.let_pods_end_slowly,
         )
         self.rng.choice(steps)()
         self.collect()
@@ -88,11 +94,18 @@ class ClaimLife:
 
     def add_reservation(self) -> None:
         entries = [{"name": "gpu", "resourceClaimTemplateName": "two"}]
+        if self.rng.random() < 0.3:
+            entries.append({"name": "shared", "resourceClaimName": "shared"})
+        labels = {"koordinator.sh/priority": str(self.rng.choice((1, 2, 3)))}
+        if self.rng.random() < 0.5:
+            labels["scheduling.koordinator.sh/can-preempt"] = "true"
         made = reservation(
             self.name("r"),
             cpu="1",
             app=self.rng.choice(("a", "b")),
             allocateOnce=self.rng.random() < 0.3,
+            preAllocation=self.rng.random() < 0.3,
+            labels=labels,
             pod={"resourceClaims": entries},
         )
         if self.rng.random() < 0.3:
@@ -108,6 +121,57 @@ class ClaimLife:
         names = self.world.reservation_names()
         if names:
             self.world.delete("Reservation", self.rng.choice(names))
+
+    def break_holder(self) -> None:
+        """A user deletes or edits a claim with which a reservation holds devices."""
+        found = [
+            name
+            for (kind, name), raw in self.world.objects.items()
+            if kind == "ResourceClaim" and HELD in raw["metadata"].get("annotations", {})
+            if not (raw.get("status") or {}).get("reservedFor")
+        ]
+        if not found:
+            return
+        name, how = self.rng.choice(found), self.rng.choice(("delete", "annotations", "status"))
+        if how == "delete":
+            self.world.delete("ResourceClaim", name)
+        elif how == "annotations":
+            self.world.edit("ResourceClaim", name, metadata__annotations={})
+        else:
+            self.world.edit("ResourceClaim", name, status={})
+
+    def refuse_claims(self) -> None:
+        self.world.claim_refusal = "" if self.world.claim_refusal else "no"
+
+    def restart_later(self) -> None:
+        self.world.restart_after = self.world.writes + self.rng.randrange(1, 12)
+
+    def let_pods_end_slowly(self) -> None:
+        self.world.graceful = not self.world.graceful
+
+    def settled(self) -> None:
+        """In the end every reservation on a node holds its devices, or says why not; no claim is left
+        of any other."""
+        self.world.claim_refusal, self.world.graceful = "", False
+        for kind, name in list(self.world.objects):
+            raw = self.world.objects.get((kind, name))
+            if kind == "Pod" and raw is not None and raw["metadata"].get("deletionTimestamp"):
+                self.world.delete(kind, name)
+        for _ in range(6):
+            self.collect()
+            self.world.wait(70)
+        held: dict[str, list[Raw]] = {}
+        for (kind, _), raw in self.world.objects.items():
+            if kind == "ResourceClaim" and HELD in raw["metadata"].get("annotations", {}):
+                held.setdefault(raw["metadata"]["ownerReferences"][0]["uid"], []).append(raw)
+        for raw in self.world.reservations():
+            name, claims = raw["metadata"]["name"], held.pop(raw["metadata"]["uid"], [])
+            condition = self.world.condition(name, "DevicesHeld").get("status", "True")
+            if self.world.phase(name) in ("Available", "Waiting"):
+                assert claims or condition == "False", (name, self.world.status(name))
+            else:
+                assert not claims, (name, self.world.phase(name), claims)
+        assert not held
 
     def refuse(self) -> None:
         pods = [
@@ -157,3 +221,4 @@ def test_a_random_life(seed: int) -> None:
     life = ClaimLife(seed)
     for _ in range(40):
         life.step()
+    life.settled()

@@ -39,19 +39,19 @@ from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.managers.claims.catalogue import Rows
 from holdfast.scheduler.managers.claims.claim_reservations import (
     EXTENDED_RESOURCES,
-    ClaimReservations,
     claim_ref,
+    is_going,
 )
 from holdfast.scheduler.managers.claims.extended_resources import (
     classes_by_resource,
     is_extended_claim,
 )
-from holdfast.scheduler.managers.claims.held_devices import (
-    HolderClaim,
-    holder_of,
-)
+from holdfast.scheduler.managers.claims.held_devices import HolderClaim, holder_of
+from holdfast.scheduler.managers.claims.holder_claims import HolderClaims, has_devices
 from holdfast.scheduler.managers.claims.pod_claims import (
+    BEING_DELETED,
     NO_TEMPLATE,
+    NOT_FOUND,
     ResourceClaimKey,
     encoded,
 )
@@ -67,7 +67,7 @@ DEVICE_KINDS: tuple[type[Object], ...] = (
 _NO_ROWS: Rows = np.array([], dtype=np.intp)
 
 
-class ClaimManager(ClaimReservations):
+class ClaimManager(HolderClaims):
     """Follows objects, pods and the ledger."""
 
     def __init__(self, cluster: ClusterBase) -> None:
@@ -86,22 +86,41 @@ class ClaimManager(ClaimReservations):
         return self.pods.traits(metadata)
 
     def template_traits(self, pod: Pod) -> tuple[ClaimTrait, ...]:
-        """The claims of a reserve pod, as part of its class: those that its template's entries would
-        be created with."""
+        """The claims of a reserve pod, as part of its class: those that claims for its template's
+        entries would be created with, and those that it names."""
         if pod.spec.resource_claims:
             self._wake()
         found = []
         for entry in pod.spec.resource_claims:
-            name = entry.resource_claim_template_name
-            if not name:
+            namespace = pod.metadata.namespace
+            if name := entry.resource_claim_template_name:
+                key = ResourceClaimKey(namespace, name)
+                template = self._templates.get(key)
+                if template is None:
+                    found.append(ClaimTrait(name, problem=NO_TEMPLATE.format(key)))
+                else:
+                    found.append(ClaimTrait(spec=encoded(template.spec.spec)))
                 continue
-            key = ResourceClaimKey(pod.metadata.namespace, name)
-            template = self._templates.get(key)
-            if template is None:
-                found.append(ClaimTrait(name, problem=NO_TEMPLATE.format(key)))
+            key = ResourceClaimKey(namespace, entry.resource_claim_name or "")
+            self._named_by_reservations.setdefault(key, {})[pod.metadata.uid] = None
+            claim = self._claims.get(key)
+            if claim is None:
+                found.append(ClaimTrait(key.name, problem=NOT_FOUND.format(key)))
+            elif claim.metadata.deletion_timestamp is not None:
+                found.append(ClaimTrait(key.name, problem=BEING_DELETED.format(key.name)))
             else:
-                found.append(ClaimTrait(spec=encoded(template.spec.spec)))
+                found.append(ClaimTrait(key.name))
         return tuple(found)
+
+    def can_be_held(self, pod: PodRecord) -> bool:
+        """Whether a preemption hold can keep the devices of a pod: all its claims belong to it. Pods
+        that share a claim would each hold devices for it; and those for an extended resource are only
+        known on a node."""
+        if self.extended and self.delegated(pod.cls):
+            return False
+        claims = [self._claims.get(key) for key in self.pods.keys(pod.uid)]
+        owners = [controller_of(claim.metadata) if claim is not None else None for claim in claims]
+        return all(owner is not None and owner.uid == pod.uid for owner in owners)
 
     def _class_dropped(self, cls: PodClass) -> None:
         self._of_class.pop(cls.id, None)
@@ -122,12 +141,16 @@ class ClaimManager(ClaimReservations):
         self._landed(key, after)
         holder = holder_of(after) if after is not None else None
         if holder is not None or self.held.get(key) is not None:
-            self._holder_changed(key, holder)
+            self._holder_changed(key, holder, after)
         self._recount_use(key)
+        if key in self._named_by_reservations:
+            self._named_changed(key, before, after)
         if is_extended_claim(some):
             self._extended_claim_changed(some, after)
         self._stamp(key, after)
-        if _lost_allocation(before, after):
+        if _lost_allocation(before, after) or (
+            self._cluster.nominator and _lost_consumer(before, after)
+        ):
             self._cluster.changed(Change.DEVICES)
         if _concerns_its_pods(before, after):
             self.pods_changed(self.pods.pods(key))
@@ -135,7 +158,7 @@ class ClaimManager(ClaimReservations):
     def _landed(self, key: ResourceClaimKey, claim: ResourceClaim | None) -> None:
         """Ends what is in flight for a claim as far as its object has it."""
         flight = self._in_flight.get(key)
-        if flight is None:
+        if flight is None or flight.holder is not None:
             return
         if claim is None or claim.metadata.uid != flight.uid:
             landed = flight.pods  # the claim is gone: so is everything decided about it
@@ -147,17 +170,56 @@ class ClaimManager(ClaimReservations):
         for uid in sorted(landed):
             self._drop_flight(key, uid)
 
-    def _holder_changed(self, key: ResourceClaimKey, holder: HolderClaim | None) -> None:
+    def _holder_changed(
+        self, key: ResourceClaimKey, holder: HolderClaim | None, after: ResourceClaim | None
+    ) -> None:
         """Follows a claim with which a reservation holds devices, or held some."""
-        if holder is not None and self.held.get(key) is None:
-            for flight in self._flights_of.get(holder.reservation, ()):
-                if self._in_flight[flight].allocation == holder.held:
-                    self._drop_flight(flight, holder.reservation)
-                    self._recount_use(flight)
-                    break
+        flight, before = self._in_flight.get(key), self.held.get(key)
+        if flight is not None and flight.holder is not None:
+            is_written = after is not None and (flight.is_empty or after.status.allocation is not None)
+            if holder is None or holder.held != flight.holder.held or not is_written:
+                return  # the write is on its way
+            self._drop_flight(key, holder.reservation)
         self.held.put(key, holder)
-        self._outdated_holders[key] = None
         self._holds_decided.pop(key, None)
+        self._holder_outdated(key)
+        rest = self._rest_of(key, holder) if holder is not None else None
+        is_settled = after is None or has_devices(after.status.allocation, rest)
+        for each in (before, holder):
+            if each is not None:
+                self.holder_changed(each.reservation)
+                if is_settled:
+                    self._settle_refusal(each.reservation, key)
+
+    def bind_settled(self, uid: str) -> None:
+        super().bind_settled(uid)
+        for key in self._flights_of.get(uid, ()):
+            claim = self._claims.get(key)
+            if self._in_flight[key].holder is not None and claim is not None:
+                # It may have been as it should be before it was written.
+                self._holder_changed(key, holder_of(claim), claim)
+                self._recount_use(key)
+
+    def _named_changed(
+        self, key: ResourceClaimKey, before: ResourceClaim | None, after: ResourceClaim | None
+    ) -> None:
+        """Follows a claim that templates of reservations name."""
+        for reservation in self._named_by_reservations[key]:
+            self.holder_changed(reservation)
+        if (
+            before is None
+            or after is None
+            or before.metadata.deletion_timestamp != after.metadata.deletion_timestamp
+        ):
+            self.templates_changed()
+
+    def reservation_dropped(self, uid: str) -> None:
+        """Forgets a reservation that was deleted; its claims are deleted next."""
+        self.short.pop(uid, None)
+        for key, named in list(self._named_by_reservations.items()):
+            named.pop(uid, None)
+            if not named:
+                del self._named_by_reservations[key]
 
     def _extended_claim_changed(self, some: ResourceClaim, after: ResourceClaim | None) -> None:
         """Follows a claim that a scheduler created for extended resources of a pod. One that is left
@@ -200,6 +262,10 @@ class ClaimManager(ClaimReservations):
             self._recount_uses_of(uid)
         elif self._ledger.in_transaction and pod.phase is Phase.PENDING:
             self._reserve_tentatively(pod, row)
+        elif pod.reservation_uid and self.held and not self._ledger.in_transaction:
+            self._recount_uses_of(uid)  # its claims may have been seen before it
+            for key in self.held.of(pod.reservation_uid):
+                self._recount_use(key)
 
     def _reserve_tentatively(self, pod: PodRecord, row: int) -> None:
         """Reserves the claims of a pod that was placed in a transaction. A nominated pod also gets what
@@ -209,7 +275,7 @@ class ClaimManager(ClaimReservations):
         if self.reserve(pod, row):
             if pod.nominated != self._cluster.nodes.name(row):
                 return
-            going = [*self._released_on(row, _is_going)]
+            going = [*self._released_on(row, is_going)]
             if not going or self._reserve_with(pod, row, self.use.without(going)):
                 return
         self._tentative.add(pod.uid)
@@ -228,12 +294,6 @@ class ClaimManager(ClaimReservations):
         may have changed the same claims."""
         outdated, self._outdated_holders = self._outdated_holders, {}
         return self._to_hold(outdated)
-
-    def _release_holders(self) -> None:
-        """Has the claims of reservations deleted that are gone or finished, or lost their node."""
-        for reservation in self.held.reservations():
-            if not self.is_live(reservation):
-                self._release_holders_of(reservation)
 
     # Objects, and the self-check
 
@@ -299,6 +359,8 @@ class ClaimManager(ClaimReservations):
             consumers.setdefault(key, set()).update(c.uid for c in claim.status.reserved_for)
         for key, flight in self._in_flight.items():
             consumers.setdefault(key, set()).update(flight.pods)
+            if flight.holder is not None and self.held.get(key) != flight.holder:
+                found.append(f"ResourceClaim {key} is in flight, but not among those of reservations")
             there = self._claims.get(key)
             if flight.uid and (there is None or there.metadata.uid != flight.uid):
                 found.append(f"ResourceClaim {key} is in flight, but gone")
@@ -306,8 +368,11 @@ class ClaimManager(ClaimReservations):
                 if key not in self._flights_of.get(uid, ()):
                     found.append(f"ResourceClaim {key} is in flight for pod {uid}, which does not know")
                 pod = pods.get(uid)
-                if not flight.entry and uid not in self._orphans and (pod is None or pod.row < 0):
+                if flight.holder is None and uid not in self._orphans and (pod is None or pod.row < 0):
                     found.append(f"ResourceClaim {key} is in flight for pod {uid}, which has no node")
+        for reservation in self.held.reservations():
+            for key in self.held.of(reservation):
+                consumers.setdefault(key, set()).add(reservation)
         right = {key: frozenset(uids) for key, uids in consumers.items() if uids}
         if self._consumers != right:
             found.append(f"consumers of claims are {self._consumers}, should be {right}")
@@ -337,16 +402,20 @@ def _key(claim: ResourceClaim) -> ResourceClaimKey:
     return ResourceClaimKey(claim.metadata.namespace, claim.metadata.name)
 
 
-def _is_going(pod: PodRecord) -> bool:
-    return pod.being_preempted or pod.cls.terminating
-
-
 def _lost_allocation(before: ResourceClaim | None, after: ResourceClaim | None) -> bool:
     return (
         before is not None
         and before.status.allocation is not None
         and (after is None or after.status.allocation is None)
     )
+
+
+def _lost_consumer(before: ResourceClaim | None, after: ResourceClaim | None) -> bool:
+    """Whether a claim has fewer consumers: a victim may be gone, while others that use the claim keep
+    its devices from the preemptor."""
+    if before is None or after is None:
+        return False
+    return len(after.status.reserved_for) < len(before.status.reserved_for)
 
 
 def _concerns_its_pods(before: ResourceClaim | None, after: ResourceClaim | None) -> bool:

@@ -5,25 +5,20 @@ A part of the claim manager (`claim_manager`).
 """
 
 from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from holdfast.api.resource_claims import (
-    AllocationResult,
-    ResourceClaim,
-)
+from holdfast.api.resource_claims import AllocationResult, ResourceClaim, ResourceClaimSpec
+from holdfast.api.resource_slices import DeviceID
 from holdfast.scheduler.cluster.decisions import (
-    CreateClaim,
     DeallocateClaim,
-    Decision,
-    DeleteClaim,
-    HoldDevices,
     ObjectRef,
     ReserveClaim,
     UnreserveClaim,
 )
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.cluster.pod_classes import PodClass
+from holdfast.scheduler.cluster.pod_classes import ClaimTrait, PodClass
 from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry
 from holdfast.scheduler.cluster.view import Cells, View
 from holdfast.scheduler.managers.claims.allocation import (
@@ -36,14 +31,8 @@ from holdfast.scheduler.managers.claims.claims_in_use import ClaimsInUse, InFlig
 from holdfast.scheduler.managers.claims.claims_request import ClaimsRequest
 from holdfast.scheduler.managers.claims.class_claims import ClaimNeed, ClassClaims, DevicesSeen
 from holdfast.scheduler.managers.claims.device_use import UseSnapshot
-from holdfast.scheduler.managers.claims.extended_resources import (
-    ExtendedClaim,
-    extended_claim,
-    new_extended_claim,
-)
-from holdfast.scheduler.managers.claims.held_devices import (
-    new_holder_claim,
-)
+from holdfast.scheduler.managers.claims.extended_resources import ExtendedClaim, extended_claim
+from holdfast.scheduler.managers.claims.held_devices import HolderClaim, holder_key, holder_of
 from holdfast.scheduler.managers.claims.pod_claims import (
     NOT_FOUND,
     ResourceClaimKey,
@@ -52,8 +41,17 @@ from holdfast.scheduler.managers.claims.pod_claims import (
 
 IN_PROCESS = "resource claim {} is in the process of being allocated"
 EXTENDED_RESOURCES = "<extended-resources>"
-HELD_FOR = "<held-for>"
-"""Stand for the names of claims that are yet to be created; no object can have them."""
+"""Stands for the name of a claim that is yet to be created; no object can have it."""
+_NOBODY: frozenset[str] = frozenset()
+
+
+class HeldEntry(NamedTuple):
+    """An entry of a reserve pod's `resourceClaims` for which the reservation holds devices."""
+
+    name: str
+    key: ResourceClaimKey
+    """The claim that it holds them with."""
+    spec: ResourceClaimSpec
 
 
 class ClaimReservations(ClaimsInUse):
@@ -127,9 +125,12 @@ class ClaimReservations(ClaimsInUse):
         found = self.allocator.allocate(request, row, self.use, names)
         return found.message if isinstance(found, ClaimsRefusal) else CANNOT_ALLOCATE
 
-    def codes(self, claims: ClassClaims, view: View) -> Cells:
+    def codes(self, claims: ClassClaims, view: View, pre_allocation: bool = False) -> Cells:
         """For each row of a view whether devices can be allocated there: FEASIBLE, or why not. An owner
-        of a reservation there may get those that it holds."""
+        of a reservation there may get those that it holds; a pre-allocation those that pods will
+        release."""
+        if pre_allocation:
+            return claims.codes(view, self.use_once_pods_end())
         if view.entries is None or not self.held:
             return claims.codes(view, self.use)
         rows = [view.rows] if view.single else view.rows.tolist()
@@ -182,8 +183,12 @@ class ClaimReservations(ClaimsInUse):
         if need.extended is not None:
             names.append(ClaimName(pod.namespace, EXTENDED_RESOURCES, pod.uid))
         holding = self._ledger.reservations.get(pod.reservation_uid) if pod.reservation_uid else None
+        later = self._use_later(pod, row)
         if holding is not None and holding.row == row and self.held.of(holding.pod.uid):
             found = self._allocate_from(holding, need.request, names)
+        elif later is not None:
+            free = self._free_on(row)
+            found = self.allocator.allocate(need.request, row, later, names, prefer=free)
         else:
             found = self.allocator.allocate(need.request, row, use, names)
         if isinstance(found, ClaimsRefusal):
@@ -193,6 +198,62 @@ class ClaimReservations(ClaimsInUse):
             results = tuple(self._part_that_is_free(each) for each in results)
         self._fly(pod, results, need.extended)
         return ""
+
+    def _use_later(self, pod: PodRecord, row: int) -> UseSnapshot | None:
+        """The devices in use once those are released that a reservation waits for; None if it waits for
+        none. Devices that other reservations wait for count as used."""
+        reservation = pod.reservation
+        if reservation is None:
+            return None
+        going = set(self.held.of(pod.uid))  # of an earlier attempt
+        if reservation.preemptor:
+            going.update(self._released_on(row, is_going))
+        elif reservation.pre_allocation:
+            going |= self._releasable()
+        for uid in reservation.victims:
+            going.update(self.held.of(uid))
+            for user in self.allocated_pods(uid):
+                going.update(self._consumed.get(user.uid, ()))
+        if not going:
+            return None
+        return self._without(going, except_for=frozenset((pod.uid, *reservation.victims)))
+
+    def use_once_pods_end(self) -> UseSnapshot:
+        """The devices in use once pods that can end have ended, for classes of pre-allocations."""
+        return self._without(self._releasable())
+
+    def _without(
+        self, going: set[ResourceClaimKey], except_for: frozenset[str] = _NOBODY
+    ) -> UseSnapshot:
+        """The use without these claims, with the devices for which reservations wait; not those of the
+        reservations `except_for`."""
+        waited_for = [
+            device
+            for device, keys in self.held.by_device()
+            for key in keys
+            if (holder := self.held.get(key)) is not None and holder.reservation not in except_for
+        ]
+        return self.use.without(going, waited_for)
+
+    def _releasable(self) -> set[ResourceClaimKey]:
+        """The claims that are deallocated when pods that can end have ended."""
+        pods, found = self._cluster.pods, set()
+        for key, consumers in self._consumers.items():
+            if key not in self._used or self.held.get(key) is not None:
+                continue
+            claim, users = self._claims.get(key), [pods.get(uid) for uid in consumers]
+            if claim is not None and any(c.resource != "pods" for c in claim.status.reserved_for):
+                continue
+            if not any(pod is not None and pod.cls.is_daemon for pod in users):
+                found.add(key)
+        return found
+
+    def _free_on(self, row: int) -> list[DeviceID]:
+        """The devices of a node that nobody uses now."""
+        visible = self.catalogue.visible(row)
+        self.use.cover()
+        busy = self.use.busy(visible)
+        return [entry.id for at, entry in enumerate(visible.entries) if not busy[at]]
 
     def _allocate_from(
         self, entry: ReservationEntry, request: ClaimsRequest, names: list[ClaimName]
@@ -207,9 +268,31 @@ class ClaimReservations(ClaimsInUse):
     def _names_to_allocate(self, pod: PodRecord) -> list[ClaimName]:
         """The claims of a pod that are not allocated; those of a reserve pod are yet to be created."""
         if pod.reservation is not None:
-            return [ClaimName(pod.namespace, entry, pod.uid) for entry in _entries(pod)]
+            wanted = self.entries_to_hold(pod)
+            return [ClaimName(pod.namespace, entry.name, pod.uid) for entry in wanted]
         keys = [key for key in self.pods.keys(pod.uid) if self.allocation(key) is None]
         return [ClaimName(*key, self._claims[key].metadata.uid) for key in keys]
+
+    def key_of(self, pod: PodRecord, entry: str) -> ResourceClaimKey:
+        """The claim with which a reservation holds devices for an entry of its template."""
+        return holder_key(pod.ref, pod.namespace, entry)
+
+    def entries_to_hold(self, pod: PodRecord) -> list[HeldEntry]:
+        """The entries of a reserve pod's `resourceClaims` for which the reservation holds devices: not
+        those that name a claim which is allocated already."""
+        found = []
+        for entry, trait in entries_of(pod):
+            if trait.problem:
+                continue
+            key = self.key_of(pod, entry)
+            if trait.spec:
+                found.append(HeldEntry(entry, key, decoded(trait.spec)))
+                continue
+            named = ResourceClaimKey(pod.namespace, trait.name)
+            claim = self._claims.get(named)
+            if claim is not None and self.allocation(named) is None:
+                found.append(HeldEntry(entry, key, claim.spec))
+        return found
 
     def _part_that_is_free(self, allocation: AllocationResult) -> AllocationResult:
         """The devices of an allocation that nobody uses now."""
@@ -225,11 +308,9 @@ class ClaimReservations(ClaimsInUse):
     ) -> None:
         """Reserves the claims of a pod, with one of these allocations for each that has none."""
         given, flights = iter(allocations), []
-        for at, entry in enumerate(_entries(pod) if pod.reservation is not None else ()):
-            key = ResourceClaimKey(pod.namespace, f"{HELD_FOR}/{pod.uid}/{at}")
-            spec = decoded(pod.cls.claims[at].spec)
-            self._in_flight[key] = InFlight("", next(given), {pod.uid}, spec, entry)
-            flights.append(key)
+        for entry in self.entries_to_hold(pod) if pod.reservation is not None else ():
+            self._fly_holder(pod, entry, next(given))
+            flights.append(entry.key)
         for key in self.pods.keys(pod.uid):
             claim = self._claims[key]
             allocation = None if self.allocation(key) is not None else next(given)
@@ -258,6 +339,12 @@ class ClaimReservations(ClaimsInUse):
             for key in flights:
                 self._recount_use(key)
                 self._stamp(key)
+
+    def _fly_holder(self, pod: PodRecord, entry: HeldEntry, held: AllocationResult) -> None:
+        """Has a reservation hold these devices, with a claim that is yet to be written."""
+        holder = HolderClaim(pod.uid, pod.name, held)
+        self._in_flight[entry.key] = InFlight("", None, {pod.uid}, entry.spec, holder)
+        self.held.put(entry.key, holder)
 
     def unreserve(self, pod: PodRecord) -> bool:
         """Undoes `reserve`; whether an allocation ended. If the bind of the pod is decided, and its
@@ -315,82 +402,26 @@ class ClaimReservations(ClaimsInUse):
     def _release(self, uid: str) -> bool:
         ended = False
         for key in self._flights_of.get(uid, ()):
-            was_allocated = self._in_flight[key].allocation is not None
+            flight = self._in_flight[key]
+            was_allocated = flight.allocation is not None or flight.holder is not None
             self._drop_flight(key, uid)
             ended |= was_allocated and key not in self._in_flight
+            if flight.holder is not None:
+                claim = self._claims.get(key)
+                self.held.put(key, holder_of(claim) if claim is not None else None)
             self._recount_use(key)
             self._stamp(key, key in self._claims)
         return ended
 
-    # What is written
 
-    def to_write(self, pod: PodRecord, waits: bool = False) -> list[Decision]:
-        """What is to be written about the claims of a pod before it is bound."""
-        decisions: list[Decision] = []
-        if pod.reservation_uid:
-            decisions += self._to_hold(self.held.of(pod.reservation_uid), before_bind=not waits)
-        if pod.reservation is not None:
-            self._release_holders_of(pod.uid)
-        for key in self._flights_of.get(pod.uid, ()):
-            flight = self._in_flight[key]
-            if flight.entry and flight.spec is not None and flight.allocation is not None:
-                made = new_holder_claim(
-                    pod.ref, pod.namespace, flight.entry, flight.spec, flight.allocation
-                )
-                decisions.append(CreateClaim(made, flight.allocation))
-            elif flight.spec is None:
-                claim = claim_ref(self._claims[key])
-                group = flight.groups.get(pod.uid)
-                decisions.append(ReserveClaim(claim, pod.ref, flight.allocation, waits, group))
-            elif flight.allocation is not None and not waits:
-                created = new_extended_claim(pod.ref, flight.spec)
-                decisions.append(CreateClaim(created, flight.allocation, pod.ref, flight.mappings))
-        return decisions
-
-    def _to_hold(self, keys: Iterable[ResourceClaimKey], before_bind: bool = False) -> list[Decision]:
-        """Brings the objects of these claims in line with what reservations hold with them."""
-        decisions: list[Decision] = []
-        for key in keys:
-            claim, holder = self._claims.get(key), self.held.get(key)
-            if claim is None or holder is None or claim.metadata.uid in self._released:
-                continue
-            rest = self._rest_of(key, holder)
-            written = self._holds_decided.get(key, claim.status.allocation)
-            if not _has_devices(written, rest):
-                self._holds_decided[key] = rest
-                decisions.append(HoldDevices(claim_ref(claim), rest, before_bind))
-        return decisions
-
-    def _release_holders_of(self, reservation: str) -> None:
-        """A reservation that is about to get its node has claims only if an earlier attempt ended
-        between their creation and the write of its status."""
-        for key in self.held.of(reservation):
-            claim = self._claims.get(key)
-            if claim is not None and claim.metadata.uid not in self._released:
-                self._released.add(claim.metadata.uid)
-                self.decisions.append(DeleteClaim(claim_ref(claim)))
-
-    def write_refused(self, decision: ReserveClaim | CreateClaim | DeallocateClaim, why: str) -> None:
-        """A claim was not written."""
-        if not isinstance(decision, ReserveClaim):
-            return
-        if decision.pod.uid in self.waiting:
-            self.refused[decision.pod.uid] = why
-        elif decision.waits:
-            self.bind_settled(decision.pod.uid)
+def entries_of(pod: PodRecord) -> list[tuple[str, ClaimTrait]]:
+    """The entries of a reserve pod's `resourceClaims`, and the claims they stand for."""
+    entries = pod.reservation.claim_entries if pod.reservation is not None else ()
+    return list(zip(entries, pod.cls.claims, strict=True))
 
 
-def _entries(pod: PodRecord) -> list[str]:
-    """The entries of a reserve pod's `resourceClaims` that name templates."""
-    entries = pod.cls.pod.spec.resource_claims
-    return [entry.name for entry in entries if entry.resource_claim_template_name]
-
-
-def _has_devices(allocation: AllocationResult | None, wanted: AllocationResult | None) -> bool:
-    if allocation is None or wanted is None:
-        return allocation is wanted
-    ours, theirs = allocation.devices.results, wanted.devices.results
-    return [each.device_id for each in ours] == [each.device_id for each in theirs]
+def is_going(pod: PodRecord) -> bool:
+    return pod.being_preempted or pod.cls.terminating
 
 
 def claim_ref(claim: ResourceClaim) -> ObjectRef:

@@ -14,11 +14,13 @@ from holdfast.api.pod import ContainerExtendedResourceRequest
 from holdfast.api.pod_groups import CorePodGroup
 from holdfast.api.resource_claims import (
     AllocationResult,
+    DeviceRequestAllocationResult,
     ResourceClaim,
     ResourceClaimSpec,
     ResourceClaimTemplate,
 )
 from holdfast.api.resource_slices import DeviceID
+from holdfast.machinery.schema.scalars import canonical
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.decisions import Decision, ObjectRef
 from holdfast.scheduler.cluster.node_table import NO_PODS
@@ -27,6 +29,7 @@ from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.managers.claims.allocator import ClaimsAllocator
 from holdfast.scheduler.managers.claims.catalogue import DeviceCatalogue, Rows
 from holdfast.scheduler.managers.claims.class_claims import ClassClaims
+from holdfast.scheduler.managers.claims.device_table import nano
 from holdfast.scheduler.managers.claims.device_use import DeviceUse
 from holdfast.scheduler.managers.claims.held_devices import (
     HeldDevices,
@@ -53,8 +56,12 @@ class InFlight:
     """The uids of the pods that it was decided for."""
     spec: ResourceClaimSpec | None = None
     """Of a claim that is yet to be created."""
-    entry: str = ""
-    """Of a claim with which a reservation holds devices: the entry of its template."""
+    holder: HolderClaim | None = None
+    """Of a claim with which a reservation is to hold devices: what it holds with it."""
+    is_empty: bool = False
+    """Of such a claim: whether it is written without an allocation, as all its devices are in use."""
+    is_refused: bool = False
+    """Of such a claim: whether the write was refused, and is to be decided again."""
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
     groups: dict[str, ObjectRef] = field(default_factory=dict)
     """By pod, the PodGroup that the claim is reserved for in its place."""
@@ -64,6 +71,18 @@ class InFlight:
         uids = {consumer.uid for consumer in claim.status.reserved_for}
         named = ((uid, self.groups.get(uid)) for uid in self.pods)
         return {uid for uid, group in named if (group.uid if group is not None else uid) in uids}
+
+
+@dataclass(slots=True)
+class RefusedWrite:
+    """A write about a claim of a reservation that was refused."""
+
+    message: str
+    due: float
+    """When it is decided again."""
+    times: int
+    claims: set[ResourceClaimKey]
+    """The claims that were not written."""
 
 
 class ClaimsInUse:
@@ -94,6 +113,12 @@ class ClaimsInUse:
         """The PodGroup of `scheduling.k8s.io` of a namespace and name."""
         self.is_live: Callable[[str], bool] = lambda uid: True
         """Whether the reservation with a uid has a node and is not finished."""
+        self.allocated_pods: Callable[[str], list[PodRecord]] = lambda uid: []
+        """The pods that are allocated from the reservation with a uid."""
+        self.holder_changed: Callable[[str], None] = lambda uid: None
+        """Called with the uid of a reservation when what it holds with a claim may have changed."""
+        self.short: dict[str, None] = {}
+        """The uids of reservations that lost a claim and for which there are not enough devices."""
         self._claims: dict[ResourceClaimKey, ResourceClaim] = {}
         self._templates: dict[ResourceClaimKey, ResourceClaimTemplate] = {}
         self.held = HeldDevices()
@@ -113,6 +138,12 @@ class ClaimsInUse:
         """The claims that a pod consumes, by its uid."""
         self._used: dict[ResourceClaimKey, AllocationResult] = {}
         """The allocations that count as using devices."""
+        self._drawn: dict[ResourceClaimKey, str] = {}
+        """The uid of the reservation that the pods of an allocated claim are allocated from."""
+        self._refused_writes: dict[str, RefusedWrite] = {}
+        """By the uid of a reservation, writes about its claims that were refused."""
+        self._named_by_reservations: dict[ResourceClaimKey, dict[str, None]] = {}
+        """Claims that templates of reservations name, with the uids of these reservations."""
         self._tentative: set[str] = set()
         """The uids of pods that were reserved in a transaction, to be undone with it."""
         self._departed: set[str] = set()
@@ -172,6 +203,8 @@ class ClaimsInUse:
         uids = {consumer.uid for consumer in claim.status.reserved_for} if claim is not None else set()
         if flight is not None:
             uids |= flight.pods
+        if self.held and (holder := self.held.get(key)) is not None:
+            uids.add(holder.reservation)
         before, consumers = self._consumers.get(key, _NOBODY), frozenset(uids)
         if consumers != before:
             for uid in before - consumers:
@@ -183,7 +216,22 @@ class ClaimsInUse:
             else:
                 del self._consumers[key]
         is_free = bool(consumers) and consumers <= self._departed
-        self._use(key, None if is_free else self.allocation(key))
+        allocation = None if is_free else self.allocation(key)
+        if self.held:
+            self._note_owners(key, consumers, allocation)
+        self._use(key, allocation)
+
+    def _note_owners(
+        self, key: ResourceClaimKey, consumers: frozenset[str], allocation: AllocationResult | None
+    ) -> None:
+        """Keeps which reservation the pods of a claim are allocated from, also when they are gone."""
+        if allocation is None:
+            self._drawn.pop(key, None)
+            return
+        for uid in (*consumers, *self.pods.pods(key)):
+            pod = self._cluster.pods.get(uid)
+            if pod is not None and pod.reservation_uid:
+                self._drawn[key] = pod.reservation_uid
 
     def _use(self, key: ResourceClaimKey, allocation: AllocationResult | None) -> None:
         """Has a claim use the devices of an allocation, and no others."""
@@ -199,9 +247,16 @@ class ClaimsInUse:
             self.use.add(key, allocation.devices.results)
             self._log(self._rows_of(allocation))
         for holder in self.held.holding((before, allocation)):
+            self._holder_outdated(holder)
             if holder != key:
                 self._recount_use(holder)
-                self._outdated_holders[holder] = None
+
+    def _holder_outdated(self, key: ResourceClaimKey) -> None:
+        """What a reservation holds with a claim may have changed: its object may have to."""
+        self._outdated_holders[key] = None
+        holder = self.held.get(key)
+        if holder is not None and not (self._ledger.in_transaction or self._ledger.undoing):
+            self.holder_changed(holder.reservation)
 
     def _recount_uses_of(self, uid: str) -> None:
         for key in sorted(self._consumed.get(uid, ())):
@@ -213,6 +268,8 @@ class ClaimsInUse:
 
     def _log(self, rows: Rows | None) -> None:
         """Marks rows as changed for all caches; None for devices that are not of a single node."""
+        for reservation in self.short:
+            self.holder_changed(reservation)
         if rows is None:
             self.shared_changes += 1
             return
@@ -276,7 +333,7 @@ class ClaimsInUse:
         """The claims with devices for the row of which all consumers are gone, or are going."""
         pods = self._cluster.pods
         for key, consumers in self._consumers.items():
-            if key not in self._used:
+            if key not in self._used or self.held.get(key) is not None:
                 continue
             left = (pods.get(uid) for uid in consumers)
             if any(pod is not None and not is_going(pod) for pod in left):
@@ -301,19 +358,73 @@ class ClaimsInUse:
     # Devices that reservations hold
 
     def _rest_of(self, key: ResourceClaimKey, holder: HolderClaim) -> AllocationResult | None:
-        """What a reservation holds with a claim and nobody uses."""
+        """What a reservation holds with a claim and nobody else uses."""
         devices = holder.held.devices
-        left = [r for r in devices.results if not self._is_used_beside(r.device_id, key)]
-        if len(left) == len(devices.results):
+        left: list[DeviceRequestAllocationResult] = []
+        for result in devices.results:
+            if result.share_id is not None:
+                share = self._rest_of_share(key, holder, result)
+                left += [share] if share is not None else []
+            elif not self._is_used_beside(result, key):
+                left.append(result)
+        if len(left) == len(devices.results) and all(
+            one is other for one, other in zip(left, devices.results, strict=True)
+        ):
             return holder.held
         if not left:
             return None
         return replace(holder.held, devices=replace(devices, results=tuple(left)))
 
-    def _is_used_beside(self, device: DeviceID, key: ResourceClaimKey) -> bool:
-        """Whether another claim uses a device."""
-        identity = self.catalogue.table.identities.find(device)
-        return identity is not None and any(each != key for each in self.use.holders(identity))
+    def _is_used_beside(self, result: DeviceRequestAllocationResult, key: ResourceClaimKey) -> bool:
+        """Whether another claim uses a device that is held. Of two holders the one counts whose object
+        has the device: the other waits for it."""
+        if result.admin_access:
+            return False
+        identity = self.catalogue.table.identities.find(result.device_id)
+        users = self.use.holders(identity) if identity is not None else ()
+        others = [each for each in users if each != key and isinstance(each, ResourceClaimKey)]
+        if not others or not self._is_written(key, result.device_id):
+            return bool(others)
+        return any(
+            self.held.get(each) is None or self._is_written(each, result.device_id) for each in others
+        )
+
+    def _is_written(self, key: ResourceClaimKey, device: DeviceID) -> bool:
+        """Whether the object of a claim has a device."""
+        claim = self._claims.get(key)
+        allocation = claim.status.allocation if claim is not None else None
+        return allocation is not None and any(
+            each.device_id == device for each in allocation.devices.results
+        )
+
+    def _rest_of_share(
+        self, key: ResourceClaimKey, holder: HolderClaim, result: DeviceRequestAllocationResult
+    ) -> DeviceRequestAllocationResult | None:
+        """What is left of a held share of a device beside the shares of owners; None if nothing is."""
+        identity = self.catalogue.table.identities.find(result.device_id)
+        users = self.use.holders(identity) if identity is not None else ()
+        taken: dict[str, int] = {}
+        for each in dict.fromkeys(users):
+            if each == key or not self._is_of_owners(each, holder.reservation):
+                continue
+            for other in self.use.results(each):
+                if other.device_id == result.device_id:
+                    for name, quantity in other.consumed_capacity.items():
+                        taken[name] = taken.get(name, 0) + nano(quantity)
+        if not taken:
+            return result
+        left = {
+            name: max(0, nano(quantity) - taken.get(name, 0))
+            for name, quantity in result.consumed_capacity.items()
+        }
+        if not any(left.values()):
+            return None
+        kept = {name: canonical(f"{amount}n") for name, amount in left.items()}
+        return replace(result, consumed_capacity=kept)
+
+    def _is_of_owners(self, key: Hashable, reservation: str) -> bool:
+        """Whether pods that are allocated from a reservation use a claim."""
+        return isinstance(key, ResourceClaimKey) and self._drawn.get(key) == reservation
 
     def _held_by(self, holders: Iterable[ResourceClaimKey]) -> KeysView[DeviceID]:
         """The devices that these claims hold and that nobody uses, in order."""

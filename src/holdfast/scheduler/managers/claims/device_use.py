@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.resource_claims import DeviceRequestAllocationResult
+from holdfast.api.resource_slices import DeviceID
 from holdfast.scheduler.managers.claims.device_table import DeviceTable, nano
 from holdfast.scheduler.managers.claims.pools import Counters, DevicePool, VisibleDevices
 
@@ -147,9 +148,15 @@ class DeviceUse(UseSnapshot):
             identities.let_go(identity)
             self._changed(result)
 
-    def without(self, keys: Iterable[ClaimKey]) -> UseSnapshot:
-        """The use as if these claims were gone; valid until the next change."""
-        return _Reduced(self, self._table, [key for key in keys if key in self._results])
+    def without(self, keys: Iterable[ClaimKey], used: Iterable[DeviceID] = ()) -> UseSnapshot:
+        """The use as if these claims were gone, and these devices in use; valid until the next
+        change."""
+        reduced = _Reduced(self, self._table, [key for key in keys if key in self._results])
+        for device in used:
+            identity = self._table.identities.find(device)
+            if identity is not None and not reduced.is_allocated(identity):
+                reduced.taken[identity] += 1
+        return reduced
 
     def holders(self, identity: int) -> list[ClaimKey]:
         return self._holders.get(identity, [])

@@ -4,17 +4,20 @@ A reservation whose template has `resourceClaims` gets its devices together with
 written to claims that the reservation owns, one for each entry of the template, so that every other
 scheduler sees them as in use:
 
-    annotation held-devices    all devices that the reservation holds; never changes
+    annotation held-devices    all devices that the reservation holds, or waits for
     status.allocation          those of them that no other claim has; none if all are in use
 
 An owner's claim gets devices of the reservation first. The allocation of a claim cannot be changed, so
 the holder's is cleared and written again without them, before the owner's is written. Devices come back
-to the holder when the owner's claim is deallocated. Everything is on the objects, so that a restart
-changes nothing.
+to the holder when the owner's claim is deallocated. In the same way a Waiting reservation gets the
+devices of its victims, one by one. Everything is on the objects, so that a restart changes nothing.
+
+The name of a holder is the same for the same reservation and entry, so that there are never two.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
+from zlib import crc32
 
 import msgspec
 
@@ -27,14 +30,19 @@ from holdfast.api.resource_slices import DeviceID
 from holdfast.scheduler.cluster.decisions import ObjectRef
 from holdfast.scheduler.managers.claims.pod_claims import ResourceClaimKey
 
+_LONGEST = 170
+"""The length to which a reservation's name is cut in the names of its claims, with at most 253
+characters."""
+
 
 class HolderClaim(NamedTuple):
     """A claim with which a reservation holds devices."""
 
     reservation: str
     """The uid of the reservation."""
+    name: str
     held: AllocationResult
-    """All devices that it holds, those included that owners use."""
+    """All devices that it holds, those included that owners use or that it waits for."""
 
 
 class HeldDevices:
@@ -44,7 +52,8 @@ class HeldDevices:
         self._holders: dict[ResourceClaimKey, HolderClaim] = {}
         self._of: dict[str, dict[ResourceClaimKey, None]] = {}
         """By the uid of the reservation."""
-        self._by_device: dict[DeviceID, ResourceClaimKey] = {}
+        self._by_device: dict[DeviceID, dict[ResourceClaimKey, None]] = {}
+        """Several where a reservation waits for devices of another."""
 
     def __bool__(self) -> bool:
         return bool(self._holders)
@@ -61,13 +70,16 @@ class HeldDevices:
             if not claims:
                 del self._of[before.reservation]
             for result in before.held.devices.results:
-                if self._by_device.get(result.device_id) == key:
-                    del self._by_device[result.device_id]
+                keys = self._by_device.get(result.device_id)
+                if keys is not None:
+                    keys.pop(key, None)
+                    if not keys:
+                        del self._by_device[result.device_id]
         if holder is not None:
             self._holders[key] = holder
             self._of.setdefault(holder.reservation, {})[key] = None
             for result in holder.held.devices.results:
-                self._by_device.setdefault(result.device_id, key)
+                self._by_device.setdefault(result.device_id, {})[key] = None
 
     def of(self, reservation: str) -> list[ResourceClaimKey]:
         """The claims with which a reservation holds devices."""
@@ -82,9 +94,12 @@ class HeldDevices:
         if self._by_device:
             for allocation in allocations:
                 for result in allocation.devices.results if allocation is not None else ():
-                    key = self._by_device.get(result.device_id)
-                    if key is not None:
-                        yield key
+                    yield from list(self._by_device.get(result.device_id, ()))
+
+    def by_device(self) -> Iterator[tuple[DeviceID, list[ResourceClaimKey]]]:
+        """The devices that are held, with the claims that hold them."""
+        for device, keys in self._by_device.items():
+            yield device, list(keys)
 
 
 def holder_of(claim: ResourceClaim) -> HolderClaim | None:
@@ -94,19 +109,23 @@ def holder_of(claim: ResourceClaim) -> HolderClaim | None:
     if text is None or owner is None or owner.kind != "Reservation":
         return None
     try:
-        return HolderClaim(owner.uid, decode_json(text, AllocationResult))
+        return HolderClaim(owner.uid, owner.name, decode_json(text, AllocationResult))
     except InvalidObject:
         return None
 
 
+def holder_key(reservation: ObjectRef, namespace: str, entry: str) -> ResourceClaimKey:
+    """The claim for an entry of a reservation's `resourceClaims`."""
+    mark = crc32(f"{reservation.uid}/{entry}".encode())
+    shown = reservation.name[:_LONGEST].rstrip("-.")
+    return ResourceClaimKey(namespace, f"{shown}-{entry}-{mark:08x}")
+
+
 def new_holder_claim(
-    reservation: ObjectRef,
-    namespace: str,
-    entry: str,
-    spec: ResourceClaimSpec,
-    held: AllocationResult,
+    reservation: ObjectRef, key: ResourceClaimKey, spec: ResourceClaimSpec, held: AllocationResult
 ) -> ResourceClaim:
-    """The claim to create for an entry of a reservation's `resourceClaims`."""
+    """The claim to create for an entry of a reservation's `resourceClaims`; `key` is its
+    `holder_key`."""
     owner = OwnerReference(
         api_version=RESERVATION_API,
         kind="Reservation",
@@ -118,8 +137,8 @@ def new_holder_claim(
         api_version=RESOURCE_API,
         kind="ResourceClaim",
         metadata=ObjectMeta(
-            generate_name=f"{reservation.name}-{entry}-"[-57:].lstrip("-."),
-            namespace=namespace,
+            name=key.name,
+            namespace=key.namespace,
             annotations={HELD_DEVICES: msgspec.json.encode(held).decode()},
             owner_references=[owner],
         ),
