@@ -133,6 +133,8 @@ EVENTS: dict[str, dict[str, str]] = {
         "Resized": "it has the size that its template requests",
         "ResizeFailed": "the node has not enough for the new size",
         "DevicesReplaced": "a reserved device failed and another was taken",
+        "DevicesNotHeld": "devices of its `resourceClaims` are not held, or a claim is not written",
+        "DevicesHeld": "its devices are held again",
         "InvalidReservation": "a field is invalid; nothing is reserved",
         "Preempting": "it preempts reservations of lower priority",
         "InvalidPriority": "the priority label is not an integer",
@@ -166,6 +168,7 @@ CONDITIONS: dict[str, list[tuple[str, str, str]]] = {
         ),
         ("Ready", "`Available`, `Waiting`, `Succeeded`, `Expired`", "whether owners can use it"),
         ("Resized", "`Resized`, `Unschedulable`", "the last change of its size"),
+        ("DevicesHeld", "`Held`, `NotHeld`", "whether the devices of its `resourceClaims` are held"),
     ],
     "PodGroup of scheduling.volcano.sh": [
         ("Scheduled", "`Ready`, `NotReady`", "whether enough members have a node"),

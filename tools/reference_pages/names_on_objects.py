@@ -132,6 +132,12 @@ SECTIONS: dict[str, dict[str, Name]] = {
             "an allocation in JSON",
             "the devices that the reservation holds, those in use by owners included",
         ),
+        "MANAGED_BY": Name(
+            "label of a ResourceClaimTemplate",
+            "`holdfast reserve`",
+            "`holdfast-reserve`",
+            "it was created for reservations and is deleted after them",
+        ),
         "HOLD_LABEL": Name(
             "label of a reservation", "the scheduler", "`starvation`", f"it is a starvation hold; {_S}"
         ),

@@ -196,10 +196,12 @@ class ClaimAudit:
             if not _is_live(reservation):
                 continue
             spec = (reservation["spec"].get("template") or {}).get("spec") or {}
-            entries = [
-                e for e in spec.get("resourceClaims") or () if e.get("resourceClaimTemplateName")
-            ]
-            if held.get(uid, 0) != len(entries):
+            entries = spec.get("resourceClaims") or ()
+            # A claim that an entry names may be allocated already; then nothing is held for it.
+            least = sum(bool(each.get("resourceClaimTemplateName")) for each in entries)
+            if _reports_devices(reservation):
+                least = 0
+            if not least <= held.get(uid, 0) <= len(entries):
                 name = reservation["metadata"]["name"]
                 has = f"{held.get(uid, 0)} for {len(entries)} entries"
                 yield f"claims of a reservation: Reservation/{name} has {has}"
@@ -320,6 +322,12 @@ class ClaimAudit:
                 yield f"pod bound with a claim that is not reserved for it: {_named(pod)}: {name}"
             elif not _selects(allocation.get("nodeSelector"), node, labels):
                 yield f"pod bound where its claim is not available: {_named(pod)}: {name} on {node}"
+
+
+def _reports_devices(reservation: Raw) -> bool:
+    """Whether a reservation says that devices are not held."""
+    conditions = (reservation.get("status") or {}).get("conditions") or ()
+    return any(c["type"] == "DevicesHeld" and c["status"] == "False" for c in conditions)
 
 
 def _put(table: dict[Any, Raw], key: Any, raw: Raw | None) -> None:
