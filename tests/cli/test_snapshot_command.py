@@ -69,6 +69,28 @@ def _node_of(cluster: ServedCluster, name: str) -> str:
     return done.out
 
 
+def test_an_anonymized_file_has_other_names_and_the_same_answers(
+    cluster: ServedCluster, tmp_path: Path
+) -> None:
+    plain, renamed = tmp_path / "plain.json", tmp_path / "renamed.json"
+    assert cluster("snapshot", "-o", str(plain)).status == 0
+    assert cluster("snapshot", "--anonymize", "-o", str(renamed)).status == 0
+    assert _items(renamed)[0]["anonymized"] is True
+    text = renamed.read_text()
+    for name in ("node-1", "peak", "web", '"big"'):
+        assert name in plain.read_text() and name not in text
+
+    def rows(path: Path) -> list[list[str]]:
+        done = call("get", "nodes", "--no-headers", "--snapshot", str(path))
+        assert done.status == 0, done.err
+        return [row[1:-1] for row in done.rows()]
+
+    assert rows(renamed) == rows(plain)
+    done = call("simulate", str(renamed), "--until", "1h", "-o", "json")
+    assert done.status == 0, done.err
+    assert {each["event"] for each in json.loads(done.out)["timeline"] if each["t"] > 0} == set()
+
+
 def test_without_a_name_the_file_is_named_by_the_time(
     cluster: ServedCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,13 @@ def snapshot(
             complete=files,
         ),
     ] = None,
+    anonymize: Annotated[
+        bool,
+        typer.Option(
+            "--anonymize",
+            help="Rename objects, namespaces, labels and images, so that scheduling decides as before.",
+        ),
+    ] = False,
     keep_annotation: Annotated[
         list[str] | None,
         optional(
@@ -62,6 +69,9 @@ def snapshot(
       # What happens in the next hour, if nothing is added
       holdfast simulate cluster.json.gz --until 1h
 
+      # To show to others: names are replaced
+      holdfast snapshot --anonymize -o cluster.json.gz
+
       # As text, for another program
       holdfast snapshot -o - | jq '.items[].kind'
     """
@@ -74,15 +84,19 @@ def snapshot(
 
     async def work(server: "Server") -> "tuple[SnapshotWriter, SnapshotHeader]":
         from holdfast.snapshot.reader import ClusterReader
-        from holdfast.snapshot.snapshot_file import SnapshotWriter
+        from holdfast.snapshot.snapshot_file import AnonymousPages, SnapshotWriter
         from holdfast.snapshot.stripping import Stripper
 
         began = time.time()
         reader = ClusterReader(server, Stripper(keep_annotation or ()), _progress())
         writer = SnapshotWriter(compress=compress)
+        pages = AnonymousPages()
         async for page in reader.pages():
+            (pages if anonymize else writer).add(page)
+        for page in pages.renamed():
             writer.add(page)
-        return writer, await reader.header(began)
+        header = await reader.header(began)
+        return writer, header.anonymous() if anonymize else header
 
     try:
         writer, header = ask(Where(kubeconfig, context), work)

@@ -4,6 +4,7 @@ fed them and is only queried.
     manifests         files to documents: YAML or JSON, plain or gzip-compressed, Lists expanded
     snapshot_header   the first object of a snapshot file: when it was taken, what it lacks
     stripping         removes from objects what scheduling does not read
+    anonymizing       renames objects so that scheduling decides as before
     snapshot_file     writes snapshot files
     timestamps        the times of past events that objects state
     cluster_objects   ClusterObjects: the raw objects of a cluster at one time; SnapshotLister, which

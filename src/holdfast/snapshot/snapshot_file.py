@@ -3,14 +3,16 @@
 import gzip
 import os
 import tempfile
+import zlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
+from holdfast.snapshot.anonymizing import Anonymizer, Renaming
 from holdfast.snapshot.cluster_objects import ClusterObjects
 from holdfast.snapshot.snapshot_header import Raw, SnapshotHeader
 
@@ -65,6 +67,28 @@ class SnapshotWriter:
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
+
+
+class AnonymousPages:
+    """Keeps objects, compressed, until all words are known; then they can be renamed."""
+
+    def __init__(self) -> None:
+        self._renaming = Renaming()
+        self._collector = Anonymizer(self._renaming.collect, self._renaming.collect_image)
+        self._pages: list[bytes] = []
+
+    def add(self, objects: list[Raw]) -> None:
+        for raw in objects:
+            self._collector.object(raw)
+        self._pages.append(zlib.compress(msgspec.json.encode(objects), 1))
+
+    def renamed(self) -> Iterator[list[Raw]]:
+        """Every page, once."""
+        self._renaming.freeze()
+        renamer = Anonymizer(self._renaming.rename, self._renaming.rename_image)
+        while self._pages:
+            page = msgspec.json.decode(zlib.decompress(self._pages.pop(0)), type=list[Raw])
+            yield [renamer.object(raw) for raw in page]
 
 
 def write_snapshot(path: Path, objects: ClusterObjects) -> None:

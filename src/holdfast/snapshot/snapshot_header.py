@@ -18,12 +18,12 @@ VERSION = 1
 """Of the file format. A reader refuses a later one."""
 
 
-class MissingKind(msgspec.Struct, frozen=True, rename="camel"):
+class MissingKind(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     """A kind that could not be read."""
 
     resource: str
     """`plural.group`, as RBAC writes it."""
-    message: str
+    message: str = ""
     """What the server said."""
     effect: str = ""
     """What answers from the snapshot do not take into account."""
@@ -42,6 +42,11 @@ class SnapshotHeader(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
     """The version of the cluster that all lists are of; empty if they are of different ones."""
     anonymized: bool = False
     not_permitted: tuple[MissingKind, ...] = ()
+
+    def anonymous(self) -> SnapshotHeader:
+        """Without messages, which name the user."""
+        kinds = tuple(msgspec.structs.replace(each, message="") for each in self.not_permitted)
+        return msgspec.structs.replace(self, anonymized=True, not_permitted=kinds)
 
     def raw(self) -> Raw:
         """As the object in the file."""
