@@ -33,6 +33,11 @@ class DisruptionController:
             if key in self._kept:
                 self._stale.add(key)
 
+    def keep(self, key: Key) -> None:
+        """Keeps the status of this budget up to date from now on, too."""
+        self._kept.add(key)
+        self._stale.add(key)
+
     def settle(self) -> Steps:
         stale, self._stale = self._stale, set()
         for key in sorted(stale):

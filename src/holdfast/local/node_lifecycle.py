@@ -291,8 +291,9 @@ class TaintEviction:
             elif self._tainted and after["spec"].get("nodeName") in self._tainted:
                 self._stale_pods[key] = None
         elif key[:2] == NODE and _taints_of(before) != _taints_of(after):
-            self._stale_nodes[key.name] = None
             taints = _no_execute(after)
+            if taints != self._tainted.get(key.name, []):
+                self._stale_nodes[key.name] = None
             if taints:
                 self._tainted[key.name] = taints
             else:

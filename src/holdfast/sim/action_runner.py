@@ -6,6 +6,7 @@ from typing import Any
 from holdfast.api import names
 from holdfast.api.errors import InvalidObject
 from holdfast.local.clock import Timer
+from holdfast.local.cluster_parts import ClusterParts
 from holdfast.local.component import RESERVATION
 from holdfast.local.node_lifecycle import registered_node
 from holdfast.local.store.objects import NODE, POD, Key, Raw
@@ -20,7 +21,6 @@ from holdfast.sim.clock import timing
 from holdfast.sim.document_fields import duration
 from holdfast.sim.scenario_actions import Apply, Create, Delete, Patch, Restart, Target
 from holdfast.sim.scenario_objects import as_invalid, refusals, type_of
-from holdfast.sim.simulated_cluster import SimulatedCluster
 
 _MANAGER = "scenario"
 _OTHERS = "cluster"
@@ -31,7 +31,7 @@ Step = Create | Apply | Delete | Patch | Restart
 class ActionRunner:
     """Raises InvalidObject for requests that an API server would reject."""
 
-    def __init__(self, world: SimulatedCluster) -> None:
+    def __init__(self, world: ClusterParts) -> None:
         self._world = world
         self._objects = world.objects
         self._last_applied: dict[Key, Raw] = {}

@@ -7,7 +7,7 @@ Deployment and its pods, and the revision of the pods of a StatefulSet or Daemon
 are deleted, whatever end they state; those of Jobs end.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from holdfast.api import names
 from holdfast.local.clock import ComponentTimers, LocalClock
@@ -67,6 +67,18 @@ class ScenarioWorkloads(WorkloadControllers):
         if after is not None and change.before is None:
             self._completion.note(key)
         super().changed(change)
+
+    def adopt(self, objects: Iterable[tuple[Key, Raw]]) -> None:
+        """The objects of a cluster with controllers of its own."""
+        found = [*objects]
+        makers = {key for key, raw in found if key[:2] in _MAKERS and makes_pods(key.group, raw)}
+        self._active = bool(makers)
+        for key, raw in found if makers else ():
+            if key in makers:
+                self._completion.note(key)
+                self._workloads.adopt(key, raw)
+            elif key[:2] not in _MAKERS:
+                self._workloads.adopt(key, raw)
 
     def _catch_up(self, but: Key) -> None:
         """Takes note of everything that was there before the first owner."""

@@ -226,6 +226,12 @@ class Store:
 
     # Writing
 
+    def load(self, objects: Iterable[tuple[Key, Raw]]) -> None:
+        """Fills an empty store with objects as they are. Observers and subscribers are not notified,
+        and nothing is written to a journal."""
+        for key, raw in objects:
+            self._objects.setdefault(key[:2], {})[key] = raw
+
     def create(self, key: Key, raw: Raw) -> Raw:
         """Stores a new object. Raises AlreadyExists or NotEncodable."""
         if key in self._objects.setdefault(key[:2], {}):

@@ -125,6 +125,14 @@ class Workloads:
             self._wake_owners(ref, before, after)
         self._note_garbage(ref, before, after)
 
+    def adopt(self, key: tuple[str, str, str, str], raw: Raw) -> None:
+        """An object that other controllers have taken care of: its owners exist, so only workloads are
+        reconciled."""
+        ref = Ref(*key)
+        self.view.changed(ref, None, raw)
+        if (ref.group, ref.kind) in _CONTROLLERS:
+            self._note_workload(ref, raw)
+
     def _note_workload(self, ref: Ref, after: Raw | None) -> None:
         known = self._workloads.setdefault((ref.group, ref.kind, ref.namespace), {})
         if after is not None:

@@ -1,0 +1,243 @@
+"""What is changed in the hypothetical cluster: manifests, replicas, nodes added, drained and removed.
+
+Everything of one question takes effect at one moment; only the evictions of a drain follow one another,
+as far as disruption budgets let them.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from holdfast.api.documents import Document
+from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError
+from holdfast.api.kinds import is_cluster_scoped
+from holdfast.api.names import DEFAULT_NAMESPACE, SIM_API
+from holdfast.api.selectors import parse_label_selector
+from holdfast.local.component import key_of
+from holdfast.local.store.objects import Key, Raw, node_key
+from holdfast.sim.manifests import InvalidInput, counted, is_skipped
+from holdfast.sim.scenario_actions import Apply, Delete, Patch, Target
+from holdfast.sim.scenario_objects import ScenarioObject
+from holdfast.sim.what_if.hypothetical_cluster import HypotheticalCluster
+from holdfast.sim.what_if.node_shapes import ShapeError, ShapeReader, read_counted
+
+_FIRST = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass")
+"""Kinds that others need when they are created."""
+_SCALED = {
+    "deployment": ("apps", "Deployment", "replicas"),
+    "statefulset": ("apps", "StatefulSet", "replicas"),
+    "replicaset": ("apps", "ReplicaSet", "replicas"),
+    "job": ("batch", "Job", "parallelism"),
+}
+_SHORT = {"deploy": "deployment", "sts": "statefulset", "rs": "replicaset"}
+_SCALE = re.compile(r"([a-zA-Z]+)(?:\.[a-z]+)?/(?:([^/=]+)/)?([^/=]+)=(\d{1,9})")
+_IS_SELECTOR = re.compile(r"[=!, ]")
+
+
+class ChangeError(HoldfastError):
+    """A change that cannot be made; the message names the option."""
+
+
+class ScaledWorkload(NamedTuple):
+    key: Key
+    field: str
+    replicas: int
+
+    def __str__(self) -> str:
+        return f"{self.key} scaled to {self.replicas}"
+
+
+@dataclass(slots=True)
+class Changes:
+    """As they are given on the command line."""
+
+    manifests: Sequence[Document] = ()
+    scales: Sequence[str] = ()
+    nodes: Sequence[str] = ()
+    drains: Sequence[str] = ()
+    removals: Sequence[str] = ()
+    namespace: str = DEFAULT_NAMESPACE
+    """Of objects that name none."""
+
+    def __bool__(self) -> bool:
+        return bool(self.manifests or self.scales or self.nodes or self.drains or self.removals)
+
+
+@dataclass(slots=True)
+class AppliedChanges:
+    """What was done to the cluster."""
+
+    texts: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    objects: dict[Key, Document] = field(default_factory=dict)
+    """The objects of manifests, and where each stands."""
+    added: list[str] = field(default_factory=list)
+    """New nodes."""
+    drained: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
+
+
+def apply_changes(cluster: HypotheticalCluster, changes: Changes) -> AppliedChanges:
+    """Changes the cluster, except that drained nodes are only cordoned. Raises ChangeError,
+    InvalidInput."""
+    applied = AppliedChanges()
+    drained = _nodes_of(cluster, changes.drains, "--drain")
+    removed = _nodes_of(cluster, changes.removals, "--remove")
+    drained = [name for name in drained if name not in removed]
+    scaled = [_scaled(cluster, text, changes.namespace) for text in changes.scales]
+    for text in changes.nodes:
+        add_nodes(cluster, text, applied)
+    for name in removed:
+        cluster.take(Delete(Target("Node", "", name, ("",))))
+    for name in drained:
+        _cordon(cluster, name)
+    for each in scaled:
+        target = Target(each.key.kind, each.key.namespace, each.key.name, (each.key.group,))
+        cluster.take(Patch(target, {"spec": {each.field: each.replicas}}))
+        applied.texts.append(str(each))
+    _apply_manifests(cluster, changes, applied)
+    applied.drained, applied.removed = drained, removed
+    if drained:
+        applied.texts.append(f"{_counted_nodes(drained)} drained")
+    if removed:
+        applied.texts.append(f"{_counted_nodes(removed)} removed")
+    return applied
+
+
+def add_nodes(cluster: HypotheticalCluster, text: str, applied: AppliedChanges) -> None:
+    """`+4xSHAPE`. Raises ChangeError."""
+    reader = ShapeReader(cluster.objects.get, cluster.objects.scan)
+    try:
+        count, shape = read_counted(text)
+        template = reader.template(shape)
+    except ShapeError as error:
+        raise ChangeError(f"--nodes: {error}") from None
+    for raw in template.nodes(count, lambda name: node_key(name) in cluster.objects):
+        cluster.take(Apply(raw))
+        if raw["kind"] == "Node":
+            applied.added.append(raw["metadata"]["name"])
+    noun = "1 node" if count == 1 else f"{count} nodes"
+    applied.texts.append(f"{noun} added: {shape}")
+
+
+# Nodes
+
+
+def _nodes_of(cluster: HypotheticalCluster, given: Iterable[str], option: str) -> list[str]:
+    """The names of nodes, in order and once, from names and label selectors."""
+    found: dict[str, None] = {}
+    for text in given:
+        if node_key(text) in cluster.objects:
+            found[text] = None
+            continue
+        nodes = cluster.objects.scan("", "Node")
+        if not _IS_SELECTOR.search(text):
+            near = get_close_matches(text, [raw["metadata"]["name"] for raw in nodes], 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise ChangeError(f"{option}: there is no node {text!r}{hint}")
+        try:
+            selector = parse_label_selector(text)
+        except SelectorError as error:
+            raise ChangeError(f"{option}: {error}") from None
+        names = [
+            raw["metadata"]["name"]
+            for raw in nodes
+            if selector.matches(raw["metadata"].get("labels") or {})
+        ]
+        if not names:
+            raise ChangeError(f"{option}: no node has the labels {text!r}")
+        found.update(dict.fromkeys(names))
+    return [*found]
+
+
+def _cordon(cluster: HypotheticalCluster, name: str) -> None:
+    node = cluster.objects.get(node_key(name))
+    assert node is not None
+    spec = node.get("spec") or {}
+    taint = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+    taints = [each for each in spec.get("taints") or () if each["key"] != taint["key"]]
+    cluster.objects.update(
+        node_key(name), {**node, "spec": {**spec, "unschedulable": True, "taints": [*taints, taint]}}
+    )
+
+
+def _counted_nodes(names: Sequence[str]) -> str:
+    if len(names) <= 3:
+        return f"node{'s' if len(names) > 1 else ''} {', '.join(names)}"
+    return f"{len(names)} nodes"
+
+
+# Workloads
+
+
+def _scaled(cluster: HypotheticalCluster, text: str, namespace: str) -> ScaledWorkload:
+    match = _SCALE.fullmatch(text.strip())
+    kind = match[1].lower() if match is not None else ""
+    kind = _SHORT.get(kind, kind)
+    known = _SCALED.get(kind) or _SCALED.get(kind.removesuffix("s"))
+    if match is None or known is None:
+        raise ChangeError(
+            f"--scale: expected KIND/NAME=REPLICAS, such as deployment/web=10, the kind one of "
+            f"{', '.join(_SCALED)}; got {text!r}"
+        )
+    group, name, field_ = known
+    key = Key(group, name, match[2] or namespace, match[3])
+    if cluster.objects.get(key) is None:
+        names = [
+            raw["metadata"]["name"]
+            for raw in cluster.objects.scan(group, name)
+            if raw["metadata"]["namespace"] == key.namespace
+        ]
+        near = get_close_matches(key.name, names, 1)
+        hint = f"; did you mean {near[0]}?" if near else "; -n names another namespace"
+        raise ChangeError(f"--scale: there is no {key}{hint}")
+    return ScaledWorkload(key, field_, int(match[4]))
+
+
+# Manifests
+
+
+def _apply_manifests(cluster: HypotheticalCluster, changes: Changes, applied: AppliedChanges) -> None:
+    problems: list[str] = []
+    skipped: Counter[tuple[str, str]] = Counter()
+    objects: list[tuple[Document, Raw]] = []
+    declared = cluster.objects.declared
+    for document in changes.manifests:
+        data = document.data
+        if not isinstance(data, dict):
+            problems.append(f"{document}: expected an object")
+        elif data.get("apiVersion") == SIM_API:
+            problems.append(f"{document}: kind: {data.get('kind')} is for `holdfast simulate`")
+        elif is_skipped(data.get("apiVersion"), data.get("kind"), declared):
+            skipped[data["apiVersion"].rpartition("/")[0], data["kind"]] += 1
+        else:
+            read = ScenarioObject(data, declared)
+            problems += [f"{document}: {error}" for error in read.errors]
+            if not read.errors:
+                objects.append((document, _with_namespace(read.raw, changes.namespace)))
+    if problems:
+        raise InvalidInput(problems)
+    objects.sort(key=lambda item: item[1]["kind"] not in _FIRST)
+    kinds: Counter[tuple[str, str]] = Counter()
+    for document, raw in objects:
+        key = key_of(raw, declared)
+        try:
+            cluster.take(Apply(raw))
+        except InvalidObject as error:
+            raise InvalidInput([f"{document}: {error}"]) from None
+        applied.objects[key] = document
+        kinds[key[:2]] += 1
+    if kinds:
+        applied.texts.append(f"applied: {counted(kinds)}")
+    if skipped:
+        applied.notes.append(f"skipped: {counted(skipped)}")
+
+
+def _with_namespace(raw: Raw, namespace: str) -> Raw:
+    metadata = raw["metadata"]
+    if metadata.get("namespace") or is_cluster_scoped(raw["kind"]):
+        return raw
+    return {**raw, "metadata": {**metadata, "namespace": namespace}}

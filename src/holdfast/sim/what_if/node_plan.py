@@ -1,0 +1,227 @@
+"""The smallest number of nodes of given shapes with which everything fits.
+
+A trial is the same question with so many more nodes, asked of the scheduler; nothing is computed from
+sums alone, except that a number of nodes with too little in total is not tried.
+
+    1  the numbers are doubled until everything fits, or more nodes stop helping
+    2  each number is reduced in turn to the smallest that suffices, in every order of the shapes
+    3  smaller totals are tried one by one, as long as there are few; then the answer is exact
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Any, NamedTuple
+
+_MOST_TRIALS = 64
+"""Smaller totals that are tried one by one."""
+_MOST_ORDERS = 6
+_MOST_NODES = 10_000
+_IDLE_DOUBLINGS = 2
+_FEW = 16
+
+Counts = tuple[int, ...]
+"""How many nodes of each shape."""
+
+
+class TrialResult(NamedTuple):
+    """With so many nodes."""
+
+    pending: int
+    """How many pods and reservations have no node."""
+    reasons: Mapping[str, int]
+    """How many of them each reason keeps pending."""
+    requests: Mapping[str, int]
+    """What they request in total."""
+    free: Mapping[str, int]
+    """What is free in total."""
+
+
+Trial = Callable[[Counts], TrialResult]
+
+
+@dataclass(slots=True)
+class NodePlan:
+    nodes: dict[str, int]
+    """How many nodes of each shape."""
+    fits: bool
+    """Whether everything fits with them."""
+    exact: bool
+    """Whether all smaller numbers were tried, or have too little in total."""
+    binding: dict[str, int] = field(default_factory=dict)
+    """With one node less: how many pods each reason keeps pending."""
+    unplaceable: int = 0
+    """How many pods no number of these nodes helps."""
+    unplaceable_reasons: dict[str, int] = field(default_factory=dict)
+    trials: int = 0
+
+    @property
+    def total(self) -> int:
+        return sum(self.nodes.values())
+
+    def data(self) -> dict[str, Any]:
+        return {
+            "nodes": [{"shape": shape, "count": count} for shape, count in self.nodes.items()],
+            "total": self.total,
+            "fits": self.fits,
+            "exact": self.exact,
+            "binding": _reasons(self.binding),
+            "unplaceable": self.unplaceable,
+            "unplaceableReasons": _reasons(self.unplaceable_reasons),
+        }
+
+
+def _reasons(counts: Mapping[str, int]) -> list[dict[str, Any]]:
+    ordered = sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+    return [{"reason": reason, "pods": pods} for reason, pods in ordered]
+
+
+class NodePlanner:
+    """`shapes` are texts of shapes, and `sizes` what a node of each offers."""
+
+    def __init__(self, shapes: Sequence[str], sizes: Sequence[Mapping[str, int]], trial: Trial) -> None:
+        self._shapes = shapes
+        self._sizes = sizes
+        self._ask = trial
+        self._known: dict[Counts, TrialResult] = {}
+        self._left = 0
+        """How many stay pending with any number of nodes."""
+        self._needed: dict[str, int] = {}
+        """What new nodes must offer in total."""
+
+    def plan(self) -> NodePlan:
+        none = (0,) * len(self._shapes)
+        enough = self._enough(none)
+        last = self._trial(enough)
+        self._left = last.pending
+        self._needed = _missing(self._trial(none), last)
+        best, exact = none, True
+        if not self._suffices(none):
+            best = self._reduced(enough)
+            best, exact = self._smaller(best)
+        fewer = [(*best[:i], best[i] - 1, *best[i + 1 :]) for i in range(len(best)) if best[i] > 0]
+        binding: Counter[str] = Counter()
+        for counts in fewer:
+            result = self._trial(counts)
+            extra = Counter(result.reasons)
+            extra.subtract(last.reasons)
+            binding |= +extra
+        return NodePlan(
+            nodes=dict(zip(self._shapes, best, strict=True)),
+            fits=self._left == 0,
+            exact=exact,
+            binding=dict(binding),
+            unplaceable=self._left,
+            unplaceable_reasons=dict(last.reasons) if self._left else {},
+            trials=len(self._known),
+        )
+
+    def _trial(self, counts: Counts) -> TrialResult:
+        if counts not in self._known:
+            self._known[counts] = self._ask(counts)
+        return self._known[counts]
+
+    def _suffices(self, counts: Counts) -> bool:
+        return self._trial(counts).pending <= self._left
+
+    def _enough(self, none: Counts) -> Counts:
+        """So many of each that more do not help."""
+        pending = self._trial(none).pending
+        fewest, enough, number, idle = pending, none, 1, 0
+        most = min(pending, _MOST_NODES)
+        while fewest and enough != (most,) * len(none):
+            counts = (min(number, most),) * len(none)
+            now = self._trial(counts).pending
+            idle = 0 if now < fewest else idle + 1
+            if now < fewest:
+                fewest, enough = now, counts
+            if number >= most:
+                break
+            if number >= _FEW and idle >= _IDLE_DOUBLINGS and self._offers_more(none, counts, now):
+                break
+            number *= 2
+        return enough
+
+    def _offers_more(self, none: Counts, counts: Counts, pending: int) -> bool:
+        """Whether these nodes have more of everything than all pending pods request."""
+        start = self._trial(none)
+        return all(
+            self._offered(name, counts) + start.free.get(name, 0) >= amount
+            for name, amount in start.requests.items()
+            if any(name in size for size in self._sizes)
+        )
+
+    def _offered(self, resource: str, counts: Counts) -> int:
+        return sum(
+            size.get(resource, 0) * count for size, count in zip(self._sizes, counts, strict=True)
+        )
+
+    def _may_suffice(self, counts: Counts) -> bool:
+        """Whether the nodes offer as much in total as is needed."""
+        return all(self._offered(name, counts) >= amount for name, amount in self._needed.items())
+
+    def _reduced(self, enough: Counts) -> Counts:
+        """No number can be reduced further; of all orders of reducing them, the smallest total."""
+        found = []
+        for order in [*permutations(range(len(enough)))][:_MOST_ORDERS]:
+            counts = enough
+            for i in order:
+                counts = self._least(counts, i)
+            found.append(counts)
+        return min(found, key=lambda each: (sum(each), [-count for count in each]))
+
+    def _least(self, counts: Counts, i: int) -> Counts:
+        """With the smallest number of shape i that suffices beside the others, by bisection."""
+        low, high = -1, counts[i]
+        while high - low > 1:
+            middle = (low + high) // 2
+            tried = (*counts[:i], middle, *counts[i + 1 :])
+            if self._may_suffice(tried) and self._suffices(tried):
+                high = middle
+            else:
+                low = middle
+        return (*counts[:i], high, *counts[i + 1 :])
+
+    def _smaller(self, best: Counts) -> tuple[Counts, bool]:
+        """A smaller total if there is one, and whether all smaller ones were tried."""
+        tried = 0
+        for counts in self._totals(len(best), sum(best)):
+            if not self._may_suffice(counts):
+                continue
+            tried += counts not in self._known
+            if tried > _MOST_TRIALS:
+                return best, False
+            if self._suffices(counts):
+                return counts, True
+        return best, True
+
+    def _totals(self, shapes: int, below: int) -> Iterator[Counts]:
+        """All numbers with a smaller total, the smallest totals first."""
+        least = 0
+        for name, amount in self._needed.items():
+            largest = max(size.get(name, 0) for size in self._sizes)
+            if largest:
+                least = max(least, -(-amount // largest))
+        for total in range(least, below):
+            yield from _divided(total, shapes)
+
+
+def _divided(total: int, parts: int) -> Iterator[Counts]:
+    """All ways to divide a number, most for the first part first."""
+    if parts == 1:
+        yield (total,)
+        return
+    for first in range(total, -1, -1):
+        for rest in _divided(total - first, parts - 1):
+            yield (first, *rest)
+
+
+def _missing(start: TrialResult, last: TrialResult) -> dict[str, int]:
+    """What is requested by pods that new nodes help, beyond what is free without them."""
+    found = {}
+    for name, amount in start.requests.items():
+        short = amount - last.requests.get(name, 0) - start.free.get(name, 0)
+        if short > 0:
+            found[name] = short
+    return found

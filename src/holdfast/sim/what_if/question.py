@@ -1,0 +1,387 @@
+"""Asks what would happen: applies changes to a cluster at rest, and collects what differs afterwards.
+
+The objects come to rest before the changes, so what happens anyway (pending pods that fit, controllers
+that are not done) is not counted as an effect of the changes.
+"""
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from holdfast.api.names import DEFAULT_SCHEDULER, HOLD_LABEL, HOLDFAST_SCHEDULER, RESERVATION_API
+from holdfast.local.component import ENDED, RESERVATION
+from holdfast.local.executor import reservation_of
+from holdfast.local.setup import SchedulerFactory
+from holdfast.local.store.objects import NODE, POD, Key, Raw, StoreChange, pod_key
+from holdfast.local.timeline import BOUND, EVICTED, PREEMPTED, TimelineEntry
+from holdfast.local.workloads.lister import controller_of, labels_of, owner_ref
+from holdfast.sim.scenario_actions import Create
+from holdfast.sim.what_if.answer import (
+    DISPLACED,
+    NEW,
+    PENDING,
+    ChangedNode,
+    Displaced,
+    Placed,
+    StillPending,
+    WhatIfAnswer,
+)
+from holdfast.sim.what_if.capacity import ClusterCapacity, cluster_capacity
+from holdfast.sim.what_if.changes import AppliedChanges, ChangeError, Changes, apply_changes
+from holdfast.sim.what_if.drain import BlockedEviction, drain, is_daemon
+from holdfast.sim.what_if.hypothetical_cluster import HypotheticalCluster
+from holdfast.sim.what_if.node_plan import Counts, NodePlanner, TrialResult
+from holdfast.sim.what_if.node_shapes import ShapeError, ShapeReader
+from holdfast.sim.workloads import makes_pods
+
+_UNSTATED = "not scheduled yet"
+_KEPT_METADATA = ("name", "namespace", "labels", "ownerReferences")
+
+
+class Question:
+    """A cluster at rest, to be asked once."""
+
+    def __init__(self, setup: SchedulerFactory, now: float, objects: Iterable[Raw]) -> None:
+        """`now` is the time of the objects."""
+        self.time = now
+        self.setup = setup
+        self.cluster = HypotheticalCluster(setup, now, objects)
+        entries = self.cluster.rest()
+        self.notes: list[str] = []
+        bound = sum(each.event == BOUND for each in entries)
+        if bound:
+            pods = "1 pod that is" if bound == 1 else f"{bound} pods that are"
+            self.notes.append(f"{pods} pending in the cluster would be placed anyway")
+        self.pending = _pending(self.cluster)
+        self.before = self._capacity()
+
+    def ask(self, changes: Changes) -> WhatIfAnswer:
+        """Raises ChangeError, InvalidInput, NotSettled."""
+        cluster = self.cluster
+        log = _Log(cluster)
+        blocked: list[BlockedEviction] = []
+        with cluster.watching(log.changed):
+            applied = apply_changes(cluster, changes)
+            log.rest()
+            if applied.drained:
+                blocked = drain(cluster, applied.drained, log.rest)
+        answer = WhatIfAnswer(
+            time=self.time,
+            changes=applied.texts,
+            before=self.before,
+            after=self._capacity(),
+            blocked=blocked,
+            notes=[*self.notes, *applied.notes],
+        )
+        _Outcome(self, log, applied).fill(answer)
+        self._note_other_schedulers(answer)
+        return answer
+
+    def ask_with_plan(self, changes: Changes, shapes: Sequence[str]) -> WhatIfAnswer:
+        """The answer with the smallest number of nodes of these shapes that makes everything fit.
+        Raises ChangeError, InvalidInput, NotSettled."""
+        cluster = self.cluster
+        objects, now = [*cluster.objects.all()], cluster.clock.epoch()
+        reader = ShapeReader(cluster.objects.get, cluster.objects.scan)
+        try:
+            templates = [reader.template(shape) for shape in shapes]
+        except ShapeError as error:
+            raise ChangeError(f"--plan: {error}") from None
+
+        def trial(counts: Counts) -> TrialResult:
+            question = Question(self.setup, now, objects)
+            answer = question.ask(_with_nodes(changes, shapes, counts))
+            waiting = [each for each in answer.pending if each.waits_for == "node"]
+            reasons = Counter(reason for each in waiting for reason in each.reasons)
+            free = {name: each.free for name, each in answer.after.resources.items()}
+            return TrialResult(len(waiting), reasons, question.requested_by_pending(), free)
+
+        plan = NodePlanner(shapes, [template.sizes for template in templates], trial).plan()
+        answer = self.ask(_with_nodes(changes, shapes, tuple(plan.nodes.values())))
+        answer.plan = plan
+        return answer
+
+    def requested_by_pending(self) -> dict[str, int]:
+        """What all pending pods request, by resource."""
+        state = self.cluster.scheduler.cluster
+        sums: Counter[int] = Counter()
+        for pod in state.pods.values():
+            if pod.row < 0 and not pod.gates and self.setup.serves(pod.scheduler):
+                sums.update(pod.cls.amounts)
+        return {name: sums[slot] for slot, name in state.nodes.slots.resources() if sums[slot]}
+
+    def _capacity(self) -> ClusterCapacity:
+        return cluster_capacity(self.cluster.scheduler.cluster, len(_pending(self.cluster)))
+
+    def _note_other_schedulers(self, answer: WhatIfAnswer) -> None:
+        """Pods that no profile of the configuration schedules."""
+        others: dict[str, int] = {}
+        for raw in _pending(self.cluster).values():
+            name = raw["spec"].get("schedulerName") or DEFAULT_SCHEDULER
+            if not self.setup.serves(name):
+                others[name] = others.get(name, 0) + 1
+        for name, count in sorted(others.items()):
+            pods = "1 pending pod is" if count == 1 else f"{count} pending pods are"
+            answer.notes.append(
+                f"{pods} of the scheduler {name}, which no profile is for: see --config"
+            )
+
+
+def as_scheduled(setup: SchedulerFactory, objects: Iterable[Raw]) -> SchedulerFactory:
+    """Without starvation holds on a cluster where nothing is of Holdfast: the scheduler there makes
+    none, and pods that have been pending for days would be given whole nodes."""
+    ours = any(
+        raw["apiVersion"] == RESERVATION_API
+        or (raw["kind"] == "Pod" and raw["spec"].get("schedulerName") == HOLDFAST_SCHEDULER)
+        for raw in objects
+    )
+    if ours:
+        return setup
+    actions = tuple(each for each in setup.configuration.actions if each.name != "reserve")
+    return replace(setup, configuration=replace(setup.configuration, actions=actions))
+
+
+def _pending(cluster: HypotheticalCluster) -> dict[str, Raw]:
+    """By uid."""
+    return {
+        raw["metadata"]["uid"]: raw
+        for raw in cluster.objects.scan("", "Pod")
+        if not raw["spec"].get("nodeName")
+        and raw["status"].get("phase") not in ENDED
+        and not raw["metadata"].get("deletionTimestamp")
+    }
+
+
+def _with_nodes(changes: Changes, shapes: Sequence[str], counts: Sequence[int]) -> Changes:
+    added = [f"+{count}x{shape}" for shape, count in zip(shapes, counts, strict=True) if count]
+    return replace(changes, nodes=[*changes.nodes, *added])
+
+
+class _Log:
+    """What happens to pods and reservations from the changes on."""
+
+    def __init__(self, cluster: HypotheticalCluster) -> None:
+        self._cluster = cluster
+        self.first: dict[str, tuple[Key, Raw | None]] = {}
+        """Objects that were changed, by uid: as they were at first, None if they were not there."""
+        self.last: dict[str, Raw | None] = {}
+        """As they are, None if they are gone."""
+        self.entries: list[TimelineEntry] = []
+        self._begin = len(cluster.timeline.entries)
+        self._gone: deque[tuple[Key, Raw]] = deque()
+        self.copies: dict[str, str] = {}
+        """Pods that were made in place of others, by the uid of the other."""
+
+    def changed(self, change: StoreChange) -> None:
+        key, before, after = change.key, change.before, change.after
+        if key[:2] not in (POD, RESERVATION):
+            return
+        raw = after if after is not None else before
+        assert raw is not None
+        uid = raw["metadata"]["uid"]
+        self.first.setdefault(uid, (key, before))
+        self.last[uid] = after
+        if after is None and before is not None and key[:2] == POD and before["spec"].get("nodeName"):
+            self._gone.append((key, before))
+
+    def rest(self) -> None:
+        """Lets everything come to rest. Pods of controllers that are not simulated are made again."""
+        cluster = self._cluster
+        while True:
+            cluster.rest()
+            self.entries = cluster.timeline.entries[self._begin :]
+            lost = {each.object for each in self.entries if each.event in (PREEMPTED, EVICTED)}
+            made = False
+            while self._gone:
+                key, pod = self._gone.popleft()
+                on_node = Key(*NODE, "", pod["spec"]["nodeName"]) in cluster.objects
+                if (str(key) in lost or not on_node) and self._has_other_controller(pod):
+                    made = self._make_again(key, pod) or made
+            if not made:
+                return
+
+    def _has_other_controller(self, pod: Raw) -> bool:
+        """Whether the pod has a controller that is not simulated here."""
+        owner = controller_of(pod)
+        if owner is None or is_daemon(pod) or pod["status"].get("phase") in ENDED:
+            return False
+        ref = owner_ref(owner, pod["metadata"]["namespace"])
+        found = self._cluster.objects.get(Key(*ref))
+        return found is None or not makes_pods(ref.group, found)
+
+    def _make_again(self, key: Key, pod: Raw) -> bool:
+        if key in self._cluster.objects:
+            return False
+        metadata = {name: pod["metadata"][name] for name in _KEPT_METADATA if name in pod["metadata"]}
+        spec = {name: value for name, value in pod["spec"].items() if name != "nodeName"}
+        self._cluster.take(Create({**pod, "metadata": metadata, "spec": spec, "status": {}}))
+        made = self._cluster.objects.get(key)
+        assert made is not None
+        self.copies[pod["metadata"]["uid"]] = made["metadata"]["uid"]
+        return True
+
+
+class _Outcome:
+    """Compares what was with what is."""
+
+    def __init__(self, question: Question, log: _Log, applied: AppliedChanges) -> None:
+        self._cluster = question.cluster
+        self._serves = question.setup.serves
+        self._pending = question.pending
+        self._log = log
+        self._applied = applied
+        self._drained = set(applied.drained)
+        self._removed = set(applied.removed)
+        self._events = {each.object: each for each in log.entries if each.event in (PREEMPTED, EVICTED)}
+
+    def fill(self, answer: WhatIfAnswer) -> None:
+        displaced = self._displaced()
+        successors = self._successors(displaced)
+        replaced = {uid for uid in successors.values() if uid}
+        answer.displaced = [each for _, each in sorted(displaced.items(), key=_by_object)]
+        answer.placed = self._placed(replaced)
+        answer.pending = self._still_pending(replaced)
+        for uid, each in displaced.items():
+            made = self._log.last.get(successors.get(uid, ""))
+            if made is not None:
+                each.replaced_by = str(_key(made))
+                each.to = made["spec"].get("nodeName") or ""
+        answer.nodes = [*self._nodes()]
+
+    def _displaced(self) -> dict[str, Displaced]:
+        found: dict[str, Displaced] = {}
+        for uid, (key, before) in self._log.first.items():
+            if key[:2] != POD or before is None or self._log.last[uid] is not None:
+                continue
+            node = before["spec"].get("nodeName") or ""
+            if not node or is_daemon(before) or before["status"].get("phase") in ENDED:
+                continue
+            reason, by = self._reason(str(key), node)
+            found[uid] = Displaced(str(key), self._workload(before), node, reason, by)
+        return found
+
+    def _reason(self, name: str, node: str) -> tuple[str, str]:
+        entry = self._events.get(name)
+        if entry is not None and entry.event == PREEMPTED:
+            return "Preempted", entry.message.removeprefix("by ")
+        if node in self._removed:
+            return "NodeRemoved", ""
+        if entry is not None:
+            return ("Drained", "") if node in self._drained else ("Evicted", "")
+        return "Deleted", ""
+
+    def _successors(self, displaced: dict[str, Displaced]) -> dict[str, str]:
+        """By the uid of a displaced pod, that of the new pod of the same controller in its place."""
+        made: dict[str, list[str]] = {}
+        for uid, (key, before) in self._log.first.items():
+            after = self._log.last[uid]
+            if key[:2] == POD and before is None and after is not None:
+                owner = controller_of(after)
+                if owner is not None:
+                    made.setdefault(owner.get("uid", ""), []).append(uid)
+        found: dict[str, str] = {}
+        for uid in displaced:
+            if displaced[uid].reason == "Deleted":
+                continue
+            _, before = self._log.first[uid]
+            assert before is not None
+            owner = controller_of(before)
+            candidates = made.get(owner.get("uid", ""), []) if owner is not None else []
+            copied = self._log.copies.get(uid)
+            if copied in candidates:
+                candidates.remove(copied)
+                found[uid] = copied
+            elif candidates:
+                # Of a StatefulSet it has the same name.
+                same = [each for each in candidates if self._name(each) == displaced[uid].object]
+                found[uid] = (same or candidates)[0]
+                candidates.remove(found[uid])
+        return found
+
+    def _name(self, uid: str) -> str:
+        return str(self._log.first[uid][0])
+
+    def _placed(self, replaced: set[str]) -> list[Placed]:
+        found = []
+        for uid, (key, before) in self._log.first.items():
+            after = self._log.last[uid]
+            if after is None or _node_of(key, before) or not (node := _node_of(key, after)):
+                continue
+            workload = self._workload(after) if key[:2] == POD else ""
+            was = DISPLACED if uid in replaced else NEW if before is None else PENDING
+            used = reservation_of(after) if key[:2] == POD else ""
+            if not _is_hold(key, after):
+                found.append(Placed(str(key), workload, node, was, used))
+        return sorted(found, key=lambda each: each.object)
+
+    def _still_pending(self, replaced: set[str]) -> list[StillPending]:
+        found = []
+        for uid, raw in _pending(self._cluster).items():
+            was = PENDING if uid in self._pending else DISPLACED if uid in replaced else NEW
+            message, waits_for = _message(raw, "PodScheduled"), "node"
+            name = raw["spec"].get("schedulerName") or DEFAULT_SCHEDULER
+            if not self._serves(name):
+                message, waits_for = f"no profile is for the scheduler {name}", "scheduler"
+            elif raw["spec"].get("schedulingGates"):
+                waits_for = "gate"
+            found.append(StillPending(str(_key(raw)), self._workload(raw), was, message, waits_for))
+        for raw in self._cluster.objects.scan(*RESERVATION):
+            key = Key(*RESERVATION, "", raw["metadata"]["name"])
+            phase = (raw.get("status") or {}).get("phase") or "Pending"
+            if phase == "Pending" and not _is_hold(key, raw):
+                first = self._log.first.get(raw["metadata"]["uid"])
+                was = NEW if first is not None and first[1] is None else PENDING
+                found.append(StillPending(str(key), "", was, _message(raw, "Scheduled")))
+        return sorted(found, key=lambda each: each.object)
+
+    def _nodes(self) -> Iterable[ChangedNode]:
+        wanted = {*self._applied.added, *self._drained}
+        counts = dict.fromkeys(wanted, 0)
+        for raw in self._cluster.objects.scan("", "Pod") if wanted else ():
+            node = raw["spec"].get("nodeName")
+            if node in counts and not is_daemon(raw) and raw["status"].get("phase") not in ENDED:
+                counts[node] += 1
+        for name in self._applied.added:
+            yield ChangedNode(name, "Added", counts[name])
+        for name in self._applied.drained:
+            yield ChangedNode(name, "Drained", counts[name])
+        for name in self._applied.removed:
+            yield ChangedNode(name, "Removed", 0)
+
+    def _workload(self, pod: Raw) -> str:
+        return workload_of(pod, self._cluster.objects.get)
+
+
+def workload_of(pod: Raw, get: Callable[[Key], Raw | None]) -> str:
+    """The topmost controller of the pod, such as `Deployment/shop/web`; empty if it has none."""
+    raw: Raw | None = pod
+    name = ""
+    while raw is not None and (owner := controller_of(raw)) is not None:
+        key = Key(*owner_ref(owner, pod["metadata"]["namespace"]))
+        name = str(key)
+        raw = get(key)
+    return name
+
+
+def _by_object(item: tuple[str, Displaced]) -> str:
+    return item[1].object
+
+
+def _key(pod: Raw) -> Key:
+    return pod_key(pod["metadata"]["namespace"], pod["metadata"]["name"])
+
+
+def _node_of(key: Key, raw: Raw | None) -> str:
+    part = "spec" if key[:2] == POD else "status"
+    return ((raw or {}).get(part) or {}).get("nodeName") or ""
+
+
+def _is_hold(key: Key, raw: Raw) -> bool:
+    return key[:2] == RESERVATION and HOLD_LABEL in labels_of(raw)
+
+
+def _message(raw: Raw, type_: str) -> str:
+    for condition in (raw.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == type_ and condition.get("status") == "False":
+            return str(condition.get("message") or condition.get("reason") or _UNSTATED)
+    return _UNSTATED
