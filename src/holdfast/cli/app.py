@@ -55,6 +55,10 @@ COMMANDS = {
         "holdfast.cli.when:when",
         "Forecast when a pending pod, job or reservation starts, and what it waits for.",
     ),
+    "what-if": (
+        "holdfast.cli.what_if:what_if",
+        "Show what would happen on a cluster: what is placed where, displaced, preempted, pending.",
+    ),
     "reserve": ("holdfast.cli.reserve:reserve", "Reserve capacity for pods that do not exist yet."),
     "bench": ("holdfast.bench.command:bench", "Run scheduling benchmarks."),
     "config": ("holdfast.cli.config:app", "Print and validate scheduler configurations."),
@@ -72,6 +76,7 @@ COMMANDS = {
 
 SECTIONS = {
     "Reservations": ("get", "describe", "explain", "when", "reserve"),
+    "Questions": ("what-if",),
     "Clusters": ("up", "run", "provisioner"),
     "Experiments": ("demo", "simulate", "snapshot", "bench"),
     "Settings": ("config", "crds", "completion", "version"),

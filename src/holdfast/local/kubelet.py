@@ -218,6 +218,10 @@ class Kubelets:
                 self._started[pod["metadata"]["uid"]] = parse_time(started)
         self.pod_changed(key, None, pod)
 
+    def adopt_endless(self, uid: str) -> None:
+        """A pod that runs until something ends it, so it does not matter since when."""
+        self._started[uid] = self._clock.t
+
     def pod_changed(self, key: Key, before: Raw | None, after: Raw | None) -> None:
         """Takes note; what follows happens in `settle`, or when its time has come."""
         if after is None:

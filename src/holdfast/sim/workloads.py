@@ -73,9 +73,15 @@ class ScenarioWorkloads(WorkloadControllers):
         found = [*objects]
         makers = {key for key, raw in found if key[:2] in _MAKERS and makes_pods(key.group, raw)}
         self._active = bool(makers)
+        owners = {
+            owner.get("uid", "")
+            for key, raw in found
+            if key[:2] == _REPLICA_SET and (owner := controller_of(raw)) is not None
+        }
         for key, raw in found if makers else ():
             if key in makers:
-                self._completion.note(key)
+                if raw["metadata"]["uid"] not in owners:
+                    self._completion.note(key)
                 self._workloads.adopt(key, raw)
             elif key[:2] not in _MAKERS:
                 self._workloads.adopt(key, raw)

@@ -19,7 +19,7 @@ from holdfast.kube.errors import ApiError
 from holdfast.kube.object_client import ObjectLister, Raw
 from holdfast.snapshot.manifests import InvalidInput, load_files
 from holdfast.snapshot.snapshot_header import SnapshotHeader, is_header, read_header
-from holdfast.snapshot.timestamps import newest_time
+from holdfast.snapshot.timestamps import newest_creation, newest_time
 
 _UIDS = uuid.UUID("0f5e1f0a-35d5-5e0b-8a55-5f7a86c0b1de")
 
@@ -78,9 +78,12 @@ def of_objects(objects: Iterable[Raw], header: SnapshotHeader) -> ClusterObjects
 
 
 def of_documents(documents: Sequence[Document], header: SnapshotHeader | None) -> ClusterObjects:
-    now = newest_time(each.data for each in documents)
-    stated = header.time if header is not None else 0.0
-    return ClusterObjects(tuple(documents), max(now or 0.0, stated), header)
+    if header is None:
+        now = newest_time(each.data for each in documents) or 0.0
+    else:
+        # Reading a large cluster takes seconds, in which objects may be created.
+        now = max(header.time, newest_creation(each.data for each in documents) or 0.0)
+    return ClusterObjects(tuple(documents), now, header)
 
 
 def _shape_problems(document: Document) -> list[str]:

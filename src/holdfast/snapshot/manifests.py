@@ -12,8 +12,11 @@ from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from holdfast.api.documents import MAX_BYTES, MAX_DEPTH, BadFileError, Document, read_yaml, whole_number
 from holdfast.api.errors import HoldfastError
+from holdfast.snapshot.snapshot_header import SNAPSHOT_STARTS
 
 SUFFIXES = (".yaml", ".yml", ".json")
 _COMPRESSED = tuple(f"{each}.gz" for each in SUFFIXES)
@@ -152,6 +155,8 @@ def _json(text: str, name: str) -> list[Document]:
     def no_number(constant: str) -> None:
         raise BadFileError(1, 1, f"not JSON: {constant} is not a number")
 
+    if text.startswith(SNAPSHOT_STARTS):
+        return [Document(name, 1, 1, _written_by_us(text))]
     try:
         data = json.loads(
             text, object_pairs_hook=pairs, parse_constant=no_number, parse_int=whole_number
@@ -165,6 +170,14 @@ def _json(text: str, name: str) -> list[Document]:
     if _depth(data) > MAX_DEPTH:
         raise BadFileError(1, 1, f"nested deeper than {MAX_DEPTH} levels")
     return [Document(name, 1, 1, data)] if data is not None else []
+
+
+def _written_by_us(text: str) -> Any:
+    """A snapshot file, which may be of 100 MB: keys are not looked at twice, as nobody wrote them."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise BadFileError(1, 1, f"not JSON: {error}") from None
 
 
 def _depth(data: Any) -> int:

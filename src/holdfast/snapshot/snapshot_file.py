@@ -14,10 +14,9 @@ import msgspec
 
 from holdfast.snapshot.anonymizing import Anonymizer, Renaming
 from holdfast.snapshot.cluster_objects import ClusterObjects
-from holdfast.snapshot.snapshot_header import Raw, SnapshotHeader
+from holdfast.snapshot.snapshot_header import LIST_STARTS, Raw, SnapshotHeader
 
 _LEVEL = 6
-_STARTS = b'{"apiVersion":"v1","kind":"List","items":['
 _ENDS = b"]}\n"
 
 
@@ -50,7 +49,7 @@ class SnapshotWriter:
     def write(self, file: BinaryIO, header: SnapshotHeader) -> None:
         if self._compress:
             self._items.close()
-        file.write(self._member(_STARTS + self._encode(header.raw())))
+        file.write(self._member(LIST_STARTS.encode() + self._encode(header.raw())))
         file.write(self._kept.getbuffer())
         file.write(self._member(_ENDS))
 

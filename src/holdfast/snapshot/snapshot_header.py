@@ -14,6 +14,9 @@ from holdfast.api.times import format_time, parse_time
 Raw = dict[str, Any]
 
 SNAPSHOT = "Snapshot"
+LIST_STARTS = '{"apiVersion":"v1","kind":"List","items":['
+SNAPSHOT_STARTS = f'{LIST_STARTS}{{"apiVersion":"{SIM_API}","kind":"{SNAPSHOT}"'
+"""The first characters of a snapshot file."""
 VERSION = 1
 """Of the file format. A reader refuses a later one."""
 

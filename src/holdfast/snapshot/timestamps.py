@@ -56,3 +56,13 @@ def past_times(raw: Raw) -> Iterator[float]:
 def newest_time(objects: Iterable[Raw]) -> float | None:
     """The latest time that any of the objects states, in seconds since the epoch."""
     return max((time for raw in objects for time in past_times(raw)), default=None)
+
+
+def newest_creation(objects: Iterable[Raw]) -> float | None:
+    """The latest time that one of the objects was created. As timestamps of a server, which are all in
+    UTC, they are compared as text."""
+    texts = (raw["metadata"].get("creationTimestamp") or "" for raw in objects)
+    try:
+        return parse_time(str(max(texts, default="")))
+    except TimeError:
+        return None

@@ -126,12 +126,14 @@ class Workloads:
         self._note_garbage(ref, before, after)
 
     def adopt(self, key: tuple[str, str, str, str], raw: Raw) -> None:
-        """An object that other controllers have taken care of: its owners exist, so only workloads are
-        reconciled."""
+        """An object that other controllers have taken care of: its owners exist, and only workloads
+        that are not as they should be are reconciled."""
         ref = Ref(*key)
         self.view.changed(ref, None, raw)
         if (ref.group, ref.kind) in _CONTROLLERS:
             self._note_workload(ref, raw)
+            if _is_settled(ref.kind, raw):
+                del self._to_sync[ref]
 
     def _note_workload(self, ref: Ref, after: Raw | None) -> None:
         known = self._workloads.setdefault((ref.group, ref.kind, ref.namespace), {})
@@ -272,3 +274,16 @@ class Workloads:
         what = " job" if action.by.kind == "CronJob" else ""
         message = f"Error creating{what}: {why}"
         return EmitEvent(about, WARNING, "FailedCreate", message, _SOURCES[action.by.kind])
+
+
+def _is_settled(kind: str, raw: Raw) -> bool:
+    """Whether a ReplicaSet or Deployment has all its pods, by its status."""
+    wanted = (raw.get("spec") or {}).get("replicas", 1)
+    status = raw.get("status") or {}
+    counts = [status.get("replicas", 0), status.get("availableReplicas", 0)]
+    if kind == "Deployment":
+        counts.append(status.get("updatedReplicas", 0))
+    elif kind != "ReplicaSet":
+        return False
+    is_current = status.get("observedGeneration", 0) == raw["metadata"].get("generation", 0)
+    return is_current and all(count == wanted for count in counts)

@@ -1,6 +1,6 @@
 """The answer to a question: what is placed, displaced, pending and blocked, as data.
 
-`what_if.schema.json` beside this file describes what `data` returns.
+`schemas/what_if.schema.json` describes what `data` returns.
 """
 
 from collections import Counter
@@ -79,6 +79,7 @@ class StillPending:
     message: str
     waits_for: str = "node"
     """`node`; `gate` if it has scheduling gates; `scheduler` if no profile has its scheduler's name."""
+    scheduler: str = ""
 
     @property
     def reasons(self) -> list[str]:

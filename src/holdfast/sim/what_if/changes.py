@@ -18,11 +18,12 @@ from holdfast.api.names import DEFAULT_NAMESPACE, SIM_API
 from holdfast.api.selectors import parse_label_selector
 from holdfast.local.component import key_of
 from holdfast.local.store.objects import Key, Raw, node_key
-from holdfast.sim.manifests import InvalidInput, counted, is_skipped
-from holdfast.sim.scenario_actions import Apply, Delete, Patch, Target
+from holdfast.sim.scenario_actions import Apply, Delete, Target
 from holdfast.sim.scenario_objects import ScenarioObject
+from holdfast.sim.skipped_kinds import counted, is_skipped
 from holdfast.sim.what_if.hypothetical_cluster import HypotheticalCluster
 from holdfast.sim.what_if.node_shapes import ShapeError, ShapeReader, read_counted
+from holdfast.snapshot.manifests import InvalidInput
 
 _FIRST = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass")
 """Kinds that others need when they are created."""
@@ -51,7 +52,7 @@ class ScaledWorkload(NamedTuple):
 
 
 @dataclass(slots=True)
-class Changes:
+class WhatIfChanges:
     """As they are given on the command line."""
 
     manifests: Sequence[Document] = ()
@@ -80,7 +81,7 @@ class AppliedChanges:
     removed: list[str] = field(default_factory=list)
 
 
-def apply_changes(cluster: HypotheticalCluster, changes: Changes) -> AppliedChanges:
+def apply_changes(cluster: HypotheticalCluster, changes: WhatIfChanges) -> AppliedChanges:
     """Changes the cluster, except that drained nodes are only cordoned. Raises ChangeError,
     InvalidInput."""
     applied = AppliedChanges()
@@ -95,8 +96,10 @@ def apply_changes(cluster: HypotheticalCluster, changes: Changes) -> AppliedChan
     for name in drained:
         _cordon(cluster, name)
     for each in scaled:
-        target = Target(each.key.kind, each.key.namespace, each.key.name, (each.key.group,))
-        cluster.take(Patch(target, {"spec": {each.field: each.replicas}}))
+        raw = cluster.objects.get(each.key)
+        assert raw is not None
+        # Nothing else may change, or pods would be replaced by those of a new template.
+        cluster.objects.update(each.key, {**raw, "spec": {**raw["spec"], each.field: each.replicas}})
         applied.texts.append(str(each))
     _apply_manifests(cluster, changes, applied)
     applied.drained, applied.removed = drained, removed
@@ -200,7 +203,9 @@ def _scaled(cluster: HypotheticalCluster, text: str, namespace: str) -> ScaledWo
 # Manifests
 
 
-def _apply_manifests(cluster: HypotheticalCluster, changes: Changes, applied: AppliedChanges) -> None:
+def _apply_manifests(
+    cluster: HypotheticalCluster, changes: WhatIfChanges, applied: AppliedChanges
+) -> None:
     problems: list[str] = []
     skipped: Counter[tuple[str, str]] = Counter()
     objects: list[tuple[Document, Raw]] = []

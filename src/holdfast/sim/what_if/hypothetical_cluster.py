@@ -74,12 +74,30 @@ class HypotheticalCluster(ClusterParts):
         for key, raw in found:
             if key[:2] == POD:
                 self._feed_object(key, raw, Added)
-                self.kubelets.adopt(key, raw)
-            elif key[:2] in FED:
+                self._adopt_pod(key, raw)
+                continue
+            if key[:2] in FED:
                 self._feed_object(key, raw, Added)
             self._note(key, raw)
+            self.budgets.changed(key, None, raw)
+            self._plugin_objects.changed(key, None, raw)
         self.workloads.adopt(found)
         self.timeline.entries.clear()
+
+    def _adopt_pod(self, key: Key, raw: Raw) -> None:
+        """Most pods have neither claims nor volumes of their own, and run until something ends them."""
+        metadata, spec, status = raw["metadata"], raw["spec"], raw["status"]
+        if spec.get("resourceClaims") or spec.get("volumes") or "extendedResourceClaimStatus" in status:
+            self._note(key, raw)
+        if (
+            status.get("phase") == "Running"
+            and not metadata.get("annotations")
+            and spec.get("activeDeadlineSeconds") is None
+            and "deletionTimestamp" not in metadata
+        ):
+            self.kubelets.adopt_endless(metadata["uid"])
+        else:
+            self.kubelets.adopt(key, raw)
 
     def _note(self, key: Key, raw: Raw) -> None:
         change = StoreChange(0, key, None, raw)
@@ -87,9 +105,6 @@ class HypotheticalCluster(ClusterParts):
             if component is not self.workloads:
                 component.changed(change)
         self.volumes.changed(key, None, raw)
-        if key[:2] != POD:
-            self.budgets.changed(key, None, raw)
-            self._plugin_objects.changed(key, None, raw)
 
     def changed(self, change: StoreChange) -> None:
         super().changed(change)

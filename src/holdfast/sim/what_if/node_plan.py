@@ -1,6 +1,6 @@
 """The smallest number of nodes of given shapes with which everything fits.
 
-A trial is the same question with so many more nodes, asked of the scheduler; nothing is computed from
+An attempt is the same question with so many more nodes, asked of the scheduler; nothing is computed from
 sums alone, except that a number of nodes with too little in total is not tried.
 
     1  the numbers are doubled until everything fits, or more nodes stop helping
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any, NamedTuple
 
-_MOST_TRIALS = 64
+_MOST_ATTEMPTS = 64
 """Smaller totals that are tried one by one."""
 _MOST_ORDERS = 6
 _MOST_NODES = 10_000
@@ -25,7 +25,7 @@ Counts = tuple[int, ...]
 """How many nodes of each shape."""
 
 
-class TrialResult(NamedTuple):
+class AttemptResult(NamedTuple):
     """With so many nodes."""
 
     pending: int
@@ -38,7 +38,7 @@ class TrialResult(NamedTuple):
     """What is free in total."""
 
 
-Trial = Callable[[Counts], TrialResult]
+Attempt = Callable[[Counts], AttemptResult]
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class NodePlan:
     unplaceable: int = 0
     """How many pods no number of these nodes helps."""
     unplaceable_reasons: dict[str, int] = field(default_factory=dict)
-    trials: int = 0
+    attempts: int = 0
 
     @property
     def total(self) -> int:
@@ -80,11 +80,13 @@ def _reasons(counts: Mapping[str, int]) -> list[dict[str, Any]]:
 class NodePlanner:
     """`shapes` are texts of shapes, and `sizes` what a node of each offers."""
 
-    def __init__(self, shapes: Sequence[str], sizes: Sequence[Mapping[str, int]], trial: Trial) -> None:
+    def __init__(
+        self, shapes: Sequence[str], sizes: Sequence[Mapping[str, int]], attempt: Attempt
+    ) -> None:
         self._shapes = shapes
         self._sizes = sizes
-        self._ask = trial
-        self._known: dict[Counts, TrialResult] = {}
+        self._ask = attempt
+        self._known: dict[Counts, AttemptResult] = {}
         self._left = 0
         """How many stay pending with any number of nodes."""
         self._needed: dict[str, int] = {}
@@ -93,9 +95,9 @@ class NodePlanner:
     def plan(self) -> NodePlan:
         none = (0,) * len(self._shapes)
         enough = self._enough(none)
-        last = self._trial(enough)
+        last = self._attempt(enough)
         self._left = last.pending
-        self._needed = _missing(self._trial(none), last)
+        self._needed = _missing(self._attempt(none), last)
         best, exact = none, True
         if not self._suffices(none):
             best = self._reduced(enough)
@@ -103,7 +105,7 @@ class NodePlanner:
         fewer = [(*best[:i], best[i] - 1, *best[i + 1 :]) for i in range(len(best)) if best[i] > 0]
         binding: Counter[str] = Counter()
         for counts in fewer:
-            result = self._trial(counts)
+            result = self._attempt(counts)
             extra = Counter(result.reasons)
             extra.subtract(last.reasons)
             binding |= +extra
@@ -114,52 +116,59 @@ class NodePlanner:
             binding=dict(binding),
             unplaceable=self._left,
             unplaceable_reasons=dict(last.reasons) if self._left else {},
-            trials=len(self._known),
+            attempts=len(self._known),
         )
 
-    def _trial(self, counts: Counts) -> TrialResult:
+    def _attempt(self, counts: Counts) -> AttemptResult:
         if counts not in self._known:
             self._known[counts] = self._ask(counts)
         return self._known[counts]
 
     def _suffices(self, counts: Counts) -> bool:
-        return self._trial(counts).pending <= self._left
+        return self._attempt(counts).pending <= self._left
 
     def _enough(self, none: Counts) -> Counts:
         """So many of each that more do not help."""
-        pending = self._trial(none).pending
-        fewest, enough, number, idle = pending, none, 1, 0
-        most = min(pending, _MOST_NODES)
+        start = self._attempt(none)
+        fewest, enough, idle = start.pending, none, 0
+        most = min(start.pending, _MOST_NODES)
+        number = max(1, self._least_total(_missing(start, None)))
         while fewest and enough != (most,) * len(none):
             counts = (min(number, most),) * len(none)
-            now = self._trial(counts).pending
+            now = self._attempt(counts).pending
             idle = 0 if now < fewest else idle + 1
             if now < fewest:
                 fewest, enough = now, counts
             if number >= most:
                 break
-            if number >= _FEW and idle >= _IDLE_DOUBLINGS and self._offers_more(none, counts, now):
+            if number >= _FEW and idle >= _IDLE_DOUBLINGS and self._has_more(none, counts, now):
                 break
             number *= 2
         return enough
 
-    def _offers_more(self, none: Counts, counts: Counts, pending: int) -> bool:
+    def _has_more(self, none: Counts, counts: Counts, pending: int) -> bool:
         """Whether these nodes have more of everything than all pending pods request."""
-        start = self._trial(none)
+        start = self._attempt(none)
         return all(
-            self._offered(name, counts) + start.free.get(name, 0) >= amount
+            self._amount_of(name, counts) + start.free.get(name, 0) >= amount
             for name, amount in start.requests.items()
             if any(name in size for size in self._sizes)
         )
 
-    def _offered(self, resource: str, counts: Counts) -> int:
+    def _amount_of(self, resource: str, counts: Counts) -> int:
         return sum(
             size.get(resource, 0) * count for size, count in zip(self._sizes, counts, strict=True)
         )
 
+    def _least_total(self, needed: Mapping[str, int]) -> int:
+        """As many nodes of the largest shape as it takes to offer that much."""
+        largest = {name: max(size.get(name, 0) for size in self._sizes) for name in needed}
+        found = (-(-amount // largest[name]) for name, amount in needed.items() if largest[name])
+        return max(found, default=0)
+
     def _may_suffice(self, counts: Counts) -> bool:
         """Whether the nodes offer as much in total as is needed."""
-        return all(self._offered(name, counts) >= amount for name, amount in self._needed.items())
+        return all(self._amount_of(name, counts) >= amount for name, amount in self._needed.items())
 
     def _reduced(self, enough: Counts) -> Counts:
         """No number can be reduced further; of all orders of reducing them, the smallest total."""
@@ -190,7 +199,7 @@ class NodePlanner:
             if not self._may_suffice(counts):
                 continue
             tried += counts not in self._known
-            if tried > _MOST_TRIALS:
+            if tried > _MOST_ATTEMPTS:
                 return best, False
             if self._suffices(counts):
                 return counts, True
@@ -198,11 +207,7 @@ class NodePlanner:
 
     def _totals(self, shapes: int, below: int) -> Iterator[Counts]:
         """All numbers with a smaller total, the smallest totals first."""
-        least = 0
-        for name, amount in self._needed.items():
-            largest = max(size.get(name, 0) for size in self._sizes)
-            if largest:
-                least = max(least, -(-amount // largest))
+        least = self._least_total(self._needed)
         for total in range(least, below):
             yield from _divided(total, shapes)
 
@@ -217,11 +222,12 @@ def _divided(total: int, parts: int) -> Iterator[Counts]:
             yield (first, *rest)
 
 
-def _missing(start: TrialResult, last: TrialResult) -> dict[str, int]:
-    """What is requested by pods that new nodes help, beyond what is free without them."""
+def _missing(start: AttemptResult, last: AttemptResult | None) -> dict[str, int]:
+    """What is requested beyond what is free without new nodes, but for pods that these do not help."""
     found = {}
     for name, amount in start.requests.items():
-        short = amount - last.requests.get(name, 0) - start.free.get(name, 0)
+        left = last.requests.get(name, 0) if last is not None else 0
+        short = amount - left - start.free.get(name, 0)
         if short > 0:
             found[name] = short
     return found

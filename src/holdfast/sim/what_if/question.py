@@ -8,14 +8,25 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
-from holdfast.api.names import DEFAULT_SCHEDULER, HOLD_LABEL, HOLDFAST_SCHEDULER, RESERVATION_API
+from msgspec import structs
+
+from holdfast.api.documents import Document
+from holdfast.api.errors import InvalidObject
+from holdfast.api.names import (
+    DEFAULT_SCHEDULER,
+    HOLD_LABEL,
+    HOLDFAST_SCHEDULER,
+    PREEMPTOR_UID,
+    RESERVATION_API,
+)
 from holdfast.local.component import ENDED, RESERVATION
 from holdfast.local.executor import reservation_of
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import NODE, POD, Key, Raw, StoreChange, pod_key
 from holdfast.local.timeline import BOUND, EVICTED, PREEMPTED, TimelineEntry
 from holdfast.local.workloads.lister import controller_of, labels_of, owner_ref
-from holdfast.sim.scenario_actions import Create
+from holdfast.sim.scenario import read_scenario
+from holdfast.sim.scenario_actions import Create, Scenario
 from holdfast.sim.what_if.answer import (
     DISPLACED,
     NEW,
@@ -26,36 +37,73 @@ from holdfast.sim.what_if.answer import (
     StillPending,
     WhatIfAnswer,
 )
-from holdfast.sim.what_if.capacity import ClusterCapacity, cluster_capacity
-from holdfast.sim.what_if.changes import AppliedChanges, ChangeError, Changes, apply_changes
+from holdfast.sim.what_if.capacity import cluster_capacity
+from holdfast.sim.what_if.changes import AppliedChanges, ChangeError, WhatIfChanges, apply_changes
 from holdfast.sim.what_if.drain import BlockedEviction, drain, is_daemon
 from holdfast.sim.what_if.hypothetical_cluster import HypotheticalCluster
-from holdfast.sim.what_if.node_plan import Counts, NodePlanner, TrialResult
+from holdfast.sim.what_if.node_plan import AttemptResult, Counts, NodePlanner
 from holdfast.sim.what_if.node_shapes import ShapeError, ShapeReader
 from holdfast.sim.workloads import makes_pods
+from holdfast.snapshot.cluster_objects import ClusterObjects, is_own
+from holdfast.snapshot.manifests import InvalidInput
 
+_HOLDS = frozenset((HOLD_LABEL, PREEMPTOR_UID))
 _UNSTATED = "not scheduled yet"
 _KEPT_METADATA = ("name", "namespace", "labels", "ownerReferences")
 
 
-class Question:
+class WhatIfQuestion:
     """A cluster at rest, to be asked once."""
 
-    def __init__(self, setup: SchedulerFactory, now: float, objects: Iterable[Raw]) -> None:
-        """`now` is the time of the objects."""
+    def __init__(
+        self,
+        setup: SchedulerFactory,
+        now: float,
+        objects: Iterable[Raw],
+        written: Scenario | None = None,
+    ) -> None:
+        """`now` is the time of the objects, which a server has stored. `written` are others, which no
+        server has completed and checked yet. Raises InvalidInput."""
         self.time = now
         self.setup = setup
         self.cluster = HypotheticalCluster(setup, now, objects)
-        entries = self.cluster.rest()
         self.notes: list[str] = []
-        bound = sum(each.event == BOUND for each in entries)
+        if written is not None:
+            self.notes += written.notes
+            self._create(written)
+        waiting = {str(_key(raw)) for raw in _pending(self.cluster).values()}
+        entries = self.cluster.rest()
+        bound = sum(each.event == BOUND and each.object in waiting for each in entries)
         if bound:
             pods = "1 pod that is" if bound == 1 else f"{bound} pods that are"
             self.notes.append(f"{pods} pending in the cluster would be placed anyway")
         self.pending = _pending(self.cluster)
-        self.before = self._capacity()
+        self.before = cluster_capacity(self.cluster.scheduler.cluster, len(self.pending))
 
-    def ask(self, changes: Changes) -> WhatIfAnswer:
+    @classmethod
+    def about(cls, setup: SchedulerFactory, given: ClusterObjects) -> "WhatIfQuestion":
+        """Of a snapshot or a cluster, of files of objects that someone wrote, or of both. Raises
+        InvalidInput."""
+        stored: list[Document] = []
+        others: list[Document] = []
+        for document in given.documents:
+            if not is_own(document.data):
+                (stored if _is_stored(document.data) else others).append(document)
+        if not others:
+            return cls(setup, given.now, [each.data for each in stored])
+        written = read_scenario(others, setup.object_kinds())
+        now = given.now if stored else written.start
+        return cls(setup, now, [each.data for each in stored], written)
+
+    def _create(self, scenario: Scenario) -> None:
+        for planned in scenario.actions:
+            if isinstance(planned.action, Create):
+                try:
+                    self.cluster.take(planned.action)
+                except InvalidObject as error:
+                    raise InvalidInput([f"{planned.origin}: {error}"]) from None
+
+    def ask(self, changes: WhatIfChanges) -> WhatIfAnswer:
         """Raises ChangeError, InvalidInput, NotSettled."""
         cluster = self.cluster
         log = _Log(cluster)
@@ -65,19 +113,20 @@ class Question:
             log.rest()
             if applied.drained:
                 blocked = drain(cluster, applied.drained, log.rest)
+        pending = _pending(cluster)
         answer = WhatIfAnswer(
             time=self.time,
             changes=applied.texts,
             before=self.before,
-            after=self._capacity(),
+            after=cluster_capacity(cluster.scheduler.cluster, len(pending)),
             blocked=blocked,
             notes=[*self.notes, *applied.notes],
         )
-        _Outcome(self, log, applied).fill(answer)
+        _Outcome(self, log, applied, pending).fill(answer)
         self._note_other_schedulers(answer)
         return answer
 
-    def ask_with_plan(self, changes: Changes, shapes: Sequence[str]) -> WhatIfAnswer:
+    def ask_with_plan(self, changes: WhatIfChanges, shapes: Sequence[str]) -> WhatIfAnswer:
         """The answer with the smallest number of nodes of these shapes that makes everything fit.
         Raises ChangeError, InvalidInput, NotSettled."""
         cluster = self.cluster
@@ -88,15 +137,15 @@ class Question:
         except ShapeError as error:
             raise ChangeError(f"--plan: {error}") from None
 
-        def trial(counts: Counts) -> TrialResult:
-            question = Question(self.setup, now, objects)
+        def attempt(counts: Counts) -> AttemptResult:
+            question = WhatIfQuestion(self.setup, now, objects)
             answer = question.ask(_with_nodes(changes, shapes, counts))
             waiting = [each for each in answer.pending if each.waits_for == "node"]
             reasons = Counter(reason for each in waiting for reason in each.reasons)
             free = {name: each.free for name, each in answer.after.resources.items()}
-            return TrialResult(len(waiting), reasons, question.requested_by_pending(), free)
+            return AttemptResult(len(waiting), reasons, question.requested_by_pending(), free)
 
-        plan = NodePlanner(shapes, [template.sizes for template in templates], trial).plan()
+        plan = NodePlanner(shapes, [template.sizes for template in templates], attempt).plan()
         answer = self.ask(_with_nodes(changes, shapes, tuple(plan.nodes.values())))
         answer.plan = plan
         return answer
@@ -110,16 +159,12 @@ class Question:
                 sums.update(pod.cls.amounts)
         return {name: sums[slot] for slot, name in state.nodes.slots.resources() if sums[slot]}
 
-    def _capacity(self) -> ClusterCapacity:
-        return cluster_capacity(self.cluster.scheduler.cluster, len(_pending(self.cluster)))
-
     def _note_other_schedulers(self, answer: WhatIfAnswer) -> None:
         """Pods that no profile of the configuration schedules."""
         others: dict[str, int] = {}
-        for raw in _pending(self.cluster).values():
-            name = raw["spec"].get("schedulerName") or DEFAULT_SCHEDULER
-            if not self.setup.serves(name):
-                others[name] = others.get(name, 0) + 1
+        for each in answer.pending:
+            if each.waits_for == "scheduler":
+                others[each.scheduler] = others.get(each.scheduler, 0) + 1
         for name, count in sorted(others.items()):
             pods = "1 pending pod is" if count == 1 else f"{count} pending pods are"
             answer.notes.append(
@@ -138,7 +183,13 @@ def as_scheduled(setup: SchedulerFactory, objects: Iterable[Raw]) -> SchedulerFa
     if ours:
         return setup
     actions = tuple(each for each in setup.configuration.actions if each.name != "reserve")
-    return replace(setup, configuration=replace(setup.configuration, actions=actions))
+    return replace(setup, configuration=structs.replace(setup.configuration, actions=actions))
+
+
+def _is_stored(raw: Raw) -> bool:
+    """Whether a server has completed and checked the object."""
+    metadata = raw["metadata"]
+    return bool(metadata.get("uid") and metadata.get("creationTimestamp"))
 
 
 def _pending(cluster: HypotheticalCluster) -> dict[str, Raw]:
@@ -152,7 +203,7 @@ def _pending(cluster: HypotheticalCluster) -> dict[str, Raw]:
     }
 
 
-def _with_nodes(changes: Changes, shapes: Sequence[str], counts: Sequence[int]) -> Changes:
+def _with_nodes(changes: WhatIfChanges, shapes: Sequence[str], counts: Sequence[int]) -> WhatIfChanges:
     added = [f"+{count}x{shape}" for shape, count in zip(shapes, counts, strict=True) if count]
     return replace(changes, nodes=[*changes.nodes, *added])
 
@@ -224,10 +275,13 @@ class _Log:
 class _Outcome:
     """Compares what was with what is."""
 
-    def __init__(self, question: Question, log: _Log, applied: AppliedChanges) -> None:
+    def __init__(
+        self, question: WhatIfQuestion, log: _Log, applied: AppliedChanges, pending: dict[str, Raw]
+    ) -> None:
         self._cluster = question.cluster
         self._serves = question.setup.serves
-        self._pending = question.pending
+        self._was_pending = question.pending
+        self._pending = pending
         self._log = log
         self._applied = applied
         self._drained = set(applied.drained)
@@ -316,15 +370,17 @@ class _Outcome:
 
     def _still_pending(self, replaced: set[str]) -> list[StillPending]:
         found = []
-        for uid, raw in _pending(self._cluster).items():
-            was = PENDING if uid in self._pending else DISPLACED if uid in replaced else NEW
+        for uid, raw in self._pending.items():
+            was = PENDING if uid in self._was_pending else DISPLACED if uid in replaced else NEW
             message, waits_for = _message(raw, "PodScheduled"), "node"
             name = raw["spec"].get("schedulerName") or DEFAULT_SCHEDULER
             if not self._serves(name):
                 message, waits_for = f"no profile is for the scheduler {name}", "scheduler"
             elif raw["spec"].get("schedulingGates"):
                 waits_for = "gate"
-            found.append(StillPending(str(_key(raw)), self._workload(raw), was, message, waits_for))
+            found.append(
+                StillPending(str(_key(raw)), self._workload(raw), was, message, waits_for, name)
+            )
         for raw in self._cluster.objects.scan(*RESERVATION):
             key = Key(*RESERVATION, "", raw["metadata"]["name"])
             phase = (raw.get("status") or {}).get("phase") or "Pending"
@@ -377,7 +433,8 @@ def _node_of(key: Key, raw: Raw | None) -> str:
 
 
 def _is_hold(key: Key, raw: Raw) -> bool:
-    return key[:2] == RESERVATION and HOLD_LABEL in labels_of(raw)
+    """Whether the scheduler itself made the reservation, for a preemptor or a starving job."""
+    return key[:2] == RESERVATION and not _HOLDS.isdisjoint(labels_of(raw))
 
 
 def _message(raw: Raw, type_: str) -> str:

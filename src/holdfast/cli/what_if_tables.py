@@ -1,0 +1,188 @@
+"""The tables of `holdfast what-if`."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from holdfast.api.quantity import shown
+from holdfast.cli.text_table import Column, Screen, TextTable
+from holdfast.sim.what_if.answer import WhatIfAnswer, by_workload, pending_groups
+from holdfast.sim.what_if.capacity import ResourceAmounts
+from holdfast.sim.what_if.node_plan import NodePlan
+
+_MOST_NODES = 6
+_MOST_ROWS = 40
+
+
+def print_answer(screen: Screen, answer: WhatIfAnswer) -> None:
+    if answer.changes:
+        screen.note("What if: " + "; ".join(answer.changes))
+    if answer.plan is not None:
+        _print_plan(screen, answer.plan)
+    if answer.placed:
+        screen.show(_placed(answer))
+    if answer.displaced:
+        screen.show(_displaced(answer))
+    if answer.pending:
+        screen.show(_pending(answer))
+    if answer.blocked:
+        screen.show(_blocked(answer))
+    if answer.nodes:
+        screen.show(_nodes(answer))
+    screen.show(_capacity(answer))
+    for note in answer.notes:
+        screen.note(f"note: {note}")
+    screen.note(summary_text(answer))
+
+
+def summary_text(answer: WhatIfAnswer) -> str:
+    """One sentence."""
+    counts = answer.counts()
+    parts = [f"{counts['placed']} placed"]
+    if waited := counts["placedThatWerePending"]:
+        parts[0] += f" ({waited} of them pending before)"
+    if counts["preempted"]:
+        parts.append(f"{counts['preempted']} preempted")
+    if others := counts["displaced"] - counts["preempted"]:
+        parts.append(f"{others} displaced")
+    if counts["lost"]:
+        parts.append(f"{counts['lost']} lost without replacement")
+    parts.append(f"{counts['newlyPending']} newly pending")
+    if still := counts["pending"] - counts["newlyPending"]:
+        parts.append(f"{still} still pending")
+    if counts["blockedEvictions"]:
+        parts.append(f"{counts['blockedEvictions']} evictions blocked")
+    return f"{', '.join(parts)}."
+
+
+def _print_plan(screen: Screen, plan: NodePlan) -> None:
+    wanted = [f"{count} x {shape}" for shape, count in plan.nodes.items() if count]
+    noun = "1 node" if plan.total == 1 else f"{plan.total} nodes"
+    if not plan.total:
+        text = "no more nodes are needed" if plan.fits else "more nodes of these shapes do not help"
+    elif plan.exact:
+        text = f"{noun} needed: {', '.join(wanted)}; fewer do not suffice"
+    else:
+        text = f"{noun} needed: {', '.join(wanted)}; not all smaller numbers were tried"
+    screen.note(f"Plan: {text}")
+    if plan.binding:
+        screen.note(f"With one node less: {_counted(plan.binding)}")
+    if plan.unplaceable:
+        pods = "1 pod does" if plan.unplaceable == 1 else f"{plan.unplaceable} pods do"
+        why = _counted(plan.unplaceable_reasons)
+        screen.note(f"{pods} not fit with any number of these nodes: {why}")
+
+
+def _counted(reasons: dict[str, int]) -> str:
+    ordered = sorted(reasons.items(), key=lambda each: (-each[1], each[0]))
+    return ", ".join(f"{reason} ({pods} pod{'s' if pods > 1 else ''})" for reason, pods in ordered)
+
+
+def _placed(answer: WhatIfAnswer) -> TextTable:
+    table = TextTable(
+        "Placed", [Column("workload"), Column("was"), Column("pods", right=True), Column("nodes")]
+    )
+    groups = by_workload(answer.placed)
+    for (workload, was), pods in [*groups.items()][:_MOST_ROWS]:
+        nodes = Counter(each.node for each in pods)
+        reserved = {each.reservation for each in pods if each.reservation}
+        where = _few([f"{node} ({n})" if n > 1 else node for node, n in sorted(nodes.items())])
+        if reserved:
+            where += f" by reservation {_few(sorted(reserved))}"
+        table.add(workload, was, str(len(pods)), where, styled=1, style="green")
+    _note_more(table, len(groups))
+    return table
+
+
+def _displaced(answer: WhatIfAnswer) -> TextTable:
+    columns = ("pod", "reason", "from", "replaced by", "to")
+    table = TextTable("Displaced", [Column(each) for each in columns])
+    for each in answer.displaced[:_MOST_ROWS]:
+        reason = f"{each.reason} by {each.by}" if each.by else each.reason
+        made = each.replaced_by.removeprefix("Pod/") or ("" if each.reason == "Deleted" else "nothing")
+        to = each.to or ("pending" if each.replaced_by else "")
+        style = "magenta" if each.to or each.reason == "Deleted" else "red"
+        pod = each.object.removeprefix("Pod/")
+        table.add(pod, reason, each.node, made, to, styled=1, style=style)
+    _note_more(table, len(answer.displaced))
+    return table
+
+
+def _pending(answer: WhatIfAnswer) -> TextTable:
+    table = TextTable(
+        "Pending", [Column("workload"), Column("was"), Column("pods", right=True), Column("reason")]
+    )
+    groups = pending_groups(answer.pending)
+    for (workload, was, message), pods in [*groups.items()][:_MOST_ROWS]:
+        table.add(workload, was, str(len(pods)), message, styled=1, style="yellow")
+    _note_more(table, len(groups))
+    return table
+
+
+def _blocked(answer: WhatIfAnswer) -> TextTable:
+    table = TextTable(
+        "Blocked evictions", [Column("pod"), Column("node"), Column("budget"), Column("")]
+    )
+    for each in answer.blocked[:_MOST_ROWS]:
+        pod = str(each.pod).removeprefix("Pod/")
+        table.add(pod, each.node, each.budget, each.message, styled=2, style="red")
+    _note_more(table, len(answer.blocked))
+    return table
+
+
+def _nodes(answer: WhatIfAnswer) -> TextTable:
+    table = TextTable("Nodes", [Column("node"), Column("change"), Column("pods", right=True)])
+    for each in answer.nodes[:_MOST_ROWS]:
+        table.add(each.name, each.change, str(each.pods))
+    _note_more(table, len(answer.nodes))
+    return table
+
+
+def _note_more(table: TextTable, count: int) -> None:
+    if count > _MOST_ROWS:
+        rest = [""] * (len(table.columns) - 1)
+        table.add(f"and {count - _MOST_ROWS} more; -o json has all", *rest, style="dim")
+
+
+def _capacity(answer: WhatIfAnswer) -> TextTable:
+    table = TextTable(
+        "Capacity before and after",
+        [
+            Column("resource"),
+            Column("allocatable", right=True),
+            Column("requested", right=True),
+            Column("free", right=True),
+            Column("utilisation", right=True),
+            Column("fragmentation", right=True),
+        ],
+    )
+    before, after = answer.before, answer.after
+    table.add("nodes", _change(str(before.nodes), str(after.nodes)), "", "", "", "")
+    none = ResourceAmounts("", 0, 0, 0, 0, 0)
+    for name in dict.fromkeys((*before.resources, *after.resources)):
+        if name in ("pods", "ephemeral-storage"):
+            continue
+        old = before.resources.get(name, none)
+        new = after.resources.get(name, none)
+        table.add(
+            name,
+            _change(shown(name, old.allocatable), shown(name, new.allocatable)),
+            _change(shown(name, old.requested), shown(name, new.requested)),
+            _change(shown(name, old.free), shown(name, new.free)),
+            _change(_percent(old.utilisation), _percent(new.utilisation)),
+            _change(_percent(old.fragmentation), _percent(new.fragmentation)),
+        )
+    return table
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f}%"
+
+
+def _change(before: str, after: str) -> str:
+    return before if before == after else f"{before} -> {after}"
+
+
+def _few(names: Sequence[str]) -> str:
+    if len(names) <= _MOST_NODES:
+        return ", ".join(names)
+    return f"{', '.join(names[:_MOST_NODES])} and {len(names) - _MOST_NODES} more"

@@ -1,0 +1,324 @@
+"""Situations and what becomes of them: who is placed, who has to leave, who is pending."""
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+import pytest
+
+from holdfast.sim.what_if.answer import WhatIfAnswer
+from holdfast.sim.what_if.changes import ChangeError
+from holdfast.snapshot.cluster_objects import ClusterObjects
+from holdfast.snapshot.manifests import InvalidInput
+from sim.what_if.clusters import ask, budget, cluster, node, pod, priority, workload
+
+TWO = (node("n1", labels={"pool": "a"}), node("n2", labels={"pool": "b"}))
+WEB = workload("web", 4)
+AGENT = workload("agent", kind="DaemonSet", cpu="500m")
+OTHER_OWNER = [
+    {"apiVersion": "example.com/v1", "kind": "Farm", "name": "f", "uid": "u", "controller": True}
+]
+
+
+def _on(name: str, where: str, **more: Any) -> dict[str, Any]:
+    raw = pod(name, nodeName=where, **more.pop("spec", {}))
+    return {**raw, "metadata": {**raw["metadata"], **more}}
+
+
+class Situation(NamedTuple):
+    objects: tuple[dict[str, Any], ...]
+    changes: dict[str, Any]
+    placed: dict[tuple[str, str], int] = {}  # noqa: RUF012
+    """By node and by what they were."""
+    displaced: dict[str, int] = {}  # noqa: RUF012
+    """By reason."""
+    pending: dict[str, int] = {}  # noqa: RUF012
+    """By what they were."""
+    blocked: int = 0
+    lost: int = 0
+
+
+SITUATIONS = {
+    "a pod fits": Situation(TWO, {"manifests": [pod("p")]}, {("n1", "new"): 1}),
+    "a pod is too large": Situation(TWO, {"manifests": [pod("p", "8")]}, pending={"new": 1}),
+    "a workload fits in part": Situation(
+        (*TWO, WEB),
+        {"scales": ["deployment/web=10"]},
+        {("n1", "new"): 2, ("n2", "new"): 2},
+        pending={"new": 2},
+    ),
+    "scaled down": Situation((*TWO, WEB), {"scales": ["deploy/web=1"]}, displaced={"Deleted": 3}),
+    "scaled to what it is": Situation((*TWO, WEB), {"scales": ["deployments/default/web=4"]}),
+    "a Job": Situation(
+        (*TWO, workload("j", 2, "2", "Job")),
+        {"scales": ["job/j=1"]},
+        displaced={"Deleted": 1},
+    ),
+    "nodes like another, with its DaemonSet": Situation(
+        (*TWO, AGENT, workload("web", 4, "1500m")),
+        {"scales": ["deployment/web=6"], "nodes": ["+2xn1"]},
+        {("n1-new-1", "new"): 2, ("n1-new-2", "new"): 2},
+    ),
+    "pending pods get new nodes": Situation(
+        (*TWO, workload("big", 2, "8")),
+        {"nodes": ["+1xcpu=16,memory=1Gi"]},
+        {("new-node-1", "pending"): 2},
+    ),
+    "pending before, and newly": Situation(
+        (*TWO, workload("big", 2, "8")),
+        {"manifests": [workload("huge", 1, "9")]},
+        pending={"pending": 2, "new": 1},
+    ),
+    "a drain without budgets": Situation(
+        (*TWO, WEB), {"drains": ["n1"]}, {("n2", "displaced"): 2}, {"Drained": 2}
+    ),
+    "a drain by labels": Situation(
+        (*TWO, WEB), {"drains": ["pool=a"]}, {("n2", "displaced"): 2}, {"Drained": 2}
+    ),
+    "a drain with a budget for one at a time": Situation(
+        (*TWO, WEB, budget("web", maxUnavailable=1)),
+        {"drains": ["n1"]},
+        {("n2", "displaced"): 2},
+        {"Drained": 2},
+    ),
+    "a drain that a budget blocks": Situation(
+        (*TWO, WEB, budget("web", minAvailable=4)), {"drains": ["n1"]}, blocked=2
+    ),
+    "a drain that ends when no replacement fits": Situation(
+        (node("n1", "4"), node("n2", "3"), WEB, budget("web", minAvailable=3)),
+        {"drains": ["n1"]},
+        {("n2", "displaced"): 1},
+        {"Drained": 2},
+        {"displaced": 1},
+        blocked=0,
+    ),
+    "DaemonSet pods stay on a drained node": Situation((*TWO, AGENT), {"drains": ["n1"]}),
+    "a drained pod that nothing replaces": Situation(
+        (*TWO, _on("alone", "n1")), {"drains": ["n1"]}, displaced={"Drained": 1}, lost=1
+    ),
+    "a drained pod of a controller that is not here": Situation(
+        (*TWO, _on("f-0", "n1", ownerReferences=OTHER_OWNER)),
+        {"drains": ["n1"]},
+        {("n2", "displaced"): 1},
+        {"Drained": 1},
+    ),
+    "a node fails, whatever budgets say": Situation(
+        (*TWO, WEB, budget("web", minAvailable=4)),
+        {"removals": ["n1"]},
+        {("n2", "displaced"): 2},
+        {"NodeRemoved": 2},
+    ),
+    "a StatefulSet keeps names": Situation(
+        (*TWO, workload("db", 2, kind="StatefulSet")),
+        {"removals": ["n1"]},
+        {("n2", "displaced"): 1},
+        {"NodeRemoved": 1},
+    ),
+    "removed and replaced by a larger node": Situation(
+        (*TWO, workload("web", 8)),
+        {"removals": ["n1", "n2"], "nodes": ["+1xcpu=8,memory=8Gi"]},
+        {("new-node-1", "displaced"): 8},
+        {"NodeRemoved": 8},
+    ),
+    "preemption": Situation(
+        (node("n1"), priority("high", 100), WEB),
+        {"manifests": [pod("p", "2", priorityClassName="high")]},
+        {("n1", "new"): 1},
+        {"Preempted": 2},
+        {"displaced": 2},
+    ),
+    "a new template rolls out": Situation(
+        (*TWO, WEB),
+        {"manifests": [workload("web", 4, "1500m")]},
+        {("n1", "new"): 2, ("n2", "new"): 2},
+        {"Deleted": 4},
+    ),
+    "taints of a shape are respected": Situation(
+        (node("n1", "1"),),
+        {
+            "manifests": [pod("p", "2")],
+            "nodes": ["+1xcpu=8,memory=1Gi,taint:gpu=yes:NoSchedule"],
+        },
+        pending={"new": 1},
+    ),
+    "labels of a shape are respected": Situation(
+        (node("n1", "4"),),
+        {
+            "manifests": [pod("p", "2", nodeSelector={"zone": "b"})],
+            "nodes": ["+1xcpu=8,memory=1Gi,label:zone=b"],
+        },
+        {("new-node-1", "new"): 1},
+    ),
+    "a cluster without nodes": Situation(
+        (WEB,), {"nodes": ["+1xcpu=4,memory=1Gi"]}, {("new-node-1", "pending"): 4}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_what_becomes_of(name: str) -> None:
+    case = SITUATIONS[name]
+    answer = ask(cluster(*case.objects), **case.changes)
+    placed = [each for each in answer.placed if "agent" not in each.object or "nodes" in case.changes]
+    assert Counter((each.node, each.was) for each in placed) == case.placed, answer.placed
+    assert Counter(each.reason for each in answer.displaced) == case.displaced, answer.displaced
+    assert Counter(each.was for each in answer.pending) == case.pending, answer.pending
+    assert len(answer.blocked) == case.blocked, answer.blocked
+    assert len(answer.lost) == case.lost
+    assert all(each.message != "not scheduled yet" for each in answer.pending)
+    assert answer.data() == ask(cluster(*case.objects), **case.changes).data(), "not deterministic"
+
+
+def _full() -> ClusterObjects:
+    return cluster(*TWO, WEB, budget("web", minAvailable=4))
+
+
+def test_a_blocked_eviction_names_the_budget() -> None:
+    [first, _] = ask(_full(), drains=["n1"]).blocked
+    assert (first.budget, first.node) == ("web", "n1")
+    assert "The disruption budget web needs 4 healthy pods and has 4 currently" in first.message
+
+
+def test_a_preempted_pod_names_its_preemptor_and_its_replacement() -> None:
+    objects = cluster(node("n1"), node("n2", "2"), priority("high", 100), workload("web", 4))
+    answer = ask(objects, manifests=[pod("p", "4", priorityClassName="high")])
+    reasons = {(each.reason, each.by, each.to) for each in answer.displaced}
+    assert reasons <= {("Preempted", "Pod/default/p", "n2"), ("Preempted", "Pod/default/p", "")}
+    assert any(each.replaced_by for each in answer.displaced)
+
+
+def test_capacity_before_and_after() -> None:
+    answer = ask(cluster(*TWO, WEB), nodes=["+1xn1"], scales=["deployment/web=6"])
+    before, after = answer.before.resources["cpu"], answer.after.resources["cpu"]
+    assert (before.allocatable, before.requested, before.utilisation) == (8000, 4000, 0.5)
+    assert (after.allocatable, after.requested, after.free) == (12000, 6000, 6000)
+    assert answer.before.nodes == 2 and answer.after.nodes == 3
+
+
+def test_fragmentation_is_free_capacity_that_typical_pods_cannot_use() -> None:
+    # 1500m is left on each node: one pod of 1 CPU fits there, three would fit if it were one node.
+    answer = ask(cluster(*TWO, workload("web", 10, "1", nodeName="")), scales=["deployment/web=2"])
+    cpu = answer.after.resources["cpu"]
+    assert (cpu.fits, cpu.fits_pooled, cpu.fragmentation) == (6, 6, 0.0)
+    answer = ask(cluster(*TWO, workload("web", 2, "2500m")), nodes=["+1xcpu=1,memory=1Gi"])
+    cpu = answer.after.resources["cpu"]
+    assert (cpu.free, cpu.fits, cpu.fits_pooled, cpu.fragmentation) == (4000, 0, 1, 1.0)
+    assert cpu.largest_free == 1500
+
+
+def test_cordoned_nodes_have_nothing_free() -> None:
+    answer = ask(cluster(*TWO), drains=["n1"])
+    assert answer.after.resources["cpu"].free == 4000
+    assert (answer.after.nodes, answer.after.schedulable_nodes) == (2, 1)
+
+
+def test_pods_that_fit_anyway_are_no_effect_of_the_change() -> None:
+    answer = ask(cluster(*TWO, pod("waits")), nodes=["+1xn1"])
+    assert answer.placed == []
+    assert "1 pod that is pending in the cluster would be placed anyway" in answer.notes
+
+
+def test_pods_of_other_schedulers_are_not_placed() -> None:
+    answer = ask(cluster(*TWO), manifests=[pod("p", schedulerName="other")])
+    [waiting] = answer.pending
+    assert waiting.waits_for == "scheduler"
+    assert any("the scheduler other" in note for note in answer.notes)
+
+
+def test_gated_pods_wait_for_their_gate() -> None:
+    answer = ask(cluster(*TWO), manifests=[pod("p", schedulingGates=[{"name": "example.com/g"}])])
+    assert [each.waits_for for each in answer.pending] == ["gate"]
+
+
+def test_another_configuration() -> None:
+    args = {"scoringStrategy": {"type": "MostAllocated", "resources": [{"name": "cpu", "weight": 1}]}}
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"pluginConfig": [{"name": "NodeResourcesFit", "args": args}]}],
+    }
+    objects = cluster(*TWO, workload("web", 1, "2"))
+    spread = ask(objects, manifests=[pod("p")]).placed[0].node
+    packed = ask(objects, manifests=[pod("p")], config=config).placed[0].node
+    assert (spread, packed) == ("n2", "n1")
+
+
+def test_reservations_are_placed_or_pending() -> None:
+    def reservation(name: str, cpu: str) -> dict[str, Any]:
+        spec = {"template": {"spec": pod("x", cpu)["spec"]}, "owners": [{"object": {"name": "x"}}]}
+        api = "scheduling.koordinator.sh/v1alpha1"
+        return {"apiVersion": api, "kind": "Reservation", "metadata": {"name": name}, "spec": spec}
+
+    answer = ask(cluster(*TWO), manifests=[reservation("fits", "2"), reservation("large", "9")])
+    assert [(each.object, each.node) for each in answer.placed] == [("Reservation/fits", "n1")]
+    assert [(each.object, each.was) for each in answer.pending] == [("Reservation/large", "new")]
+    assert answer.after.resources["cpu"].reserved == 2000
+
+
+ERRORS: dict[str, tuple[dict[str, Any], str]] = {
+    "unknown node": ({"drains": ["nn1"]}, "--drain: there is no node 'nn1'; did you mean n1?"),
+    "labels of no node": ({"removals": ["pool=c"]}, "--remove: no node has the labels 'pool=c'"),
+    "bad selector": ({"drains": ["=a"]}, "--drain: "),
+    "unknown workload": (
+        {"scales": ["deployment/wob=2"]},
+        "there is no Deployment/default/wob; did you mean web",
+    ),
+    "bad scale": ({"scales": ["web=2"]}, "--scale: expected KIND/NAME=REPLICAS"),
+    "bad kind": ({"scales": ["service/web=2"]}, "--scale: expected KIND/NAME=REPLICAS"),
+    "no count": ({"nodes": ["n1"]}, "--nodes: expected +COUNTxSHAPE"),
+    "count of 0": ({"nodes": ["+0xn1"]}, "must be from 1"),
+    "unknown template": ({"nodes": ["+1xn9"]}, "--nodes: there is no node 'n9'"),
+    "bad amount": ({"nodes": ["+1xcpu=lots"]}, "--nodes: 'cpu=lots': cpu: "),
+    "negative amount": ({"nodes": ["+1xcpu=-1"]}, "cpu is less than 0"),
+    "bad label": ({"nodes": ["+1xcpu=1,label:a b=c"]}, "label a b: "),
+    "bad taint": ({"nodes": ["+1xcpu=1,taint:a=b"]}, "expected taint:KEY=VALUE:EFFECT"),
+    "half a shape": ({"nodes": ["+1xcpu=1,memory"]}, "expected RESOURCE=AMOUNT, got 'memory'"),
+}
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_changes_that_cannot_be_made(case: str) -> None:
+    changes, text = ERRORS[case]
+    with pytest.raises(ChangeError) as raised:
+        ask(cluster(*TWO, WEB), **changes)
+    assert text in str(raised.value)
+
+
+BAD_MANIFESTS: dict[str, tuple[Any, str]] = {
+    "misspelt field": ({**pod("p"), "spec": {"contaners": []}}, "spec.contaners"),
+    "a Step": (
+        {"apiVersion": "sim.holdfast.io/v1alpha1", "kind": "Step"},
+        "is for `holdfast simulate`",
+    ),
+    "no object": ("text", "expected an object"),
+    "a change that is not allowed": (
+        workload("web", kind="Deployment")
+        | {
+            "spec": {
+                "selector": {"matchLabels": {"app": "x"}},
+                "template": {
+                    "metadata": {"labels": {"app": "x"}},
+                    "spec": {"containers": [{"name": "c", "image": "i"}]},
+                },
+            }
+        },
+        "field is immutable",
+    ),
+    "no such class": (pod("p", priorityClassName="none"), "no PriorityClass with name none"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_MANIFESTS)
+def test_manifests_that_a_server_would_refuse(case: str) -> None:
+    raw, text = BAD_MANIFESTS[case]
+    with pytest.raises(InvalidInput) as raised:
+        ask(cluster(*TWO, WEB), manifests=[raw])
+    assert text in str(raised.value)
+    assert "cluster.yaml: document 1, line 1" in str(raised.value)
+
+
+def test_one_answer_for_one_question() -> None:
+    objects = cluster(*TWO, WEB, AGENT)
+    answers = [ask(objects, nodes=["+2xn1"], scales=["deployment/web=20"]) for _ in range(2)]
+    first, second = (answer.data() for answer in answers)
+    assert first == second
+    assert isinstance(answers[0], WhatIfAnswer)
