@@ -1,7 +1,7 @@
 """The smallest number of nodes of given shapes with which everything fits.
 
-An attempt is the same question with so many more nodes, asked of the scheduler; nothing is computed from
-sums alone, except that a number of nodes with too little in total is not tried.
+An attempt is the same question with so many more nodes, asked of the scheduler; nothing is computed
+from sums alone, except that a number of nodes with too little in total is not tried.
 
     1  the numbers are doubled until everything fits, or more nodes stop helping
     2  each number is reduced in turn to the smallest that suffices, in every order of the shapes
