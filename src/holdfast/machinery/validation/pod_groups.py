@@ -19,6 +19,7 @@ from holdfast.machinery.schema.field_errors import (
     field_problem,
     forbidden,
     invalid,
+    quoted,
     required,
 )
 from holdfast.machinery.validation.device_fields import check_conditions
@@ -35,6 +36,7 @@ _POLICIES = ("basic", "gang")
 _MODES = ("single", "all")
 _CLAIMS = ("resourceClaimName", "resourceClaimTemplateName")
 _TEMPLATES = ("podGroupTemplates", "compositePodGroupTemplates")
+_ORDER = ("name", "schedulingPolicy", "schedulingConstraints")
 _FIXED = ("schedulingConstraints", "resourceClaims", "disruptionMode", "priorityClassName", "priority")
 
 
@@ -42,7 +44,7 @@ def check_group(found: Found, raw: Part) -> None:
     spec = raw.get("spec") or {}
     reference = spec.get("workloadRef")
     if reference is not None:
-        _check_name(found, reference, "workloadName", "spec.workloadRef", dns_subdomain)
+        _check_name(found, reference, "workloadName", "spec.workloadRef", _long_name)
         _check_name(found, reference, "templateName", "spec.workloadRef", _short_name)
     _check_rules(found, spec, "spec")
 
@@ -52,11 +54,18 @@ def check_status(found: Found, raw: Part) -> None:
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
     check_conditions(found, status.get("conditions"), "status.conditions", math.inf)
     claims = [claim.get("name") for claim in spec.get("resourceClaims") or ()]
-    for i, each in enumerate(status.get("resourceClaimStatuses") or ()):
+    path, statuses = "status.resourceClaimStatuses", status.get("resourceClaimStatuses") or []
+    for i, each in enumerate(statuses):
         if each.get("name") not in claims:
             why = "must match the name of an entry in `spec.resourceClaims`"
-            where = f"status.resourceClaimStatuses[{i}].name"
-            found.append(invalid(where, each.get("name", ""), why))
+            found.append(invalid(f"{path}[{i}].name", each.get("name", ""), why))
+    if not _check_list(found, statuses, path, _MOST_CLAIMS):
+        return
+    for i, each in enumerate(statuses):
+        name = each.get("resourceClaimName")
+        if name is not None:
+            where = f"{path}[{i}].resourceClaimName"
+            found.extend(invalid(where, name, why) for why in _long_name(name))
 
 
 def check_workload(found: Found, raw: Part) -> None:
@@ -71,8 +80,8 @@ def check_workload(found: Found, raw: Part) -> None:
         _check_name(found, controller, "kind", where, path_segment)
         _check_name(found, controller, "name", where, path_segment)
     path, templates = "spec.podGroupTemplates", spec.get("podGroupTemplates") or []
-    _check_list(found, templates, path, _MOST_TEMPLATES)
-    for i, template in enumerate(templates):
+    is_short = _check_list(found, templates, path, _MOST_TEMPLATES)
+    for i, template in enumerate(templates if is_short else ()):
         _check_name(found, template, "name", f"{path}[{i}]", _short_name)
         _check_rules(found, template, f"{path}[{i}]")
     if len({(each.get("priorityClassName", ""), each.get("priority")) for each in templates}) > 1:
@@ -98,29 +107,42 @@ def _check_rules(found: Found, spec: Part, path: str) -> None:
         _check_name(found, constraint, "key", f"{where}[{i}]", label_key)
     claims = spec.get("resourceClaims") or []
     where = f"{path}.resourceClaims"
-    _check_list(found, claims, where, _MOST_CLAIMS)
-    for i, claim in enumerate(claims):
+    is_short = _check_list(found, claims, where, _MOST_CLAIMS)
+    for i, claim in enumerate(claims if is_short else ()):
         _check_one_of(found, claim, f"{where}[{i}]", _CLAIMS)
         _check_name(found, claim, "name", f"{where}[{i}]", _short_name)
         for name in _CLAIMS:
             if claim.get(name) is not None:
                 found.extend(
-                    invalid(f"{where}[{i}].{name}", claim[name], why)
-                    for why in dns_subdomain(claim[name])
+                    invalid(f"{where}[{i}].{name}", claim[name], why) for why in _long_name(claim[name])
                 )
     if spec.get("disruptionMode") is not None:
         _check_one_of(found, spec["disruptionMode"], f"{path}.disruptionMode", _MODES)
     class_name, priority = spec.get("priorityClassName"), spec.get("priority")
     if class_name:
         where = f"{path}.priorityClassName"
-        found.extend(invalid(where, class_name, why) for why in dns_subdomain(class_name))
+        found.extend(invalid(where, class_name, why) for why in _long_name(class_name))
     if priority is not None and priority > _HIGHEST:
         why = f"must be less than or equal to {_HIGHEST}"
         found.append(invalid(f"{path}.priority", priority, why))
 
 
 def _short_name(name: str) -> tuple[str, ...]:
-    return ("must not contain dots",) if "." in name else dns_label(name)
+    if "." in name and not dns_subdomain(name):
+        return ("must not contain dots",)
+    return _in_bytes(dns_label(name))
+
+
+def _long_name(name: str) -> tuple[str, ...]:
+    return _in_bytes(dns_subdomain(name))
+
+
+def _in_bytes(problems: tuple[str, ...]) -> tuple[str, ...]:
+    """These kinds count the length of names in bytes."""
+    return tuple(
+        why.removesuffix("characters") + "bytes" if why.startswith("must be no more than") else why
+        for why in problems
+    )
 
 
 def _check_one_of(found: Found, part: Part, path: str, members: tuple[str, ...]) -> None:
@@ -140,15 +162,25 @@ def _check_name(found: Found, part: Part, field: str, path: str, rule: Rule) -> 
         found.extend(invalid(where, name, why) for why in rule(name))
 
 
-def _check_list(found: Found, items: list[Part], path: str, most: int) -> None:
+def _check_list(found: Found, items: list[Part], path: str, most: int) -> bool:
+    """Whether it is short enough for its items to be checked."""
     if len(items) > most:
         found.append(_too_many(path, len(items), most))
+        return False
     seen: set[str] = set()
     for i, item in enumerate(items):
         name = item.get("name") or ""
         if name in seen:
-            found.append(field_problem(DUPLICATE, f"{path}[{i}]", item))
+            found.append(FieldError(DUPLICATE, f"{path}[{i}]", f"Duplicate value: {_shown(item)}"))
         seen.add(name)
+    return True
+
+
+def _shown(item: Part) -> str:
+    """An item with its fields in the order in which Kubernetes prints them."""
+    known = {name: item[name] for name in _ORDER if name in item}
+    fields = {**known, **dict(sorted(item.items()))}
+    return "{" + ",".join(f"{quoted(name)}:{quoted(fields[name])}" for name in fields) + "}"
 
 
 def _too_many(path: str, count: int, most: int) -> FieldError:
