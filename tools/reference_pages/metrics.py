@@ -73,7 +73,11 @@ def all_metrics() -> list[Exposed]:
 def text() -> str:
     scheduler = of_the_scheduler()
     own = [each for each in scheduler if each.name.startswith("holdfast_")]
-    theirs = [each for each in scheduler if each.name.startswith("scheduler_")]
+    theirs = [
+        each
+        for each in scheduler
+        if each.name.startswith(("scheduler_", "dynamic_resource_allocation_"))
+    ]
     reservations = [each for each in theirs if each.name.startswith("scheduler_reservation_")]
     plain = [each for each in theirs if each not in reservations]
     return page(

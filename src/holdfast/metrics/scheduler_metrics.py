@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from holdfast import __version__
+from holdfast.metrics.claim_metrics import ClaimFigures
 from holdfast.metrics.cluster_metrics import (
     Counter,
     Histogram,
@@ -113,6 +114,7 @@ class SchedulingMetrics:
         self.registry.register(self._jobs)
         self._reservations = ReservationFigures(scheduler.cluster)
         self.registry.register(self._reservations)
+        self.registry.register(ClaimFigures(scheduler.cluster))
         ProcessCollector(registry=self.registry)
         for collector in more:
             self.registry.register(collector)

@@ -8,6 +8,7 @@ pod is bound. Devices with binding conditions must be ready before that: the pod
 `holdfast.scheduler.managers.claims` keeps the claims and the devices in use.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,6 +57,7 @@ from holdfast.scheduler.framework.interface import (
 from holdfast.scheduler.managers.claims.allocation import CANNOT_ALLOCATE, INVALID_POOLS
 from holdfast.scheduler.managers.claims.allocator import FEASIBLE, INVALID, NO_DEVICES, PROBLEM
 from holdfast.scheduler.managers.claims.claim_reservations import claim_ref
+from holdfast.scheduler.managers.claims.claims_in_use import DeviceWait
 from holdfast.scheduler.managers.claims.claims_request import MAX_ALTERNATIVES
 from holdfast.scheduler.managers.claims.extended_resources import is_extended_claim
 
@@ -65,7 +67,8 @@ DEALLOCATED = "deallocation of ResourceClaim completed"
 DELETED = "deletion of ResourceClaim completed"
 NOT_READY = "waiting for binding conditions for device on node {}"
 BINDING_FAILED = 'device binding failed: claim={}, reason={}, message="{}"'
-BINDING_TIMEOUT = "device binding timeout: claim={}"
+_TIMED_OUT = "device binding timeout"
+BINDING_TIMEOUT = _TIMED_OUT + ": claim={}"
 
 _HOLDER_PATIENCE = 600.0
 """How long an owner waits for the claims of its reservation to be written, in seconds."""
@@ -253,6 +256,7 @@ class DynamicResources(ClusterPlugin):
         if not any(map(_has_binding_conditions, claims.allocations(pod))):
             return FINE
         if refusal := claims.refused.pop(pod.uid, ""):
+            self._note_wait(pod, "error")
             return Outcome(refusal, retry=True)
         started = claims.waiting.get(pod.uid)
         if started is None:
@@ -267,11 +271,30 @@ class DynamicResources(ClusterPlugin):
             outcome = Outcome(wait=self._args.binding_timeout)
         else:
             outcome = self._readiness(pod)
+        if outcome.wait and self.cluster.now >= started + self._args.binding_timeout:
+            outcome = Outcome(_TIMED_OUT, retry=True)
+        if not outcome.wait:
+            has_timed_out = outcome.message.startswith(_TIMED_OUT)
+            failure = "timeout" if has_timed_out else "failure"
+            self._note_wait(pod, failure if outcome.message else "success")
         if outcome is FINE:
             claims.waiting.pop(pod.uid, None)
-        if outcome.wait and self.cluster.now >= started + self._args.binding_timeout:
-            return Outcome("device binding timeout", retry=True)
         return outcome
+
+    def _note_wait(self, pod: PodRecord, status: str) -> None:
+        """Records the end of a pod's wait for its devices, for metrics."""
+        claims = self._claims
+        started = claims.waiting.get(pod.uid, self.cluster.now)
+        results = [each for found in claims.allocations(pod) for each in found.devices.results]
+        claims.counts.waits.append(
+            DeviceWait(
+                pod.scheduler,
+                status,
+                self.cluster.now - started,
+                Counter(each.driver for each in results),
+                Counter(each.driver for each in results if each.binding_conditions),
+            )
+        )
 
     def _readiness(self, pod: PodRecord) -> Outcome:
         for claim in self._claims.consumed_by(pod):

@@ -535,7 +535,7 @@ class Cluster(ClusterBase):
             self.listener.bind_confirmed(pod)
 
     def _bind_refused(self, event: BindRefused) -> None:
-        self.claims.bind_settled(event.uid)
+        self.claims.bind_refused(event.uid)
         pod = self._binding(event.uid)
         if pod is None or pod.phase is not Phase.ASSUMED:
             return

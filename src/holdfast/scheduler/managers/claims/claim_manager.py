@@ -180,6 +180,7 @@ class ClaimManager(HolderClaims):
             if holder is None or holder.held != flight.holder.held or not is_written:
                 return  # the write is on its way
             self._drop_flight(key, holder.reservation)
+            self.counts.created["Reservation", "success"] += 1
         self.held.put(key, holder)
         self._holds_decided.pop(key, None)
         self._holder_outdated(key)
@@ -190,6 +191,16 @@ class ClaimManager(HolderClaims):
                 self.holder_changed(each.reservation)
                 if is_settled:
                     self._settle_refusal(each.reservation, key)
+
+    def bind_refused(self, uid: str) -> None:
+        """As `bind_settled`, for a bind that was refused: claims that were to be created for it and are
+        still in flight were not."""
+        for key in self._flights_of.get(uid, ()):
+            flight = self._in_flight[key]
+            if flight.spec is not None:
+                kind = "Pod" if flight.holder is None else "Reservation"
+                self.counts.created[kind, "failure"] += 1
+        self.bind_settled(uid)
 
     def bind_settled(self, uid: str) -> None:
         super().bind_settled(uid)
@@ -231,6 +242,7 @@ class ClaimManager(HolderClaims):
         created = ResourceClaimKey(pod.namespace, f"{EXTENDED_RESOURCES}/{pod.uid}")
         if after.status.allocation is not None and created in self._in_flight:
             self._drop_flight(created, pod.uid)
+            self.counts.created["Pod", "success"] += 1
             self._recount_use(created)
         elif pod.phase is Phase.PENDING and pod.scheduler in self._cluster.settings.scheduler_names:
             self.decisions.append(DeleteClaim(claim_ref(after)))

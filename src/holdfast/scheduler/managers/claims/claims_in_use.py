@@ -3,8 +3,10 @@
 The state of the claim manager (`claim_manager`), and how it is counted.
 """
 
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, KeysView
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
@@ -42,6 +44,8 @@ from holdfast.scheduler.managers.claims.pod_claims import (
 )
 
 _NOBODY: frozenset[str] = frozenset()
+_MOST_WAITS = 10_000
+"""The waits that are kept until metrics are read."""
 
 
 @dataclass(slots=True)
@@ -85,6 +89,39 @@ class RefusedWrite:
     """The claims that were not written."""
 
 
+class DeviceWait(NamedTuple):
+    """A pod's wait for devices with binding conditions, when it is over."""
+
+    profile: str
+    status: str
+    """As in kube-scheduler's metrics: success, failure, timeout or error."""
+    seconds: float
+    results: Counter[str]
+    """The number of allocated devices, by driver."""
+    conditional: Counter[str]
+    """The number of those with binding conditions, by driver."""
+
+
+@dataclass(slots=True)
+class ClaimCounts:
+    """What metrics report of claims."""
+
+    created: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Claims that the scheduler created, by the kind of their owner, and success or failure."""
+    waits: deque[DeviceWait] = field(default_factory=lambda: deque(maxlen=_MOST_WAITS))
+    refused: int = 0
+    """Refused writes of claims with which reservations hold devices."""
+
+
+class DeviceHeld(NamedTuple):
+    """A device that a reservation holds."""
+
+    reservation: str
+    driver: str
+    is_free: bool
+    """Whether nobody else uses it."""
+
+
 class ClaimsInUse:
     """All ResourceClaims with their consumers, and the devices in use."""
 
@@ -94,6 +131,7 @@ class ClaimsInUse:
         self.catalogue = DeviceCatalogue(cluster.nodes)
         self.use = DeviceUse(self.catalogue.table)
         self.allocator = ClaimsAllocator(self.catalogue, cluster.nodes)
+        self.counts = ClaimCounts()
         self.shared_changes = 0
         """Changes with devices that are not of a single node: when some are published or withdrawn,
         come into use or out of use."""
@@ -425,6 +463,17 @@ class ClaimsInUse:
     def _is_of_owners(self, key: Hashable, reservation: str) -> bool:
         """Whether pods that are allocated from a reservation use a claim."""
         return isinstance(key, ResourceClaimKey) and self._drawn.get(key) == reservation
+
+    def devices_held(self) -> Iterator[DeviceHeld]:
+        """The devices that reservations hold."""
+        for reservation in self.held.reservations():
+            for key in self.held.of(reservation):
+                holder, used = self.held.get(key), self._used.get(key)
+                if holder is None:
+                    continue
+                free = {each.device_id for each in used.devices.results} if used is not None else set()
+                for result in holder.held.devices.results:
+                    yield DeviceHeld(holder.name, result.driver, result.device_id in free)
 
     def _held_by(self, holders: Iterable[ResourceClaimKey]) -> KeysView[DeviceID]:
         """The devices that these claims hold and that nobody uses, in order."""

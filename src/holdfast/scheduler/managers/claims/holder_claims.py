@@ -277,6 +277,7 @@ class HolderClaims(ClaimReservations):
             meta = decision.claim.metadata
             key = ResourceClaimKey(meta.namespace, meta.name)
             flight = self._in_flight.get(key)
+            self.counts.created["Reservation", "failure"] += 1
             if flight is not None and flight.holder is not None:
                 flight.is_refused = True  # its devices stay held here, and owners wait for it
             self._back_off(decision.reservation.uid, key, why)
@@ -290,6 +291,7 @@ class HolderClaims(ClaimReservations):
                 self._back_off(holder.reservation, key, why)
 
     def _back_off(self, reservation: str, key: ResourceClaimKey, why: str) -> None:
+        self.counts.refused += 1
         before = self._refused_writes.get(reservation)
         times = before.times + 1 if before is not None else 1
         delay = min(_FIRST_BACK_OFF * 2.0 ** min(times - 1, 30), _MAX_BACK_OFF)
