@@ -55,7 +55,7 @@ from holdfast.explanation.verdicts import (
     rejection_on,
     starts_on,
 )
-from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.diagnosis import FITS, NodeRejection
@@ -63,7 +63,7 @@ from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied, delete, patch
-from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
+from holdfast.snapshot.cluster_snapshot import RESERVATION, RESOURCE_CLAIM, ClusterSnapshot
 
 _CAPACITY = (NODE_RESOURCES_FIT, "LimitAware", "DeviceShare", "NodeNUMAResource", "DynamicResources")
 """Plugins whose rejections smaller requests, or pods that end, may change."""
@@ -325,18 +325,32 @@ class Advisor:
             for entry in snapshot.cluster.ledger.reservations.on(row)
             if entry.pod.uid not in own
             and kind_of_holder(snapshot, entry.reservation) == "Reservation"
-            and any(entry.left(slot) for slot in missing)
+            and (
+                any(entry.left(slot) for slot in missing)
+                or (pod.cls.claims and snapshot.cluster.claims.held.of(entry.pod.uid))
+            )
         ]
         enough = [
             entry
             for entry in entries
             if all(entry.left(slot) >= lack for slot, lack in missing.items() if slot != PODS)
         ]
-        chosen = sorted(enough, key=lambda entry: entry.reservation.name)[:1] or entries
-        if not chosen or ("Delete",) in self._given:
-            return
-        names = sorted(entry.reservation.name for entry in chosen)
+        enough.sort(key=lambda entry: entry.reservation.name)
+        # Whether the devices of one are enough is known only once it is tried.
+        sets = [[entry] for entry in (enough if pod.cls.claims else enough[:1])[:_NODES]]
+        if pod.cls.claims or not sets:
+            sets.append(entries)
+        for chosen in sets:
+            if chosen and ("Delete",) not in self._given:
+                self._delete_these(chosen, row)
+
+    def _delete_these(self, entries: list[ReservationEntry], row: int) -> None:
+        """Deleting these reservations, with the claims with which they hold devices."""
+        snapshot, claims = self._snapshot, self._snapshot.cluster.claims
+        names = sorted(entry.reservation.name for entry in entries)
         objects = [delete(RESERVATION, name) for name in names]
+        held = [key for entry in entries for key in claims.held.of(entry.pod.uid)]
+        objects += [delete(RESOURCE_CLAIM, key.name, key.namespace) for key in held]
         plural = "reservation" if len(names) == 1 else "reservations"
         node = snapshot.cluster.nodes.name(row)
         text = f"delete the {plural} {few(names, _NODES)} on {node}"

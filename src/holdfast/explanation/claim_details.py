@@ -6,12 +6,14 @@ from collections.abc import Hashable, Iterator
 
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import RESOURCE_API
-from holdfast.explanation.capacity import row_of
+from holdfast.explanation.capacity import own_entries, row_of
 from holdfast.explanation.report import did_you_mean, few
-from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
 from holdfast.scheduler.managers.claims import explain
 from holdfast.scheduler.managers.claims.class_claims import ClassClaims
 from holdfast.scheduler.managers.claims.explanation import DeviceReason
+from holdfast.scheduler.managers.claims.held_devices import HolderClaim
+from holdfast.scheduler.managers.claims.pod_claims import ResourceClaimKey
 from holdfast.scheduler.managers.claims.search import (
     CAPACITY,
     CONSTRAINT,
@@ -21,6 +23,7 @@ from holdfast.scheduler.managers.claims.search import (
     SELECTOR,
     TAINT,
 )
+from holdfast.scheduler.state.cluster import Cluster
 from holdfast.snapshot.cluster_snapshot import RESOURCE_CLAIM, ClusterSnapshot
 
 DEVICE_CLASS = KINDS[RESOURCE_API, "DeviceClass"]
@@ -28,6 +31,7 @@ CLAIM_TEMPLATE = KINDS[RESOURCE_API, "ResourceClaimTemplate"]
 
 _NODES = 3
 _HOLDERS = 3
+_DEVICES = 8
 _TEXTS = {
     SELECTOR: "not matched by the selectors",
     NODE: "not usable from this node",
@@ -50,15 +54,18 @@ def claim_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -
             devices = ", ".join(str(each.device_id) for each in need.allocation.devices.results)
             yield f"claim {need.key} is allocated: {devices}"
     for name in nodes[:_NODES] if claims.needs_devices else ():
-        yield from _on_node(snapshot, claims, name)
+        yield from _on_node(snapshot, pod, claims, name)
 
 
-def _on_node(snapshot: ClusterSnapshot, claims: ClassClaims, node: str) -> Iterator[str]:
+def _on_node(
+    snapshot: ClusterSnapshot, pod: PodRecord, claims: ClassClaims, node: str
+) -> Iterator[str]:
     manager, row = snapshot.cluster.claims, row_of(snapshot, node)
     request = claims.on(row).request
     if request is None:
         return
-    found = explain(manager.allocator, request, row, manager.use)
+    own = [key for entry in own_entries(snapshot, pod, row) for key in manager.held.of(entry.pod.uid)]
+    found = explain(manager.allocator, request, row, manager.use.without(own))
     for pool in found.pools:
         yield f"{node}: nothing is allocated from the pool {pool.pool}, which {pool.reason}"
     if not found.visible:
@@ -83,9 +90,19 @@ def _counted(snapshot: ClusterSnapshot, reasons: list[DeviceReason]) -> str:
 
 def _text(snapshot: ClusterSnapshot, reason: DeviceReason) -> str:
     if reason.reason == IN_USE:
+        held = {holder.name for each in reason.holders if (holder := _holder(snapshot, each))}
+        if held:
+            plural = "reservation" if len(held) == 1 else "reservations"
+            return f"held by {plural} {few(sorted(held), _HOLDERS)}"
         holders = [f"{each}{_users(snapshot, each)}" for each in reason.holders[:_HOLDERS]]
         return f"in use by {' and '.join(holders)}" if holders else "in use"
     return _TEXTS[reason.reason].format(reason.detail)
+
+
+def _holder(snapshot: ClusterSnapshot, claim: Hashable) -> HolderClaim | None:
+    """The reservation that holds devices with a claim, if one does."""
+    held = snapshot.cluster.claims.held
+    return held.get(claim) if isinstance(claim, ResourceClaimKey) else None
 
 
 def _users(snapshot: ClusterSnapshot, claim: Hashable) -> str:
@@ -100,6 +117,22 @@ def _users(snapshot: ClusterSnapshot, claim: Hashable) -> str:
     if not pods:
         return ""
     return f" (pod {pods[0]})" if len(pods) == 1 else f" (pods {few(pods, _HOLDERS)})"
+
+
+def held_devices(cluster: Cluster, reservation: ReservationInfo) -> Iterator[str]:
+    """The devices that a reservation on a node holds by claims, and those that it has not."""
+    manager = cluster.claims
+    for key in manager.held.of(reservation.uid):
+        holder, rest = manager.held.get(key), manager.allocation(key)
+        if holder is None:
+            continue
+        free = {each.device_id for each in rest.devices.results} if rest is not None else set()
+        devices = [each.device_id for each in holder.held.devices.results]
+        used = [str(each) for each in devices if each not in free]
+        listed = f"claim {key} holds {few([str(each) for each in devices], _DEVICES)}"
+        yield f"{listed}; in use: {few(used, _DEVICES) or 'none'}"
+    if reservation.pod is not None and (problem := manager.missing(reservation.pod)):
+        yield problem
 
 
 _NO_CLASS = re.compile(r"device class (\S+) does not exist")

@@ -2,6 +2,7 @@
 
 from holdfast.api.names import CAN_PREEMPT
 from holdfast.explanation.advice import Advisor
+from holdfast.explanation.claim_details import held_devices
 from holdfast.explanation.no_node import explain_no_node
 from holdfast.explanation.pods import condition_message
 from holdfast.explanation.report import Report, few
@@ -10,6 +11,7 @@ from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.reservation_victims import labelled_priority, may_preempt
+from holdfast.scheduler.reservations.waiting_reservations import BY_CLAIM
 from holdfast.scheduler.state.cluster import Cluster
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
@@ -41,6 +43,7 @@ def _holding(cluster: Cluster, reservation: ReservationInfo, report: Report) -> 
     entry = reservation.entry
     assert entry is not None
     left = _amounts(cluster, entry.amounts, entry.remaining)
+    report.details += held_devices(cluster, reservation)
     if not reservation.waiting:
         report.summary = f"It reserves capacity on {report.node}; remaining: {left or 'nothing'}."
         if reservation.closed:
@@ -52,7 +55,7 @@ def _holding(cluster: Cluster, reservation: ReservationInfo, report: Report) -> 
     report.summary = f"It waits on {report.node} until {left} are free."
     if not lacking:
         return
-    slots = {cluster.nodes.slots.of(name): name for name in lacking}
+    slots = {cluster.nodes.slots.of(name): name for name in lacking if name != BY_CLAIM}
     pods = [
         pod
         for pod in cluster.ledger.pods.get(entry.row, {}).values()

@@ -18,6 +18,9 @@ from holdfast.scheduler.managers.resource_managers import ResourceManagers
 from holdfast.scheduler.managers.volumes import VolumeManager
 from holdfast.scheduler.reservations.reserved_ports import used_by_others
 
+BY_CLAIM = "devices by claim"
+"""What a reservation lacks that waits for devices of its `resourceClaims`."""
+
 
 class WaitingReservations:
     """The Waiting reservations of each row, and those that are to grow."""
@@ -100,7 +103,7 @@ class WaitingReservations:
         if amounts is None:
             lacking += self._claims_of_others(reservation)
             if entry.pod.cls.claims and self.lacks_devices(entry.pod):
-                lacking.append("devices")
+                lacking.append(BY_CLAIM)
         if not managers.awake:
             return lacking
         if amounts is None and reservation.waiting:

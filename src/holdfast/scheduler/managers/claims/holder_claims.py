@@ -155,6 +155,12 @@ class HolderClaims(ClaimReservations):
             problems.append(refused.message)
         return "; ".join(problems)
 
+    def missing(self, pod: PodRecord) -> str:
+        """Which entries of a reservation on a node hold nothing although they should; empty if none."""
+        lost = [each.name for each in self.entries_to_hold(pod) if self.held.get(each.key) is None]
+        lost += [name for name, _ in self._unreadable_entries(pod)]
+        return f"no devices are held for: {', '.join(lost)}" if lost else ""
+
     def _release_others(self, pod: PodRecord) -> None:
         """Has claims of a reservation deleted that are of no entry of its template."""
         ours = {self.key_of(pod, entry) for entry, _ in entries_of(pod)}
