@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,27 @@ def test_a_reservation_holds_devices_on_a_real_server(real_cluster: RealServer, 
         run.wait_until(lambda: held() == [])
         assert run.stop() == 0
         assert not any("Traceback" in str(line) for line in run.events())
+
+
+def test_a_claim_with_parameters_that_are_not_compact_gets_its_finalizer(
+    real_cluster: RealServer, tmp_path: Path
+) -> None:
+    client = real_cluster.client
+    client.create(device_class("gpu", "device.driver == 'gpu.example.com'"))
+    client.create(node("n1"))
+    client.create(resource_slice("n1", [device("gpu-0", model="h100")]))
+    made = _new_claim("spacious")
+    opaque = {"driver": "gpu.example.com", "parameters": {"z": 1, "a": {"b": [1, 2]}}}
+    made["spec"]["devices"]["config"] = [{"opaque": opaque}]
+    # The server keeps the spaces.
+    path = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+    status, answer = client.ask("POST", path, json.dumps(made, indent=2), "application/json")
+    assert status == 201, answer
+    pod = _claiming("p1", "spacious")
+    with holdfast(real_cluster.kubeconfig("holdfast"), tmp_path / "log", "--no-leader-elect") as run:
+        client.create(pod)
+        run.wait_until(lambda: client.get(pod)["spec"].get("nodeName"))
+        found = client.get(made)
+        assert (devices_of(found), consumers_of(found)) == (["n1/gpu-0"], ["p1"])
+        assert found["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+        assert run.stop() == 0

@@ -88,6 +88,7 @@ class Request(NamedTuple):
     content_type: str = JSON
     timeout: float = REQUEST_TIMEOUT
     guard: Guard = _no_guard
+    accept: str = JSON
 
 
 class _Details(msgspec.Struct, rename="camel"):
@@ -258,11 +259,14 @@ class Client:
     def _prepare(self, request: Request) -> tuple[bytes, float]:
         """The head of a request that is sent now, and how long its answer is waited for."""
         limits = request.guard()
+        headers = self._head
+        if request.accept != JSON:
+            headers = headers.replace(_accept(JSON), _accept(request.accept), 1)
         head = b"%b %b%b HTTP/1.1\r\n%bContent-Type: %b\r\nContent-Length: " % (
             request.method.encode(),
             self._prefix,
             f"{request.path}{limits.query}".encode(),
-            self._head,
+            headers,
             request.content_type.encode(),
         )
         return head, min(request.timeout, limits.timeout)
@@ -297,6 +301,9 @@ class Client:
         if request.body:
             headers = headers.copy()
             headers["Content-Type"] = request.content_type
+        if request.accept != JSON:
+            headers = headers.copy()
+            headers["Accept"] = request.accept
         options: dict[str, Any] = {}
         if self.access.tls.server_name:
             options["server_hostname"] = self.access.tls.server_name
@@ -337,6 +344,10 @@ class Client:
             if not value.isprintable():
                 raise CredentialsError(f"{name}: the value has characters that a header cannot have")
         self._head = "".join(f"{name}: {value}\r\n" for name, value in lines).encode("latin-1")
+
+
+def _accept(content_type: str) -> bytes:
+    return f"Accept: {content_type}\r\n".encode()
 
 
 async def _pieces(response: aiohttp.ClientResponse, idle: float) -> AsyncIterator[bytes]:

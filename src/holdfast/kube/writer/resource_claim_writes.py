@@ -20,11 +20,12 @@ import msgspec
 from holdfast.api.decode import convert
 from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import KINDS
-from holdfast.api.names import RESOURCE_API
+from holdfast.api.names import CLAIM_FINALIZER, RESOURCE_API
 from holdfast.api.resource_claims import ResourceClaim
 from holdfast.api.times import format_time
 from holdfast.kube.client import MERGE, POD, STRATEGIC, path_of
 from holdfast.kube.errors import ApiError
+from holdfast.kube.protobuf import PROTOBUF, with_protobuf_finalizer
 from holdfast.kube.writer.write_queue import ApiWriter, Lane, WriteQueue, is_conflict, persistent
 from holdfast.scheduler.cluster.claim_writes import (
     ClaimConflict,
@@ -55,6 +56,7 @@ RESOURCE_CLAIM = KINDS[RESOURCE_API, "ResourceClaim"]
 
 _GONE_OR_RECREATED = (404, 409, 422)
 _NOT_FOUND = 404
+_INVALID = 422
 
 Raw = dict[str, Any]
 Known = Mapping[tuple[str, str], Any]
@@ -122,7 +124,15 @@ class ResourceClaimWriter:
             return
         if decision.allocation is not None and (protected := with_finalizer(claim)) is not None:
             finalizers = {"finalizers": protected["metadata"]["finalizers"]}
-            claim = await self._patch(claim, {"metadata": finalizers})
+            try:
+                claim = await self._patch(claim, {"metadata": finalizers})
+            except ApiError as error:
+                if error.status != _INVALID:
+                    raise
+                claim = await self._protect(ref)
+                reserved = reserved_claim(claim, decision, now)
+                if reserved is None:
+                    return
         status = reserved["status"]
         written = {name: status[name] for name in ("allocation", "reservedFor")}
         self._saw(await self._patch(claim, {"status": written}, "status"))
@@ -145,6 +155,21 @@ class ResourceClaimWriter:
             claim = await self._patch(claim, {"metadata": patch})
         self._saw(claim)
         await self._allocate_holder(claim, decision)
+
+    async def _protect(self, ref: ObjectRef) -> Raw:
+        """Adds the finalizer without a patch; returns the new version.
+
+        The server keeps the parameters that a claim has for drivers byte by byte. A patch compacts
+        them: if they were not compact, the server takes that for a change of the spec, which it
+        refuses. In binary form they stay as they are.
+        """
+        path = path_of(RESOURCE_CLAIM, ref.namespace, ref.name)
+        content = await self._api.read(path, PROTOBUF)
+        if CLAIM_FINALIZER.encode() in content:
+            return await self._read(ref)
+        content = with_protobuf_finalizer(content, CLAIM_FINALIZER)
+        claim: Raw = msgspec.json.decode(await self._api.write("PUT", path, content, PROTOBUF))
+        return claim
 
     async def _create(self, decision: CreateClaim) -> None:
         pod = decision.pod

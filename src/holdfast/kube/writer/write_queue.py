@@ -215,8 +215,11 @@ class ApiWriter:
         return self._client.backoff(first, most)
 
     async def write(self, method: str, path: str, body: Any, content_type: str = JSON) -> bytes:
-        """Raises LeadershipLost, ApiError, Unreachable or CredentialsError."""
-        content = msgspec.json.encode(body) if body is not None else b""
+        """`body` is bytes, or what they encode as JSON. Raises LeadershipLost, ApiError, Unreachable or
+        CredentialsError."""
+        content = (
+            body if isinstance(body, bytes) else b"" if body is None else msgspec.json.encode(body)
+        )
         request = Request(method, path, content, content_type, WRITE_TIMEOUT, self._limits)
         try:
             return await self._client.send(request)
@@ -249,8 +252,8 @@ class ApiWriter:
         bounded = self._fence.exclusive_for() < math.inf
         return ON_THE_WAY + (WRITE_TIMEOUT if bounded else _SERVER_TIMEOUT)
 
-    async def read(self, path: str) -> bytes:
-        return await self._client.send(Request("GET", path, timeout=WRITE_TIMEOUT))
+    async def read(self, path: str, accept: str = JSON) -> bytes:
+        return await self._client.send(Request("GET", path, timeout=WRITE_TIMEOUT, accept=accept))
 
 
 def may_be_carried_out(error: ApiError | Unreachable) -> bool:
