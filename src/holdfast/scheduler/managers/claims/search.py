@@ -5,7 +5,8 @@ capacity, counters, taints, constraints. Alternatives of a request are tried in 
 everything that follows, so that a later request can push an earlier one to its second choice.
 
 A candidate that is interchangeable with one that led nowhere is passed over: by symmetry it leads
-nowhere either. So the solution is the one that an exhaustive search finds first, in less time.
+nowhere either. So the solution is the one that an exhaustive search finds first, in less time. That is
+not so where all devices are requested under a constraint: then the candidate may lead to an error.
 """
 
 from __future__ import annotations
@@ -126,6 +127,7 @@ class Search:
     _picks: list[list[Pick]] = field(default_factory=list)
     _chosen: list[list[int]] = field(default_factory=list)
     _codes: list[int] = field(default_factory=list)
+    _is_symmetric: bool = True
 
     def run(self) -> Solution | None:
         """None if there is no solution; raises AllocationProblem."""
@@ -158,6 +160,8 @@ class Search:
             if claim.problem is not None:
                 raise AllocationProblem(claim.problem)
             self._constraints.append(constraints_of(claim.constraints, self.columns, self.visible.rows))
+            if claim.constraints and any(part.takes_all for parts in claim.requests for part in parts):
+                self._is_symmetric = False
             self._picks.append([])
             self._chosen.append([0] * len(claim.requests))
 
@@ -298,7 +302,7 @@ class Search:
                 continue
             entry = self.visible.entries[position]
             alike = None
-            if holders is None and not entry.device.allow_multiple_allocations:
+            if self._is_symmetric and holders is None and not entry.device.allow_multiple_allocations:
                 pool = self.visible.pool_of[position] if entry.counters != NO_COUNTERS else None
                 alike = (self._codes[position], pool, self.closed[position])
                 if alike in tried:
