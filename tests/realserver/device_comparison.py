@@ -27,6 +27,7 @@ from holdfast.scheduler.cluster.decisions import (
     ReserveClaim,
     SetPodScheduled,
 )
+from holdfast.scheduler.cluster.events import BindRefused
 from realserver.client import Json, RefusedError
 from realserver.device_clusters import (
     HOST,
@@ -181,11 +182,10 @@ class Batch:
             is_pinned = HOST in raw["spec"]["nodeSelector"]
             if differs := self._compare(ours, theirs, best[name], is_pinned):
                 self.differences.append(f"{name}: {differs}")
-        for name, raw in pods.items():
-            if decided(name, decisions).node:
-                self._ours.refuse(_decoded(raw))
         for each in decisions:
-            if isinstance(each, DeallocateClaim):
+            if isinstance(each, Bind):  # of any pod: those of other clusters may be tried again too
+                self._ours.feed(BindRefused(each.pod.uid, "refused"))
+            elif isinstance(each, DeallocateClaim):
                 self._deallocate(each.claim.name)
         return settled
 
