@@ -15,7 +15,6 @@ import yaml
 
 from harness.objects import Raw, pod, reservation
 from harness.served_cluster import ServedCluster, call
-from holdfast.cli import watch
 from holdfast.cli.client import RESERVATION
 from holdfast.cli.get import get
 from holdfast.cli.kinds import find_kind
@@ -23,8 +22,10 @@ from holdfast.cli.kinds.kind import Found, OutputRow, PlainKind
 from holdfast.cli.kinds.reservations import ReservationKind, expiry, taken
 from holdfast.cli.object_printer import ObjectPrinter, PrintOptions
 from holdfast.cli.output_format import read_format
-from holdfast.cli.watch import WatchScope, changes
+from holdfast.cli.watch import warn_of_lost_watch
+from holdfast.kube import object_watch
 from holdfast.kube.errors import ApiError, Unreachable
+from holdfast.kube.object_watch import WatchScope, changes
 
 
 @pytest.fixture(scope="module")
@@ -157,12 +158,14 @@ def _object(name: str) -> Raw:
 def test_a_broken_watch_is_resumed_and_the_difference_is_shown(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(object_watch, "_FIRST_PAUSE", 0.0)
     server: Any = Faulty(error)
 
     async def main() -> list[tuple[str, str]]:
         found = []
-        async for change in changes(server, [WatchScope(RESERVATION)], [_object("a")]):
+        async for change in changes(
+            server, [WatchScope(RESERVATION)], [_object("a")], warn_of_lost_watch
+        ):
             if change.raw:
                 found.append((change.event, change.raw["metadata"]["name"]))
             if len(found) == 3:
@@ -176,7 +179,7 @@ def test_a_refused_watch_ends_the_command() -> None:
     server: Any = Faulty(ApiError(403, "Forbidden", "no"))
 
     async def main() -> None:
-        async for _ in changes(server, [WatchScope(RESERVATION)], []):
+        async for _ in changes(server, [WatchScope(RESERVATION)], [], warn_of_lost_watch):
             pass
 
     with pytest.raises(ApiError):

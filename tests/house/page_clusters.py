@@ -9,6 +9,8 @@ from typing import Any
 from harness.objects import deployment, pod, reservation, workload
 from house.shell import Shell
 from house.source import REPOSITORY
+from sim.replay.day import day_objects
+from sim.replay.recorded_simulation import record_simulation
 
 
 def empty(shell: Shell) -> None:
@@ -99,3 +101,9 @@ _OF_PAGES: dict[str, Callable[[Shell], object]] = {
     "docs/howto/reserve-for-a-peak.md": with_web,
     "docs/reservations.md": empty,
 }
+
+
+def add_folders(page: Path, folder: Path) -> None:
+    """The folders that a page speaks of."""
+    if page.name == "record-and-replay.md":
+        record_simulation(day_objects(2, 40), folder / "monday", 7200.0)

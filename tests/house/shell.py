@@ -44,6 +44,7 @@ NOT_RUN = {
     "holdfast bench SchedulingBasic --mode kube": "needs an empty cluster and kube-scheduler",
     "holdfast demo": "tests/cli/test_demo.py runs it, on both kinds of cluster",
     "holdfast get nodes -w": "does not end; tests/cli/test_watch.py runs it",
+    "holdfast record": "takes hours; tests/recording runs it",
     "kubectl -n holdfast-system exec": "needs a container; a simulated node runs none",
     "kubectl -n holdfast-system logs": "needs a container; a simulated node runs none",
     "kubectl -n holdfast-system port-forward": "needs a container; a simulated node runs none",
@@ -156,7 +157,8 @@ class Shell:
             return self._run_until_ready(words)
         if name == "bench" and "--list" not in words:
             words = [*words, *([] if parsed(words)["workload"] else ["Basic"]), *_FEW_NODES]
-        if name in ("get", "describe", "explain", "reserve", "version"):
+        asks = ("get", "describe", "explain", "reserve", "version", "when")
+        if name in asks and "--snapshot" not in words:
             self.cluster.settle()
         return call(*words)
 

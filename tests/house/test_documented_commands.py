@@ -39,6 +39,7 @@ def test_commands_of_the_page(page: Path, tmp_path: Path, monkeypatch: pytest.Mo
         for block in BLOCKS:
             if block.page == page and block.file_name:
                 (shell.folder / block.file_name).write_text(block.text)
+        page_clusters.add_folders(page, shell.folder)
         wrong = [problem for command in commands_of(page) for problem in problems(shell, command)]
     assert not wrong, "\n".join(wrong)
 

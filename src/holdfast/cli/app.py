@@ -51,6 +51,10 @@ COMMANDS = {
         "holdfast.cli.snapshot:snapshot",
         "Write the state that scheduling depends on to a file: nodes, pods, reservations and more.",
     ),
+    "record": (
+        "holdfast.cli.record:record",
+        "Record what scheduling reads of a cluster, as it changes, to be replayed.",
+    ),
     "when": (
         "holdfast.cli.when:when",
         "Forecast when a pending pod, job or reservation starts, and what it waits for.",
@@ -78,7 +82,7 @@ SECTIONS = {
     "Reservations": ("get", "describe", "explain", "when", "reserve"),
     "Questions": ("what-if",),
     "Clusters": ("up", "run", "provisioner"),
-    "Experiments": ("demo", "simulate", "snapshot", "bench"),
+    "Experiments": ("demo", "simulate", "snapshot", "record", "bench"),
     "Settings": ("config", "crds", "completion", "version"),
 }
 COMPLETE = "__complete"

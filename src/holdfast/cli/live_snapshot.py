@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from holdfast.api.kinds import KindInfo
 from holdfast.cli.client import NODE, POD
-from holdfast.cli.watch import DELETED, WatchedChange, WatchScope
 from holdfast.kube.decoding import WATCHED
+from holdfast.kube.object_watch import DELETED, WatchedChange, WatchScope
 from holdfast.local.setup import SchedulerFactory
 from holdfast.scheduler.cluster.events import Added, Deleted, Event
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, event_of

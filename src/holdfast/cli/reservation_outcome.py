@@ -8,7 +8,8 @@ from holdfast.cli.client import RESERVATION, Raw, Server
 from holdfast.cli.kinds.reservations import message, phase
 from holdfast.cli.options import Failure
 from holdfast.cli.printing import resource_name
-from holdfast.cli.watch import DELETED, LISTED, WatchScope, changes
+from holdfast.cli.watch import warn_of_lost_watch
+from holdfast.kube.object_watch import DELETED, LISTED, WatchScope, changes
 
 
 async def wait_for(
@@ -19,7 +20,7 @@ async def wait_for(
     failed: list[str] = []
     try:
         async with asyncio.timeout(seconds):
-            async for change in changes(server, [WatchScope(RESERVATION)], created):
+            async for change in changes(server, [WatchScope(RESERVATION)], created, warn_of_lost_watch):
                 if change.event == LISTED:
                     for raw in list(left.values()):
                         _settle(raw, left, failed, waiting_is_enough)

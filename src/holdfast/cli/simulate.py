@@ -37,7 +37,7 @@ def simulate(
         typer.Argument(
             metavar="F...",
             help="Files of objects, Steps and Expects; a directory stands for the files in it, - "
-            "for stdin.",
+            "for stdin. Or one directory with a recording, which is replayed.",
             show_default=False,
         ),
     ] = None,
@@ -132,8 +132,12 @@ def simulate(
 
       # Compare two configurations
       holdfast simulate scenario.yaml --config a.yaml --config b.yaml
+
+      # Replay what `holdfast record` has recorded, under another configuration
+      holdfast simulate recording --config a.yaml
     """
     from holdfast.cli.options import load_setup, read_jobs_run_for, warn_of_plugins
+    from holdfast.recording.segments import is_recording
     from holdfast.sim.scenario import read_scenario
     from holdfast.sim.simulated_cluster import InvariantBroken
     from holdfast.sim.simulation import Simulation
@@ -145,6 +149,13 @@ def simulate(
     files = [*(files or ()), *map(str, _example_files(example or ()))]
     if print_example:
         _print_examples(example or (), files)
+        return
+    if any(is_recording(Path(file)) for file in files):
+        from holdfast.cli.replay import replay
+
+        if len(files) > 1:
+            raise Failure(1, ["a recording is replayed alone, without other files"])
+        replay(Path(files[0]), config or [], _until(until), seed, output, report, audit=audit)
         return
     if not files:
         raise Failure(1, ["no scenario: name files, or --example NAME (--list-examples lists them)"])
@@ -193,7 +204,7 @@ def simulate(
         gc.set_threshold(*thresholds)
         _clear_progress()
     if report is not None:
-        _write_report(report, results, files)
+        write_report_of(report, results, files)
     try:
         _show(results, output)
         sys.stdout.flush()
@@ -269,7 +280,7 @@ def _make_folder(folder: Path) -> None:
         raise Failure(1, [f"--report: {error.filename}: {error.strerror or error}"]) from None
 
 
-def _write_report(folder: Path, results: "list[tuple[str | None, Result]]", files: list[str]) -> None:
+def write_report_of(folder: Path, results: "list[tuple[str | None, Result]]", files: list[str]) -> None:
     from holdfast.sim.report import write_report
 
     try:

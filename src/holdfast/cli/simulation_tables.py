@@ -1,6 +1,6 @@
 """The tables of `holdfast simulate`: timeline, the state at the end, figures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast.api.names import SIM_RUNS_FOR
@@ -54,11 +54,18 @@ def print_run(screen: Screen, result: Result, title: str | None = None) -> None:
 def print_comparison(screen: Screen, results: Sequence[tuple[str | None, Result]]) -> None:
     columns = [Column("figure"), *(Column(str(name), right=True) for name, _ in results)]
     table = TextTable("Comparison", columns)
-    rows = [figures(result) for _, result in results]
-    for name in dict.fromkeys(name for row in rows for name in row):
-        values = [row.get(name, "-") for row in rows]
+    for name, values in comparison_rows(results):
         table.add(name, *values, style="bold" if len(set(values)) > 1 else "")
     screen.show(table)
+
+
+def comparison_rows(
+    results: Sequence[tuple[str | None, Result]],
+) -> Iterator[tuple[str, list[str]]]:
+    """Each figure with its text for every run."""
+    rows = [figures(result) for _, result in results]
+    for name in dict.fromkeys(name for row in rows for name in row):
+        yield name, [row.get(name, "-") for row in rows]
 
 
 def _timeline(timeline: Sequence[TimelineEntry]) -> TextTable:

@@ -6,7 +6,6 @@ A lost watch is resumed: the objects are listed again, and what differs from wha
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import NamedTuple
 
 import typer
 
@@ -14,34 +13,21 @@ from holdfast.api.kinds import KindInfo
 from holdfast.cli.client import Raw, Server
 from holdfast.cli.kinds.kind import Found, OutputColumn, OutputKind, OutputRow, PlainKind, Query
 from holdfast.cli.kinds.snapshot_kind import SnapshotKind
-from holdfast.kube.errors import ApiError, KubernetesError, Unreachable
+from holdfast.kube.object_watch import (
+    ADDED,
+    DELETED,
+    LISTED,
+    MODIFIED,
+    WatchedChange,
+    WatchScope,
+    changes,
+)
 
-ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
-LISTED = "LISTED"
-"""Follows the changes that a list reported; of a kind that cannot be read, it comes at once."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _TOGETHER = 0.2
 """Changes within so many seconds are counted together, by types that count the whole cluster."""
 
 Show = Callable[[str, OutputRow, Sequence[OutputColumn]], None]
 """Prints a row: of which event, and in which columns."""
-
-
-class WatchedChange(NamedTuple):
-    event: str
-    info: KindInfo
-    raw: Raw
-
-
-class WatchScope(NamedTuple):
-    """The objects of one kind that are watched."""
-
-    info: KindInfo
-    namespace: str = ""
-    selector: str = ""
-    fields: str = ""
-    optional: bool = False
-    """Whether the server may not have the kind, or not show it."""
 
 
 async def follow(server: Server, kind: OutputKind, query: Query, found: Found, show: Show) -> None:
@@ -67,7 +53,7 @@ async def _follow_objects(
     ]
     shown = [row.object for row in found.rows]
     at = [column.name for column in kind.columns].index(kind.status)
-    async for change in changes(server, scopes, shown):
+    async for change in changes(server, scopes, shown, warn_of_lost_watch):
         raw = change.raw
         if change.event == LISTED:
             continue
@@ -88,7 +74,7 @@ async def _follow_snapshot(
     rows, columns = {_uid(row.object): row for row in found.rows}, found.columns
     scopes = live.scopes(kind.reads)
     unlisted = {scope.info.resource for scope in scopes}
-    async for batch in _batches(changes(server, scopes, [])):
+    async for batch in _batches(changes(server, scopes, [], warn_of_lost_watch)):
         for change in batch:
             if change.event == LISTED:
                 unlisted.discard(change.info.resource)
@@ -145,95 +131,5 @@ def _uid(raw: Raw) -> str:
     return str(raw["metadata"].get("uid") or "")
 
 
-# Watching several kinds
-
-
-async def changes(
-    server: Server, scopes: Sequence[WatchScope], shown: Sequence[Raw]
-) -> AsyncIterator[WatchedChange]:
-    """Changes of all of them, beginning with what differs from the objects that were shown."""
-    waiting: asyncio.Queue[WatchedChange | BaseException] = asyncio.Queue()
-
-    async def watch(scope: WatchScope) -> None:
-        known = {
-            _uid(raw): raw
-            for raw in shown
-            if (raw["apiVersion"], raw["kind"]) == (scope.info.api_version, scope.info.kind)
-        }
-        try:
-            await _watch(server, scope, known, waiting)
-        except KubernetesError as error:
-            waiting.put_nowait(error)
-
-    tasks = [asyncio.create_task(watch(scope)) for scope in scopes]
-    try:
-        while True:
-            change = await waiting.get()
-            if isinstance(change, BaseException):
-                raise change
-            yield change
-    finally:
-        for task in tasks:
-            task.cancel()
-
-
-async def _watch(
-    server: Server,
-    scope: WatchScope,
-    known: dict[str, Raw],
-    out: "asyncio.Queue[WatchedChange | BaseException]",
-) -> None:
-    pause = _FIRST_PAUSE
-    while True:
-        try:
-            version = await _list(server, scope, known, out)
-            pause = _FIRST_PAUSE
-            while True:
-                watched = server.watch(
-                    scope.info, version, scope.namespace, scope.selector, scope.fields
-                )
-                async for event, raw in watched:
-                    version = str(raw["metadata"].get("resourceVersion") or version)
-                    if event == DELETED:
-                        known.pop(_uid(raw), None)
-                    else:
-                        known[_uid(raw)] = raw
-                    out.put_nowait(WatchedChange(event, scope.info, raw))
-                await asyncio.sleep(0)  # the server ended it, as it does every few minutes
-        except ApiError as error:
-            if error.status == 410:
-                continue
-            if scope.optional and error.status in (403, 404):
-                out.put_nowait(WatchedChange(LISTED, scope.info, {}))
-                return
-            if not error.is_transient:
-                raise
-            why = error.message
-        except Unreachable as error:
-            why = str(error)
-        typer.echo(f"warning: lost the watch of {scope.info.plural} ({why}); retrying", err=True)
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
-
-
-async def _list(
-    server: Server,
-    scope: WatchScope,
-    known: dict[str, Raw],
-    out: "asyncio.Queue[WatchedChange | BaseException]",
-) -> str:
-    """Lists the objects, reports what differs from those known, and returns the version."""
-    items, version = await server.listed(scope.info, scope.namespace, scope.selector, scope.fields)
-    fresh = {_uid(raw): raw for raw in items}
-    for uid in known.keys() - fresh.keys():
-        out.put_nowait(WatchedChange(DELETED, scope.info, known[uid]))
-    for uid, raw in fresh.items():
-        before = known.get(uid)
-        if before is None:
-            out.put_nowait(WatchedChange(ADDED, scope.info, raw))
-        elif before["metadata"].get("resourceVersion") != raw["metadata"].get("resourceVersion"):
-            out.put_nowait(WatchedChange(MODIFIED, scope.info, raw))
-    known.clear()
-    known.update(fresh)
-    out.put_nowait(WatchedChange(LISTED, scope.info, {}))
-    return version
+def warn_of_lost_watch(info: KindInfo, why: str) -> None:
+    typer.echo(f"warning: lost the watch of {info.plural} ({why}); retrying", err=True)

@@ -78,7 +78,7 @@ def when(
         optional(
             "--history",
             metavar="DIR",
-            help="A recording to learn from how long pods run; may be repeated. "
+            help="A recording of `holdfast record` to learn from how long pods run; may be repeated. "
             "Pods that have ended and still exist count anyway.",
             complete=completers.files,
         ),

@@ -157,6 +157,7 @@ class Server(ObjectLister):
     ) -> AsyncIterator[tuple[str, Raw]]:
         """Changes from that version on, until the server ends it."""
         query = {"watch": "true", "resourceVersion": version, "labelSelector": selector}
+        query["allowWatchBookmarks"] = "true"
         query["fieldSelector"] = fields
         async with self._client.watch(
             f"{path_of(info, namespace)}?{_encoded(query)}", _QUIET

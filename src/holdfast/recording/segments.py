@@ -139,8 +139,11 @@ class SegmentWriter:
             os.fsync(self._file.fileno())
 
     def close(self) -> None:
+        """Once or several times."""
         self._finish()
-        os.close(self._lock)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     def total(self) -> int:
         """Bytes of all segments."""

@@ -185,6 +185,11 @@ class Scheduler:
         """Applies an event to the cluster state."""
         self.cluster.feed(event, now)
 
+    def keep_conditions(self) -> None:
+        """From now on, conditions of pods that stay unschedulable are not updated when something
+        changes. Decisions are the same."""
+        self._hints.few_groups = -1
+
     def round(
         self, now: float, limit: int | None = None, enough: Callable[[], bool] | None = None
     ) -> list[Decision]:

@@ -13,6 +13,7 @@
     audit                          an independent capacity audit
     expect                         a scenario's expectations
     forecast                       when pending objects start, and what they wait for
+    replay                         recordings, played under other configurations
     report                         a run as a folder with pages and plots
 
 May import `local` and the layers below. Reads files and writes reports; reads no real clock.

@@ -23,7 +23,7 @@ from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Identity, Key, SeededNames, StoreChange
 from holdfast.local.store.store import Store
 from holdfast.local.timeline import Timeline
-from holdfast.scheduler.cluster.decisions import Bind
+from holdfast.scheduler.cluster.decisions import Bind, Emit
 from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.scheduler.state.cluster import Cluster
@@ -73,6 +73,8 @@ class SimulatedCluster(ClusterParts):
         self.views: dict[Key, Any] = {}
         """Objects as the scheduler last received them."""
         self._checked: dict[tuple[str, str], bool] = {}
+        self.stores_events = True
+        """Whether Events become objects."""
         super().__init__(
             setup,
             Store(keep=0),
@@ -109,6 +111,10 @@ class SimulatedCluster(ClusterParts):
             with suppress(InvalidObject):  # a Bind plugin from outside may write anything
                 uid = decode_json(allocated, ReservationAllocated).uid
                 self.node_usage.reservations.pod_bound(uid)
+
+    def emit(self, decision: Emit) -> None:
+        if self.stores_events:
+            super().emit(decision)
 
     def _checks(self, scheduler_name: str, resource: str) -> bool:
         """As configured."""

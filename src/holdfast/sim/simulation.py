@@ -80,6 +80,7 @@ class Simulation:
         the result has what a report shows over time. Pods of Jobs succeed after `jobs_run_for` seconds
         if it is given."""
         self._scenario = scenario
+        self._planned = scenario.actions
         self._seed = seed
         begin = scenario.start if start is None else start
         self.world = SimulatedCluster(
@@ -120,8 +121,9 @@ class Simulation:
         )
 
     def begin(self) -> None:
-        """Sets the timers of the scenario's actions."""
-        for planned in self._scenario.actions:
+        """Sets the timers of the scenario's actions, once."""
+        actions, self._planned = self._planned, ()
+        for planned in actions:
             self.world.timers.add(planned.t, self._when_due(planned), planned.order)
 
     def play(

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.api.pod import Pod
-from holdfast.local.component import ENDED, ObjectWriter
+from holdfast.local.component import ENDED
 from holdfast.local.store.objects import Raw
 from holdfast.local.timeline import BOUND, DELETED, EVICTED, PREEMPTED, TimelineEntry
 from holdfast.machinery.strategies.pods import GATED_REASON
@@ -48,15 +48,23 @@ class RunFigures:
             self.waits.append(t - since)
 
 
+class SummarizedObjects(Protocol):
+    """The objects at the end of a run, like those of an ObjectWriter."""
+
+    def all(self) -> Iterable[Raw]: ...
+
+    def scan(self, group: str, kind: str, /) -> Iterable[Raw]: ...
+
+
 def summary(
-    objects: ObjectWriter,
+    objects: SummarizedObjects,
     node_usage: NodeUsage,
     figures: RunFigures,
     timeline: Sequence[TimelineEntry],
     end: float,
 ) -> dict[str, Any]:
     kinds = Counter(raw["kind"] for raw in objects.all())
-    pods = objects.scan("", "Pod")
+    pods = list(objects.scan("", "Pod"))
     phases = Counter(pod["status"].get("phase") or "Pending" for pod in pods)
     scheduled = [_pod_scheduled(pod) for pod in pods if not pod["spec"].get("nodeName")]
     unschedulable = [each for each in scheduled if each.get("reason") == "Unschedulable"]

@@ -47,6 +47,7 @@ class QueueingHints:
         self._failures = failures
         self._preemption = preemption
         self._gangs = gangs
+        self.few_groups = _FEW_GROUPS
         self.to_wake: deque[Group] = deque()
         """The groups that changes may help and that are not woken up yet."""
         self._nominated: dict[Key, dict[str, PodRecord]] = {}
@@ -57,7 +58,7 @@ class QueueingHints:
         `count_pods` the number of pods, and not of groups, decides whether conditions are updated."""
         self.to_wake.extend(g for g in self._queue.groups() if self._may_help(g, changes, touched))
         count = sum(len(g.pods) for g in self.to_wake) if count_pods else len(self.to_wake)
-        self._failures.terse = count > _FEW_GROUPS
+        self._failures.terse = count > self.few_groups
 
     def wake(self, now: float, enough: Callable[[], bool] | None) -> bool:
         """Wakes up the groups that were found. False if `enough` ended that early."""

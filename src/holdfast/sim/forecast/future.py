@@ -197,6 +197,9 @@ class Future(Simulation):
         super().__init__(scenario, setup, start=start, audit=False)
         self.lifetimes = FutureLifetimes(plan, estimator)
         self.world.kubelets.lifetimes = self.lifetimes
+        self.world.stores_events = False
+        if plan.kind in (LOW_FUTURE, SAMPLED):
+            self.world.scheduler.keep_conditions()
         self.outcome = FutureOutcome(plan)
         self._read = 0
         self._releases: dict[str, list[Release]] = {}
