@@ -154,7 +154,7 @@ def simulate(
         from holdfast.cli.replay import replay
 
         if len(files) > 1:
-            raise Failure(1, ["a recording is replayed alone, without other files"])
+            raise Failure(1, ["a recording is replayed without other files"])
         replay(Path(files[0]), config or [], _until(until), seed, output, report, audit=audit)
         return
     if not files:

@@ -219,4 +219,4 @@ def test_the_command_compares_configurations_with_what_happened(tmp_path: Path) 
     data = json.loads(call("simulate", str(folder), "-o", "json").out)
     assert [each["config"] for each in data["runs"]] == ["as recorded", "default"]
     more = call("simulate", str(folder), str(config))
-    assert more.status == 1 and "replayed alone" in more.err
+    assert more.status == 1 and "replayed without" in more.err

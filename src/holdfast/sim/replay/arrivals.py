@@ -6,8 +6,8 @@ pods of services                            are deleted when they were, whenever
 pods deleted before they started            are deleted then
 pods of schedulers that are not played      get the node that they got, when they got it
 nodes, reservations, queues, and so on      come, change and go when they did
-holds, and claims generated for pods        are left out, since they are made anew
-bindings of volumes and claims              are decided anew, unless they were there at first
+holds, and claims generated for pods        are left out, since they are remade
+bindings of volumes and claims              are decided again, unless they were there at first
 
 A pod that was preempted or evicted and the pod that its controller created for it are one piece of
 work: the first one arrives and runs as long as the second did, and the second does not arrive. Where no
@@ -145,7 +145,7 @@ class ReplayScenario:
 
     def _object(self, life: ObjectLife) -> None:
         raw = life.versions[0][1]
-        if raw["kind"] in _LEFT_OUT or _is_made_anew(raw, life):
+        if raw["kind"] in _LEFT_OUT or _is_remade(raw, life):
             return
         before: Raw | None = None
         for t, version in life.versions:
@@ -255,7 +255,7 @@ def _is_of_group(pod: Raw) -> bool:
     return bool(named & _GROUPS) or bool((pod.get("spec") or {}).get("schedulingGroup"))
 
 
-def _is_made_anew(raw: Raw, life: ObjectLife) -> bool:
+def _is_remade(raw: Raw, life: ObjectLife) -> bool:
     """Whether the scheduler or a controller made the object, and will again."""
     metadata = raw["metadata"]
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
