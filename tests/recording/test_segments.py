@@ -47,10 +47,10 @@ def recorded(folder: Path, max_size: int = 1 << 20) -> RecordedState:
 
 
 def read(folder: Path) -> list[tuple[float, str, str]]:
-    found = []
-    for change in Recording(folder).changes():
-        found.append((change.t, change.type, change.raw["metadata"]["name"]))
-    return found
+    return [
+        (change.t, change.type, change.raw["metadata"]["name"])
+        for change in Recording(folder).changes()
+    ]
 
 
 def test_the_state_and_its_changes_are_read_in_order(tmp_path: Path) -> None:

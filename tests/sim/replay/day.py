@@ -24,8 +24,10 @@ def day_objects(nodes: int, pods: int, seed: int = 1, load: float = 0.9) -> list
     """About `load` of the capacity is asked for on average; by day it is more than all of it."""
     rng = random.Random(seed)
     found: list[Raw] = [_node(i) for i in range(nodes)]
-    for i in range(nodes):
-        found.append(_pod(f"agent-{i}", 0.0, None, cpu=1, owner=("DaemonSet", "agent"), node=f"n{i}"))
+    found += [
+        _pod(f"agent-{i}", 0.0, None, cpu=1, owner=("DaemonSet", "agent"), node=f"n{i}")
+        for i in range(nodes)
+    ]
     services = pods // 10
     found += [
         _pod(f"web-{i}", rng.uniform(0, 60), None, cpu=2, owner=("ReplicaSet", f"web-{i % 20}"))
