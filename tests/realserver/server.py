@@ -171,6 +171,7 @@ class RealServer:
             "--bind-address=127.0.0.1",
             f"--secure-port={port}",
             f"--cert-dir={self._where / 'controller-certificates'}",
+            *(_POD_GROUPS[:1] if program_version(CONTROLLERS) >= (1, 37) else ()),
         ]
         process = ServerProcess(CONTROLLERS, command, self._where / "controllers.log")
         try:
