@@ -11,6 +11,7 @@ from holdfast.api.resource_claims import AllocationResult
 from holdfast.scheduler.cluster.decisions import (
     Bind,
     DeallocateClaim,
+    Decision,
     HoldDevices,
     ReserveClaim,
     UnreserveClaim,
@@ -41,6 +42,55 @@ def test_allocation_and_reservation_are_written_before_the_bind() -> None:
             assert (devices_of(written(d)), consumers_of(written(d))) == (["n/gpu-0"], ["p"])
             assert written(d)["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
             assert d.fed_events() == ["Updated c", "BindConfirmed"]
+
+    run(story())
+
+
+def test_pods_that_share_a_claim_are_written_to_it_together() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            pods = [d.api.create(make_pod(name).raw()) for name in ("p", "q", "r")]
+            c = known(d, resource_claim("c"))
+            decisions: list[Decision] = []
+            for pod in pods:
+                decisions += [ReserveClaim(ref(c), ref(pod), OURS), Bind(ref(pod), "n")]
+            await d.do(*decisions)
+            assert (devices_of(written(d)), consumers_of(written(d))) == (["n/gpu-0"], ["p", "q", "r"])
+            assert d.fed_events().count("BindConfirmed") == 3
+            # The finalizer, and all reservations.
+            assert (d.api.count("PATCH", "/resourceclaims/"), d.api.count("GET")) == (2, 0)
+
+    run(story())
+
+
+def test_a_pod_with_another_allocation_does_not_keep_others_from_a_shared_claim() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            pods = [d.api.create(make_pod(name).raw()) for name in ("p", "q", "r")]
+            c = known(d, resource_claim("c"))
+            decisions: list[Decision] = []
+            for pod, its in zip(pods, (OURS, LESS, OURS), strict=True):
+                decisions += [ReserveClaim(ref(c), ref(pod), its), Bind(ref(pod), "n")]
+            await d.do(*decisions)
+            assert (devices_of(written(d)), consumers_of(written(d))) == (["n/gpu-0"], ["p", "r"])
+            assert sorted(pod for pod, _ in d.api.binds) == ["p", "r"]
+            assert any(each.startswith("BindRefused: claim default/c got") for each in d.fed_events())
+
+    run(story())
+
+
+def test_after_a_failed_write_each_pod_reserves_a_shared_claim_again() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            pods = [d.api.create(make_pod(name).raw()) for name in ("p", "q", "r")]
+            c = known(d, resource_claim("c"))
+            d.api.change({**c, "metadata": {**c["metadata"], "labels": {"a": "b"}}})  # all conflict
+            decisions: list[Decision] = []
+            for pod in pods:
+                decisions += [ReserveClaim(ref(c), ref(pod), OURS), Bind(ref(pod), "n")]
+            await d.do(*decisions)
+            assert sorted(consumers_of(written(d))) == ["p", "q", "r"]
+            assert d.fed_events().count("BindConfirmed") == 3
 
     run(story())
 

@@ -11,6 +11,7 @@ The first attempt starts from the claim in the scheduler's cache. What the serve
 scheduler at once: a device must count as used by the claim from then on, whatever becomes of the pod.
 """
 
+import asyncio
 from collections.abc import Callable, Container, Mapping
 from contextlib import suppress
 from typing import Any
@@ -57,10 +58,30 @@ RESOURCE_CLAIM = KINDS[RESOURCE_API, "ResourceClaim"]
 _GONE_OR_RECREATED = (404, 409, 422)
 _NOT_FOUND = 404
 _INVALID = 422
+_MOST_CONSUMERS = 256
+"""That a claim can have."""
 
 Raw = dict[str, Any]
 Known = Mapping[tuple[str, str], Any]
 """The claims in the scheduler's cache, by namespace and name."""
+
+
+class _ClaimLine:
+    """The pods that wait until a claim is reserved for them. One after the other writes it."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.users = 0
+        self.waiting: list[ReserveClaim] = []
+        self.latest: Raw | None = None
+        """The version that was written last, if nothing went wrong since."""
+
+    def has(self, decision: ReserveClaim) -> bool:
+        return any(each is decision for each in self.waiting)
+
+    def remove(self, decisions: list[ReserveClaim]) -> None:
+        gone = {id(each) for each in decisions}
+        self.waiting = [each for each in self.waiting if id(each) not in gone]
 
 
 class ResourceClaimWriter:
@@ -81,6 +102,8 @@ class ResourceClaimWriter:
         self._wall = wall
         self._created: dict[int, Raw] = {}
         """Claims that were created and not allocated yet, by the id of their decision."""
+        self._lines: dict[str, _ClaimLine] = {}
+        """By the uid of a claim that is being reserved."""
 
     # Of a bind
 
@@ -116,8 +139,26 @@ class ResourceClaimWriter:
                 raise
 
     async def _reserve(self, decision: ReserveClaim, again: bool) -> None:
+        uid = decision.claim.uid
+        line = self._lines.setdefault(uid, _ClaimLine())
+        line.users += 1
+        line.waiting.append(decision)
+        try:
+            async with line.lock:
+                if line.has(decision):  # else it was written along with another
+                    await self._reserve_in_line(line, decision, again)
+        finally:
+            line.users -= 1
+            line.remove([decision])
+            if not line.users:
+                del self._lines[uid]
+
+    async def _reserve_in_line(self, line: "_ClaimLine", decision: ReserveClaim, again: bool) -> None:
+        """Reserves a claim for a pod, and for the others that wait to reserve it: pods that share a
+        claim are often decided together, and each write of its own would be a conflict for the rest."""
         ref = decision.claim
-        claim = await self._read(ref) if again else self._cached(ref)
+        known, line.latest = line.latest, None
+        claim = await self._read(ref) if again else known or self._cached(ref)
         now = format_time(self._wall())
         reserved = reserved_claim(claim, decision, now)
         if reserved is None or claim is None:
@@ -133,9 +174,18 @@ class ResourceClaimWriter:
                 reserved = reserved_claim(claim, decision, now)
                 if reserved is None:
                     return
+        along = [decision]
+        for other in line.waiting:
+            if len(reserved["status"]["reservedFor"]) >= _MOST_CONSUMERS:
+                break
+            with suppress(ClaimConflict):  # it finds out for itself
+                reserved = reserved_claim(reserved, other, now) or reserved
+                along.append(other)
         status = reserved["status"]
         written = {name: status[name] for name in ("allocation", "reservedFor")}
-        self._saw(await self._patch(claim, {"status": written}, "status"))
+        line.latest = await self._patch(claim, {"status": written}, "status")
+        line.remove(along)
+        self._saw(line.latest)
 
     async def write_holder(self, decision: CreateHolder) -> None:
         """Creates the claim with which a reservation holds devices, or brings the existing one in line.
