@@ -8,20 +8,22 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
-from faults.simulation import describe, shrink, simulate, simulate_all
+from faults.runs import describe, shrink, simulate, simulate_all
 
 _AT_ONCE = 200
 
 
-def _run(begin: int, end: int) -> tuple[int, list[tuple[int, list[str]]]]:
-    """How many binds there were, and the seeds that failed."""
-    binds, failed = 0, []
+def _run(begin: int, end: int, kind: str) -> tuple[int, int, list[tuple[int, list[str]]]]:
+    """How many binds there were, how many pairs of claims with one device were left, and the seeds that
+    failed."""
+    binds, doubles, failed = 0, 0, []
     gc.freeze()
-    for outcome in simulate_all(range(begin, end)):
+    for outcome in simulate_all(range(begin, end), kind):
         binds += outcome.binds
+        doubles += outcome.doubles
         if outcome.problems:
             failed.append((outcome.seed, outcome.problems))
-    return binds, failed
+    return binds, doubles, failed
 
 
 def main() -> int:
@@ -32,20 +34,26 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="only this one")
     parser.add_argument("--log", action="store_true", help="with its log of events")
     parser.add_argument("--shrink", action="store_true", help="with no more troubles than are needed")
+    parser.add_argument("--claims", action="store_true", help="lives with devices by claim")
+    parser.add_argument("--races", action="store_true", help="two schedulers that race for devices")
     options = parser.parse_args()
+    kind = "races" if options.races else "claims" if options.claims else "lives"
     if options.seed is not None:
-        return _one(options.seed, options.log, options.shrink)
-    start, binds, failed = time.monotonic(), 0, 0
+        return _one(options.seed, options.log, options.shrink, kind)
+    start, binds, doubles, failed = time.monotonic(), 0, 0, 0
     last = options.first + options.seeds
     parts = [(begin, min(begin + _AT_ONCE, last)) for begin in range(options.first, last, _AT_ONCE)]
     with ProcessPoolExecutor(options.jobs) as pool:
-        for done in as_completed([pool.submit(_run, *part) for part in parts]):
-            some, problems = done.result()
+        for done in as_completed([pool.submit(_run, *part, kind) for part in parts]):
+            some, left, problems = done.result()
             binds += some
+            doubles += left
             failed += len(problems)
             for seed, found in problems:
                 print(f"seed {seed}: {found[0]}", flush=True)
     spent = time.monotonic() - start
+    if options.races:
+        print(f"{doubles} pairs of claims with one device, the later one of kube-scheduler")
     print(
         f"{options.seeds} seeds from {options.first}: {failed} failed, {binds} binds, "
         f"{spent:.0f} s ({spent / options.seeds * 1000:.1f} ms each)"
@@ -53,12 +61,12 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _one(seed: int, log: bool, fewer: bool) -> int:
-    troubles = shrink(seed) if fewer else None
-    outcome = simulate(seed, keep_log=log, troubles=troubles)
+def _one(seed: int, log: bool, fewer: bool, kind: str) -> int:
+    troubles = shrink(seed, kind) if fewer else None
+    outcome = simulate(seed, keep_log=log, troubles=troubles, kind=kind)
     if outcome.problems:
-        needed = troubles if troubles is not None else shrink(seed)
-        print(describe(seed, outcome.problems, needed, outcome.log))
+        needed = troubles if troubles is not None else shrink(seed, kind)
+        print(describe(seed, outcome.problems, needed, outcome.log, kind))
         return 1
     print("\n".join([*outcome.log, f"seed {seed} passes"]))
     return 0

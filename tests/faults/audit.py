@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterator
 
 from faults.model import (
+    CLAIMS,
+    CLASSES,
     GROUPS,
     LEASES,
     NODES,
@@ -18,15 +20,23 @@ from faults.model import (
     QUEUES,
     QUOTAS,
     RESERVATIONS,
+    SLICES,
     Model,
     Raw,
 )
 from faults.network import Network, Sent
+from holdfast.sim.audit.claims import ClaimAudit
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 QUEUE_NAME = "scheduling.volcano.sh/queue-name"
 ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
 _ENDED = ("Succeeded", "Failed")
+_DEVICE_KINDS = {
+    CLAIMS: "ResourceClaim",
+    SLICES: "ResourceSlice",
+    CLASSES: "DeviceClass",
+    RESERVATIONS: "Reservation",
+}
 
 
 class Violation(Exception):
@@ -43,6 +53,8 @@ class Audit:
         """Where each pod was bound, by uid."""
         self.broken_up: set[str] = set()
         """Gangs that lost members together with a node, or the place some of them were to have."""
+        self._pods: dict[str, Raw] = {}
+        self.devices = ClaimAudit(self._pods)
 
     def written(self, path: str, old: Raw | None, new: Raw | None) -> None:
         """Raises Violation."""
@@ -53,15 +65,33 @@ class Audit:
             return
         if sent is not None and sent.what in ("bind", "write"):
             self._check_fence(sent)
+        if path in _DEVICE_KINDS:
+            self._check_devices(path, old, new, sent)
         if path == PODS:
+            some = new or old
+            assert some is not None
+            if new is None:
+                self._pods.pop(some["metadata"]["uid"], None)
+            else:
+                self._pods[some["metadata"]["uid"]] = new
             self._check_pod(old, new)
         elif path == RESERVATIONS and new is not None:
             node = new.get("status", {}).get("nodeName")
             if node:
                 self._check_node(node)
 
+    def _check_devices(self, path: str, old: Raw | None, new: Raw | None, sent: Sent | None) -> None:
+        meta = (new or old or {})["metadata"]
+        key = (meta.get("namespace", ""), meta["name"])
+        for problem in self.devices.changed(_DEVICE_KINDS[path], key, old, new):
+            if sent is not None:
+                raise Violation(problem)
+
     def _check_fence(self, sent: Sent) -> None:
+        own = self._network.leases.get(sent.process)
         for lease in self._model.all(LEASES):
+            if own and lease["metadata"]["name"] != own:
+                continue
             holder = lease["spec"].get("holderIdentity")
             if holder and sent.identity and holder != sent.identity:
                 raise Violation(
@@ -85,6 +115,8 @@ class Audit:
         if old is None or not old["spec"].get("nodeName"):
             self._check_node(node)
             self._check_queue(new)
+            for problem in self.devices.bound(new, {}):
+                raise Violation(problem)
 
     def _check_node(self, name: str) -> None:
         node = self._model.find(NODES, name, "")
@@ -166,11 +198,17 @@ class Audit:
     def at_rest(self) -> Iterator[str]:
         """What is not as it should be when nothing happens any more."""
         free = self._free()
+        yield from self.devices.at_rest()
         for pod in self._model.all(PODS):
             meta = pod["metadata"]
             if pod["spec"].get("nodeName") or has_ended(pod) or meta.get("deletionTimestamp"):
                 continue
             if group_of(pod) or not self._has_quota(pod) or not self._queue_allows(pod):
+                continue
+            if pod["spec"].get("resourceClaims"):
+                for name, amount in free.items():
+                    if request(pod) <= amount and self.devices.certainly_fits(pod, name):
+                        yield f"pod {meta['name']} has no node though {name} has what it needs"
                 continue
             best = max(free.values(), default=0)
             if request(pod) <= best:
@@ -190,7 +228,8 @@ class Audit:
             best = max(free.values(), default=0)
             moves = reservation["metadata"]["name"].startswith("room-")  # not to where the pod is
             waits = not moves and status.get("phase", "Pending") in ("", "Pending")
-            if waits and reserved(reservation) <= best:
+            claims = reservation["spec"]["template"]["spec"].get("resourceClaims")
+            if waits and reserved(reservation) <= best and not claims:
                 name = reservation["metadata"]["name"]
                 yield f"reservation {name} is Pending though {best}m are free"
             once = reservation["spec"].get("allocateOnce", True)
@@ -224,6 +263,8 @@ class Audit:
             if 0 < len(bound) < least <= len(members) and name not in self.broken_up:
                 yield f"gang {name} is half bound: {len(bound)} of {least} ({_names(bound)})"
             waiting = [pod for pod in members if not pod["spec"].get("nodeName")]
+            if any(pod["spec"].get("resourceClaims") for pod in waiting):
+                continue
             if len(members) >= least and waiting and self._fits(waiting, dict(free)):
                 yield f"gang {name} waits ({_names(waiting)}) though it fits: {free}"
 

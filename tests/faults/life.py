@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from faults.audit import GROUP_NAME, QUEUE_NAME, milli
 from faults.model import (
+    CLAIMS,
+    CLASSES,
     GROUPS,
     MIGRATIONS,
     NODES,
@@ -21,9 +24,18 @@ from faults.model import (
     QUEUES,
     QUOTAS,
     RESERVATIONS,
+    SLICES,
+    TEMPLATES,
     Raw,
 )
 from faults.slow_permit import QUESTIONS
+from harness.claim_objects import (
+    claim_template,
+    device_class,
+    request,
+    resource_claim,
+    resource_slice,
+)
 from harness.objects import node, own_pod, reservation
 from harness.team_quotas import quota
 
@@ -71,6 +83,12 @@ class Life:
     """Whether a plugin reads a kind of its own."""
     slow_permit: bool = False
     """Whether a plugin makes pods wait in Permit."""
+    claims: bool = False
+    """Whether there are devices by claim."""
+    schedulers: dict[str, str] = field(default_factory=dict)
+    """The scheduler name of each process, where they are not replicas of one scheduler."""
+    troubled: float = TROUBLED
+    """Seconds in which faults and users are at work."""
     first: list[tuple[str, Raw]] = field(default_factory=list)
     """What exists at the beginning."""
     acts: list[tuple[float, str, Any]] = field(default_factory=list)
@@ -123,7 +141,8 @@ def migration(name: str, of: str) -> Raw:
     }
 
 
-def draw(seed: int) -> Life:
+def draw(seed: int, claims: bool = False) -> Life:
+    """The life of a seed; with `claims`, the same with devices by claim."""
     rng = random.Random(seed)
     life = Life(seed, replicas=rng.choice((1, 2, 2)), streams=rng.random() < 0.7)
     life.every_kind = seed % 10 == 0
@@ -139,6 +158,8 @@ def draw(seed: int) -> Life:
         _draw_slow_permit(life, random.Random(seed * 19 + 7))
     if seed % 7 == 5:
         _draw_queues(life, random.Random(seed * 23 + 9))
+    if claims:
+        _draw_claims(life, random.Random(seed * 29 + 11))
     life.acts.sort(key=lambda act: act[0])
     return life
 
@@ -309,6 +330,78 @@ def _draw_queues(life: Life, rng: random.Random) -> None:
         annotations = args[1]["metadata"]["annotations"]
         if GROUP_NAME not in annotations and _TEMPLATE not in annotations and rng.random() < 0.6:
             annotations[QUEUE_NAME] = rng.choice(names)
+
+
+def _draw_claims(life: Life, rng: random.Random) -> None:
+    """Devices of each node, and claims of pods, gangs and reservations for them."""
+
+    def when() -> float:
+        return round(rng.uniform(0.0, TROUBLED * 0.8), 2)
+
+    life.claims = True
+    nodes = [raw["metadata"]["name"] for path, raw in life.first if path == NODES]
+    for each in nodes:
+        made = resource_slice(each, rng.randint(1, 3))
+        life.first.append((SLICES, made))
+        if rng.random() < 0.15:
+            gone_at = when()
+            life.acts.append((gone_at, "delete", (SLICES, made["metadata"]["name"], "")))
+            life.acts.append((gone_at + rng.uniform(0.0, 6.0), "create", (SLICES, made)))
+    life.first.append((CLASSES, device_class("gpu", 'device.driver == "gpu.example.com"')))
+    for name, count in (("one", 1), ("two", 2)):
+        life.first.append((TEMPLATES, claim_template(name, request("r", count))))
+    named = [f"shared{i}" for i in range(rng.randint(1, 2))]
+    for name in named:
+        made = resource_claim(name, request("r", rng.choice((1, 1, 2))))
+        del made["status"]
+        life.acts.append((rng.choice((0.0, when())), "create", (CLAIMS, made)))
+        if rng.random() < 0.2:
+            gone_at = when()
+            life.acts.append((gone_at, "delete", (CLAIMS, name, "default")))
+            life.acts.append((gone_at + rng.uniform(0.0, 6.0), "create", (CLAIMS, made)))
+    shared = rng.choice((*named, ""))
+    for _, what, args in list(life.acts):
+        if what != "create" or args[0] not in (PODS, RESERVATIONS):
+            continue
+        spec = args[1]["spec"]
+        if args[0] == RESERVATIONS:
+            if rng.random() < 0.5:
+                _claim(spec["template"]["spec"], rng, ())
+        elif GROUP_NAME in args[1]["metadata"]["annotations"] and shared:
+            spec["resourceClaims"] = [{"name": "d", "resourceClaimName": shared}]
+        elif rng.random() < 0.5:
+            _claim(spec, rng, named)
+    for i in range(rng.randint(1, 5)):
+        made = pod_of(f"d{i}", 100, rng.choice((0, 0, 10)))
+        _claim(made["spec"], rng, named)
+        life.acts.append((when(), "create", (PODS, made)))
+        if rng.random() < 0.4:
+            what = rng.choice(("end", "delete"))
+            args = (PODS, f"d{i}") if what == "end" else (PODS, f"d{i}", "default")
+            life.acts.append((when(), what, args))
+    whom = NAMES[: life.replicas]
+    if rng.random() < 0.6:
+        at, how = rng.uniform(0.0, TROUBLED), rng.choice((*_FATES, "any", "any"))
+        chance, amount = rng.choice((0.3, 0.6, 1.0)), rng.uniform(0.1, 12.0)
+        life.troubles.append(
+            Trouble("storm", at, rng.uniform(0.5, 10.0), "", "write", how, chance, amount)
+        )
+    if rng.random() < 0.5:
+        steps, back = rng.randint(1, 120), rng.uniform(0.2, 20.0)
+        life.troubles.append(Trouble("kill", when(), back, rng.choice(whom), steps=steps))
+    if rng.random() < 0.3:
+        how, amount = rng.choice(("cut", "expire", "lag", "double", "mute")), rng.uniform(0.1, 3.0)
+        life.troubles.append(
+            Trouble("watch", when(), rng.uniform(0.5, 8.0), "", CLAIMS, how, amount=amount)
+        )
+
+
+def _claim(spec: Raw, rng: random.Random, named: Sequence[str]) -> None:
+    if named and rng.random() < 0.4:
+        spec["resourceClaims"] = [{"name": "d", "resourceClaimName": rng.choice(named)}]
+    else:
+        template = rng.choice(("one", "one", "two"))
+        spec["resourceClaims"] = [{"name": "d", "resourceClaimTemplateName": template}]
 
 
 def _draw_gang(life: Life, rng: random.Random, size: int) -> None:

@@ -24,13 +24,17 @@ MIGRATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/podmigrationjobs"
 OTHER_GROUPS = "/apis/scheduling.sigs.k8s.io/v1alpha1/podgroups"
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/podgroups"
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
+CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
+TEMPLATES = "/apis/resource.k8s.io/v1/resourceclaimtemplates"
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
 LEASES = "/apis/coordination.k8s.io/v1/leases"
 EVENTS = "/apis/events.k8s.io/v1/events"
 QUOTAS = "/apis/example.com/v1/teamquotas"
 """Which only a plugin reads, and which may have no definition."""
 CUSTOM = ("koordinator.sh", "volcano.sh", "sigs.k8s.io", "topology.node.k8s.io")
 
-_HAS_STATUS = {PODS, NODES, RESERVATIONS, MIGRATIONS}
+_HAS_STATUS = {PODS, NODES, RESERVATIONS, MIGRATIONS, CLAIMS}
 _KEPT = 400
 """So many changes of a kind can be watched from; older versions are gone."""
 
@@ -224,6 +228,8 @@ class Model:
         return encode({"kind": "List", "metadata": meta, "items": items})
 
     def _create(self, path: str, raw: Raw) -> Raw:
+        if "name" not in raw["metadata"]:
+            raw["metadata"]["name"] = f"{raw['metadata']['generateName']}{self._uids + 1}"
         key = _key(raw)
         collection = self.of(path)
         if key in collection.objects:
@@ -277,6 +283,8 @@ class Model:
         changed["metadata"] = meta
         if changed == found:
             return found  # no change, no version
+        if path == CLAIMS:
+            _check_claim(key, found, changed)
         if meta.get("deletionTimestamp") and not meta.get("finalizers") and path != PODS:
             self._remove(path, key, found)
             return changed
@@ -364,6 +372,20 @@ def _dump(raw: Raw) -> bytes:
     return encode(raw)
 
 
+def _check_claim(key: Key, old: Raw, new: Raw) -> None:
+    """An allocation cannot be changed, and nobody uses a claim without one, or one being deleted."""
+    before, after = old.get("status", {}), new.get("status", {})
+    allocations = before.get("allocation"), after.get("allocation")
+    named = f'ResourceClaim.resource.k8s.io "{key[1]}" is invalid'
+    if all(allocations) and allocations[0] != allocations[1]:
+        raise Refused(422, "Invalid", f"{named}: status.allocation: field is immutable")
+    users = [{each["uid"] for each in status.get("reservedFor") or ()} for status in (before, after)]
+    if users[1] and not allocations[1]:
+        raise Refused(422, "Invalid", f"{named}: status.reservedFor: claim must be allocated first")
+    if users[1] - users[0] and old["metadata"].get("deletionTimestamp"):
+        raise Refused(422, "Invalid", f"{named}: status.reservedFor: claim is being deleted")
+
+
 def _conflict(path: str, key: Key, why: str) -> Refused:
     what = path.rpartition("/")[2] if path.startswith("/") else path
     return Refused(409, "Conflict", f'Operation cannot be fulfilled on {what} "{key[1]}": {why}')
@@ -405,6 +427,11 @@ def _merged(old: Any, patch: Any, strategic: bool) -> Any:
             for each in value:
                 merged[each["type"]] = {**merged.get(each["type"], {}), **each}
             new[name] = list(merged.values())
+        elif strategic and name == "reservedFor":
+            gone = {each["uid"] for each in value if each.get("$patch") == "delete"}
+            new[name] = [each for each in new.get(name) or () if each["uid"] not in gone]
+            if not new[name]:
+                del new[name]
         else:
             new[name] = _merged(
                 new.get(name, {} if isinstance(value, dict) else None), value, strategic

@@ -223,6 +223,8 @@ class Network:
         self.streams: dict[Stream, None] = {}
         self.holders: dict[str, str] = {}
         """The identity under which each process last took the lease."""
+        self.leases: dict[str, str] = {}
+        """The name of the lease of each process, where it is not that of all."""
         self.targets: dict[str, str] = {}
         """The node of the last bind that was sent for each pod, by uid."""
         self.writes = 0

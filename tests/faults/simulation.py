@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
 import signal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from faults.audit import GROUP_NAME, Audit, Violation, group_of, has_ended
-from faults.life import NAMES, TROUBLED, Life, Trouble, draw
+from faults.claim_controller import ClaimController
+from faults.life import NAMES, Life, Trouble
 from faults.model import LEASES, NODES, PODS, QUOTAS, Model, Raw, Refused, frame
 from faults.network import CONNECTING, OK, Fate, Network, Sent, Stream
 from faults.process import Endless, ProcessLoop, Timeline
@@ -21,7 +21,7 @@ from harness.team_quotas import QUOTA, TeamQuotas
 from holdfast.api.times import format_time
 from holdfast.kube.cache_comparer import Difference, compare
 from holdfast.kube.client_settings import Access
-from holdfast.kube.decoding import WATCHED
+from holdfast.kube.decoding import WATCHED, Watched
 from holdfast.kube.flow_control import Clock
 from holdfast.kube.run import Running, RunSettings
 from holdfast.scheduler.cluster.records import Phase
@@ -46,13 +46,18 @@ def plugins() -> Registry:
 
 
 @cache
-def configuration(starving: bool, retry_period: str, quotas: bool, slow_permit: bool) -> Configuration:
+def configuration(
+    starving: bool, retry_period: str, quotas: bool, slow_permit: bool, scheduler: str
+) -> Configuration:
     raw: Raw = {"apiVersion": API_VERSION, "kind": KIND}
     chosen = ((TeamQuotas, quotas), (SlowPermit, slow_permit))
     enabled = [{"name": plugin.name} for plugin, is_on in chosen if is_on]
     if enabled:
         raw["profiles"] = [{"plugins": {"multiPoint": {"enabled": enabled}}}]
     raw["leaderElection"] = {"leaderElect": True, "retryPeriod": retry_period}
+    if scheduler:
+        raw["profiles"] = [{"schedulerName": scheduler}]
+        raw["leaderElection"]["resourceName"] = scheduler
     if starving:
         reserve = {"starvingJobTimeThreshold": 5, "reservedNodePercent": 50, "hold": "amount"}
         raw["actions"] = [
@@ -89,6 +94,8 @@ class Outcome:
     end: float = 0.0
     steps: int = 0
     binds: int = 0
+    doubles: int = 0
+    """Pairs of claims with one device at the end."""
 
 
 class Process:
@@ -129,7 +136,11 @@ class Process:
         settings = RunSettings(
             access=Access(f"http://{self.name}.example:80"),
             configuration=configuration(
-                life.starving, life.retry_period, life.quotas, life.slow_permit
+                life.starving,
+                life.retry_period,
+                life.quotas,
+                life.slow_permit,
+                life.schedulers.get(self.name, ""),
             ),
             registry=plugins(),
             elect=True,
@@ -137,7 +148,7 @@ class Process:
             log=self._log,
             clock=self.clock,
             rng=random.Random(f"{life.seed}/{self.name}/{self.starts}"),
-            watched=WATCHED if life.every_kind else _FEW_KINDS,
+            watched=WATCHED if life.every_kind else _kinds(life.claims),
             collect=sim.collect,
         )
         running = self.running = Running(settings)
@@ -178,10 +189,13 @@ class Simulation:
         self.timeline = Timeline()
         self.model = Model(lambda: format_time(START + self.timeline.now))
         self.network = Network(self.timeline, self.model, random.Random(life.seed + 5))
-        self.audit = Audit(self.model, self.network)
+        self.network.leases = life.schedulers
+        self.audit = self.new_audit()
         self.loops: list[ProcessLoop] = []
         self.processes = {name: Process(self, name) for name in NAMES[: life.replicas]}
         self.rng = random.Random(life.seed + 11)
+        claims_rng = random.Random(life.seed + 17)
+        self.claims = ClaimController(self.model, self.timeline.call_later, claims_rng)
         self._connects = random.Random(life.seed + 13)
         self.healed = False
         self.collect: Callable[[], object] = int
@@ -199,6 +213,9 @@ class Simulation:
         self.network.stream_opened = self._stream_opened
         self.network.streams_lists = life.streams
         self.network.log = self.trace
+
+    def new_audit(self) -> Audit:
+        return Audit(self.model, self.network)
 
     def run(self) -> Outcome:
         try:
@@ -238,7 +255,7 @@ class Simulation:
             self.timeline.call_at(trouble.at, self._begin, trouble, index)
         for index, process in enumerate(self.processes.values()):
             self.timeline.call_at(0.05 * index, process.start)
-        self.timeline.run(TROUBLED + 1, self._has_failed)
+        self.timeline.run(self.life.troubled + 1, self._has_failed)
         if self._has_failed():
             return
         self._heal()
@@ -272,7 +289,7 @@ class Simulation:
             and process.running.runner is not None
             and process.running.runner.fence.is_open
         ]
-        if len(leaders) != 1:
+        if len(leaders) != max(1, len(self.life.schedulers)):
             return [f"{len(leaders)} leaders"]
         for process in self.processes.values():
             difference = self._compare(process)
@@ -280,7 +297,7 @@ class Simulation:
                 problems.append(difference)
                 continue
             found = {name: getattr(difference, name) for name in difference.__struct_fields__}
-            if process is not leaders[0]:
+            if process not in leaders:
                 found.pop("misjudged_reservations")
             problems += [f"{process.name}: {name}: {what}" for name, what in found.items() if what]
             problems += self._stale_quotas(process)
@@ -374,6 +391,8 @@ class Simulation:
         self._last_write = self.timeline.now
         if path == PODS:
             self._kubelet(old, new)
+        if self.life.claims:
+            self.claims.written(path, old, new)
         self.audit.written(path, old, new)
 
     def _kubelet(self, old: Raw | None, new: Raw | None) -> None:
@@ -566,59 +585,14 @@ class Simulation:
 
 
 _USED = ("Node", "Pod", "PriorityClass", "Reservation", "PodMigrationJob", "PodGroup", "Queue")
-_FEW_KINDS = tuple(each for each in WATCHED if each.info.kind in _USED)
-"""Those that occur in lives; lists of others only take time."""
+_OF_DEVICES = ("ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass")
+
+
+@cache
+def _kinds(claims: bool) -> tuple[Watched, ...]:
+    """Those that occur in lives; lists of others only take time."""
+    used = (*_USED, *_OF_DEVICES) if claims else _USED
+    return tuple(each for each in WATCHED if each.info.kind in used)
+
 
 _ANY = ("error", "error after", "error late", "cut", "cut after", "unanswered", "twice", "slow")
-
-
-def simulate(seed: int, keep_log: bool = False, troubles: list[Trouble] | None = None) -> Outcome:
-    life = draw(seed)
-    if troubles is not None:
-        life.troubles = troubles
-    return Simulation(life, keep_log).run()
-
-
-def simulate_all(seeds: Iterable[int]) -> Iterator[Outcome]:
-    """One life after the other. Garbage is collected between them, now and then: one leaves little."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        for count, seed in enumerate(seeds, 1):
-            yield simulate(seed)
-            if count % 20 == 0:
-                gc.collect()
-    finally:
-        gc.collect()
-        if was_enabled:
-            gc.enable()
-
-
-def shrink(seed: int) -> list[Trouble]:
-    """The troubles that are needed for the seed to fail."""
-    needed = draw(seed).troubles
-    for trouble in list(needed):
-        fewer = [each for each in needed if each is not trouble]
-        if simulate(seed, troubles=fewer).problems:
-            needed = fewer
-    return needed
-
-
-def describe(seed: int, problems: list[str], needed: list[Trouble], log: list[str]) -> str:
-    """How a seed fails, and how to see it again."""
-    lines = [f"seed {seed} fails:", *(f"  {problem}" for problem in problems)]
-    lines += ["troubles that are needed:", *(f"  {trouble}" for trouble in needed)]
-    lines += [f"replay: PYTHONPATH=src:tests python -m faults --seed {seed} --log", *log]
-    return "\n".join(lines)
-
-
-def check(seeds: Iterable[int]) -> None:
-    """Raises AssertionError with the story of the first seed that fails."""
-    for outcome in simulate_all(seeds):
-        if outcome.problems:
-            needed = shrink(outcome.seed)
-            log = simulate(outcome.seed, keep_log=True, troubles=needed).log[-_LAST_LINES:]
-            raise AssertionError(describe(outcome.seed, outcome.problems, needed, log))
-
-
-_LAST_LINES = 120

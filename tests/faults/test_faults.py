@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from faults.simulation import check, simulate
+from faults.runs import check, simulate
+from holdfast.kube.runner import Runner
 
 SEEDS = int(os.environ.get("FAULT_SEEDS", "2000"))
 PARTS = 20
@@ -18,15 +19,41 @@ ONCE_BROKEN = (
     43531, 910098, 910690, 1006023,
 )  # fmt: skip
 """Beyond those that are always run."""
+BROKEN_RACES = (1376, 3548)
 
 
 def test_what_went_wrong_once_does_not_again() -> None:
     check(ONCE_BROKEN)
+    check(BROKEN_RACES, "races")
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_rules_hold_whatever_fails(part: int) -> None:
     check(range(SEEDS * part // PARTS, SEEDS * (part + 1) // PARTS))
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_the_rules_hold_with_devices_by_claim(part: int) -> None:
+    check(range(25 * part, 25 * (part + 1)), "claims")
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_two_schedulers_never_bind_pods_with_one_device(part: int) -> None:
+    check(range(50 * part, 50 * (part + 1)), "races")
+
+
+def test_races_find_schedulers_that_do_not_verify_their_devices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Runner, "_conflicts_of", lambda *_: ())
+    problems = [simulate(seed, kind="races").problems for seed in range(20, 26)]
+    assert any("had its device before" in found[0] for found in problems if found)
+
+
+@pytest.mark.parametrize("kind", ["claims", "races"])
+def test_a_seed_with_devices_replays_exactly(kind: str) -> None:
+    first = simulate(5, keep_log=True, kind=kind)
+    assert simulate(5, keep_log=True, kind=kind).log == first.log
 
 
 @pytest.mark.parametrize("seed", [3, 20, 94])

@@ -17,7 +17,7 @@ from mixtures.shrinking import shrink, write
 
 LIVES = 500
 AT_A_TIME = 25
-WITH_CLAIMS = 150
+WITH_CLAIMS = 100
 REPEATED = range(0, LIVES, 25)
 """Lives that are played again: with another hash seed, with garbage collected at other times, with more
 restarts."""

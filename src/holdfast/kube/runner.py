@@ -19,12 +19,13 @@ from holdfast.kube.client import Client
 from holdfast.kube.decoding import WATCHED, Watched
 from holdfast.kube.flow_control import Clock, RateLimit
 from holdfast.kube.leader_election import Fence
-from holdfast.kube.reflector import Reflector
+from holdfast.kube.reflector import Reflector, is_older
 from holdfast.kube.writer.write_queue import Lane
 from holdfast.kube.writer.writer import Writer
 from holdfast.metrics import SchedulingMetrics
 from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
 from holdfast.scheduler.cluster.events import BindConfirmed, Event, Updated
+from holdfast.scheduler.managers.claims.claims_in_use import ConflictingClaim
 from holdfast.scheduler.scheduler import Scheduler
 
 MAX_SLICE_PODS = 100
@@ -116,6 +117,7 @@ class Runner:
             claim_timeout,
             self._version,
             scheduler.cluster.objects.setdefault("ResourceClaim", {}),
+            self._conflicts_of,
         )
         self.has_synced = False
         self._names = [profile.scheduler_name for profile in scheduler.profiles]
@@ -124,6 +126,22 @@ class Runner:
         """The resourceVersion last seen of an object."""
         found = (each.version(ref.namespace, ref.name, ref.uid) for each in self._by_kind[ref.kind])
         return next(filter(None, found), "")
+
+    def _conflicts_of(self, uid: str) -> Sequence[ConflictingClaim] | None:
+        """The claims that have devices of a pod's claims; None while it is not known: as long as the
+        watch lags behind the answers to writes, or something is not fed yet."""
+        cluster = self.scheduler.cluster
+        pod = cluster.pods.get(uid)
+        if pod is None or not cluster.claims.active or not cluster.claims.concerns(pod.cls):
+            return ()
+        if self._inbox:
+            return None
+        for claim in cluster.claims.claims_of(pod):
+            meta = claim.metadata
+            seen = self._version(ObjectRef("ResourceClaim", meta.namespace, meta.name, meta.uid))
+            if claim.status.allocation is None or is_older(seen or "0", meta.resource_version):
+                return None
+        return cluster.claims.conflicting(pod)
 
     async def run(self) -> None:
         """Runs until cancelled."""

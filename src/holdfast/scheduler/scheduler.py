@@ -209,7 +209,8 @@ class Scheduler:
         for controller in self._controllers:
             decisions += controller.run(now)
         reports = self.cluster.take_reports()
-        if self.cluster.claims.decisions or self.cluster.claims.held:
+        claims = self.cluster.claims
+        if claims.decisions or claims.held or claims.outdated_pods:
             reports += self.cluster.claims.take_decisions()
         decisions = reports + decisions + self.decisions
         if self.cluster.claims.held:

@@ -1,10 +1,16 @@
 """Writes a bind and finds out its outcome.
 
-    volumes written ─► claims bound ─► ResourceClaims written ─► releases written ─► binding posted
-          │                 │                   │                                        │
-          └────────┬────────┴───────────────────┴────────────────────────────────────────┤ refused
-                   ▼                                                                     │
-                refused                      no answer, an error, or a conflict: read the pod
+    volumes written ─► claims bound ─► ResourceClaims written ─► devices verified ─► releases written
+          │                 │                   │                       │                   │
+          │                 │                   │                       │                   ▼
+          └────────┬────────┴───────────────────┴───────────────────────┘            binding posted
+                   ▼                                                                        │
+                refused                         no answer, an error, or a conflict: read the pod
+
+The API server lets two schedulers allocate one device to two claims. Therefore a pod is bound only when
+the watch has delivered the pod's own claims, and with them every allocation that was written before. If
+one of those has a device of the pod's claims, the pod's claim is deallocated, and the bind refused. If
+the other allocation was written later, its scheduler is given some time to take it back.
 
 A pod stays assumed until the outcome of its bind is known. If the connection was closed, the response
 timed out or was a server error, the pod is read. One read is not enough: the server may still carry out
@@ -54,13 +60,23 @@ from holdfast.scheduler.cluster.decisions import (
     volume_patch,
 )
 from holdfast.scheduler.cluster.events import BindConfirmed, BindRefused, Deleted, Event, Updated
+from holdfast.scheduler.managers.claims.claims_in_use import ConflictingClaim
 
 _SERVER_ERRORS = 4
 """After this many server errors in a row the pod is read; if it has no node, it is scheduled again
 later, perhaps on another node."""
 _CONFLICTS = 5
 
+_VERIFIED_EVERY = 0.01
+_WATCH_TIMEOUT = 10.0
+"""Seconds to wait for the watch to deliver the claims that were written."""
+_CONFLICT_TIMEOUT = 3.0
+"""Seconds to wait for another scheduler to take back an allocation that was written later."""
+
 Feed = Callable[[Event], None]
+ConflictsOf = Callable[[str], Sequence[ConflictingClaim] | None]
+"""The claims that have devices of a pod's claims, by the pod's uid; None while the watch has not
+delivered the pod's claims."""
 BeforeBind = BindVolume | SelectNode | ReserveClaim | CreateClaim | HoldDevices
 """What is written before a pod is bound."""
 
@@ -172,11 +188,16 @@ class BindWrite:
         releases: Releases,
         resource_claims: ResourceClaimWriter,
         version: str = "",
+        conflicting: ConflictsOf = lambda _: (),
     ) -> None:
         self._api = api
         self._feed = feed
         self._claims = claims
         self._bind = bind
+        self._conflicts_of = conflicting
+        self._verifying_since: float | None = None
+        self._is_verified = False
+        """Not verified again: the binding may have been posted, and the claims be in use."""
         self._to_write = [each for each in before if isinstance(each, BindVolume | SelectNode)]
         self._to_await = [
             (each.claim.namespace, each.claim.name, bind.node if isinstance(each, SelectNode) else None)
@@ -216,6 +237,8 @@ class BindWrite:
                 return pending
             if self._to_reserve:
                 await self._write_resource_claims()
+            if not self._is_verified and (contested := await self._verify_devices()) is not None:
+                return contested
             if (releasing := self._releases.waiting(self._bind.node)) is not None:
                 return releasing
             return await self._post()
@@ -277,6 +300,26 @@ class BindWrite:
             self._unsure_claim = None
             del self._to_reserve[0]
         self._backoff.reset()
+
+    async def _verify_devices(self) -> float | None:
+        """When to look again; None if no other claim has devices of the pod's claims. Raises
+        ClaimConflict."""
+        conflicting, now = self._conflicts_of(self._bind.pod.uid), asyncio.get_running_loop().time()
+        if conflicting is not None and not conflicting:
+            self._is_verified = True
+            return None
+        if self._verifying_since is None:
+            self._verifying_since = now
+        waited = now - self._verifying_since
+        if conflicting is None:
+            if waited >= _WATCH_TIMEOUT:
+                raise ClaimConflict("timed out waiting for the watch of ResourceClaims")
+            return max(_VERIFIED_EVERY, waited / 4)
+        if waited < _CONFLICT_TIMEOUT and not any(each.was_first for each in conflicting):
+            return max(_VERIFIED_EVERY, waited / 4)
+        for ref in dict.fromkeys(each.claim for each in conflicting):
+            await self._resource_claims.give_up(*ref, self._bind.pod)
+        raise ClaimConflict(str(conflicting[0]))
 
     # The pod
 

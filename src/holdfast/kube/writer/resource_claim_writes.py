@@ -130,6 +130,20 @@ class ResourceClaimWriter:
             claim = await self._patch(claim, {"status": status}, "status")
             self._saw(claim)
 
+    async def give_up(self, namespace: str, name: str, pod: ObjectRef) -> None:
+        """Deallocates a claim of a pod that is not bound, unless others use it."""
+        try:
+            claim = await self._read(ObjectRef("ResourceClaim", namespace, name, ""))
+        except ApiError as error:
+            if error.status == _NOT_FOUND:
+                return
+            raise
+        ref = ObjectRef("ResourceClaim", namespace, name, claim["metadata"]["uid"])
+        with suppress(ClaimConflict):
+            if deallocated_claim(claim, DeallocateClaim(ref, pod)) is not None:
+                cleared = {"allocation": None, "reservedFor": None, "devices": None}
+                self._saw(await self._patch(claim, {"status": cleared}, "status"))
+
     async def feed_current(self, ref: ObjectRef) -> None:
         """Feeds the scheduler the claim as it is, after a write that may have arrived."""
         try:
@@ -162,6 +176,8 @@ class ResourceClaimWriter:
         now = format_time(self._wall())
         reserved = reserved_claim(claim, decision, now)
         if reserved is None or claim is None:
+            if again and claim is not None:
+                self._saw(claim)  # an earlier write arrived, and its answer did not
             return
         if decision.allocation is not None and (protected := with_finalizer(claim)) is not None:
             finalizers = {"finalizers": protected["metadata"]["finalizers"]}

@@ -16,7 +16,7 @@ from holdfast.kube.client import MERGE, Client
 from holdfast.kube.errors import ApiError, LeadershipLost
 from holdfast.kube.flow_control import Backoff, RateLimit
 from holdfast.kube.leader_election import Fence
-from holdfast.kube.writer.binder import BeforeBind, BindWrite, ClaimWaiter, Feed
+from holdfast.kube.writer.binder import BeforeBind, BindWrite, ClaimWaiter, ConflictsOf, Feed
 from holdfast.kube.writer.job_writes import JobStatuses, MigrationWriter
 from holdfast.kube.writer.pod_writes import EvictionWrite, Statuses, Victims, annotation_write
 from holdfast.kube.writer.reservation_writes import Releases, ReservationWriter
@@ -88,7 +88,9 @@ class Writer:
         claim_timeout: float = 600.0,
         version: Callable[[ObjectRef], str] = lambda _: "",
         resource_claims: Mapping[tuple[str, str], Any] = MappingProxyType({}),
+        conflicting: ConflictsOf = lambda _: (),
     ) -> None:
+        self._conflicts_of = conflicting
         self._api = ApiWriter(client, fence)
         self._feed = feed
         self._controller = controller
@@ -218,6 +220,7 @@ class Writer:
             self._releases,
             self._resource_claims,
             self._version(decision.pod),
+            self._conflicts_of,
         )
         self.queue.submit(Lane.BIND, decision.pod.uid, write)
 

@@ -27,7 +27,6 @@ from holdfast.scheduler.cluster.decisions import (
     Decision,
     DeleteClaim,
     Emit,
-    UnreserveClaim,
 )
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.node_selectors import Mask, compile_terms
@@ -189,9 +188,14 @@ class DynamicResources(ClusterPlugin):
 
     def post_filter(self, pod: PodRecord, trial: Trial) -> Nomination:
         """Deallocates a claim that keeps the pod from nodes and that nobody else uses. Nodes that the
-        pod could not use without it do not count."""
+        pod could not use without it do not count. Reservations for the pod that an earlier scheduler
+        process left are removed."""
         if not pod.cls.claims:
             return _NOTHING
+        if not self._claims.is_in_flight(pod):
+            for left in self._claims.reserved_for(pod):
+                if not is_extended_claim(left):
+                    self._claims.drop_consumer(left, pod)
         missed = trial.rows_with(NOT_AVAILABLE)
         if not missed.any():
             return _NOTHING
@@ -232,9 +236,10 @@ class DynamicResources(ClusterPlugin):
         if not self._claims.active:
             return
         for claim in self._claims.reserved_for(pod):
-            ref = claim_ref(claim)
-            is_ours = is_extended_claim(claim)
-            self._claims.decisions.append(DeleteClaim(ref) if is_ours else UnreserveClaim(ref, pod.ref))
+            if is_extended_claim(claim):
+                self._claims.decisions.append(DeleteClaim(claim_ref(claim)))
+            else:
+                self._claims.drop_consumer(claim, pod)
         if self._claims.unreserve(pod):
             self.cluster.changed(Change.DEVICES)
 

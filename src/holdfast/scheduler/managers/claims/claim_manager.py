@@ -138,7 +138,9 @@ class ClaimManager(HolderClaims):
             self._claims.pop(key, None)
         else:
             self._claims[key] = after
+        self._left(before, after)
         self._landed(key, after)
+        self._note_allocation(key, before, after)
         holder = holder_of(after) if after is not None else None
         if holder is not None or self.held.get(key) is not None:
             self._holder_changed(key, holder, after)
@@ -155,6 +157,18 @@ class ClaimManager(HolderClaims):
         if _concerns_its_pods(before, after):
             self.pods_changed(self.pods.pods(key))
 
+    def _left(self, before: ResourceClaim | None, after: ResourceClaim | None) -> None:
+        """Forgets the removal of consumers that the object does not have any more."""
+        if before is None or not self._leaving:
+            return
+        same = after is not None and after.metadata.uid == before.metadata.uid
+        still = (
+            {each.uid for each in after.status.reserved_for} if same and after is not None else set()
+        )
+        for each in before.status.reserved_for:
+            if each.uid not in still:
+                self._leaving.discard((before.metadata.uid, each.uid))
+
     def _landed(self, key: ResourceClaimKey, claim: ResourceClaim | None) -> None:
         """Ends what is in flight for a claim as far as its object has it."""
         flight = self._in_flight.get(key)
@@ -162,11 +176,14 @@ class ClaimManager(HolderClaims):
             return
         if claim is None or claim.metadata.uid != flight.uid:
             landed = flight.pods  # the claim is gone: so is everything decided about it
+            if flight.allocation is not None:
+                self._cluster.changed(Change.DEVICES)
         elif claim.status.allocation is None:
             return
         else:
             flight.allocation = None
-            landed = flight.landed(claim)
+            claim_uid = claim.metadata.uid
+            landed = {uid for uid in flight.landed(claim) if (claim_uid, uid) not in self._leaving}
         for uid in sorted(landed):
             self._drop_flight(key, uid)
 
@@ -298,6 +315,9 @@ class ClaimManager(HolderClaims):
         """The writes that were decided since the last call."""
         if self.held:
             self._release_holders()
+        if self.outdated_pods:
+            outdated, self.outdated_pods = self.outdated_pods, {}
+            self.pods_changed(outdated)
         decisions, self.decisions = self.decisions, []
         return decisions
 

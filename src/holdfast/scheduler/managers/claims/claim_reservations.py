@@ -182,6 +182,10 @@ class ClaimReservations(ClaimsInUse):
         names = self._names_to_allocate(pod)
         if need.extended is not None:
             names.append(ClaimName(pod.namespace, EXTENDED_RESOURCES, pod.uid))
+        if len(names) != len(need.request.claims):
+            # Claims were written for it in this round: its class is not up to date.
+            self.outdated_pods[pod.uid] = None
+            return IN_PROCESS.format(self.pods.keys(pod.uid)[0])
         holding = self._ledger.reservations.get(pod.reservation_uid) if pod.reservation_uid else None
         later = self._use_later(pod, row)
         if holding is not None and holding.row == row and self.held.of(holding.pod.uid):
@@ -316,7 +320,8 @@ class ClaimReservations(ClaimsInUse):
             allocation = None if self.allocation(key) is not None else next(given)
             group = self.group_of(pod.uid, key)
             consumer = pod.uid if group is None else group.uid
-            if allocation is None and any(c.uid == consumer for c in claim.status.reserved_for):
+            is_named = any(each.uid == consumer for each in claim.status.reserved_for)
+            if allocation is None and is_named and self._stays_reserved(claim, pod):
                 continue
             flight = self._in_flight.get(key)
             if flight is None:
@@ -377,7 +382,26 @@ class ClaimReservations(ClaimsInUse):
         for key in self._flights_of.get(pod.uid, ()):
             self._orphans.add(pod.uid)
             if (claim := self._claims.get(key)) is not None:
-                self.decisions.append(UnreserveClaim(claim_ref(claim), pod.ref))
+                self.drop_consumer(claim, pod)
+
+    def drop_consumer(self, claim: ResourceClaim, pod: PodRecord) -> None:
+        """Has the reservation of a claim for a pod removed."""
+        decision = UnreserveClaim(claim_ref(claim), pod.ref)
+        if decision not in self.decisions:
+            self.decisions.append(decision)
+        self._leaving.add((claim.metadata.uid, pod.uid))
+
+    def _stays_reserved(self, claim: ResourceClaim, pod: PodRecord) -> bool:
+        """Whether a claim whose object names the pod needs no further write: a removal that was decided
+        in this round is taken back. One that is being written is followed by a new reservation."""
+        if (claim.metadata.uid, pod.uid) not in self._leaving:
+            return True
+        removal = UnreserveClaim(claim_ref(claim), pod.ref)
+        if removal not in self.decisions:
+            return False
+        self.decisions.remove(removal)
+        self._leaving.discard((claim.metadata.uid, pod.uid))
+        return True
 
     def deallocate(self, pods: Iterable[PodRecord]) -> None:
         """Has the claims deallocated of pods that waited in Permit and were preempted: their devices

@@ -122,6 +122,21 @@ class DeviceHeld(NamedTuple):
     """Whether nobody else uses it."""
 
 
+class ConflictingClaim(NamedTuple):
+    """A claim with a device that a claim of a pod has as well."""
+
+    claim: ResourceClaimKey
+    """The claim of the pod."""
+    other: ResourceClaimKey
+    device: DeviceID
+    was_first: bool
+    """Whether the other claim certainly got the device before."""
+
+    def __str__(self) -> str:
+        device = "/".join(self.device)
+        return f"device {device} of claim {self.claim} is also allocated to claim {self.other}"
+
+
 class ClaimsInUse:
     """All ResourceClaims with their consumers, and the devices in use."""
 
@@ -189,10 +204,16 @@ class ClaimsInUse:
         self._orphans: set[str] = set()
         """The uids of unreserved pods with writes in flight: the outcome of a decided bind is unknown,
         or that of writes for a pod that waited in Permit."""
+        self.outdated_pods: dict[str, None] = {}
+        """The uids of pods whose class has claims as they were before."""
+        self._leaving: set[tuple[str, str]] = set()
+        """The uids of claims and of consumers whose removal is decided and not on the objects yet."""
         self.waiting: dict[str, float] = {}
         """By the uid of a pod, since when it waits in Permit for its devices."""
         self.refused: dict[str, str] = {}
         """By the uid of a pod, why a claim of it was not written."""
+        self._allocated_at: dict[ResourceClaimKey, int] = {}
+        """The version of each allocated claim in which its allocation was first seen."""
         self._stamps: dict[ResourceClaimKey, int] = {}
         self._stamped = 0
         self._of_class: dict[int, tuple[Hashable, ClassClaims]] = {}
@@ -225,6 +246,63 @@ class ClaimsInUse:
         else:
             del self._flights_of[uid]
             self._orphans.discard(uid)
+
+    # Devices that other claims have, too
+    #
+    # The API server does not keep two schedulers from allocating one device to two claims. The later of
+    # the two writes is the one that is undone.
+
+    def _note_allocation(
+        self, key: ResourceClaimKey, before: ResourceClaim | None, after: ResourceClaim | None
+    ) -> None:
+        """Records in which version of its object a claim got its allocation."""
+        if after is None or after.status.allocation is None:
+            self._allocated_at.pop(key, None)
+        elif key not in self._allocated_at or before is None or before.status.allocation is None:
+            version = after.metadata.resource_version
+            self._allocated_at[key] = int(version) if version.isdigit() else 0
+
+    def claims_of(self, pod: PodRecord) -> list[ResourceClaim]:
+        """The claims that a pod names, and those that were created for it."""
+        keys = {*self.pods.keys(pod.uid), *self._consumed.get(pod.uid, ())}
+        found = (self._claims.get(key) for key in sorted(keys))
+        return [claim for claim in found if claim is not None]
+
+    def conflicting(self, pod: PodRecord) -> list[ConflictingClaim]:
+        """The claims that have a device of a claim of this pod as well, by their objects. Whether one
+        was first is unknown where its object was first seen with a later change."""
+        found = []
+        for claim in self.claims_of(pod):
+            key = ResourceClaimKey(claim.metadata.namespace, claim.metadata.name)
+            for result in claim.status.allocation.devices.results if claim.status.allocation else ():
+                identity = self.catalogue.table.identities.find(result.device_id)
+                if identity is None or result.admin_access:
+                    continue
+                others = (k for k in self.use.holders(identity) if isinstance(k, ResourceClaimKey))
+                for other in others:
+                    if other != key and self._has_whole(other, key, result.device_id, pod):
+                        first = self._allocated_at.get(other, 0) < self._allocated_at.get(key, 0)
+                        found.append(ConflictingClaim(key, other, result.device_id, first))
+        return found
+
+    def _has_whole(
+        self, other: ResourceClaimKey, key: ResourceClaimKey, device: DeviceID, pod: PodRecord
+    ) -> bool:
+        """Whether the objects of two claims have a device, and one of them for itself. What the pod's
+        own reservation holds is for the pod."""
+        holder = self.held.get(other)
+        if holder is not None and holder.reservation == pod.reservation_uid:
+            return False
+        shares = []
+        for each in (other, key):
+            claim = self._claims.get(each)
+            allocation = claim.status.allocation if claim is not None else None
+            results = allocation.devices.results if allocation is not None else ()
+            having = [r for r in results if r.device_id == device and not r.admin_access]
+            if not having:
+                return False
+            shares.append(all(result.share_id is not None for result in having))
+        return not all(shares)
 
     def _stamp(self, key: ResourceClaimKey, there: object = True) -> None:
         if there:
