@@ -63,6 +63,10 @@ COMMANDS = {
         "holdfast.cli.what_if:what_if",
         "Show what would happen on a cluster: what is placed where, displaced, preempted, pending.",
     ),
+    "check": (
+        "holdfast.cli.check:check",
+        "Check whether manifests would fit on a cluster: for CI, before they are applied.",
+    ),
     "reserve": ("holdfast.cli.reserve:reserve", "Reserve capacity for pods that do not exist yet."),
     "bench": ("holdfast.bench.command:bench", "Run scheduling benchmarks."),
     "config": ("holdfast.cli.config:app", "Print and validate scheduler configurations."),
@@ -80,7 +84,7 @@ COMMANDS = {
 
 SECTIONS = {
     "Reservations": ("get", "describe", "explain", "when", "reserve"),
-    "Questions": ("what-if",),
+    "Questions": ("what-if", "check"),
     "Clusters": ("up", "run", "provisioner"),
     "Experiments": ("demo", "simulate", "snapshot", "record", "bench"),
     "Settings": ("config", "crds", "completion", "version"),
@@ -89,6 +93,8 @@ COMPLETE = "__complete"
 """The hidden command that completion scripts call."""
 
 _CLOSED_OUTPUT = 141
+_USAGE_STATUS = {"check": 2}
+"""Of commands whose status 1 means something else than invalid input."""
 _OF_A_CLUSTER = ("-n", "--namespace", "--context", "--kubeconfig", "--snapshot")
 _EVERYWHERE = ("-A", "--all-namespaces")
 
@@ -193,6 +199,7 @@ def run() -> None:
 
         if hasattr(error, "format_message"):
             _print_usage_error(error)
+            status = _USAGE_STATUS.get(_command_first(words)[0] if words else "", 1)
         elif isinstance(error, HoldfastError):
             _print_errors(str(error).splitlines())
         else:

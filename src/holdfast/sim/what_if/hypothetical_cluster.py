@@ -20,6 +20,7 @@ from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import POD, Identity, Key, Raw, SeededNames, StoreChange
 from holdfast.local.store.store import Store
 from holdfast.local.timeline import Timeline, TimelineEntry
+from holdfast.local.workloads.lister import controller_of, owner_ref
 from holdfast.scheduler.cluster.events import Added
 from holdfast.sim.action_runner import ActionRunner, Step
 from holdfast.sim.clock import VirtualClock
@@ -123,6 +124,16 @@ class HypotheticalCluster(ClusterParts):
     def take(self, step: Step) -> None:
         """Does what a user would do with kubectl. Raises InvalidObject for what a server refuses."""
         self._actions.take(step, 0)
+
+    def workload_of(self, pod: Raw) -> str:
+        """The topmost controller of the pod, such as `Deployment/shop/web`; empty if it has none."""
+        raw: Raw | None = pod
+        name = ""
+        while raw is not None and (owner := controller_of(raw)) is not None:
+            key = Key(*owner_ref(owner, pod["metadata"]["namespace"]))
+            name = str(key)
+            raw = self.objects.get(key)
+        return name
 
     # Coming to rest
 

@@ -5,7 +5,7 @@ that are not done) is not counted as an effect of the changes.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from msgspec import structs
@@ -78,6 +78,8 @@ class WhatIfQuestion:
             pods = "1 pod that is" if bound == 1 else f"{bound} pods that are"
             self.notes.append(f"{pods} pending in the cluster would be placed anyway")
         self.pending = _pending(self.cluster)
+        self.applied: AppliedChanges | None = None
+        """What was done to the cluster, once it was asked."""
         self.before = cluster_capacity(self.cluster.scheduler.cluster, len(self.pending))
 
     @classmethod
@@ -109,7 +111,7 @@ class WhatIfQuestion:
         log = _Log(cluster)
         blocked: list[BlockedEviction] = []
         with cluster.watching(log.changed):
-            applied = apply_changes(cluster, changes)
+            applied = self.applied = apply_changes(cluster, changes)
             log.rest()
             if applied.drained:
                 blocked = drain(cluster, applied.drained, log.rest)
@@ -311,7 +313,7 @@ class _Outcome:
             if not node or is_daemon(before) or before["status"].get("phase") in ENDED:
                 continue
             reason, by = self._reason(str(key), node)
-            found[uid] = Displaced(str(key), self._workload(before), node, reason, by)
+            found[uid] = Displaced(str(key), self._cluster.workload_of(before), node, reason, by)
         return found
 
     def _reason(self, name: str, node: str) -> tuple[str, str]:
@@ -361,7 +363,7 @@ class _Outcome:
             after = self._log.last[uid]
             if after is None or _node_of(key, before) or not (node := _node_of(key, after)):
                 continue
-            workload = self._workload(after) if key[:2] == POD else ""
+            workload = self._cluster.workload_of(after) if key[:2] == POD else ""
             was = DISPLACED if uid in replaced else NEW if before is None else PENDING
             used = reservation_of(after) if key[:2] == POD else ""
             if not _is_hold(key, after):
@@ -379,7 +381,9 @@ class _Outcome:
             elif raw["spec"].get("schedulingGates"):
                 waits_for = "gate"
             found.append(
-                StillPending(str(_key(raw)), self._workload(raw), was, message, waits_for, name)
+                StillPending(
+                    str(_key(raw)), self._cluster.workload_of(raw), was, message, waits_for, name
+                )
             )
         for raw in self._cluster.objects.scan(*RESERVATION):
             key = Key(*RESERVATION, "", raw["metadata"]["name"])
@@ -403,20 +407,6 @@ class _Outcome:
             yield ChangedNode(name, "Drained", counts[name])
         for name in self._applied.removed:
             yield ChangedNode(name, "Removed", 0)
-
-    def _workload(self, pod: Raw) -> str:
-        return workload_of(pod, self._cluster.objects.get)
-
-
-def workload_of(pod: Raw, get: Callable[[Key], Raw | None]) -> str:
-    """The topmost controller of the pod, such as `Deployment/shop/web`; empty if it has none."""
-    raw: Raw | None = pod
-    name = ""
-    while raw is not None and (owner := controller_of(raw)) is not None:
-        key = Key(*owner_ref(owner, pod["metadata"]["namespace"]))
-        name = str(key)
-        raw = get(key)
-    return name
 
 
 def _by_object(item: tuple[str, Displaced]) -> str:
