@@ -67,6 +67,10 @@ COMMANDS = {
         "holdfast.cli.check:check",
         "Check whether manifests would fit on a cluster: for CI, before they are applied.",
     ),
+    "mcp": (
+        "holdfast.cli.mcp_server:mcp",
+        "Answer questions of agents over the Model Context Protocol, on stdin and stdout.",
+    ),
     "reserve": ("holdfast.cli.reserve:reserve", "Reserve capacity for pods that do not exist yet."),
     "bench": ("holdfast.bench.command:bench", "Run scheduling benchmarks."),
     "config": ("holdfast.cli.config:app", "Print and validate scheduler configurations."),
@@ -84,7 +88,7 @@ COMMANDS = {
 
 SECTIONS = {
     "Reservations": ("get", "describe", "explain", "when", "reserve"),
-    "Questions": ("what-if", "check"),
+    "Questions": ("what-if", "check", "mcp"),
     "Clusters": ("up", "run", "provisioner"),
     "Experiments": ("demo", "simulate", "snapshot", "record", "bench"),
     "Settings": ("config", "crds", "completion", "version"),
@@ -168,6 +172,11 @@ def run() -> None:
     words = sys.argv[1:]
     if Path(sys.argv[0]).stem == "kubectl_complete-holdfast":
         words = [COMPLETE, *words]
+    sys.exit(call(words))
+
+
+def call(words: list[str]) -> int:
+    """Runs a command, with errors on stderr, and returns its status."""
     status = 1
     try:
         if words[:1] == [COMPLETE]:
@@ -204,7 +213,7 @@ def run() -> None:
             _print_errors(str(error).splitlines())
         else:
             raise
-    sys.exit(status)
+    return status
 
 
 def _invoke(words: list[str]) -> None:

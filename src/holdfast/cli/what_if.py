@@ -14,6 +14,7 @@ from holdfast.cli.options import (
     Failure,
     Kubeconfig,
     Namespace,
+    Snapshot,
     Where,
     optional,
 )
@@ -113,6 +114,7 @@ def what_if(
         Path | None,
         optional("--html", metavar="FILE", help="Also write the answer to this file, as an HTML page."),
     ] = None,
+    snapshot_option: Snapshot = None,
     kubeconfig: Kubeconfig = None,
     context: Context = None,
     namespace: Namespace = None,
@@ -142,10 +144,11 @@ def what_if(
 
     setup = load_setup(config)
     warn_of_plugins([setup])
-    where = Where(kubeconfig, context, namespace, tuple(snapshot or ()))
+    files = (*(snapshot or ()), *(snapshot_option or ()))
+    where = Where(kubeconfig, context, namespace, files)
     with without_garbage_collection():
         changes = WhatIfChanges(
-            manifests=read_manifests(manifests or (), tuple(snapshot or ())),
+            manifests=read_manifests(manifests or (), files),
             scales=scale or (),
             nodes=nodes or (),
             drains=drain or (),

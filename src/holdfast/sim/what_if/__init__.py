@@ -11,6 +11,8 @@
     capacity              amounts of the whole cluster, and how much of what is free is of use
     node_plan             the smallest number of nodes with which everything fits
     page                  the answer as one HTML file
+    fit_check             would manifests fit? for CI
+    fit_formats           the result of a check as SARIF and JUnit
 
 Nothing is written to the cluster that the objects come from.
 """

@@ -100,9 +100,9 @@ def problem_text(each: CheckedObject) -> str:
     if each.fits:
         return f"{each.object} fits, but preempts {', '.join(each.preempts)}"
     missing = each.pods - each.placed
-    noun = "pod does" if missing == 1 else "pods do"
-    details = f" {' '.join(each.details)}" if each.details else ""
-    return f"{each.object}: {missing} of {each.pods} {noun} not fit: {short_reasons(each)}.{details}"
+    pods = f"{missing} of {each.pods} pods do not fit" if each.pods > 1 else "does not fit"
+    details = "".join(f" {line.rstrip('.')}." for line in each.details)
+    return f"{each.object}: {pods}: {short_reasons(each)}.{details}"
 
 
 # JUnit
