@@ -172,7 +172,7 @@ def test_the_line_of_the_field(snapshot: str, tmp_path: Path) -> None:
     location = result["locations"][0]["physicalLocation"]
     assert location == {"artifactLocation": {"uri": file}, "region": {"startLine": 25}}
     assert BIG.splitlines()[24].strip() == "cpu: 1500m"
-    assert "1 of 3 pods do not fit: too little cpu" in result["message"]["text"]
+    assert "1 of 3 pods do not fit: untolerated taint, too little cpu." in result["message"]["text"]
 
 
 def test_the_line_in_a_list(snapshot: str, tmp_path: Path) -> None:

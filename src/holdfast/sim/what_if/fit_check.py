@@ -148,7 +148,6 @@ def check_fit(
         if (rejections := asked.get(key)) is not None:
             checked.nodes = sum(not each.texts for each in rejections)
             checked.nodes_if_empty = sum(not each.texts or each.resolvable for each in rejections)
-            _find_field(checked, rejections)
         found.append(checked)
     _explain(question.cluster, [each for each in found if not each.fits][:_MOST_EXPLAINED])
     notes = [*answer.notes]
@@ -274,6 +273,9 @@ def _explain(cluster: HypotheticalCluster, objects: Iterable[CheckedObject]) -> 
             continue
         snapshot = snapshot or _snapshot(cluster)
         report = explain_pod(snapshot, pod)
+        if report.nodes:
+            most = max(report.nodes, key=lambda found: (len(found.nodes), found.reason))
+            each.field = _field_of(each.document.data, most.plugin, most.reason)
         each.details = [report.summary, *report.details, *(advice.text for advice in report.advice)]
 
 
@@ -319,31 +321,23 @@ _FIELDS = {
 """By plugin, the field of a pod's spec that it reads."""
 
 
-def _find_field(checked: CheckedObject, rejections: Sequence[NodeRejection]) -> None:
-    """The field behind the reason that most nodes have."""
-    counts: dict[tuple[str, str], int] = {}
-    for each in rejections:
-        for text in each.texts[:1]:
-            counts[each.plugin, text] = counts.get((each.plugin, text), 0) + 1
-    if checked.fits or not counts:
-        return
-    plugin, reason = max(counts, key=lambda each: (counts[each], each))
+def _field_of(raw: Raw, plugin: str, reason: str) -> str:
+    """The field behind a plugin's reason; empty if no field is."""
     inner = _FIELDS.get(plugin)
-    if inner is None:
-        return
-    spec = checked.document.data.get("spec") or {}
+    spec = raw.get("spec") or {}
     prefix = "spec.template.spec" if "template" in spec else "spec"
     of_pod = (spec.get("template") or {}).get("spec") or spec
+    if inner is None:
+        return ""
     if plugin == plugins.NODE_RESOURCES_FIT:
         resource = reason.removeprefix("Insufficient ")
         for i, container in enumerate(of_pod.get("containers") or ()):
-            requests = (container.get("resources") or {}).get("requests") or {}
-            if resource in requests:
+            if resource in ((container.get("resources") or {}).get("requests") or {}):
                 inner = f"containers[{i}].resources.requests.{resource}"
                 break
     elif plugin == "NodeAffinity" and of_pod.get("nodeSelector"):
         inner = "nodeSelector"
-    checked.field = f"{prefix}.{inner}"
+    return f"{prefix}.{inner}"
 
 
 def short_reasons(checked: CheckedObject) -> str:
