@@ -40,6 +40,8 @@ class PredictedSide(Side):
         self._setup = as_scheduled(SchedulerFactory.of(self._compared.ours), [])
         self._best_nodes: set[str] = set()
         self._predicted = ""
+        self._why: object = None
+        self._uses_claims = False
 
     def _best(self, pod: Pod) -> set[str]:
         self._best_nodes = super()._best(pod)
@@ -54,7 +56,7 @@ class PredictedSide(Side):
                 if raw["metadata"]["uid"] == uid:
                     asked = raw
                 else:
-                    objects.append(raw)
+                    objects.append(_without_pods(raw))
         metadata = {name: asked["metadata"][name] for name in _KEPT if name in asked["metadata"]}
         spec = {name: value for name, value in asked["spec"].items() if name != "nodeName"}
         manifest = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
@@ -62,13 +64,20 @@ class PredictedSide(Side):
         document = Document("pod.yaml", 1, 1, manifest)
         answer = question.ask(WhatIfChanges(manifests=[document], namespace=metadata["namespace"]))
         name = f"Pod/{metadata['namespace']}/{metadata['name']}"
+        self._uses_claims = any(
+            "persistentVolumeClaim" in each or "ephemeral" in each for each in spec.get("volumes") or ()
+        )
+        self._why = [each.message for each in answer.pending], manifest
         return next((each.node for each in answer.placed if each.object == name), "")
 
     def next_pod(self) -> None:
         before = self.outcomes.copy()
         super().next_pod()
         [outcome] = self.outcomes - before
-        about = (outcome, self._predicted, self._best_nodes)
+        about = (outcome, self._predicted, self._best_nodes, self._why)
+        if self._uses_claims:
+            return  # claims are bound here, where the volume controller runs, and not there
+        self.outcomes["predicted"] += outcome in ("bound", "unschedulable", "preempts")
         match outcome:
             case "bound":
                 assert self._predicted in self._best_nodes, about
@@ -78,11 +87,19 @@ class PredictedSide(Side):
                 assert self._predicted, about
 
 
+def _without_pods(raw: Json) -> Json:
+    """No controllers run on the real server, so workloads without a template neither make nor delete
+    pods here."""
+    if raw["kind"] not in ("ReplicaSet", "StatefulSet"):
+        return raw
+    return {**raw, "spec": {"selector": raw["spec"]["selector"]}}
+
+
 @pytest.mark.skipif(bool(missing(SCHEDULER)), reason=missing(SCHEDULER) or "-")
 def test_the_predicted_node_is_among_the_best(real_server: RealServer) -> None:
     outcomes = play_all(
         real_server,
         lambda seed: PredictedSide(real_server, choices.seeded(seed), (crowds, tight)[seed % 2]),
     )
-    assert outcomes["bound"] > PODS * CLUSTERS // 8, outcomes
+    assert outcomes["predicted"] > PODS * CLUSTERS // 2, outcomes
     print(dict(outcomes))

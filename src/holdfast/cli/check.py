@@ -97,7 +97,7 @@ def check(
 
 
 def read_folders(paths: Sequence[str], snapshot: Sequence[str]) -> "list[Document]":
-    """The documents of files, of folders and of folders in these. Raises Failure."""
+    """The documents of files, of directories and of directories in these. Raises Failure."""
     from holdfast.cli.what_if import read_manifests
     from holdfast.snapshot.manifests import SUFFIXES
 

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 _NOT_INSTALLED = "the package mcp is not installed: pip install 'holdfast[mcp]'"
 _INSTRUCTIONS = (
     "Questions about scheduling on one Kubernetes cluster. Nothing is changed on the cluster. "
-    "`explain` says why a pod is pending, `when` when it starts, `what_if` what would happen after "
-    "changes, `check` whether manifests would fit, `get` lists objects."
+    "`explain`: why a pod is pending. `when`: when it starts. `what_if`: what would happen after "
+    "changes. `check`: whether manifests would fit. `get`: lists objects."
 )
 _lock = threading.Lock()
 """The output of one command at a time is captured."""
