@@ -98,7 +98,9 @@ def of(page: Path) -> Callable[[Shell], object]:
 
 _OF_PAGES: dict[str, Callable[[Shell], object]] = {
     "docs/dynamic-reservations.md": installed,
+    "docs/howto/how-many-nodes.md": empty,
     "docs/howto/reserve-for-a-peak.md": with_web,
+    "docs/howto/would-it-fit.md": empty,
     "docs/reservations.md": empty,
 }
 
