@@ -128,6 +128,25 @@ def test_a_live_cluster_is_only_read(tmp_path: Path) -> None:
         assert served.embedded.store.revision == revision
 
 
+def test_a_snapshot_of_a_cluster_does_not_replace_pods(tmp_path: Path) -> None:
+    """What a snapshot leaves out of templates does not look like a new template."""
+    deployment = workload("web", 4)
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    container |= {
+        "command": ["serve"],
+        "env": [{"name": "A", "value": "b"}],
+        "readinessProbe": {"httpGet": {"path": "/", "port": 80}},
+    }
+    file = str(tmp_path / "s.json.gz")
+    with ServedCluster(tmp_path, nodes=2) as served:
+        served.create(deployment, workload("db", 2, kind="StatefulSet")).settle()
+        assert served("snapshot", "-o", file).status == 0
+    for scale in ("deployment/web=6", "statefulset/db=4"):
+        done = call("what-if", file, "--scale", scale, "-o", "json")
+        summary = json.loads(done.out)["summary"]
+        assert (summary["placed"], summary["displaced"]) == (2, 0), done.out
+
+
 def test_speed(tmp_path: Path) -> None:
     """A tenth of 5,000 nodes and 50,000 pods takes less than a tenth of 5 s of CPU time, and the time
     that it takes to begin."""
