@@ -80,15 +80,16 @@ def check(
       # Would it fit if the cluster were empty?
       holdfast check -f job.yaml --empty
     """
-    from holdfast.cli.client import cluster_objects
+    from holdfast.cli.client import cluster_objects, namespace_of
     from holdfast.cli.options import load_setup, warn_of_plugins
 
     try:
         setup = load_setup(config)
         warn_of_plugins([setup])
         documents = read_folders(manifests, snapshot or ())
-        objects = cluster_objects(Where(kubeconfig, context, namespace, tuple(snapshot or ())))
-        result = checked(setup, config, objects, documents, namespace or "default", empty=empty)
+        where = Where(kubeconfig, context, namespace, tuple(snapshot or ()))
+        place = namespace_of(where)
+        result = checked(setup, config, cluster_objects(where), documents, place, empty=empty)
     except Failure as failure:
         raise Failure(PROBLEM, failure.lines, failure.as_it_is) from None
     typer.echo(_text(result, output), nl=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 from holdfast.api.kinds import KINDS
-from holdfast.api.names import RESERVATION_API
+from holdfast.api.names import DEFAULT_NAMESPACE, RESERVATION_API
 from holdfast.cli.options import Failure, Where
 from holdfast.kube.client import Client
 from holdfast.kube.client_settings import Access
@@ -30,6 +30,7 @@ __all__ = [
     "ask_any",
     "cluster_objects",
     "failure",
+    "namespace_of",
     "refusal",
 ]
 
@@ -92,6 +93,16 @@ def cluster_objects(where: Where, progress: "Progress | None" = None) -> "Cluste
     for warning in objects.warnings:
         typer.echo(f"warning: {warning}", err=True)
     return objects
+
+
+def namespace_of(where: Where) -> str:
+    """The namespace that is given, or that of the context; of files, `default`."""
+    if where.namespace or where.snapshot:
+        return where.namespace or DEFAULT_NAMESPACE
+    try:
+        return find_access(where.kubeconfig, where.context or "").namespace or DEFAULT_NAMESPACE
+    except KubernetesError as error:
+        raise failure(error) from None
 
 
 def failure(error: KubernetesError, server: str = "") -> Failure:

@@ -137,7 +137,7 @@ def what_if(
       # Replace a pool by nodes of another size, as data
       holdfast what-if --remove pool=old --nodes +3xcpu=32,memory=128Gi -o json
     """
-    from holdfast.cli.client import cluster_objects
+    from holdfast.cli.client import cluster_objects, namespace_of
     from holdfast.cli.options import load_setup, warn_of_plugins
     from holdfast.sim.what_if.changes import WhatIfChanges
     from holdfast.sim.what_if.hypothetical_cluster import without_garbage_collection
@@ -153,7 +153,7 @@ def what_if(
             nodes=nodes or (),
             drains=drain or (),
             removals=remove or (),
-            namespace=namespace or "default",
+            namespace=namespace_of(where),
         )
         if not changes and plan is None:
             problem = "nothing to change: give -f, --scale, --nodes, --drain, --remove or --plan"
