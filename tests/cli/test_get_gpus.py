@@ -90,3 +90,26 @@ def test_devices_of_claims_are_counted_by_driver(cluster: ServedCluster) -> None
     described = cluster("describe", "node", "gpu-2").out
     (line,) = [line.split() for line in described.splitlines() if f"{DRIVER}/devices" in line]
     assert line[1:5] == ["4", "1", "1", "2"]
+
+
+def test_a_reservation_of_devices_is_described_with_them(cluster: ServedCluster) -> None:
+    cluster.create(device_class())
+    cluster.create(resource_slice("gpu-2", 2))
+    flags = ["--device-class", "gpuu", "--cpu", "1", "--owner", "app=a", "--name", "bad"]
+    assert (
+        'warning: --device-class: no DeviceClass "gpuu"; did you mean gpu?'
+        in cluster("reserve", *flags).err
+    )
+    flags = ["--device-class", "gpu", "--count", "2", "--owner", "app=a", "--no-allocate-once"]
+    done = cluster("reserve", *flags, "--name", "two")
+    assert "warning" not in done.err
+    assert "resourceclaimtemplate.resource.k8s.io/two-devices created" in done.err
+    cluster.settle()
+    described = cluster("describe", "reservation", "two").out
+    lines = [line.split(maxsplit=1) for line in described.splitlines() if f"{DRIVER}/gpu-2/" in line]
+    assert lines == [[f"{DRIVER}/gpu-2/gpu-{i}", "held"] for i in (0, 1)]
+    entry = [{"name": "devices", "resourceClaimTemplateName": "two-devices"}]
+    cluster.create(pod("owner", "1", "a", resourceClaims=entry)).settle()
+    described = cluster("describe", "reservation", "two").out
+    lines = [line.split(maxsplit=1) for line in described.splitlines() if f"{DRIVER}/gpu-2/" in line]
+    assert lines == [[f"{DRIVER}/gpu-2/gpu-{i}", "in use by an owner"] for i in (0, 1)]

@@ -347,10 +347,15 @@ def reserve(
         is_dry = dry_run is DryRunMode.SERVER
         if node:
             await _warn_of_node(server, node)
+        if device_class:
+            await _warn_of_device_class(server, device_class)
         if namespace:
             await warn_of_namespace(server, namespace)
         if template is not None:
-            await _create_template(server, template, is_dry)
+            is_new = await _create_template(server, template, is_dry)
+            if is_new and output is None and not is_dry:
+                name = template["metadata"]["name"]
+                typer.echo(f"resourceclaimtemplate.resource.k8s.io/{name} created", err=True)
         created = await _create(server, made, output, bool(options.name), is_dry)
         if template is not None and not is_dry:
             await _own_template(server, template, created)
@@ -439,6 +444,17 @@ async def _warn_of_node(server: "Server", name: str) -> None:
         typer.echo(f'warning: --node: no node "{name}"{hint}', err=True)
 
 
+async def _warn_of_device_class(server: "Server", name: str) -> None:
+    """A class may still come; but the name may as well be misspelt."""
+    from holdfast.api.kinds import KINDS
+    from holdfast.api.names import RESOURCE_API
+    from holdfast.cli.get import missing_hint
+
+    hint = await missing_hint(server, KINDS[RESOURCE_API, "DeviceClass"], name)
+    if hint is not None:
+        typer.echo(f'warning: --device-class: no DeviceClass "{name}"{hint}', err=True)
+
+
 def _made(options: "ReserveOptions", source: "Source | None") -> "list[Raw]":
     from holdfast.cli.reservation_builder import holds_nothing, make_reservations
 
@@ -503,8 +519,9 @@ async def _own_template(server: "Server", raw: "Raw", reservations: "list[Raw]")
                 raise
 
 
-async def _create_template(server: "Server", raw: "Raw", dry: bool) -> None:
-    """Creates the ResourceClaimTemplate of the reservations; one that exists must be the same."""
+async def _create_template(server: "Server", raw: "Raw", dry: bool) -> bool:
+    """Creates the ResourceClaimTemplate of the reservations, and tells whether it is new; one that
+    exists must be the same."""
     from holdfast.api.kinds import KINDS
     from holdfast.api.names import RESOURCE_API
     from holdfast.cli.client import refusal
@@ -520,6 +537,8 @@ async def _create_template(server: "Server", raw: "Raw", dry: bool) -> None:
         if there["spec"]["spec"]["devices"]["requests"] != raw["spec"]["spec"]["devices"]["requests"]:
             text = f"ResourceClaimTemplate {meta['namespace']}/{meta['name']} exists and is another"
             raise Failure(1, [f"--device-class: {text}; --name sets another name"]) from None
+        return False
+    return True
 
 
 async def _create(

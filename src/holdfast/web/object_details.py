@@ -78,6 +78,7 @@ def reservation_details(scheduler: Scheduler, name: str) -> Json | None:
         "annotations": dict(meta.annotations),
         "ttl": spec.ttl,
         "preAllocation": spec.pre_allocation,
+        "devices": _held_devices(cluster, found.uid),
         "unschedulable": spec.unschedulable,
         "taints": [f"{t.key}={t.value}:{t.effect}" for t in spec.taints],
         "conditions": [
@@ -124,6 +125,13 @@ def _devices(cluster: Cluster, pod: PodRecord) -> dict[str, int]:
         for allocation in cluster.claims.allocations(pod)
         for result in allocation.devices.results
     )
+
+
+def _held_devices(cluster: Cluster, reservation: str) -> list[str]:
+    """The devices that a reservation holds by its claims, those included that owners use."""
+    held = cluster.claims.held
+    holders = filter(None, map(held.get, held.of(reservation)))
+    return [str(each.device_id) for holder in holders for each in holder.held.devices.results]
 
 
 def _gpus(cluster: Cluster, row: int) -> list[Json]:

@@ -3,10 +3,14 @@ reservations.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, ClassVar
 
+import msgspec
+
 from holdfast.api.errors import DurationError, TimeError
-from holdfast.api.names import HOLD_EXPECTED_START, HOLD_JOB, HOLD_LABEL
+from holdfast.api.kinds import KINDS
+from holdfast.api.names import HELD_DEVICES, HOLD_EXPECTED_START, HOLD_JOB, HOLD_LABEL, RESOURCE_API
 from holdfast.api.quantity import QuantityError, amount, shown
 from holdfast.api.reservation import DEFAULT_TTL
 from holdfast.api.times import format_time, parse_duration, parse_time
@@ -23,8 +27,10 @@ from holdfast.cli.printing import (
     some,
     taint_text,
 )
+from holdfast.kube.errors import KubernetesError
 from holdfast.local.apiserver.tables.columns import human_duration, selector_text
 
+_RESOURCE_CLAIM = KINDS[RESOURCE_API, "ResourceClaim"]
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -88,6 +94,8 @@ class ReservationKind(PlainKind):
         if pod.get("nodeSelector"):
             text.field("Node-Selectors", pairs(pod["nodeSelector"]))
         text.table("Resources", ("Resource", "Reserved", "Allocated", "Left"), _resources(raw))
+        if pod.get("resourceClaims"):
+            text.table("Devices", ("Device", "State"), await _devices(server, raw))
         owners = status.get("currentOwners") or ()
         text.listed("Current Owners", [f"{o.get('namespace')}/{o.get('name')}" for o in owners])
         conditions = status.get("conditions") or ()
@@ -101,6 +109,34 @@ class ReservationKind(PlainKind):
 
     def has_ended(self, raw: Raw) -> bool:
         return has_ended(raw)
+
+
+async def _devices(server: ObjectLister, raw: Raw) -> list[list[str]]:
+    """The devices that a reservation holds by its claims, and whether an owner uses them."""
+    try:
+        claims, _ = await server.listed(_RESOURCE_CLAIM)
+    except KubernetesError:
+        return []
+    found = []
+    for claim in claims:
+        metadata = claim["metadata"]
+        text = (metadata.get("annotations") or {}).get(HELD_DEVICES)
+        owners = metadata.get("ownerReferences") or ()
+        if not text or raw["metadata"].get("uid") not in [each.get("uid") for each in owners]:
+            continue
+        idle = _results((claim.get("status") or {}).get("allocation"))
+        with suppress(msgspec.DecodeError):
+            found += [
+                [device, "held" if device in idle else "in use by an owner"]
+                for device in _results(msgspec.json.decode(text))
+            ]
+    return sorted(found)
+
+
+def _results(allocation: Any) -> list[str]:
+    """`gpu.example.com/node-1/gpu-0` for each device of an allocation."""
+    devices = (allocation or {}).get("devices") or {}
+    return [f"{r['driver']}/{r['pool']}/{r['device']}" for r in devices.get("results") or ()]
 
 
 def has_ended(raw: Raw) -> bool:

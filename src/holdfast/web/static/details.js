@@ -163,6 +163,7 @@ export class Details {
         ["Node", r.node && h("a", { href: this.app.link("nodes", [r.node]) }, r.node)],
         [isHold(r) ? "Held for" : "Owners", r.heldFor || r.owners.join(" | ")],
         ["Remaining", live && r.phase !== "Pending" ? remaining(r) : ""],
+        ["Devices", found ? found.devices.join(", ") : ""],
         ["Expiry", expiry(r, now)],
         ["Expected start", r.expected ? `in ${duration(r.expected - now)} (${clock(r.expected, true)})` : ""],
         ["Policy", r.policy || "Default"],
