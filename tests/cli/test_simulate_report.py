@@ -89,3 +89,31 @@ def test_without_resvg_a_note_says_how_to_get_png(
         raster.rasterizer.cache_clear()
     assert note == "the plots are SVG files; for PNG too: pip install 'holdfast[png]'"
     assert not list(tmp_path.rglob("*.png"))
+
+
+def test_a_run_that_does_not_look_for_starving_jobs_is_not_compared_by_them(tmp_path: Path) -> None:
+    head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+    finds = "actions: [{name: allocate}, {name: reserve, arguments: {starvingJobTimeThreshold: 10s}}]\n"
+    configs = {"finds": finds, "does-not": "actions: [{name: allocate}]\n"}
+    options = [
+        each
+        for name, text in configs.items()
+        for each in ("--config", written(tmp_path, f"{name}.yaml", head + text))
+    ]
+    scenario = written(tmp_path, "s.yaml", f"{GOOD}---\n{pod_text('big', '64')}\n")
+    folder = tmp_path / "report"
+    done = call("simulate", scenario, *options, "--until", "60s", "--report", str(folder))
+    assert done.status == 0
+    page = (folder / "report.html").read_text()
+    row = page[page.index("jobs that starved") :].partition("</tr>")[0]
+    cells = [each.partition("</td>")[0].rpartition(">")[2] for each in row.split("<td")[1:]]
+    assert cells == ["2", "-", ""]
+
+
+def test_the_keyboard_can_scroll_wide_tables(tmp_path: Path) -> None:
+    folder = tmp_path / "report"
+    assert call("simulate", written(tmp_path, "s.yaml", GOOD), "--report", str(folder)).status == 0
+    page = (folder / "report.html").read_text()
+    frames = [each.partition(">")[0] for each in page.split('<div class="scroll-x"')[1:]]
+    assert frames
+    assert all('tabindex="0"' in each and "aria-label=" in each for each in frames)

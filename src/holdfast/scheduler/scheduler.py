@@ -181,6 +181,11 @@ class Scheduler:
             if action.name in ACTIONS
         ]
 
+    @property
+    def detects_starvation(self) -> bool:
+        """Whether it has the `reserve` action, which finds starving jobs."""
+        return any(isinstance(action, Reserve) for action in self._actions)
+
     def feed(self, event: Event, now: float) -> None:
         """Applies an event to the cluster state."""
         self.cluster.feed(event, now)

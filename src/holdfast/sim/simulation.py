@@ -110,7 +110,12 @@ class Simulation:
             timeline=world.timeline.entries,
             objects=list(world.objects.all()),
             summary=summary(
-                world.objects, world.node_usage, world.figures, world.timeline.entries, end
+                world.objects,
+                world.node_usage,
+                world.figures,
+                world.timeline.entries,
+                end,
+                world.scheduler.detects_starvation,
             ),
             unmet=self._unmet,
             node_usage=world.node_usage,

@@ -62,6 +62,7 @@ def summary(
     figures: RunFigures,
     timeline: Sequence[TimelineEntry],
     end: float,
+    detects_starvation: bool,
 ) -> dict[str, Any]:
     kinds = Counter(raw["kind"] for raw in objects.all())
     pods = list(objects.scan("", "Pod"))
@@ -88,7 +89,10 @@ def summary(
         },
         "utilisation": node_usage.utilisation(end),
         "reservations": reservation_figures(node_usage.reservations.lives, node_usage.capacity(end)),
-        "starvation": _starvation_figures(starvation_episodes(timeline), end),
+        "starvation": {
+            "detected": detects_starvation,
+            **_starvation_figures(starvation_episodes(timeline), end),
+        },
         "evictions": _eviction_figures(timeline),
         "unschedulable": _reasons(unschedulable),
     }

@@ -143,6 +143,7 @@ def test_starvation_counts_from_the_event_to_the_start() -> None:
     )
     result = played.result
     assert result.summary["starvation"] == {
+        "detected": True,
         "jobs": 1,
         "reserved": 1,
         "started": 1,

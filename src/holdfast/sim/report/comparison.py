@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote
 
 from holdfast.sim.figures import hours_text, share, time_text
-from holdfast.sim.report.page import document, figure
+from holdfast.sim.report.page import document, figure, scrolled
 from holdfast.sim.report.plots import KIND_LABELS, MOST_POINTS, TITLES, column, pod_waits, waits_plot
 from holdfast.sim.report.scales import Ticks, amount_scale, count_scale, time_ticks
 from holdfast.sim.report.svg import LegendEntry, Plot, PlotArea, line
@@ -150,9 +150,17 @@ def _rows(summaries: Sequence[dict[str, Any]], ends: Sequence[float]) -> Iterabl
             shares = of("reservations", "held", name, "unusedShare")
             yield _Row(f"{name} held unused, of reserved", shares, _percent, -1)
     if any(of("starvation", "jobs")):
-        yield _Row("jobs that starved", of("starvation", "jobs"), _count, -1)
-        yield _Row("still starving at the end", of("starvation", "starving"), _count, -1)
-        yield _Row("longest starvation", of("starvation", "longest"), time_text, -1)
+        for key, label, text in (
+            ("jobs", "jobs that starved", _count),
+            ("starving", "still starving at the end", _count),
+            ("longest", "longest starvation", time_text),
+        ):
+            values = of("starvation", key)
+            known = [
+                value if is_detected else None
+                for value, is_detected in zip(values, of("starvation", "detected"), strict=True)
+            ]
+            yield _Row(label, known, text, -1)
     for key in ("preempted", "evicted"):
         if any(of("evictions", key)):
             yield _Row(f"pods {key}", of("evictions", key), _count, -1)
@@ -206,7 +214,7 @@ def comparison_page(title: str, runs: Sequence[ComparedRun], plots: Sequence[Plo
 <p class="sub">Simulation with seed {seeds}. Differences are from the first configuration.</p>
 <nav class="runs" aria-label="Reports of the runs">{links}</nav>
 <h2>Figures</h2>
-<div class="scroll-x"><table><thead><tr><th scope="col">figure</th>{heads}</tr></thead>
+{scrolled("Figures")}<table><thead><tr><th scope="col">figure</th>{heads}</tr></thead>
 <tbody>{"".join(rows)}</tbody></table></div>
 <h2>Over time</h2>
 <div class="plots">{"".join(figure(plot) for plot in plots)}</div>"""

@@ -140,9 +140,14 @@ def table(
     body = "\n".join(f"<tr>{''.join(cell(i, text) for i, text in enumerate(row))}</tr>" for row in rows)
     above = f"<caption>{escape(caption)}</caption>" if caption else ""
     return (
-        f'<div class="scroll-x"><table>{above}<thead><tr>{head}</tr></thead>'
+        f"{scrolled(caption or 'Table')}<table>{above}<thead><tr>{head}</tr></thead>"
         f"<tbody>{body}</tbody></table></div>"
     )
+
+
+def scrolled(label: str) -> str:
+    """Opens the frame of a table that may be wider than the page; the keyboard can scroll it, too."""
+    return f'<div class="scroll-x" tabindex="0" role="region" aria-label="{escape(label)}">'
 
 
 def _cards(summary: dict[str, Any]) -> str:
@@ -198,12 +203,14 @@ _VIEWS = """<section class="live" hidden>
 <div class="nodes" id="nodes"></div>
 <h2>Reservations at the moment</h2>
 <p class="note" id="reservation-count"></p>
-<div class="scroll-x" id="reservations-table"><table><thead><tr><th scope="col">reservation</th>
+<div class="scroll-x" id="reservations-table" tabindex="0" role="region"
+ aria-label="Reservations at the moment"><table><thead><tr><th scope="col">reservation</th>
 <th scope="col">kind</th><th scope="col">phase</th><th scope="col">node</th><th scope="col">used</th>
 <th scope="col">held unused</th></tr></thead><tbody id="reservations-now"></tbody></table></div>
 <h2>Pending pods at the moment</h2>
 <p class="note" id="pending-count"></p>
-<div class="scroll-x" id="pending-table"><table><thead><tr><th scope="col">pod</th>
+<div class="scroll-x" id="pending-table" tabindex="0" role="region"
+ aria-label="Pending pods at the moment"><table><thead><tr><th scope="col">pod</th>
 <th scope="col">reasons</th></tr></thead><tbody id="pending-now"></tbody></table></div>
 </section>"""
 
@@ -284,9 +291,9 @@ def _timeline(timeline: Sequence[TimelineEntry]) -> str:
     )
     return f"""<h2>Timeline</h2>{more}
 <details><summary>Show {len(shown)} entries</summary>
-<div class="scroll-x"><table><thead><tr><th scope="col" class="n">time</th><th scope="col">object</th>
+{scrolled("Timeline")}<table><thead><tr><th scope="col" class="n">time</th><th scope="col">object</th>
 <th scope="col">event</th><th scope="col">node</th>
 <th scope="col">reservation, message</th></tr></thead><tbody>{rows}</tbody></table></div></details>"""
 
 
-__all__ = ["document", "figure", "file_style", "run_page", "run_plots", "table"]
+__all__ = ["document", "figure", "file_style", "run_page", "run_plots", "scrolled", "table"]
