@@ -8,7 +8,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from io import BufferedReader
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -107,12 +107,13 @@ def _texts(paths: Sequence[str], problems: list[str]) -> Iterator[tuple[str, str
 
 def _content(name: str) -> bytes:
     """The first MAX_BYTES of the file and one more, decompressed."""
-    with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
-        assert isinstance(file, BufferedReader)
-        if file.peek(len(_GZIP))[: len(_GZIP)] != _GZIP:
-            return file.read(MAX_BYTES + 1)
-        with gzip.GzipFile(fileobj=file, mode="rb") as opened:
-            return opened.read(MAX_BYTES + 1)
+    opened = nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb")
+    with opened as file:
+        content = file.read(MAX_BYTES + 1)
+    if not content.startswith(_GZIP):
+        return content
+    with gzip.GzipFile(fileobj=BytesIO(content), mode="rb") as unpacked:
+        return unpacked.read(MAX_BYTES + 1)
 
 
 def _expanded(documents: Iterable[Document]) -> Iterator[Document]:
