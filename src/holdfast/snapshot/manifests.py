@@ -107,8 +107,7 @@ def _texts(paths: Sequence[str], problems: list[str]) -> Iterator[tuple[str, str
 
 def _content(name: str) -> bytes:
     """The first MAX_BYTES of the file and one more, decompressed."""
-    opened = nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb")
-    with opened as file:
+    with nullcontext(sys.stdin.buffer) if name == "-" else Path(name).open("rb") as file:
         content = file.read(MAX_BYTES + 1)
     if not content.startswith(_GZIP):
         return content
