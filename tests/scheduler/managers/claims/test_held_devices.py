@@ -155,3 +155,35 @@ def test_a_reservation_that_finds_no_devices_is_pending() -> None:
     world = World(*reserved(count=4))
     assert holders(world) == []
     assert "cannot allocate all claims" in world.condition("r", "Scheduled")["message"]
+
+
+def test_owners_keep_their_devices_when_the_reservation_expires() -> None:
+    world = World(*reserved(allocateOnce=False, ttl="60s"))
+    assert put(world, "p") == ["n1/gpu-0"]
+    world.wait(61)
+    assert world.phase("r") == "Failed"
+    assert holders(world) == []
+    assert devices_of(world.objects["ResourceClaim", "p-gpu"]) == ["n1/gpu-0"]
+    assert put(world, "other", app="x", count=2) == ["n1/gpu-1", "n1/gpu-2"]
+
+
+def test_a_resize_of_amounts_keeps_the_devices() -> None:
+    world = World(*reserved(allocateOnce=False))
+    assert put(world, "p") == ["n1/gpu-0"]
+    before = holders(world)
+    containers = [{"name": "main", "resources": {"requests": {"cpu": "2"}}}]
+    world.edit("Reservation", "r", spec__template__spec__containers=containers)
+    assert world.condition("r", "Resized")["status"] == "True"
+    assert world.status("r")["allocatable"]["cpu"] == "2"
+    assert holders(world) == before
+
+
+def test_a_restricted_reservation_used_in_part_serves_the_next_owner() -> None:
+    world = World(*reserved(allocateOnce=False, allocatePolicy="Restricted"))
+    assert put(world, "p", cpu="100m") == ["n1/gpu-0"]
+    assert put(world, "q", count=2, cpu="100m") == []
+    assert put(world, "s", cpu="100m") == ["n1/gpu-1"]
+    end(world, "p")
+    end(world, "s")
+    assert world.wait(30).node_of("q") == "n1"
+    assert devices_of(world.objects["ResourceClaim", "q-gpu"]) == ["n1/gpu-0", "n1/gpu-1"]
