@@ -193,6 +193,10 @@ class ClaimReservations(ClaimsInUse):
         elif later is not None:
             free = self._free_on(row)
             found = self.allocator.allocate(need.request, row, later, names, prefer=free)
+            if not isinstance(found, ClaimsRefusal) and has_shares(found):
+                # Parts of devices are not waited for: others may take what is released of them.
+                now = self.use.without(self.held.of(pod.uid))
+                found = self.allocator.allocate(need.request, row, now, names)
         else:
             found = self.allocator.allocate(need.request, row, use, names)
         if isinstance(found, ClaimsRefusal):
@@ -442,6 +446,11 @@ def entries_of(pod: PodRecord) -> list[tuple[str, ClaimTrait]]:
     """The entries of a reserve pod's `resourceClaims`, and the claims they stand for."""
     entries = pod.reservation.claim_entries if pod.reservation is not None else ()
     return list(zip(entries, pod.cls.claims, strict=True))
+
+
+def has_shares(found: ClaimsAllocation) -> bool:
+    """Whether parts of devices are among those allocated."""
+    return any(each.share_id is not None for one in found.results for each in one.devices.results)
 
 
 def is_going(pod: PodRecord) -> bool:

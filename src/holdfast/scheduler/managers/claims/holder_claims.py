@@ -29,6 +29,7 @@ from holdfast.scheduler.managers.claims.claim_reservations import (
     HeldEntry,
     claim_ref,
     entries_of,
+    has_shares,
     is_going,
 )
 from holdfast.scheduler.managers.claims.claims_in_use import RefusedWrite
@@ -229,7 +230,7 @@ class HolderClaims(ClaimReservations):
         request = self.allocator.request([each.spec for each in wanted])
         names = [ClaimName(pod.namespace, each.name, pod.uid) for each in wanted]
         found = self.allocator.allocate(request, pod.row, use, names, prefer=self._free_on(pod.row))
-        if isinstance(found, ClaimsRefusal):
+        if isinstance(found, ClaimsRefusal) or has_shares(found):
             return
         planned = [holder.held for each in wanted if (holder := self.held.get(each.key)) is not None]
         if planned != list(found.results):
