@@ -329,3 +329,22 @@ def _consumed(claim: Raw) -> str:
     results = ((claim.get("status") or {}).get("allocation") or {"devices": {"results": []}})["devices"]
     found = [each["consumedCapacity"]["memory"] for each in results["results"]]
     return ", ".join(f"{whole(each) >> 30}Gi" for each in found)
+
+
+def test_a_pre_allocation_does_not_wait_for_a_part_of_a_device() -> None:
+    capacity = {"memory": {"value": "40Gi"}}
+    shared = [{"name": "gpu-0", "allowMultipleAllocations": True, "capacity": capacity}]
+    entries = [{"name": "gpu", "resourceClaimTemplateName": "part"}]
+    world = World(
+        device_class(),
+        node("n1"),
+        resource_slice("n1", shared),
+        claim_template("part", _part("30Gi")),
+    )
+    assert _put_part(world, "old", "30Gi", "x")
+    world.put(reservation("r", cpu="1", pod={"resourceClaims": entries}, preAllocation=True))
+    assert holders(world) == []
+    assert world.phase("r") not in ("Available", "Waiting")
+    end(world, "old")
+    assert world.wait(30).phase("r") == "Available"
+    assert _consumed(holder(world)) == "30Gi"
