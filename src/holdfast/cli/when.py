@@ -129,7 +129,7 @@ def when(
       # With run times learned from a recording
       holdfast when job nightly --history recording
     """
-    from holdfast.cli.client import cluster_objects
+    from holdfast.cli.client import cluster_objects, namespace_of
     from holdfast.cli.forecast_text import print_forecast
     from holdfast.cli.options import load_setup, warn_of_plugins
     from holdfast.cli.printing import as_json, as_yaml
@@ -145,7 +145,7 @@ def when(
     warn_of_plugins([setup])
     learned = _learned(history or ())
     where = Where(kubeconfig, context, namespace, tuple(snapshot or ()))
-    place = "" if all_namespaces else _namespace(where)
+    place = "" if all_namespaces else namespace_of(where)
     objects = cluster_objects(where)
     try:
         targets = find_targets(objects.objects, wanted, name, place)
@@ -197,20 +197,6 @@ def _read(kind: str, name: str | None) -> tuple[str, str | None]:
         )
         raise Failure(1, [f"KIND: no starts of {kind!r}{hint}"])
     return wanted, name
-
-
-def _namespace(where: Where) -> str:
-    from holdfast.api.names import DEFAULT_NAMESPACE
-    from holdfast.cli.client import failure
-    from holdfast.kube.errors import KubernetesError
-    from holdfast.kube.kubeconfig import find_access
-
-    if where.namespace or where.snapshot:
-        return where.namespace or DEFAULT_NAMESPACE
-    try:
-        return find_access(where.kubeconfig, where.context or "").namespace or DEFAULT_NAMESPACE
-    except KubernetesError as error:
-        raise failure(error) from None
 
 
 def _horizon(text: str) -> float:
