@@ -204,6 +204,13 @@ STARVATION = "starvation"
 HOLD_JOB = "holdfast.io/hold-job"
 HOLD_EXPECTED_START = "holdfast.io/expected-start"
 
+# The calendar: when a Reservation starts, what happens on its node before, and how it ends.
+STARTS_AT = "holdfast.io/starts-at"
+LEAD = "holdfast.io/lead"
+BEFORE_START = "holdfast.io/before-start"
+RELEASE_IF_UNUSED_AFTER = "holdfast.io/release-if-unused-after"
+AT_END = "holdfast.io/at-end"
+
 # Simulation: when things happen to an object.
 SIM_PREFIX = "sim.holdfast.io/"
 SIM_AT = "sim.holdfast.io/at"

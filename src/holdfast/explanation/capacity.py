@@ -196,7 +196,7 @@ def _holder(
 ) -> Holder:
     cluster, reservation = snapshot.cluster, entry.reservation
     slots = cluster.nodes.slots
-    start = cluster.jobs.estimates.expected_start(reservation) if reservation.waiting else None
+    start = cluster.jobs.planner.expected_start(reservation) if reservation.waiting else None
     return Holder(
         node=cluster.nodes.name(entry.row),
         kind=kind_of_holder(snapshot, reservation),

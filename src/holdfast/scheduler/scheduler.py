@@ -24,6 +24,7 @@ from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.bind_retries import BindRetries
 from holdfast.scheduler.framework.binding_cycle import BindingCycle
+from holdfast.scheduler.framework.calendar_planner import CalendarPlanner
 from holdfast.scheduler.framework.checked_answers import checked_gate
 from holdfast.scheduler.framework.config import Configuration, CoschedulingArgs
 from holdfast.scheduler.framework.config.plugin_sets import COSCHEDULING
@@ -162,6 +163,15 @@ class Scheduler:
         )
         self.hold_planner = HoldPlanner(self.cluster, self.cycle, self._profiles)
         self.hold_reconciler = HoldReconciler(self.cluster, self.hold_planner)
+        self.calendar_planner = CalendarPlanner(
+            self.cluster,
+            self.columns,
+            self.cycle,
+            self.gangs,
+            self.preemption,
+            self._profiles,
+            self.pod_pending,
+        )
         self.guard = ConvergenceGuard(
             self.cluster, configuration.pod_initial_backoff, configuration.pod_max_backoff
         )
@@ -278,6 +288,8 @@ class Scheduler:
                 break
             if self.cluster.reservations.starvation_holds:
                 decisions += self.hold_reconciler.run(now)
+            if self.cluster.reservations.calendar:
+                decisions += self.calendar_planner.run(now)
             for action in self._actions:
                 action.run(round_)
             self.unfinished = round_.pods_left <= 0
@@ -310,7 +322,7 @@ class Scheduler:
     def next_timer(self) -> float | None:
         """When a round is due even without events."""
         times = [self.queue.next_due(), self.binding.next_deadline(), self.guard.next_timer()]
-        times.append(self.bind_retries.next_due())
+        times += [self.bind_retries.next_due(), self.calendar_planner.next_timer()]
         times.append(self.cluster.claims.next_timer())
         times += [action.next_timer() for action in self._actions]
         times += [due for due, _ in self._failed_gates.values()]

@@ -1,8 +1,9 @@
-"""The backfill action: places pods that end in time on capacity held for starving jobs.
+"""The backfill action: places pods that end in time on capacity that is held or planned for others.
 
 Capacity held for a starving job is idle until all of it is free. A pod with a run-time estimate may use
 it if it ends by the time the starving job is expected to start. If no start is expected, nothing is
-backfilled on that node. A pod that exceeds its estimate is reported, and its job is not backfilled
+backfilled on that node. In the same way, capacity planned for a reservation that starts later may be
+used by a pod that ends by then. A pod that exceeds its estimate is reported, and its job is not backfilled
 again. The rest of a job whose start was interrupted may use held capacity without an estimate.
 """
 
@@ -52,10 +53,12 @@ class Backfill(Action):
     def run(self, round_: Round) -> None:
         holds = round_.cluster.reservations.starvation_holds
         self._report_overruns(round_)
-        if not holds or round_.cluster.has_changes() or round_.pods_left <= 0:
+        calendar = round_.cluster.reservations.calendar
+        if not (holds or calendar) or round_.cluster.has_changes() or round_.pods_left <= 0:
             return
-        self._finish_starts(round_)
-        if not round_.cluster.settings.backfills or round_.cluster.has_changes():
+        if holds:
+            self._finish_starts(round_)
+        if not (round_.cluster.settings.backfills or calendar) or round_.cluster.has_changes():
             return
         until = self._windows(round_)
         if not (until > round_.now).any():
@@ -87,12 +90,13 @@ class Backfill(Action):
             round_.hold_reconciler.starts,
         )
         until = np.zeros(nodes.size)
+        until[round_.cluster.reservations.calendar.rows()] = math.inf  # see `_row_for`
         closed = np.zeros(nodes.size, dtype=np.bool_)
         for reservation in holds:
             if reservation.pod is None or reservation.pod.row < 0:
                 continue
             row, start = reservation.pod.row, starts.get(reservation.uid)
-            if start is None:
+            if start is None or not round_.cluster.settings.backfills:
                 closed[row] = True
             elif until[row] == 0 or start < until[row]:
                 until[row] = start
@@ -117,12 +121,21 @@ class Backfill(Action):
         column = round_.columns.column(round_.profiles[pod.scheduler], pod.cls)
         if round_.search.placement is not None:
             in_time &= round_.search.placement
-        rows = np.flatnonzero(in_time & planner.suitable(column, pod))
+        in_time &= planner.suitable(column, pod)
+        if not is_interrupted:
+            self._leave_planned(round_, pod, round_.now + estimate, in_time)
+        rows = np.flatnonzero(in_time)
         if not len(rows) or column.owned:
             return -1
         ranks = node_score(pod.cls, lambda slot: planner.idle(slot)[rows], len(rows))
         best = min(range(len(rows)), key=lambda i: (ranks[i], nodes.name(int(rows[i]))))
         return int(rows[best])
+
+    def _leave_planned(self, round_: Round, pod: PodRecord, end: float, rows: Bools) -> None:
+        """Takes rows away where the pod would still use capacity that a reservation takes by then."""
+        for row in round_.cluster.reservations.calendar.rows():
+            if rows[row] and not round_.cluster.jobs.planner.fits_until(row, pod.cls.amounts, end):
+                rows[row] = False
 
     # Placing
 

@@ -164,10 +164,10 @@ class HoldReconciler:
         known, now = self._estimates.get(reservation.uid), self._cluster.now
         if known is not None and known.waiting == reservation.waiting and now < known.until:
             return known
-        start = self._cluster.jobs.estimates.expected_start(reservation)
+        start = self._cluster.jobs.planner.expected_start(reservation)
         if start is not None and start <= now:
             start = -math.inf
-        found = _FreeEstimate(start, self._cluster.jobs.estimates.next_end(row), reservation.waiting)
+        found = _FreeEstimate(start, self._cluster.jobs.planner.next_end(row), reservation.waiting)
         self._estimates[reservation.uid] = found
         return found
 

@@ -35,6 +35,7 @@ import msgspec
 
 from holdfast.api.affinity import Taint
 from holdfast.api.annotations import ReservationAllocated
+from holdfast.api.calendar import NO_TERMS, CalendarTerms
 from holdfast.api.errors import DurationError, TimeError
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.reservation import (
@@ -236,6 +237,7 @@ class ReservationInfo:
         "amounts",
         "amounts_by_name",
         "being_evicted",
+        "calendar",
         "claim_entries",
         "claims_changed",
         "counts_pods",
@@ -267,6 +269,7 @@ class ReservationInfo:
         "resize_problem",
         "resized",
         "restricted",
+        "started",
         "taken_early",
         "uid",
         "victims",
@@ -287,6 +290,8 @@ class ReservationInfo:
         self.object = reservation
         """As last seen."""
         self.created = created
+        self.calendar = NO_TERMS
+        """Its calendar annotations."""
         self.expires = _expires(reservation.spec, created)
         """When it expires; None for never."""
         self.pod: PodRecord | None = None
@@ -336,6 +341,8 @@ class ReservationInfo:
         """Of a preemption hold: the uid of the preemptor."""
         self.released = False
         """Of a preemption hold: whether the preemptor no longer needs it."""
+        self.started = False
+        """Of a reservation with a start: whether it was reached and the reservation is scheduled."""
         self.taken_early = False
         """Of a preemption hold: whether the preemptor was assumed before the hold was scheduled."""
         self.victims: frozenset[str] = frozenset()
@@ -398,7 +405,8 @@ class ReservationInfo:
 
     @property
     def pre_allocation(self) -> bool:
-        return self.object.spec.pre_allocation
+        """Whether it may wait on its node for pods that end, as one with a start may have to."""
+        return self.object.spec.pre_allocation or self.calendar.start is not None
 
     def see(self, reservation: Reservation) -> bool:
         """Stores the object as it is now. Returns whether more than its status changed."""
@@ -407,8 +415,18 @@ class ReservationInfo:
             # The spec of before is kept, since other objects can reference it: this saves memory.
             self.object = msgspec.structs.replace(reservation, spec=before.spec)
             return False
-        self.expires = _expires(reservation.spec, self.created)
+        self.expires = _expires(reservation.spec, self.since)
         return True
+
+    def set_calendar(self, terms: CalendarTerms) -> None:
+        """Sets its calendar annotations; `ttl` counts from the start."""
+        self.calendar = terms
+        self.expires = _expires(self.object.spec, self.since)
+
+    @property
+    def since(self) -> float:
+        """When it starts; without a start, when it was created."""
+        return self.created if self.calendar.start is None else self.calendar.start
 
     def is_before(self, other: ReservationInfo) -> bool:
         """Whether it comes first where both are Waiting."""

@@ -248,7 +248,8 @@ class ReservationLifecycle:
         """Writes the status if it differs from the object and from what was last written."""
         pod = reservation.pod
         node = self._cluster.nodes.name(pod.row) if pod is not None and pod.row >= 0 else ""
-        status = status_of(self._reservations, reservation, node, now)
+        planned = self._reservations.calendar.get(reservation.uid)
+        status = status_of(self._reservations, reservation, node, now, planned)
         renewed = reservation.uid in self._renewed and bool(node)
         if status == reservation.object.status and not renewed:
             reservation.last_status = None

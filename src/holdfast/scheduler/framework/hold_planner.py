@@ -18,7 +18,11 @@ from holdfast.scheduler.cluster.pod_classes import PodClass, Traits
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import CPU, MEMORY, NONZERO_CPU, NONZERO_MEMORY, PODS, Amounts
 from holdfast.scheduler.cluster.view import All, One
-from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT, STARVATION_FILTER
+from holdfast.scheduler.framework.config.plugin_sets import (
+    CALENDAR_FILTER,
+    NODE_RESOURCES_FIT,
+    STARVATION_FILTER,
+)
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore
 from holdfast.scheduler.framework.interface import Offer, Plugin
@@ -33,6 +37,9 @@ from holdfast.scheduler.reservations.reserve_pod import reserve_pod
 from holdfast.scheduler.state.cluster import Cluster
 
 Bools = NDArray[np.bool_]
+
+_ON_AMOUNTS = (NODE_RESOURCES_FIT, STARVATION_FILTER, CALENDAR_FILTER)
+"""The filters on amounts, starvation holds and planned reservations."""
 
 
 class HoldPlan(NamedTuple):
@@ -453,7 +460,7 @@ class HoldFeasibility:
             and (pod.pinned_node is None or pod.pinned_node == name)
             and all(
                 (test.only is None or name in test.only)
-                and (kind in (NODE_RESOURCES_FIT, STARVATION_FILTER) or bool(test.passes(view)))
+                and (kind in _ON_AMOUNTS or bool(test.passes(view)))
                 for kind, test in column.guarded_filters
             )
         )
@@ -496,6 +503,6 @@ def suitable(cluster: Cluster, column: ClassColumn) -> Bools:
     for name, test in column.guarded_filters:
         if test.only is not None:
             rows &= np.array([nodes.name(row) in test.only for row in range(nodes.size)])
-        if name not in (NODE_RESOURCES_FIT, STARVATION_FILTER):
+        if name not in _ON_AMOUNTS:
             rows &= np.asarray(test.passes(view) & view.full(True))
     return rows

@@ -11,6 +11,7 @@ from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.checked_answers import is_foreign
 from holdfast.scheduler.framework.config import GivenArgs, ReservationArgs, ResolvedProfile
 from holdfast.scheduler.framework.config.plugin_sets import (
+    CALENDAR_FILTER,
     COSCHEDULING,
     DYNAMIC_RESERVATION,
     NODE_AFFINITY,
@@ -79,6 +80,9 @@ class Profile:
         }
         self.filter_order[STARVATION_FILTER] = (
             self.filter_order.get(NODE_RESOURCES_FIT, len(self.filters)) - 0.5
+        )
+        self.filter_order[CALENDAR_FILTER] = (
+            self.filter_order.get(NODE_RESOURCES_FIT, len(self.filters)) + 0.5
         )
         self.post_filters = [p for p in at("postFilter") if preempts or p.name != PREEMPTION]
         weights = {ref.name: ref.weight for ref in resolved.points.get("score", ())}

@@ -6,6 +6,7 @@
     queue_shares      deserved shares by weight; the dominant share
     queue_limits      capability and guarantee of queues; which PodGroups may become Inqueue
     estimates         run-time estimates and expected ends
+    capacity_planner  free capacity over time: expected ends, planned reservations
 
 A pod without a group is a job of one, for which nothing is stored here. May import
 `reservations`, `managers`, `cluster` and `api`.

@@ -1,7 +1,4 @@
-"""Run-time estimates of pods, and the expected ends and starts that backfill relies on."""
-
-import math
-from collections.abc import Iterable
+"""Run-time estimates of pods, and when they are expected to end."""
 
 from holdfast.api.errors import DurationError
 from holdfast.api.jobs import VolcanoJob
@@ -9,8 +6,7 @@ from holdfast.api.names import RUN_ESTIMATE, VOLCANO_JOB_NAME
 from holdfast.api.pod import Pod
 from holdfast.api.times import parse_duration
 from holdfast.scheduler.cluster.base import ClusterBase
-from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
-from holdfast.scheduler.reservations.reservation_cache import ReservationCache
+from holdfast.scheduler.cluster.records import PodRecord
 
 
 def estimate_in(pod: Pod) -> float | None:
@@ -35,12 +31,10 @@ def duration_or_none(text: str | None) -> float | None:
 
 
 class RunEstimates:
-    """The run-time estimates of pods, by their own metadata or their Volcano job, and what follows from
-    them."""
+    """The run-time estimates of pods, by their own metadata or their Volcano job."""
 
-    def __init__(self, cluster: ClusterBase, reservations: ReservationCache) -> None:
+    def __init__(self, cluster: ClusterBase) -> None:
         self._cluster = cluster
-        self._reservations = reservations
         self._of_job: dict[tuple[str, str], float] = {}
         """The estimates of Volcano jobs, by (namespace, name)."""
         self.any_given = False
@@ -88,46 +82,3 @@ class RunEstimates:
         if estimate is None or pod.started is None:
             return False
         return pod.started + estimate < self._cluster.now
-
-    def expected_start(self, reservation: ReservationInfo) -> float | None:
-        """When the capacity of a hold is expected to be free; None if that is not known."""
-        entry = self._cluster.ledger.reservations.get(reservation.uid)
-        if entry is None:
-            return None
-        if not reservation.waiting:
-            return self._cluster.now
-        short = self._reservations.waiting.shortage(reservation)
-        if not short:
-            return self._cluster.now
-        return self._freed_at(entry.row, short)
-
-    def expected_fit(self, row: int, asked: Iterable[tuple[int, int]]) -> float | None:
-        """When these amounts, which are not free on a row now, are expected to be; None if unknown."""
-        free = self._cluster.ledger.free(row)
-        return self._freed_at(row, {slot: amount - int(free[slot]) for slot, amount in asked})
-
-    def _freed_at(self, row: int, short: dict[int, int]) -> float | None:
-        """When enough pods of the row are expected to have ended to free the amounts in `short`."""
-        ends = []
-        for pod in self._cluster.ledger.pods.get(row, {}).values():
-            end = self.expected_end(pod)
-            if end is not None and self._cluster.ledger.reservations.get(pod.reservation_uid) is None:
-                ends.append((end, pod.uid, pod))
-        for end, _, pod in sorted(ends, key=lambda each: each[:2]):
-            for slot, amount in pod.cls.usage:
-                if slot in short:
-                    short[slot] -= amount
-            if all(lack <= 0 for lack in short.values()):
-                return end
-        return None
-
-    def next_end(self, row: int) -> float:
-        """Until when the expectations for a row stay the same if nothing changes there: the first
-        expected end of a pod. A pod that has not started is expected to end later with every
-        moment."""
-        ends = []
-        for pod in self._cluster.ledger.pods.get(row, {}).values():
-            end = self.expected_end(pod)
-            if end is not None:
-                ends.append(self._cluster.now if pod.started is None else end)
-        return min(ends, default=math.inf)

@@ -11,6 +11,7 @@ from holdfast.api.workloads import PriorityClass
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.pod_classes import GroupMembership
 from holdfast.scheduler.cluster.records import JobName, Phase, PodRecord, ReservationInfo, queued_since
+from holdfast.scheduler.jobs.capacity_planner import CapacityPlanner
 from holdfast.scheduler.jobs.estimates import RunEstimates
 from holdfast.scheduler.jobs.job import (
     CORE,
@@ -59,7 +60,8 @@ class Jobs:
         self._settings = cluster.settings
         self.queues = Queues(cluster, self._queue_of)
         self.queue_limits = QueueLimits(cluster, reservations, self.queues)
-        self.estimates = RunEstimates(cluster, reservations)
+        self.estimates = RunEstimates(cluster)
+        self.planner = CapacityPlanner(cluster, reservations, self.estimates)
         self._groups: dict[JobName, PodGroup] = {}
         self._ended_in: dict[str, JobName] = {}
         self._classes: dict[str, int] = {}

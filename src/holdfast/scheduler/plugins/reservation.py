@@ -81,8 +81,8 @@ class ReservationPlugin(ClusterPlugin):
 
     def _when(self, row: int, asked: list[tuple[int, int]], unknown: int) -> int:
         """The score by the time when the capacity is free; `unknown` if that is not known."""
-        estimates = self.cluster.jobs.estimates
-        when = estimates.expected_fit(row, asked) if estimates.any_given else None
+        jobs = self.cluster.jobs
+        when = jobs.planner.expected_fit(row, asked) if jobs.estimates.any_given else None
         return unknown if when is None else _NOW - math.ceil(when * 1000)
 
     def can_preempt_for(self, cls: PodClass) -> bool:

@@ -17,6 +17,7 @@ from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationEntr
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.managers.resource_managers import ResourceManagers
 from holdfast.scheduler.managers.volumes import VolumeManager
+from holdfast.scheduler.reservations.calendar import Calendar
 from holdfast.scheduler.reservations.owners import OwnerSpec
 from holdfast.scheduler.reservations.reservation_index import ReservationIndex
 from holdfast.scheduler.reservations.reservation_victims import (
@@ -85,6 +86,8 @@ class ReservationCache(ReservationIndex):
             cluster, self.specs, self.members, self.preemption_holds
         )
         """Reservations that hold capacity for pods of starving jobs."""
+        self.calendar = Calendar(cluster)
+        """Reservations that start later, and the nodes planned for them."""
         self.preempted = PreemptedReservations()
         """Reservations that are preempted by others."""
         self.short_of_devices: dict[str, None] = {}
@@ -192,7 +195,8 @@ class ReservationCache(ReservationIndex):
         self.dirty[reservation.uid] = None
 
     def _let_go(self, reservation: ReservationInfo) -> None:
-        """Releases its capacity, its reserve pod and its owner spec."""
+        """Releases its capacity, its reserve pod, its owner spec and its place in the calendar."""
+        self.calendar.drop(reservation.uid)
         pod = reservation.pod
         if pod is not None:
             if self._cluster.listener is not None:

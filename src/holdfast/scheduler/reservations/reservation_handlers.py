@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.api import names
+from holdfast.api.calendar import calendar_terms
 from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError, TimeError
 from holdfast.api.memo import Memo
 from holdfast.api.meta import ObjectMeta
@@ -141,6 +142,7 @@ class ReservationHandlers:
         """Reads owners and template of the object. Raises if they are invalid. Returns whether the
         class of its reserve pod changed."""
         reservations, reservation = self._reservations, info.object
+        info.set_calendar(calendar_terms(reservation.metadata.annotations))
         node, scheduler = node_and_scheduler(reservation)
         preemptor = preemptor_of(reservation) if node else ""
         spec = reservations.specs.acquire([] if preemptor else reservation.spec.owners)
@@ -284,9 +286,19 @@ class ReservationHandlers:
         listener = self._cluster.listener
         if listener is None:
             return
+        calendar, start = self._reservations.calendar, reservation.calendar.start
         if reservation.terminating:
+            calendar.drop(reservation.uid)
             listener.pod_settled(pod)
+        elif start is not None and (start > self._cluster.now or not reservation.started):
+            if calendar.get(reservation.uid) is None:
+                listener.pod_settled(pod)
+                changed = True
+            if changed:
+                reservation.started = False
+                calendar.put(reservation, start)
         elif changed:
+            calendar.drop(reservation.uid)
             listener.pod_pending(pod)
 
     def _found_on(self, reservation: ReservationInfo, node: str) -> None:

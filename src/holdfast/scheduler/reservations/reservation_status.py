@@ -13,6 +13,14 @@ from holdfast.api.reservation import ReservationPhase, ReservationStatus
 from holdfast.api.times import format_time
 from holdfast.scheduler.cluster.records import Phase, PodRecord, ReservationInfo
 from holdfast.scheduler.cluster.slots import PODS, Amounts
+from holdfast.scheduler.reservations.calendar import (
+    DRAINING,
+    FEASIBLE,
+    NOT_PLANNED,
+    PLANNED,
+    STARTED,
+    PlannedReservation,
+)
 from holdfast.scheduler.reservations.reservation_index import ReservationIndex
 
 SCHEDULED, READY, RESIZED, DEVICES_HELD = "Scheduled", "Ready", "Resized", "DevicesHeld"
@@ -21,20 +29,27 @@ SUCCEEDED, EXPIRED = "Succeeded", "Expired"
 _SCHEDULED = (SCHEDULED, "True", "Scheduled", "")
 _AVAILABLE = (READY, "True", "Available", "")
 _PHASE_AVAILABLE = ReservationPhase.AVAILABLE
+_FEASIBILITY = {"True": "Fits", "False": "DoesNotFit", "Unknown": "EndsUnknown"}
+"""The reasons of the condition Feasible."""
 
 
 def status_of(
-    reservations: ReservationIndex, reservation: ReservationInfo, node: str, now: float
+    reservations: ReservationIndex,
+    reservation: ReservationInfo,
+    node: str,
+    now: float,
+    planned: PlannedReservation | None = None,
 ) -> ReservationStatus:
-    """The whole status. Conditions that did not change keep their times."""
+    """The whole status. Conditions that did not change keep their times. `planned` is its plan, if it
+    has not started yet."""
     before = reservation.final or reservation.object.status
     if node and _is_current(reservation, before, node):
         return _with_owners(reservations, reservation, before)
     conditions = {c.type: c for c in before.conditions}
 
-    def set_condition(kind: str, true: bool, reason: str, message: str = "") -> None:
+    def set_condition(kind: str, true: bool | str, reason: str, message: str = "") -> None:
         known = conditions.get(kind)
-        status = "True" if true else "False"
+        status = true if isinstance(true, str) else "True" if true else "False"
         if known is not None and (known.status, known.reason, known.message) == (
             status,
             reason,
@@ -53,6 +68,18 @@ def status_of(
         )
 
     status = msgspec.structs.replace(before, phase=_phase(reservation, node))
+    if planned is not None:
+        status.node_name = planned.node
+        reason = DRAINING if planned.draining and planned.node else PLANNED
+        what = f"starts at {format_time(planned.start)}"
+        if planned.node:
+            set_condition(PLANNED, True, reason, f"{what} on {planned.node}")
+        else:
+            set_condition(PLANNED, False, NOT_PLANNED, what)
+        set_condition(FEASIBLE, planned.feasible, _FEASIBILITY[planned.feasible], planned.message)
+    elif PLANNED in conditions:
+        set_condition(PLANNED, False, STARTED)
+        conditions.pop(FEASIBLE, None)
     if reservation.finished:
         set_condition(READY, False, reservation.finished, reservation.message)
     elif not node:

@@ -69,8 +69,12 @@ def traits_of(reservation: Reservation, spec: int, node: str) -> Traits:
     """The traits of its reserve pod's class."""
     asked = reservation.spec
     shared = not asked.once and asked.allocate_policy == AllocatePolicy.DEFAULT
+    starts_later = names.STARTS_AT in reservation.metadata.annotations
     return Traits(
-        owner_spec_id=spec, wants_node=node, exclusive=shared, pre_allocation=asked.pre_allocation
+        owner_spec_id=spec,
+        wants_node=node,
+        exclusive=shared,
+        pre_allocation=asked.pre_allocation or starts_later,
     )
 
 

@@ -577,12 +577,13 @@ def _claims(spec: Raw, namespace: str, pod: str) -> tuple[tuple[str, str], ...]:
 
 
 def _expiry(metadata: Raw, spec: Raw) -> float | None:
-    """When the reservation expires: by `expires`, or its ttl from its creation."""
+    """When the reservation expires: by `expires`, or its ttl from its start or its creation."""
     if spec.get("expires"):
         return parse_time(spec["expires"])
     ttl = _duration(str(spec.get("ttl") or ""))
-    created = metadata.get("creationTimestamp")
-    return parse_time(created) + ttl if ttl and created else None
+    start = (metadata.get("annotations") or {}).get("holdfast.io/starts-at")
+    since = start or metadata.get("creationTimestamp")
+    return parse_time(since) + ttl if ttl and since else None
 
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}

@@ -92,7 +92,11 @@ def status_at_rest(cluster: ClusterState, reservation: ReservationFacts, now: fl
     """Reports incorrect fields of a reservation's status once nothing more follows at a moment."""
     phase = reservation.phase
     conditions = {each.get("type"): each for each in reservation.status.get("conditions") or ()}
-    if reservation.is_live != bool(reservation.node) and phase in ("Pending", "Available", "Waiting"):
+    planned = (conditions.get("Planned") or {}).get("status") == "True"
+    if planned and phase != "Pending":
+        yield f"reservation status: {reservation}: {phase}, but Planned is True"
+    has_node = bool(reservation.node) and not planned
+    if reservation.is_live != has_node and phase in ("Pending", "Available", "Waiting"):
         yield f"reservation status: {reservation}: {phase} with nodeName {reservation.node!r}"
     ready = conditions.get("Ready")
     if phase in _READY and (

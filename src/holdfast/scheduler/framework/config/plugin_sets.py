@@ -68,6 +68,9 @@ NODE_RESOURCES_FIT = "NodeResourcesFit"
 STARVATION_FILTER = "reserve"
 """The filter of the reserve action, which keeps other pods off nodes with starvation holds."""
 
+CALENDAR_FILTER = "calendar"
+"""The filter that keeps pods off capacity planned for reservations that start later."""
+
 ALL = "*"
 MULTI_POINT = "multiPoint"
 

@@ -8,6 +8,9 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Any
 from weakref import ref
 
+import numpy as np
+from numpy.typing import NDArray
+
 from holdfast.api.errors import HoldfastError
 from holdfast.scheduler.cluster.plugin_errors import RAISED, error_message
 from holdfast.scheduler.cluster.pod_classes import PodClass
@@ -18,7 +21,7 @@ from holdfast.scheduler.framework.checked_answers import (
     checked_answer,
     checked_score,
 )
-from holdfast.scheduler.framework.config.plugin_sets import STARVATION_FILTER
+from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, STARVATION_FILTER
 from holdfast.scheduler.framework.feasibility.normalized_scores import Normalized
 from holdfast.scheduler.framework.guarded import guarded_answer, guarded_filters, guarded_score
 from holdfast.scheduler.framework.interface import (
@@ -273,6 +276,7 @@ class CompiledClass:
         """Asks all plugins."""
         answers = self._ask(self._profile.filters)
         filter_versions = add_starvation_filter(self._cluster, self._profile, self.cls, answers.filters)
+        filter_versions += add_calendar_filter(self._cluster, self._profile, self.cls, answers.filters)
         answers.versions += [(None, version) for version in filter_versions]
         answers.score_by(self._profile.scorers)
         return answers
@@ -359,3 +363,55 @@ def add_starvation_filter(
         place = sum(order.get(name, -1) < order[STARVATION_FILTER] for name, _ in filters)
         filters.insert(place, (STARVATION_FILTER, Filter(passes, reasons, Scope.USAGE)))
     return [Settled(lambda: bool(holds))]
+
+
+PLANNED = "node(s) had capacity planned for reservations that start later"
+
+
+def add_calendar_filter(
+    cluster: Cluster, profile: Profile, cls: PodClass, filters: list[tuple[str, Filter]]
+) -> list[Version]:
+    """Adds the filter that keeps pods off capacity that reservations will take later, if there are
+    such reservations; returns what its presence depends on. It stands behind NodeResourcesFit and
+    takes a pod for one that never ends: the backfill action places those that end in time. Of a
+    pre-allocation only what is planned counts, as pods that are in its way will end."""
+    calendar, planner = cluster.reservations.calendar, cluster.jobs.planner
+    if not cls.requests:
+        return []
+    if calendar:
+        nodes, amounts = cluster.nodes, dict(cls.requests)
+        needed = planner.planned if cls.pre_allocation else planner.blocked
+
+        def room(view: View, slot: int) -> Cells:
+            if not cls.pre_allocation:
+                return view.free(slot)
+            kept = view.take(nodes.held_once_pods_end[slot]) + view.take(nodes.daemon_requested[slot])
+            return view.allocatable(slot) - kept
+
+        def barred(view: View) -> Cells:
+            if isinstance(view.rows, int):
+                needs = needed(view.rows).items()
+                return any(
+                    amounts.get(slot) and room(view, slot) - n < amounts[slot] for slot, n in needs
+                )
+            kept: dict[int, NDArray[np.int64]] = {}
+            for row in calendar.rows():
+                for slot, n in needed(row).items():
+                    if amounts.get(slot):
+                        kept.setdefault(slot, np.zeros(nodes.capacity, dtype=np.int64))[row] = n
+            lacks = view.full(False)
+            for slot, column in kept.items():
+                planned = view.take(column)
+                lacks = lacks | ((planned > 0) & (room(view, slot) - planned < amounts[slot]))
+            return lacks
+
+        def passes(view: View) -> Cells:
+            return view.negate(barred(view))
+
+        def reasons(view: View) -> list[Reason]:
+            return [Reason(PLANNED, barred(view))]
+
+        order = profile.filter_order
+        place = sum(order.get(name, -1) < order[CALENDAR_FILTER] for name, _ in filters)
+        filters.insert(place, (CALENDAR_FILTER, Filter(passes, reasons, Scope.USAGE)))
+    return [Settled(lambda: bool(calendar))]

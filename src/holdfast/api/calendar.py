@@ -1,0 +1,112 @@
+"""The calendar annotations of a Reservation: when it starts, what happens before, and how it ends.
+
+Koordinator ignores annotations it does not know, so a Reservation that has them stays compatible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from holdfast.api import names
+from holdfast.api.errors import DurationError, InvalidObject, TimeError
+from holdfast.api.times import parse_duration, parse_time
+
+
+class BeforeStart(StrEnum):
+    """What may run on the planned node before a reservation starts."""
+
+    BACKFILL = "Backfill"
+    """Only what ends by the start, or fits beside the reservation, may start there. Evicts no pod."""
+    DRAIN = "Drain"
+    """The same, but only from `start - lead` on; before that, anything may start there."""
+    PREEMPT = "Preempt"
+    """As Drain; and from `start - lead` on, pods of lower priority that are in the way are evicted."""
+
+
+class AtEnd(StrEnum):
+    """What happens to the owners when a reservation expires."""
+
+    KEEP = "Keep"
+    EVICT = "Evict"
+
+
+class CalendarTerms(NamedTuple):
+    """The calendar annotations of one Reservation."""
+
+    start: float | None
+    """When it starts, in seconds since the epoch; None: at once."""
+    lead: float = 0.0
+    """How long before the start draining begins, in seconds."""
+    before: str = BeforeStart.BACKFILL
+    release_after: float | None = None
+    """It expires if it was not used for so long after it became Available; None: not for that."""
+    at_end: str = AtEnd.KEEP
+
+    @property
+    def drains_at(self) -> float:
+        """When draining begins; minus infinity for a reservation without a start."""
+        return float("-inf") if self.start is None else self.start - self.lead
+
+
+NO_TERMS = CalendarTerms(None)
+_KEYS = (
+    names.STARTS_AT,
+    names.LEAD,
+    names.BEFORE_START,
+    names.RELEASE_IF_UNUSED_AFTER,
+    names.AT_END,
+)
+
+
+def calendar_terms(annotations: Mapping[str, str]) -> CalendarTerms:
+    """The calendar terms of a Reservation with these annotations. Raises InvalidObject, with the
+    annotation as its field."""
+    if not any(key in annotations for key in _KEYS):
+        return NO_TERMS
+    start = _time(annotations, names.STARTS_AT)
+    lead = _duration(annotations, names.LEAD) or 0.0
+    before = _choice(annotations, names.BEFORE_START, BeforeStart, BeforeStart.BACKFILL)
+    for key in (names.LEAD, names.BEFORE_START):
+        if key in annotations and start is None:
+            raise _invalid(key, f"needs {names.STARTS_AT}")
+    return CalendarTerms(
+        start,
+        lead,
+        before,
+        _duration(annotations, names.RELEASE_IF_UNUSED_AFTER),
+        _choice(annotations, names.AT_END, AtEnd, AtEnd.KEEP),
+    )
+
+
+def _time(annotations: Mapping[str, str], key: str) -> float | None:
+    text = annotations.get(key)
+    try:
+        return None if text is None else parse_time(text)
+    except TimeError as error:
+        raise _invalid(key, str(error)) from None
+
+
+def _duration(annotations: Mapping[str, str], key: str) -> float | None:
+    text = annotations.get(key)
+    try:
+        seconds = None if text is None else parse_duration(text)
+    except DurationError as error:
+        raise _invalid(key, str(error)) from None
+    if seconds is not None and seconds < 0:
+        raise _invalid(key, f"must not be negative: {text!r}")
+    return seconds
+
+
+def _choice(annotations: Mapping[str, str], key: str, known: type[StrEnum], default: StrEnum) -> str:
+    value = annotations.get(key)
+    if value is None:
+        return default
+    if value not in list(known):
+        raise _invalid(key, f"unknown value {value!r}; known: {', '.join(known)}")
+    return value
+
+
+def _invalid(key: str, message: str) -> InvalidObject:
+    return InvalidObject("", f"metadata.annotations[{key}]", message)
