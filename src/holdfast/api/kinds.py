@@ -19,6 +19,7 @@ from holdfast.api import (
     pod,
     pod_groups,
     reservation,
+    reservation_schedules,
     resource_claims,
     resource_slices,
     storage,
@@ -221,6 +222,14 @@ _ROWS = (
         "podmigrationjobs",
         migration.PodMigrationJob,
         "pmj",
+        namespaced=False,
+    ),
+    _row(
+        n.HOLDFAST_API,
+        "ReservationSchedule",
+        "reservationschedules",
+        reservation_schedules.ReservationSchedule,
+        "rsvs",
         namespaced=False,
     ),
     _row(

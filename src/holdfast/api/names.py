@@ -14,6 +14,7 @@ WORKLOAD_GROUP = "scheduling.k8s.io"
 VOLCANO_JOB_API = "batch.volcano.sh/v1alpha1"
 TOPOLOGY_API = "topology.node.k8s.io/v1alpha1"
 RESOURCE_API = "resource.k8s.io/v1"
+HOLDFAST_API = "scheduling.holdfast.io/v1alpha1"
 SIM_API = "sim.holdfast.io/v1alpha1"
 
 # Schedulers a pod may ask for.
@@ -210,6 +211,8 @@ LEAD = "holdfast.io/lead"
 BEFORE_START = "holdfast.io/before-start"
 RELEASE_IF_UNUSED_AFTER = "holdfast.io/release-if-unused-after"
 AT_END = "holdfast.io/at-end"
+SCHEDULE_GENERATION = "holdfast.io/schedule-generation"
+"""On a Reservation: the generation of the ReservationSchedule it was made from."""
 
 # Simulation: when things happen to an object.
 SIM_PREFIX = "sim.holdfast.io/"

@@ -19,6 +19,7 @@ from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.meta import Object
 from holdfast.api.names import (
+    HOLDFAST_API,
     RESERVATION_API,
     RESOURCE_API,
     SIGS_PODGROUP_API,
@@ -118,6 +119,7 @@ WATCHED = (
     _kind(TOPOLOGY_API, "NodeResourceTopology", optional=True),
     _kind(RESERVATION_API, "Reservation", optional=True),
     _kind(RESERVATION_API, "PodMigrationJob", optional=True),
+    _kind(HOLDFAST_API, "ReservationSchedule", optional=True),
     _kind("scheduling.k8s.io/v1", "PriorityClass"),
     _kind(VOLCANO_API, "PodGroup", optional=True),
     _kind(SIGS_PODGROUP_API, "PodGroup", optional=True),

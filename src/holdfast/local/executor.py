@@ -17,7 +17,7 @@ from holdfast.api.annotations import ReservationAllocated
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import condition
-from holdfast.api.names import RESERVATION_API, RESOURCE_API
+from holdfast.api.names import HOLDFAST_API, RESERVATION_API, RESOURCE_API
 from holdfast.api.raw_objects import Key, Raw, with_condition
 from holdfast.api.reservation import MigrationPhase, ReservationPhase, ReservationStatus
 from holdfast.local.timeline import BOUND, EVICTED, PREEMPTED, UNSCHEDULABLE, deletion_event
@@ -68,6 +68,7 @@ from holdfast.scheduler.cluster.decisions import (
     SetPodScheduled,
     SetQueueStatus,
     SetReservationStatus,
+    SetScheduleStatus,
     SpecifyMigration,
     UnreserveClaim,
     disruption_condition,
@@ -161,6 +162,7 @@ class DecisionExecutor:
             SpecifyMigration: self._specify_migration,
             SetPodGroupStatus: self._set_group_status,
             SetQueueStatus: self._set_queue_status,
+            SetScheduleStatus: self._set_schedule_status,
             Emit: self._emit,
         }
 
@@ -450,6 +452,10 @@ class DecisionExecutor:
     def _set_queue_status(self, decision: SetQueueStatus) -> None:
         key = Key(_group_of(decision.api_version), "Queue", "", decision.queue.name)
         self._set_status(key, decision.queue, decision.status)
+
+    def _set_schedule_status(self, decision: SetScheduleStatus) -> None:
+        key = Key(_group_of(HOLDFAST_API), decision.schedule.kind, "", decision.schedule.name)
+        self._set_status(key, decision.schedule, decision.status)
 
     def _set_status(self, key: Key, ref: ObjectRef, status: msgspec.Struct) -> None:
         raw = self._current(key, ref)

@@ -8,6 +8,7 @@ from holdfast.scheduler.controllers.pod_groups import PodGroups, QueueStatuses
 from holdfast.scheduler.controllers.provisioner import DynamicReservations, Provisioner
 from holdfast.scheduler.controllers.reservation_eviction import ReservationEvictions
 from holdfast.scheduler.controllers.reservation_lifecycle import ReservationLifecycle
+from holdfast.scheduler.controllers.reservation_schedules import ReservationSchedules
 from holdfast.scheduler.framework.config import (
     Configuration,
     ReservationArgs,
@@ -48,6 +49,7 @@ def controllers(configuration: Configuration) -> list[Callable[[Cluster], Contro
             cluster, given_to.eviction == "Soft", given_to.soft_evictor
         ),
         lambda cluster: ReservationLifecycle(cluster, gc_after),
+        ReservationSchedules,
         lambda cluster: DynamicReservations(cluster, settings),
         QueueStatuses,
         PodGroups,

@@ -23,6 +23,7 @@ Raw = dict[str, Any]
 NAMES = (
     "reservations.scheduling.koordinator.sh",
     "podmigrationjobs.scheduling.koordinator.sh",
+    "reservationschedules.scheduling.holdfast.io",
     "devices.scheduling.koordinator.sh",
     "noderesourcetopologies.topology.node.k8s.io",
     "podgroups.scheduling.volcano.sh",

@@ -1,4 +1,4 @@
-"""Writes the status of PodGroups, Queues and PodMigrationJobs, and the evictions of migrations."""
+"""Writes the status of PodGroups, Queues, ReservationSchedules and PodMigrationJobs, and evictions."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api.kinds import KINDS, KindInfo
-from holdfast.api.names import RESERVATION_API
+from holdfast.api.names import HOLDFAST_API, RESERVATION_API
 from holdfast.kube.client import JSON, JSON_PATCH, MERGE, POD, path_of
 from holdfast.kube.errors import ApiError, LeadershipLost
 from holdfast.kube.writer.write_queue import (
@@ -27,6 +27,7 @@ from holdfast.scheduler.cluster.decisions import (
     SetMigrationStatus,
     SetPodGroupStatus,
     SetQueueStatus,
+    SetScheduleStatus,
     SpecifyMigration,
     specification,
 )
@@ -37,8 +38,11 @@ _NOT_THERE = (404, 422)
 """Deleted, or recreated under the same name: nothing is left to write."""
 
 
+StatusDecision = SetPodGroupStatus | SetQueueStatus | SetScheduleStatus
+
+
 class JobStatuses:
-    """Writes the last wanted status of each PodGroup and Queue.
+    """Writes the last wanted status of each PodGroup, Queue and ReservationSchedule.
 
     A PodGroup's status is a subresource on some servers and part of the object on others. It is written
     as part of the object; if the response lacks it, as a subresource.
@@ -48,14 +52,14 @@ class JobStatuses:
         self._api = api
         self._queue = queue
         self._feed = feed
-        self._wanted: dict[str, SetPodGroupStatus | SetQueueStatus] = {}
+        self._wanted: dict[str, StatusDecision] = {}
 
-    def set_status(self, decision: SetPodGroupStatus | SetQueueStatus) -> None:
-        ref = decision.group if isinstance(decision, SetPodGroupStatus) else decision.queue
+    def set_status(self, decision: StatusDecision) -> None:
+        ref, api_version = _named_in(decision)
         new = ref.uid not in self._wanted
         self._wanted[ref.uid] = decision
         if new:
-            info = KINDS[decision.api_version, ref.kind]
+            info = KINDS[api_version, ref.kind]
             self._queue.submit(Lane.STATUS, ref.uid, self._status_write(info, ref))
 
     def _status_write(self, info: KindInfo, ref: ObjectRef) -> Write:
@@ -110,8 +114,17 @@ class JobStatuses:
                 raise  # else what could be written was
 
 
-def _is_part(decision: SetPodGroupStatus | SetQueueStatus) -> bool:
+def _is_part(decision: StatusDecision) -> bool:
     return isinstance(decision, SetPodGroupStatus) and decision.is_part
+
+
+def _named_in(decision: StatusDecision) -> tuple[ObjectRef, str]:
+    """The object of a decision, and its apiVersion."""
+    if isinstance(decision, SetScheduleStatus):
+        return decision.schedule, HOLDFAST_API
+    if isinstance(decision, SetPodGroupStatus):
+        return decision.group, decision.api_version
+    return decision.queue, decision.api_version
 
 
 def _status_in(answer: bytes) -> object:

@@ -57,6 +57,7 @@ from holdfast.scheduler.cluster.decisions import (
     SetPodScheduled,
     SetQueueStatus,
     SetReservationStatus,
+    SetScheduleStatus,
     SpecifyMigration,
     UnreserveClaim,
 )
@@ -180,7 +181,7 @@ class Writer:
                 self._reservations.preempt(decision)
             elif isinstance(decision, AnnotateReservation):
                 self._reservations.annotate(decision)
-            elif isinstance(decision, SetPodGroupStatus | SetQueueStatus):
+            elif isinstance(decision, SetPodGroupStatus | SetQueueStatus | SetScheduleStatus):
                 self._jobs.set_status(decision)
             elif isinstance(decision, Evict):
                 self._migrations.evict(decision)

@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from holdfast.api.names import RESERVATION_API, RESERVATION_ORDER, VOLCANO_API
+from holdfast.api import names
+from holdfast.api.calendar import calendar_terms
+from holdfast.api.cron import CronError, load_zone, parse_cron
+from holdfast.api.errors import DurationError, InvalidObject, TimeError
+from holdfast.api.names import HOLDFAST_API, RESERVATION_API, RESERVATION_ORDER, VOLCANO_API
 from holdfast.api.quantity import MOST_COUNTED, QuantityError, amount, format_amount, parse
 from holdfast.api.selectors import as_integer
+from holdfast.api.times import parse_duration, parse_time
 from holdfast.machinery.schema.field_errors import INVALID, FieldError, field_problem, invalid, required
 from holdfast.machinery.schema.types import ResourceType
 from holdfast.machinery.validation.core_kinds import check_quantity
@@ -28,6 +33,7 @@ Found = list[FieldError]
 
 _RESERVATIONS = RESERVATION_API.partition("/")[0]
 _JOBS = VOLCANO_API.partition("/")[0]
+_SCHEDULES = HOLDFAST_API.partition("/")[0]
 
 
 def check_own_kinds(type: ResourceType, raw: dict[str, Any]) -> Found:
@@ -36,6 +42,8 @@ def check_own_kinds(type: ResourceType, raw: dict[str, Any]) -> Found:
         return []
     if (type.group, type.kind) == (_RESERVATIONS, "Reservation"):
         return _check_reservation(raw, spec)
+    if (type.group, type.kind) == (_SCHEDULES, "ReservationSchedule"):
+        return _check_schedule(spec)
     if (type.group, type.kind) == (_JOBS, "Queue"):
         found = queue_contradictions((raw.get("metadata") or {}).get("name", ""), spec)
     elif (type.group, type.kind) == (_JOBS, "PodGroup"):
@@ -53,10 +61,63 @@ def _check_reservation(raw: dict[str, Any], spec: dict[str, Any]) -> Found:
     order = labels.get(RESERVATION_ORDER)
     if order is not None and as_integer(order) is None:
         found.append(invalid(f"metadata.labels[{RESERVATION_ORDER}]", order, "must be an integer"))
+    _check_calendar(found, (raw.get("metadata") or {}).get("annotations") or {}, spec)
+    _check_reservation_spec(found, spec, "spec")
+    return found
+
+
+def _check_reservation_spec(found: Found, spec: dict[str, Any], path: str) -> None:
     for i, owner in enumerate(spec.get("owners") or ()):
-        check_label_selector(found, owner.get("labelSelector"), f"spec.owners[{i}].labelSelector")
-    check_taints(found, spec.get("taints") or [], "spec.taints")
-    _check_template(found, (spec.get("template") or {}).get("spec") or {}, "spec.template.spec")
+        check_label_selector(found, owner.get("labelSelector"), f"{path}.owners[{i}].labelSelector")
+    check_taints(found, spec.get("taints") or [], f"{path}.taints")
+    template = (spec.get("template") or {}).get("spec") or {}
+    _check_template(found, template, f"{path}.template.spec")
+
+
+def _check_calendar(found: Found, annotations: dict[str, str], spec: dict[str, Any]) -> None:
+    try:
+        terms = calendar_terms(annotations)
+        expires = parse_time(spec["expires"]) if spec.get("expires") else None
+    except InvalidObject as error:
+        key = error.field.partition("[")[2].rstrip("]")
+        found.append(invalid(error.field, annotations.get(key, ""), error.message))
+        return
+    except TimeError:
+        return  # the schema reports it
+    if terms.start is not None and expires is not None and expires <= terms.start:
+        where = f"must be after metadata.annotations[{names.STARTS_AT}]"
+        found.append(invalid("spec.expires", spec["expires"], where))
+
+
+def _check_schedule(spec: dict[str, Any]) -> Found:
+    """Errors in a ReservationSchedule that the schema does not find."""
+    found: Found = []
+    zone = spec.get("timeZone")
+    try:
+        if zone:
+            load_zone(zone)
+    except CronError as error:
+        found.append(invalid("spec.timeZone", zone, str(error)))
+    text = spec.get("schedule") or ""
+    if "TZ" in text:
+        why = "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
+        found.append(invalid("spec.schedule", text, why))
+    else:
+        try:
+            parse_cron(text)
+        except CronError as error:
+            found.append(invalid("spec.schedule", text, str(error)))
+    try:
+        if parse_duration(str(spec.get("duration") or "")) <= 0:
+            found.append(invalid("spec.duration", spec["duration"], "must be greater than 0"))
+    except DurationError:
+        pass  # the schema reports it
+    template = (spec.get("template") or {}).get("spec") or {}
+    for name in ("ttl", "expires"):
+        if template.get(name) is not None:
+            why = "must not be given: each reservation lasts spec.duration from its start"
+            found.append(invalid(f"spec.template.spec.{name}", template[name], why))
+    _check_reservation_spec(found, template, "spec.template.spec")
     return found
 
 

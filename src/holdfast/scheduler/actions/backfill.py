@@ -3,8 +3,9 @@
 Capacity held for a starving job is idle until all of it is free. A pod with a run-time estimate may use
 it if it ends by the time the starving job is expected to start. If no start is expected, nothing is
 backfilled on that node. In the same way, capacity planned for a reservation that starts later may be
-used by a pod that ends by then. A pod that exceeds its estimate is reported, and its job is not backfilled
-again. The rest of a job whose start was interrupted may use held capacity without an estimate.
+used by a pod that ends by then. A pod that exceeds its estimate is reported, and its job is not
+backfilled again. The rest of a job whose start was interrupted may use held capacity without an
+estimate.
 """
 
 import math

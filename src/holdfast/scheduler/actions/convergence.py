@@ -37,6 +37,7 @@ from holdfast.scheduler.cluster.decisions import (
     SetPodScheduled,
     SetQueueStatus,
     SetReservationStatus,
+    SetScheduleStatus,
 )
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.state.cluster import Cluster
@@ -266,6 +267,7 @@ _ABOUT: dict[type, str] = {
     SetMigrationStatus: "job",
     SetPodGroupStatus: "group",
     SetQueueStatus: "queue",
+    SetScheduleStatus: "schedule",
 }
 """The field of a decision that refers to its object. Binds are left out: each is confirmed or refused,
 and a refused one is followed by a back-off. So are events, which follow from other decisions."""

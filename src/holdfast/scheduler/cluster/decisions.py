@@ -16,6 +16,7 @@ from holdfast.api.names import BOUND_BY_CONTROLLER_ANNOTATION, SELECTED_NODE_ANN
 from holdfast.api.pod import ContainerExtendedResourceRequest
 from holdfast.api.pod_groups import CorePodGroupStatus
 from holdfast.api.reservation import PodMigrationJobStatus, Reservation, ReservationStatus
+from holdfast.api.reservation_schedules import ReservationScheduleStatus
 from holdfast.api.resource_claims import AllocationResult, ResourceClaim
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -300,6 +301,13 @@ class SetQueueStatus(msgspec.Struct, frozen=True):
     api_version: str = VOLCANO_API
 
 
+class SetScheduleStatus(msgspec.Struct, frozen=True):
+    """Replace the status of a ReservationSchedule."""
+
+    schedule: ObjectRef
+    status: ReservationScheduleStatus
+
+
 class Emit(msgspec.Struct, frozen=True):
     """Record a Kubernetes Event about an object."""
 
@@ -333,6 +341,7 @@ Decision = (
     | PreemptReservation
     | SetPodGroupStatus
     | SetQueueStatus
+    | SetScheduleStatus
     | SetMigrationStatus
     | SpecifyMigration
     | Emit

@@ -9,10 +9,18 @@ When a reservation expires (`spec.expires`, or its creation plus `spec.ttl`) is 
 
 from collections.abc import Mapping
 
+from holdfast.api.calendar import AtEnd
 from holdfast.api.errors import TimeError
 from holdfast.api.meta import condition
+from holdfast.api.names import AT_END
 from holdfast.api.times import parse_time
-from holdfast.scheduler.cluster.decisions import Decision, Emit, Nominate, SetReservationStatus
+from holdfast.scheduler.cluster.decisions import (
+    Decision,
+    Emit,
+    Evict,
+    Nominate,
+    SetReservationStatus,
+)
 from holdfast.scheduler.cluster.records import FINISHED, Phase, ReservationInfo
 from holdfast.scheduler.cluster.timer_queue import TimerQueue
 from holdfast.scheduler.reservations.reservation_status import (
@@ -32,6 +40,8 @@ CLAIMS_CHANGED = (
     "template.spec.resourceClaims cannot be changed once the reservation has a node; it keeps the"
     " devices that it has"
 )
+_EVICT_AGAIN = 5.0
+"""Seconds until owners that were not evicted are evicted again."""
 
 
 class ReservationLifecycle:
@@ -49,6 +59,8 @@ class ReservationLifecycle:
         self._renewed: set[str] = set()
         """The uids of reservations that may have other devices or CPUs, after a resize or a
         replacement."""
+        self._idle_since: dict[str, float] = {}
+        """Since when a reservation that is to be released if unused has no owner, by uid."""
         self._decisions: list[Decision] = []
 
     def run(self, now: float) -> list[Decision]:
@@ -61,6 +73,7 @@ class ReservationLifecycle:
             if reservation is None:
                 self._timers.set(uid, None)
                 self._invalid.pop(uid, None)
+                self._idle_since.pop(uid, None)
             else:
                 self._reconcile(reservation, now)
         decisions, self._decisions = self._decisions, []
@@ -83,11 +96,16 @@ class ReservationLifecycle:
             if reservation.object.status.phase not in FINISHED:
                 self._write(reservation, now)
             self._collect(reservation, now)
+            if reservation.finished == EXPIRED:
+                self._evict_owners(reservation, now)
             return
         if reservation.preemptor and self._is_needless(reservation):
             self._delete(reservation, "its preemptor no longer needs it")
             return
-        expires = reservation.expires
+        expires, unused = reservation.expires, self._unused_until(reservation, now)
+        if unused is not None and unused <= now:
+            self._finish(reservation, EXPIRED, "reservation was not used", now)
+            return
         is_over = expires is not None and expires <= now
         if self._reservations.close_if_expired(reservation, is_over):
             if reservation.once and self._is_used(reservation):
@@ -138,11 +156,39 @@ class ReservationLifecycle:
         elif self._invalid:
             self._invalid.pop(reservation.uid, None)
         self._write(reservation, now)
-        self._timers.set(reservation.uid, None if is_over else expires)
+        times = [time for time in (None if is_over else expires, unused) if time is not None]
+        self._timers.set(reservation.uid, min(times, default=None))
 
     def _is_used(self, reservation: ReservationInfo) -> bool:
         """Whether a bound pod is allocated from it, and it is not being evicted."""
         return not reservation.being_evicted and bool(bound_owners(self._reservations, reservation))
+
+    def _unused_until(self, reservation: ReservationInfo, now: float) -> float | None:
+        """When the reservation is released if no owner uses it until then; None if it is not to be."""
+        after = reservation.calendar.release_after
+        is_available = reservation.placed and not reservation.waiting
+        if after is None or not is_available or self._reservations.allocated_pods(reservation):
+            self._idle_since.pop(reservation.uid, None)
+            return None
+        return self._idle_since.setdefault(reservation.uid, now) + after
+
+    def _evict_owners(self, reservation: ReservationInfo, now: float) -> None:
+        """Evicts the owners that are left of a reservation that expired, if it says so; again until
+        they are gone."""
+        meta = reservation.object.metadata
+        if meta.annotations.get(AT_END) != AtEnd.EVICT:
+            return
+        final = reservation.final or reservation.object.status
+        found = (self._cluster.pods.get(owner.uid) for owner in final.current_owners)
+        left = [pod for pod in found if pod is not None and pod.phase is Phase.ASSIGNED]
+        for pod in left:
+            if not (pod.cls.terminating or pod.being_preempted):
+                pod.being_preempted = True
+                text = f"{reservation.ref} has ended"
+                self._decisions.append(Evict(pod.ref, text))
+                self._decisions.append(Emit(pod.ref, "Normal", "Evicted", text, "Evicting"))
+        if left:
+            self._timers.set(reservation.uid, now + _EVICT_AGAIN)
 
     def _is_needless(self, reservation: ReservationInfo) -> bool:
         """Whether a preemption hold is not needed: its preemptor is gone, bound elsewhere, or nominated

@@ -29,6 +29,7 @@ from holdfast.api.times import format_time
 from holdfast.scheduler.cluster.decisions import Decision, Emit, Evict
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import Amounts
+from holdfast.scheduler.framework.config.plugin_sets import RESERVATION
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore
 from holdfast.scheduler.framework.gangs import Gangs
 from holdfast.scheduler.framework.hold_planner import suitable
@@ -147,8 +148,7 @@ class CalendarPlanner:
             if pod is None or profile is None or row is None or not self._nodes.alive[row]:
                 statement.discard()
                 return False
-            column = self._columns.column(profile, pod.cls)
-            fits = column.rejected is None and column.fits_row(row)
+            fits = self._suitable(planned, {})[row] and self._has_capacity(planned, row)
             if not fits or not statement.assume_on(profile, pod, row):
                 statement.discard()
                 return False
@@ -162,6 +162,30 @@ class CalendarPlanner:
             for pod in lost.members:
                 self._pending(pod)
         return True
+
+    def _has_capacity(self, planned: PlannedReservation, row: int) -> bool:
+        """Whether the row can have the reservation once pods that are in its way have ended."""
+        nodes, outranked = self._nodes, self._outranked(row)
+        others = self._planner.planned(row, planned.start, planned.end)
+        return all(
+            nodes.held_once_pods_end.item(slot, row)
+            + nodes.daemon_requested.item(slot, row)
+            + others.get(slot, 0)
+            - outranked.get(slot, 0)
+            + amount
+            <= nodes.allocatable.item(slot, row)
+            for slot, amount in self._wanted(planned).items()
+        )
+
+    def _outranked(self, row: int) -> Amounts:
+        """What starvation holds that are Waiting claim on a row, by slot: they come after reservations
+        with a start."""
+        found: Amounts = {}
+        for hold in self._cluster.reservations.starvation_holds.on(row):
+            if hold.waiting and hold.entry is not None:
+                for slot, amount in hold.entry.remaining.items():
+                    found[slot] = found.get(slot, 0) + amount
+        return found
 
     # Plans
 
@@ -215,7 +239,7 @@ class CalendarPlanner:
         if row is None or not self._nodes.alive[row]:
             gone = f"node {planned.node} is gone" if planned.node else ""
             return Fit("False", gone)
-        if not self._suitable(planned)[row]:
+        if not self._suitable(planned, done)[row]:
             return Fit("False", f"node {planned.node} is no longer feasible")
         return self._fit_on(planned, row, done)
 
@@ -229,7 +253,11 @@ class CalendarPlanner:
         node, wanted = self._nodes.name(row), self._wanted(planned)
         others = [each for each in done.get(node, ()) if each.overlaps(planned.start, planned.end)]
         taken = self._planner.most_taken(others, planned.start)
-        free = {slot: int(amount) for slot, amount in enumerate(self._cluster.ledger.free(row))}
+        outranked = self._outranked(row)
+        free = {
+            slot: int(amount) + outranked.get(slot, 0)
+            for slot, amount in enumerate(self._cluster.ledger.free(row))
+        }
         releases = self._planner.releases(row)
         known = {each.pod.uid for each in releases if each.pod is not None}
         for release in releases:
@@ -327,7 +355,7 @@ class CalendarPlanner:
     ) -> int:
         """The row with the least to spare on which the plan fits for certain, or else may fit; -1 if
         there is none."""
-        rows = self._suitable(planned)
+        rows = self._suitable(planned, done)
         if among is not None:
             rows &= among[: len(rows)]
         wanted = self._wanted(planned)
@@ -351,7 +379,7 @@ class CalendarPlanner:
     ) -> int:
         """The row on which the plan fits if the fewest pods of lower priority are evicted; -1 if there
         is none."""
-        rows = self._suitable(planned)
+        rows = self._suitable(planned, done)
         if among is not None:
             rows &= among[: len(rows)]
         free = self._free(planned, self._wanted(planned), done, certain=False)
@@ -375,6 +403,10 @@ class CalendarPlanner:
         """What is free on every row at the start, beside the plans that stand. Unless it must be
         `certain`, pods without a known end count as gone."""
         free = self._planner.free_at(planned.start, wanted)
+        for held in np.flatnonzero(self._cluster.reservations.starvation_holds.rows()).tolist():
+            for slot, amount in self._outranked(held).items():
+                if slot in free:
+                    free[slot][held] += amount
         for node, plans in done.items():
             row = self._nodes.row(node)
             others = [each for each in plans if each.overlaps(planned.start, planned.end)]
@@ -383,20 +415,20 @@ class CalendarPlanner:
                     if slot in free:
                         free[slot][row] -= amount
         if not certain:
-            for row in self._cluster.ledger.pods:
-                known = {e.pod.uid for e in self._planner.releases(row) if e.pod is not None}
-                for pod in self._cluster.ledger.pods[row].values():
+            for at, pods in self._cluster.ledger.pods.items():
+                known = {e.pod.uid for e in self._planner.releases(at) if e.pod is not None}
+                for pod in pods.values():
                     if pod.uid not in known and not pod.cls.is_daemon:
                         for slot, amount in pod.cls.usage:
                             if slot in free:
-                                free[slot][row] += amount
+                                free[slot][at] += amount
         return free
 
     def _nearest(
         self, planned: PlannedReservation, done: Mapping[str, list[PlannedReservation]]
     ) -> Fit:
         """Why no node can have the reservation: of the one that lacks least."""
-        rows, wanted = self._suitable(planned), self._wanted(planned)
+        rows, wanted = self._suitable(planned, done), self._wanted(planned)
         if not rows.any():
             return Fit("False", "no node is feasible for its template")
         lacks = np.zeros(len(rows))
@@ -405,13 +437,33 @@ class CalendarPlanner:
         row = int(np.argmin(np.where(rows, lacks, np.inf)))
         return self._fit_on(planned, row, done)._replace(feasible="False")
 
-    def _suitable(self, planned: PlannedReservation) -> Bools:
-        """The rows that are feasible for the reservation but for amounts."""
-        pod = planned.reservation.pod
+    def _suitable(
+        self, planned: PlannedReservation, done: Mapping[str, list[PlannedReservation]]
+    ) -> Bools:
+        """The rows that are feasible for the reservation but for amounts. Of reusable reservations with
+        the same owners a node has one at a time."""
+        pod, nodes = planned.reservation.pod, self._nodes
         profile = self._profiles.get(pod.scheduler) if pod is not None else None
         if pod is None or profile is None:
-            return np.zeros(self._nodes.size, dtype=np.bool_)
-        return suitable(self._cluster, self._columns.column(profile, pod.cls))
+            return np.zeros(nodes.size, dtype=np.bool_)
+        column = self._columns.column(profile, pod.cls)
+        if not pod.cls.exclusive:
+            return suitable(self._cluster, column)
+        rows = suitable(self._cluster, column, without=(RESERVATION,))
+        alike = self._cluster.reservations.members.get(pod.cls.owner_spec_id, {})
+        for other in alike.values():
+            if other.pod is None or not other.pod.cls.exclusive:
+                continue
+            if other.pod.row >= 0 and (other.expires is None or other.expires > planned.start):
+                rows[other.pod.row] = False
+        for node, plans in done.items():
+            row = nodes.row(node)
+            if row is not None and any(
+                each.reservation.uid in alike and each.overlaps(planned.start, planned.end)
+                for each in plans
+            ):
+                rows[row] = False
+        return rows
 
     def _wanted(self, planned: PlannedReservation) -> Amounts:
         """The resources it takes, by slot."""
@@ -450,7 +502,8 @@ class CalendarPlanner:
             if each is not planned and each.overlaps(planned.start, planned.end)
         ]
         taken = self._planner.most_taken(others, planned.start)
-        free = {slot: int(self._cluster.ledger.free(row)[slot]) for slot in wanted}
+        outranked, now_free = self._outranked(row), self._cluster.ledger.free(row)
+        free = {slot: int(now_free[slot]) + outranked.get(slot, 0) for slot in wanted}
         for release in self._planner.releases(row):
             if release.time <= planned.start:
                 for slot, amount in release.amounts:

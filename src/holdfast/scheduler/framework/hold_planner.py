@@ -290,8 +290,8 @@ class HoldSearch:
         )
 
     def _unavailable(self, slot: int, pod: PodRecord) -> NDArray[np.int64]:
-        """The amount of every row that does not come free: reservations, pods that stay as long as
-        their node, and the job's own tasks."""
+        """The amount of every row that does not come free: reservations, also planned ones, pods that
+        stay as long as their node, and the job's own tasks."""
         known = self._unavailable_by_slot.get(slot)
         if known is not None:
             return known
@@ -302,6 +302,8 @@ class HoldSearch:
             kept = kept - self._holds.held(slot)
         else:
             others += self._wanted()
+        for row in self._cluster.reservations.calendar.rows():
+            kept[row] += self._cluster.jobs.planner.planned(row).get(slot, 0)
         job = self._cluster.jobs.of(pod)
         if job is not None:
             others += [(p.cls, p.row) for p in job.placed() if not p.cls.is_daemon]
@@ -493,8 +495,9 @@ def _refresh_topology(column: ClassColumn) -> None:
             facet.refresh()
 
 
-def suitable(cluster: Cluster, column: ClassColumn) -> Bools:
-    """The rows that pass all of a column's filters but those on amounts and on starvation holds."""
+def suitable(cluster: Cluster, column: ClassColumn, without: Collection[str] = ()) -> Bools:
+    """The rows that pass all of a column's filters but those on amounts and on starvation holds, and
+    those of the plugins named."""
     nodes = cluster.nodes
     if column.rejected is not None:
         return np.zeros(nodes.size, dtype=np.bool_)
@@ -503,6 +506,6 @@ def suitable(cluster: Cluster, column: ClassColumn) -> Bools:
     for name, test in column.guarded_filters:
         if test.only is not None:
             rows &= np.array([nodes.name(row) in test.only for row in range(nodes.size)])
-        if name not in _ON_AMOUNTS:
+        if name not in _ON_AMOUNTS and name not in without:
             rows &= np.asarray(test.passes(view) & view.full(True))
     return rows

@@ -62,6 +62,7 @@ class Jobs:
         self.queue_limits = QueueLimits(cluster, reservations, self.queues)
         self.estimates = RunEstimates(cluster)
         self.planner = CapacityPlanner(cluster, reservations, self.estimates)
+        reservations.waiting.blocked = self.planner.blocked
         self._groups: dict[JobName, PodGroup] = {}
         self._ended_in: dict[str, JobName] = {}
         self._classes: dict[str, int] = {}

@@ -14,7 +14,7 @@ Reservation (`nodeName` while it is Pending), so a restarted scheduler goes on w
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from holdfast.api.calendar import BeforeStart
 from holdfast.scheduler.cluster.base import ClusterBase
@@ -71,8 +71,10 @@ class PlannedReservation:
 class Calendar:
     """The planned reservations of a cluster."""
 
-    def __init__(self, cluster: ClusterBase) -> None:
+    def __init__(self, cluster: ClusterBase, changed: Callable[[int], None]) -> None:
+        """`changed` is called with a row of which other amounts are planned than before."""
         self._cluster = cluster
+        self._row_changed = changed
         self._known: dict[str, PlannedReservation] = {}
         self._on_node: dict[str, dict[str, PlannedReservation]] = {}
         self.revision = 0
@@ -152,4 +154,5 @@ class Calendar:
         row = self._cluster.nodes.row(node) if node else None
         if row is not None:
             self._cluster.epoch.usage.add(row)
+            self._row_changed(row)
         self._cluster.changed(Change.POD_LEFT)

@@ -86,7 +86,7 @@ class ReservationCache(ReservationIndex):
             cluster, self.specs, self.members, self.preemption_holds
         )
         """Reservations that hold capacity for pods of starving jobs."""
-        self.calendar = Calendar(cluster)
+        self.calendar = Calendar(cluster, self.capacity_freed)
         """Reservations that start later, and the nodes planned for them."""
         self.preempted = PreemptedReservations()
         """Reservations that are preempted by others."""

@@ -1,9 +1,10 @@
 """Pre-allocation: reservations that are on a node where not all they reserve is free yet, by row.
 
 They are satisfied oldest first: what pods of the row release goes to the oldest reservation until it
-has all it reserves. Available reservations that are to grow come after all Waiting ones. Waiting
-reservations hold amounts from the start. One becomes Available when everything it reserves is free:
-amounts, ports, volumes, CPUs and devices; only then its CPUs and devices are chosen.
+has all it reserves. One that had to start at a time comes before starvation holds. Available
+reservations that are to grow come after all Waiting ones. Waiting reservations hold amounts from the
+start. One becomes Available when everything it reserves is free: amounts, ports, volumes, CPUs and
+devices; only then its CPUs and devices are chosen.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from holdfast.scheduler.cluster.slots import Amounts
 from holdfast.scheduler.managers.resource_managers import ResourceManagers
 from holdfast.scheduler.managers.volumes import VolumeManager
 from holdfast.scheduler.reservations.reserved_ports import used_by_others
+from holdfast.scheduler.reservations.starvation_holds import is_starvation_hold
 
 BY_CLAIM = "devices by claim"
 """What a reservation lacks that waits for devices of its `resourceClaims`."""
@@ -49,6 +51,8 @@ class WaitingReservations:
         """Whether a reservation waits for devices that it holds by claims."""
         self.growing: dict[int, dict[str, None]] = {}
         """The uids of reservations that could not be resized, by row."""
+        self.blocked: Callable[[int], Amounts] = lambda row: {}
+        """What must stay free on a row for planned reservations, by slot (`CapacityPlanner`)."""
 
     def on(self, row: int) -> Collection[str]:
         """The uids of the Waiting reservations of the row."""
@@ -149,6 +153,7 @@ class WaitingReservations:
         row, nodes = entry.row, self._nodes
         behind = self._behind(reservation) if amounts is None else []
         for_good = self._ledger.taken_permanently(entry)
+        blocked = self.blocked(row)
         short: Amounts = {}
         for slot, reserved in (entry.amounts if amounts is None else amounts).items():
             if amounts is not None and reserved <= entry.amounts.get(slot, 0):
@@ -166,14 +171,14 @@ class WaitingReservations:
                 if behind:
                     claimed -= sum(each.left(slot) for each in behind)
                 taken = entry.taken.get(slot, 0)
-            claimed -= max(0, entry.amounts.get(slot, 0) - taken)
+            claimed += blocked.get(slot, 0) - max(0, entry.amounts.get(slot, 0) - taken)
             needed = max(0, reserved - taken)
             if name and claimed + needed > offered:
                 short[slot] = claimed + needed - offered
         return short
 
     def _behind(self, reservation: ReservationInfo) -> list[ReservationEntry]:
-        """The younger Waiting reservations of its row."""
+        """The Waiting reservations of its row that come after it."""
         entry = reservation.entry
         assert entry is not None
         there = self.on(entry.row)
@@ -182,6 +187,17 @@ class WaitingReservations:
         return [
             each
             for uid in there
-            if uid != reservation.uid and reservation.is_before(self._known[uid])
+            if uid != reservation.uid and comes_before(reservation, self._known[uid])
             if (each := self._reservation_table.get(uid)) is not None
         ]
+
+
+def comes_before(one: ReservationInfo, other: ReservationInfo) -> bool:
+    """Whether a Waiting reservation gets capacity before another. One with a start was promised it at
+    that time; a starvation hold waits for as long as it takes."""
+    held = is_starvation_hold(one), is_starvation_hold(other)
+    if held == (False, True) and one.calendar.start is not None:
+        return True
+    if held == (True, False) and other.calendar.start is not None:
+        return False
+    return one.is_before(other)

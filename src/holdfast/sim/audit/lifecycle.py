@@ -43,7 +43,7 @@ _GRACE = 1.0
 def phase_change(before: ReservationFacts, after: ReservationFacts) -> Iterator[str]:
     """Reports a phase that cannot follow the previous one."""
     if before.phase == after.phase:
-        if before.node != after.node and before.node:
+        if before.node != after.node and before.node and before.phase != "Pending":
             yield f"reservation moved: {after}: from node {before.node} to {after.node or 'none'}"
         return
     allowed = _NEXT.get(before.phase, ())
