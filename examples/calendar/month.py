@@ -47,7 +47,14 @@ def scenario(
         start = day * 24 + WINDOW_HOUR
         if start + WINDOW_HOURS <= days * 24:
             made += [
-                _pod(f"nightly-{day}-{i}", NODE_CPU, start + 1 / 60, WINDOW_HOURS - 0.1, None, f"nightly-{i}")
+                _pod(
+                    f"nightly-{day}-{i}",
+                    NODE_CPU,
+                    start + 1 / 60,
+                    WINDOW_HOURS - 0.1,
+                    None,
+                    f"nightly-{i}",
+                )
                 for i in range(window)
             ]
     return made

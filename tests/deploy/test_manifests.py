@@ -106,6 +106,7 @@ _READ = {"get", "list", "watch"}
 OWN_KINDS = {
     "reservations.scheduling.koordinator.sh",
     "podmigrationjobs.scheduling.koordinator.sh",
+    "reservationschedules.scheduling.holdfast.io",
     "devices.scheduling.koordinator.sh",
     "noderesourcetopologies.topology.node.k8s.io",
     "podgroups.scheduling.volcano.sh",
@@ -128,6 +129,7 @@ WRITTEN = {
     "reservations/status.scheduling.koordinator.sh": {"update", "patch"},
     "podmigrationjobs.scheduling.koordinator.sh": {"update", "patch"},
     "podmigrationjobs/status.scheduling.koordinator.sh": {"update", "patch"},
+    "reservationschedules/status.scheduling.holdfast.io": {"update", "patch"},
     "resourceclaims.resource.k8s.io": {"create", "update", "patch", "delete"},
     "resourceclaims/status.resource.k8s.io": {"update", "patch"},
     "resourceclaims/binding.resource.k8s.io": {"update", "patch"},

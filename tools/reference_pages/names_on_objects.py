@@ -159,6 +159,42 @@ SECTIONS: dict[str, dict[str, Name]] = {
             "a duration, `2h30m`",
             "how long the pod runs; for [backfill](../starvation.md#backfill) and pre-allocation",
         ),
+        "STARTS_AT": Name(
+            "annotation of a reservation",
+            "you",
+            "a time, `2026-12-01T18:00:00Z`",
+            "when the reservation starts; see [calendar](../calendar.md)",
+        ),
+        "LEAD": Name(
+            "annotation of a reservation",
+            "you",
+            "a duration, `30m`",
+            "how long before its start its node is drained",
+        ),
+        "BEFORE_START": Name(
+            "annotation of a reservation",
+            "you",
+            "`Backfill`, `Drain` or `Preempt`",
+            "what may run on its node before its start",
+        ),
+        "RELEASE_IF_UNUSED_AFTER": Name(
+            "annotation of a reservation",
+            "you",
+            "a duration",
+            "the reservation ends if no owner uses it for so long",
+        ),
+        "AT_END": Name(
+            "annotation of a reservation",
+            "you",
+            "`Keep` or `Evict`",
+            "what happens to owners when the reservation expires",
+        ),
+        "SCHEDULE_GENERATION": Name(
+            "annotation of a reservation",
+            "the scheduler",
+            "a number",
+            "the generation of the ReservationSchedule it was made from",
+        ),
     },
     "Dynamic reservations": {
         "RESERVATION_TEMPLATE": Name(

@@ -260,7 +260,6 @@ def occurrence(schedule: ReservationSchedule, name: str, start: float) -> Reserv
         name=schedule.metadata.name,
         uid=schedule.metadata.uid,
         controller=True,
-        block_owner_deletion=True,
     )
     return Reservation(
         api_version=names.RESERVATION_API,

@@ -12,7 +12,8 @@ the capacity less pods, reservations and other plans is enough:
     Unknown   enough only if pods without a known end will have ended
     False     not even then
 
-The best node is one that has least to spare. Plans come in the order of priority, then age. A gang of
+The best node is one that has least to spare. Plans that drain a node and are certain come first, the
+others in the order of priority, then age. A gang of
 reservations is planned as a whole or not at all.
 """
 
@@ -164,13 +165,12 @@ class CalendarPlanner:
         return True
 
     def _has_capacity(self, planned: PlannedReservation, row: int) -> bool:
-        """Whether the row can have the reservation once pods that are in its way have ended."""
+        """Whether the row can have the reservation once pods that are in its way have ended. Between it
+        and other plans was decided when they were made."""
         nodes, outranked = self._nodes, self._outranked(row)
-        others = self._planner.planned(row, planned.start, planned.end)
         return all(
             nodes.held_once_pods_end.item(slot, row)
             + nodes.daemon_requested.item(slot, row)
-            + others.get(slot, 0)
             - outranked.get(slot, 0)
             + amount
             <= nodes.allocatable.item(slot, row)
@@ -195,7 +195,7 @@ class CalendarPlanner:
         done: dict[str, list[PlannedReservation]] = {}
         """The plans that stand, by node."""
         units: dict[object, list[PlannedReservation]] = {}
-        for planned in sorted(self._calendar, key=lambda each: (not each.draining, *_order(each))):
+        for planned in sorted(self._calendar, key=lambda each: (not each.is_frozen, *_order(each))):
             pod = planned.reservation.pod
             if pod is not None:
                 units.setdefault(pod.job or planned.reservation.uid, []).append(planned)
@@ -203,9 +203,8 @@ class CalendarPlanner:
         for members in units.values():
             before = [(each.node, each.feasible, each.message) for each in members]
             fits = [self._fit(each, done) for each in members]
-            if not all(fit.feasible == "True" for fit in fits) and not any(
-                each.draining for each in members
-            ):
+            certain = all(fit.feasible == "True" for fit in fits)
+            if not certain and not self._are_frozen(members, done):
                 fits = self._place(members, fits, done)
             for planned, fit, was in zip(members, fits, before, strict=True):
                 planned.feasible, planned.message = fit
@@ -218,6 +217,19 @@ class CalendarPlanner:
                 decisions += self._evict(planned, done, now)
         self._asked = {uid: at for uid, at in self._asked.items() if at + _EVICT_AGAIN > now}
         return decisions
+
+    def _are_frozen(
+        self, members: list[PlannedReservation], done: Mapping[str, list[PlannedReservation]]
+    ) -> bool:
+        """Whether the plans are kept even though they may not be met: one of them drains its node, and
+        all have a node that is feasible but for amounts."""
+        if not any(each.draining for each in members):
+            return False
+        rows = [self._nodes.row(each.node) if each.node else None for each in members]
+        return all(
+            row is not None and bool(self._suitable(each, done)[row])
+            for each, row in zip(members, rows, strict=True)
+        )
 
     def _report(self, planned: PlannedReservation, was: tuple[str, str, str]) -> list[Decision]:
         node, feasible, _ = was

@@ -61,6 +61,11 @@ class PlannedReservation:
         """Whether the plan restricts what may start on the node now."""
         return self.draining or self.reservation.calendar.before == BeforeStart.BACKFILL
 
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it drains its node, and will have its capacity."""
+        return self.draining and self.feasible == "True"
+
     def overlaps(self, start: float, end: float) -> bool:
         return self.start < end and start < self.end
 

@@ -78,6 +78,7 @@ def status_of(
             set_condition(PLANNED, False, NOT_PLANNED, what)
         set_condition(FEASIBLE, planned.feasible, _FEASIBILITY[planned.feasible], planned.message)
     elif PLANNED in conditions:
+        status.node_name = node  # it is no longer the planned one
         set_condition(PLANNED, False, STARTED)
         conditions.pop(FEASIBLE, None)
     if reservation.finished:

@@ -9,6 +9,7 @@ devices; only then its CPUs and devices are chosen.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 
 from holdfast.scheduler.cluster.base import ClusterBase
@@ -51,8 +52,9 @@ class WaitingReservations:
         """Whether a reservation waits for devices that it holds by claims."""
         self.growing: dict[int, dict[str, None]] = {}
         """The uids of reservations that could not be resized, by row."""
-        self.blocked: Callable[[int], Amounts] = lambda row: {}
-        """What must stay free on a row for planned reservations, by slot (`CapacityPlanner`)."""
+        self.blocked: Callable[[int, float], Amounts] = lambda row, until: {}
+        """What must stay free on a row for planned reservations that start before a time, by slot
+        (`CapacityPlanner`)."""
 
     def on(self, row: int) -> Collection[str]:
         """The uids of the Waiting reservations of the row."""
@@ -153,7 +155,10 @@ class WaitingReservations:
         row, nodes = entry.row, self._nodes
         behind = self._behind(reservation) if amounts is None else []
         for_good = self._ledger.taken_permanently(entry)
-        blocked = self.blocked(row)
+        blocked: Amounts = {}
+        if reservation.calendar.start is None:  # else the planner has decided between the two
+            until = reservation.expires
+            blocked = self.blocked(row, math.inf if until is None else until)
         short: Amounts = {}
         for slot, reserved in (entry.amounts if amounts is None else amounts).items():
             if amounts is not None and reserved <= entry.amounts.get(slot, 0):

@@ -249,7 +249,7 @@ class Audit:
             cluster.drop_reservation(uid)
         else:
             now = cluster.put_reservation(after, self._in_write)
-            if now.node and (was is None or not was.node):
+            if now.is_live and (was is None or not was.is_live):
                 self._placed.add(now.uid)
             self._to_settle[uid] = None
             if self._in_write and was is not None:
