@@ -33,8 +33,7 @@ def life(seed: int) -> list[Raw]:
     for i in range(draw.randint(1, 6)):
         start = draw.randrange(1, 12) * HOUR // 2
         made.append(_reservation(draw, i, start))
-    for i in range(draw.randint(5, 30)):
-        made.append(_pod(draw, i))
+    made += [_pod(draw, i) for i in range(draw.randint(5, 30))]
     for at in sorted(draw.sample(range(600, 6 * HOUR, 7), draw.randint(0, 3))):
         step = {"at": f"{at}s", "restart": "scheduler"}
         made.append({"apiVersion": "sim.holdfast.io/v1alpha1", "kind": "Step", **step})

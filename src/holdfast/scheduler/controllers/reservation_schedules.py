@@ -128,7 +128,7 @@ class ReservationSchedules:
         """The start of the occurrence to create now; None if the next one exists, or never comes."""
         if any(each.since > now for each in live):
             return None
-        last = max((each.since for each in children), default=None)
+        last = max((each.since for each in children if each.since <= now), default=None)
         known = _time(schedule.status.last_start)
         if known is not None and (last is None or known > last):
             last = known

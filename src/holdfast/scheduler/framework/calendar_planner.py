@@ -47,7 +47,7 @@ _NAMED = 3
 """How many pods a message names."""
 
 
-class Fit(NamedTuple):
+class PlanFit(NamedTuple):
     """How a planned reservation fits a node."""
 
     feasible: str
@@ -245,14 +245,16 @@ class CalendarPlanner:
         if row is not None:
             self._next_end = min(self._next_end, self._planner.next_end(row))
 
-    def _fit(self, planned: PlannedReservation, done: Mapping[str, list[PlannedReservation]]) -> Fit:
+    def _fit(
+        self, planned: PlannedReservation, done: Mapping[str, list[PlannedReservation]]
+    ) -> PlanFit:
         """How the plan fits its node beside the plans that stand."""
         row = self._nodes.row(planned.node) if planned.node else None
         if row is None or not self._nodes.alive[row]:
             gone = f"node {planned.node} is gone" if planned.node else ""
-            return Fit("False", gone)
+            return PlanFit("False", gone)
         if not self._suitable(planned, done)[row]:
-            return Fit("False", f"node {planned.node} is no longer feasible")
+            return PlanFit("False", f"node {planned.node} is no longer feasible")
         return self._fit_on(planned, row, done)
 
     def _fit_on(
@@ -260,7 +262,7 @@ class CalendarPlanner:
         planned: PlannedReservation,
         row: int,
         done: Mapping[str, list[PlannedReservation]],
-    ) -> Fit:
+    ) -> PlanFit:
         """How the plan fits the amounts of a row, with figures if it may not."""
         node, wanted = self._nodes.name(row), self._wanted(planned)
         others = [each for each in done.get(node, ()) if each.overlaps(planned.start, planned.end)]
@@ -282,18 +284,18 @@ class CalendarPlanner:
             if amount + taken.get(slot, 0) > free.get(slot, 0)
         }
         if not short:
-            return Fit("True", "")
+            return PlanFit("True", "")
         late = [each for each in releases if each.time > planned.start and each.pod is not None]
         there = self._cluster.ledger.pods.get(row, {}).values()
         unknown = [pod for pod in there if pod.uid not in known and not pod.cls.is_daemon]
         if planned.reservation.calendar.before == BeforeStart.PREEMPT:
             victims = self._victims(planned, row)
             if _covers(short, victims):
-                return Fit("True", _evicts(planned, victims))
+                return PlanFit("True", _evicts(planned, victims))
         figures = self._figures(short, planned)
         if _covers(short, unknown):
             names = _names([pod for pod in unknown if _helps(short, pod)])
-            return Fit("Unknown", f"{node}: {figures}, unless {names} end by then")
+            return PlanFit("Unknown", f"{node}: {figures}, unless {names} end by then")
         if late:
             ends = [
                 f"{each.pod.ref.name} runs until {format_time(each.time)}"
@@ -301,7 +303,7 @@ class CalendarPlanner:
                 if each.pod is not None and _helps(short, each.pod)
             ]
             figures += "".join(f"; {text}" for text in ends[:_NAMED])
-        return Fit("False", f"{node}: {figures}")
+        return PlanFit("False", f"{node}: {figures}")
 
     def _figures(self, short: Amounts, planned: PlannedReservation) -> str:
         """How much is missing at the start, such as `3 cpu short at …`."""
@@ -312,9 +314,9 @@ class CalendarPlanner:
     def _place(
         self,
         members: list[PlannedReservation],
-        fits: list[Fit],
+        fits: list[PlanFit],
         done: dict[str, list[PlannedReservation]],
-    ) -> list[Fit]:
+    ) -> list[PlanFit]:
         """Finds nodes for the members: certain ones if there are such for all, else the likeliest. A
         gang is placed within one set of nodes, as its PodGroup requires, and as a whole."""
         first = members[0].reservation.pod
@@ -341,9 +343,9 @@ class CalendarPlanner:
         among: Bools | None,
         done: dict[str, list[PlannedReservation]],
         certain: bool,
-    ) -> list[Fit] | None:
+    ) -> list[PlanFit] | None:
         """Assigns nodes to all members, or to none."""
-        found: list[Fit] = []
+        found: list[PlanFit] = []
         chosen: list[tuple[PlannedReservation, str]] = []
         mine = {node: list(plans) for node, plans in done.items()}
         for planned in members:
@@ -438,11 +440,11 @@ class CalendarPlanner:
 
     def _nearest(
         self, planned: PlannedReservation, done: Mapping[str, list[PlannedReservation]]
-    ) -> Fit:
+    ) -> PlanFit:
         """Why no node can have the reservation: of the one that lacks least."""
         rows, wanted = self._suitable(planned, done), self._wanted(planned)
         if not rows.any():
-            return Fit("False", "no node is feasible for its template")
+            return PlanFit("False", "no node is feasible for its template")
         lacks = np.zeros(len(rows))
         for slot, free in self._free(planned, wanted, done, certain=True).items():
             lacks += np.maximum(wanted[slot] - free, 0) / max(wanted[slot], 1)

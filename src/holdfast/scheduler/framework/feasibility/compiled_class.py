@@ -382,7 +382,7 @@ def add_calendar_filter(
         nodes, amounts = cluster.nodes, dict(cls.requests)
         needed = planner.planned if cls.pre_allocation else planner.blocked
 
-        def room(view: View, slot: int) -> Cells:
+        def left(view: View, slot: int) -> Cells:
             if not cls.pre_allocation:
                 return view.free(slot)
             kept = view.take(nodes.held_once_pods_end[slot]) + view.take(nodes.daemon_requested[slot])
@@ -392,7 +392,7 @@ def add_calendar_filter(
             if isinstance(view.rows, int):
                 needs = needed(view.rows).items()
                 return any(
-                    amounts.get(slot) and room(view, slot) - n < amounts[slot] for slot, n in needs
+                    amounts.get(slot) and left(view, slot) - n < amounts[slot] for slot, n in needs
                 )
             kept: dict[int, NDArray[np.int64]] = {}
             for row in calendar.rows():
@@ -402,7 +402,7 @@ def add_calendar_filter(
             lacks = view.full(False)
             for slot, column in kept.items():
                 planned = view.take(column)
-                lacks = lacks | ((planned > 0) & (room(view, slot) - planned < amounts[slot]))
+                lacks = lacks | ((planned > 0) & (left(view, slot) - planned < amounts[slot]))
             return lacks
 
         def passes(view: View) -> Cells:
