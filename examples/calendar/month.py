@@ -6,7 +6,8 @@
 
 `scenario POLICY ERROR NODES DAYS SEED`: POLICY is None (no reservation, the nightly pods come all the
 same), Backfill, Drain or Preempt. ERROR is the standard deviation of the logarithm of run time over
-estimate: 0 for exact estimates, 0.7 for estimates that are wrong by a factor of two.
+estimate: 0 for exact estimates, 0.7 for estimates that are wrong by a factor of two; on average jobs run
+as long as they say.
 
 Jobs request a quarter or half of a node for half an hour to eight hours and arrive at random, enough to
 keep 95 % of the cluster busy together with the nightly pods: one for each of a quarter of the nodes,
@@ -39,7 +40,7 @@ def scenario(
     t, number = 0.0, 0
     while (t := t + draw.expovariate(per_hour)) < days * 24:
         estimate = draw.uniform(0.5, 8)
-        runs = estimate * math.exp(draw.gauss(0, error)) if error else estimate
+        runs = estimate * math.exp(draw.gauss(-error * error / 2, error)) if error else estimate
         cpu = draw.choice((NODE_CPU // 4, NODE_CPU // 2))
         made.append(_pod(f"job-{number}", cpu, t, runs, estimate))
         number += 1

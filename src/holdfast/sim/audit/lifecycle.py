@@ -258,6 +258,8 @@ def waiting_for_nothing(
 ) -> Iterator[str]:
     """Pods and reservations that fit but are not placed, or not Available."""
     cleared = {(raw.get("status") or {}).get("nominatedNodeName") for raw in cluster.existing.values()}
+    # On these, reservations that start later take capacity that is free now.
+    cleared |= {each.node for each in cluster.reservations.values() if each.phase == "Pending"}
     nodes = [n for n in cluster.nodes.values() if n.name not in cleared and _is_plain_node(n)]
     if not nodes or cluster.asking or cluster.queues:
         return  # capacity may be set aside, or closed to a queue, which no object shows
