@@ -6,8 +6,8 @@
 
 `scenario POLICY ERROR NODES DAYS SEED`: POLICY is None (no reservation, the nightly pods come all the
 same), Backfill, Drain or Preempt. ERROR is the standard deviation of the logarithm of run time over
-estimate: 0 for exact estimates, 0.7 for estimates that are wrong by a factor of two; on average jobs run
-as long as they say.
+estimate: 0 for exact estimates, 0.7 for estimates that are wrong by a factor of two. On average jobs
+run as long as they say.
 
 Jobs request a quarter or half of a node for half an hour to eight hours and arrive at random, enough to
 keep 95 % of the cluster busy together with the nightly pods: one for each of a quarter of the nodes,
