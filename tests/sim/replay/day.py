@@ -48,7 +48,7 @@ def day_objects(nodes: int, pods: int, seed: int = 1, load: float = 0.9) -> list
                 _arrival(rng),
                 max(10.0, runs_for),
                 cpu=shapes[kind],
-                owner=("Job", f"job-{kind}-{i // 40}"),
+                owner=("Job", f"job-{kind}"),
                 priority=priority,
             )
         )
