@@ -81,7 +81,7 @@ POD: Raw = {
             n.RESERVATION_ALLOCATED: json.dumps({"name": "shop-peak", "uid": "u-1"}),
             n.RESERVATION_AFFINITY: json.dumps(
                 {
-                    "reservationSelector": {"team": "acme"},
+                    "reservationSelector": {"acme.com/pool": "gpu"},
                     "tolerations": [{"key": "acme.com/t", "operator": "Equal", "value": "acme"}],
                 }
             ),
@@ -192,6 +192,8 @@ def test_what_refers_to_one_name_still_does() -> None:
     assert annotations[n.GANG_NAME] == f"{metadata['namespace']}/{renaming.rename('acme')}"
     assert annotations[n.GANG_NAME] in json.loads(annotations[n.GANG_GROUPS])
     (toleration,) = json.loads(annotations[n.RESERVATION_AFFINITY])["tolerations"]
+    affinity = json.loads(annotations[n.RESERVATION_AFFINITY])
+    assert affinity["reservationSelector"].items() <= labels.items()
     (taint,) = node["spec"]["taints"]
     assert (toleration["key"], toleration["value"]) == (taint["key"], taint["value"])
 

@@ -99,6 +99,14 @@ def test_a_snapshot_file_is_one_list_whose_first_item_is_the_header(tmp_path: Pa
     }
 
 
+def test_a_damaged_snapshot_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    write_snapshot(path, of_objects(OBJECTS, HEADER))
+    path.write_text(path.read_text().replace('"phase":"Running"', '"phase":Running'))
+    with pytest.raises(InvalidInput, match=r"c\.json: document 1, line 1: not JSON"):
+        read_files([str(path)])
+
+
 def test_a_failed_write_leaves_the_file_that_was_there(tmp_path: Path) -> None:
     path = tmp_path / "c.json"
     path.write_text("before")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.api import names as n
-from holdfast.snapshot.stripping import TEMPLATE_DIGEST, Stripper
+from holdfast.snapshot.stripping import TEMPLATE_DIGEST, Stripper, decode_pods
 
 Raw = dict[str, Any]
 PRIVATE = "s3cr3t"
@@ -199,6 +199,20 @@ def test_what_scheduling_reads_stays() -> None:
             "state": {"terminated": {"finishedAt": "2026", "exitCode": 1}},
         }
     ]
+
+
+def test_a_page_of_pods_is_decoded_without_what_is_removed() -> None:
+    pod = {"metadata": METADATA, "spec": SPEC, "status": STATUS}
+    page = {"metadata": {"continue": "c", "resourceVersion": "7"}, "items": [pod, {"metadata": {}}]}
+    decoded = decode_pods(json.dumps(page).encode())
+    assert decoded["metadata"] == page["metadata"]
+    first, second = decoded["items"]
+    assert "managedFields" not in first["metadata"] and "env" not in json.dumps(first)
+    assert second == {"metadata": {}}
+    named = {"apiVersion": "v1", "kind": "Pod"}
+    assert Stripper().strip({**named, **first}) == Stripper().strip({**named, **pod})
+    odd = {"items": [{"metadata": {"name": "x"}, "spec": {"containers": None}}]}
+    assert decode_pods(json.dumps(odd).encode()) == odd
 
 
 def test_an_annotation_that_is_asked_for_stays() -> None:

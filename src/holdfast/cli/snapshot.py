@@ -1,5 +1,6 @@
 """`holdfast snapshot`, and the snapshot for a command that queries a scheduler."""
 
+import gc
 import os
 import sys
 import time
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from holdfast.local.setup import SchedulerFactory
     from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
     from holdfast.snapshot.reader import Progress
-    from holdfast.snapshot.snapshot_file import SnapshotWriter
     from holdfast.snapshot.snapshot_header import SnapshotHeader
 
 _STDOUT = "-"
@@ -76,31 +76,34 @@ def snapshot(
       holdfast snapshot -o - | jq '.items[].kind'
     """
     from holdfast.cli.client import ask
+    from holdfast.snapshot.reader import ClusterReader
+    from holdfast.snapshot.snapshot_file import AnonymousPages, SnapshotWriter
+    from holdfast.snapshot.stripping import Stripper
 
     target = output or f"snapshot-{datetime.now(UTC):%Y%m%d-%H%M%S}.json.gz"
     if target != _STDOUT:
         _check_target(Path(target))
     compress = target.endswith(".gz")
 
-    async def work(server: "Server") -> "tuple[SnapshotWriter, SnapshotHeader]":
-        from holdfast.snapshot.reader import ClusterReader
-        from holdfast.snapshot.snapshot_file import AnonymousPages, SnapshotWriter
-        from holdfast.snapshot.stripping import Stripper
+    writer = SnapshotWriter(compress=compress)
+    pages = AnonymousPages()
 
+    async def work(server: "Server") -> "SnapshotHeader":
         began = time.time()
         reader = ClusterReader(server, Stripper(keep_annotation or ()), _progress())
-        writer = SnapshotWriter(compress=compress)
-        pages = AnonymousPages()
         async for page in reader.pages():
             (pages if anonymize else writer).add(page)
-        for page in pages.renamed():
-            writer.add(page)
-        header = await reader.header(began)
-        return writer, header.anonymous() if anonymize else header
+        return await reader.header(began)
 
+    gc.disable()  # pages of objects have no cycles, and looking for them takes half of the time
     try:
-        writer, header = ask(Where(kubeconfig, context), work)
+        header = ask(Where(kubeconfig, context), work)
+        if anonymize:
+            header = header.anonymous()
+            for page in pages.renamed():
+                writer.add(page)
     finally:
+        gc.enable()
         _clear_progress()
     try:
         if target == _STDOUT:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -20,6 +20,13 @@ _EVENT = KINDS["v1", "Event"]
 _PAGE = 500
 _QUIET = 3600.0
 _ATTEMPTS = 3
+
+
+Decode = Callable[[bytes], Raw]
+
+
+def _decode(data: bytes) -> Raw:
+    return msgspec.json.decode(data, type=Raw)
 
 
 class ObjectPage(NamedTuple):
@@ -98,12 +105,13 @@ class Server(ObjectLister):
         selector: str = "",
         fields: str = "",
         version: str = "",
+        decode: Decode = _decode,
     ) -> AsyncIterator[ObjectPage]:
         """All of them, page by page; all pages are of one version: the latest, or the one given."""
         query = {"limit": str(_PAGE), "labelSelector": selector, "fieldSelector": fields}
         path = path_of(info, namespace)
         first = {"resourceVersion": version, "resourceVersionMatch": "Exact"} if version else {}
-        reading = asyncio.ensure_future(self._read(f"{path}?{_encoded({**query, **first})}"))
+        reading = asyncio.ensure_future(self._read(f"{path}?{_encoded({**query, **first})}", decode))
         try:
             while True:
                 page = await reading
@@ -111,7 +119,7 @@ class Server(ObjectLister):
                 more = metadata.get("continue") or ""
                 if more:  # the server works on the next page while this one is used
                     reading = asyncio.ensure_future(
-                        self._read(f"{path}?{_encoded({**query, 'continue': more})}")
+                        self._read(f"{path}?{_encoded({**query, 'continue': more})}", decode)
                     )
                 items = [named(info, item) for item in page.pop("items", None) or ()]
                 left = int(metadata.get("remainingItemCount") or 0)
@@ -178,10 +186,10 @@ class Server(ObjectLister):
 
     async def version(self) -> Raw:
         """The answer of /version."""
-        return msgspec.json.decode(await self._client.send(get("/version")), type=Raw)
+        return await self._read("/version")
 
-    async def _read(self, path: str) -> Raw:
-        return msgspec.json.decode(await self._client.call(get(path), _ATTEMPTS), type=Raw)
+    async def _read(self, path: str, decode: Decode = _decode) -> Raw:
+        return decode(await self._client.call(get(path), _ATTEMPTS))
 
 
 def named(info: KindInfo, raw: Raw) -> Raw:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -40,11 +41,14 @@ class Renaming:
     """Words and their tokens: first `collect` all texts, then `freeze`, then `rename` them."""
 
     def __init__(self) -> None:
+        self._texts: set[str] = set(_STAY)
         self._words: set[str] = set()
         self._tokens: dict[str, str] = {}
+        self._renamed: dict[str, str] = {text: text for text in _STAY}
 
     def collect(self, text: str) -> str:
-        if text not in _STAY:
+        if text not in self._texts:
+            self._texts.add(text)
             words = [word for _, _, word in _SEGMENT.findall(text) if word]
             self._words.update(words)
             if len(words) > 1 and len(text) <= _LONGEST_LABEL:
@@ -65,12 +69,13 @@ class Renaming:
         self._tokens[DEFAULT_NAMESPACE] = DEFAULT_NAMESPACE
 
     def rename(self, text: str) -> str:
-        if text in _STAY:
-            return text
-        renamed = _SEGMENT.sub(self._segment, text)
-        if len(renamed) > _LONGEST_LABEL >= len(text):
-            return self._tokens[text]
-        return renamed
+        known = self._renamed.get(text)
+        if known is None:
+            known = _SEGMENT.sub(self._segment, text)
+            if len(known) > _LONGEST_LABEL >= len(text):
+                known = self._tokens[text]
+            self._renamed[text] = known
+        return known
 
     def rename_image(self, text: str) -> str:
         """A tag stays a tag: without one, `latest` is meant."""
@@ -129,7 +134,7 @@ _REMOVED = frozenset(
     {n.EVICT_REASON, n.EVICT_TRIGGER, n.HELD_BECAUSE, n.RESERVATION_PROVISION_ERROR, "message"}
 )
 """Annotations and fields with free text."""
-_LABEL_MAPS = frozenset({"labels", "matchLabels", "nodeSelector", "selector"})
+_LABEL_MAPS = frozenset({"labels", "matchLabels", "nodeSelector", "reservationSelector", "selector"})
 _LABEL_KEYS = frozenset(
     {"finalizers", "key", "matchLabelKeys", "mismatchLabelKeys", "topologyKey", "topologyKeys"}
 )
@@ -227,8 +232,8 @@ class Anonymizer:
     def _text(self, key: str, value: str) -> str:
         if key == "image":
             return self._rename_image(value)
-        is_name = key == "namespace" or key.lower().endswith("name")
-        return value if not is_name and _NO_NAME.fullmatch(value) else self._rename(value)
+        is_name = key.endswith(("name", "Name")) or key == "namespace"
+        return value if not is_name and _is_no_name(value) else self._rename(value)
 
     def _requirement(self, given: Raw) -> Raw:
         """A requirement of a selector, a taint or a toleration."""
@@ -265,9 +270,14 @@ class Anonymizer:
             except msgspec.MsgspecError:
                 return self._rename(value)
             return msgspec.json.encode(self._item(found)).decode()
-        if _NO_NAME.fullmatch(value):
+        if _is_no_name(value):
             return value
         return self._label_value(key, value)
+
+
+@lru_cache(maxsize=100_000)
+def _is_no_name(text: str) -> bool:
+    return _NO_NAME.fullmatch(text) is not None
 
 
 def _each(change: Rename, value: Any) -> Any:

@@ -10,13 +10,13 @@ from holdfast import __version__
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.kube.decoding import WATCHED, Watched, read_by_plugins
 from holdfast.kube.errors import ApiError
-from holdfast.kube.object_client import ObjectLister, Raw, Server
+from holdfast.kube.object_client import ObjectLister, ObjectPage, Raw, Server
 from holdfast.local.setup import SchedulerFactory
 from holdfast.scheduler.assembly import declared_kinds
 from holdfast.snapshot.cluster_objects import ClusterObjects, of_objects
 from holdfast.snapshot.cluster_snapshot import NODE, POD, ClusterSnapshot
 from holdfast.snapshot.snapshot_header import MissingKind, SnapshotHeader
-from holdfast.snapshot.stripping import Stripper
+from holdfast.snapshot.stripping import Stripper, decode_pods
 
 
 async def take_snapshot(
@@ -142,7 +142,7 @@ class ClusterReader:
     async def _of_kind(self, info: KindInfo) -> AsyncIterator[list[Raw]]:
         count = 0
         try:
-            async for page in self.server.pages(info, version=self.version):
+            async for page in self._pages(info, self.version):
                 self.version = self.version or page.version
                 count += len(page.items)
                 if self.progress is not None:
@@ -154,11 +154,16 @@ class ClusterReader:
         else:
             return
         self.is_consistent = False
-        async for page in self.server.pages(info):
+        async for page in self._pages(info):
             count += len(page.items)
             if self.progress is not None:
                 self.progress(info, count, page.left)
             yield page.items
+
+    def _pages(self, info: KindInfo, version: str = "") -> AsyncIterator[ObjectPage]:
+        if info is POD:
+            return self.server.pages(info, version=version, decode=decode_pods)
+        return self.server.pages(info, version=version)
 
     async def header(self, time: float) -> SnapshotHeader:
         """After the pages were read, which began at that time."""

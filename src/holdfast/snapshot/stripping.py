@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from types import GenericAlias
 from typing import Any
 
 import msgspec
@@ -365,6 +366,41 @@ class Stripper:
         if spec.get("spec"):
             spec["spec"] = _device_claim_spec(spec["spec"])
         return {**raw, "spec": spec}
+
+
+# Pages of pods. What is removed is skipped while JSON is read: most of a pod is environment and managed
+# fields.
+
+
+def _shape(name: str, fields: Iterable[str], **typed: Any) -> Any:
+    """A type with these fields, of any value or of the given type; those that are absent stay so."""
+    every = [*((field, Any) for field in fields), *typed.items()]
+    return msgspec.defstruct(name, [(field, type, msgspec.UNSET) for field, type in every])
+
+
+def _pods_decoder() -> msgspec.json.Decoder[Any]:
+    containers = GenericAlias(list, (_shape("_Container", (*_CONTAINER, "ports")),))
+    pod = _shape(
+        "_Pod",
+        (),
+        metadata=_shape("_Metadata", (*_METADATA, "annotations")),
+        spec=_shape("_Spec", (*_POD_SPEC, "volumes"), containers=containers, initContainers=containers),
+        status=_shape("_Status", (*_POD_STATUS, "containerStatuses", "initContainerStatuses")),
+    )
+    page = _shape("_Pods", ("metadata",), items=GenericAlias(list, (pod,)))
+    return msgspec.json.Decoder(page)
+
+
+_pods = _pods_decoder()
+
+
+def decode_pods(data: bytes) -> Raw:
+    """A page of a list of pods, without most of what `Stripper` removes."""
+    try:
+        page: Raw = msgspec.to_builtins(_pods.decode(data))
+    except msgspec.ValidationError:
+        page = msgspec.json.decode(data, type=Raw)
+    return page
 
 
 def _only(raw: Raw, fields: Collection[str]) -> Raw:
