@@ -19,7 +19,11 @@ from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.checked_answers import check_binds, checked_outcome, decisions_of
-from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT, RESERVATION
+from holdfast.scheduler.framework.config.plugin_sets import (
+    DYNAMIC_RESOURCES,
+    NODE_RESOURCES_FIT,
+    RESERVATION,
+)
 from holdfast.scheduler.framework.failure_handler import FailureHandler, with_name
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore
 from holdfast.scheduler.framework.interface import FINE, Outcome, Plugin
@@ -310,8 +314,9 @@ class BindingCycle:
         return f"Insufficient {lost[0]}" if lost else ""
 
     def lost_place(self, waiting: WaitingPod) -> Stop | None:
-        """Why a pod that waits in Permit is rejected whatever the plugin's answer is: its node was
-        deleted, or the reservation it is allocated from ends. None if neither."""
+        """Why a pod that waits in Permit is rejected whatever the plugin's answer is: its node or one
+        of its ResourceClaims was deleted, or the reservation it is allocated from ends. None if none of
+        these."""
         if waiting.node_gone:
             node = self._table.name(waiting.row)
             text = f"node {node} was deleted while the pod waited for {waiting.plugin.name}"
@@ -320,6 +325,9 @@ class BindingCycle:
         if not self._cluster.reservations.can_be_bound(pod):
             plugin = self._profiles[pod.scheduler].plugins.get(RESERVATION, waiting.plugin)
             return Stop(plugin, Outcome(NOT_ACTIVE))
+        serves_claims = self._profiles[pod.scheduler].plugins.get(DYNAMIC_RESOURCES)
+        if serves_claims is not None and (gone := self._cluster.claims.gone(pod)):
+            return Stop(serves_claims, Outcome(gone))
         return None
 
     def reject_waiting(self, pod: PodRecord, message: str, now: float) -> None:

@@ -85,6 +85,17 @@ class ClaimManager(HolderClaims):
         """The claims of a pod that is to be scheduled, as part of its class."""
         return self.pods.traits(metadata)
 
+    def gone(self, pod: PodRecord) -> str:
+        """The message if a claim that the pod needs was deleted meanwhile, or is being deleted; empty
+        if all are there."""
+        for key in self.pods.keys(pod.uid) if pod.cls.claims else ():
+            claim = self._claims.get(key)
+            if claim is None:
+                return NOT_FOUND.format(key.name)
+            if claim.metadata.deletion_timestamp is not None:
+                return BEING_DELETED.format(key.name)
+        return ""
+
     def template_traits(self, pod: Pod) -> tuple[ClaimTrait, ...]:
         """The claims of a reserve pod, as part of its class: those that claims for its template's
         entries would be created with, and those that it names."""
