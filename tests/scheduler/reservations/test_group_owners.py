@@ -78,7 +78,7 @@ def test_the_owner_may_be_a_group_of_volcano() -> None:
 
 
 def test_a_group_of_the_same_name_is_another_one() -> None:
-    """By its uid."""
+    """By its uid. The first goes once its pod has ended: a PodGroup with running pods is protected."""
     group: Any = core_group("g", 1)
     group["metadata"]["uid"] = "first"
     again = core_group("g", 1)
@@ -88,6 +88,7 @@ def test_a_group_of_the_same_name_is_another_one() -> None:
         step("30s", apply=again),
     ]
     pods = core_pods("g", 1, at="10s") + core_pods("g", 2, at="40s")[1:]
+    pods[0]["metadata"]["annotations"]["sim.holdfast.io/runs-for"] = "5s"
     played = play(node("n1", 8), reserved({"kind": "PodGroup", "uid": "first"}), group, recreate, pods)
     assert used(played) == {"g-0": "r", "g-1": ""}
 
