@@ -2,7 +2,7 @@
 them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -16,11 +16,15 @@ from holdfast.api.names import (
     CPU,
     DEFAULT_NAMESPACE,
     DEFAULT_SCHEDULER,
+    HOLDFAST_API,
+    LEAD,
     MANAGED_BY,
     MEMORY,
     NVIDIA_GPU,
+    RELEASE_IF_UNUSED_AFTER,
     RESERVATION_API,
     RESOURCE_API,
+    STARTS_AT,
 )
 from holdfast.api.pod import Container, Pod, PodSpec
 from holdfast.api.quantity import EXPECTED_QUANTITY, MOST_COUNTED, NANO, QuantityError, amount, parse
@@ -66,6 +70,10 @@ class ReserveOptions:
     device_class: str = ""
     devices: int = 1
     """How many devices of the class each reservation holds."""
+    annotations: dict[str, str] = field(default_factory=dict)
+    recurrence: Raw = field(default_factory=dict)
+    """The fields of a ReservationSchedule beside its template; empty if the reservations do not
+    recur."""
 
 
 def read_resources(
@@ -109,7 +117,7 @@ def read_owners(selectors: Sequence[str], namespace: str) -> list[Raw]:
     for text in selectors:
         if not text.strip():
             raise Failure(1, ["--owner: expected labels, such as app=web,tier in (a,b)"])
-        with _flag("--owner"):
+        with flag_errors("--owner"):
             owner: Raw = {"labelSelector": label_selector(parse_label_selector(text).requirements)}
         owners.append({"object": {"namespace": namespace}, **owner} if namespace else owner)
     return owners
@@ -155,11 +163,11 @@ def check_lifetime(ttl: str | None, expires: str | None, now: float) -> None:
     if ttl is not None and expires is not None:
         raise Failure(1, ["--expires: cannot be given together with --ttl; keep one of them"])
     if ttl is not None:
-        with _flag("--ttl"):
+        with flag_errors("--ttl"):
             if parse_duration(ttl) < 0:
                 raise Failure(1, [f"--ttl: must not be negative: {ttl}"])
     if expires is not None:
-        with _flag("--expires"):
+        with flag_errors("--expires"):
             if parse_time(expires) <= now:
                 text = f"must be in the future, got {expires}; it is {format_time(now)} now"
                 raise Failure(1, [f"--expires: {text}"])
@@ -167,7 +175,7 @@ def check_lifetime(ttl: str | None, expires: str | None, now: float) -> None:
 
 def read_duration(flag: str, text: str) -> float:
     """Raises Failure."""
-    with _flag(flag):
+    with flag_errors(flag):
         seconds = parse_duration(text)
     if seconds <= 0:
         raise Failure(1, [f"{flag}: must be more than 0, got {text!r}"])
@@ -175,7 +183,7 @@ def read_duration(flag: str, text: str) -> float:
 
 
 @contextmanager
-def _flag(name: str) -> Iterator[None]:
+def flag_errors(name: str) -> Iterator[None]:
     """Prefixes errors with the flag."""
     try:
         yield
@@ -311,6 +319,9 @@ _NOTHING = (
 _FLAGS = {
     "metadata.name": "--name",
     "metadata.labels": "--label",
+    f"metadata.annotations[{STARTS_AT}]": "--start",
+    f"metadata.annotations[{LEAD}]": "--lead",
+    f"metadata.annotations[{RELEASE_IF_UNUSED_AFTER}]": "--release-if-unused-after",
     "spec.owners": "--owner",
     "spec.ttl": "--ttl",
     "spec.expires": "--expires",
@@ -319,10 +330,19 @@ _FLAGS = {
     "spec.template.spec.nodeName": "--node",
     "spec.template.spec.nodeSelector": "--node-selector",
 }
+_SCHEDULE_FLAGS = {
+    "metadata.name": "--name",
+    "spec.schedule": "--repeat",
+    "spec.timeZone": "--time-zone",
+    "spec.duration": "--for",
+    "spec.lead": "--lead",
+    "spec.releaseIfUnusedAfter": "--release-if-unused-after",
+    **{f"spec.template.{field}": flag for field, flag in _FLAGS.items()},
+}
 
 
 def make_reservations(options: ReserveOptions, source: Source | None) -> list[Raw]:
-    """One for each replica. Raises Failure."""
+    """One for each replica, or one schedule for each if they recur. Raises Failure."""
     replicas = options.replicas
     if replicas is None:
         replicas = source.replicas if source is not None else 1
@@ -334,9 +354,11 @@ def make_reservations(options: ReserveOptions, source: Source | None) -> list[Ra
     base = _base(options, source)
     spec = _spec(options, source)
     names = [base] if replicas == 1 else [f"{base}-{number}" for number in range(1, replicas + 1)]
-    made = [_reservation(name, options, spec) for name in names]
-    _, found = checked_object(_reservation_type(), made[-1])
-    problems = [f"{_origin(error.field)}{error.field}: {error.message}" for error in found]
+    make = _schedule if options.recurrence else _reservation
+    made = [make(name, options, spec) for name in names]
+    _, found = checked_object(_type_of(made[-1]), made[-1])
+    flags = _SCHEDULE_FLAGS if options.recurrence else _FLAGS
+    problems = [f"{_origin(error.field, flags)}{error.field}: {error.message}" for error in found]
     if problems:
         raise Failure(1, problems)
     return made
@@ -351,10 +373,11 @@ def check_devices(device_class: str | None, count: int | None) -> None:
 
 
 def make_claim_template(options: ReserveOptions, reservation: Raw) -> Raw | None:
-    """The ResourceClaimTemplate that the reservations name; None if they hold no devices of a class."""
+    """The ResourceClaimTemplate that the reservations or schedules name; None if they hold no
+    devices of a class."""
     if not options.device_class:
         return None
-    template = reservation["spec"]["template"]
+    template = _pod_template_of(reservation)
     exactly = {
         "deviceClassName": options.device_class,
         "allocationMode": "ExactCount",
@@ -372,28 +395,47 @@ def make_claim_template(options: ReserveOptions, reservation: Raw) -> Raw | None
     }
 
 
-def _reservation_type() -> ResourceType:
-    group, _, version = RESERVATION_API.partition("/")
-    found = holdfast_catalogue().kind(group, version, "Reservation")
+def _type_of(raw: Raw) -> ResourceType:
+    group, _, version = raw["apiVersion"].partition("/")
+    found = holdfast_catalogue().kind(group, version, raw["kind"])
     assert found is not None
     return found
 
 
 def holds_nothing(reservation: Raw) -> bool:
     """Whether the template requests no resources, so that only a pod slot is reserved."""
-    spec = convert(reservation["spec"]["template"].get("spec") or {}, PodSpec)
+    spec = convert(_pod_template_of(reservation).get("spec") or {}, PodSpec)
     return not spec.resource_claims and not any(pod_requests(Pod(spec=spec)).values())
+
+
+def _pod_template_of(made: Raw) -> Raw:
+    """The pod template of a reservation, or of the reservations of a schedule."""
+    of_reservation = made["spec"] if made["kind"] == "Reservation" else made["spec"]["template"]["spec"]
+    template: Raw = of_reservation["template"]
+    return template
 
 
 def _reservation(name: str, options: ReserveOptions, spec: Raw) -> Raw:
     metadata: Raw = {"name": name}
     if options.labels:
         metadata["labels"] = dict(options.labels)
+    if options.annotations:
+        metadata["annotations"] = dict(options.annotations)
     return {
         "apiVersion": RESERVATION_API,
         "kind": "Reservation",
         "metadata": metadata,
         "spec": deepcopy(spec),
+    }
+
+
+def _schedule(name: str, options: ReserveOptions, spec: Raw) -> Raw:
+    metadata: Raw = {"metadata": {"labels": dict(options.labels)}} if options.labels else {}
+    return {
+        "apiVersion": HOLDFAST_API,
+        "kind": "ReservationSchedule",
+        "metadata": {"name": name},
+        "spec": {**options.recurrence, "template": {**metadata, "spec": deepcopy(spec)}},
     }
 
 
@@ -456,8 +498,8 @@ def _name_after(owners: list[Raw]) -> str:
     return "reservation"
 
 
-def _origin(field: str) -> str:
-    for start, flag in _FLAGS.items():
+def _origin(field: str, flags: Mapping[str, str]) -> str:
+    for start, flag in flags.items():
         if field.startswith(start):
             return f"{flag}: "
     return ""

@@ -5,7 +5,7 @@ import asyncio
 import typer
 
 from holdfast.cli.client import RESERVATION, Raw, Server
-from holdfast.cli.kinds.reservations import message, phase
+from holdfast.cli.kinds.reservations import condition, message, phase, plan_text
 from holdfast.cli.options import Failure
 from holdfast.cli.printing import resource_name
 from holdfast.cli.watch import warn_of_lost_watch
@@ -15,7 +15,8 @@ from holdfast.kube.object_watch import DELETED, LISTED, WatchScope, changes
 async def wait_for(
     server: Server, created: list[Raw], seconds: float, timeout: str, waiting_is_enough: bool
 ) -> None:
-    """Prints the node of each reservation. Raises Failure if one gets none in time, or ends."""
+    """Prints the node of each reservation, or the planned one if it starts later. Raises
+    Failure if one gets none in time, or ends."""
     left = {str(raw["metadata"]["uid"]): raw for raw in created}
     failed: list[str] = []
     try:
@@ -45,10 +46,13 @@ async def wait_for(
 def _settle(raw: Raw, left: dict[str, Raw], failed: list[str], waiting_is_enough: bool) -> None:
     """Takes a reservation off the list if its outcome is known."""
     state, node = phase(raw), (raw.get("status") or {}).get("nodeName") or ""
+    plan = condition(raw, "Planned")
     if state in ("Available", "Succeeded"):
         typer.echo(f"{_name(raw)} {state.lower()} on {node}")
     elif state == "Waiting" and waiting_is_enough:
         typer.echo(f"{_name(raw)} waiting on {node} until running pods end")
+    elif plan.get("status") == "True":
+        typer.echo(f"{_name(raw)} planned: {plan_text(raw)}")
     elif state == "Failed":
         failed.append(f"{_name(raw)}: Failed: {message(raw)}")
     else:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.api.calendar import AtEnd, BeforeStart
 from holdfast.cli import completers
 from holdfast.cli.options import (
     CLUSTER,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 _AMOUNTS = "Amounts"
 _OWNERS = "Owners and lifetime"
 _PLACEMENT = "Placement"
+_CALENDAR = "Calendar"
 _TIMEOUT = "30s"
 
 
@@ -101,7 +103,9 @@ def reserve(
     wait: Annotated[
         bool,
         typer.Option(
-            "--wait", help="Wait until the reservations have a node, and print what came of them."
+            "--wait",
+            help="Wait until the reservations have a node, and print what came of them; with --start, "
+            "until they are planned.",
         ),
     ] = False,
     timeout: Annotated[
@@ -196,6 +200,80 @@ def reserve(
             rich_help_panel=_OWNERS,
         ),
     ] = None,
+    start: Annotated[
+        str | None,
+        optional(
+            "--start",
+            metavar="TIME",
+            help="Reserve from this time on, such as 2027-01-01T00:00:00Z, or +2h from now.",
+            section=_CALENDAR,
+        ),
+    ] = None,
+    duration: Annotated[
+        str | None,
+        optional(
+            "--for",
+            metavar="DURATION",
+            help="How long it lasts from its start, with --start (default: 24h) or --repeat.",
+            section=_CALENDAR,
+        ),
+    ] = None,
+    repeat: Annotated[
+        str | None,
+        optional(
+            "--repeat",
+            metavar="CRON",
+            help="Reserve again and again, such as '0 18 * * 1-5', by a ReservationSchedule for each "
+            "replica.",
+            section=_CALENDAR,
+        ),
+    ] = None,
+    time_zone: Annotated[
+        str | None,
+        optional(
+            "--time-zone",
+            metavar="ZONE",
+            help="Time zone of --repeat, such as Europe/Zurich (default: UTC).",
+            section=_CALENDAR,
+        ),
+    ] = None,
+    lead: Annotated[
+        str | None,
+        optional(
+            "--lead",
+            metavar="DURATION",
+            help="How long before the start the planned node is drained (default: 0).",
+            section=_CALENDAR,
+        ),
+    ] = None,
+    before_start: Annotated[
+        BeforeStart | None,
+        typer.Option(
+            "--before-start",
+            help="What may start on the planned node before: Backfill: only pods that end in time; "
+            "Drain: any pod until the lead; Preempt: also evicts pods of lower priority in the lead.",
+            show_default="Backfill",
+            rich_help_panel=_CALENDAR,
+        ),
+    ] = None,
+    at_end: Annotated[
+        AtEnd | None,
+        typer.Option(
+            "--at-end",
+            help="Whether pods that use the reservation keep running when it expires.",
+            show_default="Keep",
+            rich_help_panel=_CALENDAR,
+        ),
+    ] = None,
+    release_if_unused_after: Annotated[
+        str | None,
+        optional(
+            "--release-if-unused-after",
+            metavar="DURATION",
+            help="End the reservation if no pod uses it for so long.",
+            section=_CALENDAR,
+        ),
+    ] = None,
     policy: Annotated[
         Policy,
         typer.Option(
@@ -278,12 +356,19 @@ def reserve(
       # Four devices of a DeviceClass, for pods with the label app=train
       holdfast reserve --device-class gpu.example.com --count 4 --cpu 8 --owner app=train
 
+      # From a time on, planned ahead; print the planned node
+      holdfast reserve --cpu 8 --owner app=closing --start 2027-01-01T18:00:00Z --for 4h --wait
+
+      # Every working day from 18:00 to 22:00
+      holdfast reserve --cpu 8 --owner app=report --repeat '0 18 * * 1-5' --for 4h
+
       # For a workload that does not exist yet; wait until there is a node
       holdfast reserve -f web.yaml --wait
 
       # Print the YAML only
       holdfast reserve job/train --dry-run
     """
+    from holdfast.cli.calendar_options import CalendarOptions
     from holdfast.cli.client import Server, ask
     from holdfast.cli.get import warn_of_namespace
     from holdfast.cli.reservation_builder import (
@@ -300,6 +385,14 @@ def reserve(
         read_resources,
         source_of,
     )
+    from holdfast.cli.reservation_creator import (
+        create_objects,
+        create_template,
+        own_template,
+        print_objects,
+        warn_of_device_class,
+        warn_of_node,
+    )
 
     if source is not None and file is not None:
         raise Failure(1, ["--filename: cannot be given together with a SOURCE; keep one of them"])
@@ -309,7 +402,19 @@ def reserve(
         raise Failure(1, ["--all-namespaces: cannot be given together with --namespace"])
     if all_namespaces and not owner:
         raise Failure(1, ["--all-namespaces: needs --owner, the labels of the pods"])
-    check_lifetime(ttl, expires, time.time())
+    now = time.time()
+    check_lifetime(ttl, expires, now)
+    calendar = CalendarOptions(
+        start=start,
+        duration=duration,
+        lead=lead,
+        before_start=None if before_start is None else str(before_start),
+        at_end=None if at_end is None else str(at_end),
+        release_after=release_if_unused_after,
+        repeat=repeat,
+        time_zone=time_zone,
+    )
+    calendar.check(ttl, expires, wait)
     check_priority(priority)
     check_devices(device_class, count)
     seconds = read_duration("--timeout", timeout)
@@ -324,7 +429,7 @@ def reserve(
         node=node or "",
         node_selector=read_pairs("--node-selector", node_selector or ()),
         labels=_labels(read_pairs("--label", label or ()), priority, can_preempt),
-        ttl=ttl,
+        ttl=duration if start is not None and duration is not None else ttl,
         expires=expires,
         once=allocate_once,
         policy="" if policy is Policy.DEFAULT else str(policy),
@@ -332,6 +437,8 @@ def reserve(
         namespace=of_owners,
         device_class=device_class or "",
         devices=count or 1,
+        annotations=calendar.annotations(now),
+        recurrence=calendar.recurrence(),
     )
     workload = find_workload(source) if source is not None else None
 
@@ -346,27 +453,27 @@ def reserve(
             return made if template is None else [template, *made]
         is_dry = dry_run is DryRunMode.SERVER
         if node:
-            await _warn_of_node(server, node)
+            await warn_of_node(server, node)
         if device_class:
-            await _warn_of_device_class(server, device_class)
+            await warn_of_device_class(server, device_class)
         if namespace:
             await warn_of_namespace(server, namespace)
         if template is not None:
-            is_new = await _create_template(server, template, is_dry)
+            is_new = await create_template(server, template, is_dry)
             if is_new and output is None and not is_dry:
                 name = template["metadata"]["name"]
                 typer.echo(f"resourceclaimtemplate.resource.k8s.io/{name} created", err=True)
-        created = await _create(server, made, output, bool(options.name), is_dry)
+        created = await create_objects(server, made, output, bool(options.name), is_dry)
         if template is not None and not is_dry:
-            await _own_template(server, template, created)
-        _print(created, output, " created (server dry run)" if is_dry else " created")
+            await own_template(server, template, created)
+        print_objects(created, output, " created (server dry run)" if is_dry else " created")
         if owner and output is None and not is_dry:
             among = f"in namespace {of_owners}" if of_owners else "in any namespace"
             typer.echo(f"owners: pods with {' or '.join(owner)} {among}", err=True)
         if wait:
             from holdfast.cli.reservation_outcome import wait_for
 
-            await wait_for(server, created, seconds, timeout, pre_allocation)
+            await wait_for(server, created, seconds, timeout, pre_allocation or start is not None)
         return created
 
     if dry_run is DryRunMode.CLIENT:
@@ -377,7 +484,7 @@ def reserve(
             made = _made(options, from_file)
             template = make_claim_template(options, made[0])
             made = made if template is None else [template, *made]
-        _print(made, output or Made.YAML)
+        print_objects(made, output or Made.YAML)
         return
     if workload is None:
         make_reservations(options, from_file)  # reports errors before anything is requested
@@ -434,27 +541,6 @@ async def _workload(server: "Server", info: "KindInfo", name: str) -> "Raw":
         raise Failure(1, [f"{refusal(error)}{hint}"], as_it_is=True) from None
 
 
-async def _warn_of_node(server: "Server", name: str) -> None:
-    """The reservation is valid without it: it is Pending until there is such a node."""
-    from holdfast.cli.client import NODE
-    from holdfast.cli.get import missing_hint
-
-    hint = await missing_hint(server, NODE, name)
-    if hint is not None:
-        typer.echo(f'warning: --node: no node "{name}"{hint}', err=True)
-
-
-async def _warn_of_device_class(server: "Server", name: str) -> None:
-    """A class may still come; but the name may as well be misspelt."""
-    from holdfast.api.kinds import KINDS
-    from holdfast.api.names import RESOURCE_API
-    from holdfast.cli.get import missing_hint
-
-    hint = await missing_hint(server, KINDS[RESOURCE_API, "DeviceClass"], name)
-    if hint is not None:
-        typer.echo(f'warning: --device-class: no DeviceClass "{name}"{hint}', err=True)
-
-
 def _made(options: "ReserveOptions", source: "Source | None") -> "list[Raw]":
     from holdfast.cli.reservation_builder import holds_nothing, make_reservations
 
@@ -486,96 +572,3 @@ def _read_file(file: str, namespace: str) -> "Source":
     if problems := misspelt_fields(raw):
         raise Failure(1, [f"--filename: {file}: {problem}" for problem in problems])
     return source_of(raw, namespace)
-
-
-async def _own_template(server: "Server", raw: "Raw", reservations: "list[Raw]") -> None:
-    """Has the reservations own their ResourceClaimTemplate, so that it is deleted after the last one;
-    not one that was created otherwise."""
-    from holdfast.api.kinds import KINDS
-    from holdfast.api.names import MANAGED_BY, RESOURCE_API
-    from holdfast.kube.errors import ApiError
-
-    info, meta = KINDS[RESOURCE_API, "ResourceClaimTemplate"], raw["metadata"]
-    owners = [
-        {
-            "apiVersion": each["apiVersion"],
-            "kind": each["kind"],
-            "name": each["metadata"]["name"],
-            "uid": each["metadata"]["uid"],
-        }
-        for each in reservations
-    ]
-    for last in (False, False, True):
-        there = (await server.get(info, meta["name"], meta["namespace"]))["metadata"]
-        if (there.get("labels") or {}).get(MANAGED_BY) != meta["labels"][MANAGED_BY]:
-            return
-        known = there.get("ownerReferences") or []
-        both = {"ownerReferences": [*known, *owners], "resourceVersion": there["resourceVersion"]}
-        try:
-            await server.patch(info, meta["name"], {"metadata": both}, meta["namespace"])
-            return
-        except ApiError as error:
-            if error.status != 409 or last:
-                raise
-
-
-async def _create_template(server: "Server", raw: "Raw", dry: bool) -> bool:
-    """Creates the ResourceClaimTemplate of the reservations, and tells whether it is new; one that
-    exists must be the same."""
-    from holdfast.api.kinds import KINDS
-    from holdfast.api.names import RESOURCE_API
-    from holdfast.cli.client import refusal
-    from holdfast.kube.errors import ApiError
-
-    info, meta = KINDS[RESOURCE_API, "ResourceClaimTemplate"], raw["metadata"]
-    try:
-        await server.create(info, raw, meta["namespace"], dry)
-    except ApiError as error:
-        if error.status != 409:
-            raise Failure(1, [refusal(error)], as_it_is=True) from None
-        there = await server.get(info, meta["name"], meta["namespace"])
-        if there["spec"]["spec"]["devices"]["requests"] != raw["spec"]["spec"]["devices"]["requests"]:
-            text = f"ResourceClaimTemplate {meta['namespace']}/{meta['name']} exists and is another"
-            raise Failure(1, [f"--device-class: {text}; --name sets another name"]) from None
-        return False
-    return True
-
-
-async def _create(
-    server: "Server", made: "list[Raw]", output: Made | None, named: bool, dry: bool
-) -> "list[Raw]":
-    """Creates the reservations one by one; on an error, prints those created before."""
-    from holdfast.cli.client import RESERVATION, refusal
-    from holdfast.kube.errors import ApiError
-
-    created = []
-    for raw in made:
-        try:
-            created.append(await server.create(RESERVATION, raw, dry_run=dry))
-        except ApiError as error:
-            _print(created, output, " created")
-            lines = [refusal(error)]
-            if error.status == 404:
-                lines = ['the server doesn\'t have a resource type "reservations" (see holdfast crds)']
-            elif error.status == 409 and not named:
-                lines.append("--name sets another name than the default")
-            raise Failure(1, lines, as_it_is=error.status != 404) from None
-    return created
-
-
-def _print(made: "list[Raw]", output: Made | None, done: str = "") -> None:
-    from holdfast.api.kinds import KINDS
-    from holdfast.cli.printing import as_json, as_list, as_manifest, resource_name
-
-    match output:
-        case Made.YAML:
-            for number, raw in enumerate(made):
-                separator = "---\n" if number else ""
-                typer.echo(f"{separator}{as_manifest(raw)}", nl=False)
-        case Made.JSON:
-            typer.echo(as_json(made[0] if len(made) == 1 else as_list(made)), nl=False)
-        case _:
-            suffix = "" if output is Made.NAME else done
-            for raw in made:
-                info = KINDS[raw["apiVersion"], raw["kind"]]
-                typer.echo(f"{resource_name(info, raw['metadata']['name'])}{suffix}")

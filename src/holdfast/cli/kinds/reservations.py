@@ -237,6 +237,22 @@ def message(raw: Raw) -> str:
     return said[-1] if said else ""
 
 
+def condition(raw: Raw, type: str) -> Raw:
+    """Empty if it is not there."""
+    found: list[Raw] = (raw.get("status") or {}).get("conditions") or []
+    return next((each for each in found if each.get("type") == type), {})
+
+
+def plan_text(raw: Raw) -> str:
+    """`starts at 2027-01-01T00:00:00Z on n1; Feasible: True`, of a reservation that starts later."""
+    feasible = condition(raw, "Feasible")
+    said = [str(condition(raw, "Planned").get("message") or "")]
+    if feasible:
+        detail = feasible.get("message")
+        said.append(f"Feasible: {feasible.get('status')}" + (f" ({detail})" if detail else ""))
+    return "; ".join(said)
+
+
 def requests(template: Raw | None) -> dict[str, str]:
     """The requests of a template's containers."""
     total: dict[str, int] = {}

@@ -112,6 +112,8 @@ def _check_schedule(spec: dict[str, Any]) -> Found:
             found.append(invalid("spec.duration", spec["duration"], "must be greater than 0"))
     except DurationError:
         pass  # the schema reports it
+    metadata = (spec.get("template") or {}).get("metadata") or {}
+    check_labels(found, metadata.get("labels") or {}, "spec.template.metadata.labels")
     template = (spec.get("template") or {}).get("spec") or {}
     for name in ("ttl", "expires"):
         if template.get(name) is not None:
