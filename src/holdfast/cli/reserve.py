@@ -223,7 +223,7 @@ def reserve(
         optional(
             "--repeat",
             metavar="CRON",
-            help="Reserve again and again, such as '0 18 * * 1-5', by a ReservationSchedule for each "
+            help="Reserve repeatedly, such as '0 18 * * 1-5', by a ReservationSchedule for each "
             "replica.",
             section=_CALENDAR,
         ),
@@ -356,7 +356,7 @@ def reserve(
       # Four devices of a DeviceClass, for pods with the label app=train
       holdfast reserve --device-class gpu.example.com --count 4 --cpu 8 --owner app=train
 
-      # From a time on, planned ahead; print the planned node
+      # From a time on; print the planned node
       holdfast reserve --cpu 8 --owner app=closing --start 2027-01-01T18:00:00Z --for 4h --wait
 
       # Every working day from 18:00 to 22:00
