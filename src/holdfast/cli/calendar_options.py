@@ -47,7 +47,7 @@ class CalendarOptions:
                     raise Failure(1, [f"--for: cannot be given together with {flag}; keep one of them"])
             read_duration("--for", self.duration)
         if self.time_zone is not None and self.repeat is None:
-            text = "needs --repeat; --start has an offset of its own, such as 18:00:00+01:00"
+            text = "needs --repeat; the time of --start includes an offset, such as +01:00"
             raise Failure(1, [f"--time-zone: {text}"])
         if self.repeat is None:
             return
