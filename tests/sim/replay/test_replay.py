@@ -11,7 +11,7 @@ import pytest
 from harness.served_cluster import call
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.timeline import BOUND, PREEMPTED
-from holdfast.recording.lives import RecordedLives, read_lives
+from holdfast.recording.lives import ObjectLife, RecordedLives, read_lives
 from holdfast.recording.segments import Recording
 from holdfast.sim.replay.as_recorded import RecordedRun
 from holdfast.sim.replay.replay import Replay
@@ -220,3 +220,15 @@ def test_the_command_compares_configurations_with_what_happened(tmp_path: Path) 
     assert [each["config"] for each in data["runs"]] == ["as recorded", "default"]
     more = call("simulate", str(folder), str(config))
     assert more.status == 1 and "replayed without" in more.err
+
+
+def test_schedules_create_no_reservations_since_these_were_recorded(tmp_path: Path) -> None:
+    schedule = {
+        "apiVersion": "scheduling.holdfast.io/v1alpha1",
+        "kind": "ReservationSchedule",
+        "metadata": {"name": "nightly"},
+        "spec": {"schedule": "0 1 * * *", "duration": "1h", "template": {"spec": {}}},
+    }
+    recorded = lives([node()], tmp_path)
+    recorded.objects.append(ObjectLife([(0.0, schedule)], was_there=True))
+    assert "ReservationSchedule" not in replayed(recorded).summary["objects"]

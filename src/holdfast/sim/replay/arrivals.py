@@ -44,8 +44,10 @@ from holdfast.sim.scenario_objects import ScenarioObject
 Raw = dict[str, Any]
 
 _FIRST = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass")
-_LEFT_OUT = frozenset({"Deployment", "CronJob", "VolumeAttachment", "Event", "Lease"})
-"""Kinds that make pods or follow from placements."""
+_LEFT_OUT = frozenset(
+    {"Deployment", "CronJob", "ReservationSchedule", "VolumeAttachment", "Event", "Lease"}
+)
+"""Kinds that make what the recording has itself, or follow from placements."""
 _WORKLOADS = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet", "Job", "ReplicationController"})
 _BOUND_LATER = frozenset({"PersistentVolume", "PersistentVolumeClaim", "ResourceClaim"})
 """Kinds whose changes are decisions."""
