@@ -198,8 +198,8 @@ RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
         (
             ["get", "cats"],
             1,
-            'error: unknown resource type "cats"; known: reservations, holds, pods, nodes, podgroups, '
-            "queue, queues\n",
+            'error: unknown resource type "cats"; known: reservations, holds, reservationschedules, '
+            "pods, nodes, podgroups, queue, queues\n",
         ),
         (
             ["get", "rsv", "-l", "a==b==c"],

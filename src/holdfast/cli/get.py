@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from holdfast.cli.client import ObjectLister, Raw
     from holdfast.cli.kinds.kind import Found, OutputKind, Query
 
-TYPES = "reservations (rsv), holds, pods (po), nodes (no), podgroups (pg), queue, queues (q)"
+TYPES = (
+    "reservations (rsv), holds, reservationschedules (rsvs, schedules), pods (po), nodes (no), "
+    "podgroups (pg), queue, queues (q)"
+)
 
 
 def _complete_format(incomplete: str) -> list[str]:
@@ -114,10 +117,11 @@ def get(
 
     `pods` shows the reservation that each pod uses. `nodes` shows what is requested, held by
     reservations and free on each node, as the scheduler counts it. `queue` lists pending pods and
-    reservations in scheduling order; `queues` lists the Queue objects.
+    reservations in scheduling order; `queues` lists the Queue objects. For reservations that start
+    later, `reservations` shows the state of the plan and when they start.
 
     Pods, pod groups and pending pods are those of one namespace unless -A is given. Reservations,
-    holds, nodes and queues have no namespace.
+    holds, schedules, nodes and queues have no namespace.
 
     Examples:
       # Reservations with the pods that use them, and when they expire

@@ -33,6 +33,8 @@ class ObjectPrinter:
     def __init__(self, options: PrintOptions) -> None:
         self._options = options
         self._format = options.format
+        self._filled: set[str] = set()
+        """The optional columns in which an object had a value."""
 
     def print(self, kinds: Sequence[OutputKind], found: Sequence[Found], single: bool) -> None:
         """All that was found: a table per type, or a List. `single` prints one object by itself."""
@@ -76,7 +78,16 @@ class ObjectPrinter:
     ) -> tuple[list[str], list[list[str]]]:
         """The headers and the cells that the format shows; with several types, names include it."""
         wide = self._format.name == WIDE
-        at = [i for i, column in enumerate(all_columns) if wide or not column.wide]
+        self._filled.update(
+            column.name
+            for i, column in enumerate(all_columns)
+            if column.optional and any(row.cells[i] for row in rows)
+        )
+        at = [
+            i
+            for i, column in enumerate(all_columns)
+            if (wide or not column.wide) and (not column.optional or column.name in self._filled)
+        ]
         headers = [all_columns[i].name for i in at]
         lines = [[row.cells[i] for i in at] for row in rows]
         names_namespace = self._options.everywhere and kind.names_namespace

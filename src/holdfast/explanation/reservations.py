@@ -1,6 +1,7 @@
 """Explains a reservation: why it is pending, or what it reserves, on which node, and its owners."""
 
 from holdfast.api.names import CAN_PREEMPT
+from holdfast.api.times import format_time
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.claim_details import held_devices
 from holdfast.explanation.no_node import explain_no_node
@@ -10,10 +11,18 @@ from holdfast.explanation.verdicts import Subject, place, rank
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.reservations import ReservationInfo
+from holdfast.scheduler.reservations.calendar import DRAINING, FEASIBLE, PLANNED, PlannedReservation
 from holdfast.scheduler.reservations.reservation_victims import labelled_priority, may_preempt
 from holdfast.scheduler.reservations.waiting_reservations import BY_CLAIM
 from holdfast.scheduler.state.cluster import Cluster
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
+
+_OUTCOMES = {
+    "True": "Its capacity will be free by then.",
+    "False": "Its capacity will not be free by then.",
+    "Unknown": "Whether its capacity will be free by then is unknown.",
+}
+"""By the status of the condition Feasible."""
 
 
 def explain_reservation(snapshot: ClusterSnapshot, raw: Raw) -> Report:
@@ -30,6 +39,8 @@ def explain_reservation(snapshot: ClusterSnapshot, raw: Raw) -> Report:
         report.summary = f"It is invalid: {reservation.error}"
     elif reservation.pod.row >= 0:
         _holding(snapshot.cluster, reservation, report)
+    elif (planned := snapshot.cluster.reservations.calendar.get(reservation.uid)) is not None:
+        _planned(planned, raw, report)
     else:
         report.told = condition_message(raw, "Scheduled")
         _waiting(snapshot, reservation, report)
@@ -65,6 +76,27 @@ def _holding(cluster: Cluster, reservation: ReservationInfo, report: Report) -> 
     if pods:
         names = ", ".join(sorted(str(pod.ref) for pod in pods))
         report.details.append(f"some or all of these pods must end first: {names}")
+
+
+def _planned(planned: PlannedReservation, raw: Raw, report: Report) -> None:
+    """Of a reservation that starts later: its plan, as the scheduler has written it."""
+    conditions = (raw.get("status") or {}).get("conditions") or ()
+    found = {str(each.get("type")): each for each in conditions}
+    start = f"It starts at {format_time(planned.start)}"
+    if PLANNED not in found:
+        report.summary = f"{start}. No scheduler has planned it yet."
+        return
+    feasible = found.get(FEASIBLE) or {}
+    report.told = str(feasible.get("message") or "")
+    where = f"{planned.node} is planned" if planned.node else "no node is planned"
+    outcome = _OUTCOMES.get(str(feasible.get("status")), "")
+    report.summary = f"{start}; {where}. {outcome}".rstrip()
+    terms = planned.reservation.calendar
+    if found[PLANNED].get("reason") == DRAINING:
+        report.details.append("its node is drained until then")
+    elif terms.lead:
+        report.details.append(f"its node is drained from {format_time(terms.drains_at)} on")
+    report.details.append(f"pods on its node before the start: {terms.before}")
 
 
 def _waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Report) -> None:

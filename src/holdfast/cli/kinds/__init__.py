@@ -2,6 +2,7 @@
 
     kind          columns and description of a type; how objects are found
     reservations  Reservations, and among them starvation holds
+    reservation_schedules  ReservationSchedules
     pods          pods with the reservation that each uses
     nodes         requested, reserved and free amounts of each node
     podgroups     PodGroups
@@ -15,7 +16,7 @@ from importlib import import_module
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS, KindInfo
-from holdfast.api.names import HOLD_LABEL, RESERVATION_API, VOLCANO_API
+from holdfast.api.names import HOLD_LABEL, HOLDFAST_API, RESERVATION_API, VOLCANO_API
 from holdfast.cli.command import did_you_mean
 from holdfast.cli.kinds.kind import OutputKind
 from holdfast.cli.options import Failure
@@ -39,6 +40,18 @@ _TYPES = {
         _RESERVATION,
     ),
     "holds": _Type("reservations", "HoldKind", ("hold",), _RESERVATION, HOLD_LABEL),
+    "reservationschedules": _Type(
+        "reservation_schedules",
+        "ScheduleKind",
+        (
+            "reservationschedule",
+            "rsvs",
+            "schedules",
+            "schedule",
+            "reservationschedules.scheduling.holdfast.io",
+        ),
+        KINDS[HOLDFAST_API, "ReservationSchedule"],
+    ),
     "pods": _Type("pods", "PodOutputKind", ("pod", "po"), _POD),
     "nodes": _Type("nodes", "NodeKind", ("node", "no"), KINDS["v1", "Node"]),
     "podgroups": _Type("podgroups", "PodGroupKind", ("podgroup", "pg"), KINDS[VOLCANO_API, "PodGroup"]),

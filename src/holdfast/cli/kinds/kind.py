@@ -17,6 +17,8 @@ _MOST_NAMES = 500
 class OutputColumn(NamedTuple):
     name: str
     wide: bool = False
+    optional: bool = False
+    """Left out while no object has a value in it."""
 
 
 class Query(NamedTuple):

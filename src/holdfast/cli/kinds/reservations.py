@@ -8,9 +8,21 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from holdfast.api.calendar import BeforeStart
 from holdfast.api.errors import DurationError, TimeError
 from holdfast.api.kinds import KINDS
-from holdfast.api.names import HELD_DEVICES, HOLD_EXPECTED_START, HOLD_JOB, HOLD_LABEL, RESOURCE_API
+from holdfast.api.names import (
+    AT_END,
+    BEFORE_START,
+    HELD_DEVICES,
+    HOLD_EXPECTED_START,
+    HOLD_JOB,
+    HOLD_LABEL,
+    LEAD,
+    RELEASE_IF_UNUSED_AFTER,
+    RESOURCE_API,
+    STARTS_AT,
+)
 from holdfast.api.quantity import QuantityError, amount, shown
 from holdfast.api.reservation import DEFAULT_TTL
 from holdfast.api.times import format_time, parse_duration, parse_time
@@ -40,9 +52,11 @@ class ReservationKind(PlainKind):
     columns: ClassVar[tuple[OutputColumn, ...]] = (
         OutputColumn("NAME"),
         OutputColumn("PHASE"),
+        OutputColumn("STATE", optional=True),
         OutputColumn("NODE"),
         OutputColumn("OWNERS"),
         OutputColumn("ALLOCATED"),
+        OutputColumn("NEXT", optional=True),
         OutputColumn("TTL"),
         OutputColumn("EXPIRES"),
         OutputColumn("AGE"),
@@ -58,9 +72,11 @@ class ReservationKind(PlainKind):
         return [
             raw["metadata"]["name"],
             phase(raw),
+            calendar_state(raw),
             status.get("nodeName") or "",
             some(owners),
             taken(raw),
+            time_until(start_time(raw), now),
             lifetime(spec),
             expiry(raw, now),
             age(raw, now),
@@ -86,6 +102,7 @@ class ReservationKind(PlainKind):
         text.field("Unschedulable", _yes(spec.get("unschedulable", False)))
         text.field("TTL", lifetime(spec))
         text.field("Expires", _expiry_with_time(raw, now))
+        _describe_calendar(text, raw, now)
         text.listed("Taints", [taint_text(taint) for taint in spec.get("taints") or ()])
         text.field("Requests", pairs(requests(spec.get("template"))))
         pod = (spec.get("template") or {}).get("spec") or {}
@@ -179,8 +196,11 @@ def end_time(raw: Raw) -> float | None:
         if spec.get("expires"):
             return parse_time(str(spec["expires"]))
         seconds = _seconds(spec.get("ttl") or DEFAULT_TTL)
+        begins = start_time(raw)
         created = raw["metadata"].get("creationTimestamp")
-        return parse_time(str(created)) + seconds if seconds and created else None
+        if begins is None and created:
+            begins = parse_time(str(created))
+        return begins + seconds if seconds and begins is not None else None
     except TimeError:
         return None
 
@@ -231,7 +251,9 @@ def owner_text(owner: Raw) -> str:
 
 
 def message(raw: Raw) -> str:
-    """Its current message: why it has no node, or how it ended."""
+    """Its current message: why it has no node, or how it ended; or whether it can start as planned."""
+    if feasible := condition(raw, "Feasible").get("message"):
+        return str(feasible)
     conditions = (raw.get("status") or {}).get("conditions") or ()
     said = [each.get("message") or "" for each in conditions if each.get("status") == "False"]
     return said[-1] if said else ""
@@ -251,6 +273,43 @@ def plan_text(raw: Raw) -> str:
         detail = feasible.get("message")
         said.append(f"Feasible: {feasible.get('status')}" + (f" ({detail})" if detail else ""))
     return "; ".join(said)
+
+
+def start_time(raw: Raw) -> float | None:
+    """When it starts; None if at once, or if the object does not say so in a valid way."""
+    text = (raw["metadata"].get("annotations") or {}).get(STARTS_AT)
+    try:
+        return None if text is None else parse_time(str(text))
+    except TimeError:
+        return None
+
+
+def calendar_state(raw: Raw) -> str:
+    """`Planned`, `Draining`, `NotPlanned` or `Started` of one with a start; else empty."""
+    return "" if has_ended(raw) else str(condition(raw, "Planned").get("reason") or "")
+
+
+def time_until(time: float | None, now: float) -> str:
+    """`in 3h`; empty if the time has passed."""
+    return "" if time is None or time <= now else f"in {human_duration(time - now)}"
+
+
+def _describe_calendar(text: Description, raw: Raw, now: float) -> None:
+    """The start, what happens before and at the end, and whether the plan can be kept."""
+    annotations, start = raw["metadata"].get("annotations") or {}, start_time(raw)
+    if start is not None:
+        until = time_until(start, now) or f"{human_duration(now - start)} ago"
+        text.field("Starts", f"{format_time(start)} ({until})")
+        text.field("State", calendar_state(raw))
+        text.field("Lead", annotations.get(LEAD, "0"))
+        text.field("Before Start", annotations.get(BEFORE_START, BeforeStart.BACKFILL))
+    if feasible := condition(raw, "Feasible"):
+        detail = feasible.get("message")
+        text.field("Feasible", f"{feasible.get('status')}" + (f": {detail}" if detail else ""))
+    if AT_END in annotations:
+        text.field("At End", annotations[AT_END])
+    if RELEASE_IF_UNUSED_AFTER in annotations:
+        text.field("Release Unused", f"after {annotations[RELEASE_IF_UNUSED_AFTER]}")
 
 
 def requests(template: Raw | None) -> dict[str, str]:
