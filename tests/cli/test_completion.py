@@ -23,7 +23,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]
     ("words", "expected", "directive"),
     [
         (["exp"], ["explain"], 4),
-        (["get", "re"], ["reservations"], 4),
+        (["get", "re"], ["reservations", "reservationschedules"], 4),
         (["get", "nodes,q"], ["nodes,queue", "nodes,queues"], 4),
         (["reserve", "dep"], ["deployment/"], 6),
         (["explain", "re"], ["reservation", "replicaset"], 4),
@@ -32,6 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]
         (["get", "rsv", "--sel"], ["--selector"], 4),
         (["get", "rsv", "-o", "ya"], ["yaml"], 4),
         (["reserve", "--policy=Re"], ["--policy=Restricted"], 4),
+        (["reserve", "--before-start", "D"], ["Drain"], 4),
         (["run", "--config", ""], [], 0),
         (["completion", "z"], ["zsh"], 4),
         (["bench", "GangsOfThr"], ["GangsOfThree"], 4),

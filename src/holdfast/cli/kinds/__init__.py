@@ -1,13 +1,13 @@
 """What `holdfast get` and `describe` show: a class for each type, and a line in the table here.
 
-    kind          columns and description of a type; how objects are found
-    reservations  Reservations, and among them starvation holds
+    kind                   columns and description of a type; how objects are found
+    reservations           Reservations, and among them starvation holds
     reservation_schedules  ReservationSchedules
-    pods          pods with the reservation that each uses
-    nodes         requested, reserved and free amounts of each node
-    podgroups     PodGroups
-    pending       pending pods and reservations in scheduling order
-    queues        Queues
+    pods                   pods with the reservation that each uses
+    nodes                  requested, reserved and free amounts of each node
+    podgroups              PodGroups
+    pending                pending pods and reservations in scheduling order
+    queues                 Queues
 
 A class is imported when it is used: not all of them need a scheduler.
 """
