@@ -12,6 +12,7 @@ import pytest
 
 from harness.objects import pod
 from harness.up_process import PODS, Running
+from holdfast.api.times import format_time
 from web.browser import browser, chromium, violations
 from web.large_cluster import NODES, PENDING, large_dashboard, large_scheduler
 from web.viewed_cluster import reservation
@@ -137,6 +138,23 @@ def test_a_reservation_is_allocated_live(page: Page, up: Running) -> None:
     up.client.ask("DELETE", f"{PODS}/web-1?gracePeriodSeconds=0")
     page.get_by_role("link", name="Reservations").click()
     peak.get_by_text("4 cpu, 1Gi memory left").wait_for()
+
+
+def test_a_planned_reservation_is_drawn_from_its_start(page: Page, up: Running) -> None:
+    night = reservation("night", "2")
+    night["metadata"]["annotations"] = {"holdfast.io/starts-at": format_time(time.time() + 7200)}
+    up.client.create(RESERVATIONS, night)
+    page.get_by_role("link", name="Reservations").click()
+    planned = row(page, "night")
+    planned.get_by_text("Planned", exact=True).wait_for()
+    planned.get_by_text("starts in").wait_for()
+    page.get_by_text("1 planned").wait_for()
+    stretches = planned.locator(".lane .stretch")
+    assert stretches.count() == 1
+    assert "planned" in (stretches.first.get_attribute("class") or "")
+    assert planned.locator(".bar .reserved").count() == 0
+    up.client.ask("DELETE", f"{RESERVATIONS}/night")
+    planned.get_by_text("Deleted", exact=True).wait_for()
 
 
 def test_addresses_lead_to_objects(chrome: Browser, up: Running) -> None:

@@ -19,10 +19,11 @@ from harness.claim_objects import (
 )
 from harness.device_objects import device, gpu
 from harness.objects import node, pod, queue
+from holdfast.api.times import format_time
 from holdfast.local.store import Key, node_key, pod_key
 from holdfast.web import live_view, node_columns, row_tables
 from holdfast.web.live_view import MAX_VIEWERS, TooManyViewers
-from holdfast.web.object_details import pod_details
+from holdfast.web.object_details import node_details, pod_details
 from web.viewed_cluster import BrowserCopy, Json, ViewedCluster, reservation
 
 WEB = {"app": "web"}
@@ -72,6 +73,45 @@ def test_a_node_shows_pods_reservations_and_what_owners_use() -> None:
     assert row["amounts"]["cpu"] == [4000, 3000]
     assert row["owners"] == ["app=web"]
     assert row["expires"] == row["created"] + 3600
+
+
+def test_a_planned_reservation_has_its_node_and_holds_nothing_before_its_start() -> None:
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "8")
+    start = cluster.clock.epoch() + 600
+    raw = reservation("night", "4")
+    raw["metadata"]["annotations"] = {
+        "holdfast.io/starts-at": format_time(start),
+        "holdfast.io/lead": "5m",
+    }
+    cluster.create(raw)
+    found = cluster.snapshot()
+    row = named(found, "reservations")["night"]
+    assert (row["phase"], row["state"], row["node"]) == ("Pending", "Planned", "n1")
+    assert (row["starts"], row["expires"]) == (start, start + 3600)
+    assert amounts(found, "n1")["reserved"] == 0
+    details = node_details(cluster.cluster.world.scheduler, "n1")
+    assert details is not None
+    assert (details["planned"], details["reservations"]) == (["night"], [])
+    cluster.after(400)
+    assert named(cluster.snapshot(), "reservations")["night"]["state"] == "Draining"
+    cluster.after(300)
+    found = cluster.snapshot()
+    row = named(found, "reservations")["night"]
+    assert (row["phase"], row["state"], row["starts"]) == ("Available", "", start)
+    assert amounts(found, "n1")["reserved"] == 4000
+
+
+def test_a_planned_reservation_that_fits_nowhere_says_why() -> None:
+    cluster = ViewedCluster()
+    cluster.create_node("n1", "8")
+    raw = reservation("large", "40")
+    later = format_time(cluster.clock.epoch() + 600)
+    raw["metadata"]["annotations"] = {"holdfast.io/starts-at": later}
+    cluster.create(raw)
+    row = named(cluster.snapshot(), "reservations")["large"]
+    assert (row["state"], row["node"]) == ("NotPlanned", "")
+    assert "cpu" in row["message"]
 
 
 def test_a_pending_pod_has_its_reason() -> None:

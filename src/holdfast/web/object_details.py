@@ -33,6 +33,7 @@ def node_details(scheduler: Scheduler, name: str) -> Json | None:
         "taints": [f"{t.key}={t.value}:{t.effect}" for t in info.taints] if info is not None else [],
         "pods": [_placed(cluster, pod) for pod in pods],
         "reservations": [entry.reservation.name for entry in cluster.ledger.reservations.on(row)],
+        "planned": [each.reservation.name for each in cluster.reservations.calendar.on(row)],
         "nominated": [f"{pod.namespace}/{pod.name}" for pod in cluster.nominated_pods(row)],
         "gpus": _gpus(cluster, row),
         "story": _story(cluster, f"Node/{name}"),

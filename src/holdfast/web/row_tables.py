@@ -30,6 +30,12 @@ from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.framework.diagnosis import reasons_in
 from holdfast.scheduler.jobs.queue_shares import dominant_share
 from holdfast.scheduler.jobs.queues import QueueRecord, QueueShare
+from holdfast.scheduler.reservations.calendar import (
+    DRAINING,
+    NOT_PLANNED,
+    PLANNED,
+    PlannedReservation,
+)
 from holdfast.scheduler.reservations.reservation_status import READY, SCHEDULED, SUCCEEDED
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.scheduler.state.cluster import Cluster
@@ -74,7 +80,7 @@ class ReservationRows(RowTable):
     FIELDS = (
         "name", "kind", "phase", "node", "owners", "pods", "podCount", "amounts", "created",
         "scheduled", "available", "ended", "expires", "expected", "deleted", "message",
-        "policy", "once", "heldFor", "priority",
+        "policy", "once", "heldFor", "priority", "starts", "state",
     )  # fmt: skip
 
     def __init__(self, cluster: Cluster, past: PastReservations) -> None:
@@ -99,7 +105,7 @@ class ReservationRows(RowTable):
         put: dict[str, Row] = {}
         for number, reservation in enumerate(list(known.values()), 1):
             uid = reservation.uid
-            made_of = _made_of(reservation)
+            made_of = _made_of(self._cluster, reservation)
             if not _is_same(self._seen.get(uid), made_of) and uid in known:
                 self._seen[uid] = made_of
                 row = reservation_row(self._cluster, reservation)
@@ -146,8 +152,10 @@ class PastReservations:
         self.count += 1
 
 
-def _made_of(reservation: ReservationInfo) -> tuple[Any, ...]:
+def _made_of(cluster: Cluster, reservation: ReservationInfo) -> tuple[Any, ...]:
     entry, pod = reservation.entry, reservation.pod
+    planned = cluster.reservations.calendar.get(reservation.uid)
+    plan = planned and (planned.node, planned.draining, planned.feasible, planned.message)
     return (
         reservation.object,
         entry.usage if entry is not None else None,
@@ -156,6 +164,7 @@ def _made_of(reservation: ReservationInfo) -> tuple[Any, ...]:
         reservation.finished,
         reservation.message,
         reservation.ending,
+        plan,
     )
 
 
@@ -179,6 +188,10 @@ def reservation_row(
     pod = reservation.pod
     row = pod.row if pod is not None else -1
     node = cluster.nodes.name(row) if row >= 0 else obj.status.node_name
+    message = reservation.error or reservation.message
+    planned = cluster.reservations.calendar.get(reservation.uid)
+    if planned is not None:
+        node, message = planned.node, reservation.error or planned.message
     return (
         reservation.name,
         _kind(reservation),
@@ -196,12 +209,23 @@ def reservation_row(
         reservation.expires,
         _time(annotations.get(names.HOLD_EXPECTED_START)),
         deleted,
-        reservation.error or reservation.message,
+        message,
         reservation.policy,
         reservation.once,
         annotations.get(names.HELD_FOR) or annotations.get(names.HOLD_JOB) or "",
         pod.cls.priority if pod is not None else 0,
+        reservation.calendar.start,
+        _state(planned),
     )
+
+
+def _state(planned: PlannedReservation | None) -> str:
+    """The state of the plan; empty if it has started, or has no start."""
+    if planned is None:
+        return ""
+    if not planned.node:
+        return NOT_PLANNED
+    return DRAINING if planned.draining else PLANNED
 
 
 def phase_of(reservation: ReservationInfo) -> str:

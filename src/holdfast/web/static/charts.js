@@ -65,20 +65,22 @@ export function cells(devices, size = 12) {
 
 /**
  * The life of a reservation: stretches {from, to, kind}, in seconds; `to` is null where the end is open.
- * Kinds: pending, waiting, available, planned, past. Past and planned use the same stretches, so a
- * reservation with a start in the future is one whose first stretch is planned.
+ * Kinds: pending, waiting, available, planned, past. A reservation that starts later has one stretch,
+ * planned from its start on.
  */
 export function life(reservation, now) {
   const r = reservation;
   const over = r.ended || r.deleted || null;
   const live = over === null;
   const stretches = [];
-  const placed = r.scheduled ?? (r.phase === "Pending" || !live ? null : r.created);
+  if (live && r.state) return [{ from: Math.max(r.starts, now), to: r.expires || null, kind: "planned" }];
+  const begun = r.starts ? Math.min(Math.max(r.created, r.starts), over ?? now) : r.created;
+  const placed = r.scheduled ?? (r.phase === "Pending" || !live ? null : begun);
   const until = over ?? now;
   if (placed === null) {
-    stretches.push({ from: r.created, to: until, kind: "pending" });
+    stretches.push({ from: begun, to: until, kind: "pending" });
   } else {
-    if (placed > r.created) stretches.push({ from: r.created, to: placed, kind: "pending" });
+    if (placed > begun) stretches.push({ from: begun, to: placed, kind: "pending" });
     const opened = r.phase === "Waiting" && live ? until : (r.available ?? placed);
     if (opened > placed) stretches.push({ from: placed, to: opened, kind: "waiting" });
     if (until > opened) stretches.push({ from: opened, to: until, kind: live ? "available" : "past" });

@@ -5,7 +5,7 @@ import { fill, h } from "./dom.js";
 import { amount, amounts, clock, duration, percent, short, title } from "./format.js";
 import { badges, claimed, devices, isDevice, parts } from "./nodes.js";
 import { placeBadge } from "./pending.js";
-import { allocatedShare, expiry, fitRange, isHold, marksOf, phaseBadge, phaseOf, remaining } from "./reservations.js";
+import { allocatedShare, expiry, fitRange, isHold, isPlanned, marksOf, phaseBadge, phaseOf, remaining } from "./reservations.js";
 
 const SINGULAR = { nodes: "node", pods: "pod", reservations: "reservation", podgroups: "podgroup" };
 const KNOWN = ["object", "phase", "summary", "node", "reservation", "told", "wouldSay", "nodes", "ranked", "reservations", "owners", "members", "help", "events", "advice", "details", "holders"];
@@ -107,6 +107,7 @@ export class Details {
         amounts(pod.requests),
         pod.preempted ? "being preempted" : pod.reservationUid && taken.has(pod.reservationUid) ? h("a", { href: this.app.link("reservations", [taken.get(pod.reservationUid)]) }, taken.get(pod.reservationUid)) : "",
       ])) : "None."),
+      found.planned.length > 0 && section("Planned reservations", listed(found.planned.map((name) => h("a", { href: this.app.link("reservations", [name]) }, name)))),
       found.reservations.length > 0 && section("Reservations", listed(found.reservations.map((name) => h("a", { href: this.app.link("reservations", [name]) }, name)))),
       found.nominated.length > 0 && section("Nominated pods", listed(found.nominated)),
       found.taints.length > 0 && section("Taints", listed(found.taints)),
@@ -156,11 +157,12 @@ export class Details {
       h("p", { class: "badges" }, phaseBadge(phaseOf(r)), r.kind !== "reservation" && h("span", { class: "badge calm" }, r.kind), r.once && h("span", { class: "badge calm" }, "allocate once")),
       Object.entries(r.amounts).map(([name, [reserved, taken]]) => h("div", { class: "meter" },
         h("span", { class: "what" }, title(name)),
-        bar([{ value: Math.min(taken, reserved), kind: "used" }, { value: live ? Math.max(0, reserved - taken) : 0, kind: isHold(r) ? "held" : "reserved" }], reserved),
+        bar([{ value: Math.min(taken, reserved), kind: "used" }, { value: live && !isPlanned(r) ? Math.max(0, reserved - taken) : 0, kind: isHold(r) ? "held" : "reserved" }], reserved),
         h("span", { class: "figures" }, `${amount(name, Math.min(taken, reserved))} of ${amount(name, reserved)} ${short(name)} allocated (${percent(taken, reserved)})`))),
       h("div", { class: "gantt" }, axis(range, now, 4), lane(life(r, now), range, now, { share: allocatedShare(r), marks: marksOf(r), height: 26, hold: isHold(r) })),
       facts([
-        ["Node", r.node && h("a", { href: this.app.link("nodes", [r.node]) }, r.node)],
+        [isPlanned(r) ? "Planned node" : "Node", r.node && h("a", { href: this.app.link("nodes", [r.node]) }, r.node)],
+        ["Start", r.starts ? clock(r.starts, true) : ""],
         [isHold(r) ? "Held for" : "Owners", r.heldFor || r.owners.join(" | ")],
         ["Remaining", live && r.phase !== "Pending" ? remaining(r) : ""],
         ["Devices", found ? found.devices.join(", ") : ""],

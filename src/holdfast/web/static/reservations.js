@@ -7,10 +7,12 @@ import { List } from "./list.js";
 
 const RANGES = { "1h": 3600, "6h": 21600, "24h": 86400, "7d": 604800 };
 const ORDER = ["Available", "Waiting", "Pending", "Succeeded", "Failed"];
-const CLASSES = { Available: "good", Waiting: "warn", Pending: "calm", Succeeded: "calm", Failed: "bad", Deleted: "calm" };
+const CLASSES = { Available: "good", Waiting: "warn", Pending: "calm", Succeeded: "calm", Failed: "bad", Deleted: "calm", Planned: "calm", Draining: "warn", NotPlanned: "bad" };
 
-export const phaseOf = (reservation) => (reservation.deleted ? "Deleted" : reservation.phase);
+export const phaseOf = (reservation) => (reservation.deleted ? "Deleted" : reservation.state || reservation.phase);
 export const phaseBadge = (phase) => h("span", { class: `badge ${CLASSES[phase] || "calm"}` }, phase);
+/** Whether it starts later: it has a planned node, and holds nothing of it. */
+export const isPlanned = (reservation) => !reservation.deleted && reservation.state !== "";
 export const isHold = (reservation) => reservation.kind.endsWith("hold");
 const isLive = (reservation) => !reservation.deleted && !["Succeeded", "Failed"].includes(reservation.phase);
 
@@ -33,6 +35,10 @@ export function expiry(reservation, now) {
   if (reservation.deleted) return `deleted ${duration(now - reservation.deleted)} ago`;
   if (reservation.ended) return `ended ${duration(now - reservation.ended)} ago`;
   if (!isLive(reservation)) return "ended";
+  if (isPlanned(reservation)) {
+    const lasts = reservation.expires ? ` for ${duration(reservation.expires - reservation.starts)}` : "";
+    return reservation.starts > now ? `starts in ${duration(reservation.starts - now)}${lasts}` : "starting";
+  }
   if (!reservation.expires) return "never expires";
   return reservation.expires > now ? `expires in ${duration(reservation.expires - now)}` : "expiring";
 }
@@ -50,7 +56,7 @@ export function fitRange(reservations, now) {
   let to = now + 900;
   for (const each of reservations) {
     from = Math.min(from, each.created);
-    to = Math.max(to, each.expires && isLive(each) ? each.expires : now, each.expected || now);
+    to = Math.max(to, each.expires && isLive(each) ? each.expires : now, each.expected || now, isPlanned(each) ? each.starts + 900 : now);
   }
   from = Math.max(from, now - RANGES["7d"]);
   to = Math.min(to, now + RANGES["7d"]);
@@ -132,7 +138,8 @@ export class ReservationsView {
     this.axisBox.replaceChildren(h("span", { class: "sr" }, "Life, past and planned"), axis(this.range, now));
     this.list.show(found, keys);
     const live = found.filter(isLive).length;
-    setText(this.note, `${count(live, "live reservation")}, ${(found.length - live).toLocaleString("en")} ended`);
+    const planned = found.filter(isPlanned).length;
+    setText(this.note, `${count(live - planned, "live reservation")}, ${planned ? `${planned.toLocaleString("en")} planned, ` : ""}${(found.length - live).toLocaleString("en")} ended`);
   }
 
   cells(r) {
@@ -145,7 +152,7 @@ export class ReservationsView {
       phaseBadge(phaseOf(r)),
       r.node ? h("a", { href: this.app.link("nodes", [r.node]), tabindex: "-1" }, r.node) : h("span", { class: "dim" }, "–"),
       main ? [
-        bar([{ value: Math.min(main[1][1], main[1][0]), kind: "used" }, { value: isLive(r) ? Math.max(0, main[1][0] - main[1][1]) : 0, kind: isHold(r) ? "held" : "reserved" }], main[1][0]),
+        bar([{ value: Math.min(main[1][1], main[1][0]), kind: "used" }, { value: isLive(r) && !isPlanned(r) ? Math.max(0, main[1][0] - main[1][1]) : 0, kind: isHold(r) ? "held" : "reserved" }], main[1][0]),
         h("span", { class: "figures", title: usage(r).join(", ") }, isLive(r) && r.phase !== "Pending" ? `${remaining(r)} left` : amounts(Object.fromEntries(Object.entries(r.amounts).map(([name, [reserved]]) => [name, reserved])))),
       ] : h("span", { class: "dim" }, "–"),
       h("span", { class: "figures" }, expiry(r, now), h("span", { class: "under" }, r.podCount ? count(r.podCount, "pod") : "")),
