@@ -85,6 +85,9 @@ class Traits(NamedTuple):
     pre_allocation: bool = False
     """Of reserve pods: whether the reservation may be placed on capacity that running pods use, and
     wait until they end (`preAllocation`)."""
+    is_planned: bool = False
+    """Of reserve pods: whether the reservation has a start, so that its node is planned and not the
+    best by score."""
     priority: int | None = None
     """Of members of a job without a priority of their own: the priority of their PodGroup."""
     non_preemptible: bool = False
@@ -116,6 +119,7 @@ class PodClass:
         "id",
         "images",
         "is_daemon",
+        "is_planned",
         "labels",
         "limits",
         "namespace",
@@ -158,6 +162,7 @@ class PodClass:
         self.group = traits.group
         self.exclusive = traits.exclusive
         self.pre_allocation = traits.pre_allocation
+        self.is_planned = traits.is_planned
         self.owner_spec_id = traits.owner_spec_id
         self.wants_node = traits.wants_node
         self.claims = traits.claims

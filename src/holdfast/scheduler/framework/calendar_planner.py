@@ -33,7 +33,7 @@ from holdfast.scheduler.cluster.slots import Amounts
 from holdfast.scheduler.framework.config.plugin_sets import RESERVATION
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore
 from holdfast.scheduler.framework.gangs import Gangs
-from holdfast.scheduler.framework.hold_planner import suitable
+from holdfast.scheduler.framework.hold_planner import is_suitable, suitable
 from holdfast.scheduler.framework.preemption import Preemption
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.scheduling_cycle import SchedulingCycle, Statement
@@ -81,6 +81,8 @@ class CalendarPlanner:
         self._seen: tuple[int, ...] = ()
         self._next_end = math.inf
         """When an expectation about a planned node may turn out wrong."""
+        self._free_by_start: dict[tuple[float, tuple[int, ...]], dict[int, NDArray[np.int64]]] = {}
+        """What is expected to be free by start and slots, while plans are made."""
         self._asked: dict[str, float] = {}
         """When the eviction of a pod was last decided, by its uid."""
 
@@ -149,7 +151,7 @@ class CalendarPlanner:
             if pod is None or profile is None or row is None or not self._nodes.alive[row]:
                 statement.discard()
                 return False
-            fits = self._suitable(planned, {})[row] and self._has_capacity(planned, row)
+            fits = self._is_suitable(planned, row, {}) and self._has_capacity(planned, row)
             if not fits or not statement.assume_on(profile, pod, row):
                 statement.discard()
                 return False
@@ -200,6 +202,7 @@ class CalendarPlanner:
             if pod is not None:
                 units.setdefault(pod.job or planned.reservation.uid, []).append(planned)
         self._next_end = math.inf
+        self._free_by_start.clear()
         for members in units.values():
             before = [(each.node, each.feasible, each.message) for each in members]
             fits = [self._fit(each, done) for each in members]
@@ -215,6 +218,7 @@ class CalendarPlanner:
                     self._dirty(planned)
                     decisions += self._report(planned, was)
                 decisions += self._evict(planned, done, now)
+        self._free_by_start.clear()
         self._asked = {uid: at for uid, at in self._asked.items() if at + _EVICT_AGAIN > now}
         return decisions
 
@@ -227,7 +231,7 @@ class CalendarPlanner:
             return False
         rows = [self._nodes.row(each.node) if each.node else None for each in members]
         return all(
-            row is not None and bool(self._suitable(each, done)[row])
+            row is not None and self._is_suitable(each, row, done)
             for each, row in zip(members, rows, strict=True)
         )
 
@@ -253,7 +257,7 @@ class CalendarPlanner:
         if row is None or not self._nodes.alive[row]:
             gone = f"node {planned.node} is gone" if planned.node else ""
             return PlanFit("False", gone)
-        if not self._suitable(planned, done)[row]:
+        if not self._is_suitable(planned, row, done):
             return PlanFit("False", f"node {planned.node} is no longer feasible")
         return self._fit_on(planned, row, done)
 
@@ -416,7 +420,10 @@ class CalendarPlanner:
     ) -> dict[int, NDArray[np.int64]]:
         """What is free on every row at the start, beside the plans that stand. Unless it must be
         `certain`, pods without a known end count as gone."""
-        free = self._planner.free_at(planned.start, wanted)
+        key = planned.start, tuple(wanted)
+        if key not in self._free_by_start:
+            self._free_by_start[key] = self._planner.free_at(planned.start, wanted)
+        free = {slot: amounts.copy() for slot, amounts in self._free_by_start[key].items()}
         for held in np.flatnonzero(self._cluster.reservations.starvation_holds.rows()).tolist():
             for slot, amount in self._outranked(held).items():
                 if slot in free:
@@ -451,6 +458,23 @@ class CalendarPlanner:
         row = int(np.argmin(np.where(rows, lacks, np.inf)))
         return self._fit_on(planned, row, done)._replace(feasible="False")
 
+    def _is_suitable(
+        self,
+        planned: PlannedReservation,
+        row: int,
+        done: Mapping[str, list[PlannedReservation]],
+    ) -> bool:
+        """Whether one row is feasible for the reservation but for amounts; see `_suitable`."""
+        pod, nodes = planned.reservation.pod, self._nodes
+        profile = self._profiles.get(pod.scheduler) if pod is not None else None
+        if pod is None or profile is None or not nodes.alive[row]:
+            return False
+        column = self._columns.column(profile, pod.cls)
+        skipped = (RESERVATION,) if pod.cls.exclusive else ()
+        if not is_suitable(self._cluster, column, row, skipped):
+            return False
+        return not pod.cls.exclusive or row not in self._taken_by_alike(planned, done)
+
     def _suitable(
         self, planned: PlannedReservation, done: Mapping[str, list[PlannedReservation]]
     ) -> Bools:
@@ -464,20 +488,32 @@ class CalendarPlanner:
         if not pod.cls.exclusive:
             return suitable(self._cluster, column)
         rows = suitable(self._cluster, column, without=(RESERVATION,))
+        rows[list(self._taken_by_alike(planned, done))] = False
+        return rows
+
+    def _taken_by_alike(
+        self, planned: PlannedReservation, done: Mapping[str, list[PlannedReservation]]
+    ) -> set[int]:
+        """The rows that will have a reusable reservation with the same owners at its start."""
+        pod = planned.reservation.pod
+        assert pod is not None
         alike = self._cluster.reservations.members.get(pod.cls.owner_spec_id, {})
-        for other in alike.values():
-            if other.pod is None or not other.pod.cls.exclusive:
-                continue
-            if other.pod.row >= 0 and (other.expires is None or other.expires > planned.start):
-                rows[other.pod.row] = False
-        for node, plans in done.items():
-            row = nodes.row(node)
+        found = {
+            other.pod.row
+            for other in alike.values()
+            if other.pod is not None
+            and other.pod.cls.exclusive
+            and other.pod.row >= 0
+            and (other.expires is None or other.expires > planned.start)
+        }
+        for node, plans in done.items() if len(alike) > 1 else ():
+            row = self._nodes.row(node)
             if row is not None and any(
                 each.reservation.uid in alike and each.overlaps(planned.start, planned.end)
                 for each in plans
             ):
-                rows[row] = False
-        return rows
+                found.add(row)
+        return found
 
     def _wanted(self, planned: PlannedReservation) -> Amounts:
         """The resources it takes, by slot."""

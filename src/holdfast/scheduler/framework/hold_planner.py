@@ -456,16 +456,9 @@ class HoldFeasibility:
                 self._cluster.ledger.release(each.pod)
 
     def _passes(self, column: ClassColumn, pod: PodRecord, row: int) -> bool:
-        name, view = self._nodes.name(row), One(self._nodes, row)
-        return (
-            column.rejected is None
-            and (pod.pinned_node is None or pod.pinned_node == name)
-            and all(
-                (test.only is None or name in test.only)
-                and (kind in _ON_AMOUNTS or bool(test.passes(view)))
-                for kind, test in column.guarded_filters
-            )
-        )
+        if pod.pinned_node is not None and pod.pinned_node != self._nodes.name(row):
+            return False
+        return is_suitable(self._cluster, column, row)
 
     def _column(self, pod: PodRecord) -> ClassColumn:
         return self._columns.column(self._profiles[pod.scheduler], self._class(pod))
@@ -509,3 +502,13 @@ def suitable(cluster: Cluster, column: ClassColumn, without: Collection[str] = (
         if name not in _ON_AMOUNTS and name not in without:
             rows &= np.asarray(test.passes(view) & view.full(True))
     return rows
+
+
+def is_suitable(cluster: Cluster, column: ClassColumn, row: int, without: Collection[str] = ()) -> bool:
+    """The same for one row."""
+    name, view = cluster.nodes.name(row), One(cluster.nodes, row)
+    return column.rejected is None and all(
+        (test.only is None or name in test.only)
+        and (kind in _ON_AMOUNTS or kind in without or bool(test.passes(view)))
+        for kind, test in column.guarded_filters
+    )

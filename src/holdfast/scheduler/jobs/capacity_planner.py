@@ -40,6 +40,15 @@ class ExpectedRelease(NamedTuple):
     """The pod that ends then; None if a reservation expires."""
 
 
+class FlatReleases(NamedTuple):
+    """The expected releases of all rows, an entry per row, time and slot, in the order of time."""
+
+    times: NDArray[np.float64]
+    rows: NDArray[np.intp]
+    slots: NDArray[np.intp]
+    amounts: NDArray[np.int64]
+
+
 class CapacityPlanner:
     """The expected free capacity of all rows."""
 
@@ -53,6 +62,7 @@ class CapacityPlanner:
         self._calendar = reservations.calendar
         self._estimates = estimates
         self._known: dict[int, list[ExpectedRelease]] = {}
+        self._flat = _flat({})
         self._seen = (-1, -1, -1)
 
     # One row
@@ -185,19 +195,16 @@ class CapacityPlanner:
         """What is expected to be free of each slot on every row at a time, planned reservations not
         counted."""
         self._refresh()
-        nodes = self._nodes
-        found: dict[int, Matrix] = {
-            slot: (nodes.allocatable[slot] - nodes.claimed[slot])[: nodes.size].copy() for slot in slots
-        }
-        now = self._cluster.now
-        for row, releases in self._known.items():
-            for release in releases:
-                if release.time > time:
-                    break
-                if release.time > now:
-                    for slot, amount in release.amounts:
-                        if slot in found:
-                            found[slot][row] += amount
+        nodes, known = self._nodes, self._flat
+        first = int(np.searchsorted(known.times, self._cluster.now, "right"))
+        last = int(np.searchsorted(known.times, time, "right"))
+        rows, of, amounts = (each[first:last] for each in (known.rows, known.slots, known.amounts))
+        found: dict[int, Matrix] = {}
+        for slot in slots:
+            free = (nodes.allocatable[slot] - nodes.claimed[slot])[: nodes.size].copy()
+            which = of == slot
+            np.add.at(free, rows[which], amounts[which])
+            found[slot] = free
         return found
 
     def _refresh(self) -> None:
@@ -209,13 +216,34 @@ class CapacityPlanner:
             changed = epoch.usage.since(usage), epoch.pod_starts.since(starts)
             if changed[0] is not None and changed[1] is not None:
                 rows = {*changed[0].tolist(), *changed[1].tolist()}
+        is_changed = rows is None
         if rows is None:
             self._known.clear()
             rows = range(self._nodes.size)
         for row in rows:
             releases = self.releases(row)
+            is_changed = is_changed or releases != self._known.get(row, [])
             if releases:
                 self._known[row] = releases
             else:
                 self._known.pop(row, None)
         self._seen = epoch.usage.end, epoch.pod_starts.end, epoch.run_estimates
+        if is_changed:
+            self._flat = _flat(self._known)
+
+
+def _flat(known: Mapping[int, list[ExpectedRelease]]) -> FlatReleases:
+    """The releases of all rows as arrays, in the order of time."""
+    found = sorted(
+        (each.time, row, slot, amount)
+        for row, releases in known.items()
+        for each in releases
+        for slot, amount in each.amounts
+    )
+    times, rows, slots, amounts = zip(*found, strict=True) if found else ((), (), (), ())
+    return FlatReleases(
+        np.array(times, dtype=np.float64),
+        np.array(rows, dtype=np.intp),
+        np.array(slots, dtype=np.intp),
+        np.array(amounts, dtype=np.int64),
+    )

@@ -58,7 +58,7 @@ class ReservationPlugin(ClusterPlugin):
         """A pre-allocation prefers the node where its capacity is free first: now, or at the expected
         end of the pods there. Nodes without run-time estimates come last, ordered by how little is
         missing."""
-        if not cls.pre_allocation:
+        if not cls.pre_allocation or cls.is_planned:
             return None
         asked = [(slot, amount) for slot, amount in cls.requests if amount]
 

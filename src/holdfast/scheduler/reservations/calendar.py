@@ -137,6 +137,10 @@ class Calendar:
             self._on_node.setdefault(node, {})[planned.reservation.uid] = planned
             self._changed(node)
 
+    def has(self, row: int) -> bool:
+        """Whether reservations are planned on the node of a row."""
+        return self._cluster.nodes.name(row) in self._on_node
+
     def on(self, row: int) -> list[PlannedReservation]:
         """The reservations planned on the node of a row."""
         there = self._on_node.get(self._cluster.nodes.name(row)) if self._on_node else None

@@ -75,6 +75,7 @@ def traits_of(reservation: Reservation, spec: int, node: str) -> Traits:
         wants_node=node,
         exclusive=shared,
         pre_allocation=asked.pre_allocation or starts_later,
+        is_planned=starts_later,
     )
 
 

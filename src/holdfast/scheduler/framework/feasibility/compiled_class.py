@@ -374,9 +374,10 @@ def add_calendar_filter(
     """Adds the filter that keeps pods off capacity that reservations will take later, if there are
     such reservations; returns what its presence depends on. It stands behind NodeResourcesFit and
     takes a pod for one that never ends: the backfill action places those that end in time. Of a
-    pre-allocation only what is planned counts, as pods that are in its way will end."""
+    pre-allocation only what is planned counts, as pods that are in its way will end. Between planned
+    reservations the planner decides."""
     calendar, planner = cluster.reservations.calendar, cluster.jobs.planner
-    if not cls.requests:
+    if not cls.requests or cls.is_planned:
         return []
     if calendar:
         nodes, amounts = cluster.nodes, dict(cls.requests)
@@ -390,6 +391,8 @@ def add_calendar_filter(
 
         def barred(view: View) -> Cells:
             if isinstance(view.rows, int):
+                if not calendar.has(view.rows):
+                    return False
                 needs = needed(view.rows).items()
                 return any(
                     amounts.get(slot) and left(view, slot) - n < amounts[slot] for slot, n in needs
@@ -413,5 +416,11 @@ def add_calendar_filter(
 
         order = profile.filter_order
         place = sum(order.get(name, -1) < order[CALENDAR_FILTER] for name, _ in filters)
-        filters.insert(place, (CALENDAR_FILTER, Filter(passes, reasons, Scope.USAGE)))
+
+        # Rows of one kind have equal amounts planned; most have none.
+        def kind(row: int) -> tuple[tuple[int, int], ...]:
+            return tuple(sorted(needed(row).items())) if calendar.has(row) else ()
+
+        made = Filter(passes, reasons, Scope.USAGE, kind=kind)
+        filters.insert(place, (CALENDAR_FILTER, made))
     return [Settled(lambda: bool(calendar))]
