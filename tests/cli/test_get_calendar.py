@@ -118,6 +118,7 @@ def test_explain_tells_the_plan_and_whether_it_is_feasible(cluster: ServedCluste
     text = " ".join(cluster("explain", "reservation", "large").out.split())
     assert f"It starts at {LATER}; no node is planned. Its capacity will not be free by then." in text
     assert "Last message" in text
+    assert "its node" not in text
 
 
 @pytest.mark.parametrize("type", ["reservationschedules", "rsvs", "schedules", "reservationschedule"])

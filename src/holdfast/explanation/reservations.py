@@ -91,6 +91,8 @@ def _planned(planned: PlannedReservation, raw: Raw, report: Report) -> None:
     where = f"{planned.node} is planned" if planned.node else "no node is planned"
     outcome = _OUTCOMES.get(str(feasible.get("status")), "")
     report.summary = f"{start}; {where}. {outcome}".rstrip()
+    if not planned.node:
+        return
     terms = planned.reservation.calendar
     if found[PLANNED].get("reason") == DRAINING:
         report.details.append("its node is drained until then")
