@@ -132,6 +132,18 @@ OBJECTS = [
         "PodMigrationJob",
         {"spec": {"reservationOptions": {"template": {"spec": {"template": TEMPLATE}}}}},
     ),
+    (
+        n.HOLDFAST_API,
+        "ReservationSchedule",
+        {
+            "spec": {
+                "template": {
+                    "metadata": {"annotations": {"example.com/note": PRIVATE}},
+                    "spec": {"template": TEMPLATE},
+                }
+            }
+        },
+    ),
     ("v1", "PersistentVolume", {"spec": CSI_VOLUME}),
     ("v1", "PersistentVolume", {"spec": {"nfs": {"server": PRIVATE, "path": "/"}}}),
     ("v1", "Service", {"spec": {"externalName": PRIVATE, "selector": {"app": "web"}}}),

@@ -193,6 +193,7 @@ class Stripper:
             ("batch.volcano.sh", "Job"): self._volcano_job,
             ("scheduling.koordinator.sh", "Reservation"): self._workload,
             ("scheduling.koordinator.sh", "PodMigrationJob"): self._migration,
+            ("scheduling.holdfast.io", "ReservationSchedule"): self._schedule,
             ("storage.k8s.io", "StorageClass"): _storage_class,
             ("storage.k8s.io", "VolumeAttachment"): _attachment,
             ("scheduling.k8s.io", "PriorityClass"): _without("description"),
@@ -315,10 +316,18 @@ class Stripper:
         spec = dict(raw.get("spec") or {})
         options = spec.get("reservationOptions")
         if options and options.get("template"):
-            template = self._workload(options["template"])
-            template["metadata"] = self._metadata(template.get("metadata") or {})
+            template = self._reservation_template(options["template"])
             spec["reservationOptions"] = {**options, "template": template}
         return {**raw, "spec": spec}
+
+    def _schedule(self, raw: Raw) -> Raw:
+        spec = dict(raw.get("spec") or {})
+        if spec.get("template"):
+            spec["template"] = self._reservation_template(spec["template"])
+        return {**raw, "spec": spec}
+
+    def _reservation_template(self, template: Raw) -> Raw:
+        return {**self._workload(template), "metadata": self._metadata(template.get("metadata") or {})}
 
     # Other kinds
 
