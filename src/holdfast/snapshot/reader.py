@@ -88,6 +88,7 @@ _EFFECTS = {
     "Device": "GPUs and other devices are counted by node only",
     "NodeResourceTopology": "NUMA nodes and exclusive CPUs are not checked",
     "Reservation": "reserved capacity counts as free",
+    "ReservationSchedule": "reservations that it would create are not created",
     "PodMigrationJob": "pods are not migrated",
     "PriorityClass": "pods that name one cannot be created",
     "PodGroup": "pods are not scheduled as a group",
