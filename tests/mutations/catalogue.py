@@ -323,8 +323,8 @@ RESERVATIONS = (
         "expiry-missed",
         "a reservation ends when it expires",
         "scheduler/controllers/reservation_lifecycle.py",
-        "        expires = reservation.expires\n",
-        "        expires = None\n",
+        "        expires, unused = reservation.expires, ",
+        "        expires, unused = None, ",
         ("scheduler/controllers/test_reservation_lifecycle.py",),
     ),
     Mutation(

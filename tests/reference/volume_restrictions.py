@@ -40,7 +40,27 @@ class VolumeRestrictions(ReferencePlugin):
                 same = other.metadata.namespace == pod.metadata.namespace and use in uses(other)
                 if same and other.spec.node_name in world.nodes:
                     return _IN_USE
+            if any(use in uses(other) for other in _needing_first(pod, world)):
+                return _IN_USE
         return None
+
+
+def _needing_first(pod: Pod, world: ReferenceState) -> list[Pod]:
+    """Nominated pods of the same or higher priority: a claim has no node, so it is kept for them on all
+    nodes. (kube-scheduler keeps it on their nominated node only.)"""
+    return [
+        other
+        for other in world.nominated.values()
+        if other.metadata.uid != pod.metadata.uid
+        and other.metadata.namespace == pod.metadata.namespace
+        and (other.spec.priority or 0) >= (pod.spec.priority or 0)
+        and not _are_alike(pod, other)
+    ]
+
+
+def _are_alike(one: Pod, other: Pod) -> bool:
+    """Whether nothing but their names tells two pods apart."""
+    return one.spec == other.spec and one.metadata.labels == other.metadata.labels
 
 
 def _clash(a: Volume, b: Volume) -> bool:

@@ -18,6 +18,7 @@
     │   ├── Unreachable       kube.errors                           no answer from the server
     │   │   └── NoConnection  kube.errors                           not even a connection
     │   └── LeadershipLost    kube.errors                           leadership lost, nothing sent
+    ├── NotProtobuf           kube.protobuf                         an answer that is no protobuf
     ├── ClaimFailed           kube.writer.binder                    a claim will not be bound
     ├── BenchError            bench.workload                        a benchmark cannot be run
     │   └── NoGpusError       bench.packing                         a trace without GPUs
@@ -60,6 +61,11 @@
     ├── ClaimNotCreated       local.resource_claim_controller       a claim was not made for a pod
     ├── UpError               local.up                              `up` cannot start
     ├── InvalidInput          snapshot.manifests                    invalid files of objects
+    ├── RecordingError        recording.segments                    a recording that cannot be read
+    ├── NoSuchTarget          sim.forecast.targets                  nothing to forecast
+    ├── ChangeError           sim.what_if.changes                   an impossible change
+    ├── NotSettled            sim.what_if.hypothetical_cluster      a cluster that does not settle
+    ├── ShapeError            sim.what_if.node_shapes               an invalid shape of nodes
     ├── UnknownExample        sim.examples                          no such example
     ├── InvariantBroken       sim.simulated_cluster                 Holdfast is wrong
     ├── ChangedMeanwhile      local.store.store                     a draft that is outdated
