@@ -81,6 +81,15 @@ SITUATIONS: dict[str, Row] = {
         ["nodeSelector gen=new is not met by the only node (values of gen: old on 1)"],
         ["LabelNode"],
     ),
+    "label that no node has, and one of them is tainted": Row(
+        [
+            N1,
+            node("n2", taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}]),
+            pod("p", nodeSelector={"gen": "new"}),
+        ],
+        ["nodeSelector gen=new is not met by any node (no node has the label gen)"],
+        ["LabelNode"],
+    ),
     "fewer domains than minDomains": Row(
         [N1, full("a", "1", "n1", app="web"), pod("p", app="web", topologySpreadConstraints=[SPREAD])],
         [f"1 values of {HOSTNAME} are fewer than its minDomains 3, so that each may have 1 such pods"],

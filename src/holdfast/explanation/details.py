@@ -171,7 +171,8 @@ def limits_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> dict[str, 
 
 
 def _affinity(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
-    """The labels and expressions that no node, or none of these nodes, satisfies."""
+    """The labels and expressions that nodes do not satisfy, those that another plugin rejects first
+    included."""
     if pod.pinned_node is not None:
         there = snapshot.cluster.nodes.row(pod.pinned_node)
         if there is None or not snapshot.cluster.nodes.alive[there]:
@@ -179,8 +180,9 @@ def _affinity(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
         return
     unmet: Counter[str] = Counter()
     keys: dict[str, str] = {}
-    for name in nodes:
-        labels, expressions = unmet_labels(snapshot, pod, row_of(snapshot, name))
+    table = snapshot.cluster.nodes
+    for row in (row for _, row in table.names() if table.alive[row]):
+        labels, expressions = unmet_labels(snapshot, pod, row)
         for key, value in labels.items():
             unmet[f"nodeSelector {key}={value}"] += 1
             keys[f"nodeSelector {key}={value}"] = key
