@@ -88,9 +88,11 @@ def _pod(draw: random.Random, number: int) -> Raw:
 class Watcher:
     """Looks at the objects after every moment."""
 
-    def __init__(self, simulation: Simulation) -> None:
+    def __init__(self, simulation: Simulation, restarts: frozenset[float]) -> None:
         self._simulation = simulation
         self._promised: dict[str, float] = {}
+        self._planned: dict[str, str] = {}
+        self._restarts = restarts
         self.kept = 0
 
     def __call__(self, t: float, moments: int, queued: int) -> None:
@@ -99,6 +101,10 @@ class Watcher:
         reservations = [raw for raw in objects if raw["kind"] == "Reservation"]
         for raw in reservations:
             self._follow(raw, now)
+        planned = {raw["metadata"]["name"]: _planned_on(raw) for raw in reservations}
+        if t in self._restarts:  # at which nothing else happens
+            assert planned == self._planned, "a restart changed plans"
+        self._planned = planned
         for node in {name for raw in reservations if (name := _planned_on(raw))}:
             self._count(node, objects, now)
 
@@ -176,6 +182,14 @@ def _used_at(raw: Raw, node: str, at: float, now: float) -> int:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_nothing_is_promised_twice_and_certain_plans_are_kept(seed: int) -> None:
-    documents = [Document("life", i, i, raw) for i, raw in enumerate(life(seed))]
+    made = life(seed)
+    times = [raw["metadata"]["annotations"]["sim.holdfast.io/at"] for raw in made if _is_timed(raw)]
+    restarts = {raw["at"] for raw in made if raw["kind"] == "Step"} - set(times)
+    documents = [Document("life", i, i, raw) for i, raw in enumerate(made)]
     simulation = Simulation(read_scenario(documents), SchedulerFactory.of())
-    simulation.run(12.0 * HOUR, Watcher(simulation))
+    alone = frozenset(float(at.rstrip("s")) for at in restarts)
+    simulation.run(12.0 * HOUR, Watcher(simulation, alone))
+
+
+def _is_timed(raw: Raw) -> bool:
+    return "sim.holdfast.io/at" in ((raw.get("metadata") or {}).get("annotations") or {})

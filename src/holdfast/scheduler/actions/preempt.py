@@ -3,7 +3,7 @@
 A pod that is not in a gang preempts in its scheduling cycle, when no node is feasible. This action is
 for gangs, and for pods whose queue is full. Victims are found for one member after the other, each with
 the victims and placements of those before it. Pods are evicted only if the whole job is ready then. If
-there are no victims, the ResourceClaims that keep members from nodes and that nobody uses are
+there are no victims, the ResourceClaims that keep members from nodes and that no pod uses are
 deallocated.
 """
 

@@ -268,25 +268,9 @@ class CalendarPlanner:
         done: Mapping[str, list[PlannedReservation]],
     ) -> PlanFit:
         """How the plan fits the amounts of a row, with figures if it may not."""
-        node, wanted = self._nodes.name(row), self._wanted(planned)
-        others = [each for each in done.get(node, ()) if each.overlaps(planned.start, planned.end)]
-        taken = self._planner.most_taken(others, planned.start)
-        outranked = self._outranked(row)
-        free = {
-            slot: int(amount) + outranked.get(slot, 0)
-            for slot, amount in enumerate(self._cluster.ledger.free(row))
-        }
-        releases = self._planner.releases(row)
+        node, releases = self._nodes.name(row), self._planner.releases(row)
         known = {each.pod.uid for each in releases if each.pod is not None}
-        for release in releases:
-            if release.time <= planned.start:
-                for slot, amount in release.amounts:
-                    free[slot] = free.get(slot, 0) + amount
-        short = {
-            slot: amount + taken.get(slot, 0) - free.get(slot, 0)
-            for slot, amount in wanted.items()
-            if amount + taken.get(slot, 0) > free.get(slot, 0)
-        }
+        short = self._shortage(planned, row, done)
         if not short:
             return PlanFit("True", "")
         late = [each for each in releases if each.time > planned.start and each.pod is not None]
@@ -308,6 +292,31 @@ class CalendarPlanner:
             ]
             figures += "".join(f"; {text}" for text in ends[:_NAMED])
         return PlanFit("False", f"{node}: {figures}")
+
+    def _shortage(
+        self,
+        planned: PlannedReservation,
+        row: int,
+        done: Mapping[str, list[PlannedReservation]],
+    ) -> Amounts:
+        """What will be missing on a row at the start, by slot, beside the other plans that stand."""
+        others = [
+            each
+            for each in done.get(self._nodes.name(row), ())
+            if each is not planned and each.overlaps(planned.start, planned.end)
+        ]
+        taken = self._planner.most_taken(others, planned.start)
+        outranked, free = self._outranked(row), self._cluster.ledger.free(row)
+        short = {
+            slot: amount + taken.get(slot, 0) - int(free[slot]) - outranked.get(slot, 0)
+            for slot, amount in self._wanted(planned).items()
+        }
+        for release in self._planner.releases(row):
+            if release.time <= planned.start:
+                for slot, amount in release.amounts:
+                    if slot in short:
+                        short[slot] -= amount
+        return {slot: amount for slot, amount in short.items() if amount > 0}
 
     def _figures(self, short: Amounts, planned: PlannedReservation) -> str:
         """How much is missing at the start, such as `3 cpu short at …`."""
@@ -545,21 +554,7 @@ class CalendarPlanner:
         done: Mapping[str, list[PlannedReservation]],
     ) -> list[PodRecord]:
         """The victims that have to go, no more than are needed."""
-        wanted, node = self._wanted(planned), self._nodes.name(row)
-        others = [
-            each
-            for each in done.get(node, ())
-            if each is not planned and each.overlaps(planned.start, planned.end)
-        ]
-        taken = self._planner.most_taken(others, planned.start)
-        outranked, now_free = self._outranked(row), self._cluster.ledger.free(row)
-        free = {slot: int(now_free[slot]) + outranked.get(slot, 0) for slot in wanted}
-        for release in self._planner.releases(row):
-            if release.time <= planned.start:
-                for slot, amount in release.amounts:
-                    if slot in free:
-                        free[slot] += amount
-        short = {slot: amount + taken.get(slot, 0) - free[slot] for slot, amount in wanted.items()}
+        short = self._shortage(planned, row, done)
         chosen: list[PodRecord] = []
         for pod in self._victims(planned, row):
             if all(lack <= 0 for lack in short.values()):

@@ -1,6 +1,6 @@
 """The claim manager: ResourceClaims, the devices they use, and allocations that are in flight.
 
-Devices are in use by the allocations of all claims in all namespaces, whoever wrote them, and by
+Devices are in use by the allocations of all claims in all namespaces, of other schedulers too, and by
 allocations that this scheduler has decided and that are not on the objects yet:
 
     tentative   a pod was placed in a transaction: a nominated pod, or one that is tried; undone with it
