@@ -179,6 +179,8 @@ class FakeApi:
         if method == "POST" and subresource == "eviction":
             method, body = "DELETE", body.get("deleteOptions")
         if method == "POST":
+            if "name" not in body["metadata"] and "generateName" in body["metadata"]:
+                body["metadata"]["name"] = f"{body['metadata']['generateName']}{self.version}"
             key = _key(body)
             if key in self._of(path).objects:
                 raise ApiError(409, "AlreadyExists", "it exists")

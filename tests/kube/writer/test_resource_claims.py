@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import pytest
+
 from harness.builders import make_pod
 from harness.claim_objects import allocation, consumers_of, devices_of, resource_claim
-from harness.fake_api import Raw
+from harness.fake_api import Fault, Raw
 from harness.virtual_time import run
 from holdfast.api.decode import convert, decode
-from holdfast.api.resource_claims import AllocationResult
+from holdfast.api.pod import ContainerExtendedResourceRequest
+from holdfast.api.resource_claims import AllocationResult, ResourceClaimSpec
 from holdfast.scheduler.cluster.decisions import (
     Bind,
+    CreateClaim,
     DeallocateClaim,
     Decision,
     HoldDevices,
     ReserveClaim,
     UnreserveClaim,
 )
+from holdfast.scheduler.managers.claims.extended_resources import new_extended_claim
 from kube.writer.writer_fixture import Desk, desk, ref
 
 CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
@@ -160,5 +165,71 @@ def test_a_pod_that_is_gone_is_no_consumer() -> None:
             pod = d.api.create(make_pod("p").raw())
             await d.do(UnreserveClaim(ref(known(d, resource_claim("other"))), ref(pod)))
             assert d.failed == []
+
+    run(story())
+
+
+# Claims that the scheduler creates for extended resources
+
+
+def creation(pod: Raw) -> CreateClaim:
+    spec = convert(resource_claim("c")["spec"], ResourceClaimSpec)
+    mapping = convert(
+        {
+            "containerName": "main",
+            "resourceName": "example.com/gpu",
+            "requestName": "container-0-request-0",
+        },
+        ContainerExtendedResourceRequest,
+    )
+    return CreateClaim(new_extended_claim(ref(pod), spec), OURS, ref(pod), (mapping,))
+
+
+def test_a_claim_is_created_allocated_and_named_in_the_pod_before_the_bind() -> None:
+    async def story() -> None:
+        async with desk() as d:
+            pod = d.api.create(make_pod("p").raw())
+            await d.do(creation(pod), Bind(ref(pod), "n"))
+            (made,) = d.api.all(CLAIMS)
+            assert (devices_of(made), consumers_of(made)) == (["n/gpu-0"], ["p"])
+            named = d.api.get("/api/v1/pods", "p")["status"]["extendedResourceClaimStatus"]
+            assert named["resourceClaimName"] == made["metadata"]["name"]
+            assert d.fed_events()[-1] == "BindConfirmed"
+
+    run(story())
+
+
+@pytest.mark.parametrize(
+    ("fault", "is_left"),
+    [
+        (Fault("POST", "/resourceclaims", status=400, message="no"), False),
+        (Fault("PATCH", "/resourceclaims", status=400, message="no"), True),
+        (Fault("PATCH", "/pods/p/status", status=400, message="no"), True),
+    ],
+)
+def test_a_pod_whose_claim_cannot_be_written_is_not_bound(fault: Fault, is_left: bool) -> None:
+    """The scheduler deletes what is left of the claim."""
+
+    async def story() -> None:
+        async with desk() as d:
+            pod = d.api.create(make_pod("p").raw())
+            d.api.faults.append(fault)
+            await d.do(creation(pod), Bind(ref(pod), "n"))
+            assert d.api.binds == []
+            assert d.fed_events()[-1] == "BindRefused: 400: no"
+            assert len(d.api.all(CLAIMS)) == is_left
+
+    run(story())
+
+
+@pytest.mark.parametrize("path", ["/resourceclaims/c", "/resourceclaims/c/status"])
+def test_a_refused_write_of_a_claim_fails_the_bind(path: str) -> None:
+    async def story() -> None:
+        async with desk() as d:
+            pod, c = d.api.create(make_pod("p").raw()), known(d, resource_claim("c"))
+            d.api.faults.append(Fault("PATCH", path, status=400, message="no"))
+            await d.do(ReserveClaim(ref(c), ref(pod), OURS), Bind(ref(pod), "n"))
+            assert (d.api.binds, d.fed_events()[-1]) == ([], "BindRefused: 400: no")
+            assert (devices_of(written(d)), consumers_of(written(d))) == ([], [])
 
     run(story())

@@ -235,10 +235,10 @@ class DynamicResources(ClusterPlugin):
     def unreserve(self, pod: PodRecord, row: int) -> None:
         if not self._claims.active:
             return
+        for claim in self._claims.created_for(pod):
+            self._claims.decisions.append(DeleteClaim(claim_ref(claim)))
         for claim in self._claims.reserved_for(pod):
-            if is_extended_claim(claim):
-                self._claims.decisions.append(DeleteClaim(claim_ref(claim)))
-            else:
+            if not is_extended_claim(claim):
                 self._claims.drop_consumer(claim, pod)
         if self._claims.unreserve(pod):
             self.cluster.changed(Change.DEVICES)

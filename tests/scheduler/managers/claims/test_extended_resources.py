@@ -65,6 +65,94 @@ def test_requests_and_mappings(
     assert [f"{each.container_name} {each.request_name}" for each in found.mappings] == mappings
 
 
+INIT, IMPLICIT = "example.com/init", "deviceclass.resource.kubernetes.io/init"
+SIDECAR = {"restartPolicy": "Always"}
+Asks = tuple[str, dict[str, int], dict[str, str]]
+"""A container's name, what it requests, and its other fields."""
+
+
+@pytest.mark.parametrize(
+    ("inits", "containers", "requests", "mappings"),
+    [
+        # No class serves `example.com/other`.
+        ([], [("a", {GPU: 1, "example.com/other": 2}, {})], {"0-0": "gpu 1"}, ["a 0-0"]),
+        (
+            [],
+            [("a", {GPU: 1, INIT: 2}, {})],
+            {"0-0": "gpu 1", "0-1": "init 2"},
+            ["a 0-0", "a 0-1"],
+        ),
+        (
+            [],
+            [("a", {GPU: 1}, {}), ("b", {INIT: 2}, {})],
+            {"0-0": "gpu 1", "1-0": "init 2"},
+            ["a 0-0", "b 1-0"],
+        ),
+        (
+            [("i", {INIT: 2}, {})],
+            [("a", {GPU: 1}, {})],
+            {"0-0": "init 2", "1-0": "gpu 1"},
+            ["a 1-0", "i 0-0"],
+        ),
+        # Of two init containers, which run one after the other, the larger one has a request.
+        (
+            [("i", {INIT: 1}, {}), ("j", {INIT: 2}, {})],
+            [("a", {GPU: 1}, {})],
+            {"1-0": "init 2", "2-0": "gpu 1"},
+            ["a 2-0", "i 1-0", "j 1-0"],
+        ),
+        # An init container uses the devices of a sidecar that starts after it.
+        (
+            [("i", {INIT: 1}, {}), ("s", {INIT: 1}, SIDECAR), ("j", {INIT: 2}, {})],
+            [("a", {GPU: 1}, {})],
+            {"1-0": "init 1", "2-0": "init 2", "3-0": "gpu 1"},
+            ["a 3-0", "i 1-0", "j 2-0", "s 1-0"],
+        ),
+        # A class by its name and by the resource it serves are two resources.
+        (
+            [("i", {INIT: 1, IMPLICIT: 2}, {})],
+            [("a", {}, {})],
+            {"0-0": "init 2", "0-1": "init 1"},
+            ["i 0-0", "i 0-1"],
+        ),
+        (
+            [("i", {INIT: 1}, {}), ("j", {IMPLICIT: 2}, {})],
+            [("a", {GPU: 1}, {})],
+            {"0-0": "init 1", "1-0": "init 2", "2-0": "gpu 1"},
+            ["a 2-0", "i 0-0", "j 1-0"],
+        ),
+    ],
+)
+def test_requests_of_several_resources(
+    inits: list[Asks], containers: list[Asks], requests: dict[str, str], mappings: list[str]
+) -> None:
+    def made(name: str, asked: dict[str, int], more: dict[str, str]) -> dict[str, Any]:
+        amounts = {resource: str(count) for resource, count in asked.items()}
+        return {"name": name, "resources": {"requests": amounts}, **more}
+
+    spec = {
+        "initContainers": [made(*each) for each in inits],
+        "containers": [made(*each) for each in containers],
+    }
+    classes = {GPU: "gpu", INIT: "init", IMPLICIT: "init"}
+    asked = {resource for _, each, _ in (*inits, *containers) for resource in each}
+    found = extended_claim(convert({"spec": spec}, Pod), asked & classes.keys(), classes)
+
+    def short(name: str) -> str:
+        return name.removeprefix("container-").replace("-request-", "-")
+
+    assert [short(each.name) for each in found.spec.devices.requests] == [*requests]
+    assert {
+        short(each.name): f"{each.exactly.device_class_name} {each.exactly.count}"
+        for each in found.spec.devices.requests
+        if each.exactly
+    } == requests
+    assert (
+        sorted(f"{each.container_name} {short(each.request_name)}" for each in found.mappings)
+        == mappings
+    )
+
+
 def test_a_sidecar_keeps_its_devices() -> None:
     spec = {
         "initContainers": [container("s", 1, restartPolicy="Always")],

@@ -264,7 +264,15 @@ class ClaimManager(HolderClaims):
         """Follows a claim that a scheduler created for extended resources of a pod. One that is left
         from an earlier attempt is deleted: the next attempt may need another, and its devices."""
         owner = controller_of(some.metadata)
-        pod = self._cluster.pods.get(owner.uid) if owner is not None else None
+        if owner is None:
+            return
+        if after is not None:
+            self._created_for.setdefault(owner.uid, set()).add(_key(after))
+        elif (created_for := self._created_for.get(owner.uid)) is not None:
+            created_for.discard(_key(some))
+            if not created_for:
+                del self._created_for[owner.uid]
+        pod = self._cluster.pods.get(owner.uid)
         if pod is None or after is None or after.metadata.deletion_timestamp is not None:
             return
         created = ResourceClaimKey(pod.namespace, f"{EXTENDED_RESOURCES}/{pod.uid}")
@@ -425,6 +433,12 @@ class ClaimManager(HolderClaims):
                 consumed.setdefault(uid, set()).add(key)
         if self._consumed != consumed:
             found.append(f"claims of consumers are {self._consumed}, should be {consumed}")
+        created: dict[str, set[ResourceClaimKey]] = {}
+        for key, claim in self._claims.items():
+            if is_extended_claim(claim) and (owner := controller_of(claim.metadata)) is not None:
+                created.setdefault(owner.uid, set()).add(key)
+        if self._created_for != created:
+            found.append(f"claims created for pods are {self._created_for}, should be {created}")
         known = {*self._claims, *self._in_flight}
         used = {key: allocation for key in known if (allocation := self.allocation(key))}
         if self._used != used:

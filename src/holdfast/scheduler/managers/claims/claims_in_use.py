@@ -189,6 +189,8 @@ class ClaimsInUse:
         """The uids of the consumers of a claim, in flight or on the object."""
         self._consumed: dict[str, set[ResourceClaimKey]] = {}
         """The claims that a pod consumes, by its uid."""
+        self._created_for: dict[str, set[ResourceClaimKey]] = {}
+        """The claims that a scheduler created for extended resources of a pod, by its uid."""
         self._used: dict[ResourceClaimKey, AllocationResult] = {}
         """The allocations that count as using devices."""
         self._drawn: dict[ResourceClaimKey, str] = {}
@@ -428,6 +430,11 @@ class ClaimsInUse:
         """The claims whose objects name the pod as a consumer."""
         found = (self._claims.get(key) for key in sorted(self._consumed.get(pod.uid, ())))
         return [claim for claim in found if claim is not None and _is_reserved_for(claim, pod.uid)]
+
+    def created_for(self, pod: PodRecord) -> list[ResourceClaim]:
+        """The claims that a scheduler created for extended resources of the pod; one whose allocation
+        could not be written is not reserved for it."""
+        return [self._claims[key] for key in sorted(self._created_for.get(pod.uid, ()))]
 
     def allocations(self, pod: PodRecord) -> list[AllocationResult]:
         """The allocations of the claims that a pod consumes."""
