@@ -159,6 +159,33 @@ def test_an_unused_claim_is_deallocated_where_it_keeps_its_pod_from_nodes() -> N
     assert devices_of(claim(world, "shared")) == ["n1/gpu-0"]
 
 
+def test_a_claim_is_deallocated_once_nobody_else_uses_it() -> None:
+    shared = resource_claim("shared", allocation=allocation("n2", "gpu-0"), reserved_for=["x"])
+    world = World(*cluster("n1", "n2"), shared)
+    world.put(claiming_pod("p", "shared", nodeSelector={"kubernetes.io/hostname": "n1"})).wait(30)
+    assert (world.node_of("p"), devices_of(claim(world, "shared"))) == ("", ["n2/gpu-0"])
+    world.edit("ResourceClaim", "shared", status__reservedFor=[]).wait(30)
+    assert (world.node_of("p"), devices_of(claim(world, "shared"))) == ("n1", ["n1/gpu-0"])
+
+
+def test_pods_that_share_a_claim_are_filtered_alike() -> None:
+    """The answers for their class are computed before the claim is allocated and after, and not for
+    each pod."""
+    world = World(*cluster("n1", "n2"), resource_claim("shared"))
+    pods = [claiming_pod(name, "shared") for name in "abcde"]
+    versions = set()
+
+    def note() -> None:
+        cls = world.scheduler.cluster.pods["pod-a"].cls
+        versions.add(world.scheduler.cluster.claims.version(cls))
+
+    world.after_each = note
+    world.put(*pods)
+    assert len({world.node_of(name) for name in "abcde"}) == 1
+    assert consumers_of(claim(world, "shared")) == [*"abcde"]
+    assert len(versions) == 1
+
+
 def test_an_unused_claim_is_kept_where_its_pod_lacks_devices_for_another() -> None:
     shared = resource_claim("shared", allocation=allocation("n1", "gpu-0"))
     more = resource_claim("more", request("r", 5))

@@ -201,7 +201,7 @@ class DynamicResources(ClusterPlugin):
             return _NOTHING
         view = All(self.cluster.nodes)
         for need in self._claims.of_class(pod.cls).claims:
-            claim = need.claim
+            claim = self._claims.claim(need.key) if need.key is not None else None
             if claim is None or claim.status.allocation is None:
                 continue
             if not np.any(missed & view.negate(self._usable_from(need.allocation, claim)(view))):

@@ -146,13 +146,18 @@ class ClaimsAllocator:
         if len(rows) < _FEW_ROWS:
             return _verdicts(rows, [self.verdict(compiled.request, row, use) for row in rows.tolist()])
         flat, columns = self._all_devices(), compiled.columns
-        busy = (use.taken[flat.identities] > 0) | (use.share_state[flat.identities] > 0)
-        free = columns.easy[flat.rows] & ~busy & flat.selected
-        enough = flat.sums(free)[rows] >= count
-        codes = np.where(enough, FEASIBLE, np.where(flat.invalid[rows], INVALID, NO_DEVICES))
-        found = ClaimsFeasibility(rows, codes.astype(np.int8), np.zeros(len(rows), dtype=np.int64))
-        for at in np.flatnonzero(flat.sums(columns.hard[flat.rows])[rows]).tolist():
-            found.codes[at] = self._signed(compiled, self.catalogue.visible(int(rows[at])), use).code
+        devices = flat.devices_of(rows)
+        identities, entries = flat.identities.take(devices.at), flat.rows.take(devices.at)
+        free = (use.taken.take(identities) == 0) & (use.share_state.take(identities) == 0)
+        free &= columns.easy.take(entries)
+        free &= flat.selected.take(devices.at)
+        codes = np.where(flat.invalid[rows], np.int8(INVALID), np.int8(NO_DEVICES))
+        codes[devices.sums(free) >= count] = FEASIBLE
+        found = ClaimsFeasibility(rows, codes, np.zeros(len(rows), dtype=np.int64))
+        if columns.has_hard:
+            for at in np.flatnonzero(devices.sums(columns.hard.take(entries))).tolist():
+                visible = self.catalogue.visible(int(rows[at]))
+                found.codes[at] = self._signed(compiled, visible, use).code
         return found
 
     def _searched(self, compiled: _Compiled, rows: Rows, use: UseSnapshot) -> ClaimsFeasibility:
@@ -313,8 +318,7 @@ class _Flat:
         self._structure, self._size = catalogue.structure, nodes.size
         visible = [catalogue.visible(row) for row in range(nodes.size)]
         lengths = np.array([len(each) for each in visible], dtype=np.intp)
-        self._ends = np.cumsum(lengths)
-        self._starts = self._ends - lengths
+        self._starts = np.cumsum(lengths) - lengths
         self.rows = _joined([each.rows for each in visible], np.int32)
         self.identities = _joined([each.identities for each in visible], np.int32)
         self.selected = np.logical_not(_joined([each.unselected for each in visible], np.bool_))
@@ -329,12 +333,16 @@ class _Flat:
     def current(self, catalogue: DeviceCatalogue, nodes: NodeTable) -> bool:
         return self._structure == catalogue.structure and self._size == nodes.size
 
-    def sums(self, cells: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """How many of each row's devices have a property."""
-        totals = np.zeros(len(cells) + 1, dtype=np.intp)
-        np.cumsum(cells, out=totals[1:])
-        counts: NDArray[np.intp] = totals[self._ends] - totals[self._starts]
-        return counts
+    def devices_of(self, rows: Rows) -> _DevicesOfRows:
+        """The places of the devices of some rows, of which there is at least one."""
+        starts, lengths = self._starts[rows], self._lengths[rows]
+        length = int(lengths[0])
+        if length and (lengths == length).all():  # as on nodes that are alike: a table
+            at = (starts[:, np.newaxis] + np.arange(length)).ravel()
+            return _DevicesOfRows(at, lengths, length)
+        ends = np.cumsum(lengths)
+        at = np.arange(int(ends[-1])) + np.repeat(starts - ends + lengths, lengths)
+        return _DevicesOfRows(at, lengths, 0)
 
     def alike(self, rows: Rows, states: NDArray[np.int32]) -> Iterator[NDArray[np.intp]]:
         """The places of rows whose devices have the same states in the same order. `states` has a line
@@ -348,6 +356,27 @@ class _Flat:
                 [self._kind[among][:, np.newaxis], states[cells].reshape(len(among), -1)], axis=1
             )
             yield from _equal_lines(places, np.ascontiguousarray(lines))
+
+
+class _DevicesOfRows(NamedTuple):
+    """The places of devices of some rows in the array of all."""
+
+    at: NDArray[np.intp]
+    lengths: NDArray[np.intp]
+    """The number of devices of each row."""
+    same_length: int
+    """The number of each row, if it is the same; else 0."""
+
+    def sums(self, cells: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """How many of each row's devices have a property."""
+        if self.same_length:
+            ones = np.ones(self.same_length, dtype=np.float32)  # a product is faster than sums
+            return (cells.reshape(-1, self.same_length) @ ones).astype(np.intp)
+        totals = np.zeros(len(cells) + 1, dtype=np.intp)
+        np.cumsum(cells, out=totals[1:])
+        ends = np.cumsum(self.lengths)
+        counts: NDArray[np.intp] = totals[ends] - totals[ends - self.lengths]
+        return counts
 
 
 def _kind(visible: VisibleDevices, row: int, known: dict[object, int]) -> int:

@@ -43,6 +43,7 @@ IN_PROCESS = "resource claim {} is in the process of being allocated"
 EXTENDED_RESOURCES = "<extended-resources>"
 """Stands for the name of a claim that is yet to be created; no object can have it."""
 _NOBODY: frozenset[str] = frozenset()
+_NO_STAMP = 0, None
 
 
 class HeldEntry(NamedTuple):
@@ -72,7 +73,7 @@ class ClaimReservations(ClaimsInUse):
         stamps, namespace = self._stamps, cls.namespace
         named = [each.name for each in cls.claims if each.name]
         return self.catalogue.class_version, *[
-            stamps.get(ResourceClaimKey(namespace, name), 0) for name in named
+            stamps.get(ResourceClaimKey(namespace, name), _NO_STAMP)[0] for name in named
         ]
 
     def concerns(self, cls: PodClass) -> bool:

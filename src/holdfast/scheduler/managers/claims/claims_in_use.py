@@ -216,7 +216,8 @@ class ClaimsInUse:
         """By the uid of a pod, why a claim of it was not written."""
         self._allocated_at: dict[ResourceClaimKey, int] = {}
         """The version of each allocated claim in which its allocation was first seen."""
-        self._stamps: dict[ResourceClaimKey, int] = {}
+        self._stamps: dict[ResourceClaimKey, tuple[int, object]] = {}
+        """By claim, a number that changes with what classes read of it, and what they read."""
         self._stamped = 0
         self._of_class: dict[int, tuple[Hashable, ClassClaims]] = {}
         self._delegated: dict[int, list[tuple[int, str]]] = {}
@@ -307,11 +308,25 @@ class ClaimsInUse:
         return not all(shares)
 
     def _stamp(self, key: ResourceClaimKey, there: object = True) -> None:
-        if there:
-            self._stamped += 1
-            self._stamps[key] = self._stamped
-        else:
+        """Outdates the answers for classes that name a claim, if what they read of it has changed. Its
+        consumers are not among that: pods that share a claim are filtered alike."""
+        if not there:
             self._stamps.pop(key, None)
+            return
+        state, known = self._read_by_classes(key), self._stamps.get(key)
+        if known is None or known[1] != state:
+            self._stamped += 1
+            self._stamps[key] = self._stamped, state
+
+    def _read_by_classes(self, key: ResourceClaimKey) -> object:
+        claim, allocation = self._claims.get(key), self.allocation(key)
+        uid = claim.metadata.uid if claim is not None else ""
+        if allocation is None:
+            return uid
+        results = allocation.devices.results
+        if claim is None or not any(each.binding_conditions for each in results):
+            return uid, allocation.node_selector, results
+        return uid, allocation, claim.status.allocation, claim.status.devices
 
     # Devices in use
 

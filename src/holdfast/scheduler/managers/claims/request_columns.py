@@ -91,6 +91,7 @@ class RequestColumns:
         """For a request whose number of matching devices decides: those that count if they are free."""
         self.hard: NDArray[np.bool_] = np.zeros(size, dtype=np.bool_)
         """For such a request: devices for which more than that decides."""
+        self.has_hard = False
         self._codes: dict[bytes, int] = {}
         self._seen = 0
 
@@ -127,6 +128,7 @@ class RequestColumns:
             wrong = (self.match[0, rows] == ERROR) | (self.demand[0, rows] == ERROR)
             self.easy[rows] = matched & (self.demand[0, rows] == MATCH) & ~special
             self.hard[rows] = (matched & special) | wrong
+            self.has_hard = bool(self.hard.any())
 
     def consumption(self, counters: int) -> Consumption:
         return self._table.consumptions.value(counters)
