@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness.served_cluster import call
-from holdfast.cli.app import COMMANDS, load_command
+from holdfast.cli.app import COMMANDS, load_command, run
 from holdfast.cli.command import as_kubectl_reads
 
 _LOADED = """
@@ -103,3 +104,15 @@ def test_a_closed_output_ends_a_command_silently() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait() in (0, 141)
+
+
+def test_garbage_is_not_looked_for_when_the_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With millions of objects that takes as long as the command."""
+    monkeypatch.setattr(sys, "argv", ["holdfast", "--version"])
+    try:
+        with pytest.raises(SystemExit) as ended:
+            run()
+        assert ended.value.code == 0
+        assert gc.get_freeze_count() > 1000
+    finally:
+        gc.unfreeze()

@@ -1,5 +1,7 @@
 """Files to documents: what is read, what is refused, and the position in the error."""
 
+import gc
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -127,3 +129,50 @@ def test_all_files_are_complained_about_at_once(tmp_path: Path) -> None:
     complaints = ("No such file", "not UTF-8 text, at byte 3", "not YAML")
     for complaint in complaints:
         assert any(complaint in problem for problem in refused.value.problems)
+
+
+def _collections(path: Path) -> int:
+    """How often the garbage collector looks at objects while a file is read."""
+    seen: list[str] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        seen.append(phase)
+
+    gc.callbacks.append(note)
+    try:
+        load_files([str(path)])
+    finally:
+        gc.callbacks.remove(note)
+    return seen.count("start")
+
+
+def test_garbage_is_not_looked_for_while_a_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "objects.json.gz"
+    pods = [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"p{i}"}} for i in range(5000)]
+    path.write_bytes(gzip.compress(json.dumps({"kind": "List", "items": pods}).encode()))
+    assert gc.isenabled()
+    assert _collections(path) <= 1  # once everything is read
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (gzip.compress(b"a: 1")[:-9], "damaged gzip file: it ends before its end-of-stream marker"),
+        (gzip.compress(b"a: 1") + b"x", "damaged gzip file: something follows that is not compressed"),
+        (gzip.compress(b"a: 1")[:-8] + bytes(8), "damaged gzip file: Error -3"),
+        (gzip.compress(b"a: \xff"), "not UTF-8 text, at byte 3"),
+    ],
+)
+def test_damaged_compressed_files(tmp_path: Path, content: bytes, problem: str) -> None:
+    path = tmp_path / "a.yaml.gz"
+    path.write_bytes(content)
+    with pytest.raises(InvalidInput, match=r"a\.yaml\.gz") as caught:
+        load_files([str(path)])
+    assert problem in str(caught.value)
+
+
+def test_members_of_a_compressed_file_are_one_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml.gz"
+    path.write_bytes(gzip.compress(b"a: 1\n") + gzip.compress(b"b: 2\n") + bytes(3))
+    assert [each.data for each in load_files([str(path)])] == [{"a": 1, "b": 2}]

@@ -8,6 +8,7 @@ Exit status: 0 success, 1 invalid input (usage included) or an error of the serv
 error; 130 interrupted; 141 the reader of the output has closed it, as of a process that SIGPIPE ends.
 """
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -172,7 +173,9 @@ def run() -> None:
     words = sys.argv[1:]
     if Path(sys.argv[0]).stem == "kubectl_complete-holdfast":
         words = [COMPLETE, *words]
-    sys.exit(call(words))
+    status = call(words)
+    gc.freeze()  # what is there ends with the process: no need to look for garbage in it
+    sys.exit(status)
 
 
 def call(words: list[str]) -> int:

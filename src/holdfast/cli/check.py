@@ -128,9 +128,10 @@ def checked(
     empty: bool = False,
 ) -> "CheckResult":
     """Raises Failure."""
+    from holdfast.sim.garbage import seldom_collected
     from holdfast.sim.what_if.fit_check import check_fit
     from holdfast.sim.what_if.fit_formats import find_lines
-    from holdfast.sim.what_if.hypothetical_cluster import NotSettled, without_garbage_collection
+    from holdfast.sim.what_if.hypothetical_cluster import NotSettled
     from holdfast.sim.what_if.question import as_scheduled
     from holdfast.snapshot.manifests import InvalidInput
 
@@ -139,7 +140,7 @@ def checked(
     if config is None:
         setup = as_scheduled(setup, objects.objects)
     try:
-        with without_garbage_collection():
+        with seldom_collected():
             result = check_fit(setup, objects, documents, namespace, empty=empty)
     except InvalidInput as error:
         raise Failure(PROBLEM, error.problems) from None

@@ -1,6 +1,5 @@
 """`holdfast simulate DIR` of a recording: replays it under each configuration, beside what happened."""
 
-import gc
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from holdfast.sim.simulation import Progress, Result
 
 _DEFAULT = "default"
-_GARBAGE_AFTER = 200_000
 _PROGRESS_EVERY = 200
 _LONG_WAITS = {"10m": 600.0, "1h": 3600.0, "8h": 8 * 3600.0}
 
@@ -33,6 +31,7 @@ def replay(
     """Raises Failure."""
     from holdfast.recording.lives import read_lives
     from holdfast.recording.segments import Recording, RecordingError
+    from holdfast.sim.garbage import seldom_collected
     from holdfast.sim.replay.as_recorded import AS_RECORDED, RecordedRun
     from holdfast.sim.replay.replay import Replay
     from holdfast.sim.simulated_cluster import InvariantBroken
@@ -40,31 +39,31 @@ def replay(
     names: list[str | None] = [*configs] or [None]
     setups = [load_setup(name) for name in names]
     warn_of_plugins(setups)
-    thresholds = gc.get_threshold()
-    gc.set_threshold(_GARBAGE_AFTER, *thresholds[1:])
     results: list[tuple[str | None, Result]] = []
     notes: dict[str, None] = {}
     try:
-        lives = read_lives(Recording(folder))
-        results.append((AS_RECORDED, RecordedRun(lives).result()))
-        for name, setup in zip(names, setups, strict=True):
-            for warning in setup.configuration.cautions:
-                typer.echo(f"warning: {name}: {warning}", err=True)
-            run = Replay(lives, setup, str(folder), seed, audit=audit, history=report is not None)
-            results.append((name or _DEFAULT, run.run(until, _progress(name, lives.end))))
-            notes |= dict.fromkeys(run.notes)
-            if run.replaced:
-                pods = "1 pod was" if run.replaced == 1 else f"{run.replaced} pods were"
-                notes[f"{name or _DEFAULT}: {pods} evicted and created again"] = None
-            for failed in results[-1][1].plugin_errors:
-                typer.echo(f"plugin {failed.plugin} failed: {failed.message}\n{failed.trace}", err=True)
+        with seldom_collected():
+            lives = read_lives(Recording(folder))
+            results.append((AS_RECORDED, RecordedRun(lives).result()))
+            for name, setup in zip(names, setups, strict=True):
+                for warning in setup.configuration.cautions:
+                    typer.echo(f"warning: {name}: {warning}", err=True)
+                run = Replay(lives, setup, str(folder), seed, audit=audit, history=report is not None)
+                results.append((name or _DEFAULT, run.run(until, _progress(name, lives.end))))
+                notes |= dict.fromkeys(run.notes)
+                if run.replaced:
+                    pods = "1 pod was" if run.replaced == 1 else f"{run.replaced} pods were"
+                    notes[f"{name or _DEFAULT}: {pods} evicted and created again"] = None
+                for failed in results[-1][1].plugin_errors:
+                    typer.echo(
+                        f"plugin {failed.plugin} failed: {failed.message}\n{failed.trace}", err=True
+                    )
     except RecordingError as error:
         raise Failure(1, [str(error)]) from None
     except InvariantBroken as error:
         lines = [f"invariant broken at {error.t:g}s: {each}" for each in error.problems]
         raise Failure(2, lines + [f"  {line}" for line in error.stories]) from None
     finally:
-        gc.set_threshold(*thresholds)
         if sys.stderr.isatty():
             sys.stderr.write("\r\x1b[K")
     for note in notes:

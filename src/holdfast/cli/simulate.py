@@ -1,7 +1,6 @@
 """`holdfast simulate`"""
 
 import enum
-import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from holdfast.sim.simulation import Progress, Result
 
 _PROGRESS_EVERY = 50
-_GARBAGE_AFTER = 200_000
 
 
 class SimulateOutput(enum.StrEnum):
@@ -138,6 +136,7 @@ def simulate(
     """
     from holdfast.cli.options import load_setup, read_jobs_run_for, warn_of_plugins
     from holdfast.recording.segments import is_recording
+    from holdfast.sim.garbage import seldom_collected
     from holdfast.sim.scenario import read_scenario
     from holdfast.sim.simulated_cluster import InvariantBroken
     from holdfast.sim.simulation import Simulation
@@ -165,43 +164,42 @@ def simulate(
     setups = [load_setup(path) for path in configs]
     warn_of_plugins(setups)
     results: list[tuple[str | None, Result]] = []
-    # Nearly everything made below is kept to the end, so looking for garbage seldom pays.
-    thresholds = gc.get_threshold()
-    gc.set_threshold(_GARBAGE_AFTER, *thresholds[1:])
     try:
         kinds = dict.fromkeys(kind for setup in setups for kind in setup.object_kinds())
         documents = load_files(files)
         if not documents:
             raise InvalidInput(f"{file}: no documents" for file in files)
-        scenario = read_scenario(documents, tuple(kinds))
-        if report is not None:
-            _make_folder(report)
-        for note in scenario.notes:
-            typer.echo(note, err=True)
-        for path, setup in zip(configs, setups, strict=True):
-            for warning in setup.configuration.cautions:
-                typer.echo(f"warning: {path}: {warning}", err=True)
-            with_progress = _progress(path)
-            simulation = Simulation(
-                scenario,
-                setup,
-                seed,
-                begin,
-                audit=audit,
-                history=report is not None,
-                jobs_run_for=run_for,
-            )
-            result = simulation.run(end, with_progress)
-            results.append((path, result))
-            for failed in result.plugin_errors:
-                typer.echo(f"plugin {failed.plugin} failed: {failed.message}\n{failed.trace}", err=True)
+        with seldom_collected():
+            scenario = read_scenario(documents, tuple(kinds))
+            if report is not None:
+                _make_folder(report)
+            for note in scenario.notes:
+                typer.echo(note, err=True)
+            for path, setup in zip(configs, setups, strict=True):
+                for warning in setup.configuration.cautions:
+                    typer.echo(f"warning: {path}: {warning}", err=True)
+                with_progress = _progress(path)
+                simulation = Simulation(
+                    scenario,
+                    setup,
+                    seed,
+                    begin,
+                    audit=audit,
+                    history=report is not None,
+                    jobs_run_for=run_for,
+                )
+                result = simulation.run(end, with_progress)
+                results.append((path, result))
+                for failed in result.plugin_errors:
+                    typer.echo(
+                        f"plugin {failed.plugin} failed: {failed.message}\n{failed.trace}", err=True
+                    )
     except InvalidInput as error:
         raise Failure(1, error.problems) from None
     except InvariantBroken as error:
         lines = [f"invariant broken at {error.t:g}s: {each}" for each in error.problems]
         raise Failure(2, lines + [f"  {line}" for line in error.stories]) from None
     finally:
-        gc.set_threshold(*thresholds)
         _clear_progress()
     if report is not None:
         write_report_of(report, results, files)

@@ -139,29 +139,30 @@ def what_if(
     """
     from holdfast.cli.client import cluster_objects, namespace_of
     from holdfast.cli.options import load_setup, warn_of_plugins
+    from holdfast.sim.garbage import seldom_collected
     from holdfast.sim.what_if.changes import WhatIfChanges
-    from holdfast.sim.what_if.hypothetical_cluster import without_garbage_collection
 
     setup = load_setup(config)
     warn_of_plugins([setup])
     files = (*(snapshot or ()), *(snapshot_option or ()))
     where = Where(kubeconfig, context, namespace, files)
-    with without_garbage_collection():
-        changes = WhatIfChanges(
-            manifests=read_manifests(manifests or (), files),
-            scales=scale or (),
-            nodes=nodes or (),
-            drains=drain or (),
-            removals=remove or (),
-            namespace=namespace_of(where),
-        )
-        if not changes and plan is None:
-            problem = "nothing to change: give -f, --scale, --nodes, --drain, --remove or --plan"
-            raise Failure(1, [problem])
-        answer = answered(setup, config, cluster_objects(where), changes, plan)
-    if html is not None:
-        _write_page(html, answer)
-    _show(answer, output)
+    changes = WhatIfChanges(
+        manifests=read_manifests(manifests or (), files),
+        scales=scale or (),
+        nodes=nodes or (),
+        drains=drain or (),
+        removals=remove or (),
+        namespace=namespace_of(where),
+    )
+    if not changes and plan is None:
+        problem = "nothing to change: give -f, --scale, --nodes, --drain, --remove or --plan"
+        raise Failure(1, [problem])
+    objects = cluster_objects(where)
+    with seldom_collected():
+        answer = answered(setup, config, objects, changes, plan)
+        if html is not None:
+            _write_page(html, answer)
+        _show(answer, output)
 
 
 def read_manifests(paths: Sequence[str], snapshot: Sequence[str]) -> "list[Document]":

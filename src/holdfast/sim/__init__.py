@@ -4,6 +4,7 @@
     skipped_kinds                  kinds that scheduling does not read
     scenario_actions               what can happen in a scenario; Step documents
     document_fields                decoding of the simulation's own documents
+    garbage                        keeps Python's collector from looking at what stays
     clock                          virtual time
     simulated_cluster, workloads   the simulated cluster, its invariants; its workload controllers
     action_runner, simulation      carries a scenario's actions out; the loop; a run as JSON

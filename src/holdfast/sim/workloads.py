@@ -145,6 +145,7 @@ class _Completion:
         """Pods that are or were of a ReplicaSet which is not here, by its namespace and name. Of pods
         without a controller, the name is the hash in their labels alone."""
         found: dict[tuple[str, str], list[Raw]] = {}
+        here: set[tuple[str, str]] = set()
         for pod in self._objects.scan("", "Pod"):
             if (pod.get("status") or {}).get("phase") in ENDED:
                 continue
@@ -155,9 +156,13 @@ class _Completion:
                     continue
                 found.setdefault((namespace, f"-{name}"), []).append(pod)
             elif owner["kind"] == "ReplicaSet":
-                key = Key(*_REPLICA_SET, namespace, owner["name"])
-                if key not in self._objects:
-                    found.setdefault((namespace, owner["name"]), []).append(pod)
+                named = (namespace, owner["name"])
+                if named in here:
+                    continue
+                if named not in found and Key(*_REPLICA_SET, *named) in self._objects:
+                    here.add(named)
+                else:
+                    found.setdefault(named, []).append(pod)
         return found
 
     def _selected(self, namespace: str, pod: Raw) -> bool:

@@ -1,14 +1,13 @@
 """Loads YAML and JSON documents from files, folders and standard input; each may be gzip-compressed."""
 
-import gzip
+import gc
 import json
 import re
 import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
-from io import BytesIO
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,9 @@ SUFFIXES = (".yaml", ".yml", ".json")
 _COMPRESSED = tuple(f"{each}.gz" for each in SUFFIXES)
 _GZIP = b"\x1f\x8b"
 """What a gzip file begins with."""
+_GZIP_MEMBER = 31
+"""For zlib: the format of a member of a gzip file, with the largest window."""
+_SNAPSHOT_STARTS = SNAPSHOT_STARTS.encode()
 _HALF_A_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 """An escape that makes sense beside another one only."""
 
@@ -38,15 +40,36 @@ def load_files(paths: Sequence[str]) -> list[Document]:
     """All documents of all files, in order. A folder stands for its files, `-` for stdin."""
     problems: list[str] = []
     documents: list[Document] = []
-    for name, text in _texts(paths, problems):
-        try:
-            documents.extend(load_text(text, name))
-        except BadFileError as error:
-            place = f"{name}: document {error.number}, line {error.line}"
-            problems.append(f"{place}: {error}")
+    with _uncollected():
+        for name, content in _contents(paths, problems):
+            try:
+                documents.extend(_loaded(content, name))
+            except BadFileError as error:
+                place = f"{name}: document {error.number}, line {error.line}"
+                problems.append(f"{place}: {error}")
+            except UnicodeDecodeError as error:
+                problems.append(f"{name}: not UTF-8 text, at byte {error.start}")
     if problems:
         raise InvalidInput(problems)
     return documents
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Documents have no reference cycles, and looking for them takes as long as the rest."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _loaded(content: bytes, name: str) -> list[Document]:
+    if content.startswith(_SNAPSHOT_STARTS):
+        return list(_expanded([Document(name, 1, 1, _written_by_us(content))]))
+    return load_text(content.decode("utf-8-sig"), name)
 
 
 def load_text(text: str, name: str) -> list[Document]:
@@ -80,7 +103,7 @@ def load_one(path: str) -> Any:
     return documents[0].data
 
 
-def _texts(paths: Sequence[str], problems: list[str]) -> Iterator[tuple[str, str]]:
+def _contents(paths: Sequence[str], problems: list[str]) -> Iterator[tuple[str, bytes]]:
     for given in paths:
         path = Path(given)
         names = [given]
@@ -96,13 +119,11 @@ def _texts(paths: Sequence[str], problems: list[str]) -> Iterator[tuple[str, str
                 if len(content) > MAX_BYTES:
                     problems.append(f"{name}: larger than {MAX_BYTES // 1024**2} MiB")
                     continue
-                yield name, content.decode("utf-8-sig")
-            except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+                yield name, content
+            except (EOFError, zlib.error) as error:
                 problems.append(f"{name}: damaged gzip file: {error}")
             except OSError as error:
                 problems.append(f"{name}: {error.strerror or error}")
-            except UnicodeDecodeError as error:
-                problems.append(f"{name}: not UTF-8 text, at byte {error.start}")
 
 
 def _content(name: str) -> bytes:
@@ -111,8 +132,23 @@ def _content(name: str) -> bytes:
         content = file.read(MAX_BYTES + 1)
     if not content.startswith(_GZIP):
         return content
-    with gzip.GzipFile(fileobj=BytesIO(content), mode="rb") as unpacked:
-        return unpacked.read(MAX_BYTES + 1)
+    return _decompressed(content)
+
+
+def _decompressed(content: bytes) -> bytes:
+    """All members of a gzip file, as one. Raises EOFError, zlib.error."""
+    parts: list[bytes] = []
+    left = MAX_BYTES + 1
+    while content.startswith(_GZIP) and left:
+        member = zlib.decompressobj(wbits=_GZIP_MEMBER)
+        parts.append(member.decompress(content, left))
+        left -= len(parts[-1])
+        if left and not member.eof:
+            raise EOFError("it ends before its end-of-stream marker")
+        content = member.unused_data.lstrip(b"\0")
+    if content and left:
+        raise zlib.error("something follows that is not compressed")
+    return b"".join(parts)
 
 
 def _expanded(documents: Iterable[Document]) -> Iterator[Document]:
@@ -126,7 +162,7 @@ def _expanded(documents: Iterable[Document]) -> Iterator[Document]:
             raise BadFileError(document.number, document.line, "items: expected a list")
         yield from _expanded(
             Document(document.file, document.number, document.line, {**item_kind, **item}, i)
-            if isinstance(item, dict)
+            if item_kind and isinstance(item, dict)
             else Document(document.file, document.number, document.line, item, i)
             for i, item in enumerate(items)
         )
@@ -155,8 +191,6 @@ def _json(text: str, name: str) -> list[Document]:
     def no_number(constant: str) -> None:
         raise BadFileError(1, 1, f"not JSON: {constant} is not a number")
 
-    if text.startswith(SNAPSHOT_STARTS):
-        return [Document(name, 1, 1, _written_by_us(text))]
     try:
         data = json.loads(
             text, object_pairs_hook=pairs, parse_constant=no_number, parse_int=whole_number
@@ -172,7 +206,7 @@ def _json(text: str, name: str) -> list[Document]:
     return [Document(name, 1, 1, data)] if data is not None else []
 
 
-def _written_by_us(text: str) -> Any:
+def _written_by_us(text: bytes) -> Any:
     """A snapshot file, which may be of 100 MB: keys are not looked at twice, as nobody wrote them."""
     try:
         return msgspec.json.decode(text)

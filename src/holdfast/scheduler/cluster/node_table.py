@@ -287,7 +287,7 @@ def node_info(node: Node) -> NodeInfo:
         taints=read_only(node.spec.taints),
         unschedulable=node.spec.unschedulable,
         allocatable=ReadOnlyDict(offered),
-        images=read_only(
+        images=ReadOnlyDict(
             {
                 name: image.size_bytes
                 for image in reversed(status.images[:_MAX_IMAGES])

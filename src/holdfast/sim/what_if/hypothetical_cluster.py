@@ -6,7 +6,6 @@ the rest. Time passes only as far as it takes everything to come to rest: back-o
 controllers.
 """
 
-import gc
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
@@ -27,11 +26,12 @@ from holdfast.sim.clock import VirtualClock
 from holdfast.sim.workloads import ScenarioWorkloads
 
 _ORDER = {(info.group, info.kind): place for place, info in enumerate(KINDS.values())}
+_CLAIMS = frozenset(("persistentVolumeClaim", "ephemeral"))
+"""Sources of volumes that have objects of their own."""
 _HORIZON = 600.0
 """Seconds of virtual time within which everything comes to rest."""
 _MOMENTS = 2_000
 _ROUNDS = 1_000
-_GARBAGE_AFTER = 200_000
 
 
 class NotSettled(HoldfastError):
@@ -88,7 +88,11 @@ class HypotheticalCluster(ClusterParts):
     def _adopt_pod(self, key: Key, raw: Raw) -> None:
         """Most pods have neither claims nor volumes of their own, and run until something ends them."""
         metadata, spec, status = raw["metadata"], raw["spec"], raw["status"]
-        if spec.get("resourceClaims") or spec.get("volumes") or "extendedResourceClaimStatus" in status:
+        if (
+            spec.get("resourceClaims")
+            or "extendedResourceClaimStatus" in status
+            or any(not _CLAIMS.isdisjoint(volume) for volume in spec.get("volumes") or ())
+        ):
             self._note(key, raw)
         if (
             status.get("phase") == "Running"
@@ -180,14 +184,3 @@ def _key_of(raw: Raw) -> Key:
         return Key(group, raw["kind"], metadata.get("namespace") or "", metadata["name"])
     except KeyError as error:
         raise InvalidObject(str(raw.get("kind", "")), str(error.args[0]), "is required") from None
-
-
-@contextmanager
-def without_garbage_collection() -> Iterator[None]:
-    """Nearly everything that is made meanwhile is kept, so looking for garbage seldom pays."""
-    thresholds = gc.get_threshold()
-    gc.set_threshold(_GARBAGE_AFTER, *thresholds[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
