@@ -154,6 +154,37 @@ def using(name: str) -> list[Raw]:
     return [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
 
 
+def planned(name: str, cpu: str, app: str = "night", ttl: str = "4h", **annotations: str) -> Raw:
+    """A reservation that starts at 02:00, two hours after the world begins."""
+    starts = {"holdfast.io/starts-at": "2026-01-01T02:00:00Z"}
+    more = {f"holdfast.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
+    raw = reservation(name, cpu, app=app, ttl=ttl, allocateOnce=False)
+    raw["metadata"]["annotations"] = starts | more
+    return raw
+
+
+def schedule(name: str, suspend: bool = False) -> Raw:
+    """A schedule whose reservation is `made_by` it."""
+    return {
+        "apiVersion": "scheduling.holdfast.io/v1alpha1",
+        "kind": "ReservationSchedule",
+        "metadata": {"name": name, "uid": name},
+        "spec": {
+            "schedule": "0 2 * * *",
+            "duration": "4h",
+            "suspend": suspend,
+            "template": {"spec": reservation(name, "6", app="night", allocateOnce=False)["spec"]},
+        },
+    }
+
+
+def made_by(name: str) -> Raw:
+    raw = planned(f"{name}-1", "6", schedule_generation="0")
+    owner = {"apiVersion": "scheduling.holdfast.io/v1alpha1", "kind": "ReservationSchedule"}
+    raw["metadata"]["ownerReferences"] = [{**owner, "name": name, "uid": name, "controller": True}]
+    return raw
+
+
 def budget(app: str) -> Raw:
     return {
         "apiVersion": "policy/v1",
@@ -478,6 +509,96 @@ SITUATIONS: dict[str, Row] = {
         [N1, pod("p", "1500m", priority=9500, labels={"koordinator.sh/qosClass": "LSR"})],
         ["its label koordinator.sh/qosClass=LSR asks for exclusive CPUs", "instead of 1500m"],
         [],
+    ),
+    "planned reservation": Row(
+        [N1, planned("nightly", "6"), pod("p", "4")],
+        [
+            "planned for reservations that start later (1)",
+            "reservation nightly takes 6 cpu on n1 from 2026-01-01T02:00:00Z (in 2h) until "
+            "2026-01-01T06:00:00Z, for pods with app=night",
+            "it has no run-time estimate",
+        ],
+        ["EstimateRunTime", "Resize", "DeleteReservation"],
+    ),
+    "estimate ends after a planned reservation starts": Row(
+        [N1, planned("nightly", "6"), pod("p", "4", metadata=annotated(**{ESTIMATE: "3h"}))],
+        ["by its run-time estimate it would end at 2026-01-01T03:00:00Z"],
+        ["EstimateRunTime", "Resize", "DeleteReservation"],
+    ),
+    "two planned reservations on the node": Row(
+        [N1, planned("a", "4", app="a"), planned("b", "4", app="b"), pod("p", "6")],
+        ["reservation a takes 4 cpu", "reservation b takes 4 cpu"],
+        ["EstimateRunTime", "DeleteReservation"],
+    ),
+    "planned reservation that evicts at its end": Row(
+        [N1, planned("nightly", "4", at_end="Evict"), pod("p", "8")],
+        ["reservation nightly takes 4 cpu"],
+        ["EstimateRunTime", "Wait", "Resize", "DeleteReservation"],
+    ),
+    "planned reservation of its own": Row(
+        [N1, planned("nightly", "6"), pod("p", "4", app="night")],
+        ["it may use the reservation nightly, which starts at 2026-01-01T02:00:00Z on n1"],
+        ["Wait", "Resize", "DeleteReservation"],
+    ),
+    "planned reservation that drains its node": Row(
+        [N1, planned("nightly", "6", before_start="Drain", lead="3h"), pod("p", "4")],
+        ["reservation nightly takes 6 cpu"],
+        ["EstimateRunTime", "Resize", "DeleteReservation"],
+    ),
+    "planned reservation of a schedule": Row(
+        [N1, schedule("nightly"), made_by("nightly"), pod("p", "4")],
+        ["reservation nightly-1 takes 6 cpu"],
+        ["EstimateRunTime", "Resize", "SuspendSchedule"],
+    ),
+    "pod of a Deployment beside a planned reservation": Row(
+        [
+            N1,
+            planned("nightly", "6"),
+            pod(
+                "p",
+                "4",
+                metadata={
+                    "ownerReferences": [
+                        {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r"}
+                    ]
+                },
+            ),
+        ],
+        ["reservation nightly takes 6 cpu"],
+        ["Resize", "DeleteReservation"],
+    ),
+    "waits for a pod and ends before a planned reservation starts": Row(
+        [
+            N1,
+            full("a", "6", "n1", metadata=annotated(**{ESTIMATE: "30m"})),
+            planned("nightly", "6"),
+            pod("p", "4", metadata=annotated(**{ESTIMATE: "90m"})),
+        ],
+        ["closest: n1, short of 2 cpu"],
+        ["Wait", "Resize"],
+    ),
+    "would wait for a pod for too long before a planned reservation starts": Row(
+        [
+            N1,
+            full("a", "6", "n1", metadata=annotated(**{ESTIMATE: "1h"})),
+            planned("nightly", "6"),
+            pod("p", "4", metadata=annotated(**{ESTIMATE: "90m"})),
+        ],
+        ["closest: n1, short of 2 cpu"],
+        ["Resize"],
+    ),
+    "gang beside planned reservations": Row(
+        [
+            N1,
+            node("n2", cpu="8"),
+            planned("a", "6"),
+            planned("b", "6"),
+            in_default(pod_group("g", 2)),
+            pod("p", "4", group="g"),
+            pod("q", "4", group="g"),
+        ],
+        ["reservation a takes 6 cpu on n1", "reservation b takes 6 cpu on n2"],
+        ["EstimateRunTime", "Resize", "DeleteReservation"],
     ),
     "too many pods": Row(
         [node("n1", allocatable={"pods": "1"}), full("a", "1", "n1"), pod("p")],

@@ -15,8 +15,10 @@ from contextlib import ExitStack
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.names import STARTS_AT
 from holdfast.api.times import format_time
 from holdfast.explanation.capacity import (
+    SCHEDULE,
     ExpectedEnd,
     ended_pod,
     expected_ends,
@@ -24,10 +26,12 @@ from holdfast.explanation.capacity import (
     kind_of_holder,
     missing_on,
     own_entries,
+    plans_on,
     pods_text,
     requested,
     row_of,
     rows_freed_first,
+    schedule_of,
     shortages,
     waiting_for,
 )
@@ -49,6 +53,8 @@ from holdfast.explanation.report import Advice, few
 from holdfast.explanation.verdicts import (
     NodeVerdicts,
     Subject,
+    at_time,
+    fits_on,
     fitting_members,
     place,
     profile_for,
@@ -62,6 +68,7 @@ from holdfast.scheduler.framework.diagnosis import FITS, NodeRejection
 from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
+from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied, delete, patch
 from holdfast.snapshot.cluster_snapshot import RESERVATION, RESOURCE_CLAIM, ClusterSnapshot
 
@@ -108,7 +115,7 @@ class Advisor:
             return text in self._found
         self._tried.add(text)
         change = sum((each.change for each in repairs), ClusterChange())
-        with applied(self._snapshot, change.objects):
+        with applied(self._snapshot, change.objects), at_time(self._snapshot, change.until):
             nodes = starts_on(self._snapshot, self._subject)
         if not nodes:
             return False
@@ -143,6 +150,9 @@ class Advisor:
             self._wider_policy(pod, row)
         for row in capacity[:_NODES]:
             self._delete_reservations(pod, row)
+            missing = missing_on(snapshot, pod, row)
+            if missing:
+                self.delete_plans(plans_on(snapshot, pod, row), row, missing)
         if not self._found:
             self._evict_for_own(pod)
         if not self._found:
@@ -153,6 +163,21 @@ class Advisor:
         pod = self._subject.record(self._snapshot)
         if pod is not None:
             self._wait_on(pod, row_of(self._snapshot, node))
+
+    def consider_start(self, planned: PlannedReservation, row: int) -> None:
+        """Waiting until a planned reservation, which the pod may use, starts on its row."""
+        snapshot = self._snapshot
+        pod, raw = self._subject.record(snapshot), snapshot.find(RESERVATION, planned.reservation.name)
+        if pod is None or raw is None:
+            return
+        ends = [each for each in expected_ends(snapshot, pod, row) if each.time <= planned.start]
+        started = {"metadata": {"annotations": {STARTS_AT: None}}, "status": {"phase": "Available"}}
+        objects = [change for each in ends for change in each.changes]
+        objects.append(patch(RESERVATION, raw, started))
+        how_long = in_time(planned.start, snapshot.now).removeprefix("in ")
+        text = f"wait {how_long}, until {format_time(planned.start)}: {planned.reservation.name} starts"
+        cost = WAIT if planned.start - snapshot.now <= _LONG else RESIZE
+        self.propose(Repair(text, ClusterChange(("Wait",), tuple(objects), planned.start), cost))
 
     def consider_gang(self, job: Job) -> None:
         """A job of which some members fit: changes for the first that does not, and waiting."""
@@ -220,9 +245,9 @@ class Advisor:
             for at, end in enumerate(ends):
                 stack.enter_context(applied(snapshot, end.changes))
                 then = self._available_then(subject)
-                with applied(snapshot, then):
+                with applied(snapshot, then), at_time(snapshot, end.time):
                     record = subject.record(snapshot)
-                    if record is None or rejection_on(snapshot, record, row) != FITS:
+                    if record is None or not fits_on(snapshot, record, row):
                         continue
                 stack.close()
                 return self._propose_wait(ends[: at + 1], then, f" on {node}")
@@ -248,7 +273,7 @@ class Advisor:
         def helps(count: int) -> list[ObjectChange] | None:
             with applied(snapshot, [change for each in ends[:count] for change in each.changes]):
                 then = self._available_then(subject)
-                with applied(snapshot, then):
+                with applied(snapshot, then), at_time(snapshot, ends[count - 1].time):
                     return then if starts_on(snapshot, subject) else None
 
         if not ends or helps(len(ends)) is None:
@@ -290,22 +315,22 @@ class Advisor:
             lowered[name] = (now, min(then, lowered.get(name, (now, then))[1]))
         for each in (lowered, numa_requests(snapshot, pod, row)):
             smaller = resize(snapshot, self._subject, each)
-            if smaller is not None and self._propose_once(_actions(*made, smaller), *made, smaller):
+            if smaller is not None and self.propose_once(_actions(*made, smaller), *made, smaller):
                 return True
         limits = {
             resource: (own, allowed - there)
             for resource, (own, there, allowed) in limits_on(snapshot, pod, row).items()
         }
         smaller = resize(snapshot, self._subject, limits, "limits")
-        return smaller is not None and self._propose_once(_actions(*made, smaller), *made, smaller)
+        return smaller is not None and self.propose_once(_actions(*made, smaller), *made, smaller)
 
     def _wider_policy(self, pod: PodRecord, row: int) -> None:
         """A NUMA policy that demands less."""
         for each in wider_numa_policies(self._snapshot, self._subject, pod, row):
-            if self._propose_once(_actions(each), each):
+            if self.propose_once(_actions(each), each):
                 return
 
-    def _propose_once(self, kind: tuple[str, ...], *repairs: Repair) -> bool:
+    def propose_once(self, kind: tuple[str, ...], *repairs: Repair) -> bool:
         """Proposes one change of a kind: others would differ in the node only."""
         if kind in self._given:
             return True
@@ -354,7 +379,44 @@ class Advisor:
         plural = "reservation" if len(names) == 1 else "reservations"
         node = snapshot.cluster.nodes.name(row)
         text = f"delete the {plural} {few(names, _NODES)} on {node}"
-        self._propose_once(("Delete",), repair(text, "DeleteReservation", objects, DELETE_RESERVATION))
+        self.propose_once(("Delete",), repair(text, "DeleteReservation", objects, DELETE_RESERVATION))
+
+    def delete_plans(self, plans: list[PlannedReservation], row: int, missing: Amounts) -> None:
+        """The fewest planned reservations that will take what is missing. One that a schedule made goes
+        with the schedule, which is suspended."""
+        taking = [each for each in plans if each.amounts.keys() & missing.keys()]
+        taking.sort(key=lambda each: (each.start, each.reservation.name))
+        sets = [[each] for each in taking[:_NODES]]
+        if len(taking) > 1:
+            sets.append(taking)
+        for chosen in sets:
+            if ("DeletePlans",) in self._given:
+                return
+            self.propose_once(("DeletePlans",), self._without_plans(chosen, row))
+
+    def _without_plans(self, plans: list[PlannedReservation], row: int) -> Repair:
+        snapshot = self._snapshot
+        schedules = {
+            raw["metadata"]["name"]: raw
+            for each in plans
+            if (raw := schedule_of(snapshot, each)) is not None
+        }
+        alone = [each.reservation.name for each in plans if schedule_of(snapshot, each) is None]
+        objects = [delete(RESERVATION, each.reservation.name) for each in plans]
+        objects += [patch(SCHEDULE, raw, {"spec": {"suspend": True}}) for raw in schedules.values()]
+        texts = []
+        if alone:
+            plural = "reservation" if len(alone) == 1 else "reservations"
+            node = snapshot.cluster.nodes.name(row)
+            texts.append(f"delete the planned {plural} {few(alone, _NODES)} on {node}")
+        if schedules:
+            command = f"kubectl patch rsvs {' '.join(sorted(schedules))} --type merge -p"
+            body = '{"spec":{"suspend":true}}'
+            plural = "ReservationSchedule" if len(schedules) == 1 else "ReservationSchedules"
+            names = few(sorted(schedules), _NODES)
+            texts.append(f"suspend the {plural} {names} ({command} '{body}')")
+        action = "DeleteReservation" if alone else "SuspendSchedule"
+        return repair(" and ".join(texts), action, objects, DELETE_RESERVATION)
 
     # Ending pods
 
@@ -379,7 +441,7 @@ class Advisor:
         objects = [change for each in victims.values() for change in ended_pod(snapshot, each)]
         with applied(snapshot, objects):
             then = self._available_then(self._subject)
-        self._propose_end(list(victims.values()), f" on {few(sorted(nodes), _NODES)}", then)
+        self.propose_end(list(victims.values()), f" on {few(sorted(nodes), _NODES)}", then)
 
     def _enough(self, pod: PodRecord, row: int) -> list[PodRecord]:
         """The fewest evictable pods on a row that have what the pod lacks there; empty if all of them
@@ -400,7 +462,7 @@ class Advisor:
         system, of its own controller, and pods that a disruption budget protects, are left alone."""
         snapshot = self._snapshot
         for users in users_of_claims(snapshot, pod).values():
-            if self._propose_end(users, ""):
+            if self.propose_end(users, ""):
                 return
         found: list[tuple[int, int, str, list[PodRecord]]] = []
         for row in rows:
@@ -409,10 +471,10 @@ class Advisor:
                 highest = max(each.cls.priority for each in victims)
                 found.append((len(victims), highest, snapshot.cluster.nodes.name(row), victims))
         for _, _, node, victims in sorted(found, key=lambda each: each[:3]):
-            if self._propose_end(victims, f" on {node}"):
+            if self.propose_end(victims, f" on {node}"):
                 return
 
-    def _propose_end(
+    def propose_end(
         self, victims: list[PodRecord], where: str, then: Iterable[ObjectChange] = ()
     ) -> bool:
         ended = (change for each in victims for change in ended_pod(self._snapshot, each))

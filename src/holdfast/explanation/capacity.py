@@ -3,23 +3,29 @@
 Capacity that is reserved for the pod itself never counts against it.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.calendar import AtEnd
 from holdfast.api.errors import TimeError
+from holdfast.api.kinds import KINDS
+from holdfast.api.names import HOLDFAST_API
 from holdfast.api.reservation import ReservationOwner
 from holdfast.api.times import format_time, parse_time
 from holdfast.explanation.report import Holder, did_you_mean, few
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry, ReservationInfo
 from holdfast.scheduler.cluster.slots import PODS, Amounts
+from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.scheduler.reservations.starvation_holds import pod_of
 from holdfast.snapshot.cluster_changes import ObjectChange, delete, patch
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, RESOURCE_CLAIM, ClusterSnapshot, shown
 
+SCHEDULE = KINDS[HOLDFAST_API, "ReservationSchedule"]
 _FEW = 3
 _ABSENT = 1e6
 """Is added to the shortage of a node that has nothing of a requested resource at all: smaller requests
@@ -54,15 +60,31 @@ def row_of(snapshot: ClusterSnapshot, node: str) -> int:
 def free_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Amounts:
     """What is free on a row for the pod, without reservations of its own."""
     table = snapshot.cluster.nodes
-    asked = requested(pod)
+    asked, planned = requested(pod), planned_on(snapshot, pod, row)
     if pod.cls.pre_allocation:  # it may wait for pods that end, but not for other reservations
         return {
             slot: table.allocatable.item(slot, row)
             - table.held.item(slot, row)
             - table.daemon_requested.item(slot, row)
+            - planned.get(slot, 0)
             for slot in asked
         }
-    return {slot: table.allocatable.item(slot, row) - table.claimed.item(slot, row) for slot in asked}
+    return {
+        slot: table.allocatable.item(slot, row) - table.claimed.item(slot, row) - planned.get(slot, 0)
+        for slot in asked
+    }
+
+
+def planned_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Amounts:
+    """What the pod must leave free on a row for reservations that start later, by slot."""
+    cluster = snapshot.cluster
+    planner, estimate = cluster.jobs.planner, cluster.jobs.estimates.of(pod)
+    if pod.cls.is_planned or not pod.cls.requests:
+        return {}
+    if pod.cls.pre_allocation:
+        return planner.planned(row)
+    until = cluster.now + estimate if estimate is not None and pod.reservation is None else math.inf
+    return planner.blocked(row, until)
 
 
 def missing_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Amounts:
@@ -94,11 +116,10 @@ def shortages(snapshot: ClusterSnapshot, pod: PodRecord) -> NDArray[np.float64]:
         free = (table.allocatable[slot] - table.claimed[slot])[:size]
         total += np.maximum(amount - free, 0) / amount
     asked = requested(pod)
-    for row in {
-        entry.row
-        for reservation in _own_reservations(snapshot, pod)
-        if (entry := reservation.entry) is not None
-    }:
+    own = (reservation.entry for reservation in _own_reservations(snapshot, pod))
+    special = {entry.row for entry in own if entry is not None}
+    special.update(snapshot.cluster.reservations.calendar.rows())
+    for row in special:
         total[row] = _share(missing_on(snapshot, pod, row), asked)
     for slot in asked:
         total[table.allocatable[slot, :size] <= 0] += _ABSENT
@@ -170,7 +191,38 @@ def holders_on(snapshot: ClusterSnapshot, pod: PodRecord, rows: Iterable[int]) -
                 continue
             if kept:
                 found.append(_holder(snapshot, entry, kept, _has_same_owners(pod, entry)))
+        found += _planned_holders(snapshot, pod, row)
     return found
+
+
+def _planned_holders(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Iterator[Holder]:
+    """The reservations planned on a row that will take some of what the pod requests, the first one
+    first."""
+    slots, asked = snapshot.cluster.nodes.slots, requested(pod)
+    needed = planned_on(snapshot, pod, row)
+    plans = plans_on(snapshot, pod, row)
+    for planned in sorted(plans, key=lambda each: (each.start, each.reservation.name)):
+        taken = {slot: amount for slot, amount in planned.amounts.items() if slot in asked and amount}
+        if taken.keys() & needed.keys():
+            taken.pop(PODS, None)
+            yield Holder(
+                node=snapshot.cluster.nodes.name(row),
+                kind="Reservation",
+                name=planned.reservation.name,
+                phase="Planned",
+                held_for=held_for(snapshot, planned.reservation),
+                amounts={slots.name(s): shown(slots.name(s), taken[s]) for s in taken},
+                expires=format_time(planned.end) if planned.end < math.inf else "",
+                expected_start=format_time(planned.start),
+            )
+
+
+def plans_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[PlannedReservation]:
+    """The reservations planned on a row that restrict what may start there now."""
+    plans = snapshot.cluster.reservations.calendar.on(row)
+    if pod.cls.is_planned:
+        return []
+    return plans if pod.cls.pre_allocation else [each for each in plans if each.binds]
 
 
 def _has_same_owners(pod: PodRecord, entry: ReservationEntry) -> bool:
@@ -278,6 +330,13 @@ def holder_text(holder: Holder, now: float) -> str:
     """`reservation peak keeps 6 cpu on node-1 for pods with app=web (Available, expires in 23h)`; about
     another reservation for them: `… on node-1 for the same owners, pods with app=web (…)`"""
     amounts = ", ".join(f"{amount} {name}" for name, amount in holder.amounts.items())
+    if holder.phase == "Planned":
+        start = in_time(parse_time(holder.expected_start), now)
+        until = f" until {holder.expires}" if holder.expires else ""
+        return (
+            f"reservation {holder.name} takes {amounts} on {holder.node} from {holder.expected_start} "
+            f"({start}){until}, for {holder.held_for}"
+        )
     notes = [holder.phase]
     if holder.phase == "Waiting":
         start = holder.expected_start
@@ -362,7 +421,24 @@ def expected_ends(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[E
             changes = (delete(RESERVATION, reservation.name),)
             name = f"reservation {reservation.name}"
             found.append(ExpectedEnd(reservation.expires, name, changes, dict(entry.remaining)))
+    for planned in plans_on(snapshot, pod, row):
+        # Without Evict, pods that use it may stay; and a schedule plans the next one meanwhile.
+        evicts = planned.reservation.calendar.at_end == AtEnd.EVICT
+        if evicts and planned.end < math.inf and not schedule_of(snapshot, planned):
+            changes = (delete(RESERVATION, planned.reservation.name),)
+            name = f"reservation {planned.reservation.name}"
+            found.append(ExpectedEnd(planned.end, name, changes, dict(planned.amounts)))
     return sorted(found, key=lambda each: (each.time, each.name))
+
+
+def schedule_of(snapshot: ClusterSnapshot, planned: PlannedReservation) -> Raw | None:
+    """The ReservationSchedule that made a planned reservation and would make it again."""
+    for owner in planned.reservation.object.metadata.owner_references:
+        if owner.kind == SCHEDULE.kind and owner.controller:
+            raw = snapshot.find(SCHEDULE, owner.name)
+            if raw is not None and not (raw.get("spec") or {}).get("suspend"):
+                return raw
+    return None
 
 
 def _pod_end(snapshot: ClusterSnapshot, pod: PodRecord) -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from holdfast.api.affinity import NodeSelectorRequirement
 from holdfast.api.quantity import amount
 from holdfast.api.selectors import compile_selector
+from holdfast.api.times import format_time
 from holdfast.explanation.capacity import (
     absent_on,
     amounts_text,
@@ -36,7 +37,7 @@ from holdfast.scheduler.cluster.affinity_terms import OwnTerm, Role, terms_of
 from holdfast.scheduler.cluster.class_key import required_terms
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
-from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
+from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
 _NODES = 3
@@ -165,6 +166,21 @@ def limits_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> dict[str, 
         if own and there + own > allowed:
             found[resource] = (own, there, allowed)
     return found
+
+
+def _planned(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
+    """Why the pod may not use capacity until a reservation that starts later needs it."""
+    if pod.reservation is not None:
+        return
+    estimate = snapshot.cluster.jobs.estimates.of(pod)
+    if estimate is None:
+        yield (
+            "it has no run-time estimate, so it counts as never ending: the capacity that reservations "
+            "need later is closed to it"
+        )
+    else:
+        end = format_time(snapshot.now + estimate)
+        yield f"by its run-time estimate it would end at {end}, after the capacity is needed"
 
 
 # Labels, taints, cordons
@@ -493,6 +509,7 @@ def terminating_on(snapshot: ClusterSnapshot, node: str) -> list[PodRecord]:
 
 _BY_PLUGIN: dict[str, Details] = {
     NODE_RESOURCES_FIT: _shortage,
+    CALENDAR_FILTER: _planned,
     "LimitAware": _limits,
     "NodeAffinity": _affinity,
     "TaintToleration": _taints,

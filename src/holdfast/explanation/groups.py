@@ -3,8 +3,10 @@
 from holdfast.api.names import GROUP_NAME_ANNOTATION, POD_GROUP_LABEL
 from holdfast.api.pod_groups import group_state
 from holdfast.explanation.advice import Advisor
+from holdfast.explanation.capacity import row_of
 from holdfast.explanation.details import details_of
-from holdfast.explanation.no_node import no_node_summary, own_waiting
+from holdfast.explanation.no_node import no_node_summary, note_holders, own_waiting
+from holdfast.explanation.planned_reservations import consider_estimate
 from holdfast.explanation.pods import condition_message, consider_job
 from holdfast.explanation.queue_limits import (
     consider_queue,
@@ -83,7 +85,7 @@ def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
         consider_job(snapshot, subject, job, advisor, report)
         report.advice = advisor.advice
         return f"It has too few pods: {missing}."
-    fitting = list(fitting_members(snapshot, waiting, gated_too=True))
+    fitting = fitting_members(snapshot, waiting, gated_too=True)
     needed = needed_members(job)
     if (full := over_capability(snapshot, needed)) is not None:
         text, never = full
@@ -121,29 +123,29 @@ def _joined_by(job: Job) -> str:
 def _first_blocked(
     snapshot: ClusterSnapshot,
     blocked: PodRecord,
-    fitting: list[PodRecord],
+    fitting: dict[PodRecord, str],
     report: Report,
     advisor: Advisor,
 ) -> None:
     """The reasons for the first member that does not fit beside the others."""
     scheduler, ledger = snapshot.scheduler, snapshot.cluster.ledger
     with ledger.transaction():
-        for pod in fitting:
-            profile = profile_for(scheduler, pod)
-            column = scheduler.columns.column(profile, pod.cls)
-            row = scheduler.search.find_row(profile, pod, column)
-            if row >= 0:
-                pod.reservation_uid = column.reservation_uid(row)
-                ledger.place(pod, row)
+        for pod, node in fitting.items():
+            row = row_of(snapshot, node)
+            column = scheduler.columns.column(profile_for(scheduler, pod), pod.cls)
+            pod.reservation_uid = column.reservation_uid(row)
+            ledger.place(pod, row)
         placing = place(scheduler, blocked)
         report.would_say, report.nodes = placing.message, placing.reasons
         if placing.message:
             why = own_waiting(snapshot, blocked) or no_node_summary(snapshot, placing, blocked)
             report.details.append(f"{blocked.ref}: {why}")
             report.details += details_of(snapshot, blocked, placing)
+            note_holders(snapshot, blocked, placing, report)
     for pod in fitting:
         pod.reservation_uid = ""
     if placing.message:
+        consider_estimate(snapshot, Subject.of(blocked), blocked, placing, advisor)
         advisor.consider_nodes(placing)
 
 

@@ -12,7 +12,9 @@ from holdfast.explanation.capacity import (
     kind_text,
     missing_node,
     missing_on,
+    plans_on,
     row_of,
+    rows_freed_first,
     shortages,
     waiting_for,
 )
@@ -22,6 +24,7 @@ from holdfast.explanation.matching_reservations import (
     consider_reservations,
     named_reservation,
 )
+from holdfast.explanation.planned_reservations import consider_estimate, consider_own_start
 from holdfast.explanation.repairs import (
     CLAIM,
     STORAGE_CLASS,
@@ -34,8 +37,8 @@ from holdfast.explanation.report import Report, did_you_mean
 from holdfast.explanation.verdicts import NodeVerdicts, Subject
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import CPU
-from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
-from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
+from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
+from holdfast.scheduler.framework.feasibility.compiled_class import PLANNED, RESERVED
 from holdfast.scheduler.managers.numa.node_topology import EXCLUSIVE_QOS, NOT_WHOLE
 from holdfast.scheduler.managers.numa.numa_filter import POLICY_CONFLICT
 from holdfast.snapshot.cluster_changes import ObjectChange
@@ -48,7 +51,7 @@ _ANNOTATION = re.compile(r"metadata\.annotations\[([^]]+)\]")
 _INVALID_DEVICES = "invalid resource device requests"
 _NOTHING_HELPS = (
     "nothing that was tried would help: waiting for what is known to end, tolerations, labels, "
-    "requests down to a quarter, ending pods, deleting reservations"
+    "run-time estimates, requests down to a quarter, ending pods, deleting reservations"
 )
 _PLAIN = {
     "node(s) had untolerated taint(s)": "untolerated taint",
@@ -60,6 +63,7 @@ _PLAIN = {
     "node(s) didn't satisfy existing pods anti-affinity rules": "anti-affinity of other pods",
     "node(s) didn't match pod topology spread constraints": "topology spread constraint not met",
     RESERVED: "held for a starving job",
+    PLANNED: "planned for reservations that start later",
 }
 """Reasons in a few words, for summaries; others are shortened."""
 _PLAIN_PREFIXES = {
@@ -97,7 +101,9 @@ def explain_no_node(
                 f"it can preempt pods of lower priority on {nomination.node}, and will if it is tried"
             )
         report.details += details_of(snapshot, pod, placing)
-        _holders(snapshot, pod, placing, report)
+        note_holders(snapshot, pod, placing, report)
+        consider_estimate(snapshot, subject, pod, placing, advisor)
+        report.details += consider_own_start(snapshot, pod, advisor)
     consider_reservations(snapshot, subject, placing.column, advisor)
     _ignored(snapshot, subject, pod, advisor, report)
     advisor.consider_nodes(placing)
@@ -155,16 +161,23 @@ def plain(reason: str) -> str:
     return reason.removeprefix("node(s) ")
 
 
-def _holders(snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts, report: Report) -> None:
+def note_holders(
+    snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts, report: Report
+) -> None:
     """Who keeps capacity on the nodes that are closest to being eligible."""
     short = shortages(snapshot, pod)
     rows = [
         row_of(snapshot, name)
         for name, rejection in placing.rejections.items()
-        if rejection.plugin == NODE_RESOURCES_FIT or RESERVED in rejection.texts
+        if rejection.plugin in (NODE_RESOURCES_FIT, CALENDAR_FILTER) or RESERVED in rejection.texts
     ]
     rows.sort(key=lambda row: (float(short[row]), snapshot.cluster.nodes.name(row)))
-    held = [row for row in rows if any(True for _ in snapshot.cluster.ledger.reservations.on(row))]
+    held = [
+        row
+        for row in rows
+        if any(True for _ in snapshot.cluster.ledger.reservations.on(row))
+        or plans_on(snapshot, pod, row)
+    ]
     report.holders = holders_on(snapshot, pod, held[:_HOLDERS])
     report.details += [holder_text(each, snapshot.now) for each in report.holders[:_HOLDERS]]
     report.details += _waiting_in_its_job(snapshot, pod)
@@ -311,7 +324,8 @@ def _note_unknown_end(
         if missing_on(snapshot, pod, row)
         and all(table.allocatable.item(slot, row) >= amount for slot, amount in asked.items())
     ]
-    if could and not any("Wait" in each.change["actions"] for each in advisor.advice):
+    waits = any("Wait" in each.change["actions"] for each in advisor.advice)
+    if could and not waits and not rows_freed_first(snapshot, pod, could, 1):
         report.details.append(
             "when enough capacity becomes free is unknown: too few pods there have run-time estimates"
         )

@@ -24,7 +24,7 @@ from holdfast.explanation.queue_limits import (
 )
 from holdfast.explanation.repairs import repair, spec_changes
 from holdfast.explanation.report import Report, did_you_mean
-from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, rank
+from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, rank, starts_on
 from holdfast.kube.object_client import Raw
 from holdfast.local.setup import SERVED
 from holdfast.scheduler.cluster.records import PodRecord
@@ -146,6 +146,11 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
         if placing.message:
             report.details += details_of(snapshot, pod, placing)
         consider_queue(snapshot, subject, needed_members(job), advisor)
+    elif placing.message and (job is None or job.is_ready) and (found := starts_on(snapshot, subject)):
+        report.summary = (
+            f"It fits now: {found[0]}, as it ends before others need the capacity. It is queued, or "
+            "the scheduler is not running."
+        )
     elif placing.message:
         explain_no_node(snapshot, pod, placing, advisor, report)
     else:

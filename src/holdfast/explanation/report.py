@@ -61,7 +61,8 @@ class Holder:
     """What it keeps free for its owners, of the resources that the object requests."""
     expires: str = ""
     expected_start: str = ""
-    """When its capacity is expected to be free for its owner; empty if unknown."""
+    """When its capacity is expected to be free for its owner, or when it starts if it is planned; empty
+    if unknown."""
     same_owners: bool = False
     """The object is a reservation for the same owners."""
 

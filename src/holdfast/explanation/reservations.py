@@ -4,7 +4,9 @@ from holdfast.api.names import CAN_PREEMPT
 from holdfast.api.times import format_time
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.claim_details import held_devices
+from holdfast.explanation.details import details_of
 from holdfast.explanation.no_node import explain_no_node
+from holdfast.explanation.planned_reservations import consider_plan
 from holdfast.explanation.pods import condition_message
 from holdfast.explanation.report import Report, few
 from holdfast.explanation.verdicts import Subject, place, rank
@@ -40,7 +42,7 @@ def explain_reservation(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     elif reservation.pod.row >= 0:
         _holding(snapshot.cluster, reservation, report)
     elif (planned := snapshot.cluster.reservations.calendar.get(reservation.uid)) is not None:
-        _planned(planned, raw, report)
+        _planned(snapshot, planned, raw, report)
     else:
         report.told = condition_message(raw, "Scheduled")
         _waiting(snapshot, reservation, report)
@@ -78,8 +80,9 @@ def _holding(cluster: Cluster, reservation: ReservationInfo, report: Report) -> 
         report.details.append(f"some or all of these pods must end first: {names}")
 
 
-def _planned(planned: PlannedReservation, raw: Raw, report: Report) -> None:
-    """Of a reservation that starts later: its plan, as the scheduler has written it."""
+def _planned(snapshot: ClusterSnapshot, planned: PlannedReservation, raw: Raw, report: Report) -> None:
+    """Of a reservation that starts later: its plan, as the scheduler has written it, and what would
+    make it certain."""
     conditions = (raw.get("status") or {}).get("conditions") or ()
     found = {str(each.get("type")): each for each in conditions}
     start = f"It starts at {format_time(planned.start)}"
@@ -91,6 +94,8 @@ def _planned(planned: PlannedReservation, raw: Raw, report: Report) -> None:
     where = f"{planned.node} is planned" if planned.node else "no node is planned"
     outcome = _OUTCOMES.get(str(feasible.get("status")), "")
     report.summary = f"{start}; {where}. {outcome}".rstrip()
+    if feasible.get("status") != "True":
+        _not_certain(snapshot, planned, report)
     if not planned.node:
         return
     terms = planned.reservation.calendar
@@ -99,6 +104,21 @@ def _planned(planned: PlannedReservation, raw: Raw, report: Report) -> None:
     elif terms.lead:
         report.details.append(f"its node is drained from {format_time(terms.drains_at)} on")
     report.details.append(f"pods on its node before the start: {terms.before}")
+
+
+def _not_certain(snapshot: ClusterSnapshot, planned: PlannedReservation, report: Report) -> None:
+    pod = planned.reservation.pod
+    assert pod is not None
+    if report.told:
+        report.details.append(report.told)
+    advisor = Advisor(snapshot, Subject.of(pod))
+    report.details += consider_plan(snapshot, planned, advisor)
+    placing = place(snapshot.scheduler, pod)
+    if placing.message:
+        report.nodes, report.would_say = placing.reasons, placing.message
+        report.details += details_of(snapshot, pod, placing)
+        advisor.consider_nodes(placing)
+    report.advice = advisor.advice
 
 
 def _waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Report) -> None:

@@ -2,6 +2,8 @@
 whether it would start.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +18,7 @@ from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.jobs import Job
+from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
 
@@ -173,6 +176,9 @@ def starts_on(snapshot: ClusterSnapshot, subject: Subject) -> list[str]:
         return []
     if pod.scheduler and scheduler.profile_of(pod.scheduler) is None:
         return []
+    if (planned := planned_of(snapshot, pod)) is not None:
+        node = scheduler.calendar_planner.certain_node(planned)
+        return [node] if node else []
     jobs = snapshot.cluster.jobs
     job = jobs.of(pod)
     if job is not None and not job.is_ready:
@@ -182,9 +188,36 @@ def starts_on(snapshot: ClusterSnapshot, subject: Subject) -> list[str]:
     profile = profile_for(scheduler, pod)
     column = scheduler.columns.column(profile, pod.cls)
     if scheduler.search.find_row(profile, pod, column) < 0:
-        return []
+        row = scheduler.backfill_row(pod)
+        return [snapshot.cluster.nodes.name(row)] if row >= 0 else []
     found = node_rejections(scheduler, profile, pod, column)
     return sorted(name for name, rejection in found.items() if not rejection.texts)
+
+
+@contextmanager
+def at_time(snapshot: ClusterSnapshot, time: float | None) -> Iterator[None]:
+    """Has the scheduler take another time for now; None leaves it as it is."""
+    cluster = snapshot.cluster
+    before = cluster.now
+    try:
+        cluster.now = before if time is None else max(before, time)
+        yield
+    finally:
+        cluster.now = before
+
+
+def fits_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> bool:
+    """Whether a row is feasible, also for a while only if the pod ends in time."""
+    if rejection_on(snapshot, pod, row) == FITS:
+        return True
+    return snapshot.scheduler.backfill_row(pod) == row
+
+
+def planned_of(snapshot: ClusterSnapshot, pod: PodRecord) -> PlannedReservation | None:
+    """The plan of a reservation that starts later; None for pods and other reservations."""
+    if pod.reservation is None:
+        return None
+    return snapshot.cluster.reservations.calendar.get(pod.reservation.uid)
 
 
 def _gang_starts_on(snapshot: ClusterSnapshot, job: Job, pod: PodRecord) -> list[str]:
@@ -229,9 +262,12 @@ def fitting_one_by_one(
             profile = profile_for(scheduler, pod)
             column = scheduler.columns.column(profile, pod.cls)
             row = scheduler.search.find_row(profile, pod, column)
+            if row >= 0:
+                pod.reservation_uid = column.reservation_uid(row)
+            else:
+                row = scheduler.backfill_row(pod)
             if row < 0:
                 continue
-            pod.reservation_uid = column.reservation_uid(row)
             ledger.place(pod, row)
             fitting[pod] = snapshot.cluster.nodes.name(row)
     for pod in waiting:

@@ -251,7 +251,13 @@ class Scheduler:
             self.failures.new_round()
         self.guard.begin(now)
         self.preemption.rejected_victims.clear()
-        round_ = Round(
+        round_ = self._round(now, enough)
+        if limit is not None:
+            round_.pods_left = limit
+        return round_
+
+    def _round(self, now: float, enough: Callable[[], bool] | None = None) -> Round:
+        return Round(
             self.cluster,
             self.queue,
             self.columns,
@@ -269,9 +275,6 @@ class Scheduler:
             enough=enough,
             not_admitted=self._not_admitted,
         )
-        if limit is not None:
-            round_.pods_left = limit
-        return round_
 
     def _run_actions(self, round_: Round) -> list[Decision]:
         """Runs controllers and actions in passes, until a pass changes nothing, the round has to end
@@ -313,6 +316,12 @@ class Scheduler:
     def profile_of(self, scheduler_name: str) -> Profile | None:
         """The profile for this scheduler name, if there is one."""
         return self._profiles.get(scheduler_name)
+
+    def backfill_row(self, pod: PodRecord) -> int:
+        """The row on which the backfill action would place a pending pod now, as it ends in time; -1 if
+        there is none. Changes nothing."""
+        backfills = [action for action in self._actions if isinstance(action, Backfill)]
+        return backfills[0].find_row(self._round(self.cluster.now), pod) if backfills else -1
 
     @property
     def backfilled(self) -> int:

@@ -83,6 +83,17 @@ class Backfill(Action):
 
     # Which rows, and until when
 
+    def find_row(self, round_: Round, pod: PodRecord) -> int:
+        """The row on which a pod with a run-time estimate would be placed now; -1 if there is none.
+        Changes nothing."""
+        reservations = round_.cluster.reservations
+        holds = reservations.starvation_holds if round_.cluster.settings.backfills else None
+        if not (reservations.calendar or holds):
+            return -1
+        if pod.reservation is not None or self._key(pod) in self._overran:
+            return -1
+        return self._row_for(round_, pod, self._windows(round_))
+
     def _windows(self, round_: Round) -> Floats:
         """The time until which the held capacity of each row may be used; 0 where it may not."""
         nodes, holds, starts = (

@@ -47,6 +47,10 @@ _NAMED = 3
 """How many pods a message names."""
 
 
+Plans = Mapping[str, list[PlannedReservation]]
+"""Plans that stand, by node."""
+
+
 class PlanFit(NamedTuple):
     """How a planned reservation fits a node."""
 
@@ -354,23 +358,35 @@ class CalendarPlanner:
         self,
         members: list[PlannedReservation],
         among: Bools | None,
-        done: dict[str, list[PlannedReservation]],
+        done: Plans,
         certain: bool,
     ) -> list[PlanFit] | None:
         """Assigns nodes to all members, or to none."""
-        found: list[PlanFit] = []
-        chosen: list[tuple[PlannedReservation, str]] = []
+        found = self._search(members, among, done, certain)
+        if found is None:
+            return None
+        for planned, (node, _) in zip(members, found, strict=True):
+            if planned.node != node:
+                self._calendar.assign(planned, node)
+        return [fit for _, fit in found]
+
+    def _search(
+        self,
+        members: list[PlannedReservation],
+        among: Bools | None,
+        done: Plans,
+        certain: bool,
+    ) -> list[tuple[str, PlanFit]] | None:
+        """A node for each member beside the plans that stand; None if one has none."""
+        found: list[tuple[str, PlanFit]] = []
         mine = {node: list(plans) for node, plans in done.items()}
         for planned in members:
             row = self._best_row(planned, among, mine, certain)
             if row < 0:
                 return None
-            found.append(self._fit_on(planned, row, mine))
-            chosen.append((planned, self._nodes.name(row)))
-            mine.setdefault(self._nodes.name(row), []).append(planned)
-        for planned, node in chosen:
-            if planned.node != node:
-                self._calendar.assign(planned, node)
+            node = self._nodes.name(row)
+            found.append((node, self._fit_on(planned, row, mine)))
+            mine.setdefault(node, []).append(planned)
         return found
 
     def _best_row(
@@ -528,6 +544,78 @@ class CalendarPlanner:
         """The resources it takes, by slot."""
         names = self._nodes.slots
         return {slot: amount for slot, amount in planned.amounts.items() if names.name(slot)}
+
+    # Questions; nothing is changed
+
+    def certain_node(self, planned: PlannedReservation) -> str:
+        """The node on which the reservation, with the rest of its gang, can be planned for certain
+        beside the plans that come first; empty if there is none."""
+        members, done = self._beside(planned)
+        self._free_by_start.clear()
+        try:
+            if self._are_frozen(members, done):
+                certain = all(self._fit(each, done).feasible == "True" for each in members)
+                return planned.node if certain else ""
+            pod = planned.reservation.pod
+            job = self._cluster.jobs.of(pod) if pod is not None else None
+            for rows in self._gangs.placements_of([job] if job is not None else []):
+                found = self._search(members, rows, done, certain=True)
+                if found is not None:
+                    return found[members.index(planned)][0]
+            return ""
+        finally:
+            self._free_by_start.clear()
+
+    def first_blocked(self, planned: PlannedReservation) -> tuple[PlannedReservation, Plans]:
+        """Of its gang the first member without a certain node beside the others, or itself, and the
+        plans beside it."""
+        members, done = self._beside(planned)
+        mine = {node: list(plans) for node, plans in done.items()}
+        if self._are_frozen(members, done):
+            return planned, mine
+        self._free_by_start.clear()
+        try:
+            for member in members:
+                row = self._best_row(member, None, mine, certain=True)
+                if row < 0:
+                    return member, mine
+                mine.setdefault(self._nodes.name(row), []).append(member)
+        finally:
+            self._free_by_start.clear()
+        return planned, self._beside(planned)[1]
+
+    def nearest_rows(
+        self, planned: PlannedReservation, done: Plans, most: int
+    ) -> list[tuple[int, Amounts]]:
+        """The rows that lack the least of what the reservation takes at its start beside these plans,
+        and what they lack by slot. A plan that is kept has its own row only."""
+        row = self._nodes.row(planned.node) if planned.node else None
+        if row is not None and self._are_frozen([planned], done):
+            return [(row, self._shortage(planned, row, done))]
+        wanted = self._wanted(planned)
+        rows = np.flatnonzero(self._suitable(planned, done))
+        lacks = np.zeros(len(rows))
+        self._free_by_start.clear()
+        for slot, free in self._free(planned, wanted, done, certain=True).items():
+            lacks += np.maximum(wanted[slot] - free[rows], 0) / max(wanted[slot], 1)
+        self._free_by_start.clear()
+        nearest = [int(row) for row in rows[np.argsort(lacks, kind="stable")][:most]]
+        return [(row, self._shortage(planned, row, done)) for row in nearest]
+
+    def _beside(self, planned: PlannedReservation) -> tuple[list[PlannedReservation], Plans]:
+        """The plans of its gang, or its own, and those on nodes that come first."""
+        pod = planned.reservation.pod
+        job = pod.job if pod is not None else None
+        members, done = [planned], dict[str, list[PlannedReservation]]()
+        for other in sorted(self._calendar, key=_order):
+            theirs = other.reservation.pod
+            if other is planned or theirs is None:
+                continue
+            if job is not None and theirs.job == job:
+                members.append(other)
+            elif other.node and (other.draining or _order(other) < _order(planned)):
+                done.setdefault(other.node, []).append(other)
+        return members, done
 
     # Draining
 

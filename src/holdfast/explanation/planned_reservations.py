@@ -1,0 +1,269 @@
+"""Reservations that start later: how they restrict pods until then, and what would make their own plans
+feasible.
+
+A pod without a run-time estimate counts as never ending, so it may not use capacity that a reservation
+needs later. What helps is an estimate, a smaller request, or the end of the plan. A plan that is not
+feasible is explained by the pods in its way.
+"""
+
+import math
+from collections.abc import Iterator
+
+from holdfast.api.calendar import BeforeStart
+from holdfast.api.names import BEFORE_START, RUN_ESTIMATE, STARTS_AT
+from holdfast.api.times import format_duration, format_time
+from holdfast.explanation.advice import Advisor
+from holdfast.explanation.capacity import (
+    amounts_text,
+    plans_on,
+    pods_text,
+    row_of,
+)
+from holdfast.explanation.repairs import (
+    DELETE_RESERVATION,
+    RESIZE,
+    Repair,
+    metadata_changes,
+    repair,
+    resize,
+)
+from holdfast.explanation.verdicts import NodeVerdicts, Subject
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import PODS, Amounts
+from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER
+from holdfast.scheduler.reservations.calendar import PlannedReservation
+from holdfast.snapshot.cluster_changes import patch
+from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
+
+_NODES = 3
+_TRIED = 5
+_LASTING = ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController")
+"""Controllers whose pods have no end of their own."""
+_STEPS = ((4 * 3600, 1800), (1800, 300), (300, 60), (0, 10))
+"""From how many seconds on an advised run time is a multiple of how many."""
+
+
+def consider_estimate(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, placing: NodeVerdicts, advisor: Advisor
+) -> None:
+    """A run-time estimate short enough for a node that a reservation needs later."""
+    if pod.reservation is not None or any(owner.kind in _LASTING for owner in pod.cls.owners):
+        return
+    cluster = snapshot.cluster
+    latest: set[float] = set()
+    for name, rejection in placing.rejections.items():
+        if rejection.plugin == CALENDAR_FILTER:
+            row = row_of(snapshot, name)
+            starts = {each.start for each in plans_on(snapshot, pod, row)}
+            amounts = dict(pod.cls.requests)
+            latest |= {at for at in starts if cluster.jobs.planner.fits_until(row, amounts, at)}
+    for at in sorted(latest, reverse=True)[:_TRIED]:
+        if advisor.propose(_estimate(snapshot, subject, pod, at)):
+            return
+
+
+def _estimate(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, at: float) -> Repair:
+    """The pod, and those of its job that are like it, with an estimate that ends well before a time."""
+    text = _short(round_down((at - snapshot.now) * 0.9))
+    objects = metadata_changes(snapshot, subject, {"annotations": {RUN_ESTIMATE: text}})
+    given = (subject.raw(snapshot)["metadata"].get("annotations") or {}).get(RUN_ESTIMATE)
+    where = "" if pod.namespace == "default" else f" -n {pod.namespace}"
+    over = " --overwrite" if given else ""
+    command = f"kubectl annotate pod {pod.name}{where} {RUN_ESTIMATE}={text}{over}"
+    if len(objects) > 1:
+        command = f"{command}, and so for the other pods of its job"
+    text = f"give it a run-time estimate if it ends within {text} ({command})"
+    return repair(text, "EstimateRunTime", objects)
+
+
+def round_down(seconds: float) -> float:
+    """A duration that reads well, and is not longer."""
+    step = next((step for least, step in _STEPS if seconds >= least), 10)
+    return max(1.0, seconds // step * step)
+
+
+def _short(seconds: float) -> str:
+    """`2h30m` instead of `2h30m0s`."""
+    text = format_duration(seconds)
+    for zero, unit in (("m0s", "m"), ("h0m", "h")):
+        text = text[: -len(zero)] + unit if text.endswith(zero) else text
+    return text
+
+
+def consider_own_start(snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor) -> Iterator[str]:
+    """Waiting for a planned reservation that the pod may use; yields facts about it."""
+    matching = snapshot.cluster.reservations.matching(pod.cls)
+    plans = [
+        each
+        for each in snapshot.cluster.reservations.calendar
+        if each.reservation.owner_spec_id in matching
+    ]
+    for planned in sorted(plans, key=lambda each: (each.start, each.reservation.name))[:_NODES]:
+        name, start = planned.reservation.name, format_time(planned.start)
+        where = f" on {planned.node}" if planned.node else "; no node is planned for it"
+        yield f"it may use the reservation {name}, which starts at {start}{where}"
+        row = snapshot.cluster.nodes.row(planned.node) if planned.node else None
+        if row is not None and not any("Wait" in each.change["actions"] for each in advisor.advice):
+            advisor.consider_start(planned, row)
+
+
+# A plan that is not feasible
+
+
+def consider_plan(
+    snapshot: ClusterSnapshot, planned: PlannedReservation, advisor: Advisor
+) -> list[str]:
+    """Changes with which the plan of a reservation, or of its gang, is certain; returns facts."""
+    planner, name = snapshot.scheduler.calendar_planner, planned.reservation.name
+    blocked, done = planner.first_blocked(planned)
+    nearest = planner.nearest_rows(blocked, done, _NODES)
+    subject = Subject(RESERVATION, blocked.reservation.name)
+    whose = "" if blocked is planned else f"reservation {subject.name}: "
+    facts = _gang_facts(snapshot, planned, blocked, nearest)
+    alike = _alike(snapshot, planned)
+    facts += [
+        f"reservation {each.reservation.name}, planned on {each.node} then, has the same owners, and "
+        "both are reusable (allocateOnce: false without an allocatePolicy): a node has one at a time"
+        for each in alike
+    ]
+    # All changes are made before one is tried: trying one adds the reservation anew.
+    changes = [list(_plan_repairs(snapshot, subject, blocked, *each)) for each in nearest]
+    for other in alike:
+        advisor.delete_plans([other], row_of(snapshot, other.node), other.amounts)
+    for (row, short), repairs in zip(nearest, changes, strict=True):
+        for each in repairs:
+            advisor.propose_once(each.change.actions, each._replace(text=f"{whose}{each.text}"))
+        there = snapshot.cluster.reservations.calendar.on(row)
+        others = [other for other in there if other.reservation.name != name]
+        advisor.delete_plans(others, row, short)
+    for row, short in nearest:
+        victims = _fewest(snapshot, blocked.start, row, short)
+        if victims and not advisor.advice:
+            advisor.propose_end(victims, f" on {snapshot.cluster.nodes.name(row)}")
+    return facts
+
+
+def _gang_facts(
+    snapshot: ClusterSnapshot,
+    planned: PlannedReservation,
+    blocked: PlannedReservation,
+    nearest: list[tuple[int, Amounts]],
+) -> list[str]:
+    """The member of a gang of reservations that has no node beside the others."""
+    pod = planned.reservation.pod
+    if pod is None or pod.job is None:
+        return []
+    who = "it" if blocked is planned else f"reservation {blocked.reservation.name}"
+    closest = ""
+    for row, short in nearest[:1]:
+        if short:
+            node = snapshot.cluster.nodes.name(row)
+            closest = f"; closest: {node}, short of {amounts_text(snapshot, short)}"
+    return [
+        f"it is planned only together with the rest of {pod.job_name}, and {who} has no certain node "
+        f"beside the others{closest}"
+    ]
+
+
+def _alike(snapshot: ClusterSnapshot, planned: PlannedReservation) -> list[PlannedReservation]:
+    """Plans with the same owners that cannot share a node with this one at the same time."""
+    pod = planned.reservation.pod
+    if pod is None or not pod.cls.exclusive:
+        return []
+    return [
+        each
+        for each in snapshot.cluster.reservations.calendar
+        if each is not planned
+        and each.reservation.owner_spec_id == planned.reservation.owner_spec_id
+        and each.node
+        and each.overlaps(planned.start, planned.end)
+    ][:_NODES]
+
+
+def _plan_repairs(
+    snapshot: ClusterSnapshot, subject: Subject, planned: PlannedReservation, row: int, short: Amounts
+) -> Iterator[Repair]:
+    slots, name = snapshot.cluster.nodes.slots, planned.reservation.name
+    unknown = _without_end(snapshot, row, short)
+    if unknown:
+        objects = [
+            patch(POD, raw, {"metadata": {"annotations": {RUN_ESTIMATE: text}}})
+            for pod in unknown
+            if (text := _until(snapshot, pod, planned.start))
+            and (raw := snapshot.find(POD, pod.name, pod.namespace)) is not None
+        ]
+        who, start = pods_text(unknown), format_time(planned.start)
+        end = f" if {'it ends' if len(unknown) == 1 else 'they end'} by {start}"
+        text = f"annotate {who} with {RUN_ESTIMATE}{end}"
+        yield repair(text, "EstimateRunTime", objects)
+    lowered = {
+        slots.name(slot): (planned.amounts[slot], planned.amounts[slot] - lack)
+        for slot, lack in short.items()
+        if slot != PODS
+    }
+    smaller = resize(snapshot, subject, lowered)
+    if smaller is not None:
+        yield smaller
+    raw, pod = subject.raw(snapshot), planned.reservation.pod
+    is_alone = pod is not None and pod.job is None  # a gang starts together
+    for release in snapshot.cluster.jobs.planner.releases(row):
+        if release.time <= planned.start or not is_alone:
+            continue
+        later = format_time(math.ceil(release.time))
+        command = f"kubectl annotate reservation {name} {STARTS_AT}={later} --overwrite"
+        change = patch(RESERVATION, raw, {"metadata": {"annotations": {STARTS_AT: later}}})
+        yield repair(f"start it at {later} ({command})", "StartLater", [change], RESIZE)
+    if planned.reservation.calendar.before != BeforeStart.PREEMPT:
+        command = f"kubectl annotate reservation {name} {BEFORE_START}=Preempt --overwrite"
+        body = {"metadata": {"annotations": {BEFORE_START: str(BeforeStart.PREEMPT)}}}
+        text = f"let it evict pods of lower priority ({command})"
+        yield repair(text, "Preempt", [patch(RESERVATION, raw, body)], DELETE_RESERVATION)
+
+
+def _without_end(snapshot: ClusterSnapshot, row: int, short: Amounts) -> list[PodRecord]:
+    """The pods on a row that have some of what is short, and no known end."""
+    estimates = snapshot.cluster.jobs.estimates
+    pods = [
+        pod
+        for pod in _in_the_way(snapshot, row, short)
+        if estimates.expected_end(pod) is None
+        and not any(owner.kind in _LASTING for owner in pod.cls.owners)
+    ]
+    return _covering(pods, short)
+
+
+def _in_the_way(snapshot: ClusterSnapshot, row: int, short: Amounts) -> list[PodRecord]:
+    pods = snapshot.cluster.ledger.pods.get(row, {}).values()
+    return [
+        pod for pod in pods if pod.reservation is None and not pod.cls.is_daemon and _has(pod, short)
+    ]
+
+
+def _has(pod: PodRecord, short: Amounts) -> int:
+    return sum(amount for slot, amount in pod.cls.usage if slot in short)
+
+
+def _covering(pods: list[PodRecord], short: Amounts) -> list[PodRecord]:
+    """The fewest of these that have as much as is short, the largest first; empty if all have less."""
+    left, found = dict(short), []
+    for pod in sorted(pods, key=lambda each: (-_has(each, short), each.name)):
+        found.append(pod)
+        for slot, amount in pod.cls.usage:
+            if slot in left:
+                left[slot] -= amount
+        if all(lack <= 0 for lack in left.values()):
+            return found
+    return []
+
+
+def _fewest(snapshot: ClusterSnapshot, start: float, row: int, short: Amounts) -> list[PodRecord]:
+    """The pods whose end would free what is short at the start."""
+    ends = snapshot.cluster.jobs.estimates.expected_end
+    pods = _in_the_way(snapshot, row, short)
+    return _covering([pod for pod in pods if (ends(pod) or math.inf) > start], short)
+
+
+def _until(snapshot: ClusterSnapshot, pod: PodRecord, time: float) -> str:
+    """The run-time estimate of a running pod that ends by a time."""
+    started = snapshot.now if pod.started is None else pod.started
+    return _short(math.floor(time - started))

@@ -1,0 +1,144 @@
+"""What `explain` says of reservations that start later and whose capacity may not be free by then.
+
+Each advised change is applied to the objects; a scheduler that knows nothing of explanations must then
+plan the reservation for certain.
+"""
+
+from typing import NamedTuple
+
+import pytest
+
+from explanation.test_situations import (
+    DB,
+    ESTIMATE,
+    N1,
+    Row,
+    annotated,
+    changed,
+    explained,
+    full,
+    in_default,
+    planned,
+    snapshot_of,
+    world_of,
+)
+from harness.objects import Raw, node, pod, pod_group
+from harness.world import World
+from holdfast.explanation.explainer import explain
+from holdfast.explanation.pods import explain_pod
+
+GROUP = "scheduling.k8s.io/group-name"
+
+
+class Plan(NamedTuple):
+    objects: list[Raw]
+    says: list[str]
+    advises: list[str]
+    feasible: str = "False"
+
+
+def member(name: str) -> Raw:
+    raw = planned(name, "6")
+    raw["metadata"]["annotations"][GROUP] = "g"
+    return raw
+
+
+LATE = full("late", "4", "n1", metadata=annotated(**{ESTIMATE: "3h"}))
+
+PLANS: dict[str, Plan] = {
+    "pod without an estimate": Plan(
+        [N1, full("x", "4", "n1"), planned("r", "6")],
+        ["is unknown", "n1: 2 cpu short at 2026-01-01T02:00:00Z"],
+        ["EstimateRunTime", "Resize", "Preempt"],
+        feasible="Unknown",
+    ),
+    "pod that ends later": Plan(
+        [N1, LATE, planned("r", "6")],
+        ["late runs until 2026-01-01T03:00:00Z"],
+        ["Resize", "StartLater"],
+    ),
+    "pod that ends later, while draining": Plan(
+        [N1, LATE, planned("r", "6", lead="3h")],
+        ["late runs until 2026-01-01T03:00:00Z"],
+        ["Resize", "StartLater"],
+    ),
+    "larger than every node": Plan(
+        [N1, planned("r", "16")],
+        ["no node is large enough: it requests 16 cpu, the most a node has is 8"],
+        ["Resize"],
+    ),
+    "another plan": Plan(
+        [N1, planned("a", "6", app="other"), planned("r", "6")],
+        ["4 cpu short at 2026-01-01T02:00:00Z"],
+        ["Resize", "DeleteReservation"],
+    ),
+    "another plan with the same owners": Plan(
+        [N1, planned("a", "2"), planned("r", "2")],
+        ["reservation a, planned on n1 then, has the same owners"],
+        ["DeleteReservation"],
+    ),
+    "taint": Plan(
+        [node("n1", taints=[DB]), planned("r", "6")],
+        ["taint dedicated=db:NoSchedule is not tolerated: n1"],
+        ["Tolerate"],
+    ),
+    "gang": Plan(
+        [
+            in_default(pod_group("g", 2)),
+            N1,
+            node("n2", cpu="8"),
+            full("x", "4", "n2", metadata=annotated(**{ESTIMATE: "3h"})),
+            member("r"),
+            member("s"),
+        ],
+        ["only together with the rest of PodGroup/default/g, and reservation s has no certain node"],
+        ["Resize"],
+    ),
+}
+
+
+def feasible(world: World) -> str:
+    conditions = world.objects["Reservation", "r"]["status"].get("conditions") or []
+    return next((each["status"] for each in conditions if each["type"] == "Feasible"), "")
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plan(name: str) -> None:
+    row = PLANS[name]
+    world = world_of(row.objects)
+    assert feasible(world) == row.feasible
+    report = explained(world, Row([], [], [], name="r", kind="Reservation"))
+    said = "\n".join([report.summary, *report.details])
+    for text in row.says:
+        assert text in said
+    told = [(each.change["actions"][0], each.text) for each in report.advice]
+    assert [action for action, _ in told] == row.advises, told
+    for advice in report.advice:
+        after = world_of(changed(list(world.objects.values()), advice.change))
+        assert feasible(after) == "True", advice.text
+
+
+def test_a_draining_plan_is_explained_by_its_own_node() -> None:
+    world = world_of([N1, planned("r", "6", lead="1h")])
+    world.put(full("x", "4", "n1")).wait(3700)
+    report = explained(world, Row([], [], [], name="r", kind="Reservation"))
+    assert "its node is drained until then" in report.details
+    assert "is unknown" in report.summary
+    assert any("default/x" in each.text for each in report.advice), report.advice
+
+
+def test_a_pod_that_would_be_backfilled_is_not_told_that_it_has_no_node() -> None:
+    world = world_of([N1, planned("nightly", "6")])
+    short = pod("p", "4", metadata=annotated(**{ESTIMATE: "1h"}))
+    world.objects["Pod", "p"] = short  # no round of the scheduler follows
+    report = explain_pod(snapshot_of(world), world.objects["Pod", "p"])
+    assert report.summary.startswith("It fits now: n1, as it ends before others need the capacity.")
+
+
+def test_the_group_of_a_gang_names_planned_reservations() -> None:
+    group = in_default(pod_group("g", 2))
+    pods = [pod(name, "4", group="g") for name in ("p", "q")]
+    world = world_of([N1, planned("a", "6"), group, *pods])
+    report = explain(snapshot_of(world), world.objects["PodGroup", "g"])
+    assert [each.name for each in report.holders] == ["a"]
+    assert any("reservation a takes 6 cpu on n1" in each for each in report.details)
