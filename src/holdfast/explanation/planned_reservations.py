@@ -55,8 +55,7 @@ def consider_estimate(
         if rejection.plugin == CALENDAR_FILTER:
             row = row_of(snapshot, name)
             starts = {each.start for each in plans_on(snapshot, pod, row)}
-            amounts = dict(pod.cls.requests)
-            latest |= {at for at in starts if cluster.jobs.planner.fits_until(row, amounts, at)}
+            latest |= {at for at in starts if cluster.jobs.planner.fits_until(row, pod.cls, at)}
     for at in sorted(latest, reverse=True)[:_TRIED]:
         if advisor.propose(_estimate(snapshot, subject, pod, at)):
             return
@@ -114,7 +113,7 @@ def consider_plan(
     snapshot: ClusterSnapshot, planned: PlannedReservation, advisor: Advisor
 ) -> list[str]:
     """Changes with which the plan of a reservation, or of its gang, is certain; returns facts."""
-    planner, name = snapshot.scheduler.calendar_planner, planned.reservation.name
+    planner, name = snapshot.scheduler.calendar_planner.questions, planned.reservation.name
     blocked, done = planner.first_blocked(planned)
     nearest = planner.nearest_rows(blocked, done, _NODES)
     subject = Subject(RESERVATION, blocked.reservation.name)

@@ -177,7 +177,7 @@ def starts_on(snapshot: ClusterSnapshot, subject: Subject) -> list[str]:
     if pod.scheduler and scheduler.profile_of(pod.scheduler) is None:
         return []
     if (planned := planned_of(snapshot, pod)) is not None:
-        node = scheduler.calendar_planner.certain_node(planned)
+        node = scheduler.calendar_planner.questions.certain_node(planned)
         return [node] if node else []
     jobs = snapshot.cluster.jobs
     job = jobs.of(pod)

@@ -165,7 +165,6 @@ class Scheduler:
         self.hold_reconciler = HoldReconciler(self.cluster, self.hold_planner)
         self.calendar_planner = CalendarPlanner(
             self.cluster,
-            self.columns,
             self.cycle,
             self.gangs,
             self.preemption,

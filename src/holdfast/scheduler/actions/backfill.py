@@ -146,7 +146,7 @@ class Backfill(Action):
     def _leave_planned(self, round_: Round, pod: PodRecord, end: float, rows: Bools) -> None:
         """Takes rows away where the pod would still use capacity that a reservation takes by then."""
         for row in round_.cluster.reservations.calendar.rows():
-            if rows[row] and not round_.cluster.jobs.planner.fits_until(row, pod.cls.amounts, end):
+            if rows[row] and not round_.cluster.jobs.planner.fits_until(row, pod.cls, end):
                 rows[row] = False
 
     # Placing

@@ -92,6 +92,10 @@ _AT_A_TIME = 32
 each one: every part of a round writes new condition messages to the pods that are still pending."""
 
 
+_NAMED = 3
+"""How many reservations a message names."""
+
+
 class Unit(NamedTuple):
     """A job, or a pod that is not in a gang."""
 
@@ -125,7 +129,7 @@ class Reserve(Action):
         self._starving: dict[object, PodRecord] = {}
         self._reported: dict[object, float] = {}
         self._refused: dict[object, str] = {}
-        self._looked_at: dict[object, tuple[int, int]] = {}
+        self._looked_at: dict[object, tuple[int, ...]] = {}
         self._helped = 0
         """The number of pods placed or held for since the action last checked for the end of the
         round."""
@@ -325,18 +329,29 @@ class Reserve(Action):
 
     def _emit_cannot_reserve(self, round_: Round, unit: Unit, tasks: list[PodRecord]) -> None:
         """Emits the CannotReserve event, once per reason."""
-        seen = (round_.cluster.epoch.nodes.end, len(tasks))
+        calendar = round_.cluster.reservations.calendar
+        seen = (round_.cluster.epoch.nodes.end, len(tasks), calendar.revision)
         if self._looked_at.get(unit.key) == seen:
-            return  # reported before, and nodes have not changed
+            return  # reported before, and neither nodes nor plans have changed
         self._looked_at[unit.key] = seen
         unused_reason = round_.hold_planner.feasibility.unused_reason
         unused = next(((pod, why) for pod in tasks if (why := unused_reason(pod))), None)
         if unused is not None:
             text = f"{unused[0].ref} {unused[1]}; no capacity was reserved"
         elif (misfit := round_.hold_planner.never_fits(tasks)) is None:
-            text = "no capacity can be held for it now"
+            text = self._why_not_now(round_, unit, tasks)
         else:
             text = f"{misfit.ref} does not fit any node even when empty; no capacity was reserved"
         if self._refused.get(unit.key) != text:
             self._refused[unit.key] = text
             round_.decisions.append(Emit(unit.ref, "Warning", CANNOT, text, "Reserving"))
+
+    def _why_not_now(self, round_: Round, unit: Unit, tasks: list[PodRecord]) -> str:
+        """Why no capacity can be held, though the job fits empty nodes."""
+        jobs = [] if unit.job is None else round_.cluster.jobs.partners(unit.job)
+        beside = round_.hold_planner.beside_plans(jobs, tasks, self._percent)
+        if not beside:
+            return "no capacity can be held for it now"
+        names = ", ".join(str(each) for each in beside[:_NAMED])
+        more = f" and {len(beside) - _NAMED} more" if len(beside) > _NAMED else ""
+        return f"its capacity is planned for {names}{more}; no capacity was reserved"

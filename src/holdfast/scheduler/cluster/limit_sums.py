@@ -30,6 +30,8 @@ class LimitSums:
         """Each returns the maximum sum of limits for a resource and a row."""
         self.columns: list[Callable[[str], Sums | None]] = []
         """The same for all rows of a resource; None if it has no maximum."""
+        self.valid: list[Callable[[], NDArray[np.bool_]]] = []
+        """Each returns the rows of nodes whose maxima can be read."""
 
     def count(self, resource: str) -> CountedLimit:
         """Counts the limits of a resource from now on; returns the slots of the sums."""
@@ -62,6 +64,42 @@ class LimitSums:
                     if cells is not None:
                         np.minimum(most, cells[: len(most)], out=most)
         return most
+
+    def is_bounded(self, slot: int) -> bool:
+        """Whether a slot has a capacity: that of a resource, or the maximum of a sum of limits."""
+        if self._nodes.slots.name(slot):
+            return True
+        return any(slot == each.slot for each in self._classes.counted.values())
+
+    def capacity(self, slot: int) -> Sums:
+        """The capacity of every row for the amounts in a slot: what is allocatable of a resource, or
+        the maximum of a sum of limits; not to be written to."""
+        if self._nodes.slots.name(slot):
+            return self._nodes.allocatable[slot, : self._nodes.size]
+        return self.ceiling(slot)
+
+    def capacity_on(self, slot: int, row: int) -> int:
+        """The same for one row."""
+        if self._nodes.slots.name(slot):
+            return int(self._nodes.allocatable.item(slot, row))
+        name, most = self.allowed(slot, row)
+        return most if name else UNLIMITED
+
+    def free(self, slot: int) -> Sums:
+        """What is free of a slot on every row."""
+        free: Sums = self.capacity(slot) - self._nodes.claimed[slot, : self._nodes.size]
+        return free
+
+    def free_on(self, slot: int, row: int) -> int:
+        """What is free of a slot on a row; negative where it is over-claimed."""
+        return self.capacity_on(slot, row) - int(self._nodes.claimed.item(slot, row))
+
+    def name(self, slot: int) -> str:
+        """The name of a slot in messages, such as `cpu` or `cpu limit`; empty if it has none."""
+        for resource, counted in self._classes.counted.items():
+            if slot == counted.slot:
+                return f"{resource} limit"
+        return self._nodes.slots.name(slot)
 
     def of(self, resource: str) -> Sums:
         """The sum of limits of pods and reservations, by row, whether or not they are counted."""

@@ -12,7 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.meta import controller_of
 from holdfast.api.names import RESERVATION_IGNORED
+from holdfast.scheduler.cluster.decisions import ObjectRef
 from holdfast.scheduler.cluster.plugin_errors import RAISED
 from holdfast.scheduler.cluster.pod_classes import PodClass, Traits
 from holdfast.scheduler.cluster.records import PodRecord
@@ -24,6 +26,7 @@ from holdfast.scheduler.framework.config.plugin_sets import (
     STARVATION_FILTER,
 )
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
+from holdfast.scheduler.framework.feasibility.compiled_class import CompiledClass
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore
 from holdfast.scheduler.framework.interface import Offer, Plugin
 from holdfast.scheduler.framework.profile import Profile
@@ -184,6 +187,43 @@ class HoldPlanner:
         enough = all(job.would_be_ready(pod for pod in found if pod.job == job.name) for job in jobs)
         return [row for _, row in search.held] if enough else []
 
+    def beside_plans(self, jobs: list[Job], tasks: list[PodRecord], percent: float) -> list[ObjectRef]:
+        """The reservations with a start, or their schedules, without which capacity could be held for
+        the jobs, or for the one task where `jobs` is empty; empty if that would not help."""
+        search = HoldSearch(self, self._cluster, self.most_nodes(percent), (), ignore_plans=True)
+        for pod in tasks:
+            row = search.row_for(self._profiles[pod.scheduler], pod)
+            if row >= 0:
+                search.hold(pod, row)
+        found = [pod for pod, _ in search.held]
+        if not found or not all(
+            job.would_be_ready(pod for pod in found if pod.job == job.name) for job in jobs
+        ):
+            return []
+        rows = dict.fromkeys(row for _, row in search.held)
+        return list(dict.fromkeys(ref for row in rows for ref in self._planned_on(row)))
+
+    def _planned_on(self, row: int) -> list[ObjectRef]:
+        """The reservations with a start that a row has, or is planned for; of those that a schedule
+        created, the schedule."""
+        reservations = self._cluster.reservations
+        there = [each.reservation for each in reservations.calendar.on(row)]
+        there += [
+            entry.reservation
+            for entry in self._cluster.ledger.reservations.on(row)
+            if entry.reservation.calendar.start is not None
+        ]
+        refs = []
+        for reservation in there:
+            owner = controller_of(reservation.object.metadata)
+            is_occurrence = owner is not None and owner.kind == "ReservationSchedule"
+            refs.append(
+                ObjectRef(owner.kind, "", owner.name, owner.uid)
+                if is_occurrence and owner
+                else reservation.ref
+            )
+        return refs
+
     def _assume(self, statement: Statement, profile: Profile, pod: PodRecord, row: int) -> bool:
         """Assumes the pod on the row if it fits there now."""
         column = self._cycle.columns.column(profile, pod.cls)
@@ -209,7 +249,7 @@ class HoldPlanner:
 
 class HoldSearch:
     """Finds rows to hold for the tasks of one job, one task after the other. With `ignore_holds` the
-    holds of other jobs are ignored."""
+    holds of other jobs are ignored, with `ignore_plans` the reservations with a start."""
 
     def __init__(
         self,
@@ -218,6 +258,7 @@ class HoldSearch:
         most: int,
         closed: Collection[int],
         ignore_holds: bool = False,
+        ignore_plans: bool = False,
     ) -> None:
         self._planner = planner
         self._feasibility = planner.feasibility
@@ -228,6 +269,7 @@ class HoldSearch:
         self._open = np.ones(self._nodes.size, dtype=np.bool_)
         self._open[list(closed)] = False
         self._ignore_holds = ignore_holds
+        self._ignore_plans = ignore_plans
         self._marked = np.zeros(self._nodes.size, dtype=np.bool_)
         """Rows with a hold, or with a task of the job."""
         self._held = np.zeros(self._nodes.size, dtype=np.bool_)
@@ -302,8 +344,7 @@ class HoldSearch:
             kept = kept - self._holds.held(slot)
         else:
             others += self._wanted()
-        for row in self._cluster.reservations.calendar.rows():
-            kept[row] += self._cluster.jobs.planner.planned(row).get(slot, 0)
+        self._count_plans(slot, kept)
         job = self._cluster.jobs.of(pod)
         if job is not None:
             others += [(p.cls, p.row) for p in job.placed() if not p.cls.is_daemon]
@@ -311,6 +352,17 @@ class HoldSearch:
             kept[row] += self._feasibility.hold_amounts(cls).get(slot, 0)
         self._unavailable_by_slot[slot] = kept
         return kept
+
+    def _count_plans(self, slot: int, kept: NDArray[np.int64]) -> None:
+        """Adds what reservations will take that start later; or leaves out those that have started."""
+        cluster = self._cluster
+        if not self._ignore_plans:
+            for row in cluster.reservations.calendar.rows():
+                kept[row] += cluster.jobs.planner.planned(row).get(slot, 0)
+            return
+        for entry in cluster.ledger.reservations:
+            if entry.reservation.calendar.start is not None:
+                kept[entry.row] -= entry.left(slot)
 
     def _wanted(self) -> list[tuple[PodClass, int]]:
         """The holds that were decided and do not exist yet."""
@@ -421,9 +473,7 @@ class HoldFeasibility:
 
     def capacity(self, slot: int) -> Ints:
         """The capacity of every row for holds and pods that stay as long as their node; read-only."""
-        if self._nodes.slots.name(slot):
-            return self._nodes.allocatable[slot, : self._nodes.size]
-        return self._cluster.limits.ceiling(slot)
+        return self._cluster.limits.capacity(slot)
 
     def infeasible_reason(self, reservation: ReservationInfo, pod: PodRecord, row: int) -> str:
         """Why a hold cannot stay on its row; empty if it can."""
@@ -445,9 +495,9 @@ class HoldFeasibility:
                 kept = nodes.held_once_pods_end.item(slot, row) + nodes.daemon_requested.item(slot, row)
                 if kept + amount > self.capacity(slot).item(row):
                     return f"node {name} will never have enough free capacity"
-            _refresh_topology(column)
+            refresh_topology(column)
             passes = self._passes(column, pod, row)
-        _refresh_topology(column)  # with the holds that were left out
+        refresh_topology(column)  # with the holds that were left out
         return "" if passes else f"node {name} is no longer feasible for its pod"
 
     def _release(self, reservations: Iterable[ReservationInfo]) -> None:
@@ -481,14 +531,14 @@ class HoldFeasibility:
         self._classes.pop(cls.id, None)
 
 
-def _refresh_topology(column: ClassColumn) -> None:
+def refresh_topology(column: CompiledClass) -> None:
     """Counts pods by topology domain again, of which a column is not notified inside `Ledger.peek`."""
     for _, test in column.filters:
         for facet in test.facets:
             facet.refresh()
 
 
-def suitable(cluster: Cluster, column: ClassColumn, without: Collection[str] = ()) -> Bools:
+def suitable(cluster: Cluster, column: CompiledClass, without: Collection[str] = ()) -> Bools:
     """The rows that pass all of a column's filters but those on amounts and on starvation holds, and
     those of the plugins named."""
     nodes = cluster.nodes
@@ -504,7 +554,9 @@ def suitable(cluster: Cluster, column: ClassColumn, without: Collection[str] = (
     return rows
 
 
-def is_suitable(cluster: Cluster, column: ClassColumn, row: int, without: Collection[str] = ()) -> bool:
+def is_suitable(
+    cluster: Cluster, column: CompiledClass, row: int, without: Collection[str] = ()
+) -> bool:
     """The same for one row."""
     name, view = cluster.nodes.name(row), One(cluster.nodes, row)
     return column.rejected is None and all(

@@ -47,11 +47,15 @@ class PlacementGenerator:
         key = job.topology_key
         if not key:
             return None
+        own = {int(self._column(key).codes[pod.row]) for pod in job.placed()}
+        return [each for each in self.domains(key) if own <= {each.code}]
+
+    def domains(self, key: str) -> list[TopologyPlacement]:
+        """All values that nodes have for a label, by name."""
         column, nodes = self._column(key), self._nodes
         codes = np.where(nodes.alive[: nodes.size], column.codes[: nodes.size], -1)
         found = sorted((column.values[code], int(code)) for code in np.unique(codes) if code >= 0)
-        own = {int(codes[pod.row]) for pod in job.placed()}
-        return [TopologyPlacement(name, code, codes == code) for name, code in found if own <= {code}]
+        return [TopologyPlacement(name, code, codes == code) for name, code in found]
 
     def domain_error(self, job: Job) -> str:
         """Why no placement is possible because of members that are on nodes; empty if some is."""

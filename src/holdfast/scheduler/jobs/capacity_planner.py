@@ -6,7 +6,9 @@ Pods without an estimate, and pods that exceeded theirs, count as never ending.
 
 A pod may start on a node if it fits under the minimum over the time it runs. For a pod that never ends
 that is what is free now less what is *blocked*: at the start of each planned reservation, what all
-planned reservations take then, less what will have been released by then.
+planned reservations take then, less what will have been released by then. Amounts are those of
+resources, and sums of limits where these have a maximum. For host ports, CPUs, devices and volumes the
+node is played forward (`node_forecast`).
 
 Starvation holds, backfill, calendar reservations and the score of pre-allocations all ask here. Kept
 are the expected ends of each row; a row is computed again when it is in `Epoch.usage` or
@@ -14,54 +16,66 @@ are the expected ends of each row; a row is computed again when it is in `Epoch.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from holdfast.api.calendar import AtEnd
 from holdfast.scheduler.cluster.base import ClusterBase
+from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry, ReservationInfo
 from holdfast.scheduler.cluster.slots import Amounts, Pairs
 from holdfast.scheduler.jobs.estimates import RunEstimates
+from holdfast.scheduler.jobs.node_forecast import ExpectedRelease, Guest, NodeForecast, UnmetPlan
 from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.scheduler.reservations.reservation_cache import ReservationCache
 
 Matrix = NDArray[np.int64]
-
-
-class ExpectedRelease(NamedTuple):
-    """Capacity that is expected to be released at a time."""
-
-    time: float
-    amounts: Pairs
-    pod: PodRecord | None
-    """The pod that ends then; None if a reservation expires."""
+_NOTHING: Matrix = np.zeros(0, dtype=np.int64)
 
 
 class FlatReleases(NamedTuple):
-    """The expected releases of all rows, an entry per row, time and slot, in the order of time."""
+    """The expected releases of all rows, in the order of time. Pods of one class release the same
+    amounts, so these are kept once."""
 
     times: NDArray[np.float64]
     rows: NDArray[np.intp]
-    slots: NDArray[np.intp]
-    amounts: NDArray[np.int64]
+    kinds: NDArray[np.intp]
+    """By release, its place in `amounts`."""
+    amounts: list[Pairs]
+
+    def by_kind(self, slot: int) -> Matrix:
+        """The amount of a slot that is released, by kind."""
+        return np.array([dict(pairs).get(slot, 0) for pairs in self.amounts], dtype=np.int64)
 
 
 class CapacityPlanner:
     """The expected free capacity of all rows."""
 
     def __init__(
-        self, cluster: ClusterBase, reservations: ReservationCache, estimates: RunEstimates
+        self,
+        cluster: ClusterBase,
+        reservations: ReservationCache,
+        estimates: RunEstimates,
+        forecast: NodeForecast,
     ) -> None:
         self._cluster = cluster
         self._nodes = cluster.nodes
+        self._limits = cluster.limits
+        self._forecast = forecast
         self._ledger = cluster.ledger
         self._reservations = reservations
         self._calendar = reservations.calendar
         self._estimates = estimates
         self._known: dict[int, list[ExpectedRelease]] = {}
+        self._wanted: WeakKeyDictionary[PlannedReservation, tuple[Amounts, Amounts]] = (
+            WeakKeyDictionary()
+        )
+        """What planned reservations request, and what counts of that; the former is a new object after
+        each change."""
         self._flat = _flat({})
         self._seen = (-1, -1, -1)
 
@@ -74,7 +88,8 @@ class CapacityPlanner:
         for entry in ledger.reservations.on(row):
             expires = entry.reservation.expires
             if expires is not None and expires > now:
-                found.append(ExpectedRelease(expires, tuple(entry.remaining.items()), None))
+                amounts = tuple(entry.remaining.items())
+                found.append(ExpectedRelease(expires, amounts, None, entry))
         for pod in ledger.pods.get(row, {}).values():
             end = self._end(pod, ledger.reservations.get(pod.reservation_uid))
             if end is not None:
@@ -116,10 +131,55 @@ class CapacityPlanner:
                     blocked[slot] = amount
         return blocked
 
-    def fits_until(self, row: int, amounts: Mapping[int, int], until: float) -> bool:
-        """Whether these amounts can be taken on the row until then."""
-        blocked, free = self.blocked(row, until), self._ledger.free(row)
-        return all(int(free[slot]) - blocked.get(slot, 0) >= n for slot, n in amounts.items())
+    def fits_until(self, row: int, cls: PodClass, until: float) -> bool:
+        """Whether a pod of the class can be on the row until then, as far as it concerns what is free
+        and the reservations planned there."""
+        blocked = self.blocked(row, until)
+        bounded = [(slot, n) for slot, n in cls.usage if self._limits.is_bounded(slot)]
+        if any(self._limits.free_on(slot, row) - blocked.get(slot, 0) < n for slot, n in bounded):
+            return False
+        return not self.is_in_the_way(cls, row, until)
+
+    def is_in_the_way(
+        self, cls: PodClass, row: int, until: float = math.inf, pods_end: bool = False
+    ) -> bool:
+        """Whether a pod of the class that comes to the row now and stays until then would have
+        particular resources that a reservation planned there needs. With `pods_end`, pods that can
+        end count as gone, and all plans count."""
+        plans = [
+            each for each in self._calendar.on(row) if (pods_end or each.binds) and each.start < until
+        ]
+        if not plans or not self._forecast.kinds(cls, row):
+            return False
+        return bool(self.unmet(row, plans, self.ending(row) if pods_end else (), Guest(cls, until)))
+
+    def ending(self, row: int) -> list[PodRecord]:
+        """The pods of a row that do not stay as long as their node."""
+        there = self._ledger.pods.get(row, {}).values()
+        return [pod for pod in there if not pod.cls.is_daemon]
+
+    def kinds(self, planned: PlannedReservation, row: int) -> frozenset[str]:
+        """The kinds of particular resources that a planned reservation needs on a row."""
+        pod = planned.reservation.pod
+        return self._forecast.kinds(pod.cls, row) if pod is not None else frozenset()
+
+    def shares(self, planned: PlannedReservation, cls: PodClass, row: int) -> bool:
+        """Whether pods of the class use particular resources of a kind that the reservation needs."""
+        return bool(self.kinds(planned, row) & self._forecast.kinds(cls, row))
+
+    def unmet(
+        self,
+        row: int,
+        plans: Iterable[PlannedReservation],
+        without: Collection[PodRecord] = (),
+        guest: Guest | None = None,
+    ) -> list[UnmetPlan]:
+        """Those of these plans for the row that will lack particular resources at their start, by what
+        is expected to have ended by then; pods in `without` count as gone. Waiting starvation holds
+        come after reservations with a start."""
+        holds = self._reservations.starvation_holds.on(row)
+        outranked = [each.pod for each in holds if each.waiting and each.pod is not None]
+        return self._forecast.unmet(row, plans, self.releases(row), [*without, *outranked], guest)
 
     def planned(self, row: int, start: float = -math.inf, end: float = math.inf) -> Amounts:
         """The most that planned reservations take together at any time in between, by slot."""
@@ -128,7 +188,10 @@ class CapacityPlanner:
         )
 
     def most_taken(self, plans: list[PlannedReservation], start: float = -math.inf) -> Amounts:
-        """The most that these take together at any time from `start` on, by slot."""
+        """The most that these take together at any time from `start` on, by slot; not to be written
+        to."""
+        if len(plans) == 1:
+            return self.wanted(plans[0])
         most: Amounts = {}
         for at in {max(each.start, start) for each in plans}:
             for slot, amount in self._taken(plans, at).items():
@@ -137,15 +200,24 @@ class CapacityPlanner:
         return most
 
     def _taken(self, plans: Iterable[PlannedReservation], at: float) -> Amounts:
-        """What planned reservations take at a time, of resources."""
+        """What planned reservations take at a time."""
         taken: Amounts = {}
-        names = self._nodes.slots
         for each in plans:
             if each.start <= at < each.end:
-                for slot, amount in each.amounts.items():
-                    if names.name(slot):
-                        taken[slot] = taken.get(slot, 0) + amount
+                for slot, amount in self.wanted(each).items():
+                    taken[slot] = taken.get(slot, 0) + amount
         return taken
+
+    def wanted(self, planned: PlannedReservation) -> Amounts:
+        """The amounts that a planned reservation takes, by slot: resources and limits; not to be
+        written to."""
+        amounts = planned.amounts
+        known = self._wanted.get(planned)
+        if known is None or known[0] is not amounts:
+            is_bounded = self._limits.is_bounded
+            bounded = {slot: amount for slot, amount in amounts.items() if is_bounded(slot)}
+            known = self._wanted[planned] = amounts, bounded
+        return known[1]
 
     # Starvation holds and pre-allocations
 
@@ -195,16 +267,15 @@ class CapacityPlanner:
         """What is expected to be free of each slot on every row at a time, planned reservations not
         counted."""
         self._refresh()
-        nodes, known = self._nodes, self._flat
+        known = self._flat
         first = int(np.searchsorted(known.times, self._cluster.now, "right"))
         last = int(np.searchsorted(known.times, time, "right"))
-        rows, of, amounts = (each[first:last] for each in (known.rows, known.slots, known.amounts))
+        rows, kinds = known.rows[first:last], known.kinds[first:last]
         found: dict[int, Matrix] = {}
         for slot in slots:
-            free = (nodes.allocatable[slot] - nodes.claimed[slot])[: nodes.size].copy()
-            which = of == slot
-            np.add.at(free, rows[which], amounts[which])
-            found[slot] = free
+            free = self._limits.free(slot)
+            released = known.by_kind(slot)[kinds] if len(kinds) else _NOTHING
+            found[slot] = free + np.bincount(rows, released, len(free)).astype(np.int64)
         return found
 
     def _refresh(self) -> None:
@@ -234,16 +305,17 @@ class CapacityPlanner:
 
 def _flat(known: Mapping[int, list[ExpectedRelease]]) -> FlatReleases:
     """The releases of all rows as arrays, in the order of time."""
-    found = sorted(
-        (each.time, row, slot, amount)
-        for row, releases in known.items()
-        for each in releases
-        for slot, amount in each.amounts
-    )
-    times, rows, slots, amounts = zip(*found, strict=True) if found else ((), (), (), ())
+    kinds: dict[Pairs, int] = {}
+    times, rows, of = [], [], []
+    for row, releases in known.items():
+        for each in releases:
+            times.append(each.time)
+            rows.append(row)
+            of.append(kinds.setdefault(each.amounts, len(kinds)))
+    order = np.argsort(np.array(times, dtype=np.float64), kind="stable")
     return FlatReleases(
-        np.array(times, dtype=np.float64),
-        np.array(rows, dtype=np.intp),
-        np.array(slots, dtype=np.intp),
-        np.array(amounts, dtype=np.int64),
+        np.array(times, dtype=np.float64)[order],
+        np.array(rows, dtype=np.intp)[order],
+        np.array(of, dtype=np.intp)[order],
+        list(kinds),
     )

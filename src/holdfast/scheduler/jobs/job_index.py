@@ -26,6 +26,7 @@ from holdfast.scheduler.jobs.job import (
     task_in,
     task_of,
 )
+from holdfast.scheduler.jobs.node_forecast import NodeForecast
 from holdfast.scheduler.jobs.queue_limits import QueueLimits
 from holdfast.scheduler.jobs.queues import Queues
 from holdfast.scheduler.reservations.reservation_cache import ReservationCache
@@ -41,6 +42,7 @@ class Jobs:
         self,
         cluster: ClusterBase,
         reservations: ReservationCache,
+        forecast: NodeForecast,
         reprioritized: Callable[[PodRecord], None],
     ) -> None:
         """`reprioritized` is called with a member after the priority or preemptability of its PodGroup
@@ -61,7 +63,7 @@ class Jobs:
         self.queues = Queues(cluster, self._queue_of)
         self.queue_limits = QueueLimits(cluster, reservations, self.queues)
         self.estimates = RunEstimates(cluster)
-        self.planner = CapacityPlanner(cluster, reservations, self.estimates)
+        self.planner = CapacityPlanner(cluster, reservations, self.estimates, forecast)
         reservations.waiting.blocked = self.planner.blocked
         self._groups: dict[JobName, PodGroup] = {}
         self._ended_in: dict[str, JobName] = {}

@@ -348,7 +348,20 @@ class ResourceManagers:
             self._enter_or_leave(pod, row, 1, Horizon.SOON)
 
     def _is_short(self, pod: PodRecord) -> bool:
-        return self.cpus.is_short(pod.uid) or self.devices.is_short(pod.uid)
+        return bool(self.short_of(pod))
+
+    def short_of(self, pod: PodRecord) -> list[str]:
+        """The resources of which there were too few units for a pod that came to a row."""
+        return [each.lacks for each in (self.cpus, self.devices) if each.is_short(pod.uid)]
+
+    def governs(self, cls: PodClass, row: int) -> bool:
+        """Whether a pod of the class may get CPUs, amounts of NUMA nodes or devices of the row."""
+        if not self.awake:
+            return False
+        if self.cpus.active and self.cpus.governed.item(row) and cls.requests:
+            return True
+        devices = self.devices
+        return devices.active and devices.governed.item(row) and devices.valid_search(cls) is not None
 
     def _enter_or_leave(
         self, pod: PodRecord, row: int, sign: int, horizon: Horizon = Horizon.NOW

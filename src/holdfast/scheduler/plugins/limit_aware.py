@@ -69,6 +69,7 @@ class Ceilings:
         cluster.node_listeners.append(self._node_changed)
         cluster.limits.ceilings.append(self.most)
         cluster.limits.columns.append(self.column)
+        cluster.limits.valid.append(lambda: self.valid)
 
     def most(self, resource: str, row: int) -> int:
         ceiling = self.by_resource.get(resource)

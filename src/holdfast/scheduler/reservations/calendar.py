@@ -31,7 +31,7 @@ DRAINING, STARTED, NOT_PLANNED = "Draining", "Started", "NotPlanned"
 class PlannedReservation:
     """A reservation that has not started yet, and its plan."""
 
-    __slots__ = ("draining", "feasible", "message", "node", "reservation", "start")
+    __slots__ = ("__weakref__", "draining", "feasible", "message", "node", "reservation", "start")
 
     def __init__(self, reservation: ReservationInfo, start: float, node: str) -> None:
         self.reservation = reservation
@@ -82,6 +82,9 @@ class Calendar:
         self._row_changed = changed
         self._known: dict[str, PlannedReservation] = {}
         self._on_node: dict[str, dict[str, PlannedReservation]] = {}
+        self.late: set[int] = set()
+        """The classes of reserve pods that had no node at their start, and are pending."""
+        cluster.classes.on_dropped.append(lambda cls: self.late.discard(cls.id))
         self.revision = 0
         """Changes with the calendar: a reservation is added, removed or changed, or gets another
         node."""
@@ -137,6 +140,13 @@ class Calendar:
         if node:
             self._on_node.setdefault(node, {})[planned.reservation.uid] = planned
             self._changed(node)
+
+    def note_late(self, planned: PlannedReservation) -> None:
+        """Notes that a reservation had no node at its start."""
+        pod = planned.reservation.pod
+        if pod is not None and pod.cls.id not in self.late:
+            self.late.add(pod.cls.id)
+            self._cluster.epoch.objects += 1  # the class has the filter of the calendar now
 
     def has(self, row: int) -> bool:
         """Whether reservations are planned on the node of a row."""

@@ -42,6 +42,7 @@ from holdfast.scheduler.cluster.object_index import Migrations, RawObjects, kind
 from holdfast.scheduler.cluster.plugin_errors import PluginErrors
 from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.jobs import Jobs
+from holdfast.scheduler.jobs.node_forecast import NodeForecast
 from holdfast.scheduler.managers.claims.claim_manager import DEVICE_KINDS, ClaimManager, is_outdated
 from holdfast.scheduler.managers.resource_managers import TOPOLOGY_KINDS, ResourceManagers
 from holdfast.scheduler.managers.volumes import STORAGE_KINDS, VolumeManager, hint
@@ -68,7 +69,8 @@ class Cluster(ClusterBase):
             self, self.managers, self.reservations, listener=self
         )
         self.virtuals = VirtualReservations(self, self.reservations, self.reservation_handlers)
-        self.jobs = Jobs(self, self.reservations, self._reprioritized)
+        forecast = NodeForecast(self, self.managers, self.volumes, self.claims)
+        self.jobs = Jobs(self, self.reservations, forecast, self._reprioritized)
         self.node_listeners: list[Callable[[int], None]] = []
         """Called with the row of every node object that is added, changed or deleted."""
         self.migrations = Migrations()

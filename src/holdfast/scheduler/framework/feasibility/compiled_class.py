@@ -321,6 +321,29 @@ class CompiledClass:
         return False
 
 
+class ClassFilters(CompiledClass):
+    """The filters of a class, without results for rows: for rows as they will be."""
+
+    def __init__(self, cluster: Cluster, profile: Profile, cls: PodClass) -> None:
+        super().__init__(cluster, profile, cls)
+        self._compile()
+
+    @property
+    def facets(self) -> list[Facet]:
+        """What its filters on topology read; not refreshed."""
+        return [facet for _, test in self.filters for facet in test.facets]
+
+    def refresh(self) -> None:
+        """Asks plugins again that may answer differently now."""
+        has_failed = 0 <= self.failed_in != self._cluster.plugin_errors.round
+        outdated = self._versions or self._objects_seen != self._epoch.objects
+        if has_failed or (outdated and self._is_outdated()):
+            self._compile()
+
+    def _compile(self) -> None:
+        self._keep_answers(self._ask(self._profile.filters))
+
+
 def _failure_handler(compiled: CompiledClass) -> Fail:
     """Reports a failed plugin to the class. Answers keep the handler, which must not keep the class:
     a column is large, and reference cycles are collected late."""
@@ -371,42 +394,54 @@ PLANNED = "node(s) had capacity planned for reservations that start later"
 def add_calendar_filter(
     cluster: Cluster, profile: Profile, cls: PodClass, filters: list[tuple[str, Filter]]
 ) -> list[Version]:
-    """Adds the filter that keeps pods off capacity that reservations will take later, if there are
-    such reservations; returns what its presence depends on. It stands behind NodeResourcesFit and
-    takes a pod for one that never ends: the backfill action places those that end in time. Of a
-    pre-allocation only what is planned counts, as pods that are in its way will end. Between planned
-    reservations the planner decides."""
+    """Adds the filter that keeps pods off what reservations will take later, if there are such
+    reservations; returns what its presence depends on. It stands behind NodeResourcesFit and takes a
+    pod for one that never ends: the backfill action places those that end in time. Of a pre-allocation
+    only what is planned counts, as pods that are in its way will end. Between planned reservations the
+    planner decides, unless one had no node at its start and is pending."""
     calendar, planner = cluster.reservations.calendar, cluster.jobs.planner
-    if not cls.requests or cls.is_planned:
+    if not (cls.requests or cls.ports or cls.volumes or cls.claims):
         return []
-    if calendar:
-        nodes, amounts = cluster.nodes, dict(cls.requests)
-        needed = planner.planned if cls.pre_allocation else planner.blocked
+    if calendar and (not cls.is_planned or cls.id in calendar.late):
+        nodes, limits, pods_end = cluster.nodes, cluster.limits, cls.pre_allocation
+        needed = planner.planned if pods_end else planner.blocked
 
         def left(view: View, slot: int) -> Cells:
-            if not cls.pre_allocation:
+            if nodes.slots.name(slot) and not pods_end:
                 return view.free(slot)
+            capacity = view.take(limits.capacity(slot))
+            if not pods_end:
+                return capacity - view.claimed(slot)
             kept = view.take(nodes.held_once_pods_end[slot]) + view.take(nodes.daemon_requested[slot])
-            return view.allocatable(slot) - kept
+            return capacity - kept
+
+        def is_in_the_way(view: View, row: int) -> bool:
+            # What an owner uses of a reservation there is released with the reservation.
+            return view.entries is None and planner.is_in_the_way(cls, row, pods_end=pods_end)
 
         def barred(view: View) -> Cells:
             if isinstance(view.rows, int):
                 if not calendar.has(view.rows):
                     return False
-                needs = needed(view.rows).items()
+                amounts, needs = dict(cls.usage), needed(view.rows).items()
                 return any(
                     amounts.get(slot) and left(view, slot) - n < amounts[slot] for slot, n in needs
-                )
-            kept: dict[int, NDArray[np.int64]] = {}
-            for row in calendar.rows():
+                ) or is_in_the_way(view, view.rows)
+            amounts, kept = dict(cls.usage), dict[int, NDArray[np.int64]]()
+            lacks = np.zeros(nodes.capacity, dtype=np.bool_)
+            here = calendar.rows()
+            if len(view) < nodes.size:
+                here = sorted({*here} & {*view.rows.tolist()})
+            for row in here:
+                lacks[row] = is_in_the_way(view, row)
                 for slot, n in needed(row).items():
                     if amounts.get(slot):
                         kept.setdefault(slot, np.zeros(nodes.capacity, dtype=np.int64))[row] = n
-            lacks = view.full(False)
+            found = view.take(lacks)
             for slot, column in kept.items():
                 planned = view.take(column)
-                lacks = lacks | ((planned > 0) & (left(view, slot) - planned < amounts[slot]))
-            return lacks
+                found = found | ((planned > 0) & (left(view, slot) - planned < amounts[slot]))
+            return found
 
         def passes(view: View) -> Cells:
             return view.negate(barred(view))
@@ -418,9 +453,12 @@ def add_calendar_filter(
         place = sum(order.get(name, -1) < order[CALENDAR_FILTER] for name, _ in filters)
 
         # Rows of one kind have equal amounts planned; most have none.
-        def kind(row: int) -> tuple[tuple[int, int], ...]:
-            return tuple(sorted(needed(row).items())) if calendar.has(row) else ()
+        def kind(row: int) -> tuple[tuple[tuple[int, int], ...], bool] | None:
+            if not calendar.has(row):
+                return None
+            blocked = tuple(sorted(needed(row).items()))
+            return blocked, planner.is_in_the_way(cls, row, pods_end=pods_end)
 
         made = Filter(passes, reasons, Scope.USAGE, kind=kind)
         filters.insert(place, (CALENDAR_FILTER, made))
-    return [Settled(lambda: bool(calendar))]
+    return [Settled(lambda: (bool(calendar), cls.id in calendar.late))]

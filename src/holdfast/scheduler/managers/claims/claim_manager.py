@@ -16,7 +16,8 @@ one of its consumers is removed, as they will be once the last consumer is gone 
 has deallocated the claim. A pod that is really gone frees nothing by itself: the claim's object does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -72,6 +73,7 @@ class ClaimManager(HolderClaims):
 
     def __init__(self, cluster: ClusterBase) -> None:
         super().__init__(cluster)
+        self._is_unmoved = False
         cluster.classes.on_dropped.append(self._class_dropped)
 
     # Pods and classes
@@ -291,9 +293,20 @@ class ClaimManager(HolderClaims):
             self.active = True
             self._ledger.listeners.append(self._moved)
 
+    @contextmanager
+    def unmoved(self) -> Iterator[None]:
+        """Inside, the ledger is not followed: what is moved there is moved back before the end."""
+        before, self._is_unmoved = self._is_unmoved, True
+        try:
+            yield
+        finally:
+            self._is_unmoved = before
+
     def _moved(self, pod: PodRecord, row: int, sign: int) -> None:
         """Follows the ledger: a pod or reserve pod was added to a row (sign 1) or removed (-1)."""
         uid = pod.uid
+        if self._is_unmoved:
+            return
         if uid not in self._consumed and not (sign > 0 and self.concerns(pod.cls)):
             return
         if sign < 0:

@@ -4,7 +4,7 @@ pod gets on its node.
 A part of the claim manager (`claim_manager`).
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -227,22 +227,46 @@ class ClaimReservations(ClaimsInUse):
             return None
         return self._without(going, except_for=frozenset((pod.uid, *reservation.victims)))
 
+    def forecast(
+        self, cls: PodClass, row: int, gone: Collection[str], taken: Iterable[DeviceID]
+    ) -> list[DeviceID] | None:
+        """The devices that a pod of the class would get on the row without these pods and reservations,
+        by uid, and with those devices in use; None if it would not get all it needs."""
+        claims = self.of_class(cls)
+        request = None if claims.problem else claims.on(row).request
+        if request is None:
+            return None if claims.problem else []
+        uids = frozenset(gone)
+        going = {
+            key
+            for uid in uids
+            for key in self._consumed.get(uid, ())
+            if self._consumers.get(key, _NOBODY) <= uids
+        }
+        reduced = self._without(going, except_for=uids, taken=taken)
+        names = [ClaimName(cls.namespace, "")] * len(request.claims)
+        found = self.allocator.allocate(request, row, reduced, names)
+        return None if isinstance(found, ClaimsRefusal) else found.devices
+
     def use_once_pods_end(self) -> UseSnapshot:
         """The devices in use once pods that can end have ended, for classes of pre-allocations."""
         return self._without(self._releasable())
 
     def _without(
-        self, going: set[ResourceClaimKey], except_for: frozenset[str] = _NOBODY
+        self,
+        going: set[ResourceClaimKey],
+        except_for: frozenset[str] = _NOBODY,
+        taken: Iterable[DeviceID] = (),
     ) -> UseSnapshot:
-        """The use without these claims, with the devices for which reservations wait; not those of the
-        reservations `except_for`."""
+        """The use without these claims, with the devices for which reservations wait, not those of the
+        reservations `except_for`, and with those `taken`."""
         waited_for = [
             device
             for device, keys in self.held.by_device()
             for key in keys
             if (holder := self.held.get(key)) is not None and holder.reservation not in except_for
         ]
-        return self.use.without(going, waited_for)
+        return self.use.without(going, [*waited_for, *taken])
 
     def _releasable(self) -> set[ResourceClaimKey]:
         """The claims that are deallocated when pods that can end have ended."""

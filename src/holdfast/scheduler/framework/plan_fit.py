@@ -1,0 +1,268 @@
+"""How a planned reservation fits a node at its start, beside the other plans that stand.
+
+    True      what is expected to have ended by the start leaves enough
+    Unknown   enough only if pods without a known end will have ended
+    False     not even then
+
+Enough means amounts, limits, and the particular resources it requests: host ports, CPUs, devices and
+volumes. With `Preempt` it is also enough if pods of lower priority are evicted.
+"""
+
+import math
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from holdfast.api.calendar import BeforeStart
+from holdfast.api.quantity import shown
+from holdfast.api.times import format_time
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import Amounts
+from holdfast.scheduler.reservations.calendar import PlannedReservation
+from holdfast.scheduler.state.cluster import Cluster
+
+_NAMED = 3
+"""How many pods a message names."""
+
+
+class Standing:
+    """The plans that stand, by node."""
+
+    def __init__(self, cluster: Cluster, plans: Iterable[PlannedReservation] = ()) -> None:
+        self._cluster = cluster
+        self._by_node: dict[str, list[PlannedReservation]] = {}
+        self._all: list[tuple[int, PlannedReservation]] = []
+        """With the rows of their nodes."""
+        for planned in plans:
+            self.add(planned, planned.node)
+
+    def add(self, planned: PlannedReservation, node: str) -> None:
+        """Adds a plan for a node; without a node it is none."""
+        row = self._cluster.nodes.row(node) if node else None
+        if row is not None:
+            self._by_node.setdefault(node, []).append(planned)
+            self._all.append((row, planned))
+
+    def copy(self) -> "Standing":
+        copied = Standing(self._cluster)
+        copied._by_node = {node: list(plans) for node, plans in self._by_node.items()}
+        copied._all = list(self._all)
+        return copied
+
+    def beside(self, planned: PlannedReservation, row: int) -> list[PlannedReservation]:
+        """The other plans on a row."""
+        there = self._by_node.get(self._cluster.nodes.name(row), ())
+        return [each for each in there if each is not planned]
+
+    def overlapping(self, planned: PlannedReservation) -> dict[int, list[PlannedReservation]]:
+        """The other plans that overlap with one in time, by row."""
+        start, end = planned.start, planned.end
+        found: dict[int, list[PlannedReservation]] = {}
+        for row, each in self._all:
+            if each.start < end and start < each.end and each is not planned:
+                found.setdefault(row, []).append(each)
+        return found
+
+
+class PlanFit(NamedTuple):
+    """How a planned reservation fits a node."""
+
+    feasible: str
+    message: str
+
+
+class PlanFits:
+    """Compares plans with what nodes will have."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._nodes = cluster.nodes
+        self._limits = cluster.limits
+        self._planner = cluster.jobs.planner
+
+    def on(self, planned: PlannedReservation, row: int, standing: Standing) -> PlanFit:
+        """How the plan fits a row, with figures if it may not."""
+        node, short = self._nodes.name(row), self.shortage(planned, row, standing)
+        lacks = self._lacking(planned, row, standing)
+        if not short and not lacks:
+            return PlanFit("True", "")
+        if planned.reservation.calendar.before == BeforeStart.PREEMPT:
+            victims = self._preemptible(planned, row)
+            if _covers(short, victims) and self.has_particular(planned, row, standing, victims):
+                return PlanFit("True", _evicts(planned, victims))
+        figures = self._figures(planned, short, lacks)
+        unknown = self.without_known_end(row)
+        if _covers(short, unknown) and self.has_particular(planned, row, standing, unknown):
+            helping = [pod for pod in unknown if self._helps(planned, row, short, lacks, pod)]
+            text = f"{node}: {figures}, unless {_names(helping)} end by then"
+            return PlanFit("Unknown", text)
+        late = [
+            f"{each.pod.ref.name} runs until {format_time(each.time)}"
+            for each in self._planner.releases(row)
+            if each.pod is not None
+            and each.time > planned.start
+            and self._helps(planned, row, short, lacks, each.pod)
+        ]
+        return PlanFit("False", f"{node}: {figures}" + "".join(f"; {text}" for text in late[:_NAMED]))
+
+    # Amounts
+
+    def shortage(self, planned: PlannedReservation, row: int, standing: Standing) -> Amounts:
+        """What will be missing on a row at the start, by slot."""
+        beside = standing.beside(planned, row)
+        others = [each for each in beside if each.overlaps(planned.start, planned.end)]
+        taken = self._planner.most_taken(others, planned.start) if others else {}
+        outranked, limits = self.outranked(row), self._limits
+        short = {
+            slot: amount + taken.get(slot, 0) - limits.free_on(slot, row) - outranked.get(slot, 0)
+            for slot, amount in self._planner.wanted(planned).items()
+        }
+        for release in self._planner.releases(row):
+            if release.time <= planned.start:
+                for slot, amount in release.amounts:
+                    if slot in short:
+                        short[slot] -= amount
+        return {slot: amount for slot, amount in short.items() if amount > 0}
+
+    def outranked(self, row: int) -> Amounts:
+        """What starvation holds that are Waiting claim on a row, by slot: they come after reservations
+        with a start."""
+        found: Amounts = {}
+        for hold in self._cluster.reservations.starvation_holds.on(row):
+            if hold.waiting and hold.entry is not None:
+                for slot, amount in hold.entry.remaining.items():
+                    found[slot] = found.get(slot, 0) + amount
+        return found
+
+    def fits_once_pods_end(self, planned: PlannedReservation, row: int) -> bool:
+        """Whether the row can have the reservation now, or once pods that are in its way have ended.
+        Between it and other plans was decided when they were made."""
+        nodes, outranked = self._nodes, self.outranked(row)
+        has_amounts = all(
+            nodes.held_once_pods_end.item(slot, row)
+            + nodes.daemon_requested.item(slot, row)
+            - outranked.get(slot, 0)
+            + amount
+            <= self._limits.capacity_on(slot, row)
+            for slot, amount in self._planner.wanted(planned).items()
+        )
+        alone = Standing(self._cluster)
+        return has_amounts and self.has_particular(planned, row, alone, self._planner.ending(row))
+
+    # Particular resources
+
+    def has_particular(
+        self,
+        planned: PlannedReservation,
+        row: int,
+        standing: Standing,
+        without: Collection[PodRecord] = (),
+    ) -> bool:
+        """Whether the plan gets its particular resources on a row, and leaves those of other plans to
+        them. The pods in `without` count as gone."""
+        return not self._lacking(planned, row, standing, without)
+
+    def _lacking(
+        self,
+        planned: PlannedReservation,
+        row: int,
+        standing: Standing,
+        without: Collection[PodRecord] = (),
+    ) -> list[str]:
+        """The particular resources that it will lack, or that another plan lacks because of it."""
+        if not self._planner.kinds(planned, row):
+            return []
+        others = standing.beside(planned, row)
+        unmet = self._planner.unmet(row, [*others, planned], without)
+        own = [each.lacks for each in unmet if each.planned is planned]
+        if own or not unmet:
+            return own[0] if own else []
+        anyway = {each.planned for each in self._planner.unmet(row, others, without)}
+        return [
+            f"{what} for {each.planned.reservation.ref}"
+            for each in unmet
+            if each.planned not in anyway
+            for what in each.lacks
+        ]
+
+    # Pods in the way
+
+    def without_known_end(self, row: int) -> list[PodRecord]:
+        """The pods on a row that can end, and of which is not known when."""
+        releases = self._planner.releases(row)
+        known = {each.pod.uid for each in releases if each.pod is not None}
+        return [pod for pod in self._planner.ending(row) if pod.uid not in known]
+
+    def _helps(
+        self, planned: PlannedReservation, row: int, short: Amounts, lacks: list[str], pod: PodRecord
+    ) -> bool:
+        """Whether the pod has some of what is missing."""
+        if any(short.get(slot, 0) > 0 and amount > 0 for slot, amount in pod.cls.usage):
+            return True
+        return bool(lacks) and self._planner.shares(planned, pod.cls, row)
+
+    def _preemptible(self, planned: PlannedReservation, row: int) -> list[PodRecord]:
+        """The pods on a row that may be evicted for the reservation, least important first: of lower
+        priority, and not expected to have ended by its start."""
+        pod = planned.reservation.pod
+        priority = pod.cls.priority if pod is not None else 0
+        ends = {e.pod.uid: e.time for e in self._planner.releases(row) if e.pod is not None}
+        found = [
+            each
+            for each in self._planner.ending(row)
+            if each.cls.priority < priority
+            and not each.cls.non_preemptible
+            and ends.get(each.uid, math.inf) > planned.start
+        ]
+        return sorted(found, key=lambda each: (each.cls.priority, -each.since, each.uid))
+
+    def victims(self, planned: PlannedReservation, row: int, standing: Standing) -> list[PodRecord]:
+        """The pods that have to go for the reservation, no more than are needed."""
+        short = self.shortage(planned, row, standing)
+        chosen: list[PodRecord] = []
+        preemptible = self._preemptible(planned, row)
+        for pod in preemptible:
+            if all(lack <= 0 for lack in short.values()):
+                break
+            if any(short.get(slot, 0) > 0 and amount > 0 for slot, amount in pod.cls.usage):
+                chosen.append(pod)
+                for slot, amount in pod.cls.usage:
+                    if slot in short:
+                        short[slot] -= amount
+        if self.has_particular(planned, row, standing, chosen):
+            return chosen
+        more = [pod for pod in preemptible if pod not in chosen]
+        for pod in reversed(more):
+            spared = [each for each in more if each is not pod]
+            if self.has_particular(planned, row, standing, [*chosen, *spared]):
+                more = spared
+        enough = self.has_particular(planned, row, standing, [*chosen, *more])
+        return [*chosen, *more] if enough else chosen
+
+    def _figures(self, planned: PlannedReservation, short: Amounts, lacks: list[str]) -> str:
+        """What is missing at the start, such as `3 cpu short and ports not free at …`."""
+        named = [(self._limits.name(slot), amount) for slot, amount in sorted(short.items())]
+        amounts = ", ".join(f"{shown(name.split()[0], amount)} {name}" for name, amount in named)
+        parts = [f"{amounts} short"] if amounts else []
+        parts += [f"{', '.join(lacks)} not free"] if lacks else []
+        return f"{' and '.join(parts)} at {format_time(planned.start)}"
+
+
+def _covers(short: Amounts, pods: list[PodRecord]) -> bool:
+    """Whether these pods have as much as is missing."""
+    left = dict(short)
+    for pod in pods:
+        for slot, amount in pod.cls.usage:
+            if slot in left:
+                left[slot] -= amount
+    return all(lack <= 0 for lack in left.values())
+
+
+def _evicts(planned: PlannedReservation, victims: list[PodRecord]) -> str:
+    drains = format_time(planned.reservation.calendar.drains_at)
+    return f"evicts {_names(victims)} from {drains} on, as far as they are in the way"
+
+
+def _names(pods: list[PodRecord]) -> str:
+    names = [f"{pod.namespace}/{pod.name}" for pod in pods[:_NAMED]]
+    more = f" and {len(pods) - _NAMED} more" if len(pods) > _NAMED else ""
+    return ", ".join(names) + more

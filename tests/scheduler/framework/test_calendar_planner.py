@@ -1,0 +1,266 @@
+"""Plans of reservations with a start: limits, starts on other nodes than planned, gangs."""
+
+from typing import Any
+
+import pytest
+
+from harness.objects import Raw, gang, node, pod, pod_group, reservation
+from harness.scenarios import Played, actions, condition, play, step
+from holdfast.api.times import format_time, parse_time
+
+BEGIN = parse_time("2026-01-01T00:00:00Z")
+HOUR = 3600
+LIMITED = {"node.koordinator.sh/limit-to-allocatable": '{"cpu": 100}'}
+
+
+def window(name: str, start: int, cpu: int = 4, length: int = 60, **more: Any) -> Raw:
+    annotations = {"holdfast.io/starts-at": format_time(BEGIN + start * 60)}
+    annotations |= more.pop("annotations", {})
+    return reservation(name, cpu, name, annotations=annotations, ttl=f"{length}m", **more)
+
+
+def with_limit(raw: Raw, cpu: int) -> Raw:
+    spec = raw["spec"]["template"]["spec"] if raw["kind"] == "Reservation" else raw["spec"]
+    spec["containers"][0]["resources"]["limits"] = {"cpu": str(cpu)}
+    return raw
+
+
+def node_of(played: Played, name: str) -> str:
+    return played.find("Reservation", name)["status"].get("nodeName") or ""
+
+
+def plan(played: Played, name: str) -> tuple[str, str]:
+    found = played.find("Reservation", name)
+    return node_of(played, name), condition(found, "Feasible")["status"]
+
+
+def starts(played: Played, name: str) -> list[tuple[float, str]]:
+    return played.events(f"Reservation/{name}", "Available", "Waiting", "Failed")
+
+
+# Limits
+
+
+def burst(name: str = "burst", minutes: int | None = None, **more: Any) -> Raw:
+    """A pod with little requested and a limit of 8."""
+    if minutes is not None:
+        more |= {"annotations": {"holdfast.io/run-estimate": f"{minutes}m"}, "runs_for": f"{minutes}m"}
+    return with_limit(pod(name, 1, **more), 8)
+
+
+def test_a_node_without_enough_limit_at_the_start_is_not_planned() -> None:
+    nodes = [node("n0", 8, annotations=LIMITED), node("n1", 16, annotations=LIMITED)]
+    planned = with_limit(window("w", 60, at="1m"), 4)
+    played = play(nodes, burst(nodeName="n0"), planned, until=70 * 60)
+    assert starts(played, "w") == [(HOUR, "Available")]
+    assert played.find("Reservation", "w")["status"]["nodeName"] == "n1"
+
+
+def test_a_limit_that_may_not_be_free_is_named() -> None:
+    planned = with_limit(window("w", 60, at="1m"), 4)
+    played = play(node("n0", 8, annotations=LIMITED), burst(nodeName="n0"), planned, until=600)
+    assert plan(played, "w") == ("n0", "Unknown")
+    message = condition(played.find("Reservation", "w"), "Feasible")["message"]
+    assert message == (
+        "n0: 4 cpu limit short at 2026-01-01T01:00:00Z, unless default/burst end by then"
+    )
+
+
+def test_a_limit_that_is_released_by_the_start_counts() -> None:
+    planned = with_limit(window("w", 60, at="1m"), 4)
+    given = [node("n0", 8, annotations=LIMITED), burst(minutes=40, nodeName="n0"), planned]
+    assert starts(play(given, until=70 * 60), "w") == [(HOUR, "Available")]
+
+
+def test_two_plans_share_a_limit_only_one_after_the_other() -> None:
+    given = [
+        node("n0", 8, annotations=LIMITED),
+        with_limit(window("w0", 60, 2), 6),
+        with_limit(window("w1", 90, 2, at="1m"), 6),
+        with_limit(window("w2", 120, 2, at="2m"), 6),
+    ]
+    played = play(given, until=600)
+    assert [plan(played, name)[1] for name in ("w0", "w1", "w2")] == ["True", "False", "True"]
+
+
+@pytest.mark.parametrize(("minutes", "bound"), [(None, None), (90, None), (40, 300)])
+def test_the_planned_limit_is_closed_to_what_does_not_end_by_the_start(
+    minutes: int | None, bound: float | None
+) -> None:
+    given = [node("n0", 8, annotations=LIMITED), with_limit(window("w", 60, 2), 4)]
+    played = play(given, burst(minutes=minutes, at="5m"), until=70 * 60)
+    assert played.times("burst") == [bound]
+    assert starts(played, "w") == [(HOUR, "Available")]
+
+
+def test_a_node_with_an_invalid_ratio_is_not_planned() -> None:
+    invalid = {"node.koordinator.sh/limit-to-allocatable": "half"}
+    given = [node("n0", 8, annotations=invalid), window("w", 60)]
+    assert plan(play(given, until=600), "w") == ("", "False")
+
+
+# Starts on other nodes
+
+
+def test_a_start_on_another_node_leaves_other_plans_their_capacity() -> None:
+    """The planned node is cordoned while it drains; n1 has capacity only until another plan starts."""
+    first = window("first", 60, 8, 120, annotations={"holdfast.io/lead": "30m"}, at="1m")
+    second = window("second", 90, 8, 120, pod={"nodeSelector": {"kubernetes.io/hostname": "n1"}})
+    cordon = {"kind": "Node", "name": "n0", "merge": {"spec": {"unschedulable": True}}}
+    played = play(
+        [node("n0", 8), node("n1", 8), first, second, step("3599s", patch=cordon)], until=100 * 60
+    )
+    assert starts(played, "second") == [(90 * 60, "Available")]
+    assert starts(played, "first") == []
+
+
+def test_a_start_on_another_node_may_end_before_other_plans_start() -> None:
+    first = window("first", 60, 8, 30, annotations={"holdfast.io/lead": "30m"})
+    second = window("second", 90, 8, 120, pod={"nodeSelector": {"kubernetes.io/hostname": "n1"}})
+    cordon = {"kind": "Node", "name": "n0", "merge": {"spec": {"unschedulable": True}}}
+    played = play(
+        [node("n0", 8), node("n1", 8), first, second, step("3599s", patch=cordon)], until=100 * 60
+    )
+    assert starts(played, "first")[0] == (HOUR, "Available")
+    assert starts(played, "second") == [(90 * 60, "Available")]
+
+
+def test_a_reservation_that_is_late_is_not_placed_where_others_are_planned() -> None:
+    """It found no node at its start, and is pending: a node that comes later is planned for another."""
+    late = window("late", 30, 8, 600)
+    other = window("other", 120, 8, at="31m", pod={"nodeSelector": {"disk": "ssd"}})
+    joins = node("n1", 8, labels={"disk": "ssd"})
+    played = play(
+        [node("n0", 4), late, other, step("40m", apply=joins), step("90m", apply=node("n2", 8))],
+        until=130 * 60,
+    )
+    assert starts(played, "other") == [(120 * 60, "Available")]
+    assert starts(played, "late") == [(90 * 60, "Available")]
+
+
+# Gangs
+
+
+RACK = "example.com/rack"
+
+
+def members(name: str, count: int, start: int = 60, cpu: int = 4, **more: Any) -> list[Raw]:
+    """A gang of reservations whose templates require affinity to each other."""
+    gang = {
+        "gang.scheduling.koordinator.sh/name": name,
+        "gang.scheduling.koordinator.sh/min-available": str(count),
+    }
+    term = {"topologyKey": RACK, "labelSelector": {"matchLabels": {"app": name}}}
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    made = []
+    for i in range(count):
+        owners = [{"labelSelector": {"matchLabels": {"app": name}}}]
+        each = window(
+            f"{name}-{i}", start, cpu, annotations=gang, owners=owners, pod={"affinity": near}, **more
+        )
+        each["spec"]["template"]["metadata"] = {"labels": {"app": name}}
+        made.append(each)
+    return made
+
+
+def racks(**sizes: int) -> list[Raw]:
+    return [
+        node(f"{rack}{i}", 4, labels={RACK: rack}) for rack, size in sizes.items() for i in range(size)
+    ]
+
+
+def racks_of(played: Played, name: str, count: int) -> set[str]:
+    return {node_of(played, f"{name}-{i}")[:1] for i in range(count)}
+
+
+def test_a_gang_is_planned_in_a_rack_that_has_capacity_for_all() -> None:
+    played = play(racks(a=2, b=3, c=2), members("g", 3), until=600)
+    assert racks_of(played, "g", 3) == {"b"}
+    assert {plan(played, f"g-{i}")[1] for i in range(3)} == {"True"}
+
+
+def test_a_gang_for_which_no_rack_is_large_enough_is_not_planned() -> None:
+    played = play(racks(a=2, b=2), members("g", 3), until=70 * 60)
+    assert racks_of(played, "g", 3) == {""}
+    assert all(starts(played, f"g-{i}") == [] for i in range(3))
+
+
+def test_the_rack_is_one_that_other_plans_leave() -> None:
+    played = play(racks(a=3, b=3), members("g", 3), members("h", 3, at="1m"), until=70 * 60)
+    assert [len(starts(played, f"{gang}-{i}")) for gang in "gh" for i in range(3)] == [1] * 6
+    assert racks_of(played, "g", 3) != racks_of(played, "h", 3)
+
+
+def test_gangs_share_a_rack_one_after_the_other() -> None:
+    given = [*racks(a=3), *members("g", 3), *members("h", 3, 120, at="1m")]
+    played = play(given, until=130 * 60)
+    assert [starts(played, f"h-{i}") for i in range(3)] == [[(2 * HOUR, "Available")]] * 3
+
+
+def test_a_node_that_is_lost_moves_the_whole_gang() -> None:
+    lost = step("10m", delete={"kind": "Node", "name": "a0"})
+    played = play(racks(a=3, b=3), members("g", 3), lost, until=70 * 60)
+    assert [starts(played, f"g-{i}") for i in range(3)] == [[(HOUR, "Available")]] * 3
+    assert racks_of(played, "g", 3) == {"b"}
+
+
+@pytest.mark.parametrize("spread", ["anti-affinity", "constraint"])
+def test_plans_keep_apart_as_their_templates_require(spread: str) -> None:
+    chosen = {"matchLabels": {"app": "w"}}
+    key = "kubernetes.io/hostname"
+    term = {"topologyKey": key, "labelSelector": chosen}
+    apart: Raw = {
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    }
+    if spread == "constraint":
+        rule = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}
+        apart = {"topologySpreadConstraints": [{**rule, "labelSelector": chosen}]}
+    windows = [window(f"w{i}", 60, 1, pod=apart) for i in range(2)]
+    for each in windows:
+        each["spec"]["template"]["metadata"] = {"labels": {"app": "w"}}
+    played = play([node("n0", 4), node("n1", 4)], windows, until=70 * 60)
+    assert {node_of(played, f"w{i}") for i in range(2)} == {"n0", "n1"}
+    assert [starts(played, f"w{i}") for i in range(2)] == [[(HOUR, "Available")]] * 2
+
+
+def test_anti_affinity_to_a_pod_that_ends_by_the_start_is_no_obstacle() -> None:
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "x"}}}
+    apart = {
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    }
+    estimate = {"annotations": {"holdfast.io/run-estimate": "40m"}, "runs_for": "40m"}
+    given = [node("n0", 4), pod("x", 1, "x", nodeName="n0", **estimate), window("w", 60, pod=apart)]
+    assert starts(play(given, until=70 * 60), "w") == [(HOUR, "Available")]
+
+
+# Starving jobs
+
+
+def minutely() -> Raw:
+    template = reservation("r", 4, "x", allocateOnce=False)["spec"]
+    spec = {"schedule": "* * * * *", "duration": "50s", "template": {"spec": template}}
+    return {
+        "apiVersion": "scheduling.holdfast.io/v1alpha1",
+        "kind": "ReservationSchedule",
+        "metadata": {"name": "minutely"},
+        "spec": spec,
+    }
+
+
+@pytest.mark.parametrize(("nodes", "reason"), [(2, "CannotReserve"), (3, "Reserved")])
+def test_a_starving_gang_beside_a_schedule_gets_a_hold_or_the_reason(nodes: int, reason: str) -> None:
+    busy = [
+        pod(f"busy-{i}", 4, nodeName=f"n{i}", annotations={"holdfast.io/run-estimate": "10m"})
+        for i in range(nodes)
+    ]
+    given = [*(node(f"n{i}", 8) for i in range(nodes)), minutely(), *busy]
+    config = actions("allocate", "backfill", starvingJobTimeThreshold=30, reservedNodePercent=100)
+    played = play(given, [pod_group("g", 2), *gang("g", 2, 6)], config=config, until=100)
+    messages = [
+        raw["message"]
+        for raw in played.all("Event")
+        if raw["involvedObject"]["name"] == "g" and raw["reason"] == reason
+    ]
+    planned = "its capacity is planned for ReservationSchedule/minutely; no capacity was reserved"
+    assert len(messages) == 1
+    assert (planned in messages) == (reason == "CannotReserve")

@@ -1,0 +1,205 @@
+"""Planned reservations of host ports, exclusive CPUs, devices and volumes.
+
+Each kind is a node that can serve one user at a time, though amounts would allow two.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from harness.claim_objects import claim_template, device_class, resource_slice
+from harness.device_objects import device, gpu
+from harness.numa_objects import topology
+from harness.objects import Raw, node, pod, reservation
+from harness.scenarios import Played, condition, play
+from holdfast.api.times import format_time, parse_time
+
+BEGIN = parse_time("2026-01-01T00:00:00Z")
+HOUR = 3600
+CLAIMS = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
+
+
+class Kind(NamedTuple):
+    """A particular resource: a node that has it, and what requests it."""
+
+    node: Callable[[str], list[Raw]]
+    spec: Raw
+    requests: Raw
+    common: list[Raw]
+
+
+def agent(name: str, on: str, requests: Raw) -> Raw:
+    """A pod that stays as long as its node."""
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "a", "uid": "a", "controller": True}
+    return pod(name, requests=requests, nodeName=on, metadata={"ownerReferences": [owner]})
+
+
+def _half_gpus(name: str) -> list[Raw]:
+    """A GPU has 40 % free, the other is free: 60 % fits once, though twice that is free."""
+    first = agent(f"{name}-first", name, {"koordinator.sh/gpu": 60})
+    return [node(name, 16), device(name, gpu(0), gpu(1)), first]
+
+
+def _numa_nodes(name: str) -> list[Raw]:
+    """One NUMA node has one cpu left, the other three: two fit once, though four are left."""
+    first = agent(f"{name}-first", name, {"cpu": 2})
+    listed = topology(name, cpus=6, numa=2, threads=1, policies=["SingleNUMANodePodLevel"])
+    return [listed, node(name, 6), first]
+
+
+KINDS = {
+    "port": Kind(lambda name: [node(name, 16)], {"ports": [80]}, {"cpu": 1}, []),
+    "device": Kind(_half_gpus, {}, {"koordinator.sh/gpu": 60}, []),
+    "numa": Kind(_numa_nodes, {}, {"cpu": 2}, []),
+    "claim": Kind(
+        lambda name: [node(name, 16), resource_slice(name, 1)],
+        {"resourceClaims": CLAIMS},
+        {"cpu": 1},
+        [device_class(), claim_template("gpu")],
+    ),
+}
+
+
+class Case:
+    """Scenarios with one kind of particular resource."""
+
+    def __init__(self, name: str) -> None:
+        self.kind = KINDS[name]
+
+    def user(self, name: str, estimate: int | None = None, **more: Any) -> Raw:
+        annotations = {} if estimate is None else {"holdfast.io/run-estimate": f"{estimate}m"}
+        if estimate is not None:
+            more["runs_for"] = f"{estimate}m"
+        if on := more.pop("on", ""):
+            more["nodeSelector"] = {"kubernetes.io/hostname": on}
+        return pod(
+            name, annotations=annotations, **{"requests": self.kind.requests, **self.kind.spec, **more}
+        )
+
+    def window(self, name: str, start: int, length: int = 60, **more: Any) -> Raw:
+        starts = {
+            "holdfast.io/starts-at": format_time(BEGIN + start * 60),
+            **more.pop("annotations", {}),
+        }
+        return reservation(
+            name,
+            app=name,
+            requests=self.kind.requests,
+            pod=self.kind.spec,
+            annotations=starts,
+            ttl=f"{length}m",
+            **more,
+        )
+
+    def play(self, nodes: int, *given: Raw, until: int) -> Played:
+        made = [raw for i in range(nodes) for raw in self.kind.node(f"n{i}")]
+        return play(self.kind.common, made, list(given), until=until * 60)
+
+
+@pytest.fixture(params=KINDS)
+def case(request: pytest.FixtureRequest) -> Case:
+    return Case(request.param)
+
+
+def plan(played: Played, name: str) -> tuple[str, str]:
+    """The planned node, and the status of Feasible."""
+    found = played.find("Reservation", name)
+    return found["status"].get("nodeName") or "", condition(found, "Feasible")["status"]
+
+
+def starts(played: Played, name: str) -> list[tuple[float, str]]:
+    return played.events(f"Reservation/{name}", "Available", "Waiting", "Failed")
+
+
+def test_a_node_where_a_pod_without_a_known_end_uses_it_is_not_planned(case: Case) -> None:
+    user = case.user("user", on="n0")
+    played = case.play(2, user, case.window("w", 60, at="1m"), until=30)
+    assert plan(played, "w") == ("n1", "True")
+
+
+def test_where_only_that_could_free_it_the_plan_is_unknown_and_names_the_pod(case: Case) -> None:
+    played = case.play(1, case.user("user", on="n0"), case.window("w", 60, at="1m"), until=30)
+    assert plan(played, "w") == ("n0", "Unknown")
+    message = condition(played.find("Reservation", "w"), "Feasible")["message"]
+    assert "not free at 2026-01-01T01:00:00Z, unless" in message
+    assert "default/user" in message
+
+
+def test_what_is_released_by_the_start_counts(case: Case) -> None:
+    user = case.user("user", 40, on="n0")
+    played = case.play(1, user, case.window("w", 60, at="1m"), until=70)
+    assert starts(played, "w") == [(HOUR, "Available")]
+
+
+def test_what_is_released_after_the_start_does_not(case: Case) -> None:
+    user = case.user("user", 90, on="n0")
+    played = case.play(1, user, case.window("w", 60, at="1m"), until=30)
+    assert plan(played, "w") == ("", "False")
+    message = condition(played.find("Reservation", "w"), "Feasible")["message"]
+    assert "user runs until 2026-01-01T01:30:00Z" in message
+
+
+def test_two_plans_do_not_share_it_at_the_same_time(case: Case) -> None:
+    windows = [case.window("w0", 60), case.window("w1", 90, at="1m")]
+    assert plan(case.play(1, *windows, until=30), "w1") == ("", "False")
+    played = case.play(2, *windows, until=30)
+    assert {plan(played, "w0"), plan(played, "w1")} == {("n0", "True"), ("n1", "True")}
+
+
+def test_two_plans_share_it_one_after_the_other(case: Case) -> None:
+    windows = [case.window("w0", 60), case.window("w1", 120, at="1m")]
+    played = case.play(1, *windows, until=130)
+    assert starts(played, "w0")[0] == (HOUR, "Available")
+    assert starts(played, "w1") == [(2 * HOUR, "Available")]
+
+
+def test_it_is_closed_to_pods_that_do_not_end_by_the_start(case: Case) -> None:
+    pods = [case.user("endless", at="5m"), case.user("long", 90, at="5m")]
+    played = case.play(1, case.window("w", 60), *pods, until=50)
+    assert played.times("endless", "long") == [None, None]
+    assert "1 node(s) had capacity planned for reservations that start later" in played.message("long")
+
+
+def test_it_is_open_to_pods_that_end_by_the_start(case: Case) -> None:
+    played = case.play(1, case.window("w", 60), case.user("short", 40, at="5m"), until=70)
+    assert played.times("short") == [300]
+    assert starts(played, "w") == [(HOUR, "Available")]
+
+
+def test_before_a_drain_it_is_open_to_all(case: Case) -> None:
+    drain = {"holdfast.io/before-start": "Drain", "holdfast.io/lead": "30m"}
+    window = case.window("w", 60, annotations=drain)
+    pods = [case.user("early", at="5m", delete_at="20m"), case.user("late", at="35m")]
+    played = case.play(1, window, *pods, until=50)
+    assert played.times("early", "late") == [300, None]
+
+
+def test_users_of_lower_priority_are_evicted_for_it(case: Case) -> None:
+    preempt = {"holdfast.io/before-start": "Preempt", "holdfast.io/lead": "30m"}
+    window = case.window("w", 60, at="1m", annotations=preempt)
+    window["spec"]["template"]["spec"]["priority"] = 1000
+    user, other = case.user("user", on="n0"), pod("other", 0)
+    played = case.play(1, user, other, window, until=70)
+    assert played.events("Pod/default/user", "Evicted") == [(HOUR / 2, "Evicted")]
+    assert played.events("Pod/default/other", "Evicted") == []
+    assert starts(played, "w") == [(HOUR, "Available")]
+
+
+def test_at_its_start_it_waits_for_what_is_still_in_use(case: Case) -> None:
+    user = case.user("user", on="n0", delete_at="80m")
+    played = case.play(1, user, case.window("w", 60, at="1m"), until=90)
+    assert starts(played, "w") == [(HOUR, "Waiting"), (80 * 60, "Available")]
+
+
+def test_a_restart_keeps_the_plan(case: Case) -> None:
+    step = {
+        "apiVersion": "sim.holdfast.io/v1alpha1",
+        "kind": "Step",
+        "at": "20m",
+        "restart": "scheduler",
+    }
+    windows = [case.window("w0", 60), case.window("w1", 90, at="1m")]
+    before = case.play(2, *windows, until=15)
+    after = case.play(2, *windows, step, until=30)
+    assert [plan(before, each) for each in ("w0", "w1")] == [plan(after, each) for each in ("w0", "w1")]
