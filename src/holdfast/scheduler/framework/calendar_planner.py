@@ -90,7 +90,7 @@ class CalendarPlanner:
                     text = f"{planned.node} takes only what ends by {format_time(planned.start)}"
                     decisions.append(_event(planned, "Draining", text))
         if not self._is_up_to_date(now):
-            with self._search.anew():
+            with self._search.memoized():
                 decisions += self._plan(now)
             self._seen, self._rows_seen = self._state(), self._rows_changed()
             self._are_certain = all(each.feasible == "True" for each in self._calendar)
@@ -161,7 +161,7 @@ class CalendarPlanner:
         are none, they are scheduled like other reservations that are pending."""
         standing = Standing(self._cluster, self._calendar)
         for certain in (True, False):
-            with self._search.anew():
+            with self._search.memoized():
                 found = self._search.find(members, standing, certain)
             if found is not None:
                 return self._start_on(members, [self._nodes.name(each.row) for each in found], now)

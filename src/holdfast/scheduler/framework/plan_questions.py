@@ -27,7 +27,7 @@ class PlanQuestions:
         if self._search.are_kept(members, standing):
             fits = [self._fits.on(each, self._row(each), standing) for each in members]
             return planned.node if all(fit.feasible == "True" for fit in fits) else ""
-        with self._search.anew():
+        with self._search.memoized():
             found = self._search.find(members, standing, certain=True)
         return self._nodes.name(found[members.index(planned)].row) if found is not None else ""
 
@@ -37,7 +37,7 @@ class PlanQuestions:
         members, standing = self._beside(planned)
         if not self._search.are_kept(members, standing):
             beside = standing.copy()
-            with self._search.anew():
+            with self._search.memoized():
                 for member in members:
                     found = self._search.find([member], beside, certain=True)
                     if found is None:
@@ -53,7 +53,7 @@ class PlanQuestions:
         if self._search.are_kept([planned], standing):
             rows = [self._row(planned)]
         else:
-            with self._search.anew():
+            with self._search.memoized():
                 lacks = self._search.shortages(planned, standing)
             order = np.argsort(lacks, kind="stable")
             rows = [int(row) for row in order[:most] if np.isfinite(lacks[row])]

@@ -81,7 +81,7 @@ class PlanSearch:
         """What is expected to be free by start and slots, while plans are made."""
 
     @contextmanager
-    def anew(self) -> Iterator[None]:
+    def memoized(self) -> Iterator[None]:
         """Inside, what is free at a time is computed once; nothing may come or go on a node."""
         self._free_by_start.clear()
         try:
@@ -173,17 +173,18 @@ class PlanSearch:
 
     def _best_with_victims(self, planned: PlannedReservation, rows: Bools, standing: Standing) -> int:
         """The row on which the plan fits if the fewest pods of lower priority are evicted; -1 if there
-        is none."""
-        free = self._free(planned, self._planner.wanted(planned), standing, certain=False)
-        for slot, amount in self._planner.wanted(planned).items():
-            rows &= free[slot] >= amount
+        is none. Rows that lack less come first, and one with a single victim is good enough."""
+        pod, lacks = planned.reservation.pod, self._lacks(planned, standing)
+        assert pod is not None
+        rows &= self._nodes.lowest[: len(rows)] < pod.cls.priority
         best, fewest = -1, math.inf
-        for row in np.flatnonzero(rows).tolist():
-            fit = self._fits.on(planned, row, standing)
-            if fit.feasible == "True" and fewest > 0:
+        for row in np.argsort(np.where(rows, lacks, np.inf), kind="stable")[: int(rows.sum())].tolist():
+            if self._fits.on(planned, row, standing).feasible == "True":
                 victims = len(self._fits.victims(planned, row, standing))
                 if victims < fewest:
-                    best, fewest = row, victims
+                    best, fewest = int(row), victims
+                if fewest <= 1:
+                    break
         return best
 
     def _free(
@@ -222,11 +223,15 @@ class PlanSearch:
     def shortages(self, planned: PlannedReservation, standing: Standing) -> NDArray[np.float64]:
         """How much each row lacks at the start, as the sum of shares of what is requested; infinite
         where the row is not suitable."""
-        rows, wanted = self.suitable(planned, standing), self._planner.wanted(planned)
-        lacks = np.zeros(len(rows))
+        rows = self.suitable(planned, standing)
+        return np.where(rows, self._lacks(planned, standing), np.inf)
+
+    def _lacks(self, planned: PlannedReservation, standing: Standing) -> NDArray[np.float64]:
+        wanted = self._planner.wanted(planned)
+        lacks = np.zeros(self._nodes.size)
         for slot, free in self._free(planned, wanted, standing, certain=True).items():
             lacks += np.maximum(wanted[slot] - free, 0) / max(wanted[slot], 1)
-        return np.where(rows, lacks, np.inf)
+        return lacks
 
     def are_kept(self, members: list[PlannedReservation], standing: Standing) -> bool:
         """Whether the plans are kept even though they may not be met: one of them drains its node, and
