@@ -37,6 +37,13 @@ def small(seed: int, folder: Path, tight: bool, claims: bool) -> Path | None:
     return write(shrink(life, outcome), folder, name, about)
 
 
+def _prepare() -> None:
+    """Before the first life of a process: its garbage is small and soon gone, so it is not looked for
+    after every few hundred objects."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m mixtures.soak", description=__doc__)
     parser.add_argument("--lives", type=int, default=100_000, help="how many")
@@ -52,7 +59,7 @@ def main() -> int:
     started, shown = time.monotonic(), 0.0
     seeds = range(given.first, given.first + given.lives)
     # A process is replaced now and then, so that what one life leaves behind stays small.
-    with multiprocessing.Pool(given.jobs, gc.freeze, maxtasksperchild=2000) as pool:
+    with multiprocessing.Pool(given.jobs, _prepare, maxtasksperchild=2000) as pool:
         for count, (seed, kind, problem) in enumerate(pool.imap_unordered(play_seed, seeds, 8), 1):
             if kind:
                 found[kind].append((seed, problem))

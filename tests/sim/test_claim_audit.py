@@ -85,26 +85,6 @@ def test_a_device_must_be_published() -> None:
     ]
 
 
-@pytest.mark.parametrize(("of_a_reservation", "right"), [(True, True), (False, False)])
-def test_a_reservation_takes_back_devices_that_were_withdrawn(
-    of_a_reservation: bool, right: bool
-) -> None:
-    metadata = {"annotations": {HELD_DEVICES: "{}"}} if of_a_reservation else {}
-    whole = claim("a", "gpu-0", "gpu-1", metadata=metadata)
-    rest = claim("a", "gpu-0", metadata=metadata)
-    cleared = claim("a")
-    cleared["status"] = {}
-    found, problems = audit(whole)
-    key = ("default", "a")
-    smaller = resource_slice("n1", [device("gpu-0")])
-    problems += found.changed("ResourceClaim", key, whole, cleared)
-    problems += found.changed("ResourceClaim", key, cleared, rest)
-    problems += found.changed("ResourceSlice", ("", "n1"), None, smaller)
-    problems += found.changed("ResourceClaim", key, rest, cleared)
-    problems += found.changed("ResourceClaim", key, cleared, whole)
-    assert (problems == []) == right
-
-
 def test_counters_are_not_exceeded() -> None:
     counters = {"memory": {"value": "10Gi"}}
     consumes = [{"counterSet": "gpu", "counters": {"memory": {"value": "6Gi"}}}]
@@ -209,6 +189,13 @@ def test_nothing_is_left_at_rest(claims: list[Raw], pods: list[Raw], expected: s
             [held("gpu-0", "gpu-1", allocated=("gpu-0", "gpu-1")), claim("c", "gpu-0")],
             "devices of a reservation",
         ),
+        ("Available", [held("gpu-0", "gpu-7", allocated=("gpu-0",))], ""),
+        ("Waiting", [held("gpu-0", allocated=())], ""),
+        (
+            "Waiting",
+            [held("gpu-0", allocated=("gpu-0",)), claim("c", "gpu-0")],
+            "devices of a reservation",
+        ),
         ("Available", [], "claims of a reservation"),
         ("Pending", [], ""),
         (
@@ -222,6 +209,42 @@ def test_a_reservation_holds_its_devices(phase: str, claims: list[Raw], expected
     found, _ = audit(*claims)
     list(found.changed("Reservation", ("", "r"), None, reservation(phase)))
     assert [each.partition(":")[0] for each in found.at_rest()] == ([expected] if expected else [])
+
+
+def test_a_reservation_keeps_a_withdrawn_device_but_does_not_get_one() -> None:
+    made = held("gpu-0", "gpu-1", allocated=("gpu-0", "gpu-1"))
+    found, problems = audit(made)
+    assert problems == []
+    list(found.changed("ResourceSlice", ("", "n1"), None, resource_slice("n1", [device("gpu-1")])))
+
+    def write(before: Raw, *devices: str) -> tuple[Raw, list[str]]:
+        after = held("gpu-0", "gpu-1", allocated=devices)
+        return after, list(found.changed("ResourceClaim", ("default", "held"), before, after))
+
+    cleared, problems = write(made)
+    kept, more = write(cleared, "gpu-0")
+    assert problems + more == []
+    cleared, problems = write(kept)
+    without, more = write(cleared, "gpu-1")
+    assert problems + more == []
+    cleared, _ = write(without)
+    _, problems = write(cleared, "gpu-0")
+    assert [each.partition(":")[0] for each in problems] == ["device that is not published"]
+
+
+@pytest.mark.parametrize(
+    ("others", "gets"),
+    [([], True), ([claim("x", "gpu-1")], True), ([claim("x", "gpu-0"), claim("y", "gpu-1")], False)],
+)
+def test_a_reservation_waits_for_nothing_if_its_devices_are_free(others: list[Raw], gets: bool) -> None:
+    mine = held("gpu-0", allocated=())
+    mine["spec"] = {"devices": {"requests": [request()]}}
+    found, _ = audit(mine, *others)
+    made = device_class("gpu", 'device.driver == "gpu.example.com"')
+    list(found.changed("DeviceClass", ("", "gpu"), None, made))
+    waiting = reservation("Waiting")
+    list(found.changed("Reservation", ("", "r"), None, waiting))
+    assert found.certainly_gets(waiting["metadata"]["uid"], "n1") == gets
 
 
 def test_the_default_plugins_leave_the_liveness_check_on() -> None:

@@ -146,6 +146,9 @@ class BindRetries:
             return NOT_ACTIVE
         if self._needing(pod) is None:
             return f"binding to node {node} failed, and its group no longer needs the pod"
+        claims = self._cluster.claims
+        if claims.active and (lost := claims.gone(pod) or claims.lost_devices(pod, retry.row)):
+            return lost
         short = self._binding.short_of(self._profiles[pod.scheduler], pod, retry.row)
         return f"node {node}: {short} before the pod was bound" if short else ""
 

@@ -315,8 +315,8 @@ class BindingCycle:
 
     def lost_place(self, waiting: WaitingPod) -> Stop | None:
         """Why a pod that waits in Permit is rejected whatever the plugin's answer is: its node or one
-        of its ResourceClaims was deleted, or the reservation it is allocated from ends. None if none of
-        these."""
+        of its ResourceClaims was deleted, its devices were withdrawn, or the reservation it is
+        allocated from ends. None if none of these."""
         if waiting.node_gone:
             node = self._table.name(waiting.row)
             text = f"node {node} was deleted while the pod waited for {waiting.plugin.name}"
@@ -325,9 +325,13 @@ class BindingCycle:
         if not self._cluster.reservations.can_be_bound(pod):
             plugin = self._profiles[pod.scheduler].plugins.get(RESERVATION, waiting.plugin)
             return Stop(plugin, Outcome(NOT_ACTIVE))
+        claims = self._cluster.claims
         serves_claims = self._profiles[pod.scheduler].plugins.get(DYNAMIC_RESOURCES)
-        if serves_claims is not None and (gone := self._cluster.claims.gone(pod)):
-            return Stop(serves_claims, Outcome(gone))
+        if serves_claims is not None and claims.active:
+            if gone := claims.gone(pod):
+                return Stop(serves_claims, Outcome(gone))
+            if lost := claims.lost_devices(pod, waiting.row):
+                return Stop(serves_claims, Outcome(lost, retry=True))
         return None
 
     def reject_waiting(self, pod: PodRecord, message: str, now: float) -> None:

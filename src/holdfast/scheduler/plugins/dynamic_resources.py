@@ -247,7 +247,7 @@ class DynamicResources(ClusterPlugin):
         """Has the pod wait until its reservation's claims are written, and its devices are ready if
         they have binding conditions. A reservation does not wait for its devices: drivers prepare
         them for the claims of its owners, which wait then."""
-        if pod.reservation_uid and self._claims.is_writing_holders(pod.reservation_uid):
+        if self._claims.held and self._claims.is_writing_holders(pod):
             return Outcome(wait=_HOLDER_PATIENCE)
         return self._await_devices(pod, row) if pod.cls.claims and pod.reservation is None else FINE
 

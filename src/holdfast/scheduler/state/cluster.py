@@ -206,6 +206,7 @@ class Cluster(ClusterBase):
         self.ledger.remove(pod)
         pod.reservation_uid = ""
         pod.phase = Phase.PENDING
+        self.claims.pending_again(pod)
         if pod.being_preempted:
             pod.deletion_pending = True  # it is still a victim, whose deletion is decided
         if pod.previous_nomination:

@@ -221,10 +221,12 @@ class PodHandlers:
 
     def claims_changed(self, uids: Iterable[str]) -> None:
         """Updates the classes of pending pods whose ResourceClaims changed, and queues these pods. A
-        pod that has a node, or is assumed on one, keeps its class."""
+        pod that has a node, or is assumed on one, keeps its class, unless it is pending again."""
         for uid in uids:
             pod = self._pods.get(uid)
             if pod is None or pod.phase is not Phase.PENDING:
+                if pod is not None and pod.phase is Phase.ASSUMED:
+                    self._claims.changed_meanwhile.add(uid)
                 continue
             before, pod.cls = pod.cls, self._current_class(pod)
             self._classes.release(before)
@@ -407,6 +409,7 @@ class PodHandlers:
         pod.gone = True
         self._managers.forget(pod.uid)
         self._claims.pods.forget(pod.uid)
+        self._claims.changed_meanwhile.discard(pod.uid)
         del self._pods[pod.uid]
         if pod.uid in self._reservations.preemption_holds:
             self._reservations.preemptor_changed(pod)

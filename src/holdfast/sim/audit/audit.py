@@ -124,8 +124,13 @@ class Audit:
             problems.extend(self._devices.at_rest())
         elif now - self._moved_at >= liveness.QUIET:
             self._moved_at = now
-            fits = self._devices.certainly_fits
-            problems.extend(liveness.waiting_for_nothing(self._cluster, self._places_plain_pods, fits))
+            problems.extend(
+                liveness.waiting_for_nothing(
+                    self._cluster,
+                    self._places_plain_pods,
+                    self._devices,
+                )
+            )
         for uid in self._to_settle:
             reservation = self._cluster.reservations.get(uid)
             if reservation is not None:

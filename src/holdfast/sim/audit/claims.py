@@ -1,7 +1,8 @@
 """Devices by claim: what the audit checks of ResourceClaims.
 
 * A device is allocated to one claim, unless with admin access, or in shares whose capacity fits.
-* It is published when a claim first gets it. A reservation may take back one that was withdrawn since.
+* It is published when a claim gets it. A claim of a reservation may keep one that was withdrawn, while
+  its other devices change.
 * Counters that devices of a pool share are not exceeded by the allocated ones.
 * An allocation does not change; it can only be cleared. Nobody is reserved without one.
 * A pod is bound only with claims that are allocated, reserved for it or its PodGroup, and available on
@@ -11,13 +12,13 @@ At rest, when nothing more happens at a moment:
 
 * A claim is reserved for pods that exist, and that have a node or wait for their devices to get ready.
 * A claim that the scheduler created belongs to a pod with a node, or to a live reservation.
-* A reservation holds the devices that it got and that no other claim has, with one claim for each entry
-  of its template.
+* An Available reservation holds the devices that it got and that no other claim has, unless they are
+  withdrawn, with one claim for each entry of its template. A Waiting one holds none but those.
 * A claim that is to be deleted and that nobody uses is gone.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from holdfast.sim.audit.facts import ENDED, Raw, milli
@@ -44,7 +45,7 @@ class ClaimAudit:
         self._slices: dict[str, Raw] = {}
         self._classes: dict[str, Raw] = {}
         self._had: dict[str, set[Device]] = {}
-        """Devices that a claim of a reservation ever had, by its uid."""
+        """Devices that a claim of a reservation had before its allocation was cleared, by its uid."""
 
     def changed(self, kind: str, key: Key, before: Raw | None, after: Raw | None) -> Iterator[str]:
         """Follows an object; the rules that a write of the scheduler breaks with it."""
@@ -82,19 +83,19 @@ class ClaimAudit:
         if status.get("reservedFor") and not now:
             yield f"claim reserved without an allocation: {named}"
         same = before is not None and before["metadata"]["uid"] == after["metadata"]["uid"]
+        if same and then and not now and _HELD_DEVICES in (after["metadata"].get("annotations") or {}):
+            self._had[after["metadata"]["uid"]] = {_device(result) for result in _results(then)}
         if not now or (same and then == now):
             return
         if same and then:
             yield f"allocation of a claim changed: {named}"
-        holds = _HELD_DEVICES in (after["metadata"].get("annotations") or {})
-        had = self._had.setdefault(after["metadata"]["uid"], set()) if holds else set()
+        had = self._had.pop(after["metadata"]["uid"], set())
         for result in _results(now):
             device = _device(result)
             if self._published(device) is None and device not in had:
                 yield f"device that is not published: {named}: {'/'.join(device)}"
             elif not result.get("adminAccess"):
                 yield from self._judge_device(key, named, device)
-            had.add(device)
         for pool in sorted({_device(result)[:2] for result in _results(now)}):
             yield from self._judge_counters(named, pool)
 
@@ -158,6 +159,13 @@ class ClaimAudit:
                     return found
         return None
 
+    def _is_usable(self, device: Device) -> bool:
+        """Whether a device is published in a complete pool."""
+        specs = self._newest(device[:2])
+        if len(specs) != (specs[0]["pool"]["resourceSliceCount"] if specs else 0):
+            return False
+        return self._published(device) is not None
+
     def _newest(self, pool: tuple[str, ...]) -> list[Raw]:
         """The specs of a pool's slices of the highest generation."""
         specs = [raw["spec"] for raw in self._slices.values()]
@@ -218,17 +226,20 @@ class ClaimAudit:
     def _judge_holder(
         self, key: Key, named: str, claim: Raw, used: Mapping[Device, set[Key]]
     ) -> Iterator[str]:
-        """A reservation holds the devices that it got and that no other claim has."""
+        """An Available reservation holds the devices that it got, that are published and that no other
+        claim has; a Waiting one no others."""
         reservation = self._reservations.get(_owner(claim)["uid"])
         if reservation is None or not _is_live(reservation):
             yield f"claim of a reservation that is gone or finished: {named}"
             return
-        wanted = [
-            _device(result)
-            for result in _held(claim)
-            if result.get("adminAccess") or not used.get(_device(result), set()) - {key}
-        ]
         has = [_device(result) for result in _results(_allocation(claim))]
+        is_available = reservation["status"]["phase"] == "Available"
+        wanted = [
+            device
+            for device, is_admin in ((_device(r), r.get("adminAccess")) for r in _held(claim))
+            if (is_admin or not used.get(device, set()) - {key})
+            and (device in has or (is_available and self._is_usable(device)))
+        ]
         if any(result.get("shareID") for result in _held(claim)):
             return  # what is left of a share is not a matter of devices
         if has != wanted:
@@ -246,6 +257,12 @@ class ClaimAudit:
 
     # Liveness
 
+    def waiting_pods(self) -> list[Raw]:
+        """The pods without a node that claims are reserved for: they wait for devices to get ready."""
+        uids = {uid for each in self._claims.values() for uid in _consumers(each)}
+        found = (self._pods.get(uid) for uid in sorted(uids))
+        return [pod for pod in found if pod is not None and not pod["spec"].get("nodeName")]
+
     def certainly_fits(self, pod: Raw, node: str) -> bool:
         """Whether the claims of a pod are of the simplest kind and their devices are free on a node:
         a number of devices of a driver, of pools of the node without any further feature."""
@@ -259,14 +276,52 @@ class ClaimAudit:
                 return False
             if _allocation(claim):
                 return False
-            devices = claim["spec"].get("devices") or {}
-            for request in devices.get("requests") or ():
-                driver = self._plain_driver(request)
-                if driver is None or devices.get("constraints"):
-                    return False
-                wanted[driver] = wanted.get(driver, 0) + int(request["exactly"].get("count") or 1)
+            if not self._add_plain(claim, wanted):
+                return False
         used = self._used() if wanted else {}
         return all(self._free_on(node, driver, used) >= count for driver, count in wanted.items())
+
+    def certainly_gets(self, reservation: str, node: str) -> bool:
+        """Whether the devices that a Waiting reservation needs are certainly free on its node: it needs
+        none, or any devices of a driver as in `certainly_fits`."""
+        raw = self._reservations[reservation]
+        spec = (raw["spec"].get("template") or {}).get("spec") or {}
+        entries = spec.get("resourceClaims") or ()
+        ours = {
+            key: each for key, each in self._claims.items() if _owner(each).get("uid") == reservation
+        }
+        if len(ours) != len(entries) or (entries and self._is_unclear()):
+            return False
+        wanted: dict[str, int] = {}
+        for claim in ours.values():
+            if not self._add_plain(claim, wanted):
+                return False
+        used = {device: keys - ours.keys() for device, keys in self._used().items()} if wanted else {}
+        waited_for = {
+            _device(result)
+            for each in self._claims.values()
+            if _owner(each).get("uid") != reservation
+            for result in _held(each)
+        }
+        return all(
+            self._free_on(node, driver, used, waited_for) >= count for driver, count in wanted.items()
+        )
+
+    def _is_unclear(self) -> bool:
+        """Whether devices may be set aside, or not allocatable, for reasons that no slice or claim
+        shows: taint rules, and pods that wait for others whose devices are not ready."""
+        return bool(self._rules) or any(map(_awaits_devices, self._claims.values()))
+
+    def _add_plain(self, claim: Raw, wanted: dict[str, int]) -> bool:
+        """Adds the number of devices that a claim requests of each driver; False if it requests
+        anything else."""
+        devices = claim["spec"].get("devices") or {}
+        for request in devices.get("requests") or ():
+            driver = self._plain_driver(request)
+            if driver is None or devices.get("constraints"):
+                return False
+            wanted[driver] = wanted.get(driver, 0) + int(request["exactly"].get("count") or 1)
+        return True
 
     def _plain_driver(self, request: Raw) -> str | None:
         """The driver of which a request needs any devices; None if it is not that simple."""
@@ -281,7 +336,13 @@ class ClaimAudit:
         driver = selectors[0].removeprefix(_DRIVER_ONLY).removesuffix('"')
         return None if '"' in driver else str(driver)
 
-    def _free_on(self, node: str, driver: str, used: Mapping[Device, set[Key]]) -> int:
+    def _free_on(
+        self,
+        node: str,
+        driver: str,
+        used: Mapping[Device, set[Key]],
+        waited_for: Collection[Device] = (),
+    ) -> int:
         pools = {
             raw["spec"]["pool"]["name"]
             for raw in self._slices.values()
@@ -297,7 +358,8 @@ class ClaimAudit:
             devices = [each for spec in specs for each in spec.get("devices") or ()]
             if len({each["name"] for each in devices}) == len(devices):
                 plain = [each for each in devices if not each.keys() - {"name", "attributes"}]
-                free += sum(1 for each in plain if not used.get((driver, pool, each["name"])))
+                listed = ((driver, pool, each["name"]) for each in plain)
+                free += sum(1 for each in listed if not used.get(each) and each not in waited_for)
         return free
 
     # Pods

@@ -3,6 +3,7 @@ needlessly.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
 
 from holdfast.sim.audit.capacity import remaining
 from holdfast.sim.audit.cluster import ClusterState, Gang, NodeState, owns
@@ -223,8 +224,20 @@ back-off of a queue."""
 
 Schedules = Callable[[str], bool]
 """Whether pods of a scheduler name are placed wherever there is enough of what they request."""
-HasDevices = Callable[[Raw, str], bool]
-"""Whether devices for the claims of a pod are certainly free on a node."""
+
+
+class DeviceFacts(Protocol):
+    """What liveness needs to know of devices by claim."""
+
+    def certainly_fits(self, pod: Raw, node: str) -> bool:
+        """Whether devices for the claims of a pod are certainly free on a node."""
+
+    def certainly_gets(self, reservation: str, node: str) -> bool:
+        """Whether those for the claims of a Waiting reservation, by its uid, are free on its node."""
+
+    def waiting_pods(self) -> list[Raw]:
+        """The pods that wait on a node until their devices are ready, before they are bound."""
+
 
 _ONLY_AMOUNTS = frozenset(
     "containers initContainers overhead resources restartPolicy schedulerName priority "
@@ -254,7 +267,9 @@ def places_plain_pods(plugins: frozenset[str]) -> bool:
 
 
 def waiting_for_nothing(
-    cluster: ClusterState, schedules: Schedules, has_devices: HasDevices
+    cluster: ClusterState,
+    schedules: Schedules,
+    devices: DeviceFacts,
 ) -> Iterator[str]:
     """Pods and reservations that fit but are not placed, or not Available."""
     cleared = {(raw.get("status") or {}).get("nominatedNodeName") for raw in cluster.existing.values()}
@@ -266,13 +281,18 @@ def waiting_for_nothing(
     if any(_repels(raw) for raw in cluster.existing.values()):
         return
     free = {node.name: _free(cluster, node) for node in nodes}
+    for raw in devices.waiting_pods():
+        if gang_of(raw):
+            return  # other members may wait for it, which no object shows
+        for left in free.values():
+            add(left, {**pod_requests(raw), "pods": 1}, -1)
     for raw in cluster.existing.values():
         spec = raw["spec"]
         if not _is_pending(raw) or not _is_plain(raw) or not schedules(spec.get("schedulerName") or ""):
             continue
         wants = {**pod_requests(raw), "pods": 1}
         fitting = (name for name, left in free.items() if _fits(wants, left))
-        where = next((name for name in fitting if has_devices(raw, name)), None)
+        where = next((name for name in fitting if devices.certainly_fits(raw, name)), None)
         if where is not None:
             metadata = raw["metadata"]
             named = f"Pod/{metadata.get('namespace', '')}/{metadata['name']}"
@@ -280,7 +300,9 @@ def waiting_for_nothing(
     for node in nodes:
         if all(amount >= 0 for amount in free[node.name].values()):
             for each in node.reservations.values():
-                if each.phase == "Waiting" and _waits_for_amounts(each):
+                if each.phase != "Waiting" or not _waits_for_amounts(each):
+                    continue
+                if devices.certainly_gets(each.uid, node.name):
                     has = _free_amounts(each.usage.requests, free[node.name])
                     yield f"{WAITS}: {each}: Node/{node.name} has {has} besides"
 

@@ -40,6 +40,8 @@ class DeviceCatalogue:
         """Incremented when a class changes."""
         self.structure = 0
         """Incremented when the devices that a node can use change."""
+        self.version = 0
+        """Incremented when anything changes that decides which devices a claim can get."""
         self._slices: dict[str, SliceEntry] = {}
         self._pools: dict[PoolID, dict[str, SliceEntry]] = {}
         self._on_node: dict[str, dict[str, SliceEntry]] = {}
@@ -79,11 +81,15 @@ class DeviceCatalogue:
 
     def put_class(self, device_class: DeviceClass) -> None:
         self.classes[device_class.metadata.name] = device_class
-        self.class_version += 1
+        self._class_changed()
 
     def remove_class(self, name: str) -> None:
         if self.classes.pop(name, None) is not None:
-            self.class_version += 1
+            self._class_changed()
+
+    def _class_changed(self) -> None:
+        self.class_version += 1
+        self.version += 1
 
     def put_rule(self, rule: DeviceTaintRule) -> Rows | None:
         before = self._rules.get(rule.metadata.name, rule)
@@ -94,12 +100,13 @@ class DeviceCatalogue:
         gone = self._rules.pop(name, None)
         return self._retaint(gone) if gone is not None else _NO_ROWS
 
-    def node_changed(self, row: int) -> None:
-        """To be called when a node object is added to a row, changed, or removed from it."""
+    def node_changed(self, row: int) -> bool:
+        """To be called when a node object is added to a row, changed, or removed from it; whether its
+        devices may have changed."""
         info = self._nodes.info.get(row)
         facts = NodeFacts(info.name, info.labels) if info is not None else None
         if self._facts.get(row) == facts:
-            return
+            return False
         if facts is None:
             del self._facts[row]
         else:
@@ -108,6 +115,8 @@ class DeviceCatalogue:
         for entry in self._shared.values():
             entry.matched.pop(row, None)
         self.structure += 1
+        self.version += 1
+        return True
 
     # Queries
 
@@ -173,6 +182,7 @@ class DeviceCatalogue:
         if not changed:
             return _NO_ROWS
         self.structure += 1
+        self.version += 1
         rows: dict[int, None] = {}
         for entry in changed:
             for each in (entry, *self._pools.get(entry.pool, {}).values()):
@@ -231,6 +241,7 @@ class DeviceCatalogue:
 
     def _retaint(self, *rules: DeviceTaintRule) -> Rows | None:
         """Sets the taints of devices in pools that one of the rules selects."""
+        self.version += 1
         changed = [
             device.id
             for pool, entries in self._pools.items()

@@ -87,17 +87,6 @@ class ClaimManager(HolderClaims):
         """The claims of a pod that is to be scheduled, as part of its class."""
         return self.pods.traits(metadata)
 
-    def gone(self, pod: PodRecord) -> str:
-        """The message if a claim that the pod needs was deleted meanwhile, or is being deleted; empty
-        if all are there."""
-        for key in self.pods.keys(pod.uid) if pod.cls.claims else ():
-            claim = self._claims.get(key)
-            if claim is None:
-                return NOT_FOUND.format(key.name)
-            if claim.metadata.deletion_timestamp is not None:
-                return BEING_DELETED.format(key.name)
-        return ""
-
     def template_traits(self, pod: Pod) -> tuple[ClaimTrait, ...]:
         """The claims of a reserve pod, as part of its class: those that claims for its template's
         entries would be created with, and those that it names."""
@@ -214,7 +203,7 @@ class ClaimManager(HolderClaims):
         self.held.put(key, holder)
         self._holds_decided.pop(key, None)
         self._holder_outdated(key)
-        rest = self._rest_of(key, holder) if holder is not None else None
+        rest = self._rest_of(key, holder, written=True) if holder is not None else None
         is_settled = after is None or has_devices(after.status.allocation, rest)
         for each in (before, holder):
             if each is not None:
@@ -257,6 +246,7 @@ class ClaimManager(HolderClaims):
     def reservation_dropped(self, uid: str) -> None:
         """Forgets a reservation that was deleted; its claims are deleted next."""
         self.short.pop(uid, None)
+        self.unplanned.pop(uid, None)
         for key, named in list(self._named_by_reservations.items()):
             named.pop(uid, None)
             if not named:
@@ -318,11 +308,15 @@ class ClaimManager(HolderClaims):
             ) and pod.phase is not Phase.PENDING:
                 self._departed.add(uid)
                 self._recount_uses_of(uid)
+            elif pod.reservation is not None:
+                self._recount_uses_of(uid)
         elif uid in self._departed:
             self._departed.discard(uid)
             self._recount_uses_of(uid)
         elif self._ledger.in_transaction and pod.phase is Phase.PENDING:
             self._reserve_tentatively(pod, row)
+        elif pod.reservation is not None and not self._ledger.in_transaction:
+            self._recount_uses_of(uid)  # its node decides which devices it can hold
         elif pod.reservation_uid and self.held and not self._ledger.in_transaction:
             self._recount_uses_of(uid)  # its claims may have been seen before it
             for key in self.held.of(pod.reservation_uid):
@@ -377,9 +371,25 @@ class ClaimManager(HolderClaims):
             assert after is None or isinstance(after, ResourceClaimTemplate)
             self._put_template(some.metadata, after)
             return
-        self._log(self._publish(some, after is not None))
+        rows = self._publish(some, after is not None)
+        if self.held:
+            self._held_changed(before, after)
+        self._log(rows)
         is_class = isinstance(some, DeviceClass)
         self._cluster.changed(Change.DEVICE_CLASSES if is_class else Change.DEVICES)
+
+    def _held_changed(self, before: Object | None, after: Object | None) -> None:
+        """Brings claims of reservations up to date after a change of slices, classes or taint rules:
+        held devices may be withdrawn, or published again."""
+        for each in (before, after):
+            if isinstance(each, ResourceSlice):
+                for key in self.held.of_pool(each.spec.driver, each.spec.pool.name):
+                    self._holder_outdated(key)
+                    self._recount_use(key)
+        if isinstance(before or after, DeviceClass | DeviceTaintRule):
+            for there in self._ledger.reservations.waiting.values():
+                for reservation in there:
+                    self.holder_changed(reservation)
 
     def _publish(self, changed: Object | None, there: bool) -> Rows | None:
         """Applies an object about devices; returns the rows it may matter to, None for all."""
@@ -411,7 +421,9 @@ class ClaimManager(HolderClaims):
 
     def node_changed(self, row: int) -> None:
         """To be called when a node object is added, changed or removed."""
-        self.catalogue.node_changed(row)
+        if self.catalogue.node_changed(row) and self.held:
+            for entry in self._ledger.reservations.on(row):
+                self._recount_uses_of(entry.pod.uid)
 
     def problems(self, pods: Mapping[str, PodRecord]) -> list[str]:
         """The differences between what is kept here and a computation from scratch, as messages."""

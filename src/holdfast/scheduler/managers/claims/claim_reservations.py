@@ -34,12 +34,15 @@ from holdfast.scheduler.managers.claims.device_use import UseSnapshot
 from holdfast.scheduler.managers.claims.extended_resources import ExtendedClaim, extended_claim
 from holdfast.scheduler.managers.claims.held_devices import HolderClaim, holder_key, holder_of
 from holdfast.scheduler.managers.claims.pod_claims import (
+    BEING_DELETED,
     NOT_FOUND,
     ResourceClaimKey,
     decoded,
 )
 
 IN_PROCESS = "resource claim {} is in the process of being allocated"
+LOST_DEVICES = "devices that the pod was to get cannot be allocated any more: {}"
+LOST_CLASS = "request {}: device class {} was deleted before devices were allocated"
 EXTENDED_RESOURCES = "<extended-resources>"
 """Stands for the name of a claim that is yet to be created; no object can have it."""
 _NOBODY: frozenset[str] = frozenset()
@@ -177,6 +180,9 @@ class ClaimReservations(ClaimsInUse):
         if pod.uid in self._orphans:
             return IN_PROCESS.format(self._flights_of[pod.uid][0])
         need = claims.on(row)
+        if gone := self.gone(pod):
+            self.outdated_pods[pod.uid] = None
+            return gone
         if need.request is None:
             self._fly(pod, (), None)
             return ""
@@ -357,6 +363,8 @@ class ClaimReservations(ClaimsInUse):
                 flight = self._in_flight[key] = InFlight(claim.metadata.uid, allocation)
             elif allocation is not None:
                 flight.allocation = allocation
+            if allocation is not None:
+                flight.judged = self.catalogue.version
             flight.pods.add(pod.uid)
             if group is not None:
                 flight.groups[pod.uid] = group
@@ -365,7 +373,12 @@ class ClaimReservations(ClaimsInUse):
             key = ResourceClaimKey(pod.namespace, f"{EXTENDED_RESOURCES}/{pod.uid}")
             pods = {pod.uid}
             self._in_flight[key] = InFlight(
-                "", next(given), pods, extended.spec, mappings=extended.mappings
+                "",
+                next(given),
+                pods,
+                extended.spec,
+                mappings=extended.mappings,
+                judged=self.catalogue.version,
             )
             flights.append(key)
         if flights:
@@ -379,6 +392,53 @@ class ClaimReservations(ClaimsInUse):
         holder = HolderClaim(pod.uid, pod.name, held)
         self._in_flight[entry.key] = InFlight("", None, {pod.uid}, entry.spec, holder)
         self.held.put(entry.key, holder)
+
+    def gone(self, pod: PodRecord) -> str:
+        """The message if a claim that the pod needs was deleted meanwhile, or is being deleted; empty
+        if all are there."""
+        for key in self.pods.keys(pod.uid) if pod.cls.claims else ():
+            claim = self._claims.get(key)
+            if claim is None:
+                return NOT_FOUND.format(key.name)
+            if claim.metadata.deletion_timestamp is not None:
+                return BEING_DELETED.format(key.name)
+        return ""
+
+    def lost_devices(self, pod: PodRecord, row: int) -> str:
+        """The message if devices that were reserved for a pod, and are not written to its claims yet,
+        cannot be allocated any more: they were withdrawn or tainted, or their class changed. Empty if
+        they can."""
+        version, flights = self.catalogue.version, []
+        for key in self._flights_of.get(pod.uid, ()):
+            flight = self._in_flight[key]
+            if flight.allocation is not None and flight.holder is None:
+                flights.append((key, flight))
+        if all(flight.judged == version for _, flight in flights):
+            return ""
+        specs = [flight.spec or self._claims[key].spec for key, flight in flights]
+        allocations = [flight.allocation for _, flight in flights if flight.allocation is not None]
+        names = [ClaimName(*key, flight.uid or pod.uid) for key, flight in flights]
+        request = self.allocator.request(specs)
+        if request.missing_class is not None:
+            return LOST_CLASS.format(*request.missing_class)
+        had = [result.device_id for each in allocations for result in each.devices.results]
+        use = self.use.without([key for key, _ in flights])
+        found = self.allocator.allocate(request, row, use, names, only=had)
+        if isinstance(found, ClaimsRefusal):
+            return LOST_DEVICES.format(", ".join(map("/".join, had)))
+        for (key, flight), allocation in zip(flights, found.results, strict=True):
+            flight.judged = version
+            if not flight.is_decided and flight.allocation != allocation:
+                flight.allocation = allocation
+                self._recount_use(key)
+                self._stamp(key)
+        return ""
+
+    def pending_again(self, pod: PodRecord) -> None:
+        """To be called when an assumed pod is pending again."""
+        if pod.uid in self.changed_meanwhile:
+            self.changed_meanwhile.discard(pod.uid)
+            self.outdated_pods[pod.uid] = None
 
     def unreserve(self, pod: PodRecord) -> bool:
         """Undoes `reserve`; whether an allocation ended. If the bind of the pod is decided, and its

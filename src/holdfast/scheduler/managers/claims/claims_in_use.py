@@ -69,6 +69,10 @@ class InFlight:
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
     groups: dict[str, ObjectRef] = field(default_factory=dict)
     """By pod, the PodGroup that the claim is reserved for in its place."""
+    is_decided: bool = False
+    """Whether the write of the allocation is decided."""
+    judged: int = 0
+    """The version of the catalogue for which the allocation is known to be possible."""
 
     def landed(self, claim: ResourceClaim) -> set[str]:
         """The pods that the claim's object is reserved for, themselves or by their PodGroup."""
@@ -172,6 +176,8 @@ class ClaimsInUse:
         """Called with the uid of a reservation when what it holds with a claim may have changed."""
         self.short: dict[str, None] = {}
         """The uids of reservations that lost a claim and for which there are not enough devices."""
+        self.unplanned: dict[str, None] = {}
+        """The uids of Waiting reservations that wait for devices which cannot be allocated any more."""
         self._claims: dict[ResourceClaimKey, ResourceClaim] = {}
         self._templates: dict[ResourceClaimKey, ResourceClaimTemplate] = {}
         self.held = HeldDevices()
@@ -208,6 +214,9 @@ class ClaimsInUse:
         or that of writes for a pod that waited in Permit."""
         self.outdated_pods: dict[str, None] = {}
         """The uids of pods whose class has claims as they were before."""
+        self.changed_meanwhile: set[str] = set()
+        """The uids of assumed pods whose claims changed: they keep their class until they are pending
+        again."""
         self._leaving: set[tuple[str, str]] = set()
         """The uids of claims and of consumers whose removal is decided and not on the objects yet."""
         self.waiting: dict[str, float] = {}
@@ -403,6 +412,11 @@ class ClaimsInUse:
         """Marks rows as changed for all caches; None for devices that are not of a single node."""
         for reservation in self.short:
             self.holder_changed(reservation)
+        waiting = self._ledger.reservations.waiting
+        if self.held and waiting and not (self._ledger.in_transaction or self._ledger.undoing):
+            for row in waiting if rows is None else rows.tolist():
+                for reservation in waiting.get(row, ()):
+                    self.holder_changed(reservation)
         if rows is None:
             self.shared_changes += 1
             return
@@ -495,15 +509,21 @@ class ClaimsInUse:
 
     # Devices that reservations hold
 
-    def _rest_of(self, key: ResourceClaimKey, holder: HolderClaim) -> AllocationResult | None:
-        """What a reservation holds with a claim and nobody else uses."""
+    def _rest_of(
+        self, key: ResourceClaimKey, holder: HolderClaim, written: bool = False
+    ) -> AllocationResult | None:
+        """What a reservation holds with a claim and nobody else uses. With `written`, also what its
+        object has and is to be written to a claim of an owner, but is not decided yet: it would be
+        nobody's in between."""
         devices = holder.held.devices
         left: list[DeviceRequestAllocationResult] = []
         for result in devices.results:
+            if not self._can_hold(key, holder, result.device_id):
+                continue
             if result.share_id is not None:
-                share = self._rest_of_share(key, holder, result)
+                share = self._rest_of_share(key, holder, result, written)
                 left += [share] if share is not None else []
-            elif not self._is_used_beside(result, key):
+            elif not self._is_used_beside(result, key, written):
                 left.append(result)
         if len(left) == len(devices.results) and all(
             one is other for one, other in zip(left, devices.results, strict=True)
@@ -513,9 +533,24 @@ class ClaimsInUse:
             return None
         return replace(holder.held, devices=replace(devices, results=tuple(left)))
 
-    def _is_used_beside(self, result: DeviceRequestAllocationResult, key: ResourceClaimKey) -> bool:
+    def _can_hold(self, key: ResourceClaimKey, holder: HolderClaim, device: DeviceID) -> bool:
+        """Whether a claim of a reservation has a device, or may get it: it is published, and nothing
+        else keeps the reservation from what it waits for."""
+        if self._is_written(key, device):
+            return True
+        if holder.reservation in self.unplanned:
+            return False
+        entry = self._ledger.reservations.get(holder.reservation)
+        if entry is None:
+            flight = self._in_flight.get(key)
+            return flight is not None and flight.holder is not None
+        return device in self.catalogue.visible(entry.row)
+
+    def _is_used_beside(
+        self, result: DeviceRequestAllocationResult, key: ResourceClaimKey, written: bool
+    ) -> bool:
         """Whether another claim uses a device that is held. Of two holders the one counts whose object
-        has the device: the other waits for it."""
+        has the device: the other waits for it. For `written` see `_rest_of`."""
         if result.admin_access:
             return False
         identity = self.catalogue.table.identities.find(result.device_id)
@@ -523,8 +558,20 @@ class ClaimsInUse:
         others = [each for each in users if each != key and isinstance(each, ResourceClaimKey)]
         if not others or not self._is_written(key, result.device_id):
             return bool(others)
+        if written:
+            others = [each for each in others if not self._is_undecided(each)]
         return any(
             self.held.get(each) is None or self._is_written(each, result.device_id) for each in others
+        )
+
+    def _is_undecided(self, key: ResourceClaimKey) -> bool:
+        """Whether a claim gets its allocation by a write that is not decided yet."""
+        flight = self._in_flight.get(key)
+        return (
+            flight is not None
+            and flight.holder is None
+            and flight.allocation is not None
+            and not flight.is_decided
         )
 
     def _is_written(self, key: ResourceClaimKey, device: DeviceID) -> bool:
@@ -536,14 +583,22 @@ class ClaimsInUse:
         )
 
     def _rest_of_share(
-        self, key: ResourceClaimKey, holder: HolderClaim, result: DeviceRequestAllocationResult
+        self,
+        key: ResourceClaimKey,
+        holder: HolderClaim,
+        result: DeviceRequestAllocationResult,
+        written: bool,
     ) -> DeviceRequestAllocationResult | None:
-        """What is left of a held share of a device beside the shares of owners; None if nothing is."""
+        """What is left of a held share of a device beside the shares of owners; None if nothing is. For
+        `written` see `_rest_of`."""
+        written = written and self._is_written(key, result.device_id)
         identity = self.catalogue.table.identities.find(result.device_id)
         users = self.use.holders(identity) if identity is not None else ()
         taken: dict[str, int] = {}
         for each in dict.fromkeys(users):
             if each == key or not self._is_of_owners(each, holder.reservation):
+                continue
+            if written and isinstance(each, ResourceClaimKey) and self._is_undecided(each):
                 continue
             for other in self.use.results(each):
                 if other.device_id == result.device_id:

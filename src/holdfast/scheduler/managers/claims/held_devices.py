@@ -15,6 +15,7 @@ devices of its victims, one by one. Everything is on the objects, so that a rest
 The name of a holder is the same for the same reservation and entry, so that there are never two.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 from zlib import crc32
@@ -54,6 +55,8 @@ class HeldDevices:
         """By the uid of the reservation."""
         self._by_device: dict[DeviceID, dict[ResourceClaimKey, None]] = {}
         """Several where a reservation waits for devices of another."""
+        self._by_pool: dict[tuple[str, str], Counter[ResourceClaimKey]] = {}
+        """The claims that hold devices of a pool, with the number of these."""
 
     def __bool__(self) -> bool:
         return bool(self._holders)
@@ -75,11 +78,16 @@ class HeldDevices:
                     keys.pop(key, None)
                     if not keys:
                         del self._by_device[result.device_id]
+                pool = result.driver, result.pool
+                self._by_pool[pool] -= Counter((key,))
+                if not self._by_pool[pool]:
+                    del self._by_pool[pool]
         if holder is not None:
             self._holders[key] = holder
             self._of.setdefault(holder.reservation, {})[key] = None
             for result in holder.held.devices.results:
                 self._by_device.setdefault(result.device_id, {})[key] = None
+                self._by_pool.setdefault((result.driver, result.pool), Counter())[key] += 1
 
     def of(self, reservation: str) -> list[ResourceClaimKey]:
         """The claims with which a reservation holds devices."""
@@ -95,6 +103,10 @@ class HeldDevices:
             for allocation in allocations:
                 for result in allocation.devices.results if allocation is not None else ():
                     yield from list(self._by_device.get(result.device_id, ()))
+
+    def of_pool(self, driver: str, pool: str) -> list[ResourceClaimKey]:
+        """The claims that hold devices of a pool."""
+        return list(self._by_pool.get((driver, pool), ()))
 
     def by_device(self) -> Iterator[tuple[DeviceID, list[ResourceClaimKey]]]:
         """The devices that are held, with the claims that hold them."""

@@ -13,6 +13,7 @@ A write that the API server refuses is decided again after a back-off.
 from collections.abc import Iterable
 
 from holdfast.api.resource_claims import AllocationResult
+from holdfast.api.resource_slices import DeviceID
 from holdfast.scheduler.cluster.decisions import (
     CreateClaim,
     CreateHolder,
@@ -34,12 +35,14 @@ from holdfast.scheduler.managers.claims.claim_reservations import (
 )
 from holdfast.scheduler.managers.claims.claims_in_use import RefusedWrite
 from holdfast.scheduler.managers.claims.device_table import nano
+from holdfast.scheduler.managers.claims.device_use import UseSnapshot
 from holdfast.scheduler.managers.claims.extended_resources import new_extended_claim
 from holdfast.scheduler.managers.claims.held_devices import HolderClaim, new_holder_claim
 from holdfast.scheduler.managers.claims.pod_claims import ResourceClaimKey
 
 NOT_WRITTEN = "claim {} is not written: {}"
 NOT_HELD = "devices of the entry {} are not held: {}"
+NO_CLASS = "device class {1} does not exist"
 _FIRST_BACK_OFF = 1.0
 _MAX_BACK_OFF = 60.0
 
@@ -50,8 +53,10 @@ class HolderClaims(ClaimReservations):
     def to_write(self, pod: PodRecord, waits: bool = False) -> list[Decision]:
         """What is to be written about the claims of a pod before it is bound."""
         decisions: list[Decision] = []
-        if pod.reservation_uid:
-            decisions += self._to_hold(self.held.of(pod.reservation_uid), before_bind=not waits)
+        for key in self._flights_of.get(pod.uid, ()):
+            self._in_flight[key].is_decided = True
+        for reservation in self._reservations_for(pod):
+            decisions += self._to_hold(self.held.of(reservation), before_bind=not waits)
         for key in self._flights_of.get(pod.uid, ()):
             flight = self._in_flight[key]
             if flight.holder is not None:
@@ -70,7 +75,7 @@ class HolderClaims(ClaimReservations):
         flight = self._in_flight[key]
         assert flight.holder is not None and flight.spec is not None
         made = new_holder_claim(pod.ref, key, flight.spec, flight.holder.held)
-        rest = self._rest_of(key, flight.holder)
+        rest = self._rest_of(key, flight.holder, written=True)
         flight.is_empty = rest is None
         return CreateHolder(made, rest, pod.ref, before_bind)
 
@@ -86,7 +91,7 @@ class HolderClaims(ClaimReservations):
             if not before_bind and self._is_backing_off(holder.reservation):
                 self._outdated_holders[key] = None
                 continue
-            rest = self._rest_of(key, holder)
+            rest = self._rest_of(key, holder, written=True)
             written = self._holds_decided.get(key, claim.status.allocation)
             if not has_devices(written, rest):
                 self._holds_decided[key] = rest
@@ -95,15 +100,30 @@ class HolderClaims(ClaimReservations):
 
     # Claims of reservations
 
-    def is_writing_holders(self, reservation: str) -> bool:
-        """Whether claims of a reservation are in flight."""
+    def is_writing_holders(self, pod: PodRecord) -> bool:
+        """Whether claims are in flight of reservations that devices of the pod come from."""
         return any(
-            self._in_flight[key].holder is not None for key in self._flights_of.get(reservation, ())
+            self._in_flight[key].holder is not None
+            for reservation in self._reservations_for(pod)
+            for key in self._flights_of.get(reservation, ())
         )
+
+    def _reservations_for(self, pod: PodRecord) -> dict[str, None]:
+        """The uids of the reservations that a pod's devices may come from: its own, and those of pods
+        that share a claim with it which is about to be written."""
+        found = {pod.reservation_uid: None} if pod.reservation_uid else {}
+        for key in self._flights_of.get(pod.uid, ()) if self.held else ():
+            for uid in sorted(self._in_flight[key].pods):
+                sharing = self._cluster.pods.get(uid)
+                if sharing is not None and sharing.reservation_uid:
+                    found[sharing.reservation_uid] = None
+        return found
 
     def lacking(self, pod: PodRecord) -> bool:
         """Whether a reservation waits for devices: it holds some that others use, its owners excepted,
-        or that its claim does not have yet."""
+        or that its claim does not have yet; or a claim is missing."""
+        if any(self.held.get(each.key) is None for each in self.entries_to_hold(pod)):
+            return True
         for key in self.held.of(pod.uid):
             holder = self.held.get(key)
             assert holder is not None
@@ -111,6 +131,7 @@ class HolderClaims(ClaimReservations):
             if not has_devices(rest, holder.held) and not self._is_used_by_owners(key, holder):
                 return True
             claim = self._claims.get(key)
+            rest = self._rest_of(key, holder, written=True)
             if key not in self._in_flight and (
                 claim is None or not has_devices(claim.status.allocation, rest)
             ):
@@ -128,9 +149,11 @@ class HolderClaims(ClaimReservations):
         )
 
     def _is_used_by_owners(self, key: ResourceClaimKey, holder: HolderClaim) -> bool:
-        """Whether the devices that others use of those that a reservation holds are its owners'."""
+        """Whether a reservation can hold its devices, and those that others use are its owners'."""
         identities = self.catalogue.table.identities
         for result in holder.held.devices.results:
+            if not self._can_hold(key, holder, result.device_id):
+                return False
             identity = identities.find(result.device_id)
             for user in self.use.holders(identity) if identity is not None else ():
                 if user != key and not self._is_of_owners(user, holder.reservation):
@@ -143,15 +166,16 @@ class HolderClaims(ClaimReservations):
         refused = self._refused_writes.get(pod.uid)
         self._release_others(pod)
         missing = [each for each in self.entries_to_hold(pod) if self.held.get(each.key) is None]
-        if not missing and pod.reservation is not None and pod.reservation.preemptor:
-            self._plan_again(pod)
         problems = [NOT_HELD.format(*each) for each in self._unreadable_entries(pod)]
+        self.short.pop(pod.uid, None)
         if not self._is_backing_off(pod.uid):
             self._write_again(pod)
-        if missing and not self._is_backing_off(pod.uid):
-            problems += self._hold_again(pod, missing)
+        if pod.reservation is not None and pod.reservation.waiting:
+            problems += self._plan_again(pod)
         else:
-            self.short.pop(pod.uid, None)
+            self._set_unplanned(pod.uid, False)
+            if missing and not self._is_backing_off(pod.uid):
+                problems += self._hold_again(pod, missing)
         if refused is not None:
             problems.append(refused.message)
         return "; ".join(problems)
@@ -198,53 +222,93 @@ class HolderClaims(ClaimReservations):
         request = self.allocator.request([each.spec for each in missing])
         names = [ClaimName(pod.namespace, each.name, pod.uid) for each in missing]
         if request.missing_class is not None:
-            why = "device class {1} does not exist".format(*request.missing_class)
+            why = NO_CLASS.format(*request.missing_class)
         else:
             use = self._without(gone, except_for=frozenset((pod.uid,)))
             found = self.allocator.allocate(request, pod.row, use, names, prefer=had)
             if not isinstance(found, ClaimsRefusal):
-                self.short.pop(pod.uid, None)
                 self._create_again(pod, missing, found.results)
                 return []
             why = found.message
         self.short[pod.uid] = None
         return [NOT_HELD.format(each.name, why) for each in missing]
 
-    def _plan_again(self, pod: PodRecord) -> None:
-        """Plans other devices for a preemption hold, if somebody else got one that it waited for."""
-        ours = set(self.held.of(pod.uid))
-        going = {*self._released_on(pod.row, is_going)} | ours
-        identities = self.catalogue.table.identities
-        lost = any(
-            user not in going
-            for key in ours
-            if (holder := self.held.get(key)) is not None
-            for result in holder.held.devices.results
-            if (identity := identities.find(result.device_id)) is not None
-            for user in self.use.holders(identity)
-        )
-        wanted = [each for each in self.entries_to_hold(pod) if each.key in ours]
-        if not lost or not wanted or self._is_backing_off(pod.uid) or pod.uid in self._flights_of:
-            return
-        use = self._without(going, except_for=frozenset((pod.uid,)))
+    def _plan_again(self, pod: PodRecord) -> list[str]:
+        """Plans other devices for a Waiting reservation, if enough are free now or if it cannot get
+        those that it waits for. Why there are none, if so."""
+        uid, row, wanted = pod.uid, pod.row, self.entries_to_hold(pod)
+        if not wanted or not self.lacking(pod):
+            self._set_unplanned(uid, False)
+            return []
+        if self._is_backing_off(uid) or uid in self._flights_of:
+            return []
         request = self.allocator.request([each.spec for each in wanted])
-        names = [ClaimName(pod.namespace, each.name, pod.uid) for each in wanted]
-        found = self.allocator.allocate(request, pod.row, use, names, prefer=self._free_on(pod.row))
-        if isinstance(found, ClaimsRefusal) or has_shares(found):
-            return
-        planned = [holder.held for each in wanted if (holder := self.held.get(each.key)) is not None]
-        if planned != list(found.results):
+        names = [ClaimName(pod.namespace, each.name, uid) for each in wanted]
+        if request.missing_class is not None:
+            self._set_unplanned(uid, True)
+            why = NO_CLASS.format(*request.missing_class)
+            return [NOT_HELD.format(each.name, why) for each in wanted]
+        ours = self.held.of(uid)
+        now = self._without(set(ours), except_for=frozenset((uid,)))
+        found = self.allocator.allocate(request, row, now, names, prefer=self._held_by(ours))
+        if isinstance(found, ClaimsRefusal):
+            planned = [self.held.get(each.key) for each in wanted]
+            devices = [r.device_id for each in planned if each for r in each.held.devices.results]
+            use = self._without_users_of(devices)
+            is_possible = all(planned) and not isinstance(
+                self.allocator.allocate(request, row, use, names, only=devices), ClaimsRefusal
+            )
+            if not is_possible or self._is_lost(pod, devices):
+                later, free = self._use_later(pod, row) or now, self._free_on(row)
+                found = self.allocator.allocate(request, row, later, names, prefer=free)
+                if isinstance(found, ClaimsRefusal) and not is_possible:
+                    self._set_unplanned(uid, True)
+                    return [NOT_HELD.format(each.name, found.message) for each in wanted]
+        self._set_unplanned(uid, False)
+        if not isinstance(found, ClaimsRefusal) and not has_shares(found):
             self._create_again(pod, wanted, found.results)
+        return []
+
+    def _without_users_of(self, devices: Iterable[DeviceID]) -> UseSnapshot:
+        """The use without the claims that have one of these devices."""
+        found = (self.catalogue.table.identities.find(each) for each in devices)
+        users = [self.use.holders(identity) for identity in found if identity is not None]
+        return self.use.without(dict.fromkeys(key for keys in users for key in keys))
+
+    def _is_lost(self, pod: PodRecord, devices: Iterable[DeviceID]) -> bool:
+        """Whether somebody else got a device that a preemption hold waits for."""
+        if pod.reservation is None or not pod.reservation.preemptor:
+            return False
+        going = {*self._released_on(pod.row, is_going), *self.held.of(pod.uid)}
+        found = (self.catalogue.table.identities.find(each) for each in devices)
+        users = (self.use.holders(identity) for identity in found if identity is not None)
+        return any(user not in going for keys in users for user in keys)
+
+    def _set_unplanned(self, reservation: str, unplanned: bool) -> None:
+        """Records whether a reservation waits for devices that it cannot get."""
+        if unplanned == (reservation in self.unplanned):
+            return
+        if unplanned:
+            self.unplanned[reservation] = None
+        else:
+            del self.unplanned[reservation]
+        for key in self.held.of(reservation):
+            self._recount_use(key)
 
     def _create_again(
-        self, pod: PodRecord, missing: list[HeldEntry], found: Iterable[AllocationResult]
+        self, pod: PodRecord, entries: list[HeldEntry], found: Iterable[AllocationResult]
     ) -> None:
+        """Has claims written with these devices, as far as they do not hold them."""
         flights = self._flights_of.get(pod.uid, ())
-        for entry, allocation in zip(missing, found, strict=True):
-            self._fly_holder(pod, entry, allocation)
-            flights += (entry.key,)
+        changed = []
+        for entry, allocation in zip(entries, found, strict=True):
+            holder = self.held.get(entry.key)
+            if holder is None or holder.held != allocation:
+                self._fly_holder(pod, entry, allocation)
+                flights += (entry.key,)
+                changed.append(entry)
         self._flights_of[pod.uid] = flights
-        for entry in missing:
+        for entry in changed:
             self._recount_use(entry.key)
             self._stamp(entry.key)
             self.decisions.append(self._creation(pod, entry.key, before_bind=False))

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from holdfast.api.resource_slices import ResourceSlice
+from holdfast.api.resource_slices import DeviceID, ResourceSlice
 from holdfast.api.selectors import match_node_selector
 from holdfast.scheduler.managers.claims.device_table import NO_COUNTERS, Codes, DeviceEntry, nano
 
@@ -146,9 +146,19 @@ class VisibleDevices:
         )
         """Equal for nodes whose pools differ in names only."""
         self.length = len(self.entries)
+        self._ids: frozenset[DeviceID] | None = None
 
     def __len__(self) -> int:
         return self.length
+
+    def __contains__(self, device: DeviceID) -> bool:
+        if self._ids is None:
+            self._ids = frozenset(
+                entry.id
+                for entry, hidden in zip(self.entries, self.unselected.tolist(), strict=True)
+                if not hidden
+            )
+        return device in self._ids
 
 
 NOTHING_VISIBLE = VisibleDevices(())
