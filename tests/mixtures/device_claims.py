@@ -13,6 +13,10 @@ from harness.claim_objects import (
     request,
     resource_slice,
 )
+from holdfast.api.names import HELD_DEVICES
+from holdfast.local.store.objects import Key, SeededNames
+from holdfast.scheduler.cluster.decisions import ObjectRef
+from holdfast.scheduler.managers.claims.held_devices import holder_key
 from mixtures.making import SIM, Making, Raw, annotate
 
 API = "resource.k8s.io/v1"
@@ -24,6 +28,8 @@ _ADMIN = {"resource.kubernetes.io/admin-access": "true"}
 _TEMPLATES = "one two big model list all pair half quarter share net mix slow admin".split()
 _USUAL = "one one one two model list half share net".split()
 _GROUPED = ("scheduling.k8s.io/group-name", "pod-group.scheduling.sigs.k8s.io")
+SEED = 0
+"""Of the uids in a simulation, from which the names of claims of reservations are derived."""
 _GANG = "gang.scheduling.koordinator.sh/name"
 
 
@@ -375,6 +381,39 @@ def _lose_node(making: Making, slices: list[Raw], claims: list[Raw]) -> None:
                 making.step(back_at + making.pick((0, 0, 5)), apply=made)
 
 
+def _touch_holder(making: Making, slices: list[Raw], claims: list[Raw]) -> None:
+    """Somebody deletes or edits a claim of a reservation that holds devices, or names it in a pod."""
+    holding = [
+        (raw["metadata"]["name"], entry["name"])
+        for raw in making.documents
+        if raw["kind"] == "Reservation"
+        for entry in raw["spec"]["template"]["spec"].get("resourceClaims") or ()
+    ]
+    if not holding:
+        return
+    reservation, entry = making.pick(holding)
+    uid = SeededNames(SEED).uid(Key("scheduling.koordinator.sh", "Reservation", "", reservation))
+    name = holder_key(ObjectRef("Reservation", "", reservation, uid), "default", entry).name
+    at = making.time(0.1, 0.9)
+    match making.some(0, 4):
+        case 0 | 1:
+            making.delete(at, "ResourceClaim", name)
+        case 2:
+            annotations = {HELD_DEVICES: making.pick(("{", "{}", None))}
+            making.patch(at, "ResourceClaim", name, {"metadata": {"annotations": annotations}})
+        case 3:
+            making.patch(at, "ResourceClaim", name, {"status": {"allocation": None}})
+        case _:
+            spec: Raw = {
+                "containers": [{"name": "main", "image": "x"}],
+                "resourceClaims": [{"name": "d0", "resourceClaimName": name}],
+            }
+            metadata = {"namespace": "default", "annotations": {SIM + "at": f"{at}s"}}
+            pod = making.name("thief")
+            making.pods.append(pod)
+            making.add("v1", "Pod", pod, metadata=metadata, spec=spec)
+
+
 def _restart(making: Making, slices: list[Raw], claims: list[Raw]) -> None:
     making.step(making.time(0.05, 0.95), restart="scheduler")
 
@@ -393,6 +432,8 @@ _EDITS = (
     _recreate_claim,
     _lose_template,
     _lose_node,
+    _touch_holder,
+    _touch_holder,
     _restart,
     _restart,
     _delete_pod,

@@ -70,7 +70,7 @@ class Making:
 
     def patch(self, at: int, kind: str, name: str, merge: Raw, namespace: str = "default") -> None:
         target = {"kind": kind, "name": name, "merge": merge}
-        if kind in ("Pod", "PodGroup", "PersistentVolumeClaim"):
+        if kind in ("Pod", "PodGroup", "PersistentVolumeClaim", "ResourceClaim"):
             target["namespace"] = namespace
         if kind == "PodGroup":
             target["apiVersion"] = "scheduling.volcano.sh/v1beta1"

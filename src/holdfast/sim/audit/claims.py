@@ -445,9 +445,13 @@ def _owner(claim: Raw) -> Raw:
 
 
 def _held(claim: Raw) -> list[Raw]:
-    """What a reservation holds with a claim, whoever uses it."""
+    """What a reservation holds with a claim, whoever uses it; nothing if somebody made the annotation
+    invalid."""
     text = (claim["metadata"].get("annotations") or {}).get(_HELD_DEVICES)
-    return _results(json.loads(text)) if text else []
+    try:
+        return _results(json.loads(text)) if text else []
+    except ValueError:
+        return []
 
 
 def _is_live(reservation: Raw) -> bool:

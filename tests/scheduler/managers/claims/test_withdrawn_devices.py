@@ -136,6 +136,35 @@ def test_a_slice_that_is_deleted_and_back_at_once_changes_nothing(generation: in
     assert sorted(held(world)) == ["n1/gpu-1", "n1/gpu-2"]
 
 
+def test_devices_that_the_node_cannot_use_any_more_are_not_waited_for() -> None:
+    in_zone = {"key": "zone", "operator": "In", "values": ["a"]}
+    far = resource_slice(
+        "",
+        [device("net-0")],
+        driver="net.example.com",
+        nodeSelector={"nodeSelectorTerms": [{"matchExpressions": [in_zone]}]},
+    )
+    entries = [{"name": "net", "resourceClaimTemplateName": "nets"}]
+    made = World(
+        device_class("net"),
+        node("n1", labels={"zone": "a"}),
+        far,
+        claim_template("nets", request(of="net")),
+        resource_claim("c", request(of="net")),
+        claiming_pod("u", "c", app="x"),
+    )
+    made.put(reservation("r", cpu="1", pod={"resourceClaims": entries}, preAllocation=True))
+    assert made.phase("r") == "Waiting"
+    made.edit("Node", "n1", metadata__labels={"zone": "b"})
+    assert "cannot allocate all claims" in problem(made)
+    made.delete("Pod", "u").delete("ResourceClaim", "c")
+    assert made.phase("r") == "Waiting"
+    assert held(made) == []
+    made.edit("Node", "n1", metadata__labels={"zone": "a"})
+    assert held(made) == ["everywhere/net-0"]
+    assert made.phase("r") == "Available"
+
+
 def test_a_deleted_claim_of_a_waiting_reservation_is_created_again() -> None:
     world = waiting(count=2, users=2)
     world.delete("ResourceClaim", name_of(world))
@@ -156,6 +185,52 @@ def test_a_restart_at_any_write_while_other_devices_are_planned(writes: int) -> 
     world.settle()
     assert world.phase("r") == "Available"
     assert sorted(held(world)) == ["n1/gpu-1", "n1/gpu-2"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_claim_that_is_deleted_with_a_finalizer_is_created_again(count: int) -> None:
+    world = World(*reserved(count=count, allocateOnce=False))
+    name = name_of(world)
+    world.edit("ResourceClaim", name, metadata__deletionTimestamp="2026-01-01T00:00:00Z")
+    world.edit("ResourceClaim", name, status={})
+    assert put(world, "other", count=4 - count, app="x") == []
+    world.delete("ResourceClaim", name)
+    assert held(world) == [f"n1/gpu-{i}" for i in range(count)]
+
+
+def test_owners_do_not_get_devices_of_a_claim_that_somebody_reserved() -> None:
+    world = World(*reserved(allocateOnce=False))
+    name, status = name_of(world), dict(holder(world)["status"])
+    status["reservedFor"] = [{"resource": "pods", "name": "mine", "uid": "mine"}]
+    world.edit("ResourceClaim", name, status=status)
+    assert problem(world) == f"claim {name} is reserved for pods/mine: its devices are not for owners"
+    assert put(world, "p") == ["n1/gpu-2"]
+    assert put(world, "q") == []
+    world.restart()
+    world.wait(30)
+    assert world.node_of("q") == ""
+    world.edit("ResourceClaim", name, status={**status, "reservedFor": []})
+    assert devices_of(world.objects["ResourceClaim", "q-gpu"]) == ["n1/gpu-0"]
+    assert held(world) == ["n1/gpu-1"]
+    assert problem(world) == ""
+
+
+@pytest.mark.parametrize("app", ["a", "x"])
+def test_a_pod_cannot_name_the_claim_of_a_reservation(app: str) -> None:
+    world = World(*reserved(allocateOnce=False))
+    world.put(claiming_pod("thief", name_of(world), app=app))
+    text = f'resourceclaim "{name_of(world)}" holds devices of reservation "r" and is not for pods'
+    world.wait(60)
+    assert world.scheduler.cluster.pods["pod-thief"].cls.claims[0].problem == text
+    assert world.node_of("thief") == ""
+
+
+def test_a_reservation_cannot_name_the_claim_of_another() -> None:
+    world = World(*reserved(allocateOnce=False))
+    entries = [{"name": "gpu", "resourceClaimName": name_of(world)}]
+    world.put(reservation("thief", cpu="1", pod={"resourceClaims": entries}))
+    assert world.phase("thief") in ("", "Pending")
+    assert "is not for pods" in world.condition("thief", "Scheduled")["message"]
 
 
 # Reservations that are Available

@@ -55,6 +55,7 @@ from holdfast.scheduler.managers.claims.pod_claims import (
     NOT_FOUND,
     ResourceClaimKey,
     encoded,
+    held_by_reservation,
 )
 
 DEVICE_KINDS: tuple[type[Object], ...] = (
@@ -110,6 +111,8 @@ class ClaimManager(HolderClaims):
                 found.append(ClaimTrait(key.name, problem=NOT_FOUND.format(key)))
             elif claim.metadata.deletion_timestamp is not None:
                 found.append(ClaimTrait(key.name, problem=BEING_DELETED.format(key.name)))
+            elif problem := held_by_reservation(claim):
+                found.append(ClaimTrait(key.name, problem=problem))
             else:
                 found.append(ClaimTrait(key.name))
         return tuple(found)
@@ -147,6 +150,9 @@ class ClaimManager(HolderClaims):
         if holder is not None or self.held.get(key) is not None:
             self._holder_changed(key, holder, after)
         self._recount_use(key)
+        if holder is not None and after is not None and _is_in_use(before) != _is_in_use(after):
+            self._log(self._rows_of(holder.held))  # owners can get its devices, or cannot any more
+            self._cluster.changed(Change.DEVICES)
         if key in self._named_by_reservations:
             self._named_changed(key, before, after)
         if is_extended_claim(some):
@@ -423,7 +429,9 @@ class ClaimManager(HolderClaims):
         """To be called when a node object is added, changed or removed."""
         if self.catalogue.node_changed(row) and self.held:
             for entry in self._ledger.reservations.on(row):
-                self._recount_uses_of(entry.pod.uid)
+                for key in self.held.of(entry.pod.uid):
+                    self._holder_outdated(key)
+                    self._recount_use(key)
 
     def problems(self, pods: Mapping[str, PodRecord]) -> list[str]:
         """The differences between what is kept here and a computation from scratch, as messages."""
@@ -490,6 +498,10 @@ def _lost_allocation(before: ResourceClaim | None, after: ResourceClaim | None) 
         and before.status.allocation is not None
         and (after is None or after.status.allocation is None)
     )
+
+
+def _is_in_use(claim: ResourceClaim | None) -> bool:
+    return claim is not None and bool(claim.status.reserved_for)
 
 
 def _lost_consumer(before: ResourceClaim | None, after: ResourceClaim | None) -> bool:

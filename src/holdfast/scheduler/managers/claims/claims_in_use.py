@@ -630,6 +630,12 @@ class ClaimsInUse:
                 for result in holder.held.devices.results:
                     yield DeviceHeld(holder.name, result.driver, result.device_id in free)
 
+    def offered(self, reservation: str) -> list[ResourceClaimKey]:
+        """The claims with which a reservation holds devices for owners: not those that somebody else
+        has reserved, who uses their devices."""
+        found = ((key, self._claims.get(key)) for key in self.held.of(reservation))
+        return [key for key, claim in found if claim is None or not claim.status.reserved_for]
+
     def _held_by(self, holders: Iterable[ResourceClaimKey]) -> KeysView[DeviceID]:
         """The devices that these claims hold and that nobody uses, in order."""
         found = (self._used.get(key) for key in holders)

@@ -42,6 +42,7 @@ from holdfast.scheduler.managers.claims.pod_claims import ResourceClaimKey
 
 NOT_WRITTEN = "claim {} is not written: {}"
 NOT_HELD = "devices of the entry {} are not held: {}"
+IN_USE = "claim {} is reserved for {}/{}: its devices are not for owners"
 NO_CLASS = "device class {1} does not exist"
 _FIRST_BACK_OFF = 1.0
 _MAX_BACK_OFF = 60.0
@@ -176,6 +177,10 @@ class HolderClaims(ClaimReservations):
             self._set_unplanned(pod.uid, False)
             if missing and not self._is_backing_off(pod.uid):
                 problems += self._hold_again(pod, missing)
+        for key in self.held.of(pod.uid):
+            claim = self._claims.get(key)
+            for consumer in claim.status.reserved_for[:1] if claim is not None else ():
+                problems.append(IN_USE.format(key.name, consumer.resource, consumer.name))
         if refused is not None:
             problems.append(refused.message)
         return "; ".join(problems)
@@ -248,7 +253,7 @@ class HolderClaims(ClaimReservations):
             self._set_unplanned(uid, True)
             why = NO_CLASS.format(*request.missing_class)
             return [NOT_HELD.format(each.name, why) for each in wanted]
-        ours = self.held.of(uid)
+        ours = self.offered(uid)
         now = self._without(set(ours), except_for=frozenset((uid,)))
         found = self.allocator.allocate(request, row, now, names, prefer=self._held_by(ours))
         if isinstance(found, ClaimsRefusal):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.api.meta import ObjectMeta, controller_of
-from holdfast.api.names import WORKLOAD_GROUP
+from holdfast.api.names import RESERVATION_API, WORKLOAD_GROUP
 from holdfast.api.pod import Pod, PodResourceClaim
 from holdfast.api.pod_groups import CorePodGroup
 from holdfast.api.resource_claims import ResourceClaim, ResourceClaimSpec, pod_claim_name
@@ -17,6 +17,7 @@ NOT_FOUND = 'could not find ResourceClaim "{}"'
 BEING_DELETED = 'resourceclaim "{}" is being deleted'
 NO_TEMPLATE = 'could not find ResourceClaimTemplate "{}"'
 NOT_OWNER = "ResourceClaim {} was not created for Pod {} ({})"
+OF_RESERVATION = 'resourceclaim "{}" holds devices of reservation "{}" and is not for pods'
 POD_IS_NOT = "Pod is not owner"
 NEITHER_IS = "neither Pod nor PodGroup {} is the owner"
 
@@ -186,10 +187,20 @@ def _problem(
     """Why a pod cannot use a claim; empty if it can."""
     if claim.metadata.deletion_timestamp is not None:
         return BEING_DELETED.format(key.name)
+    if problem := held_by_reservation(claim):
+        return problem
     if is_generated and not _owner_is(claim, pod.uid) and not _is_owned_by_group(claim, group):
         why = NEITHER_IS.format(group) if group else POD_IS_NOT
         return NOT_OWNER.format(key, f"{pod.namespace}/{pod.name}", why)
     return ""
+
+
+def held_by_reservation(claim: ResourceClaim) -> str:
+    """Why no pod can use a claim with which a reservation holds devices; empty for other claims."""
+    owner = controller_of(claim.metadata)
+    if owner is None or (owner.api_version, owner.kind) != (RESERVATION_API, "Reservation"):
+        return ""
+    return OF_RESERVATION.format(claim.metadata.name, owner.name)
 
 
 def _owner_is(claim: ResourceClaim, uid: str) -> bool:
