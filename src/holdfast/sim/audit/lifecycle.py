@@ -226,7 +226,7 @@ Schedules = Callable[[str], bool]
 """Whether pods of a scheduler name are placed wherever there is enough of what they request."""
 
 
-class DeviceFacts(Protocol):
+class ClaimFacts(Protocol):
     """What liveness needs to know of devices by claim."""
 
     def certainly_fits(self, pod: Raw, node: str) -> bool:
@@ -269,7 +269,7 @@ def places_plain_pods(plugins: frozenset[str]) -> bool:
 def waiting_for_nothing(
     cluster: ClusterState,
     schedules: Schedules,
-    devices: DeviceFacts,
+    devices: ClaimFacts,
 ) -> Iterator[str]:
     """Pods and reservations that fit but are not placed, or not Available."""
     cleared = {(raw.get("status") or {}).get("nominatedNodeName") for raw in cluster.existing.values()}

@@ -41,7 +41,7 @@ from holdfast.scheduler.managers.claims.pod_claims import (
 )
 
 IN_PROCESS = "resource claim {} is in the process of being allocated"
-LOST_DEVICES = "devices that the pod was to get cannot be allocated any more: {}"
+LOST_DEVICES = "devices reserved for the pod can no longer be allocated: {}"
 LOST_CLASS = "request {}: device class {} was deleted before devices were allocated"
 EXTENDED_RESOURCES = "<extended-resources>"
 """Stands for the name of a claim that is yet to be created; no object can have it."""
@@ -146,7 +146,7 @@ class ClaimReservations(ClaimsInUse):
         """The devices in use, for a pod that is allocated from the reservation with this entry
         index."""
         for entry in self._ledger.reservations.on(row):
-            if entry.index == index and (holders := self.offered(entry.pod.uid)):
+            if entry.index == index and (holders := self.unreserved_holders(entry.pod.uid)):
                 is_strict = entry.reservation.restricted is not None
                 only = self._held_by(holders) if is_strict else None
                 return DevicesSeen(self.use.without(holders), only)
@@ -154,7 +154,7 @@ class ClaimReservations(ClaimsInUse):
 
     def serves(self, cls: PodClass, entry: ReservationEntry) -> bool:
         """Whether a pod of the class would get a device that the reservation holds."""
-        holders = self.offered(entry.pod.uid)
+        holders = self.unreserved_holders(entry.pod.uid)
         claims = self.of_class(cls) if holders else None
         if claims is None or claims.problem:
             return False
@@ -195,14 +195,14 @@ class ClaimReservations(ClaimsInUse):
             return IN_PROCESS.format(self.pods.keys(pod.uid)[0])
         holding = self._ledger.reservations.get(pod.reservation_uid) if pod.reservation_uid else None
         later = self._use_later(pod, row)
-        if holding is not None and holding.row == row and self.offered(holding.pod.uid):
+        if holding is not None and holding.row == row and self.unreserved_holders(holding.pod.uid):
             found = self._allocate_from(holding, need.request, names)
         elif later is not None:
             free = self._free_on(row)
             found = self.allocator.allocate(need.request, row, later, names, prefer=free)
             if not isinstance(found, ClaimsRefusal) and has_shares(found):
                 # Parts of devices are not waited for: others may take what is released of them.
-                now = self.use.without(self.offered(pod.uid))
+                now = self.use.without(self.unreserved_holders(pod.uid))
                 found = self.allocator.allocate(need.request, row, now, names)
         else:
             found = self.allocator.allocate(need.request, row, use, names)
@@ -220,13 +220,13 @@ class ClaimReservations(ClaimsInUse):
         reservation = pod.reservation
         if reservation is None:
             return None
-        going = set(self.offered(pod.uid))  # of an earlier attempt
+        going = set(self.unreserved_holders(pod.uid))  # of an earlier attempt
         if reservation.preemptor:
             going.update(self._released_on(row, is_going))
         elif reservation.pre_allocation:
             going |= self._releasable()
         for uid in reservation.victims:
-            going.update(self.offered(uid))
+            going.update(self.unreserved_holders(uid))
             for user in self.allocated_pods(uid):
                 going.update(self._consumed.get(user.uid, ()))
         if not going:
@@ -299,7 +299,7 @@ class ClaimReservations(ClaimsInUse):
     ) -> ClaimsAllocation | ClaimsRefusal:
         """Allocates devices for a pod that is allocated from a reservation: those that it holds first,
         and no others if its policy is Restricted."""
-        holders = self.offered(entry.pod.uid)
+        holders = self.unreserved_holders(entry.pod.uid)
         held, use = self._held_by(holders), self.use.without(holders)
         only = held if entry.reservation.restricted is not None else None
         return self.allocator.allocate(request, entry.row, use, names, prefer=held, only=only)

@@ -630,7 +630,7 @@ class ClaimsInUse:
                 for result in holder.held.devices.results:
                     yield DeviceHeld(holder.name, result.driver, result.device_id in free)
 
-    def offered(self, reservation: str) -> list[ResourceClaimKey]:
+    def unreserved_holders(self, reservation: str) -> list[ResourceClaimKey]:
         """The claims with which a reservation holds devices for owners: not those that somebody else
         has reserved, who uses their devices."""
         found = ((key, self._claims.get(key)) for key in self.held.of(reservation))

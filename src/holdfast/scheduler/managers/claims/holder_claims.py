@@ -253,7 +253,7 @@ class HolderClaims(ClaimReservations):
             self._set_unplanned(uid, True)
             why = NO_CLASS.format(*request.missing_class)
             return [NOT_HELD.format(each.name, why) for each in wanted]
-        ours = self.offered(uid)
+        ours = self.unreserved_holders(uid)
         now = self._without(set(ours), except_for=frozenset((uid,)))
         found = self.allocator.allocate(request, row, now, names, prefer=self._held_by(ours))
         if isinstance(found, ClaimsRefusal):
