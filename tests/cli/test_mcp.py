@@ -54,6 +54,7 @@ def test_tools_answer_as_the_commands_do(snapshot: str) -> None:
             ("what_if", {"scale": ["deployment/web=11"], "plan": "cpu=4,memory=8Gi"}),
             ("check", {"manifests": manifest}),
             ("check", {"manifests": manifest, "empty": True}),
+            ("advise", {"resources": {"cpu": "1"}, "duration": "1h", "max_evictions": 0}),
         ):
             result = await client.call_tool(name, arguments)
             assert not result.is_error, result.content
@@ -61,11 +62,19 @@ def test_tools_answer_as_the_commands_do(snapshot: str) -> None:
         return answers
 
     answers = _session(snapshot, work)
-    assert {tool.name for tool in answers["tools"]} == {"explain", "when", "get", "what_if", "check"}
+    assert {tool.name for tool in answers["tools"]} == {
+        "explain",
+        "when",
+        "get",
+        "what_if",
+        "check",
+        "advise",
+    }
     assert all(tool.annotations.read_only_hint and tool.description for tool in answers["tools"])
     assert "too little cpu (2)" in answers["explain"][0]["summary"]
     assert answers["when"][0]
     assert answers["get"][0]
+    assert answers["advise"][0]["requests"] == {"cpu": "1"} and "windows" in answers["advise"][0]
     assert answers["what_if"][0]["summary"]["placed"] == 6
     assert answers["what_if"][1]["plan"]["total"] >= 1
     full, empty = answers["check"]

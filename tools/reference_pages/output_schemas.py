@@ -5,8 +5,12 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.sim.forecast.answers import schema as when_schema
+from holdfast.sim.windows.window_answers import schema as advise_schema
 
-_SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {"when.schema.json": when_schema}
+_SCHEMAS: dict[str, Callable[[], dict[str, Any]]] = {
+    "advise.schema.json": advise_schema,
+    "when.schema.json": when_schema,
+}
 
 
 def files() -> dict[str, str]:

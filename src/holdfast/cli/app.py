@@ -60,6 +60,10 @@ COMMANDS = {
         "holdfast.cli.when:when",
         "Forecast when a pending pod, job or reservation starts, and what it waits for.",
     ),
+    "advise": (
+        "holdfast.cli.advise:advise",
+        "Find windows in which capacity can be reserved: with the fewest evictions, earliest first.",
+    ),
     "what-if": (
         "holdfast.cli.what_if:what_if",
         "Show what would happen on a cluster: what is placed where, displaced, preempted, pending.",
@@ -88,7 +92,7 @@ COMMANDS = {
 """The function of each subcommand, and its help."""
 
 SECTIONS = {
-    "Reservations": ("get", "describe", "explain", "when", "reserve"),
+    "Reservations": ("get", "describe", "explain", "when", "advise", "reserve"),
     "Questions": ("what-if", "check", "mcp"),
     "Clusters": ("up", "run", "provisioner"),
     "Experiments": ("demo", "simulate", "snapshot", "record", "bench"),

@@ -25,7 +25,8 @@ _NOT_INSTALLED = "the package mcp is not installed: pip install 'holdfast[mcp]'"
 _INSTRUCTIONS = (
     "Questions about scheduling on one Kubernetes cluster. Nothing is changed on the cluster. "
     "`explain`: why a pod is pending. `when`: when it starts. `what_if`: what would happen after "
-    "changes. `check`: whether manifests would fit. `get`: lists objects."
+    "changes. `check`: whether manifests would fit. `advise`: when capacity can be reserved. "
+    "`get`: lists objects."
 )
 _lock = threading.Lock()
 """The output of one command at a time is captured."""
@@ -40,8 +41,8 @@ def mcp(
 ) -> None:
     """Answer questions of agents over the Model Context Protocol, on stdin and stdout.
 
-    The tools explain, when, what_if, check and get only read the cluster, or the snapshot. Needs the
-    extra `mcp`: pip install 'holdfast[mcp]'.
+    The tools explain, when, what_if, check, advise and get only read the cluster, or the snapshot.
+    Needs the extra `mcp`: pip install 'holdfast[mcp]'.
 
     Examples:
       # For the cluster of the current context
@@ -143,6 +144,27 @@ def new_server(defaults: McpDefaults) -> "MCPServer":
         words = ["check", *defaults.words(namespace), "-o", "json", *(["--empty"] if empty else [])]
         with _written(manifests) as written:
             return await _answer([*words, *written], (0, 1))
+
+    @server.tool(annotations=reads)
+    async def advise(
+        resources: dict[str, str],
+        duration: str,
+        within: str = "3d",
+        count: int = 1,
+        max_evictions: int | None = None,
+        priority: int | None = None,
+        namespace: str = "",
+    ) -> dict[str, Any]:
+        """Windows in which capacity can be reserved, with the fewest evictions first, then the
+        earliest, and the command that reserves each. `resources` are amounts by name, as in
+        {"cpu": "8", "nvidia.com/gpu": "4"}, of each of `count` reservations; `duration` as in 4h.
+        Windows start `within` this time, as in 3d. Only pods of lower `priority` are evicted."""
+        words = ["advise", "--for", duration, "--within", within, "--count", str(count)]
+        for name, value in resources.items():
+            words += ["--resource", f"{name}={value}"]
+        for flag, number in (("--max-evictions", max_evictions), ("--priority", priority)):
+            words += [flag, str(number)] if number is not None else []
+        return await _answer([*words, *defaults.words(namespace), "-o", "json"], (0, 3, 4))
 
     return server
 

@@ -67,6 +67,19 @@ def days_or_duration(text: str) -> float:
     return parse_duration(text)
 
 
+def read_horizon(text: str) -> float:
+    """The seconds of `--within`. Raises Failure."""
+    from holdfast.api.errors import DurationError
+
+    try:
+        seconds = days_or_duration(text)
+    except DurationError as error:
+        raise Failure(1, [f"--within: {error}"]) from None
+    if seconds <= 0:
+        raise Failure(1, [f"--within: must be more than 0: {text}"])
+    return seconds
+
+
 UNLIMITED = "unlimited"
 
 

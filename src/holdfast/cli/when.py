@@ -131,7 +131,7 @@ def when(
     """
     from holdfast.cli.client import cluster_objects, namespace_of
     from holdfast.cli.forecast_text import print_forecast
-    from holdfast.cli.options import load_setup, warn_of_plugins
+    from holdfast.cli.options import load_setup, read_horizon, warn_of_plugins
     from holdfast.cli.printing import as_json, as_yaml
     from holdfast.sim.forecast.answers import as_data
     from holdfast.sim.forecast.forecast import Forecaster, ForecastOptions
@@ -140,7 +140,7 @@ def when(
     from holdfast.snapshot.manifests import InvalidInput
 
     wanted, name = _read(kind, name)
-    options = ForecastOptions(_horizon(within), samples, seed)
+    options = ForecastOptions(read_horizon(within), samples, seed)
     setup = load_setup(config)
     warn_of_plugins([setup])
     learned = _learned(history or ())
@@ -197,19 +197,6 @@ def _read(kind: str, name: str | None) -> tuple[str, str | None]:
         )
         raise Failure(1, [f"KIND: no starts of {kind!r}{hint}"])
     return wanted, name
-
-
-def _horizon(text: str) -> float:
-    from holdfast.api.errors import DurationError
-    from holdfast.cli.options import days_or_duration
-
-    try:
-        seconds = days_or_duration(text)
-    except DurationError as error:
-        raise Failure(1, [f"--within: {error}"]) from None
-    if seconds <= 0:
-        raise Failure(1, [f"--within: must be more than 0: {text}"])
-    return seconds
 
 
 def _learned(folders: "list[str] | tuple[()]") -> "DurationHistory":

@@ -192,6 +192,12 @@ class PlanFits:
         known = {each.pod.uid for each in releases if each.pod is not None}
         return [pod for pod in self._planner.ending(row) if pod.uid not in known]
 
+    def waited_for(self, planned: PlannedReservation, row: int, standing: Standing) -> list[PodRecord]:
+        """The pods without a known end that have some of what the plan lacks on a row."""
+        short, lacks = self.shortage(planned, row, standing), self._lacking(planned, row, standing)
+        unknown = self.without_known_end(row)
+        return [pod for pod in unknown if self._helps(planned, row, short, lacks, pod)]
+
     def _helps(
         self, planned: PlannedReservation, row: int, short: Amounts, lacks: list[str], pod: PodRecord
     ) -> bool:
