@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector, generate_late
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 
 from holdfast import __version__
+from holdfast.metrics.calendar_metrics import CalendarFigures
 from holdfast.metrics.claim_metrics import ClaimFigures
 from holdfast.metrics.cluster_metrics import (
     Counter,
@@ -114,6 +115,8 @@ class SchedulingMetrics:
         self.registry.register(self._jobs)
         self._reservations = ReservationFigures(scheduler.cluster)
         self.registry.register(self._reservations)
+        self._calendar = CalendarFigures(scheduler.cluster)
+        self.registry.register(self._calendar)
         self.registry.register(ClaimFigures(scheduler.cluster))
         ProcessCollector(registry=self.registry)
         for collector in more:
@@ -131,6 +134,7 @@ class SchedulingMetrics:
         """A round took this long and decided this."""
         self.round_seconds.observe(seconds)
         self._reservations.round_done(decisions)
+        self._calendar.round_done()
         self._jobs.round_done(decisions)
         results = self._results(decisions)
         attempts = sum(results.values())
