@@ -27,8 +27,8 @@ def print_forecast(report: ForecastReport, now: float, *, single: bool) -> None:
         _print_all(screen, report)
     futures = "1 future" if report.futures == 1 else f"{report.futures} futures"
     if report.futures:
-        asked = f"From the state at {format_time(now)}, {futures}"
-        screen.note(f"{asked}, within {human_duration(report.within)}.")
+        ahead = human_duration(report.within)
+        screen.note(f"Simulated from the state at {format_time(now)}: {futures}, up to {ahead} ahead.")
     for note in report.notes:
         screen.note(f"Note: {note}.")
 
@@ -69,7 +69,7 @@ def _print_one(screen: Screen, answer: StartAnswer, report: ForecastReport) -> N
     for label, text in (
         ("node", answer.node),
         ("reservation", answer.reservation),
-        ("before it", _pods_before(answer.pods_before)),
+        ("starts before it", _pods_before(answer.pods_before)),
         ("message", answer.message),
         ("until", answer.until),
     ):
@@ -91,7 +91,7 @@ def _print_one(screen: Screen, answer: StartAnswer, report: ForecastReport) -> N
 
 def _waits_for(answer: StartAnswer) -> TextTable:
     table = TextTable(
-        f"Ends on {answer.node} until then",
+        f"What ends on {answer.node} before",
         [
             Column("object"),
             Column("event"),

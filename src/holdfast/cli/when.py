@@ -1,5 +1,6 @@
 """`holdfast when`"""
 
+import math
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -66,13 +67,14 @@ def when(
         ),
     ] = None,
     within: Annotated[
-        str,
-        typer.Option(
+        str | None,
+        optional(
             "--within",
             metavar="D",
-            help="How far to look into the future: a duration, or days as in 7d.",
+            help="How far to look into the future: a duration, or days as in 7d (default: 7d, but not "
+            "beyond 400 reservations that ReservationSchedules create).",
         ),
-    ] = "7d",
+    ] = None,
     history: Annotated[
         list[str] | None,
         optional(
@@ -140,7 +142,9 @@ def when(
     from holdfast.snapshot.manifests import InvalidInput
 
     wanted, name = _read(kind, name)
-    options = ForecastOptions(read_horizon(within), samples, seed)
+    options = ForecastOptions(samples=samples, seed=seed)
+    if within is not None:
+        options = ForecastOptions(read_horizon(within), samples, seed, occurrences=math.inf)
     setup = load_setup(config)
     warn_of_plugins([setup])
     learned = _learned(history or ())

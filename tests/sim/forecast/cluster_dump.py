@@ -65,9 +65,10 @@ def asked(
     name: str | None = None,
     history: DurationHistory | None = None,
     within: float = 7 * 86400.0,
+    **more: Any,
 ) -> ForecastReport:
     documents = [Document("dump", 1, 1, raw, i) for i, raw in enumerate(objects)]
-    options = ForecastOptions(horizon=within)
+    options = ForecastOptions(within, **more)
     forecaster = Forecaster(documents, NOON, SchedulerFactory.of(), history, options)
     return forecaster.ask(find_targets(objects, kind, name, ""))
 

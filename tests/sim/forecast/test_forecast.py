@@ -1,5 +1,6 @@
 """Forecasts of starts: by which end, in what range, and when they are not known."""
 
+import math
 from typing import Any
 
 import pytest
@@ -117,6 +118,41 @@ def test_what_is_not_there_is_an_error() -> None:
 def test_a_start_beyond_the_horizon_is_later() -> None:
     objects = [node(), running(pod("a", annotations={ESTIMATE: "30m"})), pod("b")]
     assert answer(objects, "b", within=600.0).status is StartStatus.LATER
+
+
+def every_minute(cpu: int) -> Raw:
+    spec = reservation("unused", cpu)["spec"]
+    template = {key: value for key, value in spec.items() if key != "ttl"}
+    return {
+        "apiVersion": "scheduling.holdfast.io/v1alpha1",
+        "kind": "ReservationSchedule",
+        "metadata": {"name": "minutely", "uid": "minutely"},
+        "spec": {"schedule": "* * * * *", "duration": "30s", "template": {"spec": template}},
+    }
+
+
+def test_a_schedule_that_recurs_every_minute_ends_the_forecast_early() -> None:
+    objects = [node(), running(pod("a", annotations={ESTIMATE: "15m"})), every_minute(4), pod("b")]
+    found = answer(objects, "b", occurrences=20)
+    assert found.status is StartStatus.UNKNOWN
+    assert "after 20 reservations of ReservationSchedules, here at 2026-01-01T12:20:" in found.until
+    found = answer(objects, "b", occurrences=math.inf, within=1800.0)
+    assert found.status is StartStatus.NEVER, "all of the half hour is played"
+
+
+def test_beside_such_a_schedule_what_starts_early_is_exact_and_what_is_too_large_never_starts() -> None:
+    stated = {ESTIMATE: "30m"}
+    objects = [node(), running(pod("a", annotations=stated)), every_minute(1)]
+    assert wait(answer([*objects, pod("b")], "b", occurrences=30)) == 20 * 60
+    large = pod("large", cpu=400)
+    assert answer([*objects, large], "large", occurrences=5).status is StartStatus.NEVER
+
+
+def test_random_futures_share_the_reservations_of_schedules() -> None:
+    objects = [node(), running(pod("a", activeDeadlineSeconds=1800)), every_minute(0), pod("b")]
+    report = asked(objects, name="b", occurrences=50)
+    assert report.starts[0].status is StartStatus.EXPECTED
+    assert 1 < report.futures < 31
 
 
 def test_a_deadline_alone_gives_only_the_latest_start() -> None:

@@ -7,10 +7,15 @@ inside the range with a probability of 29/31. If there are pods of which only th
 one more future lets these end at once, and sets the earliest start. A target that starts in no future
 is played again with the pods whose ends are unknown ending at once: if it starts then, these are what
 it waits for.
+
+Each reservation of a ReservationSchedule is played, about 10 ms of CPU time, and a schedule can create
+one a minute. The number of these is limited for all futures together: a forecast that would need more
+ends early and says so, and fewer random futures are played.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -56,6 +61,10 @@ Raw = dict[str, Any]
 
 DEFAULT_SAMPLES = 30
 DEFAULT_HORIZON = 7 * 86400.0
+DEFAULT_OCCURRENCES = 400
+"""How many reservations of ReservationSchedules are played."""
+_FEWEST = 100
+"""How many of them a future that is played again may have in any case."""
 _SHOWN = 5
 """Ends and unknown pods that are named per target."""
 
@@ -68,6 +77,8 @@ class ForecastOptions:
     horizon: float = DEFAULT_HORIZON
     samples: int = DEFAULT_SAMPLES
     seed: int = 0
+    occurrences: float = DEFAULT_OCCURRENCES
+    """How many reservations of ReservationSchedules are played, in all futures together."""
 
 
 class Forecaster:
@@ -103,7 +114,7 @@ class Forecaster:
             seed=self.options.seed,
         )
         stuck = [each for each in open_targets if all(o.start_of(each) is None for o in outcomes)]
-        released = self._play(FuturePlan(RELEASED), stuck, 0, 1) if stuck else None
+        released = self._play(FuturePlan(RELEASED), stuck, 0, 1, self._fewest()) if stuck else None
         for target in targets:
             if not _is_open(target):
                 answer = self._settled(target)
@@ -113,9 +124,11 @@ class Forecaster:
             else:
                 answer = self._expected(target, outcomes)
             report.starts.append(answer)
-        if outcomes and (count := len(outcomes[0].unknown)):
+        asked = {each.name for each in targets}
+        if outcomes and (count := len(outcomes[0].unknown.keys() - asked)):
             pods = "1 pod has" if count == 1 else f"{count} pods have"
-            report.notes.append(f"{pods} no known end; where they end, pods may start earlier")
+            when = "it ends" if count == 1 else "they end"
+            report.notes.append(f"{pods} no known end: when {when}, pods may start earlier")
         if outcomes:
             report.notes.append("pods that are created later are not taken into account")
         return report
@@ -125,18 +138,33 @@ class Forecaster:
     def _outcomes(self, targets: Sequence[ForecastTarget]) -> list[FutureOutcome]:
         """The median first."""
         samples, seed = self.options.samples, self.options.seed
-        first = self._play(FuturePlan(MEDIAN_FUTURE), targets, 0, samples + 1)
+        left = self.options.occurrences
+        first = self._play(FuturePlan(MEDIAN_FUTURE), targets, 0, samples + 1, left)
         if not first.is_uncertain:
             return [first]
         plans = [FuturePlan(SAMPLED, seed * 10_000 + i) for i in range(samples)]
         if any(each.source == DEADLINE for each in first.estimates.values()):
             plans.append(FuturePlan(LOW_FUTURE))
         count = len(plans) + 1
-        rest = [self._play(plan, targets, i, count) for i, plan in enumerate(plans, 1)]
-        return [first, *rest]
+        found = [first]
+        for i, plan in enumerate(plans, 1):
+            left -= found[-1].occurrences
+            outcome = self._play(plan, targets, i, count, left) if left > 0 else None
+            if outcome is None or outcome.cut_at is not None:
+                break
+            found.append(outcome)
+        return found
+
+    def _fewest(self) -> float:
+        return _FEWEST if self.options.occurrences < math.inf else math.inf
 
     def _play(
-        self, plan: FuturePlan, targets: Sequence[ForecastTarget], number: int, of: int
+        self,
+        plan: FuturePlan,
+        targets: Sequence[ForecastTarget],
+        number: int,
+        of: int,
+        occurrences: float,
     ) -> FutureOutcome:
         future = Future(self.scenario, self._setup, self.now, plan, self.estimator)
         waiting = list(targets)
@@ -153,7 +181,7 @@ class Forecaster:
             if self._progress is not None:
                 self._progress(number + 1, of, t)
 
-        return future.foresee(self.options.horizon, is_done, progress)
+        return future.foresee(self.options.horizon, is_done, progress, occurrences)
 
     # Answers
 
@@ -258,11 +286,18 @@ class Forecaster:
                 ],
                 needs_more=max(0, len(needed) - _SHOWN),
             )
+        if outcome.cut_at is not None and name not in outcome.too_large:
+            at = format_time(self.now + outcome.cut_at)
+            until = (
+                "--within is given: without it the forecast ends after "
+                f"{self.options.occurrences:g} reservations of ReservationSchedules, here at {at}"
+            )
+            return StartAnswer(name, StartStatus.UNKNOWN, message=message, until=until)
         if " not found" in message:
             return StartAnswer(
                 name, StartStatus.UNKNOWN, message=message, until="the object exists that is not found"
             )
-        if outcome.goes_on:
+        if outcome.goes_on and name not in outcome.too_large:
             return StartAnswer(name, StartStatus.LATER, message=message, until="--within is longer")
         return StartAnswer(name, StartStatus.NEVER, message=message, until="the cluster or it changes")
 

@@ -6,6 +6,7 @@ controllers of the snapshot's workloads create.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from holdfast.local.store.objects import Key, pod_key
 from holdfast.local.timeline import (
     AVAILABLE,
     BOUND,
+    CREATED,
     DELETED,
     EVICTED,
     FAILED,
@@ -25,6 +27,7 @@ from holdfast.local.timeline import (
     SUCCEEDED,
     TimelineEntry,
 )
+from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.jobs.estimates import duration_or_none
 from holdfast.sim.forecast.run_times import (
     MEDIAN,
@@ -175,6 +178,12 @@ class FutureOutcome:
     """Whether pods still come to their ends after the horizon."""
     is_uncertain: bool = False
     """Whether another future may be different."""
+    occurrences: int = 0
+    """How many reservations ReservationSchedules created."""
+    cut_at: float | None = None
+    """When it was ended early, because schedules had created as many as may be; None if it was not."""
+    too_large: set[str] = field(default_factory=set)
+    """Of a future that was ended early: pending pods that fit no node even if all pods end."""
 
     def start_of(self, target: ForecastTarget) -> ExpectedStart | None:
         if target.is_single:
@@ -212,33 +221,52 @@ class Future(Simulation):
         horizon: float,
         is_done: Callable[[FutureOutcome], bool],
         progress: Progress | None = None,
+        occurrences: float = math.inf,
     ) -> FutureOutcome:
-        self.begin()
-        self.play(horizon, progress, stop=lambda: self._take_note() or is_done(self.outcome))
-        self._take_note()
+        """Ends early once ReservationSchedules have created more than `occurrences` reservations."""
         outcome, world = self.outcome, self.world
+
+        def stop() -> bool:
+            self._take_note()
+            if is_done(outcome):
+                return True
+            if outcome.occurrences > occurrences:
+                outcome.cut_at = world.clock.t
+            return outcome.cut_at is not None
+
+        self.begin()
+        self.play(horizon, progress, stop)
+        self._take_note()
         outcome.estimates = self.lifetimes.estimates
         outcome.is_uncertain = self.lifetimes.is_uncertain
         outcome.unknown = self.lifetimes.unknown
+        if outcome.cut_at is not None:
+            planner = world.scheduler.hold_planner
+            outcome.too_large = {
+                str(pod.ref)
+                for pod in world.scheduler.cluster.pods.values()
+                if pod.phase is Phase.PENDING and planner.never_fits([pod]) is not None
+            }
         outcome.goes_on = world.timers.next_time() is not None
         outcome.messages = dict(_messages(world.objects.scan("", "Pod"), "PodScheduled"))
         group = "scheduling.koordinator.sh"
         outcome.messages |= _messages(world.objects.scan(group, "Reservation"), "Scheduled")
         return outcome
 
-    def _take_note(self) -> bool:
-        """Reads the new entries of the timeline. Always False, so that `stop` can begin with it."""
+    def _take_note(self) -> None:
+        """Reads the new entries of the timeline."""
         entries = self.world.timeline.entries
         for entry in entries[self._read :]:
             self._note(entry)
         self._read = len(entries)
-        return False
 
     def _note(self, entry: TimelineEntry) -> None:
         event, name = entry.event, entry.object
         is_pod = name.startswith("Pod/")
         if event in (BOUND, AVAILABLE):
             self._start(entry)
+        elif event == CREATED:
+            self.outcome.occurrences += self._is_occurrence(name)
         elif event in (PREEMPTED, EVICTED):
             self._evicted[name] = event
         elif event in _RELEASES and not (event == SUCCEEDED and not is_pod):
@@ -250,6 +278,15 @@ class Future(Simulation):
                 known = self._releases.setdefault(entry.node, [])
                 known.append(Release(name, self._evicted.pop(name, event), entry.t))
                 del known[:-_MOST_RELEASES]
+
+    def _is_occurrence(self, name: str) -> bool:
+        """Whether a ReservationSchedule created the object."""
+        kind, _, name = name.partition("/")
+        if kind != "Reservation":
+            return False
+        raw = self.world.objects.get(Key("scheduling.koordinator.sh", kind, "", name))
+        owners = ((raw or {}).get("metadata") or {}).get("ownerReferences") or ()
+        return any(each.get("kind") == "ReservationSchedule" for each in owners)
 
     def _start(self, entry: TimelineEntry) -> None:
         if entry.object in self.outcome.starts:
