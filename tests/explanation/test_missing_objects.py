@@ -168,6 +168,64 @@ SITUATIONS: dict[str, Row] = {
         ["there is no ResourceClaimTemplate default/gpu; did you mean gpus?"],
         [],
     ),
+    "device class is missing, and devices are free": Row(
+        [
+            N1,
+            device_class("gpu.example.com"),
+            resource_slice("n1", 2),
+            resource_claim("c", request(of="gpu.exmple.com")),
+            claiming_pod("p", "c"),
+        ],
+        ["there is no DeviceClass gpu.exmple.com; did you mean gpu.example.com?"],
+        ["ReplaceClaim", "CreateDeviceClass"],
+    ),
+    "there is no device class": Row(
+        [N1, resource_slice("n1", 1), resource_claim("c", request()), claiming_pod("p", "c")],
+        ["there is no DeviceClass gpu; there are: none"],
+        ["CreateDeviceClass"],
+    ),
+    "claim is missing, and one has a similar name": Row(
+        [
+            N1,
+            device_class(),
+            resource_slice("n1", 1),
+            resource_claim("gpus", request()),
+            claiming_pod("p", "gpu"),
+        ],
+        ["there is no ResourceClaim default/gpu; did you mean gpus?"],
+        ["UseClaim", "CreateClaim"],
+    ),
+    "claim is missing, and there is none": Row(
+        [N1, device_class(), resource_slice("n1", 1), claiming_pod("p", "training")],
+        ["there is no ResourceClaim default/training"],
+        ["CreateClaim"],
+    ),
+    "claim is missing, and a template has its name": Row(
+        [N1, device_class(), claim_template("shared", request()), claiming_pod("p", "shared")],
+        ["there is no ResourceClaim default/shared; a ResourceClaimTemplate has this name"],
+        [],
+    ),
+    "template of a claim is missing, and one has a similar name": Row(
+        [
+            N1,
+            device_class(),
+            resource_slice("n1", 1),
+            claim_template("gpus", request()),
+            claiming_pod("p", templates={"gpu": None}),
+        ],
+        ["there is no ResourceClaimTemplate default/gpu; did you mean gpus?"],
+        ["UseClaim", "CreateClaim"],
+    ),
+    "claim from a template is not created yet": Row(
+        [
+            N1,
+            device_class(),
+            claim_template("gpu", request()),
+            claiming_pod("p", templates={"gpu": None}),
+        ],
+        ["the claim from ResourceClaimTemplate default/gpu does not exist yet"],
+        [],
+    ),
     "more devices than a node has": Row(
         [
             N1,

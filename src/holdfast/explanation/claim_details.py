@@ -1,13 +1,10 @@
 """Why a pod does not get the devices that its ResourceClaims request, device by device."""
 
-import re
 from collections import Counter
 from collections.abc import Hashable, Iterator
 
-from holdfast.api.kinds import KINDS, KindInfo
-from holdfast.api.names import RESOURCE_API
 from holdfast.explanation.capacity import own_entries, row_of
-from holdfast.explanation.report import did_you_mean, few
+from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
 from holdfast.scheduler.managers.claims import explain
 from holdfast.scheduler.managers.claims.class_claims import ClassClaims
@@ -25,9 +22,6 @@ from holdfast.scheduler.managers.claims.search import (
 )
 from holdfast.scheduler.state.cluster import Cluster
 from holdfast.snapshot.cluster_snapshot import RESOURCE_CLAIM, ClusterSnapshot
-
-DEVICE_CLASS = KINDS[RESOURCE_API, "DeviceClass"]
-CLAIM_TEMPLATE = KINDS[RESOURCE_API, "ResourceClaimTemplate"]
 
 _NODES = 3
 _HOLDERS = 3
@@ -133,30 +127,3 @@ def held_devices(cluster: Cluster, reservation: ReservationInfo) -> Iterator[str
         yield f"{listed}; in use: {few(used, _DEVICES) or 'none'}"
     if reservation.pod is not None and (problem := manager.missing(reservation.pod)):
         yield problem
-
-
-_NO_CLASS = re.compile(r"device class (\S+) does not exist")
-_NO_CLAIM = re.compile(r'could not find ResourceClaim "([^/"]+)/([^"]+)"')
-
-
-def missing_objects(snapshot: ClusterSnapshot, pod: PodRecord, message: str) -> Iterator[str]:
-    """Device classes, claims and templates that a rejection says are missing, with those there are."""
-    for name in _NO_CLASS.findall(message):
-        known = sorted(each["metadata"]["name"] for each in snapshot.all(DEVICE_CLASS))
-        others = did_you_mean(name, known) or f"; there are: {few(known) or 'none'}"
-        yield f"there is no DeviceClass {name}{others}"
-    for namespace, name in _NO_CLAIM.findall(message):
-        known = _names(snapshot, RESOURCE_CLAIM, namespace)
-        yield f"there is no ResourceClaim {namespace}/{name}{did_you_mean(name, known)}"
-    if "ResourceClaim not created yet" in message:
-        known = _names(snapshot, CLAIM_TEMPLATE, pod.namespace)
-        for each in pod.cls.pod.spec.resource_claims:
-            name = each.resource_claim_template_name or ""
-            if name and name not in known:
-                near = did_you_mean(name, known)
-                yield f"there is no ResourceClaimTemplate {pod.namespace}/{name}{near}"
-
-
-def _names(snapshot: ClusterSnapshot, info: KindInfo, namespace: str) -> list[str]:
-    found = (each["metadata"] for each in snapshot.all(info))
-    return sorted(each["name"] for each in found if each.get("namespace") == namespace)

@@ -18,12 +18,12 @@ from holdfast.explanation.capacity import (
     shortages,
     waiting_for,
 )
-from holdfast.explanation.claim_details import missing_objects
 from holdfast.explanation.details import claims_of, details_of
 from holdfast.explanation.matching_reservations import (
     consider_reservations,
     named_reservation,
 )
+from holdfast.explanation.missing_claims import consider_missing_claims
 from holdfast.explanation.planned_reservations import consider_estimate, consider_own_start
 from holdfast.explanation.repairs import (
     CLAIM,
@@ -226,7 +226,7 @@ def _rejected(
         smaller = resize(snapshot, subject, {names.CPU: (asked, asked // 1000 * 1000)})
         if smaller is not None:
             advisor.propose(smaller)
-    report.details += missing_objects(snapshot, pod, message)
+    report.details += consider_missing_claims(snapshot, subject, pod, message, advisor)
     if _INVALID_DEVICES in message:
         report.details.append(
             "a request for GPUs is for a share of one, up to 100 for each resource, or for whole ones, "

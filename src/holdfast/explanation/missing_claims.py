@@ -1,0 +1,220 @@
+"""ResourceClaims, templates and DeviceClasses that a pod or reservation names and that do not exist:
+the nearest name, or the object to create. Proposed only if the object would then be scheduled."""
+
+import copy
+import difflib
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from holdfast.api.kinds import KINDS, KindInfo
+from holdfast.api.names import RESOURCE_API
+from holdfast.explanation.advice import Advisor
+from holdfast.explanation.repairs import RESIZE, Repair, repair, spec_changes
+from holdfast.explanation.report import did_you_mean, few
+from holdfast.explanation.verdicts import Subject
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.snapshot.cluster_changes import ObjectChange, create, delete, patch
+from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, RESOURCE_CLAIM, ClusterSnapshot
+
+DEVICE_CLASS = KINDS[RESOURCE_API, "DeviceClass"]
+CLAIM_TEMPLATE = KINDS[RESOURCE_API, "ResourceClaimTemplate"]
+_NO_CLASS = re.compile(r"device class (\S+) does not exist")
+_NO_CLAIM = re.compile(r'could not find ResourceClaim "([^/"]+)/([^"]+)"')
+_NO_TEMPLATE = re.compile(r'could not find ResourceClaimTemplate "([^/"]+)/([^"]+)"')
+_NOT_CREATED = "ResourceClaim not created yet"
+_CLASSES = 5
+"""How many device classes are tried."""
+
+
+class _Situation(NamedTuple):
+    snapshot: ClusterSnapshot
+    subject: Subject
+    pod: PodRecord
+    advisor: Advisor
+
+    def names(self, info: KindInfo, namespace: str = "") -> list[str]:
+        found = (each["metadata"] for each in self.snapshot.all(info))
+        return sorted(each["name"] for each in found if (each.get("namespace") or "") == namespace)
+
+
+def consider_missing_claims(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, message: str, advisor: Advisor
+) -> list[str]:
+    """Facts about the objects that a rejection says are missing; proposes what would help."""
+    about = _Situation(snapshot, subject, pod, advisor)
+    facts: list[str] = []
+    for name in _NO_CLASS.findall(message):
+        facts += _no_class(about, name)
+    for namespace, name in _NO_CLAIM.findall(message):
+        facts += _no_claim(about, namespace, name)
+    templates = [(namespace, name) for namespace, name in _NO_TEMPLATE.findall(message)]
+    if _NOT_CREATED in message:
+        entries = pod.cls.pod.spec.resource_claims
+        templates += [
+            (pod.namespace, name) for e in entries if (name := e.resource_claim_template_name or "")
+        ]
+    for namespace, name in dict.fromkeys(templates):
+        facts += _no_template(about, namespace, name)
+    return facts
+
+
+# DeviceClasses
+
+
+def _no_class(about: _Situation, name: str) -> Iterator[str]:
+    known = about.names(DEVICE_CLASS)
+    others = did_you_mean(name, known) or f"; there are: {few(known) or 'none'}"
+    yield f"there is no DeviceClass {name}{others}"
+    for near in difflib.get_close_matches(name, known, 1):
+        about.advisor.propose(_other_class(about, name, near))
+    made = {"apiVersion": RESOURCE_API, "kind": "DeviceClass", "metadata": {"name": name}, "spec": {}}
+    text = f"create the DeviceClass {name} (without selectors it has all devices)"
+    about.advisor.propose(repair(text, "CreateDeviceClass", [create(DEVICE_CLASS, made)], RESIZE))
+
+
+def _other_class(about: _Situation, name: str, near: str) -> Repair:
+    """The claims, and templates, with another class: created again, since their specs are immutable."""
+    objects: list[ObjectChange] = []
+    texts = []
+    for info, raw in _named(about):
+        if name not in str(raw.get("spec")):
+            continue
+        changed = copy.deepcopy(raw)
+        _rename(changed["spec"], name, near)
+        metadata = raw["metadata"]
+        namespace = metadata.get("namespace") or ""
+        objects += [delete(info, metadata["name"], namespace), create(info, changed)]
+        texts.append(f"{info.kind} {metadata['name']}")
+    text = f"request the DeviceClass {near} in {few(texts)} (delete and create it again)"
+    return repair(text, "ReplaceClaim", objects)
+
+
+def _named(about: _Situation) -> Iterator[tuple[KindInfo, Raw]]:
+    """The existing claims and templates that the pod, or the reservation's template, names."""
+    raw, namespace = about.subject.raw(about.snapshot), about.pod.namespace
+    if about.subject.info is RESERVATION:
+        raw = (raw.get("spec") or {}).get("template") or {}
+        namespace = (raw.get("metadata") or {}).get("namespace") or "default"
+    entries = (raw.get("spec") or {}).get("resourceClaims") or ()
+    statuses = (raw.get("status") or {}).get("resourceClaimStatuses") or ()
+    for info, field, among in (
+        (CLAIM_TEMPLATE, "resourceClaimTemplateName", entries),
+        (RESOURCE_CLAIM, "resourceClaimName", (*entries, *statuses)),
+    ):
+        for name in dict.fromkeys(each.get(field) or "" for each in among):
+            if (found := about.snapshot.find(info, name, namespace)) is not None:
+                yield info, found
+
+
+def _rename(value: object, name: str, near: str) -> None:
+    """Replaces the class in all requests and alternatives."""
+    if isinstance(value, dict):
+        if value.get("deviceClassName") == name:
+            value["deviceClassName"] = near
+        for each in value.values():
+            _rename(each, name, near)
+    elif isinstance(value, list):
+        for each in value:
+            _rename(each, name, near)
+
+
+# Claims and templates
+
+
+def _no_claim(about: _Situation, namespace: str, name: str) -> Iterator[str]:
+    known = about.names(RESOURCE_CLAIM, namespace)
+    generated = about.names(CLAIM_TEMPLATE, namespace)
+    hint = did_you_mean(name, known)
+    if not hint and name in generated:
+        hint = "; a ResourceClaimTemplate has this name"
+    yield f"there is no ResourceClaim {namespace}/{name}{hint}"
+    for near in difflib.get_close_matches(name, known, 1):
+        edit = _renamed("resourceClaimName", name, near)
+        text = f"set resourceClaimName: {near} instead of {name}"
+        objects = spec_changes(about.snapshot, about.subject, edit)
+        about.advisor.propose(repair(text, "UseClaim", objects))
+
+    def made(spec: Raw) -> list[ObjectChange]:
+        metadata = {"name": name, "namespace": namespace, "uid": f"claim-{name}"}
+        return [create(RESOURCE_CLAIM, _object("ResourceClaim", metadata, spec))]
+
+    _propose_creation(about, f"ResourceClaim {namespace}/{name}", made)
+
+
+def _no_template(about: _Situation, namespace: str, name: str) -> Iterator[str]:
+    known = about.names(CLAIM_TEMPLATE, namespace)
+    if name in known:
+        yield (
+            f"the claim from ResourceClaimTemplate {namespace}/{name} does not exist yet: the resource "
+            "claim controller of Kubernetes creates it"
+        )
+        return
+    hint = did_you_mean(name, known)
+    if not hint and name in about.names(RESOURCE_CLAIM, namespace):
+        hint = "; a ResourceClaim has this name"
+    yield f"there is no ResourceClaimTemplate {namespace}/{name}{hint}"
+    for near in difflib.get_close_matches(name, known, 1):
+        edit = _renamed("resourceClaimTemplateName", name, near)
+        objects = spec_changes(about.snapshot, about.subject, edit)
+        template = about.snapshot.find(CLAIM_TEMPLATE, near, namespace) or {}
+        spec = ((template.get("spec") or {}).get("spec")) or {}
+        text = f"set resourceClaimTemplateName: {near} instead of {name}"
+        about.advisor.propose(repair(text, "UseClaim", [*objects, *_generated(about, name, spec)]))
+
+    def made(spec: Raw) -> list[ObjectChange]:
+        metadata = {"name": name, "namespace": namespace, "uid": f"template-{name}"}
+        template = _object("ResourceClaimTemplate", metadata, {"spec": spec})
+        return [create(CLAIM_TEMPLATE, template), *_generated(about, name, spec)]
+
+    _propose_creation(about, f"ResourceClaimTemplate {namespace}/{name}", made)
+
+
+def _propose_creation(about: _Situation, what: str, made: Callable[[Raw], list[ObjectChange]]) -> None:
+    """Creating the object for one device, of the first class with which the pod would be scheduled."""
+    for each in about.names(DEVICE_CLASS)[:_CLASSES]:
+        exactly = {"deviceClassName": each, "allocationMode": "ExactCount", "count": 1}
+        spec = {"devices": {"requests": [{"name": "device", "exactly": exactly}]}}
+        text = f"create the {what} (tried with 1 device of DeviceClass {each})"
+        if about.advisor.propose(repair(text, "CreateClaim", made(spec), RESIZE)):
+            return
+
+
+def _object(kind: str, metadata: Raw, spec: Raw) -> Raw:
+    return {"apiVersion": RESOURCE_API, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def _renamed(field: str, name: str, near: str) -> Callable[[Raw], Raw]:
+    def edit(spec: Raw) -> Raw:
+        entries = spec.get("resourceClaims") or []
+        return {
+            "resourceClaims": [
+                {**each, field: near} if each.get(field) == name else each for each in entries
+            ]
+        }
+
+    return edit
+
+
+def _generated(about: _Situation, template: str, spec: Raw) -> list[ObjectChange]:
+    """The claim that the controller creates from a template for the pod; a reservation needs none."""
+    if about.subject.info is RESERVATION:
+        return []
+    raw = about.subject.raw(about.snapshot)
+    metadata, found = raw["metadata"], list[ObjectChange]()
+    statuses = list((raw.get("status") or {}).get("resourceClaimStatuses") or ())
+    for entry in (raw.get("spec") or {}).get("resourceClaims") or ():
+        if entry.get("resourceClaimTemplateName") != template:
+            continue
+        name = f"{metadata['name']}-{entry['name']}"
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "controller": True}
+        about_claim = {
+            "name": name,
+            "namespace": metadata.get("namespace") or "",
+            "uid": f"claim-{name}",
+            "ownerReferences": [{**owner, "uid": metadata.get("uid") or ""}],
+        }
+        found.append(create(RESOURCE_CLAIM, _object("ResourceClaim", about_claim, spec)))
+        statuses.append({"name": entry["name"], "resourceClaimName": name})
+    return [*found, patch(POD, raw, {"status": {"resourceClaimStatuses": statuses}})]
