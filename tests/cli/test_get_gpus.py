@@ -54,6 +54,18 @@ def test_whole_gpus_are_counted_from_their_devices(cluster: ServedCluster) -> No
     assert [each for each in header if "GPU" in each] == ["NVIDIA.COM/GPU-HELD", "NVIDIA.COM/GPU-FREE"]
 
 
+def test_several_kinds_of_gpus_share_two_columns(cluster: ServedCluster) -> None:
+    other = node("gpu-3", "8", "32Gi")
+    other["status"]["allocatable"]["amd.com/gpu"] = "8"
+    cluster.create(other).settle()
+    header, *rows = cluster("get", "nodes").rows()
+    assert [each for each in header if "GPU" in each] == []
+    free = {row[0]: row[header.index("OTHER-FREE")] for row in rows}
+    assert free == {"gpu-1": f"{WHOLE}=3", "gpu-2": f"{WHOLE}=4", "gpu-3": "amd.com/gpu=8"}
+    assert {row[header.index("OTHER-HELD")] for row in rows} == {"<none>"}
+    assert "AMD.COM/GPU-FREE" in cluster("get", "nodes", "-o", "wide").rows()[0]
+
+
 def test_a_shared_gpu_has_percent_free_and_is_no_free_gpu(cluster: ServedCluster) -> None:
     cluster.create(requesting(pod("half", "1"), **{PERCENT: "50"})).settle()
     assert gpus(cluster, "gpu-1") == {WHOLE: ["3", "1", "0", "2"], PERCENT: ["300", "50", "0", "250"]}

@@ -86,7 +86,8 @@ class ObjectPrinter:
         at = [
             i
             for i, column in enumerate(all_columns)
-            if (wide or not column.wide) and (not column.optional or column.name in self._filled)
+            if not (column.narrow if wide else column.wide)
+            and (not column.optional or column.name in self._filled)
         ]
         headers = [all_columns[i].name for i in at]
         lines = [[row.cells[i] for i in at] for row in rows]

@@ -221,7 +221,7 @@ def test_both_sides_are_told() -> None:
     world = World(node("n0", cpu="4"), low(), pod("owner", app="low", cpu="1")).put(high())
     told = {(str(e.about), e.reason): e.message for e in world.events}
     assert told["Reservation/high", "Preempting"] == "Preempting low on node n0"
-    why = "Preempted by reservation rsv-high on node n0"
+    why = "Preempted by reservation high on node n0"
     assert told["Reservation/low", "Preempted"] == why
     assert told["Pod/default/owner", "Preempted"] == why
 
@@ -281,7 +281,7 @@ def test_soft_eviction_is_written_on_the_reservation_and_the_rest_left_to_others
     assert msgspec.json.decode(metadata["annotations"][SOFT]) == {
         "timestamp": "2026-01-01T00:00:00Z",
         "initiator": "Reservation/high",
-        "reason": "Preempted by reservation rsv-high on node n0",
+        "reason": "Preempted by reservation high on node n0",
     }
     assert (names(world, "Pod"), world.phase("high")) == (["owner"], "Waiting")
     world.put(pod("owner2", app="low", cpu="1")).wait(600)

@@ -17,8 +17,11 @@ _MOST_NAMES = 500
 class OutputColumn(NamedTuple):
     name: str
     wide: bool = False
+    """Only with `-o wide`."""
     optional: bool = False
     """Left out while no object has a value in it."""
+    narrow: bool = False
+    """Only without `-o wide`."""
 
 
 class Query(NamedTuple):

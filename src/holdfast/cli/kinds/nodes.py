@@ -36,14 +36,20 @@ class NodeKind(SnapshotKind):
         resources = _resources(list(amounts.values()))
         limits = snapshot.cluster.limits.ratios(resources)
         columns = [OutputColumn("NAME"), OutputColumn("STATUS"), OutputColumn("PODS")]
+        others = resources[len(_ALWAYS) :]
         for resource in resources:
-            title = resource.upper()
+            title, alone = resource.upper(), resource not in others or len(others) == 1
             columns += [
                 OutputColumn(title, wide=True),
                 OutputColumn(f"{title}-REQUESTED", wide=True),
-                OutputColumn(f"{title}-HELD"),
-                OutputColumn(f"{title}-FREE"),
+                OutputColumn(f"{title}-HELD", wide=not alone),
+                OutputColumn(f"{title}-FREE", wide=not alone),
                 OutputColumn(f"{title}-LIMITS", wide=True),
+            ]
+        if len(others) > 1:
+            columns += [
+                OutputColumn("OTHER-HELD", narrow=True),
+                OutputColumn("OTHER-FREE", narrow=True),
             ]
         columns += [OutputColumn("RESERVATIONS"), OutputColumn("AGE")]
         rows = []
@@ -127,7 +133,17 @@ def _cells(
         amount = amounts.get(resource, none)
         figures = (amount.allocatable, amount.requested, amount.held, amount.free)
         cells += [*(shown(resource, each) for each in figures), _percent(limits.get(resource))]
+    others = {name: amounts[name] for name in resources[len(_ALWAYS) :] if name in amounts}
+    if len(resources) > len(_ALWAYS) + 1:
+        cells.append(_joined({name: of.held for name, of in others.items() if of.held}))
+        cells.append(_joined({name: of.free for name, of in others.items() if of.allocatable}))
     return [*cells, str(len(_holds(snapshot.cluster, _name(raw)))), age(raw, snapshot.now)]
+
+
+def _joined(amounts: dict[str, int]) -> str:
+    """`nvidia.com/gpu=8`: of several kinds of GPUs a node seldom has more than one, so they share columns
+    unless the table is to be wide."""
+    return ",".join(f"{name}={shown(name, amount)}" for name, amount in sorted(amounts.items()))
 
 
 def _resources(amounts: list[dict[str, NodeAmounts]]) -> list[str]:

@@ -58,7 +58,7 @@ class ReservationEvictions:
             return []
         victim.marked = True
         node = self._cluster.nodes.name(victim.pod.row)
-        why = f"Preempted by reservation {preemptor.uid} on node {node}"
+        why = f"Preempted by reservation {preemptor.name} on node {node}"
         labels: dict[str, str] = {}
         annotations = {names.PREEMPTED_BY: str(preemptor.ref)}
         if self._soft:
@@ -84,7 +84,7 @@ class ReservationEvictions:
                 continue
             pod.being_preempted = True  # until the watch delivers its deletion, or the write is refused
             node = self._cluster.nodes.name(pod.row)
-            text = f"Preempted by reservation {preemptor.uid} on node {node}"
+            text = f"Preempted by reservation {preemptor.name} on node {node}"
             why = f"{pod.scheduler}: its reservation is preempted by a reservation of higher priority"
             decisions.append(
                 Preempt(pod.ref, preemptor.ref, node, why, pod.job_name, pod.reservation_uid)
