@@ -74,7 +74,7 @@ def test_errors_name_what_is_wrong(dump: str, arguments: tuple[str, ...], error:
 
 
 def test_the_horizon_may_be_in_days(dump: str) -> None:
-    assert "up to 24h ahead" in call("when", "pod", "b", "--within", "1d", "--snapshot", dump).out
+    assert "of up to 24h" in call("when", "pod", "b", "--within", "1d", "--snapshot", dump).out
     assert call("when", "pod", "b", "--within", "10m", "--snapshot", dump).status == 4
 
 

@@ -55,12 +55,12 @@ PLANS: dict[str, Plan] = {
     "pod that ends later": Plan(
         [N1, LATE, planned("r", "6")],
         ["late runs until 2026-01-01T03:00:00Z"],
-        ["Resize", "StartLater"],
+        ["Resize", "StartLater", "Preempt"],
     ),
     "pod that ends later, while draining": Plan(
         [N1, LATE, planned("r", "6", lead="3h")],
         ["late runs until 2026-01-01T03:00:00Z"],
-        ["Resize", "StartLater"],
+        ["Resize", "StartLater", "Preempt"],
     ),
     "larger than every node": Plan(
         [N1, planned("r", "16")],
@@ -92,7 +92,7 @@ PLANS: dict[str, Plan] = {
             member("s"),
         ],
         ["only together with the rest of PodGroup/default/g, and reservation s has no certain node"],
-        ["Resize"],
+        ["Resize", "Preempt"],
     ),
 }
 

@@ -27,8 +27,8 @@ def print_forecast(report: ForecastReport, now: float, *, single: bool) -> None:
         _print_all(screen, report)
     futures = "1 future" if report.futures == 1 else f"{report.futures} futures"
     if report.futures:
-        ahead = human_duration(report.within)
-        screen.note(f"Simulated from the state at {format_time(now)}: {futures}, up to {ahead} ahead.")
+        within = human_duration(report.within)
+        screen.note(f"Simulated from the state at {format_time(now)}: {futures} of up to {within}.")
     for note in report.notes:
         screen.note(f"Note: {note}.")
 

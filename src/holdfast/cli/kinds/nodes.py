@@ -141,8 +141,8 @@ def _cells(
 
 
 def _joined(amounts: dict[str, int]) -> str:
-    """`nvidia.com/gpu=8`: of several kinds of GPUs a node seldom has more than one, so they share columns
-    unless the table is to be wide."""
+    """`nvidia.com/gpu=8`: of several kinds of GPUs a node seldom has more than one, so they share
+    columns unless the table is to be wide."""
     return ",".join(f"{name}={shown(name, amount)}" for name, amount in sorted(amounts.items()))
 
 
