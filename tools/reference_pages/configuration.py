@@ -60,6 +60,8 @@ MEANINGS: Mapping[str, str] = {
     "reserve.starvingJobTimeThreshold": "a job that is pending for longer than this starves",
     "reserve.reservedNodePercent": "at most this percentage of all nodes, rounded up, has starvation holds",
     "reserve.hold": "`node`: a held node takes no new pods; `amount`: only the requested amount is held",
+    "backfill.learnRunTimes": "jobs that often exceed their run-time estimates are planned with their real "
+    "length",
     "reserve.backfill": "pods with a run-time estimate may use held capacity until it is needed",
     "Coscheduling.permitWaitingTimeSeconds": "how long a job may be pending before `ScheduleTimeout` is reported; unset: not limited",
     "Coscheduling.defaultTimeout": "the same, as Koordinator spells it",

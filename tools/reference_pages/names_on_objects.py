@@ -153,6 +153,13 @@ SECTIONS: dict[str, dict[str, Name]] = {
             "a time",
             f"when the held capacity should be free; {_S}",
         ),
+        "OVERRAN": Name(
+            "annotation of a pod",
+            "the scheduler",
+            "a time in RFC 3339",
+            "when the pod was found to have exceeded its run-time estimate where capacity is held for others; "
+            "its job is not [backfilled](../starvation.md#backfill) again",
+        ),
         "RUN_ESTIMATE": Name(
             "annotation of a pod",
             "you",

@@ -192,6 +192,8 @@ VOLCANO_JOB_NAME = "volcano.sh/job-name"
 
 # Holdfast's own.
 RUN_ESTIMATE = "holdfast.io/run-estimate"
+OVERRAN = "holdfast.io/overran"
+"""When a pod was found to have exceeded its run-time estimate where capacity is held for others."""
 PREEMPTOR_UID = "holdfast.io/preemptor-uid"
 HELD_FOR = "holdfast.io/held-for"
 HELD_BECAUSE = "holdfast.io/held-because"

@@ -463,6 +463,7 @@ def _settings(configuration: Configuration, aliases: Mapping[str, str]) -> Clust
         if COSCHEDULING in permits[name]
     }
     reserve = next((a.arguments for a in configuration.actions if a.name == "reserve"), None)
+    backfill = next((a.arguments for a in configuration.actions if a.name == "backfill"), None)
     return ClusterSettings(
         scheduler_names=frozenset(resolved),
         without_gangs=frozenset(resolved) - frozenset(gangs),
@@ -473,4 +474,5 @@ def _settings(configuration: Configuration, aliases: Mapping[str, str]) -> Clust
         },
         holds_nodes=reserve is not None and reserve["hold"] == "node",
         backfills=reserve is not None and bool(reserve["backfill"]),
+        learns_run_times=backfill is not None and bool(backfill["learnRunTimes"]),
     )

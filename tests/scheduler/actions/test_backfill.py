@@ -189,6 +189,70 @@ def test_who_runs_longer_than_he_said_is_not_believed_again() -> None:
     assert "Overrun" in played.reasons("late")
 
 
+@pytest.mark.parametrize("restart", [40, 95])  # while it runs, and after it has ended
+def test_an_overrun_survives_a_restart(restart: int) -> None:
+    owner = {"kind": "Job", "apiVersion": "batch/v1", "name": "j", "uid": "j", "controller": True}
+
+    def small(name: str, at: str, runs_for: str, owners: list[Raw]) -> Raw:
+        made = pod(name, 1, at=at, runs_for=runs_for, annotations={ESTIMATE: "5s"})
+        made["metadata"]["ownerReferences"] = owners
+        return made
+
+    given = [
+        *busy("n1", 30, 30, 300),
+        pod("big", 3),
+        small("late", "20s", "60s", [owner]),
+        small("again", "100s", "5s", [owner]),
+        small("other", "100s", "5s", []),
+        step(f"{restart}s", restart="scheduler"),
+    ]
+    played = play(given, config=actions(**AFTER), until=120)
+    assert played.times("late", "again", "other") == [30, None, 100]
+    assert played.reasons("late").count("Overrun") == 1
+    assert played.find("Pod", "late")["metadata"]["annotations"]["holdfast.io/overran"]
+
+
+def overrunning(name: str, at: int, says: int, runs: int) -> Raw:
+    """A pod of a Job of the CronJob `etl`, on a node of its own."""
+    made = pod(name, 1, at=f"{at}s", runs_for=f"{runs}s", annotations={ESTIMATE: f"{says}s"})
+    owner = {"kind": "Job", "apiVersion": "batch/v1", "uid": name, "controller": True}
+    made["metadata"]["ownerReferences"] = [{**owner, "name": f"etl-{29384950 + at}"}]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("runs", "learns", "starts"),
+    [
+        ((40, 40, 40), True, None),  # 40 s are more than are left until 290 s
+        ((40, 40, 40), False, 260),
+        ((40, 5, 5), True, 260),  # most keep to what they say
+        ((40, 40), True, 260),  # too few to tell
+        ((25, 22, 28), True, 260),  # longer than they say, and short enough
+    ],
+)
+@pytest.mark.parametrize("restarts", [False, True])
+def test_jobs_that_overrun_often_are_planned_with_their_real_length(
+    runs: tuple[int, ...], learns: bool, starts: float | None, restarts: bool
+) -> None:
+    earlier = [overrunning(f"e{i}", 50 * i, 10, seconds) for i, seconds in enumerate(runs)]
+    given = [
+        *busy("n1", 250, 290),
+        node("n2", 1, labels={"only": "earlier"}),
+        *earlier,
+        pod("big", 2, at="150s"),
+        overrunning("new", 260, 10, 10),
+    ]
+    for each in earlier:
+        each["spec"]["nodeSelector"] = {"only": "earlier"}
+    given[-1]["spec"]["nodeSelector"] = {"kubernetes.io/hostname": "n1"}
+    config = actions(**AFTER)
+    config["actions"][1] = {"name": "backfill", "arguments": {"learnRunTimes": learns}}
+    steps = [step("240s", restart="scheduler")] if restarts else []
+    played = play(given, steps, config=config, until=295)
+    assert played.times("new") == [starts]
+    assert played.times("big") == [290]
+
+
 def test_a_restart_in_between_changes_nothing() -> None:
     given = [*busy("n1", 30, 90), pod("big", 2), estimated("small", 50, "20s")]
     restarts = [step(f"{t}s", restart="scheduler") for t in (15, 25, 35)]

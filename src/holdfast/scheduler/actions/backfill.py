@@ -3,9 +3,9 @@
 Capacity held for a starving job is idle until all of it is free. A pod with a run-time estimate may use
 it if it ends by the time the starving job is expected to start. If no start is expected, nothing is
 backfilled on that node. In the same way, capacity planned for a reservation that starts later may be
-used by a pod that ends by then. A pod that exceeds its estimate is reported, and its job is not
-backfilled again. The rest of a job whose start was interrupted may use held capacity without an
-estimate.
+used by a pod that ends by then. A pod that exceeds its estimate there is reported and annotated, and
+its job is not backfilled again, also after a restart. The rest of a job whose start was interrupted may
+use held capacity without an estimate.
 """
 
 import math
@@ -15,17 +15,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.names import OVERRAN
+from holdfast.api.times import format_time
 from holdfast.scheduler.actions.round import Action, Round
-from holdfast.scheduler.cluster.decisions import Emit
+from holdfast.scheduler.cluster.decisions import AnnotatePod, Emit
 from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.hold_planner import node_score
 from holdfast.scheduler.framework.scheduling_cycle import Statement
 from holdfast.scheduler.framework.scheduling_queue import Key
 from holdfast.scheduler.jobs import Job
+from holdfast.scheduler.jobs.finished_runs import LENIENCE
 
-OVERRUN = "Overrun"
-_LENIENCE = 1.0
-"""Seconds by which a pod may exceed its estimate: start times have whole seconds."""
+_OVERRUN = "Overrun"
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -38,18 +39,15 @@ class Backfill(Action):
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         super().__init__(arguments)
-        self._overran: set[object] = set()
-        """The jobs and controllers that are not backfilled again; see `_key`."""
-        self._reported: set[str] = set()
-        """The uids of existing pods that exceeded their estimate."""
-        self._watched: dict[str, float] = {}
-        """The expected end of each backfilled pod, by uid."""
+        self._watched: dict[str, float] | None = None
+        """The expected end of each backfilled pod, by uid; None until the first round, when the pods on
+        planned nodes are taken for it."""
         self.placed = 0
         """The number of pods backfilled so far."""
 
     def next_timer(self) -> float | None:
         """The first expected end of a backfilled pod."""
-        return min(self._watched.values(), default=None)
+        return min((self._watched or {}).values(), default=None)
 
     def run(self, round_: Round) -> None:
         holds = round_.cluster.reservations.starvation_holds
@@ -68,7 +66,9 @@ class Backfill(Action):
         unsuccessful: dict[Key | None, float] = {}
         for pod in round_.queue.unschedulable():
             estimate = round_.cluster.jobs.estimates.of(pod)
-            if estimate is None or round_.now + estimate > latest or self._key(pod) in self._overran:
+            if estimate is None or round_.now + estimate > latest:
+                continue
+            if not round_.cluster.jobs.estimates.is_trusted(pod):
                 continue
             # If a pod of the group did not fit, one with the same or a longer estimate does not either.
             group = round_.queue.group_key(pod)
@@ -90,7 +90,7 @@ class Backfill(Action):
         holds = reservations.starvation_holds if round_.cluster.settings.backfills else None
         if not (reservations.calendar or holds):
             return -1
-        if pod.reservation is not None or self._key(pod) in self._overran:
+        if pod.reservation is not None or not round_.cluster.jobs.estimates.is_trusted(pod):
             return -1
         return self._row_for(round_, pod, self._windows(round_))
 
@@ -225,45 +225,44 @@ class Backfill(Action):
     # Pods that exceed their estimates
 
     def _report_overruns(self, round_: Round) -> None:
-        """Reports pods on held capacity that exceeded their run-time estimate."""
-        cluster = round_.cluster
-        self._reported = {uid for uid in self._reported if uid in cluster.pods}
+        """Reports pods on held or planned capacity that exceeded their run-time estimate."""
+        cluster, estimates = round_.cluster, round_.cluster.jobs.estimates
+        if self._watched is None:
+            self._watched = {}
+            for row in cluster.reservations.calendar.rows():
+                for pod in cluster.ledger.pods.get(row, {}).values():
+                    self._watch(round_, pod)
         for uid, due in list(self._watched.items()):
-            pod = cluster.pods.get(uid)
-            if pod is None or uid in self._reported:
+            watched = cluster.pods.get(uid)
+            if watched is None or uid in estimates.history.reported:
                 del self._watched[uid]
             elif due <= round_.now:
-                if cluster.jobs.estimates.overruns(pod):
-                    self._report(round_, pod)
+                if estimates.overruns(watched):
+                    self._report(round_, watched)
                 else:
-                    self._watch(round_, pod)
+                    self._watch(round_, watched)
         if not (cluster.reservations.starvation_holds and cluster.settings.backfills):
             return
         for row in np.flatnonzero(cluster.reservations.starvation_holds.rows()).tolist():
             for pod in cluster.ledger.pods.get(row, {}).values():
-                if pod.uid not in self._reported and cluster.jobs.estimates.overruns(pod):
+                if pod.uid not in estimates.history.reported and estimates.overruns(pod):
                     self._report(round_, pod)
 
     def _watch(self, round_: Round, pod: PodRecord) -> None:
         estimate = round_.cluster.jobs.estimates.of(pod)
-        if estimate is not None:
+        if estimate is not None and self._watched is not None:
             start = round_.now if pod.started is None else pod.started
-            self._watched[pod.uid] = start + estimate + _LENIENCE
+            self._watched[pod.uid] = start + estimate + LENIENCE
 
     def _report(self, round_: Round, pod: PodRecord) -> None:
-        self._reported.add(pod.uid)
-        self._watched.pop(pod.uid, None)
-        if key := self._key(pod):
-            self._overran.add(key)
+        round_.cluster.jobs.estimates.history.note_overran(pod)
+        if self._watched is not None:
+            self._watched.pop(pod.uid, None)
+        is_held = bool(round_.cluster.reservations.starvation_holds.on(pod.row))
+        where = "a starvation hold" if is_held else "a planned reservation"
         text = (
-            "exceeded its run-time estimate on a node with a starvation hold; "
+            f"exceeded its run-time estimate on a node with {where}; "
             "its job will not be backfilled again"
         )
-        round_.decisions.append(Emit(pod.ref, "Warning", OVERRUN, text, "Scheduling"))
-
-    def _key(self, pod: PodRecord) -> object:
-        """What stays the same when a job's pods are recreated: the job, or the uid of the pod's
-        controller; empty if it has none."""
-        if pod.job is not None:
-            return pod.job
-        return next((owner.uid for owner in pod.cls.owners if owner.controller), "")
+        round_.decisions.append(Emit(pod.ref, "Warning", _OVERRUN, text, "Scheduling"))
+        round_.decisions.append(AnnotatePod(pod.ref, {OVERRAN: format_time(round_.now)}))

@@ -43,6 +43,9 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     backfills: bool = False
     """Whether pods expected to end in time may use starvation holds (the reserve action's
     `backfill`)."""
+    learns_run_times: bool = False
+    """Whether jobs that often exceed their estimates are planned with their real length (the backfill
+    action's `learnRunTimes`)."""
 
 
 class PodListener(Protocol):

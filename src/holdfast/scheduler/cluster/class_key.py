@@ -89,6 +89,7 @@ RESULTS = frozenset(
         names.SOFT_EVICTION,
         names.NEW_RESERVATION_REQUIREMENT,
         names.RESERVATION_PROVISION_ERROR,
+        names.OVERRAN,
     )
 )
 """Annotations that schedulers write: results, which are not part of a class."""

@@ -1,4 +1,8 @@
-"""Run-time estimates of pods, and when they are expected to end."""
+"""Run-time estimates of pods, and when they are expected to end.
+
+With `learnRunTimes` of the backfill action, a pod whose job often exceeds its estimates is expected to
+run as long as the longest of the job's last runs (`finished_runs`).
+"""
 
 from holdfast.api.errors import DurationError
 from holdfast.api.jobs import VolcanoJob
@@ -7,6 +11,7 @@ from holdfast.api.pod import Pod
 from holdfast.api.times import parse_duration
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.jobs.finished_runs import FinishedRuns
 
 
 def estimate_in(pod: Pod) -> float | None:
@@ -39,13 +44,30 @@ class RunEstimates:
         """The estimates of Volcano jobs, by (namespace, name)."""
         self.any_given = False
         """Whether any pod or job ever had a run-time estimate."""
+        self.history = FinishedRuns()
 
     def read(self, pod: Pod) -> float | None:
         """The pod's own run-time estimate."""
         estimate = estimate_in(pod)
         if estimate is not None:
             self.any_given = True
+            self.history.read(pod)
         return estimate
+
+    def pod_ended(self, pod: Pod) -> None:
+        """Notes how long a pod that has ended ran."""
+        estimate = estimate_in(pod)
+        if estimate is None and self._of_job:
+            meta = pod.metadata
+            name = meta.annotations.get(VOLCANO_JOB_NAME) or meta.labels.get(VOLCANO_JOB_NAME, "")
+            estimate = self._of_job.get((meta.namespace, name))
+        if self.history.ended(pod, estimate) and self._learns:
+            self._cluster.epoch.run_estimates += 1
+
+    def pod_gone(self, uid: str) -> None:
+        """Forgets a pod that has ended, after its object was deleted."""
+        if self.history.gone(uid) and self._learns:
+            self._cluster.epoch.run_estimates += 1
 
     def put_volcano_job(self, job: VolcanoJob) -> None:
         meta, estimate = job.metadata, duration_or_none(job.spec.running_estimate)
@@ -60,8 +82,26 @@ class RunEstimates:
         self._cluster.epoch.run_estimates += 1
         self._of_job.pop((job.metadata.namespace, job.metadata.name), None)
 
+    @property
+    def _learns(self) -> bool:
+        return self._cluster.settings.learns_run_times
+
     def of(self, pod: PodRecord) -> float | None:
-        """The run-time estimate of a pod in seconds: its own, otherwise that of its Volcano job."""
+        """The run-time estimate of a pod in seconds: its own, otherwise that of its Volcano job; more
+        if that is learned."""
+        stated = self._stated(pod)
+        if stated is None or not self._learns:
+            return stated
+        return max(stated, self.history.real_length(pod) or 0.0)
+
+    def is_trusted(self, pod: PodRecord) -> bool:
+        """Whether the estimate of a pod is one to backfill it by: no pod of its job overran where
+        capacity was held, or its real length is known."""
+        if not self.history.has_overrun(pod):
+            return True
+        return self._learns and self.history.real_length(pod) is not None
+
+    def _stated(self, pod: PodRecord) -> float | None:
         if pod.estimate is not None or not self._of_job:
             return pod.estimate
         cls = pod.cls

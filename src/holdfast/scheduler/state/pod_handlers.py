@@ -77,6 +77,7 @@ class PodHandlers:
         if pod.status.phase in _ENDED:
             # The event may arrive late, when another pod already has the name.
             self._jobs.pod_ended(pod, _bound_at(pod))
+            self._jobs.estimates.pod_ended(pod)
             if known is not None:
                 self._forget(known, pod.status.phase.lower())
             return
@@ -133,10 +134,12 @@ class PodHandlers:
         known = self._pods.get(pod.metadata.uid)
         if known is not None:
             self._forget(known, "deleted")
+            self._jobs.estimates.pod_gone(pod.metadata.uid)
         elif pod.status.phase in _ENDED:
             # A watch that leaves out ended pods also reports the end of a pod as a deletion, but with
             # the phase before it.
             self._jobs.gone(pod.metadata.uid)
+            self._jobs.estimates.pod_gone(pod.metadata.uid)
 
     def malformed(self, uid: str) -> None:
         """Forgets a pending pod whose object is invalid. A pod on a node keeps its claim, because it

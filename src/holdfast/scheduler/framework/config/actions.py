@@ -37,6 +37,10 @@ class NoArguments(Section, frozen=True):
     pass
 
 
+class BackfillArguments(Section, frozen=True):
+    learn_run_times: bool = False
+
+
 class ReserveArguments(Section, frozen=True):
     starving_job_time_threshold: Seconds = 172800.0
     reserved_node_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 50
@@ -51,7 +55,7 @@ class _Entry(Section, frozen=True):
 
 _ARGUMENTS: Mapping[str, type[Section]] = {
     "allocate": NoArguments,
-    "backfill": NoArguments,
+    "backfill": BackfillArguments,
     "reserve": ReserveArguments,
     "preempt": NoArguments,
     "reclaim": NoArguments,
