@@ -211,7 +211,8 @@ class FakeApi:
         pod = self._of(path).objects.get(key)
         if pod is None:
             raise ApiError(404, "NotFound", f'pods "{key[1]}" not found')
-        _check_preconditions(pod, {"metadata": {"uid": body["metadata"].get("uid")}})
+        wanted = ("uid", "resourceVersion")
+        _check_preconditions(pod, {"metadata": {name: body["metadata"].get(name) for name in wanted}})
         start = f'Operation cannot be fulfilled on pods/binding "{key[1]}"'
         if pod["metadata"].get("deletionTimestamp"):
             raise ApiError(409, "Conflict", f"{start}: pod {key[1]} is being deleted")

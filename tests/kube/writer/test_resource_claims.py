@@ -189,12 +189,15 @@ def test_a_claim_is_created_allocated_and_named_in_the_pod_before_the_bind() -> 
     async def story() -> None:
         async with desk() as d:
             pod = d.api.create(make_pod("p").raw())
+            d.versions[pod["metadata"]["uid"]] = pod["metadata"]["resourceVersion"]
             await d.do(creation(pod), Bind(ref(pod), "n"))
             (made,) = d.api.all(CLAIMS)
             assert (devices_of(made), consumers_of(made)) == (["n/gpu-0"], ["p"])
             named = d.api.get("/api/v1/pods", "p")["status"]["extendedResourceClaimStatus"]
             assert named["resourceClaimName"] == made["metadata"]["name"]
             assert d.fed_events()[-1] == "BindConfirmed"
+            # Four writes: the bind is for the version of the pod that names the claim.
+            assert [method for method, _ in d.api.requests] == ["POST", "PATCH", "PATCH", "POST"]
 
     run(story())
 

@@ -42,6 +42,8 @@ class Desk:
         self.failed: list[str] = []
         self.claims: dict[tuple[str, str], Any] = {}
         self.resource_claims: dict[tuple[str, str], Any] = {}
+        self.versions: dict[str, str] = {}
+        """The resource versions of pods that the watch has delivered, by uid."""
         self.writer = Writer(
             FakeClient(api),
             fence,
@@ -51,6 +53,7 @@ class Desk:
             LoopClock().wall,
             lambda error: self.failed.append(str(error)),
             limit,
+            version=lambda about: self.versions.get(about.uid, ""),
             resource_claims=self.resource_claims,
         )
 

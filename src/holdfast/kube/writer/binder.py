@@ -296,7 +296,9 @@ class BindWrite:
             decision = self._to_reserve[0]
             again = self._unsure_claim is not None
             self._unsure_claim = decision if isinstance(decision, ReserveClaim) else None
-            await self._resource_claims.write(decision, again)
+            version = await self._resource_claims.write(decision, again)
+            # A bind for the version before our own write would be a conflict.
+            self._version = version or self._version
             self._unsure_claim = None
             del self._to_reserve[0]
         self._backoff.reset()

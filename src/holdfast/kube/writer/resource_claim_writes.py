@@ -61,6 +61,18 @@ _INVALID = 422
 _MOST_CONSUMERS = 256
 """That a claim can have."""
 
+
+
+class _WrittenMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Written(msgspec.Struct):
+    """What matters of the answer to a write of a pod."""
+
+    metadata: _WrittenMeta = msgspec.field(default_factory=_WrittenMeta)
+
+
 Raw = dict[str, Any]
 Known = Mapping[tuple[str, str], Any]
 """The claims in the scheduler's cache, by namespace and name."""
@@ -107,15 +119,17 @@ class ResourceClaimWriter:
 
     # Of a bind
 
-    async def write(self, decision: ReserveClaim | CreateClaim | HoldDevices, again: bool) -> None:
-        """Writes a claim before its pod is bound. With `again` the claim is read first. Raises
-        ClaimConflict if it has changed since the decision, and the errors of `ApiWriter`."""
+    async def write(self, decision: ReserveClaim | CreateClaim | HoldDevices, again: bool) -> str:
+        """Writes a claim before its pod is bound. With `again` the claim is read first. Returns the
+        resource version of the pod if that was written too; else "". Raises ClaimConflict if the claim
+        has changed since the decision, and the errors of `ApiWriter`."""
+        if isinstance(decision, CreateClaim):
+            return await self._create(decision)
         if isinstance(decision, ReserveClaim):
             await self._reserve(decision, again)
-        elif isinstance(decision, HoldDevices):
-            await self._hold(decision)
         else:
-            await self._create(decision)
+            await self._hold(decision)
+        return ""
 
     async def _hold(self, decision: HoldDevices) -> None:
         claim = await self._read(decision.claim)
@@ -237,7 +251,8 @@ class ResourceClaimWriter:
         claim: Raw = msgspec.json.decode(await self._api.write("PUT", path, content, PROTOBUF))
         return claim
 
-    async def _create(self, decision: CreateClaim) -> None:
+    async def _create(self, decision: CreateClaim) -> str:
+        """Creates a claim for a pod and names it in the pod's status; returns the pod's version."""
         pod = decision.pod
         claim = self._created.get(id(decision))
         if claim is not None:  # somebody else may have written it meanwhile
@@ -256,8 +271,9 @@ class ResourceClaimWriter:
         status = extended_resource_claim_status(claim["metadata"]["name"], decision)
         patch = {"metadata": {"uid": pod.uid}, "status": status}
         path = path_of(POD, pod.namespace, pod.name, "status")
-        await self._api.write("PATCH", path, patch, STRATEGIC)
+        answer = await self._api.write("PATCH", path, patch, STRATEGIC)
         del self._created[id(decision)]
+        return msgspec.json.decode(answer, type=_Written).metadata.resource_version
 
     # By themselves
 
