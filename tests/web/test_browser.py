@@ -105,6 +105,10 @@ def test_nodes_have_bars_and_gpus_have_cells(page: Page) -> None:
     page.fill("#filter", "has:gpu accelerator=h100")
     until(page, "document.querySelectorAll('.rows .row').length === 1")
     assert "filter=has%3Agpu" in page.url
+    share = (
+        "document.querySelector('.list-box').clientHeight / document.querySelector('main').clientHeight"
+    )
+    assert page.evaluate(share) > 0.9, "the note on the filter takes one line"
     page.fill("#filter", "nothing-like-it")
     page.get_by_text("No node matches the filter.").wait_for()
 

@@ -179,7 +179,7 @@ class App {
       const kinds = [["pods", requested - used], ["used", used], ["reserved", reserved], ["held", held]];
       return h("div", { class: "meter" },
         h("span", { class: "what", title: name }, titles.filter((each) => each === titles[index]).length > 1 ? name : titles[index]),
-        h("span", { class: "figures" }, h("b", null, percent(requested + reserved + held, allocatable)), ` · ${amount(name, free)} free of ${amount(name, allocatable)}`, h("span", { class: "sr" }, `; ${amount(name, requested)} requested by pods, ${amount(name, reserved)} reserved, ${amount(name, held)} held`)),
+        h("span", { class: "figures" }, h("b", null, percent(requested + reserved + held, allocatable)), ` · ${amount(name, free)} free`, h("span", { class: "whole" }, ` of ${amount(name, allocatable)}`), h("span", { class: "sr" }, `; ${amount(name, requested)} requested by pods, ${amount(name, reserved)} reserved, ${amount(name, held)} held`)),
         bar(kinds.map(([kind, value]) => ({ kind, value })), allocatable));
     }).filter(Boolean).slice(0, 5);
     const key = h("ul", { class: "key", "aria-label": "Key" }, [["pods", "pods"], ["used", "pods on reservations"], ["reserved", "reserved"], ["held", "held"]].map(([kind, text]) => h("li", null, bar([{ kind, value: 1 }], 1), text)));

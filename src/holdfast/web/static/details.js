@@ -5,7 +5,7 @@ import { fill, h } from "./dom.js";
 import { amount, amounts, clock, duration, percent, short, title } from "./format.js";
 import { badges, claimed, devices, isDevice, parts } from "./nodes.js";
 import { placeBadge } from "./pending.js";
-import { allocatedShare, expiry, fitRange, isHold, isPlanned, marksOf, phaseBadge, phaseOf, remaining } from "./reservations.js";
+import { allocatedShare, expiry, lasting, fitRange, isHold, isPlanned, marksOf, phaseBadge, phaseOf, remaining } from "./reservations.js";
 
 const SINGULAR = { nodes: "node", pods: "pod", reservations: "reservation", podgroups: "podgroup" };
 const KNOWN = ["object", "phase", "summary", "node", "reservation", "told", "wouldSay", "nodes", "ranked", "reservations", "owners", "members", "help", "events", "advice", "details", "holders"];
@@ -166,7 +166,7 @@ export class Details {
         [isHold(r) ? "Held for" : "Owners", r.heldFor || r.owners.join(" | ")],
         ["Remaining", live && r.phase !== "Pending" ? remaining(r) : ""],
         ["Devices", found ? found.devices.join(", ") : ""],
-        ["Expiry", expiry(r, now)],
+        ["Expiry", `${expiry(r, now)} ${lasting(r)}`.trim()],
         ["Expected start", r.expected ? `in ${duration(r.expected - now)} (${clock(r.expected, true)})` : ""],
         ["Policy", r.policy || "Default"],
         ["Created", `${duration(now - r.created)} ago (${clock(r.created, true)})`],

@@ -35,12 +35,14 @@ export function expiry(reservation, now) {
   if (reservation.deleted) return `deleted ${duration(now - reservation.deleted)} ago`;
   if (reservation.ended) return `ended ${duration(now - reservation.ended)} ago`;
   if (!isLive(reservation)) return "ended";
-  if (isPlanned(reservation)) {
-    const lasts = reservation.expires ? ` for ${duration(reservation.expires - reservation.starts)}` : "";
-    return reservation.starts > now ? `starts in ${duration(reservation.starts - now)}${lasts}` : "starting";
-  }
+  if (isPlanned(reservation)) return reservation.starts > now ? `starts in ${duration(reservation.starts - now)}` : "starting";
   if (!reservation.expires) return "never expires";
   return reservation.expires > now ? `expires in ${duration(reservation.expires - now)}` : "expiring";
+}
+
+/** Of a planned reservation how long it lasts, as in "for 4h". */
+export function lasting(reservation) {
+  return isPlanned(reservation) && reservation.expires ? `for ${duration(reservation.expires - reservation.starts)}` : "";
 }
 
 export function marksOf(reservation) {
@@ -155,7 +157,7 @@ export class ReservationsView {
         bar([{ value: Math.min(main[1][1], main[1][0]), kind: "used" }, { value: isLive(r) && !isPlanned(r) ? Math.max(0, main[1][0] - main[1][1]) : 0, kind: isHold(r) ? "held" : "reserved" }], main[1][0]),
         h("span", { class: "figures", title: usage(r).join(", ") }, isLive(r) && r.phase !== "Pending" ? `${remaining(r)} left` : amounts(Object.fromEntries(Object.entries(r.amounts).map(([name, [reserved]]) => [name, reserved])))),
       ] : h("span", { class: "dim" }, "–"),
-      h("span", { class: "figures" }, expiry(r, now), h("span", { class: "under" }, r.podCount ? count(r.podCount, "pod") : "")),
+      h("span", { class: "figures" }, expiry(r, now), h("span", { class: "under" }, r.podCount ? count(r.podCount, "pod") : lasting(r))),
       lane(stretches, this.range, now, { share: allocatedShare(r), marks: marksOf(r), height: 24, hold: isHold(r) }),
     ];
   }
