@@ -587,6 +587,16 @@ SITUATIONS: dict[str, Row] = {
         ["closest: n1, short of 2 cpu"],
         ["Resize"],
     ),
+    "gang larger than the nodes": Row(
+        [N1, in_default(pod_group("g", 2)), *(pod(name, "5", group="g") for name in ("p", "q"))],
+        ["it can never start on these nodes: 2 members request 10 cpu, and all nodes together have 8"],
+        ["Resize"],
+    ),
+    "misspelt group": Row(
+        [N1, in_default(pod_group("train", 1)), pod("p", "1", group="trian")],
+        ["there is no PodGroup default/trian; did you mean train?"],
+        ["JoinGroup"],
+    ),
     "gang beside planned reservations": Row(
         [
             N1,

@@ -15,6 +15,8 @@ from contextlib import ExitStack
 import numpy as np
 from numpy.typing import NDArray
 
+from holdfast.api.names import CPU as CPU_NAME
+from holdfast.api.names import MEMORY as MEMORY_NAME
 from holdfast.api.names import STARTS_AT
 from holdfast.api.times import format_time
 from holdfast.explanation.capacity import (
@@ -86,6 +88,8 @@ _LONG = 3600.0
 """Waiting for longer than this many seconds is not the cheapest change."""
 _CRITICAL = 2 * 10**9
 """Pods of this priority and above are the system's own."""
+_SHARES = (7, 6, 5, 4, 3, 2)
+"""How many eighths of their requests the members of a gang are tried with."""
 _DAEMONS = ("DaemonSet", "Node")
 
 
@@ -188,6 +192,20 @@ class Advisor:
             self.consider_nodes(place(self._snapshot.scheduler, blocked))
             if not self._found:
                 self._wait(blocked, [], True)
+            self._smaller_members(blocked)
+
+    def _smaller_members(self, pod: PodRecord) -> None:
+        """Smaller requests of all members like the pod, of one resource if that is enough."""
+        slots = self._snapshot.cluster.nodes.slots
+        asked = {slots.name(slot): n for slot, n in requested(pod).items() if slot != PODS and n > 1}
+        for names in (*([name] for name in asked), list(asked)):
+            for eighths in _SHARES if names else ():
+                lowered = {
+                    name: (asked[name], _round_down(name, asked[name] * eighths // 8)) for name in names
+                }
+                smaller = resize(self._snapshot, Subject.of(pod), lowered)
+                if smaller is not None and self.propose_once(("Resize",), smaller):
+                    return
 
     def _by_reason(
         self, placing: NodeVerdicts, short: NDArray[np.float64]
@@ -523,6 +541,12 @@ class Advisor:
         found = [dry_run.victims(row, pods, order) for order in orders]
         sets = [each for each in found if isinstance(each, list) and each]
         return min(sets, key=lambda each: (len(each), max(p.cls.priority for p in each)), default=[])
+
+
+def _round_down(name: str, amount: int) -> int:
+    """An amount that reads well, and is not larger: whole CPUs, whole GiB."""
+    whole = {CPU_NAME: 1000, MEMORY_NAME: 2**30}.get(name, 1)
+    return amount // whole * whole if amount >= 2 * whole else amount
 
 
 def _covers(pods: list[PodRecord], missing: Amounts) -> bool:

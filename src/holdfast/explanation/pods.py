@@ -1,5 +1,7 @@
 """Explains a pod: why it is pending, or why it runs where it does."""
 
+import difflib
+
 from holdfast.api.names import MIRROR_POD_ANNOTATION
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import (
@@ -22,7 +24,7 @@ from holdfast.explanation.queue_limits import (
     queue_details,
     too_large,
 )
-from holdfast.explanation.repairs import repair, spec_changes
+from holdfast.explanation.repairs import metadata_changes, repair, spec_changes
 from holdfast.explanation.report import Report, did_you_mean
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, rank, starts_on
 from holdfast.kube.object_client import Raw
@@ -30,6 +32,7 @@ from holdfast.local.setup import SERVED
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.placements import TopologyPlacement
 from holdfast.scheduler.jobs import Job
+from holdfast.scheduler.jobs.job import KEYS
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.snapshot.cluster_changes import create
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
@@ -134,6 +137,7 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
             known = [each.name.name for each in snapshot.cluster.jobs.known.values() if each.is_known]
             near = did_you_mean(job.name.name, known)
             report.details.append(f"there is no PodGroup {job.name.namespace}/{job.name.name}{near}")
+            _consider_similar_group(snapshot, subject, job, raw, advisor)
         consider_job(snapshot, subject, job, advisor, report)
     elif refusal:
         report.summary = f"Its queue does not admit it: {refusal}."
@@ -285,6 +289,34 @@ def consider_job(
         needed = needed_members(job)
         report.details += queue_details(snapshot, needed)
         consider_queue(snapshot, subject, needed, advisor)
+
+
+def _consider_similar_group(
+    snapshot: ClusterSnapshot, subject: Subject, job: Job, raw: Raw, advisor: Advisor
+) -> None:
+    """Joining the group of the pod's namespace whose name is most like the one that does not exist."""
+    wrong, jobs = job.name.name, snapshot.cluster.jobs.known.values()
+    known = sorted(
+        each.name.name
+        for each in jobs
+        if each.is_known and each.name.namespace == job.name.namespace and each is not job
+    )
+    metadata = raw["metadata"]
+    for near in difflib.get_close_matches(wrong, known, 1):
+        body = {
+            field: changed
+            for field in ("annotations", "labels")
+            if (changed := _named(metadata.get(field), wrong, near))
+        }
+        if body:
+            objects = metadata_changes(snapshot, subject, body)
+            text = f"name the PodGroup {near} instead of {wrong}"
+            advisor.propose(repair(text, "JoinGroup", objects))
+
+
+def _named(given: Raw | None, wrong: str, near: str) -> Raw:
+    """The annotations or labels by which a pod joins a group, with another name."""
+    return {key: near for key in KEYS if (given or {}).get(key) == wrong}
 
 
 def _clone(raw: Raw, number: int) -> Raw:

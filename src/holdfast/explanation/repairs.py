@@ -403,6 +403,7 @@ def bound_claim(snapshot: ClusterSnapshot, name: str, namespace: str) -> list[Ob
             "accessModes": modes,
             "storageClassName": class_name,
             "claimRef": reference,
+            "hostPath": {"path": f"/var/lib/{volume_name}"},
         },
         "status": {"phase": "Bound"},
     }
