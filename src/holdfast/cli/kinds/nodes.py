@@ -36,7 +36,7 @@ class NodeKind(SnapshotKind):
         resources = _resources(list(amounts.values()))
         limits = snapshot.cluster.limits.ratios(resources)
         columns = [OutputColumn("NAME"), OutputColumn("STATUS"), OutputColumn("PODS")]
-        others = resources[len(_ALWAYS) :]
+        others = _extended(resources)
         for resource in resources:
             title, alone = resource.upper(), resource not in others or len(others) == 1
             columns += [
@@ -133,11 +133,17 @@ def _cells(
         amount = amounts.get(resource, none)
         figures = (amount.allocatable, amount.requested, amount.held, amount.free)
         cells += [*(shown(resource, each) for each in figures), _percent(limits.get(resource))]
-    others = {name: amounts[name] for name in resources[len(_ALWAYS) :] if name in amounts}
-    if len(resources) > len(_ALWAYS) + 1:
+    extended = _extended(resources)
+    others = {name: amounts[name] for name in extended if name in amounts}
+    if len(extended) > 1:
         cells.append(_joined({name: of.held for name, of in others.items() if of.held}))
         cells.append(_joined({name: of.free for name, of in others.items() if of.allocatable}))
     return [*cells, str(len(_holds(snapshot.cluster, _name(raw)))), age(raw, snapshot.now)]
+
+
+def _extended(resources: list[str]) -> list[str]:
+    """Extended resources, such as `nvidia.com/gpu`."""
+    return [each for each in resources if "/" in each]
 
 
 def _joined(amounts: dict[str, int]) -> str:
