@@ -359,9 +359,9 @@ class Scheduler:
     # PodListener
 
     def pod_pending(self, pod: PodRecord) -> None:
-        """Queues a pod, or gates it; not the reserve pod of a reservation that starts later."""
+        """Queues a pod, or gates it."""
         profile = self._profiles.get(pod.scheduler)
-        if profile is None or (pod.reservation is not None and pod.reservation.is_planned):
+        if profile is None:
             return
         if self._failed_gates:
             self._failed_gates.pop(pod.uid, None)
@@ -474,6 +474,5 @@ def _settings(configuration: Configuration, aliases: Mapping[str, str]) -> Clust
         },
         holds_nodes=reserve is not None and reserve["hold"] == "node",
         backfills=reserve is not None and bool(reserve["backfill"]),
-        backfills_easily=reserve is not None and reserve["backfill"] == "easy",
         learns_run_times=backfill is not None and bool(backfill["learnRunTimes"]),
     )

@@ -1,7 +1,7 @@
 """A synthetic day: pods of jobs that arrive more by day than by night, in several shapes; services;
 gangs; nodes that are drained, removed and added.
 
-    python -m sim.replay.day /tmp/day --nodes 500 --pods 20000
+    python -m sim.replay.day /tmp/day --nodes 500 --pods 20000 [--own-owners]
 """
 
 from __future__ import annotations
@@ -20,8 +20,11 @@ Raw = dict[str, Any]
 DAY = 86400.0
 
 
-def day_objects(nodes: int, pods: int, seed: int = 1, load: float = 0.9) -> list[Raw]:
-    """About `load` of the capacity is asked for on average; by day it is more than all of it."""
+def day_objects(
+    nodes: int, pods: int, seed: int = 1, load: float = 0.9, *, own_owners: bool = False
+) -> list[Raw]:
+    """About `load` of the capacity is asked for on average; by day it is more than all of it. Jobs have
+    one of 40 owners, or each an owner of its own, as with one Job per pod."""
     rng = random.Random(seed)
     found: list[Raw] = [_node(i) for i in range(nodes)]
     found += [
@@ -48,7 +51,7 @@ def day_objects(nodes: int, pods: int, seed: int = 1, load: float = 0.9) -> list
                 _arrival(rng),
                 max(10.0, runs_for),
                 cpu=shapes[kind],
-                owner=("Job", f"job-{kind}"),
+                owner=("Job", f"job-{i if own_owners else kind}"),
                 priority=priority,
             )
         )
@@ -118,9 +121,10 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=500)
     parser.add_argument("--pods", type=int, default=20_000)
     parser.add_argument("--load", type=float, default=0.9)
+    parser.add_argument("--own-owners", action="store_true", help="each job is of its own owner")
     given = parser.parse_args()
     begin = time.process_time()
-    objects = day_objects(given.nodes, given.pods, load=given.load)
+    objects = day_objects(given.nodes, given.pods, load=given.load, own_owners=given.own_owners)
     result = record_simulation(objects, given.folder, DAY)
     size = sum(each.stat().st_size for each in given.folder.iterdir())
     spent, wait = time.process_time() - begin, result.summary["wait"]

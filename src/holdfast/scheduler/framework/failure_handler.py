@@ -15,6 +15,7 @@ from holdfast.scheduler.framework.diagnosis import NOT_PINNED, NodeRejection, Ve
 from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.interface import Outcome, Plugin
+from holdfast.scheduler.framework.pod_shapes import PodShapes
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.framework.reservation_diagnosis import about_reservations
 from holdfast.scheduler.framework.scheduling_queue import Key, SchedulingQueue
@@ -52,6 +53,7 @@ class FailureHandler:
         self._cluster = cluster
         self._queue = queue
         self._decisions = decisions
+        self.shapes = PodShapes(cluster)
         self.refusals: dict[str, Refusal] = {}
         """Refusals that are not yet in the pod's condition, by uid."""
         self._failed_dry_runs: dict[str, tuple[PodRecord, Verdict]] = {}
@@ -146,13 +148,15 @@ class FailureHandler:
         now: float,
         condition: str = "Unschedulable",
         next_scout: bool = False,
+        column: ClassColumn | None = None,
     ) -> None:
-        """The pod was rejected by these plugins: it is unschedulable until a change wakes it up."""
+        """The pod was rejected by these plugins: it is unschedulable until a change wakes it up. With
+        `column` it was rejected because no node is feasible, which holds for all pods of its shape."""
         if pod.deletion_pending:
             self._queue.forget(pod)
             return
         pod.rejected_by = plugins
-        key = self._group_key(profile, pod)
+        key = self.group_key(profile, pod, column)
         waiting = self._queue.reject(pod, key, profile.wakes_on(plugins), now, next_scout)
         self.set_condition(pod, message, now, condition)
         for sibling in waiting:
@@ -216,13 +220,19 @@ class FailureHandler:
     def keep_condition(self, profile: Profile, pod: PodRecord, column: ClassColumn, now: float) -> None:
         """The pod stays unschedulable, perhaps for other reasons than its condition says."""
         wakes_on = pod.wakes_on | column.wakes_on()
-        self._queue.reject(pod, self._group_key(profile, pod), wakes_on, now)
+        self._queue.reject(pod, self.group_key(profile, pod, column), wakes_on, now)
 
-    def _group_key(self, profile: Profile, pod: PodRecord) -> Key:
-        """The key of the pod's group in the queue: its class and, if it has one, its queue."""
-        if not pod.queue or pod.job is not None:
+    def group_key(self, profile: Profile, pod: PodRecord, column: ClassColumn | None = None) -> Key:
+        """The key of the pod's group in the queue: its shape if the column, which is up to date, says
+        that its class shares it; else its class and, if it has one, its queue."""
+        if pod.job is not None:
             return (profile.index, pod.cls.id)
-        return (profile.index, self._queue.number((pod.cls.id, pod.queue)))
+        if pod.queue:
+            return (profile.index, self._queue.number((pod.cls.id, pod.queue)))
+        shape = self.shapes.of(profile, pod.cls, column) if column is not None else None
+        if shape is None:
+            return (profile.index, pod.cls.id)
+        return (profile.index, self._queue.number(shape))
 
     def set_condition(self, pod: PodRecord, message: str, now: float, reason: str) -> None:
         """Sets the condition PodScheduled to False and emits an event, unless the message is the same

@@ -17,7 +17,6 @@ from holdfast.api.quantity import shown
 from holdfast.api.times import format_time
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import Amounts
-from holdfast.scheduler.jobs.node_forecast import SHARED_BY_NODES
 from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.scheduler.state.cluster import Cluster
 
@@ -170,17 +169,14 @@ class PlanFits:
         without: Collection[PodRecord] = (),
     ) -> list[str]:
         """The particular resources that it will lack, or that another plan lacks because of it."""
-        kinds = self._planner.kinds(planned, row)
-        if not kinds:
+        if not self._planner.kinds(planned, row):
             return []
         others = standing.beside(planned, row)
-        elsewhere = standing.overlapping(planned) if kinds & SHARED_BY_NODES else {}
-        unmet = self._planner.unmet(row, [*others, planned], without, elsewhere=elsewhere)
+        unmet = self._planner.unmet(row, [*others, planned], without)
         own = [each.lacks for each in unmet if each.planned is planned]
         if own or not unmet:
             return own[0] if own else []
-        without_it = self._planner.unmet(row, others, without, elsewhere=elsewhere)
-        anyway = {each.planned for each in without_it}
+        anyway = {each.planned for each in self._planner.unmet(row, others, without)}
         return [
             f"{what} for {each.planned.reservation.ref}"
             for each in unmet

@@ -290,12 +290,11 @@ class PlanSearch:
 
     def looks_elsewhere(self, planned: PlannedReservation) -> bool:
         """Whether it matters to a plan what happens on other nodes: for constraints on the topology,
-        for volumes and devices by claim, which may be in use there, and for other members of a gang."""
-        filters, pod = self._filters(planned), planned.reservation.pod
-        if filters is None or pod is None:
+        and for volumes and devices by claim, which may be in use there."""
+        filters = self._filters(planned)
+        if filters is None:
             return False
-        is_member = pod.job is not None
-        return bool(filters.facets or filters.cls.volumes or filters.cls.claims or is_member)
+        return bool(filters.facets or filters.cls.volumes or filters.cls.claims)
 
     @contextmanager
     def _at_start(

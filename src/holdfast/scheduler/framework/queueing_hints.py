@@ -67,6 +67,10 @@ class QueueingHints:
         while self.to_wake:
             group = self.to_wake.popleft()
             if self._queue.has(group):
+                if group.key[1] < 0:
+                    self._divide(group)
+                    if not self._queue.has(group):
+                        continue
                 self._wake_group(group, now)
                 if enough is not None and self.to_wake and enough():
                     return False
@@ -101,6 +105,29 @@ class QueueingHints:
                 self._cluster.plugin_errors.note(plugin.name, "QueueingHint", error)
                 return None
         return frozenset(watched)
+
+    def _divide(self, group: Group) -> None:
+        """Moves pods that are no longer of the group's shape to groups of their own, which are woken up
+        next."""
+        shapes = self._failures.shapes
+        version = shapes.version()
+        first = next(iter(group.pods.values()))
+        if group.shapes_version == version or first.job is not None or first.queue:
+            return
+        profile = self._profiles[group.key[0]]
+        others: dict[Key, Group] = {}
+        keys: dict[int, Key] = {}
+        for pod in list(group.pods.values()):
+            key = keys.get(pod.cls.id)
+            if key is None:
+                column = self._columns.column(profile, pod.cls)
+                key = keys[pod.cls.id] = self._failures.group_key(profile, pod, column)
+            if key != group.key:
+                others[key] = self._queue.regroup(pod, key)
+        group.shapes_version = version
+        for other in others.values():
+            other.shapes_version = version
+        self.to_wake.extendleft(others.values())
 
     def _wake_group(self, group: Group, now: float) -> None:
         """Moves a group to the active queue if a node may be feasible now; otherwise updates the

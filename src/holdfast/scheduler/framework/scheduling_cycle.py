@@ -198,7 +198,7 @@ class SchedulingCycle:
             return
         next_scout = next_scout or bool(nomination.node)
         failures.handle_unschedulable(
-            profile, pod, message, why.plugins, now, why.condition, next_scout
+            profile, pod, message, why.plugins, now, why.condition, next_scout, column
         )
 
     def _needs_free_node(self, profile: Profile, pod: PodRecord) -> bool:

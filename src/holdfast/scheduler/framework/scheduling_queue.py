@@ -12,11 +12,11 @@ Back-off times are kube-scheduler's: 1 s after a failed attempt, doubling up to 
 failure of the same kind (unschedulable, or error). When no pod is active, a pod that was woken up is
 tried before its back-off is over; a pod whose attempt ended in an error is not.
 
-Unschedulable pods of one class and profile form a group: they were rejected for the same reasons and
-the same changes help them. When a group is woken up its first pod is tried as a scout, and the next one
-only if the scout found a node: a node that is infeasible for one is infeasible for all. So ten thousand
-pods that wait for the same change cost as much as one. Pods with a nominated node are tried first:
-the rest of the group has to leave that node to them.
+Unschedulable pods of one class and profile, or of one shape (`pod_shapes`), form a group: they were
+rejected for the same reasons and the same changes help them. When a group is woken up its first pod is
+tried as a scout, and the next one only if the scout found a node: a node that is infeasible for one is
+infeasible for all. So ten thousand pods that wait for the same change cost as much as one. Pods with a
+nominated node are tried first: the rest of the group has to leave that node to them.
 
 Of a job of several pods only the leader is queued; the other members follow it. Leaders of jobs of one
 shape form a group, as pods of one class do.
@@ -43,9 +43,19 @@ Key = tuple[int, int]
 
 
 class Group:
-    """Unschedulable pods of one class."""
+    """Unschedulable pods of one class or shape."""
 
-    __slots__ = ("condition_message", "key", "order", "pods", "tried", "wakes_on", "wakeups", "watched")
+    __slots__ = (
+        "condition_message",
+        "key",
+        "order",
+        "pods",
+        "shapes_version",
+        "tried",
+        "wakes_on",
+        "wakeups",
+        "watched",
+    )
 
     def __init__(self, key: Key) -> None:
         self.key = key
@@ -62,6 +72,8 @@ class Group:
         """The storage objects that plugins watch for the class; None until asked."""
         self.condition_message = ""
         """The last condition message of all pods of the group; empty if messages may differ."""
+        self.shapes_version: Hashable = None
+        """`PodShapes.version` when all pods of the group were last known to be of one shape."""
 
 
 class SchedulingQueue:
@@ -160,7 +172,6 @@ class SchedulingQueue:
         pod.attempts += 1
         pod.errors = 0
         self._back_off(pod, pod.attempts, now)
-        self._enter(pod, "unschedulable")
         group = self._groups.get(key)
         if group is None:
             group = self._groups[key] = Group(key)
@@ -168,13 +179,11 @@ class SchedulingQueue:
         group.watched = None
         pod.wakes_on = wakes_on
         group.condition_message = ""
-        group.pods[pod.uid] = pod
-        group.tried[pod.uid] = group.wakeups
-        entry = (not pod.nominated, *self.sort_key(pod), self._place[pod.uid][1], pod)
-        heapq.heappush(group.order, entry)
-        self._group_of[pod.uid] = group
-        was_scout = pod.uid in self._scouts
-        self._scout_done(pod, next_scout)
+        self._join(group, pod)
+        scouted = self._scouts.get(pod.uid)
+        was_scout = scouted == key
+        # A pod that is not of its group any more was no scout for the rest of it.
+        self._scout_done(pod, next_scout or not was_scout)
         return list(group.pods.values()) if was_scout and not next_scout else ()
 
     def retry_later(self, pod: PodRecord, now: float, is_error: bool = True) -> None:
@@ -296,6 +305,27 @@ class SchedulingQueue:
             return False
         self.take(pod)
         return True
+
+    def regroup(self, pod: PodRecord, key: Key) -> Group:
+        """Moves an unschedulable pod to the group with this key, and returns the group. It was rejected
+        for the same reasons as those there, or is the first."""
+        before = self._group_of[pod.uid]
+        self.remove(pod)
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = Group(key)
+        group.wakes_on |= before.wakes_on
+        group.condition_message = ""
+        self._join(group, pod)
+        return group
+
+    def _join(self, group: Group, pod: PodRecord) -> None:
+        self._enter(pod, "unschedulable")
+        group.pods[pod.uid] = pod
+        group.tried[pod.uid] = group.wakeups
+        entry = (not pod.nominated, *self.sort_key(pod), self._place[pod.uid][1], pod)
+        heapq.heappush(group.order, entry)
+        self._group_of[pod.uid] = group
 
     def take(self, pod: PodRecord) -> None:
         """Removes the pod so that the caller can try it now, as if it had been popped."""
@@ -436,6 +466,11 @@ class SchedulingQueue:
 
     def _push(self, heap: list[tuple[float, int, PodRecord]], due: float, pod: PodRecord) -> None:
         heapq.heappush(heap, (due, self._enter(pod, "backoff"), pod))
+
+    def set_attempts(self, pod: PodRecord, attempts: int, retry_at: float) -> None:
+        """As if so many attempts at the unschedulable pod had failed, and its back-off ended then."""
+        pod.attempts = attempts
+        self._retry_at[pod.uid] = retry_at
 
     def back_off(self, failures: int) -> float:
         """The back-off in seconds after this many failures in a row."""
