@@ -53,7 +53,7 @@ def test_json_is_what_the_schema_says(dump: str) -> None:
     report = msgspec.json.decode(done.out, type=ForecastReport)
     assert [each.status for each in report.starts] == ["Expected", "Unknown", "Never"]
     data: dict[str, Any] = json.loads(done.out)
-    assert data["time"] == "2026-01-01T12:00:00Z" and data["futures"] == 1
+    assert data["time"] == "2026-01-01T12:00:00Z" and data["futures"] == 7
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,12 @@
 """Plays futures and says what they have in common: when each target starts, and what it waits for.
 
-One future suffices where all run times are exact. Otherwise there is one in which all pods run for the
-median of their estimates, and a number in which the run times are drawn at random; the range is from
-the earliest to the latest start in these. With 30 draws, the next draw from the same distribution is
+Where all run times are exact, what remains unknown is how often pending pods were tried before, and so
+which of them are in back-off and are tried after the others. A few futures with different numbers are
+played: where they agree the start is exact, else it is a range. One suffices if at most one pod waits.
+
+Where run times are not exact, there is one future in which all pods run for the median of their
+estimates, and a number in which the run times are drawn at random; the range is from the earliest to
+the latest start in these. With 30 draws, the next draw from the same distribution is
 inside the range with a probability of 29/31. If there are pods of which only the latest end is known,
 one more future lets these end at once, and sets the earliest start. A target that starts in no future
 is played again with the pods whose ends are unknown ending at once: if it starts then, these are what
@@ -36,8 +40,11 @@ from holdfast.sim.forecast.answers import (
 from holdfast.sim.forecast.future import (
     LOW_FUTURE,
     MEDIAN_FUTURE,
+    RANDOM,
     RELEASED,
+    RESTED,
     SAMPLED,
+    TIRED,
     ExpectedStart,
     Future,
     FutureOutcome,
@@ -65,6 +72,12 @@ DEFAULT_OCCURRENCES = 400
 """How many reservations of ReservationSchedules are played."""
 _FEWEST = 100
 """How many of them a future that is played again may have in any case."""
+_ATTEMPTS = (
+    FuturePlan(MEDIAN_FUTURE, attempts=TIRED),
+    FuturePlan(MEDIAN_FUTURE, attempts=RESTED),
+    *(FuturePlan(MEDIAN_FUTURE, seed, RANDOM) for seed in range(4)),
+)
+"""Futures that differ in how often pending pods were tried."""
 _SHOWN = 5
 """Ends and unknown pods that are named per target."""
 
@@ -129,6 +142,11 @@ class Forecaster:
             pods = "1 pod has" if count == 1 else f"{count} pods have"
             when = "it ends" if count == 1 else "they end"
             report.notes.append(f"{pods} no known end: when {when}, pods may start earlier")
+        if outcomes and not outcomes[0].is_uncertain and any(map(_is_range, report.starts)):
+            report.notes.append(
+                "how often pending pods were tried is not known; where the order in which they are "
+                "tried again depends on it, the start is a range"
+            )
         if outcomes:
             report.notes.append("pods that are created later are not taken into account")
         return report
@@ -141,10 +159,11 @@ class Forecaster:
         left = self.options.occurrences
         first = self._play(FuturePlan(MEDIAN_FUTURE), targets, 0, samples + 1, left)
         if not first.is_uncertain:
-            return [first]
-        plans = [FuturePlan(SAMPLED, seed * 10_000 + i) for i in range(samples)]
-        if any(each.source == DEADLINE for each in first.estimates.values()):
-            plans.append(FuturePlan(LOW_FUTURE))
+            plans = [*_ATTEMPTS] if first.retried > 1 else []
+        else:
+            plans = [FuturePlan(SAMPLED, seed * 10_000 + i, RANDOM) for i in range(samples)]
+            if any(each.source == DEADLINE for each in first.estimates.values()):
+                plans.append(FuturePlan(LOW_FUTURE))
         count = len(plans) + 1
         found = [first]
         for i, plan in enumerate(plans, 1):
@@ -201,7 +220,8 @@ class Forecaster:
         return StartAnswer(target.name, StartStatus.NEVER, message=what, until=until)
 
     def _expected(self, target: ForecastTarget, outcomes: Sequence[FutureOutcome]) -> StartAnswer:
-        counted = outcomes[1:] or outcomes
+        is_exact = not outcomes[0].is_uncertain
+        counted = outcomes if is_exact else outcomes[1:] or outcomes
         starts = [each.start_of(target) for each in outcomes]
         ranged = [each.start_of(target) for each in counted]
         known = sorted(each.t for each in ranged if each is not None)
@@ -212,7 +232,8 @@ class Forecaster:
             for start, outcome in zip(ranged, counted, strict=True)
             if outcome.plan.kind == SAMPLED
         ]
-        middle = median(samples or known)
+        first = starts[0]
+        middle = first.t if is_exact and first is not None else median(samples or known)
         reference, outcome = self._closest(starts, outcomes, middle)
         latest = known[-1] if all(each is not None for each in ranged) else None
         return StartAnswer(
@@ -307,6 +328,10 @@ class Forecaster:
 
     def _stamp(self, t: float | None) -> str | None:
         return format_time(self.now + t) if t is not None else None
+
+
+def _is_range(answer: StartAnswer) -> bool:
+    return answer.wait is not None and answer.wait.earliest != answer.wait.latest
 
 
 def _is_open(target: ForecastTarget) -> bool:

@@ -44,6 +44,9 @@ from holdfast.sim.simulation import Progress, Simulation
 Raw = dict[str, Any]
 
 LOW_FUTURE, MEDIAN_FUTURE, SAMPLED, RELEASED = "low", "median", "sample", "released"
+NEW, TIRED, RESTED, RANDOM = "new", "tired", "rested", "random"
+_MANY_ATTEMPTS = 8
+"""With this many the back-off is the longest."""
 _RELEASES = (SUCCEEDED, FAILED, DELETED)
 _MOST_RELEASES = 50
 """Ends of pods that are remembered per node."""
@@ -55,10 +58,15 @@ _AT_ONCE = 1.0
 class FuturePlan:
     """`median` and `low` let every pod run for that quantile of its estimate, in `low` not at all where
     only its latest end is known; a `sample` draws each run time at random. In `released`, pods without
-    a known end end at once."""
+    a known end end at once.
+
+    `attempts` says how often the pending pods were tried before, which is in no object, and how long
+    ago: `new` not at all, `tired` so often that all of them are in the longest back-off, `rested` as
+    often, but none is in back-off any more; `random` differs from pod to pod."""
 
     kind: str
     seed: int = 0
+    attempts: str = NEW
 
 
 class FutureLifetimes(Lifetimes):
@@ -177,7 +185,9 @@ class FutureOutcome:
     goes_on: bool = False
     """Whether pods still come to their ends after the horizon."""
     is_uncertain: bool = False
-    """Whether another future may be different."""
+    """Whether run times may be different in another future."""
+    retried: int = 0
+    """How many pods are unschedulable after the first moment."""
     occurrences: int = 0
     """How many reservations ReservationSchedules created."""
     cut_at: float | None = None
@@ -210,11 +220,34 @@ class Future(Simulation):
         if plan.kind in (LOW_FUTURE, SAMPLED):
             self.world.scheduler.keep_conditions()
         self.outcome = FutureOutcome(plan)
+        self._has_begun = False
         self._read = 0
         self._releases: dict[str, list[Release]] = {}
         self._evicted: dict[str, str] = {}
         """The pods that were preempted or evicted, and which of the two."""
         self._started = 0
+
+    def settle(self) -> None:
+        super().settle()
+        if not self._has_begun:
+            self._has_begun = True
+            self._set_attempts()
+
+    def _set_attempts(self) -> None:
+        """After the first moment, in which all pending pods were tried once."""
+        queue, now = self.world.scheduler.queue, self.world.clock.epoch()
+        tried = queue.unschedulable()
+        self.outcome.retried = len(tried)
+        plan, longest = self.outcome.plan, queue.back_off(_MANY_ATTEMPTS)
+        for pod in tried if plan.attempts != NEW else ():
+            attempts, left = _MANY_ATTEMPTS, longest
+            if plan.attempts == RESTED:
+                left = 0.0
+            elif plan.attempts == RANDOM:
+                rng = random.Random(f"{plan.seed}/{pod.uid}/attempts")
+                attempts = rng.randint(1, _MANY_ATTEMPTS)
+                left = max(0.0, rng.uniform(-1.0, 1.0)) * queue.back_off(attempts)
+            queue.set_attempts(pod, attempts, now + left)
 
     def foresee(
         self,
