@@ -263,3 +263,39 @@ def test_a_live_cluster(tmp_path: Path) -> None:
         data = json.loads(done.out)
         assert [each["fits"] for each in data["objects"]] == [True, False]
         assert data["objects"][0]["share"] == 1.0
+
+
+def _reserved(cpu: str, **more: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    owners = [{"labelSelector": {"matchLabels": {"app": "x"}}}]
+    return {"template": {"spec": {"containers": [container]}}, "owners": owners, **more}
+
+
+@pytest.mark.parametrize(("cpu", "fits"), [("1", True), ("64", False)])
+def test_reservations_with_a_start(cpu: str, fits: bool, snapshot: str, tmp_path: Path) -> None:
+    """A reservation that has its node in the plan fits, and a schedule as its next reservation does."""
+    later = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "later", "annotations": {"holdfast.io/starts-at": "2099-01-01T00:00:00Z"}},
+        "spec": _reserved(cpu, ttl="1h"),
+    }
+    nightly = {
+        "apiVersion": "scheduling.holdfast.io/v1alpha1",
+        "kind": "ReservationSchedule",
+        "metadata": {"name": "nightly"},
+        "spec": {
+            "schedule": "0 3 * * *",
+            "duration": "1h",
+            "template": {"spec": _reserved(cpu)},
+        },
+    }
+    for raw in (later, nightly):
+        done = call(
+            "check", "-f", _write(tmp_path / "r.yaml", raw), "--snapshot", snapshot, "-o", "json"
+        )
+        assert done.status == (0 if fits else 1), done.out + done.err
+        (checked,) = json.loads(done.out)["objects"]
+        assert checked["object"] in ("Reservation/later", "ReservationSchedule/nightly")
+        assert checked["fits"] is fits
+        assert fits or "not scheduled yet" not in checked["message"], checked

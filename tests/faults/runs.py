@@ -1,8 +1,7 @@
-"""Many lives, of one of four kinds; one that fails is shrunk.
+"""Many lives, of one of three kinds; one that fails is shrunk.
 
 lives     replicas of one scheduler and all kinds of faults
 claims    the same lives with devices by claim
-calendar  the same lives with reservations that start later
 races     two schedulers that race for devices
 """
 
@@ -19,9 +18,7 @@ _LAST_LINES = 120
 
 
 def _draw(seed: int, kind: str) -> Life:
-    if kind == "races":
-        return draw_race(seed)
-    return draw(seed, claims=kind == "claims", calendar=kind == "calendar")
+    return draw_race(seed) if kind == "races" else draw(seed, claims=kind == "claims")
 
 
 def simulate(

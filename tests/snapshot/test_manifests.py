@@ -176,3 +176,35 @@ def test_members_of_a_compressed_file_are_one_text(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml.gz"
     path.write_bytes(gzip.compress(b"a: 1\n") + gzip.compress(b"b: 2\n") + bytes(3))
     assert [each.data for each in load_files([str(path)])] == [{"a": 1, "b": 2}]
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl", "a.yaml"])
+def test_json_values_one_after_the_other(name: str, tmp_path: Path) -> None:
+    """As `jq -c '.items[]'` prints them, and as `kubectl get -o json` does for several calls."""
+    text = '{"a": 1}\n{"b": 2}\r\n\n{\n "kind": "List", "items": [{"c": 3}, {"d": 4}]\n}\n{"e": 5}'
+    path = tmp_path / name
+    path.write_text(text, newline="")
+    found = load_files([str(path)])
+    assert [(d.number, d.line, d.data) for d in found] == [
+        (1, 1, {"a": 1}),
+        (2, 2, {"b": 2}),
+        (3, 4, {"c": 3}),
+        (3, 4, {"d": 4}),
+        (4, 7, {"e": 5}),
+    ]
+
+
+def test_an_error_in_one_of_several_json_values_has_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text('{"a": 1}\n\n{"b": 2, "b": 3}\n')
+    with pytest.raises(InvalidInput, match="document 2, line 3: key 'b' is given twice"):
+        load_files([str(path)])
+    path.write_text('{"a": 1}\n{"b": 2')
+    with pytest.raises(InvalidInput, match="line 2: not JSON"):
+        load_files([str(path)])
+
+
+def test_text_as_windows_powershell_redirects_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    path.write_bytes("a: ü\r\n---\r\nb: 2\r\n".encode("utf-16"))
+    assert [each.data for each in load_files([str(path)])] == [{"a": "ü"}, {"b": 2}]

@@ -23,8 +23,6 @@ _STYLES = {
     "Expired": "red",
     "Unschedulable": "yellow",
     "Waiting": "yellow",
-    "Planned": "cyan",
-    "Draining": "yellow",
     "Preempted": "magenta",
     "Evicted": "magenta",
 }

@@ -1,5 +1,6 @@
 """Loads YAML and JSON documents from files, folders and standard input; each may be gzip-compressed."""
 
+import codecs
 import gc
 import json
 import re
@@ -17,12 +18,14 @@ from holdfast.api.documents import MAX_BYTES, MAX_DEPTH, BadFileError, Document,
 from holdfast.api.errors import HoldfastError
 from holdfast.snapshot.snapshot_header import SNAPSHOT_STARTS
 
-SUFFIXES = (".yaml", ".yml", ".json")
+SUFFIXES = (".yaml", ".yml", ".json", ".jsonl")
 _COMPRESSED = tuple(f"{each}.gz" for each in SUFFIXES)
 _GZIP = b"\x1f\x8b"
 """What a gzip file begins with."""
 _GZIP_MEMBER = 31
 """For zlib: the format of a member of a gzip file, with the largest window."""
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""What a text file begins with into which Windows PowerShell redirects output."""
 _SNAPSHOT_STARTS = SNAPSHOT_STARTS.encode()
 _HALF_A_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
 """An escape that makes sense beside another one only."""
@@ -69,7 +72,8 @@ def _uncollected() -> Iterator[None]:
 def _loaded(content: bytes, name: str) -> list[Document]:
     if content.startswith(_SNAPSHOT_STARTS):
         return list(_expanded([Document(name, 1, 1, _written_by_us(content))]))
-    return load_text(content.decode("utf-8-sig"), name)
+    encoding = "utf-16" if content.startswith(_UTF_16) else "utf-8-sig"
+    return load_text(content.decode(encoding), name)
 
 
 def load_text(text: str, name: str) -> list[Document]:
@@ -78,7 +82,7 @@ def load_text(text: str, name: str) -> list[Document]:
 
 
 def _documents(text: str, name: str) -> list[Document]:
-    is_json = name.removesuffix(".gz").endswith(".json")
+    is_json = name.removesuffix(".gz").endswith((".json", ".jsonl"))
     if is_json or text.lstrip()[:1] == "{":
         try:
             return _json(text, name)
@@ -181,29 +185,50 @@ def _item_kind(data: Any) -> dict[str, Any] | None:
 
 
 def _json(text: str, name: str) -> list[Document]:
+    """The values of a JSON text, one after the other: one, or one per line, or as `jq` prints them."""
+    number = line = 1
+
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         mapping = dict(found)
         if len(mapping) != len(found):
             [(twice, _)] = Counter(key for key, _ in found).most_common(1)
-            raise BadFileError(1, 1, f"key {twice!r} is given twice")
+            raise BadFileError(number, line, f"key {twice!r} is given twice")
         return mapping
 
     def no_number(constant: str) -> None:
-        raise BadFileError(1, 1, f"not JSON: {constant} is not a number")
+        raise BadFileError(number, line, f"not JSON: {constant} is not a number")
 
-    try:
-        data = json.loads(
-            text, object_pairs_hook=pairs, parse_constant=no_number, parse_int=whole_number
-        )
-        if _HALF_A_CHARACTER.search(text):
-            json.dumps(data, ensure_ascii=False).encode()
-    except RecursionError:
-        raise BadFileError(1, 1, f"nested deeper than {MAX_DEPTH} levels") from None
-    except UnicodeEncodeError:
-        raise BadFileError(1, 1, "not Unicode text: half of a surrogate pair") from None
-    if _depth(data) > MAX_DEPTH:
-        raise BadFileError(1, 1, f"nested deeper than {MAX_DEPTH} levels")
-    return [Document(name, 1, 1, data)] if data is not None else []
+    decode = json.JSONDecoder(
+        object_pairs_hook=pairs, parse_constant=no_number, parse_int=whole_number
+    ).raw_decode
+    found: list[Document] = []
+    seen, at = 0, _next_value(text, 0)
+    while at < len(text):
+        line += text.count("\n", seen, at)
+        seen = at
+        try:
+            data, end = decode(text, at)
+            if _HALF_A_CHARACTER.search(text, at, end):
+                json.dumps(data, ensure_ascii=False).encode()
+        except RecursionError:
+            raise BadFileError(number, line, f"nested deeper than {MAX_DEPTH} levels") from None
+        except UnicodeEncodeError:
+            raise BadFileError(number, line, "not Unicode text: half of a surrogate pair") from None
+        if _depth(data) > MAX_DEPTH:
+            raise BadFileError(number, line, f"nested deeper than {MAX_DEPTH} levels")
+        if data is not None:
+            found.append(Document(name, number, line, data))
+        number += 1
+        at = _next_value(text, end)
+    return found
+
+
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def _next_value(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return match.end() if match is not None else at
 
 
 def _written_by_us(text: bytes) -> Any:

@@ -17,6 +17,7 @@ from holdfast.explanation.verdicts import place
 from holdfast.local.component import RESERVATION
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Key, Raw
+from holdfast.local.workloads.lister import controller_of
 from holdfast.local.workloads.pods import from_template
 from holdfast.scheduler.cluster.events import Added, Deleted
 from holdfast.scheduler.framework.config import plugin_sets as plugins
@@ -34,7 +35,9 @@ from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 SCHEMA = "https://holdfast.io/schemas/check/v1"
 
 _WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
-_GONE_IF_EMPTY = (*_WORKLOADS[:3], "Job", "CronJob", "Reservation", "PodGroup", "ResourceClaim")
+_SCHEDULE = "ReservationSchedule"
+_RESERVING = ("Reservation", _SCHEDULE)
+_GONE_IF_EMPTY = (*_WORKLOADS[:3], "Job", "CronJob", *_RESERVING, "PodGroup", "ResourceClaim")
 """Kinds that an empty cluster does not have; nor pods but those of DaemonSets."""
 _MOST_EXPLAINED = 10
 
@@ -227,6 +230,15 @@ def _checked(
         if not members:
             return None
         names = members
+    elif key.kind == _SCHEDULE:
+        names = {
+            str(Key(*RESERVATION, "", raw["metadata"]["name"]))
+            for raw in cluster.objects.scan(*RESERVATION)
+            if (owner := controller_of(raw)) is not None
+            and (owner["kind"], owner["name"]) == (_SCHEDULE, key.name)
+        }
+        if not names:
+            return None
     elif key.kind in (*_WORKLOADS, "Pod") or key[:2] == RESERVATION:
         names = {name}
     else:

@@ -68,7 +68,7 @@ class HypotheticalCluster(ClusterParts):
         self._load(objects)
 
     def _load(self, objects: Iterable[Raw]) -> None:
-        found = [(_key_of(raw), raw) for raw in objects]
+        found = [(_key_of(raw), _versioned(raw)) for raw in objects]
         # Nodes before pods, and everything that pods refer to before them.
         found.sort(key=lambda item: _ORDER.get(item[0][:2], len(_ORDER)))
         self.store.load(found)
@@ -175,6 +175,14 @@ class HypotheticalCluster(ClusterParts):
             if not (decisions or self.fed or (stated is not None and stated <= self.clock.t)):
                 return
         raise NotSettled("the scheduler does not come to rest")
+
+
+def _versioned(raw: Raw) -> Raw:
+    """As a server has it, with a version, which tools that tidy a dump remove."""
+    metadata = raw["metadata"]
+    if metadata.get("resourceVersion"):
+        return raw
+    return {**raw, "metadata": {**metadata, "resourceVersion": "0"}}
 
 
 def _key_of(raw: Raw) -> Key:

@@ -25,6 +25,7 @@ from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import NODE, POD, Key, Raw, StoreChange, pod_key
 from holdfast.local.timeline import BOUND, EVICTED, PREEMPTED, TimelineEntry
 from holdfast.local.workloads.lister import controller_of, labels_of, owner_ref
+from holdfast.scheduler.reservations.calendar import FEASIBLE
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.scenario_actions import Create, Scenario
 from holdfast.sim.what_if.answer import (
@@ -388,10 +389,14 @@ class _Outcome:
         for raw in self._cluster.objects.scan(*RESERVATION):
             key = Key(*RESERVATION, "", raw["metadata"]["name"])
             phase = (raw.get("status") or {}).get("phase") or "Pending"
-            if phase == "Pending" and not _is_hold(key, raw):
+            # A reservation with a start has its node long before.
+            if phase == "Pending" and not _node_of(key, raw) and not _is_hold(key, raw):
                 first = self._log.first.get(raw["metadata"]["uid"])
                 was = NEW if first is not None and first[1] is None else PENDING
-                found.append(StillPending(str(key), "", was, _message(raw, "Scheduled")))
+                message = _message(raw, "Scheduled")
+                if message == _UNSTATED:
+                    message = _message(raw, FEASIBLE)
+                found.append(StillPending(str(key), "", was, message))
         return sorted(found, key=lambda each: each.object)
 
     def _nodes(self) -> Iterable[ChangedNode]:
