@@ -62,7 +62,6 @@ _MOST_CONSUMERS = 256
 """That a claim can have."""
 
 
-
 class _WrittenMeta(msgspec.Struct, rename="camel"):
     resource_version: str = ""
 
