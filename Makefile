@@ -15,7 +15,7 @@ help:
 	@echo "make docs    build the documentation site into site/; docs-serve shows it while you write"
 	@echo "make reference  write docs/reference from the code"
 	@echo "make bench   the core benchmark table (BENCH='SchedulingBasic' narrows it)"
-	@echo "make soak    many random lives with the capacity audit (LIVES=100000 FROM=0 JOBS=2 SOAK='--tight --claims'),"
+	@echo "make soak    many random lives with the capacity audit (LIVES=100000 FROM=0 JOBS=2 SOAK='--tight --claims --calendar'),"
 	@echo "             then lives of scheduler processes with faults (FAULT_SEEDS=1000000 FAULT_FROM=0)"
 	@echo "make mutations  make deliberate mistakes one by one and see which test notices"
 	@echo "make load    an hour of random load on \`holdfast up\` (MODE=run: on a real API server; MINUTES=60)"

@@ -35,9 +35,13 @@ def main() -> int:
     parser.add_argument("--log", action="store_true", help="with its log of events")
     parser.add_argument("--shrink", action="store_true", help="with no more troubles than are needed")
     parser.add_argument("--claims", action="store_true", help="lives with devices by claim")
+    parser.add_argument(
+        "--calendar", action="store_true", help="lives with reservations that start later"
+    )
     parser.add_argument("--races", action="store_true", help="two schedulers that race for devices")
     options = parser.parse_args()
-    kind = "races" if options.races else "claims" if options.claims else "lives"
+    kinds = {"races": options.races, "claims": options.claims, "calendar": options.calendar}
+    kind = next((name for name, is_asked in kinds.items() if is_asked), "lives")
     if options.seed is not None:
         return _one(options.seed, options.log, options.shrink, kind)
     start, binds, doubles, failed = time.monotonic(), 0, 0, 0

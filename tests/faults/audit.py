@@ -232,6 +232,9 @@ class Audit:
             if waits and reserved(reservation) <= best and not claims:
                 name = reservation["metadata"]["name"]
                 yield f"reservation {name} is Pending though {best}m are free"
+            conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
+            if conditions.get("Planned") == "True":  # all starts are before that
+                yield f"reservation {reservation['metadata']['name']} is planned after its start"
             once = reservation["spec"].get("allocateOnce", True)
             is_used = once and reservation["metadata"]["uid"] in self._used_up
             if is_used and status.get("phase") == "Available":

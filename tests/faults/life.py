@@ -7,6 +7,7 @@ rest must come within `PATIENCE` seconds.
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -38,7 +39,10 @@ from harness.claim_objects import (
 )
 from harness.objects import node, own_pod, reservation
 from harness.team_quotas import quota
+from holdfast.api.times import format_time
 
+START = 1_767_225_600.0
+"""The time at which a life begins."""
 TROUBLED = 24.0
 NAMES = ("a", "b")
 _TEMPLATE = "scheduling.koordinator.sh/reservation-template"
@@ -141,8 +145,9 @@ def migration(name: str, of: str) -> Raw:
     }
 
 
-def draw(seed: int, claims: bool = False) -> Life:
-    """The life of a seed; with `claims`, the same with devices by claim."""
+def draw(seed: int, claims: bool = False, calendar: bool = False) -> Life:
+    """The life of a seed; with `claims`, the same with devices by claim, with `calendar`, with
+    reservations that start later."""
     rng = random.Random(seed)
     life = Life(seed, replicas=rng.choice((1, 2, 2)), streams=rng.random() < 0.7)
     life.every_kind = seed % 10 == 0
@@ -160,6 +165,8 @@ def draw(seed: int, claims: bool = False) -> Life:
         _draw_queues(life, random.Random(seed * 23 + 9))
     if claims:
         _draw_claims(life, random.Random(seed * 29 + 11))
+    if calendar:
+        _draw_calendar(life, random.Random(seed * 31 + 13))
     life.acts.sort(key=lambda act: act[0])
     return life
 
@@ -330,6 +337,42 @@ def _draw_queues(life: Life, rng: random.Random) -> None:
         annotations = args[1]["metadata"]["annotations"]
         if GROUP_NAME not in annotations and _TEMPLATE not in annotations and rng.random() < 0.6:
             annotations[QUEUE_NAME] = rng.choice(names)
+
+
+def _draw_calendar(life: Life, rng: random.Random) -> None:
+    """Reservations that start later, all of them before users and faults rest, and estimates."""
+
+    def start_later(at: float, raw: Raw) -> None:
+        starts = min(at + rng.choice((0.0, 1.0, rng.uniform(1.0, 12.0))), TROUBLED)
+        annotations = raw["metadata"].setdefault("annotations", {})
+        annotations["holdfast.io/starts-at"] = format_time(START + math.ceil(starts))
+        annotations["holdfast.io/lead"] = rng.choice(("0s", "2s", "6s"))
+        annotations["holdfast.io/before-start"] = rng.choice(("Backfill", "Drain", "Preempt"))
+
+    for at, what, args in life.acts:
+        if what == "create" and args[0] == RESERVATIONS and rng.random() < 0.6:
+            start_later(at, args[1])
+        elif what == "create" and args[0] == PODS and rng.random() < 0.4:
+            annotations = args[1]["metadata"]["annotations"]
+            annotations["holdfast.io/run-estimate"] = f"{rng.randint(2, 30)}s"
+    for i in range(rng.randint(1, 3)):
+        at = round(rng.uniform(0.0, TROUBLED * 0.6), 2)
+        raw = reservation_of(
+            f"later{i}", rng.choice((500, 1000, 2000)), rng.random() < 0.5, f"later{i}"
+        )
+        start_later(at, raw)
+        if rng.random() < 0.4:
+            raw["spec"]["template"]["spec"]["priority"] = 50
+        if rng.random() < 0.3:
+            raw["spec"]["template"]["spec"]["containers"][0]["ports"] = [
+                {"containerPort": 80, "hostPort": 80}
+            ]
+        life.acts.append((at, "create", (RESERVATIONS, raw)))
+        if rng.random() < 0.2:
+            gone_at = at + rng.uniform(0.0, 10.0)
+            life.acts.append((gone_at, "delete", (RESERVATIONS, f"later{i}", "")))
+        owner = pod_of(f"later{i}-0", 300, 0, labels={"app": f"later{i}"})
+        life.acts.append((at + rng.uniform(0.0, 10.0), "create", (PODS, owner)))
 
 
 def _draw_claims(life: Life, rng: random.Random) -> None:

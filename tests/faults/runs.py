@@ -1,7 +1,8 @@
-"""Many lives, of one of three kinds; one that fails is shrunk.
+"""Many lives, of one of four kinds; one that fails is shrunk.
 
 lives     replicas of one scheduler and all kinds of faults
 claims    the same lives with devices by claim
+calendar  the same lives with reservations that start later
 races     two schedulers that race for devices
 """
 
@@ -18,7 +19,9 @@ _LAST_LINES = 120
 
 
 def _draw(seed: int, kind: str) -> Life:
-    return draw_race(seed) if kind == "races" else draw(seed, claims=kind == "claims")
+    if kind == "races":
+        return draw_race(seed)
+    return draw(seed, claims=kind == "claims", calendar=kind == "calendar")
 
 
 def simulate(

@@ -12,7 +12,7 @@ from typing import Any
 
 from faults.audit import GROUP_NAME, Audit, Violation, group_of, has_ended
 from faults.claim_controller import ClaimController
-from faults.life import NAMES, Life, Trouble
+from faults.life import NAMES, START, Life, Trouble
 from faults.model import LEASES, NODES, PODS, QUOTAS, Model, Raw, Refused, frame
 from faults.network import CONNECTING, OK, Fate, Network, Sent, Stream
 from faults.process import Endless, ProcessLoop, Timeline
@@ -29,7 +29,6 @@ from holdfast.scheduler.framework.config import API_VERSION, KIND, Configuration
 from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.plugins import registry
 
-START = 1_767_225_600.0
 PATIENCE = 240.0
 """Virtual seconds after the last fault within which everything must have come to rest."""
 QUIET = 8.0

@@ -5,6 +5,7 @@ making      documents under construction, and what themes draw from
 traits      what single pods (and templates of reservations) may be like
 parts       nodes, devices, CPUs, volumes, queues: what a theme needs to be there
 device_claims  devices by claim, added to a life
+calendars   reservations with a start, and schedules, added to a life
 actors      pods, gangs, reservations, migrations
 edits       what is done to objects meanwhile
 playing     a life played in `simulate` with the capacity audit; what went wrong

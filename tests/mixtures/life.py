@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from mixtures import actors, edits, parts, traits
+from mixtures.calendars import add_calendar
 from mixtures.device_claims import add_claims
 from mixtures.making import Making, Raw
 
@@ -165,9 +166,10 @@ _ALWAYS: tuple[Part, ...] = (
 )
 
 
-def make_life(seed: int, *, tight: bool = False, claims: bool = False) -> Life:
+def make_life(seed: int, *, tight: bool = False, claims: bool = False, calendar: bool = False) -> Life:
     """In a tight life there is never enough, so that pods and reservations wait and preempt. With
-    `claims`, the same life with devices by claim."""
+    `claims`, the same life with devices by claim; with `calendar`, with reservations that start
+    later."""
     random = Random(f"{'tight ' if tight else ''}life {seed}")
     making = Making(random, random.choice((120, 300, 600)), tight=tight)
     chosen = _themes(random)
@@ -194,6 +196,10 @@ def make_life(seed: int, *, tight: bool = False, claims: bool = False) -> Life:
         making.random = Random(f"claims of {'tight ' if tight else ''}life {seed}")
         add_claims(making)
         names.append("claims")
+    if calendar:
+        making.random = Random(f"calendar of {'tight ' if tight else ''}life {seed}")
+        add_calendar(making)
+        names.append("calendar")
     config = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",

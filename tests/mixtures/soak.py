@@ -21,19 +21,20 @@ _EVERY = 5.0
 """Seconds between two lines of progress."""
 
 
-def played(seed: int, tight: bool, claims: bool) -> tuple[int, str, str]:
+def played(seed: int, tight: bool, claims: bool, calendar: bool) -> tuple[int, str, str]:
     """The seed, the kind of what went wrong, and the first problem; nothing if all rules hold."""
-    outcome = play(make_life(seed, tight=tight, claims=claims))
+    outcome = play(make_life(seed, tight=tight, claims=claims, calendar=calendar))
     return (seed, outcome.kind, outcome.problems[0]) if outcome.problems else (seed, "", "")
 
 
-def small(seed: int, folder: Path, tight: bool, claims: bool) -> Path | None:
-    life = make_life(seed, tight=tight, claims=claims)
+def small(seed: int, folder: Path, tight: bool, claims: bool, calendar: bool) -> Path | None:
+    life = make_life(seed, tight=tight, claims=claims, calendar=calendar)
     outcome = play(life)
     if not outcome.problems:
         return None
     about = f"Life {seed} ({', '.join(life.themes)})"
-    name = f"{'tight-' if tight else ''}{'claims-' if claims else ''}life-{seed}"
+    kinds = (("tight-", tight), ("claims-", claims), ("calendar-", calendar))
+    name = f"{''.join(kind for kind, is_on in kinds if is_on)}life-{seed}"
     return write(shrink(life, outcome), folder, name, about)
 
 
@@ -52,9 +53,13 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("soak"), help="where scenarios are written")
     parser.add_argument("--tight", action="store_true", help="lives in which there is never enough")
     parser.add_argument("--claims", action="store_true", help="lives with devices by claim")
+    parser.add_argument(
+        "--calendar", action="store_true", help="lives with reservations that start later"
+    )
     parser.add_argument("--no-shrink", action="store_true", help="name the lives only")
     given = parser.parse_args()
-    play_seed = partial(played, tight=given.tight, claims=given.claims)
+    kinds = {"tight": given.tight, "claims": given.claims, "calendar": given.calendar}
+    play_seed = partial(played, **kinds)
     found: dict[str, list[tuple[int, str]]] = defaultdict(list)
     started, shown = time.monotonic(), 0.0
     seeds = range(given.first, given.first + given.lives)
@@ -75,7 +80,7 @@ def main() -> int:
     for kind, lives in sorted(found.items(), key=lambda each: -len(each[1])):
         print(f"{len(lives)} x {kind}: lives {', '.join(str(seed) for seed, _ in sorted(lives)[:10])}")
         for seed, _ in [] if given.no_shrink else sorted(lives)[:_SHRUNK_PER_KIND]:
-            print(f"    {small(seed, given.out, given.tight, given.claims)}", flush=True)
+            print(f"    {small(seed, given.out, **kinds)}", flush=True)
     wrong = sum(map(len, found.values()))
     print(f"{given.lives} lives from seed {given.first}: {wrong} broke a rule")
     return 1 if wrong else 0

@@ -18,6 +18,7 @@ from mixtures.shrinking import shrink, write
 LIVES = 500
 AT_A_TIME = 25
 WITH_CLAIMS = 100
+WITH_CALENDAR = 100
 REPEATED = range(0, LIVES, 25)
 """Lives that are played again: with another hash seed, with garbage collected at other times, with more
 restarts."""
@@ -33,9 +34,14 @@ def test_lives_with_devices_by_claim_keep_all_rules(first: int, tmp_path: Path) 
     check(first, tmp_path, claims=True)
 
 
-def check(first: int, tmp_path: Path, *, claims: bool = False) -> None:
+@pytest.mark.parametrize("first", range(0, WITH_CALENDAR, AT_A_TIME))
+def test_lives_with_reservations_that_start_later_keep_all_rules(first: int, tmp_path: Path) -> None:
+    check(first, tmp_path, calendar=True)
+
+
+def check(first: int, tmp_path: Path, *, claims: bool = False, calendar: bool = False) -> None:
     for seed in range(first, first + AT_A_TIME):
-        life = make_life(seed, claims=claims)
+        life = make_life(seed, claims=claims, calendar=calendar)
         outcome = play(life)
         if outcome.problems:
             file = write(shrink(life, outcome), tmp_path, f"life-{seed}", f"Life {seed}")
@@ -59,7 +65,7 @@ def _texts(hash_seed: str, *options: str) -> str:
 @pytest.mark.parametrize("first", [REPEATED[0], REPEATED[len(REPEATED) // 2]])
 def test_a_restart_more_breaks_no_rule(first: int) -> None:
     for seed in [seed for seed in REPEATED if first <= seed < first + LIVES // 2]:
-        life = make_life(seed, claims=seed % 2 == 1)
+        life = make_life(seed, claims=seed % 2 == 1, calendar=seed % 4 == 2)
         documents = [*life.documents, restart(life, 0.35), restart(life, 0.7)]
         assert play_documents(documents, life.config, life.until).problems == []
 
@@ -77,6 +83,7 @@ def restart(life: Life, share: float) -> dict[str, str]:
 def test_a_seed_is_a_life() -> None:
     assert make_life(7) == make_life(7)
     assert make_life(7, claims=True) == make_life(7, claims=True)
+    assert make_life(7, calendar=True) == make_life(7, calendar=True)
     assert make_life(7).documents != make_life(8).documents
 
 

@@ -359,9 +359,9 @@ class Scheduler:
     # PodListener
 
     def pod_pending(self, pod: PodRecord) -> None:
-        """Queues a pod, or gates it."""
+        """Queues a pod, or gates it; not the reserve pod of a reservation that starts later."""
         profile = self._profiles.get(pod.scheduler)
-        if profile is None:
+        if profile is None or (pod.reservation is not None and pod.reservation.is_planned):
             return
         if self._failed_gates:
             self._failed_gates.pop(pod.uid, None)

@@ -204,6 +204,29 @@ def test_a_node_that_is_lost_moves_the_whole_gang() -> None:
     assert racks_of(played, "g", 3) == {"b"}
 
 
+def test_a_gang_of_which_too_few_start_by_then_is_not_planned() -> None:
+    early, *late = members("g", 3)
+    early["metadata"]["annotations"]["holdfast.io/starts-at"] = format_time(BEGIN + HOUR / 2)
+    played = play(racks(a=3), early, late, until=600)
+    assert racks_of(played, "g", 3) == {""}
+    message = condition(played.find("Reservation", "g-0"), "Feasible")["message"]
+    assert message == "PodGroup/default/g has fewer reservations than it needs that start by then"
+
+
+def test_a_member_that_starts_later_is_not_scheduled_with_the_others() -> None:
+    at_once, *later = members("g", 2)
+    del at_once["metadata"]["annotations"]["holdfast.io/starts-at"]
+    at_once["spec"]["ttl"] = "3h"
+    played = play(racks(a=2), at_once, later, until=70 * 60)
+    assert [starts(played, f"g-{i}") for i in range(2)] == [[(HOUR, "Available")]] * 2
+
+
+def test_no_member_is_more_certain_than_the_others() -> None:
+    endless = pod("endless", 4, nodeName="a1")
+    played = play(racks(a=2), endless, members("g", 2, at="1m"), until=600)
+    assert {plan(played, f"g-{i}")[1] for i in range(2)} == {"Unknown"}
+
+
 @pytest.mark.parametrize("spread", ["anti-affinity", "constraint"])
 def test_plans_keep_apart_as_their_templates_require(spread: str) -> None:
     chosen = {"matchLabels": {"app": "w"}}

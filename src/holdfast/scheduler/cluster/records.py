@@ -408,6 +408,11 @@ class ReservationInfo:
         """Whether it may wait on its node for pods that end, as one with a start may have to."""
         return self.object.spec.pre_allocation or self.calendar.start is not None
 
+    @property
+    def is_planned(self) -> bool:
+        """Whether it has a start that is not reached: it is neither scheduled nor queued until then."""
+        return self.calendar.start is not None and not self.started
+
     def see(self, reservation: Reservation) -> bool:
         """Stores the object as it is now. Returns whether more than its status changed."""
         before, self.object = self.object, reservation

@@ -215,7 +215,7 @@ class CalendarPlanner:
             certain = all(fit.feasible == "True" for fit in fits)
             if not certain and not self._search.are_kept(members, standing):
                 fits = self._place(members, fits, standing)
-            decisions += self._stand(members, fits, before, standing, now)
+            decisions += self._stand(members, _together(fits), before, standing, now)
         self._asked = {uid: at for uid, at in self._asked.items() if at + _EVICT_AGAIN > now}
         return decisions
 
@@ -253,6 +253,8 @@ class CalendarPlanner:
 
     def _fit(self, planned: PlannedReservation, standing: Standing) -> PlanFit:
         """How the plan fits its node."""
+        if incomplete := self._incomplete(planned):
+            return PlanFit("False", incomplete)
         row = self._nodes.row(planned.node) if planned.node else None
         if row is None or not self._nodes.alive[row]:
             return PlanFit("False", f"node {planned.node} is gone" if planned.node else "")
@@ -264,6 +266,11 @@ class CalendarPlanner:
         self, members: list[PlannedReservation], fits: list[PlanFit], standing: Standing
     ) -> list[PlanFit]:
         """Finds nodes for the members: certain ones if there are such for all, else the likeliest."""
+        if any(map(self._incomplete, members)):
+            for planned in members:
+                self._calendar.assign(planned, "")
+            texts = [self._incomplete(each) or "its gang is planned as a whole" for each in members]
+            return [PlanFit("False", text) for text in texts]
         found = self._search.find(members, standing, certain=True)
         if found is None and all(fit.feasible == "Unknown" for fit in fits):
             return fits  # no other node is better
@@ -278,6 +285,23 @@ class CalendarPlanner:
             nearest.append(self._search.nearest(planned, standing))
             self._calendar.assign(planned, "")
         return nearest
+
+    def _incomplete(self, planned: PlannedReservation) -> str:
+        """Why its gang cannot start with it: too few members do by then; empty if it can."""
+        pod = planned.reservation.pod
+        job = self._cluster.jobs.of(pod) if pod is not None else None
+        if job is None:
+            return ""
+        by_then = [
+            each.reservation.pod
+            for each in self._calendar
+            if each.start <= planned.start and each.reservation.pod is not None
+        ]
+        for each in self._cluster.jobs.partners(job):
+            own = [member for member in by_then if member.job == each.name]
+            if not each.is_known or not each.would_be_ready(own):
+                return f"{each.name} has fewer reservations than it needs that start by then"
+        return ""
 
     def _note_next_end(self, planned: PlannedReservation) -> None:
         row = self._nodes.row(planned.node)
@@ -322,6 +346,19 @@ def _units(ordered: list[PlannedReservation]) -> list[list[PlannedReservation]]:
         if pod is not None:
             units.setdefault(pod.job or planned.reservation.uid, []).append(planned)
     return list(units.values())
+
+
+def _together(fits: list[PlanFit]) -> list[PlanFit]:
+    """The fits of the members of a gang: none is more certain than the others, since all start or
+    none."""
+    for status in ("False", "Unknown"):
+        worst = next((fit for fit in fits if fit.feasible == status), None)
+        if worst is not None:
+            certain = PlanFit(worst.feasible, worst.message)
+            return [
+                certain if each.feasible == "True" else each._replace(feasible=status) for each in fits
+            ]
+    return fits
 
 
 def _states(members: list[PlannedReservation]) -> list[tuple[str, str, str]]:

@@ -17,6 +17,7 @@ from holdfast.api.quantity import shown
 from holdfast.api.times import format_time
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import Amounts
+from holdfast.scheduler.jobs.node_forecast import SHARED_BY_NODES
 from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.scheduler.state.cluster import Cluster
 
@@ -169,14 +170,17 @@ class PlanFits:
         without: Collection[PodRecord] = (),
     ) -> list[str]:
         """The particular resources that it will lack, or that another plan lacks because of it."""
-        if not self._planner.kinds(planned, row):
+        kinds = self._planner.kinds(planned, row)
+        if not kinds:
             return []
         others = standing.beside(planned, row)
-        unmet = self._planner.unmet(row, [*others, planned], without)
+        elsewhere = standing.overlapping(planned) if kinds & SHARED_BY_NODES else {}
+        unmet = self._planner.unmet(row, [*others, planned], without, elsewhere=elsewhere)
         own = [each.lacks for each in unmet if each.planned is planned]
         if own or not unmet:
             return own[0] if own else []
-        anyway = {each.planned for each in self._planner.unmet(row, others, without)}
+        without_it = self._planner.unmet(row, others, without, elsewhere=elsewhere)
+        anyway = {each.planned for each in without_it}
         return [
             f"{what} for {each.planned.reservation.ref}"
             for each in unmet

@@ -290,11 +290,12 @@ class PlanSearch:
 
     def looks_elsewhere(self, planned: PlannedReservation) -> bool:
         """Whether it matters to a plan what happens on other nodes: for constraints on the topology,
-        and for volumes and devices by claim, which may be in use there."""
-        filters = self._filters(planned)
-        if filters is None:
+        for volumes and devices by claim, which may be in use there, and for other members of a gang."""
+        filters, pod = self._filters(planned), planned.reservation.pod
+        if filters is None or pod is None:
             return False
-        return bool(filters.facets or filters.cls.volumes or filters.cls.claims)
+        is_member = pod.job is not None
+        return bool(filters.facets or filters.cls.volumes or filters.cls.claims or is_member)
 
     @contextmanager
     def _at_start(

@@ -29,12 +29,20 @@ from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry, ReservationInfo
 from holdfast.scheduler.cluster.slots import Amounts, Pairs
 from holdfast.scheduler.jobs.estimates import RunEstimates
-from holdfast.scheduler.jobs.node_forecast import ExpectedRelease, Guest, NodeForecast, UnmetPlan
+from holdfast.scheduler.jobs.node_forecast import (
+    SHARED_BY_NODES,
+    ExpectedRelease,
+    Guest,
+    NodeForecast,
+    PlanElsewhere,
+    UnmetPlan,
+)
 from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.scheduler.reservations.reservation_cache import ReservationCache
 
 Matrix = NDArray[np.int64]
 _NOTHING: Matrix = np.zeros(0, dtype=np.int64)
+_NOWHERE: Mapping[int, list[PlannedReservation]] = {}
 
 
 class FlatReleases(NamedTuple):
@@ -154,9 +162,10 @@ class CapacityPlanner:
         return bool(self.unmet(row, plans, self.ending(row) if pods_end else (), Guest(cls, until)))
 
     def ending(self, row: int) -> list[PodRecord]:
-        """The pods of a row that do not stay as long as their node."""
+        """The pods of a row that do not stay as long as their node, by name."""
         there = self._ledger.pods.get(row, {}).values()
-        return [pod for pod in there if not pod.cls.is_daemon]
+        ending = [pod for pod in there if not pod.cls.is_daemon]
+        return sorted(ending, key=lambda pod: (pod.namespace, pod.name, pod.uid))
 
     def kinds(self, planned: PlannedReservation, row: int) -> frozenset[str]:
         """The kinds of particular resources that a planned reservation needs on a row."""
@@ -173,13 +182,28 @@ class CapacityPlanner:
         plans: Iterable[PlannedReservation],
         without: Collection[PodRecord] = (),
         guest: Guest | None = None,
+        elsewhere: Mapping[int, list[PlannedReservation]] = _NOWHERE,
     ) -> list[UnmetPlan]:
         """Those of these plans for the row that will lack particular resources at their start, by what
         is expected to have ended by then; pods in `without` count as gone. Waiting starvation holds
-        come after reservations with a start."""
+        come after reservations with a start. `elsewhere` are plans for other rows that overlap."""
         holds = self._reservations.starvation_holds.on(row)
         outranked = [each.pod for each in holds if each.waiting and each.pod is not None]
-        return self._forecast.unmet(row, plans, self.releases(row), [*without, *outranked], guest)
+        others = [
+            PlanElsewhere(each, at, self._gone_by(at, each.start))
+            for at, there in elsewhere.items()
+            for each in there
+            if at != row and self.kinds(each, at) & SHARED_BY_NODES
+        ]
+        return self._forecast.unmet(
+            row, plans, self.releases(row), [*without, *outranked], guest, others
+        )
+
+    def _gone_by(self, row: int, time: float) -> frozenset[str]:
+        """The uids of the pods and reservations that will have left a row by a time."""
+        gone = [each for each in self.releases(row) if each.time <= time]
+        pods = [each.pod or (each.entry.pod if each.entry is not None else None) for each in gone]
+        return frozenset(pod.uid for pod in pods if pod is not None)
 
     def planned(self, row: int, start: float = -math.inf, end: float = math.inf) -> Amounts:
         """The most that planned reservations take together at any time in between, by slot."""

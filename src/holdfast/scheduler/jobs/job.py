@@ -279,11 +279,14 @@ class Job:
         return min((m.since for m in self.members.values()), default=self.first_seen)
 
     def waiting(self) -> list[PodRecord]:
-        """The pending members, including gated ones."""
+        """The pending members, including gated ones. Reservations that start later are not pending
+        yet."""
         return [
             member
             for member in self.members.values()
-            if member.phase is Phase.PENDING and not member.deletion_pending
+            if member.phase is Phase.PENDING
+            and not member.deletion_pending
+            and not (member.reservation is not None and member.reservation.is_planned)
         ]
 
     def placed(self) -> list[PodRecord]:

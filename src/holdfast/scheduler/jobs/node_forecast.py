@@ -32,6 +32,8 @@ from holdfast.scheduler.reservations.reserved_ports import used_by_others
 
 PORTS, VOLUMES, CLAIMS, UNITS = "ports", "volumes", "devices by claim", "CPUs and devices"
 """Kinds of particular resources."""
+SHARED_BY_NODES = frozenset((VOLUMES, CLAIMS))
+"""Those that may be in use on another node."""
 
 _NOTHING: frozenset[str] = frozenset()
 
@@ -61,6 +63,15 @@ class Guest(NamedTuple):
     cls: PodClass
     until: float
     """When it ends."""
+
+
+class PlanElsewhere(NamedTuple):
+    """A plan for another row."""
+
+    planned: PlannedReservation
+    row: int
+    gone: frozenset[str]
+    """The uids of pods and reservations that will have left that row."""
 
 
 class NodeForecast:
@@ -99,10 +110,11 @@ class NodeForecast:
         releases: Iterable[ExpectedRelease],
         without: Collection[PodRecord] = (),
         guest: Guest | None = None,
-        taken: Iterable[DeviceID] = (),
+        elsewhere: Iterable[PlanElsewhere] = (),
     ) -> list[UnmetPlan]:
         """Those of the plans for the row that lack something at their start. The pods in `without`
-        count as gone; devices in `taken`, which are planned on other nodes, as in use."""
+        count as gone. Plans for other rows are `elsewhere`: they may take the same volumes, and devices
+        that several nodes can use."""
         starts = [each for each in plans if each.reservation.pod is not None]
         if guest is not None:
             used = self.kinds(guest.cls, row)
@@ -111,8 +123,10 @@ class NodeForecast:
             starts = [each for each in starts if self._kinds_of(each, row)]
         if not starts:
             return []
-        played = _Play(self._cluster, self._managers, self._volumes, self._claims, row, taken)
+        played = _Play(self._cluster, self._managers, self._volumes, self._claims, row)
         with self._claims.unmoved(), self._ledger.peek():
+            for each in elsewhere:
+                played.start_elsewhere(each)
             return played.run(starts, releases, without, guest)
 
     def _kinds_of(self, planned: PlannedReservation, row: int) -> frozenset[str]:
@@ -130,7 +144,6 @@ class _Play:
         volumes: VolumeManager,
         claims: ClaimManager,
         row: int,
-        taken: Iterable[DeviceID],
     ) -> None:
         self._cluster = cluster
         self._ledger = cluster.ledger
@@ -138,7 +151,6 @@ class _Play:
         self._volumes = volumes
         self._claims = claims
         self._row = row
-        self._taken = list(taken)
         self._gone: set[str] = set()
         """The uids of pods and reservations that have left."""
         self._devices: dict[str, list[DeviceID]] = {}
@@ -167,13 +179,22 @@ class _Play:
                 unmet.append(UnmetPlan(planned, lacks))
         return unmet
 
+    def start_elsewhere(self, other: PlanElsewhere) -> None:
+        """Adds a reservation that is planned on another row."""
+        pod = other.planned.reservation.pod
+        if pod is None or pod.row >= 0:
+            return
+        if self._claims.concerns(pod.cls):
+            self._allocate(pod, other.row, other.gone)
+        self._ledger.reserve(pod, other.row, other.planned.amounts)
+
     def _come(self, guest: Guest) -> PodRecord:
         """Adds a pod of the class to the row, which uses what it can get there."""
         ref = ObjectRef("Pod", guest.cls.namespace, "", "guest")
         pod = PodRecord(ref, guest.cls, "", self._cluster.now)
         self._ledger.place(pod, self._row)
         if self._claims.concerns(guest.cls):
-            self._allocate(pod)
+            self._allocate(pod, self._row, self._gone)
         return pod
 
     def _leave(self, who: PodRecord | ReservationEntry | None) -> None:
@@ -192,7 +213,7 @@ class _Play:
         pod, row = planned.reservation.pod, self._row
         assert pod is not None
         lacks = [PORTS] if used_by_others(self._cluster.nodes.ports, pod.cls, row, ()) else []
-        if self._claims.concerns(pod.cls) and not self._allocate(pod):
+        if self._claims.concerns(pod.cls) and not self._allocate(pod, row, self._gone):
             lacks.append(CLAIMS)
         self._ledger.reserve(pod, row, planned.amounts)
         lacks += self._managers.short_of(pod)
@@ -200,10 +221,10 @@ class _Play:
             lacks.append(VOLUMES)
         return lacks
 
-    def _allocate(self, pod: PodRecord) -> bool:
-        """Finds devices by claim for a pod; whether it gets all."""
+    def _allocate(self, pod: PodRecord, row: int, gone: Collection[str]) -> bool:
+        """Finds devices by claim for a pod on a row; whether it gets all."""
         used = [device for devices in self._devices.values() for device in devices]
-        found = self._claims.forecast(pod.cls, self._row, self._gone, [*self._taken, *used])
+        found = self._claims.forecast(pod.cls, row, gone, used)
         if found is not None:
             self._devices[pod.uid] = found
         return found is not None

@@ -42,7 +42,7 @@ from holdfast.scheduler.reservations.reservation_victims import INCOMPLETE_GANG,
 def members_of(jobs: Jobs, reservation: ReservationInfo) -> tuple[list[PodRecord], str]:
     """The pending reserve pods of the reservation's gang, the most important first; and an error if the
     gang is incomplete. It is complete with as many members as its total or its minimum, whichever is
-    higher."""
+    higher; reservations that start later are not there yet."""
     assert reservation.pod is not None
     job = jobs.of(reservation.pod)
     if job is None:
@@ -51,7 +51,8 @@ def members_of(jobs: Jobs, reservation: ReservationInfo) -> tuple[list[PodRecord
     if not job.is_known:
         return [], f"the number of reservations of gang {name} is not known"
     wanted = max(job.min_member, job.declared.total if job.declared is not None else 0)
-    there = len(job.members) + len(job.done)
+    planned = (m.reservation is not None and m.reservation.is_planned for m in job.members.values())
+    there = len(job.members) + len(job.done) - sum(planned)
     if there < wanted:
         return [], f"gang {name} has {there} of {wanted} reservations"
     waiting = [member for member in job.waiting() if member.reservation is not None]

@@ -305,6 +305,8 @@ class ReservationHandlers:
         """Holds its capacity on the node of its status, which this or another scheduler has written."""
         reservations, pod, status = self._reservations, reservation.pod, reservation.object.status
         assert pod is not None
+        reservation.started = True  # if it has a start, another scheduler has reached it
+        reservations.calendar.drop(reservation.uid)
         if status.phase == ReservationPhase.AVAILABLE and not reservation.waiting:
             self._managers.seen(pod, reservation.object.metadata)
         row = self._cluster.open_row(node)

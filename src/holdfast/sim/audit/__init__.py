@@ -7,6 +7,7 @@ parsers of quantities, selectors and annotations, so that an error in one is not
     audit      which writes are the scheduler's, and the rules that each one breaks
     capacity   rules of a node: resources, pods, ports, devices, CPUs, NUMA nodes, limits, volumes
     lifecycle  rules of an object: phases and status of reservations, binds, gangs
+    plans      rules of reservations with a start
     cluster    the objects by node
     facts      capacity fields of an object; quantities and CPU lists
 

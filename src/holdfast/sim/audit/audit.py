@@ -34,12 +34,15 @@ from holdfast.sim.audit.capacity import (
 from holdfast.sim.audit.claims import ClaimAudit
 from holdfast.sim.audit.cluster import ClusterState, Gang, owns
 from holdfast.sim.audit.facts import CORE_GROUPS, PodFacts, Raw, ReservationFacts, core_gang, gang_of
+from holdfast.sim.audit.plans import PlanAudit
 
 _PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
 _WITH_HOLDS = (CLAIMED, OVER_WAITING, SLOTS)
 _BUT_HOLDS = (CLAIMED_BUT_HOLDS, OVER_WAITING_BUT_HOLDS, SLOTS_BUT_HOLDS)
 """Pods with a run-time estimate may use starvation holds: rules for those leave holds out."""
 _DEVICE_KINDS = ("ResourceClaim", "ResourceSlice", "DeviceClass", "DeviceTaintRule")
+_ABOUT_NODES = ("Node", "Device", "NodeResourceTopology", "CSINode")
+"""Kinds of objects with the name of their node."""
 _WRITES = 200
 _WRITES_PER_OBJECT = 30
 """The most writes per object at one moment by a scheduler that converges."""
@@ -61,6 +64,7 @@ class Audit:
         self._obstacles = lru_cache(obstacles)
         self._cluster = ClusterState()
         self._devices = ClaimAudit(self._cluster.existing)
+        self._plans = PlanAudit(self._cluster)
         self._known: dict[str, dict[Key, Excess]] = {}
         """The violations of each node at the last check."""
         self._stale: dict[str, None] = {}
@@ -118,7 +122,7 @@ class Audit:
     def at_rest(self, now: float) -> list[str]:
         """The violations found once nothing more happens at this moment."""
         self._writes = 0
-        problems: list[str] = []
+        problems = list(self._plans.at_rest(now))
         if self._moved:
             self._moved, self._moved_at = False, now
             problems.extend(self._devices.at_rest())
@@ -149,8 +153,12 @@ class Audit:
         if self._in_write:
             self._writes += 1
         if kind == "Event":
+            if after is not None:
+                self._plans.event(after)
             return
         self._moved = True
+        if not self._in_write and kind in _ABOUT_NODES:
+            self._plans.disturbed(name)
         self._cluster.objects += (after is not None) - (before is not None)
         cluster = self._cluster
         if kind == "Pod":
@@ -229,6 +237,7 @@ class Audit:
         gang = gang_of(raw)
         if not self._in_write:
             self._disturbed.add(raw["spec"]["nodeName"])
+            self._plans.disturbed(raw["spec"]["nodeName"])
             if pod is not None:
                 self._disturbed_queues.add(queue_of(self._cluster, pod))
             if gang is not None:
@@ -257,6 +266,8 @@ class Audit:
             if now.is_live and (was is None or not was.is_live):
                 self._placed.add(now.uid)
             self._to_settle[uid] = None
+            if not self._in_write:
+                self._plans.disturbed(uid)
             if self._in_write and was is not None:
                 self._problems.extend(lifecycle.phase_change(was, now))
                 self._reserved.append(now)

@@ -580,7 +580,7 @@ def _expiry(metadata: Raw, spec: Raw) -> float | None:
     """When the reservation expires: by `expires`, or its ttl from its start or its creation."""
     if spec.get("expires"):
         return parse_time(spec["expires"])
-    ttl = _duration(str(spec.get("ttl") or ""))
+    ttl = duration(str(spec.get("ttl") or ""))
     start = (metadata.get("annotations") or {}).get("holdfast.io/starts-at")
     since = start or metadata.get("creationTimestamp")
     return parse_time(since) + ttl if ttl and since else None
@@ -590,7 +590,7 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, 
 
 
 @lru_cache(maxsize=4096)
-def _duration(text: str) -> float:
+def duration(text: str) -> float:
     """A Go duration in seconds; 0 if invalid."""
     parts = re.findall(r"(\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h)", text)
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
