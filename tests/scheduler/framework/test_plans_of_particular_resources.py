@@ -109,7 +109,9 @@ def plan(played: Played, name: str) -> tuple[str, str]:
 
 
 def starts(played: Played, name: str) -> list[tuple[float, str]]:
-    return played.events(f"Reservation/{name}", "Available", "Waiting", "Failed")
+    """Its phases, of each moment the last: devices by claim are held once their claim is written."""
+    phases = played.events(f"Reservation/{name}", "Available", "Waiting", "Failed")
+    return list(dict(phases).items())
 
 
 def test_a_node_where_a_pod_without_a_known_end_uses_it_is_not_planned(case: Case) -> None:
