@@ -3,7 +3,8 @@
     python examples/starvation/week.py scenario > week.json
     cd examples/starvation/configs
     holdfast simulate ../../../week.json -o json --until 240h --config allocate.yaml \\
-        --config node.yaml --config amount.yaml --config backfill.yaml > ../../../result.json
+        --config node.yaml --config amount.yaml --config conservative.yaml \\
+        --config easy.yaml > ../../../result.json
     cd -
     python examples/starvation/week.py compare result.json week.svg
 

@@ -62,7 +62,8 @@ MEANINGS: Mapping[str, str] = {
     "reserve.hold": "`node`: a held node takes no new pods; `amount`: only the requested amount is held",
     "backfill.learnRunTimes": "jobs that often exceed their run-time estimates are planned with their real "
     "length",
-    "reserve.backfill": "pods with a run-time estimate may use held capacity until it is needed",
+    "reserve.backfill": "pods with a run-time estimate may use held capacity: `conservative`, or true, until it is "
+    "needed; `easy`, that held for the first starving job until it is needed, and that for others at any time",
     "Coscheduling.permitWaitingTimeSeconds": "how long a job may be pending before `ScheduleTimeout` is reported; unset: not limited",
     "Coscheduling.defaultTimeout": "the same, as Koordinator spells it",
     "Coscheduling.podGroupBackoffSeconds": "accepted, no effect",
@@ -218,7 +219,8 @@ def _type(shape: shapes.Type) -> str:
         case shapes.Metadata(type=inner):
             return _type(inner)
         case shapes.UnionType(types=types):
-            return _type(next(each for each in types if not isinstance(each, shapes.NoneType)))
+            known = [each for each in types if not isinstance(each, shapes.NoneType)]
+            return ", ".join(_type(each) for each in known)
         case shapes.LiteralType(values=values):
             return ", ".join(code(value) for value in values if value)
         case shapes.VarTupleType():

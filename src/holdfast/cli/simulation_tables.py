@@ -23,6 +23,8 @@ _STYLES = {
     "Expired": "red",
     "Unschedulable": "yellow",
     "Waiting": "yellow",
+    "Planned": "cyan",
+    "Draining": "yellow",
     "Preempted": "magenta",
     "Evicted": "magenta",
 }

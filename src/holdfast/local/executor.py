@@ -80,6 +80,7 @@ from holdfast.scheduler.cluster.decisions import (
 )
 from holdfast.scheduler.cluster.events import BindConfirmed, BindRefused, Event, write_refused
 from holdfast.scheduler.framework.gang_permit import READY
+from holdfast.scheduler.reservations.calendar import FEASIBLE, PLANNED
 
 _JOB_EVENTS = (STARVING, RESERVED, READY)
 
@@ -388,8 +389,16 @@ class DecisionExecutor:
         self._objects.update(key, written)
 
     def _record_status(self, key: Key, raw: Raw, status: ReservationStatus) -> None:
-        """Records a new phase, and a new reason why the reservation is unschedulable."""
+        """Records a new phase, a new plan, and a new reason why the reservation is unschedulable."""
         before = raw.get("status") or {}
+        planned = condition(status.conditions, PLANNED)
+        if planned is not None and planned.status == "True":
+            was = [c for c in before.get("conditions", ()) if c["type"] == PLANNED]
+            plan = planned.reason, status.node_name
+            if not was or plan != (was[0].get("reason"), before.get("nodeName")):
+                feasible = condition(status.conditions, FEASIBLE)
+                why = feasible.message if feasible is not None else ""
+                self._target.record(key, planned.reason, node=status.node_name, message=why)
         if status.phase != before.get("phase") and status.phase != ReservationPhase.PENDING:
             ready = condition(status.conditions, "Ready")
             why = ready.message if ready is not None else ""

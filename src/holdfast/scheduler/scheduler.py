@@ -474,5 +474,6 @@ def _settings(configuration: Configuration, aliases: Mapping[str, str]) -> Clust
         },
         holds_nodes=reserve is not None and reserve["hold"] == "node",
         backfills=reserve is not None and bool(reserve["backfill"]),
+        backfills_easily=reserve is not None and reserve["backfill"] == "easy",
         learns_run_times=backfill is not None and bool(backfill["learnRunTimes"]),
     )

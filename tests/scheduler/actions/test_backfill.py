@@ -258,3 +258,34 @@ def test_a_restart_in_between_changes_nothing() -> None:
     restarts = [step(f"{t}s", restart="scheduler") for t in (15, 25, 35)]
     played = play(given, restarts, config=actions(**AFTER), until=95)
     assert played.times("small", "big") == [30, 90]
+
+
+@pytest.mark.parametrize(
+    ("policy", "starts"),
+    [
+        # Both nodes have a core free from 30 s on, and two from 90 s on.
+        (False, {"big-0": 90, "big-1": 90, "short": 90, "long": 90}),
+        (True, {"big-0": 90, "big-1": 90, "short": 40, "long": 290}),
+        ("conservative", {"big-0": 90, "big-1": 90, "short": 40, "long": 290}),
+        ("easy", {"big-0": 90, "big-1": 140, "short": 40, "long": 40}),
+    ],
+)
+def test_easy_backfill_protects_the_first_starving_job_only(
+    policy: object, starts: dict[str, float]
+) -> None:
+    given = [
+        *busy("n1", 30, 90),
+        *busy("n2", 30, 90),
+        pod("big-0", 2, runs_for="200s", annotations={ESTIMATE: "200s"}),
+        pod("big-1", 2, at="1s", runs_for="200s", annotations={ESTIMATE: "200s"}),
+        estimated("long", 100, "40s"),
+        estimated("short", 50, "40s"),
+    ]
+    config = actions(starvingJobTimeThreshold=10, reservedNodePercent=100, backfill=policy)
+    played = play(given, config=config, until=700)
+    found = played.times("big-0", "big-1")
+    assert found == [starts["big-0"], starts["big-1"]]
+    if policy:
+        assert played.times("short", "long") == [starts["short"], starts["long"]]
+    else:
+        assert all(at is None or at >= 90 for at in played.times("short", "long"))

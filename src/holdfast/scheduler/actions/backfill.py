@@ -2,10 +2,13 @@
 
 Capacity held for a starving job is idle until all of it is free. A pod with a run-time estimate may use
 it if it ends by the time the starving job is expected to start. If no start is expected, nothing is
-backfilled on that node. In the same way, capacity planned for a reservation that starts later may be
-used by a pod that ends by then. A pod that exceeds its estimate there is reported and annotated, and
-its job is not backfilled again, also after a restart. The rest of a job whose start was interrupted may
-use held capacity without an estimate.
+backfilled on that node. With conservative backfill this protects every starving job; with EASY backfill
+only the first in the order of the queue, and capacity held for the others may be used for any time.
+
+In the same way, capacity planned for a reservation that starts later may be used by a pod that ends by
+then. A pod that exceeds its estimate there is reported and annotated, and its job is not backfilled
+again, also after a restart. The rest of a job whose start was interrupted may use held capacity without
+an estimate.
 """
 
 import math
@@ -25,6 +28,7 @@ from holdfast.scheduler.framework.scheduling_cycle import Statement
 from holdfast.scheduler.framework.scheduling_queue import Key
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.jobs.finished_runs import LENIENCE
+from holdfast.scheduler.reservations.starvation_holds import pod_of
 
 _OVERRUN = "Overrun"
 
@@ -104,16 +108,35 @@ class Backfill(Action):
         until = np.zeros(nodes.size)
         until[round_.cluster.reservations.calendar.rows()] = math.inf  # see `_row_for`
         closed = np.zeros(nodes.size, dtype=np.bool_)
+        protected = self._first_holds(round_) if round_.cluster.settings.backfills_easily else None
         for reservation in holds:
             if reservation.pod is None or reservation.pod.row < 0:
                 continue
             row, start = reservation.pod.row, starts.get(reservation.uid)
+            if protected is not None and reservation.uid not in protected:
+                start = math.inf
             if start is None or not round_.cluster.settings.backfills:
                 closed[row] = True
             elif until[row] == 0 or start < until[row]:
                 until[row] = start
         until[closed] = 0
         return until
+
+    def _first_holds(self, round_: Round) -> set[str]:
+        """The uids of the holds of the job that is first in the order of the queue."""
+        pods = {
+            hold.uid: pod
+            for hold in round_.cluster.reservations.starvation_holds
+            if (pod := round_.cluster.pods.get(pod_of(hold))) is not None
+        }
+        if not pods:
+            return set()
+        first = min(pods.values(), key=round_.queue.sort_key)
+        return {
+            uid
+            for uid, pod in pods.items()
+            if pod is first or (pod.job is not None and pod.job == first.job)
+        }
 
     def _row_for(self, round_: Round, pod: PodRecord, until: Floats) -> int:
         """The best row with a hold for the pod, or -1: the one with the least capacity left over."""

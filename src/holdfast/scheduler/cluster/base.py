@@ -43,6 +43,9 @@ class ClusterSettings(msgspec.Struct, frozen=True):
     backfills: bool = False
     """Whether pods expected to end in time may use starvation holds (the reserve action's
     `backfill`)."""
+    backfills_easily: bool = False
+    """Whether only the first starving job is protected from backfilled pods, and not all of them (EASY
+    instead of conservative backfill)."""
     learns_run_times: bool = False
     """Whether jobs that often exceed their estimates are planned with their real length (the backfill
     action's `learnRunTimes`)."""

@@ -23,7 +23,7 @@ def actions_of(**fields: Any) -> list[tuple[str, Any]]:
 def test_default_order_and_arguments() -> None:
     assert actions_of() == [
         ("allocate", {}),
-        ("backfill", {}),
+        ("backfill", {"learnRunTimes": False}),
         ("reserve", RESERVE),
         ("preempt", {}),
         ("reclaim", {}),
@@ -202,3 +202,21 @@ def test_actions_without_preempt_are_cautioned_against(actions: Any) -> None:
     said = 'actions: "preempt" is not listed: no pod preempts another'
     assert loaded(actions=actions).cautions == (said,)
     assert loaded(actions="allocate, preempt").cautions == loaded().cautions == ()
+
+
+@pytest.mark.parametrize("given", [True, False, "easy", "conservative"])
+def test_backfill_is_a_boolean_or_a_policy(given: object) -> None:
+    [(_, arguments)] = actions_of(actions=[{"name": "reserve", "arguments": {"backfill": given}}])
+    assert arguments["backfill"] == given
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("esay", 'expected one of true, false, conservative, easy, got "esay"; did you mean "easy"?'),
+        (1, "expected one of true, false, conservative, easy, got 1"),
+    ],
+)
+def test_another_value_of_backfill_is_an_error(given: object, message: str) -> None:
+    actions = [{"name": "reserve", "arguments": {"backfill": given}}]
+    assert problems(actions=actions) == [f"actions[0].arguments.backfill: {message}"]

@@ -45,7 +45,7 @@ class ReserveArguments(Section, frozen=True):
     starving_job_time_threshold: Seconds = 172800.0
     reserved_node_percent: Annotated[float, msgspec.Meta(ge=0, le=100)] = 50
     hold: Literal["node", "amount"] = "node"
-    backfill: bool = False
+    backfill: bool | Literal["easy", "conservative"] = False
 
 
 class _Entry(Section, frozen=True):

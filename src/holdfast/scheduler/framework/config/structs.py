@@ -10,7 +10,7 @@ only if there is no problem under its path. As in Kubernetes, a field that is nu
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from typing import Annotated, Any, TypeVar, cast
@@ -166,7 +166,9 @@ def _read(shape: shapes.Type, raw: object, path: str, problems: Problems) -> Any
             read_values = {str(k): _read(inner, v, item(path, k), problems) for k, v in raw.items()}
             return {key: value for key, value in read_values.items() if value is not _WRONG}
         case shapes.UnionType(types=types):
-            (inner,) = (each for each in types if not isinstance(each, shapes.NoneType))
+            inner, *others = (each for each in types if not isinstance(each, shapes.NoneType))
+            if others:
+                return _read_choice([inner, *others], raw, path, problems)
             return _read(inner, raw, path, problems)
         case shapes.Metadata(type=shapes.FloatType() as inner, extra=extra) if extra:
             return _read_seconds(inner, raw, path, problems)
@@ -200,6 +202,25 @@ def _read_struct(shape: shapes.StructType, raw: object, path: str, problems: Pro
     return shape.cls(**values)
 
 
+def _read_choice(among: Sequence[shapes.Type], raw: object, path: str, problems: Problems) -> object:
+    """One of some words; or true or false, if that is among the shapes."""
+    if isinstance(raw, bool) and any(isinstance(each, shapes.BoolType) for each in among):
+        return raw
+    words: list[object] = []
+    for each in among:
+        if isinstance(each, shapes.LiteralType):
+            words += each.values
+    if not isinstance(raw, bool) and raw in words:
+        return raw
+    booleans = ["true", "false"] if len(among) > 1 else []
+    choices = [*booleans, *(str(word) for word in words)]
+    guess = nearest(raw, choices)
+    suggestion = f'; did you mean "{guess}"?' if guess else ""
+    wanted = " or ".join(choices) if len(choices) < 3 else "one of " + ", ".join(choices)
+    problems.add(path, f"expected {wanted}, got {described(raw)}{suggestion}")
+    return _WRONG
+
+
 def _read_scalar(shape: shapes.Type, raw: object, path: str, problems: Problems) -> Any:
     match shape:
         case shapes.BoolType():
@@ -211,15 +232,8 @@ def _read_scalar(shape: shapes.Type, raw: object, path: str, problems: Problems)
                 problems.add(path, "must not be empty")
                 return _WRONG
             return raw
-        case shapes.LiteralType(values=values):
-            if raw in values:
-                return raw
-            choices = [str(value) for value in values]
-            guess = nearest(raw, choices)
-            suggestion = f'; did you mean "{guess}"?' if guess else ""
-            wanted = " or ".join(choices) if len(choices) < 3 else "one of " + ", ".join(choices)
-            problems.add(path, f"expected {wanted}, got {described(raw)}{suggestion}")
-            return _WRONG
+        case shapes.LiteralType():
+            return _read_choice([shape], raw, path, problems)
         case shapes.IntType():
             if isinstance(raw, bool) or not isinstance(raw, int):
                 return _wrong("an integer", raw, path, problems)
