@@ -347,8 +347,11 @@ def _draw_calendar(life: Life, rng: random.Random) -> None:
         annotations = raw["metadata"].setdefault("annotations", {})
         annotations["holdfast.io/starts-at"] = format_time(START + math.ceil(starts))
         annotations["holdfast.io/lead"] = rng.choice(("0s", "2s", "6s"))
-        annotations["holdfast.io/before-start"] = rng.choice(("Backfill", "Drain", "Preempt"))
+        policy = rng.choice(("Backfill", "Drain", "Preempt"))
+        # A gang of which members are evicted stays half bound if there is no more capacity.
+        annotations["holdfast.io/before-start"] = "Drain" if policy == "Preempt" and gangs else policy
 
+    gangs = any(path in (GROUPS, OTHER_GROUPS) for path, _ in life.first)
     for at, what, args in life.acts:
         if what == "create" and args[0] == RESERVATIONS and rng.random() < 0.6:
             start_later(at, args[1])

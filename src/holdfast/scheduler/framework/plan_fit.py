@@ -223,6 +223,7 @@ class PlanFits:
             and not each.cls.non_preemptible
             and ends.get(each.uid, math.inf) > planned.start
         ]
+        found = self._cluster.jobs.preemptible_together(found, priority)
         return sorted(found, key=lambda each: (each.cls.priority, -each.since, each.uid))
 
     def victims(self, planned: PlannedReservation, row: int, standing: Standing) -> list[PodRecord]:
