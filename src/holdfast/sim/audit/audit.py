@@ -345,6 +345,8 @@ class Audit:
         is_over_waiting = rule in (OVER_WAITING, OVER_WAITING_BUT_HOLDS)
         if is_over_waiting and (not self._bound or self._was_decided_before()):
             return False
+        if is_over_waiting and all(map(self._joins_others, self._bound)):
+            return False  # the rest of a gang comes first: it had its place when the others were bound
         if rule in _WITH_HOLDS or rule in _BUT_HOLDS:
             return (rule in _BUT_HOLDS) == any(map(self._is_lent_a_hold, self._bound))
         if rule in (VOLUMES, RESERVED_VOLUMES) and self._given_volumes:
@@ -358,6 +360,12 @@ class Audit:
         asked for a reservation, or whose reservation just got its node."""
         asking = bool(self._cluster.asking)
         return asking or any(pod.reservation in self._placed for pod in self._bound)
+
+    def _joins_others(self, pod: PodFacts) -> bool:
+        """Whether other members of the pod's gang were bound before."""
+        gang, now = gang_of(self._cluster.existing[pod.uid]), {each.uid for each in self._bound}
+        members = self._cluster.gangs.get(gang[:2], {}) if gang is not None else {}
+        return any(raw["spec"].get("nodeName") for uid, raw in members.items() if uid not in now)
 
     def _is_lent_a_hold(self, pod: PodFacts) -> bool:
         """Whether the pod may use what starvation holds keep for others."""
