@@ -79,15 +79,19 @@ class PlanSearch:
         cluster.classes.on_dropped.append(self._class_dropped)
         self._free_by_start: dict[tuple[float, tuple[int, ...]], dict[int, NDArray[np.int64]]] = {}
         """What is expected to be free by start and slots, while plans are made."""
+        self._largest: dict[int, int] | None = None
+        """The most that a pod on a node uses of each slot, while plans are made."""
 
     @contextmanager
     def memoized(self) -> Iterator[None]:
         """Inside, what is free at a time is computed once; nothing may come or go on a node."""
         self._free_by_start.clear()
+        self._largest = None
         try:
             yield
         finally:
             self._free_by_start.clear()
+            self._largest = None
 
     def find(
         self, members: list[PlannedReservation], standing: Standing, certain: bool
@@ -173,12 +177,16 @@ class PlanSearch:
 
     def _best_with_victims(self, planned: PlannedReservation, rows: Bools, standing: Standing) -> int:
         """The row on which the plan fits if the fewest pods of lower priority are evicted; -1 if there
-        is none. Rows that lack less come first, and one with a single victim is good enough."""
+        is none. Rows that lack less come first; a row is left out if it needs as many as the best one
+        even if all its pods are as large as the largest of all."""
         pod, lacks = planned.reservation.pod, self._lacks(planned, standing)
         assert pod is not None
         rows &= self._nodes.lowest[: len(rows)] < pod.cls.priority
+        least = self._least_victims(planned, standing)
         best, fewest = -1, math.inf
         for row in np.argsort(np.where(rows, lacks, np.inf), kind="stable")[: int(rows.sum())].tolist():
+            if least[row] >= fewest:
+                continue
             if self._fits.on(planned, row, standing).feasible == "True":
                 victims = len(self._fits.victims(planned, row, standing))
                 if victims < fewest:
@@ -186,6 +194,21 @@ class PlanSearch:
                 if fewest <= 1:
                     break
         return best
+
+    def _least_victims(self, planned: PlannedReservation, standing: Standing) -> NDArray[np.float64]:
+        """How many pods a row has to lose at least to have what the reservation takes."""
+        if self._largest is None:
+            self._largest = {}
+            for cls in self._cluster.classes.every():
+                if cls.placed:
+                    for slot, amount in cls.usage:
+                        self._largest[slot] = max(amount, self._largest.get(slot, 0))
+        wanted, least = self._planner.wanted(planned), np.zeros(self._nodes.size)
+        for slot, free in self._free(planned, wanted, standing, certain=True).items():
+            largest = self._largest.get(slot, 0)
+            if largest:
+                least = np.maximum(least, np.ceil((wanted[slot] - free) / largest))
+        return least
 
     def _free(
         self, planned: PlannedReservation, wanted: Amounts, standing: Standing, certain: bool
