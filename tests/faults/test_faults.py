@@ -19,11 +19,13 @@ ONCE_BROKEN = (
     43531, 910098, 910690, 1006023,
 )  # fmt: skip
 """Beyond those that are always run."""
+BROKEN_CLAIMS = (500000, 500001, 500031, 500126)
 BROKEN_RACES = (1376, 3548)
 
 
 def test_what_went_wrong_once_does_not_again() -> None:
     check(ONCE_BROKEN)
+    check(BROKEN_CLAIMS, "claims")
     check(BROKEN_RACES, "races")
 
 

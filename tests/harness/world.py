@@ -376,7 +376,9 @@ class World:
                 return self.eviction_refusal or (BUDGET if decision.pod.name in self.protected else "")
             case CreateReservation():
                 return self.creation_refusal
-            case CreateHolder() | DeleteClaim():
+            case CreateHolder():
+                return self.claim_refusal
+            case DeleteClaim() if decision.reservation:
                 return self.claim_refusal
             case HoldDevices() if not decision.before_bind:  # else the bind would fail
                 return self.claim_refusal

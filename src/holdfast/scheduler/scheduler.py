@@ -224,7 +224,7 @@ class Scheduler:
             decisions += controller.run(now)
         reports = self.cluster.take_reports()
         claims = self.cluster.claims
-        if claims.decisions or claims.held or claims.outdated_pods:
+        if claims.has_decisions:
             reports += self.cluster.claims.take_decisions()
         decisions = reports + decisions + self.decisions
         if self.cluster.claims.held:

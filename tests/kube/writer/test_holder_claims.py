@@ -6,12 +6,19 @@ from typing import Any
 
 import pytest
 
+from harness.builders import make_pod
 from harness.claim_objects import allocation, claim_spec, devices_of, resource_claim
 from harness.fake_api import Fault, Raw
 from harness.virtual_time import run
 from holdfast.api.decode import convert
 from holdfast.api.resource_claims import AllocationResult, ResourceClaimSpec
-from holdfast.scheduler.cluster.decisions import CreateHolder, Decision, DeleteClaim, HoldDevices
+from holdfast.scheduler.cluster.decisions import (
+    Bind,
+    CreateHolder,
+    Decision,
+    DeleteClaim,
+    HoldDevices,
+)
 from holdfast.scheduler.managers.claims.held_devices import holder_key, new_holder_claim
 from kube.writer.test_reservation_writes import RESERVATIONS, bare_reservation, status
 from kube.writer.writer_fixture import Desk, desk, ref
@@ -112,6 +119,25 @@ def test_a_claim_that_cannot_be_the_reservations_is_refused(what: str) -> None:
             }
             assert texts[what] in refused
             assert phase(d) == ""
+
+    run(story())
+
+
+@pytest.mark.parametrize("fault", [None, Fault("PATCH", path="resourceclaims", status=409)])
+def test_owners_bound_at_the_same_time_put_back_nothing(fault: Fault | None) -> None:
+    async def story() -> None:
+        async with desk() as d:
+            r = d.api.create(bare_reservation())
+            await d.do(creation(r, before_bind=False))
+            claim = written(d, r)
+            assert claim is not None
+            pods = [d.api.create(make_pod(name).raw()) for name in ("a", "b")]
+            d.api.faults += [fault] if fault is not None else []
+            first, second = (Bind(ref(each), "n") for each in pods)
+            of = ref(claim)
+            await d.do(HoldDevices(of, ONE, True), first, HoldDevices(of, None, True), second)
+            after = written(d, r)
+            assert after is not None and devices_of(after) == []
 
     run(story())
 

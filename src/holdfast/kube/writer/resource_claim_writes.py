@@ -115,8 +115,17 @@ class ResourceClaimWriter:
         """Claims that were created and not allocated yet, by the id of their decision."""
         self._lines: dict[str, _ClaimLine] = {}
         """By the uid of a claim that is being reserved."""
+        self._holds: dict[tuple[str, str], HoldDevices | CreateHolder] = {}
+        """By the name of a claim with which a reservation holds devices, what was decided last."""
+        self._hold_locks: dict[tuple[str, str], asyncio.Lock] = {}
 
     # Of a bind
+
+    def holds(self, decision: HoldDevices | CreateHolder) -> None:
+        """To be called for each decision, in order, before it is carried out."""
+        claim = decision.claim
+        about = claim.metadata if isinstance(claim, ResourceClaim) else claim
+        self._holds[about.namespace, about.name] = decision
 
     async def write(self, decision: ReserveClaim | CreateClaim | HoldDevices, again: bool) -> str:
         """Writes a claim before its pod is bound. With `again` the claim is read first. Returns the
@@ -131,9 +140,14 @@ class ResourceClaimWriter:
         return ""
 
     async def _hold(self, decision: HoldDevices) -> None:
-        claim = await self._read(decision.claim)
-        if claim["metadata"]["uid"] == decision.claim.uid:
-            await self._allocate_holder(claim, decision)
+        """Writes what was decided last about the claim: owners that are bound at the same time each
+        take some of its devices, in any order, and none may put back what another one takes."""
+        ref = decision.claim
+        key = ref.namespace, ref.name
+        async with self._hold_locks.setdefault(key, asyncio.Lock()):
+            claim = await self._read(ref)
+            if claim["metadata"]["uid"] == ref.uid:
+                await self._allocate_holder(claim, self._holds.get(key, decision))
 
     async def _allocate_holder(self, claim: Raw, decision: HoldDevices | CreateHolder) -> None:
         """Writes the devices that a reservation holds to its claim."""
@@ -219,6 +233,11 @@ class ResourceClaimWriter:
     async def write_holder(self, decision: CreateHolder) -> None:
         """Creates the claim with which a reservation holds devices, or brings the existing one in line.
         Raises ClaimConflict if that cannot be, and the errors of `ApiWriter`."""
+        meta = decision.claim.metadata
+        async with self._hold_locks.setdefault((meta.namespace, meta.name), asyncio.Lock()):
+            await self._write_holder(decision)
+
+    async def _write_holder(self, decision: CreateHolder) -> None:
         raw = new_claim(decision)
         meta = raw["metadata"]
         try:
@@ -233,7 +252,8 @@ class ResourceClaimWriter:
             patch = {name: changed["metadata"][name] for name in fields}
             claim = await self._patch(claim, {"metadata": patch})
         self._saw(claim)
-        await self._allocate_holder(claim, decision)
+        latest = self._holds.get((meta["namespace"], meta["name"]), decision)
+        await self._allocate_holder(claim, latest)
 
     async def _protect(self, ref: ObjectRef) -> Raw:
         """Adds the finalizer without a patch; returns the new version.
@@ -359,6 +379,8 @@ class ResourceClaimWriter:
             path = path_of(RESOURCE_CLAIM, ref.namespace, ref.name)
             await self._api.write("DELETE", path, {"preconditions": {"uid": ref.uid}})
 
+        self._holds.pop((ref.namespace, ref.name), None)
+        self._hold_locks.pop((ref.namespace, ref.name), None)
         # In order with the bind of the reservation, which may create a claim of this name.
         self._submit(decision.reservation or ref.uid, send, decision, settled=(_NOT_FOUND,))
 

@@ -143,11 +143,13 @@ class Writer:
             elif isinstance(decision, CreateClaim):
                 before.append(decision)
             elif isinstance(decision, CreateHolder):
+                self._resource_claims.holds(decision)
                 if decision.before_bind:
                     holders.setdefault(decision.reservation.uid, []).append(decision)
                 else:
                     self._resource_claims.create_holder(decision)
             elif isinstance(decision, HoldDevices):
+                self._resource_claims.holds(decision)
                 if decision.before_bind:
                     before.append(decision)
                 else:

@@ -198,6 +198,21 @@ def test_a_claim_that_is_deleted_with_a_finalizer_is_created_again(count: int) -
     assert held(world) == [f"n1/gpu-{i}" for i in range(count)]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_claim_without_its_annotation_is_deleted_with_its_reservation(restarts: bool) -> None:
+    world = World(*reserved(allocateOnce=False))
+    world.claim_refusal = "no"
+    world.edit("ResourceClaim", name_of(world), metadata__annotations={})
+    world.delete("Reservation", "r")
+    if restarts:
+        world.restart()
+    world.wait(10)
+    world.claim_refusal = ""
+    world.wait(100)
+    assert holders(world) == []
+    assert put(world, "other", count=3, app="x") != []
+
+
 def test_owners_do_not_get_devices_of_a_claim_that_somebody_reserved() -> None:
     world = World(*reserved(allocateOnce=False))
     name, status = name_of(world), dict(holder(world)["status"])

@@ -47,7 +47,11 @@ from holdfast.scheduler.managers.claims.extended_resources import (
     classes_by_resource,
     is_extended_claim,
 )
-from holdfast.scheduler.managers.claims.held_devices import HolderClaim, holder_of
+from holdfast.scheduler.managers.claims.held_devices import (
+    HolderClaim,
+    broken_holder_of,
+    holder_of,
+)
 from holdfast.scheduler.managers.claims.holder_claims import HolderClaims, has_devices
 from holdfast.scheduler.managers.claims.pod_claims import (
     BEING_DELETED,
@@ -147,6 +151,7 @@ class ClaimManager(HolderClaims):
         self._landed(key, after)
         self._note_allocation(key, before, after)
         holder = holder_of(after) if after is not None else None
+        self._note_broken_holder(key, after if holder is None else None)
         if holder is not None or self.held.get(key) is not None:
             self._holder_changed(key, holder, after)
         self._recount_use(key)
@@ -195,13 +200,27 @@ class ClaimManager(HolderClaims):
         for uid in sorted(landed):
             self._drop_flight(key, uid)
 
+    def _note_broken_holder(self, key: ResourceClaimKey, claim: ResourceClaim | None) -> None:
+        """Keeps which claims of reservations have no valid annotation."""
+        reservation = broken_holder_of(claim) if claim is not None else ""
+        before = self._broken_holders.pop(key, "")
+        if reservation:
+            self._broken_holders[key] = reservation
+        elif before:
+            self._settle_refusal(before, key)
+
     def _holder_changed(
         self, key: ResourceClaimKey, holder: HolderClaim | None, after: ResourceClaim | None
     ) -> None:
         """Follows a claim with which a reservation holds devices, or held some."""
         flight, before = self._in_flight.get(key), self.held.get(key)
         if flight is not None and flight.holder is not None:
-            is_written = after is not None and (flight.is_empty or after.status.allocation is not None)
+            # The annotation is written first; then the allocation is cleared, and written again.
+            is_written = after is not None and (
+                has_devices(after.status.allocation, flight.written)
+                or bool(after.status.reserved_for)
+                or after.metadata.deletion_timestamp is not None
+            )
             if holder is None or holder.held != flight.holder.held or not is_written:
                 return  # the write is on its way
             self._drop_flight(key, holder.reservation)
@@ -252,7 +271,7 @@ class ClaimManager(HolderClaims):
     def reservation_dropped(self, uid: str) -> None:
         """Forgets a reservation that was deleted; its claims are deleted next."""
         self.short.pop(uid, None)
-        self.unplanned.pop(uid, None)
+        self._set_unplanned(uid, False)
         for key, named in list(self._named_by_reservations.items()):
             named.pop(uid, None)
             if not named:
@@ -345,13 +364,18 @@ class ClaimManager(HolderClaims):
 
     def take_decisions(self) -> list[Decision]:
         """The writes that were decided since the last call."""
-        if self.held:
+        if self.held or self._broken_holders:
             self._release_holders()
         if self.outdated_pods:
             outdated, self.outdated_pods = self.outdated_pods, {}
             self.pods_changed(outdated)
         decisions, self.decisions = self.decisions, []
         return decisions
+
+    @property
+    def has_decisions(self) -> bool:
+        """Whether `take_decisions` may have something."""
+        return bool(self.decisions or self.held or self.outdated_pods or self._broken_holders)
 
     def take_holds(self) -> list[Decision]:
         """The writes that bring the claims of reservations in line. They follow those of binds, which

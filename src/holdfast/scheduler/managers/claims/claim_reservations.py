@@ -220,7 +220,7 @@ class ClaimReservations(ClaimsInUse):
         reservation = pod.reservation
         if reservation is None:
             return None
-        going = set(self.unreserved_holders(pod.uid))  # of an earlier attempt
+        going = self._own_holders(pod)  # of an earlier attempt
         if reservation.preemptor:
             going.update(self._released_on(row, is_going))
         elif reservation.pre_allocation:
@@ -253,6 +253,14 @@ class ClaimReservations(ClaimsInUse):
         names = [ClaimName(cls.namespace, "")] * len(request.claims)
         found = self.allocator.allocate(request, row, reduced, names)
         return None if isinstance(found, ClaimsRefusal) else found.devices
+
+    def _own_holders(self, pod: PodRecord) -> set[ResourceClaimKey]:
+        """The claims of a reservation whose devices it can plan with, those included that somebody made
+        invalid."""
+        broken = (key for key, uid in self._broken_holders.items() if uid == pod.uid)
+        found = ((key, self._claims.get(key)) for key in broken)
+        unused = (key for key, claim in found if claim is None or not claim.status.reserved_for)
+        return {*self.unreserved_holders(pod.uid), *unused}
 
     def use_once_pods_end(self) -> UseSnapshot:
         """The devices in use once pods that can end have ended, for classes of pre-allocations."""

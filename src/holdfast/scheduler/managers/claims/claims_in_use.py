@@ -62,8 +62,8 @@ class InFlight:
     """Of a claim that is yet to be created."""
     holder: HolderClaim | None = None
     """Of a claim with which a reservation is to hold devices: what it holds with it."""
-    is_empty: bool = False
-    """Of such a claim: whether it is written without an allocation, as all its devices are in use."""
+    written: AllocationResult | None = None
+    """Of such a claim: the devices that nobody else uses, with which it is written."""
     is_refused: bool = False
     """Of such a claim: whether the write was refused, and is to be decided again."""
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
@@ -181,6 +181,9 @@ class ClaimsInUse:
         self._claims: dict[ResourceClaimKey, ResourceClaim] = {}
         self._templates: dict[ResourceClaimKey, ResourceClaimTemplate] = {}
         self.held = HeldDevices()
+        self._broken_holders: dict[ResourceClaimKey, str] = {}
+        """Claims of reservations whose annotation somebody removed or made invalid, with the uids of
+        the reservations."""
         self._outdated_holders: dict[ResourceClaimKey, None] = {}
         """Claims of reservations whose objects may have other devices than they should."""
         self._holds_decided: dict[ResourceClaimKey, AllocationResult | None] = {}
@@ -535,16 +538,25 @@ class ClaimsInUse:
 
     def _can_hold(self, key: ResourceClaimKey, holder: HolderClaim, device: DeviceID) -> bool:
         """Whether a claim of a reservation has a device, or may get it: it is published, and nothing
-        else keeps the reservation from what it waits for."""
-        if self._is_written(key, device):
+        else keeps the reservation from what it waits for. What is being written counts as written."""
+        if self._is_written(key, device) or self._is_being_written(key, device):
             return True
         if holder.reservation in self.unplanned:
             return False
         entry = self._ledger.reservations.get(holder.reservation)
-        if entry is None:
-            flight = self._in_flight.get(key)
-            return flight is not None and flight.holder is not None
-        return device in self.catalogue.visible(entry.row)
+        return entry is None or device in self.catalogue.visible(entry.row)
+
+    def _is_being_written(self, key: ResourceClaimKey, device: DeviceID) -> bool:
+        """Whether a write is decided, and not seen yet, that gives a device to a claim of a
+        reservation."""
+        flight = self._in_flight.get(key)
+        decided = self._holds_decided.get(key), flight.written if flight is not None else None
+        return any(
+            result.device_id == device
+            for allocation in decided
+            if allocation is not None
+            for result in allocation.devices.results
+        )
 
     def _is_used_beside(
         self, result: DeviceRequestAllocationResult, key: ResourceClaimKey, written: bool

@@ -126,11 +126,27 @@ def holder_of(claim: ResourceClaim) -> HolderClaim | None:
         return None
 
 
+def broken_holder_of(claim: ResourceClaim) -> str:
+    """The uid of the reservation whose claim this is by name and owner, if its annotation is missing or
+    invalid; empty if it is no such claim."""
+    owner, meta = controller_of(claim.metadata), claim.metadata
+    if owner is None or (owner.api_version, owner.kind) != (RESERVATION_API, "Reservation"):
+        return ""
+    prefix = _shown(owner.name) + "-"
+    entry = meta.name.removeprefix(prefix)[: -len("-12345678")]
+    derived = holder_key(ObjectRef("Reservation", "", owner.name, owner.uid), meta.namespace, entry)
+    return owner.uid if derived.name == meta.name and holder_of(claim) is None else ""
+
+
 def holder_key(reservation: ObjectRef, namespace: str, entry: str) -> ResourceClaimKey:
     """The claim for an entry of a reservation's `resourceClaims`."""
     mark = crc32(f"{reservation.uid}/{entry}".encode())
-    shown = reservation.name[:_LONGEST].rstrip("-.")
-    return ResourceClaimKey(namespace, f"{shown}-{entry}-{mark:08x}")
+    return ResourceClaimKey(namespace, f"{_shown(reservation.name)}-{entry}-{mark:08x}")
+
+
+def _shown(reservation: str) -> str:
+    """The name of a reservation as the names of its claims begin."""
+    return reservation[:_LONGEST].rstrip("-.")
 
 
 def new_holder_claim(

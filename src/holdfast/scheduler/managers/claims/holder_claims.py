@@ -77,7 +77,7 @@ class HolderClaims(ClaimReservations):
         assert flight.holder is not None and flight.spec is not None
         made = new_holder_claim(pod.ref, key, flight.spec, flight.holder.held)
         rest = self._rest_of(key, flight.holder, written=True)
-        flight.is_empty = rest is None
+        flight.written = rest
         return CreateHolder(made, rest, pod.ref, before_bind)
 
     def _to_hold(self, keys: Iterable[ResourceClaimKey], before_bind: bool = False) -> list[Decision]:
@@ -196,6 +196,12 @@ class HolderClaims(ClaimReservations):
         ours = {self.key_of(pod, entry) for entry, _ in entries_of(pod)}
         if not self._is_backing_off(pod.uid):
             self._delete_holders(each for each in self.held.of(pod.uid) if each not in ours)
+            to_hold = {each.key for each in self.entries_to_hold(pod)}
+            self._delete_holders(
+                key
+                for key, reservation in self._broken_holders.items()
+                if reservation == pod.uid and key not in to_hold
+            )
 
     def _write_again(self, pod: PodRecord) -> None:
         """Decides the creation of claims again that was refused."""
@@ -253,26 +259,32 @@ class HolderClaims(ClaimReservations):
             self._set_unplanned(uid, True)
             why = NO_CLASS.format(*request.missing_class)
             return [NOT_HELD.format(each.name, why) for each in wanted]
-        ours = self.unreserved_holders(uid)
-        now = self._without(set(ours), except_for=frozenset((uid,)))
-        found = self.allocator.allocate(request, row, now, names, prefer=self._held_by(ours))
-        if isinstance(found, ClaimsRefusal):
-            planned = [self.held.get(each.key) for each in wanted]
-            devices = [r.device_id for each in planned if each for r in each.held.devices.results]
-            use = self._without_users_of(devices)
-            is_possible = all(planned) and not isinstance(
-                self.allocator.allocate(request, row, use, names, only=devices), ClaimsRefusal
-            )
-            if not is_possible or self._is_lost(pod, devices):
-                later, free = self._use_later(pod, row) or now, self._free_on(row)
-                found = self.allocator.allocate(request, row, later, names, prefer=free)
-                if isinstance(found, ClaimsRefusal) and not is_possible:
-                    self._set_unplanned(uid, True)
-                    return [NOT_HELD.format(each.name, found.message) for each in wanted]
+        ours = self._own_holders(pod)
+        now = self._without(ours, except_for=frozenset((uid,)))
+        planned = [self.held.get(each.key) for each in wanted]
+        devices = [r.device_id for each in planned if each for r in each.held.devices.results]
+        use = self._without_users_of(devices)
+        is_possible = all(planned) and not isinstance(
+            self.allocator.allocate(request, row, use, names, only=devices), ClaimsRefusal
+        )
+        if is_possible and self._are_free(devices, now):
+            self._set_unplanned(uid, False)
+            return []  # they are yet to be written
+        found = self.allocator.allocate(request, row, now, names, prefer=self._held_by(sorted(ours)))
+        if isinstance(found, ClaimsRefusal) and (not is_possible or self._is_lost(pod, devices)):
+            later, free = self._use_later(pod, row) or now, self._free_on(row)
+            found = self.allocator.allocate(request, row, later, names, prefer=free)
+            if isinstance(found, ClaimsRefusal) and not is_possible:
+                self._set_unplanned(uid, True)
+                return [NOT_HELD.format(each.name, found.message) for each in wanted]
         self._set_unplanned(uid, False)
         if not isinstance(found, ClaimsRefusal) and not has_shares(found):
             self._create_again(pod, wanted, found.results)
         return []
+
+    def _are_free(self, devices: Iterable[DeviceID], use: UseSnapshot) -> bool:
+        found = (self.catalogue.table.identities.find(each) for each in devices)
+        return not any(identity is not None and use.is_allocated(identity) for identity in found)
 
     def _without_users_of(self, devices: Iterable[DeviceID]) -> UseSnapshot:
         """The use without the claims that have one of these devices."""
@@ -308,7 +320,7 @@ class HolderClaims(ClaimReservations):
         changed = []
         for entry, allocation in zip(entries, found, strict=True):
             holder = self.held.get(entry.key)
-            if holder is None or holder.held != allocation:
+            if holder is None or not _is_same_plan(holder.held, allocation):
                 self._fly_holder(pod, entry, allocation)
                 flights += (entry.key,)
                 changed.append(entry)
@@ -327,14 +339,22 @@ class HolderClaims(ClaimReservations):
                 self._release(reservation)
             if not self._is_backing_off(reservation):
                 self._delete_holders(self.held.of(reservation))
+        for key, reservation in self._broken_holders.items():
+            if not self.is_live(reservation) and not self._is_backing_off(reservation):
+                self._delete_holders((key,))
 
     def _delete_holders(self, keys: Iterable[ResourceClaimKey]) -> None:
         for key in keys:
-            claim, holder = self._claims.get(key), self.held.get(key)
-            if claim is None or holder is None or claim.metadata.uid in self._released:
+            claim, reservation = self._claims.get(key), self._reservation_of(key)
+            if claim is None or not reservation or claim.metadata.uid in self._released:
                 continue
             self._released.add(claim.metadata.uid)
-            self.decisions.append(DeleteClaim(claim_ref(claim), holder.reservation))
+            self.decisions.append(DeleteClaim(claim_ref(claim), reservation))
+
+    def _reservation_of(self, key: ResourceClaimKey) -> str:
+        """The uid of the reservation that a claim holds devices for, or should; empty if none."""
+        holder = self.held.get(key)
+        return holder.reservation if holder is not None else self._broken_holders.get(key, "")
 
     # Refusals
 
@@ -361,10 +381,10 @@ class HolderClaims(ClaimReservations):
             key = ResourceClaimKey(decision.claim.namespace, decision.claim.name)
             self._holds_decided.pop(key, None)
             self._released.discard(decision.claim.uid)
-            holder = self.held.get(key)
-            if holder is not None:
+            if reservation := self._reservation_of(key):
+                self._recount_use(key)
                 self._outdated_holders[key] = None
-                self._back_off(holder.reservation, key, why)
+                self._back_off(reservation, key, why)
 
     def _back_off(self, reservation: str, key: ResourceClaimKey, why: str) -> None:
         self.counts.refused += 1
@@ -401,6 +421,12 @@ class HolderClaims(ClaimReservations):
         now = self._cluster.now
         times = (refused.due for refused in self._refused_writes.values())
         return min((due for due in times if due > now), default=None)
+
+
+def _is_same_plan(one: AllocationResult, other: AllocationResult) -> bool:
+    """Whether both are the same devices for the same requests, in any order."""
+    listed = [[(each.request, each.device_id) for each in of.devices.results] for of in (one, other)]
+    return sorted(listed[0]) == sorted(listed[1])
 
 
 def has_devices(allocation: AllocationResult | None, wanted: AllocationResult | None) -> bool:
