@@ -142,3 +142,11 @@ def test_the_group_of_a_gang_names_planned_reservations() -> None:
     report = explain(snapshot_of(world), world.objects["PodGroup", "g"])
     assert [each.name for each in report.holders] == ["a"]
     assert any("reservation a takes 6 cpu on n1" in each for each in report.details)
+
+
+def test_a_pod_of_a_job_can_have_its_estimate_from_the_template() -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "report", "uid": "j", "controller": True}
+    raw = pod("p", "4", metadata={"ownerReferences": [owner]})
+    report = explained(world_of([N1, planned("nightly", "6"), raw]), Row([], [], []))
+    text = "or the annotation in the template of Job report)"
+    assert any(text in each.text for each in report.advice), report.advice

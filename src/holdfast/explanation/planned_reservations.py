@@ -71,6 +71,9 @@ def _estimate(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, at: f
     command = f"kubectl annotate pod {pod.name}{where} {RUN_ESTIMATE}={text}{over}"
     if len(objects) > 1:
         command = f"{command}, and so for the other pods of its job"
+    for owner in pod.cls.owners:
+        if owner.controller:
+            command = f"{command}, or the annotation in the template of {owner.kind} {owner.name}"
     text = f"give it a run-time estimate if it ends within {text} ({command})"
     return repair(text, "EstimateRunTime", objects)
 
