@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -84,13 +83,11 @@ def measure(kubeconfig: Path, folder: Path, *flags: str) -> str:
     target = folder / "snapshot.json.gz"
     pids = program_pids(folder)
     before = {name: cpu_seconds(pid) for name, pid in pids.items()}
-    spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     begun = time.monotonic()
     words = [sys.executable, "-m", "holdfast", "snapshot", "--kubeconfig", str(kubeconfig)]
     process = subprocess.Popen([*words, "-o", str(target), *flags])
     _, status, usage = os.wait4(process.pid, 0)
     took = time.monotonic() - begun
-    del spent
     servers = ", ".join(
         f"{name} {cpu_seconds(pid) - before[name]:.1f} s of CPU" for name, pid in pids.items()
     )

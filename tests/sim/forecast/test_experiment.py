@@ -6,7 +6,8 @@ import pytest
 
 from sim.forecast.experiment import compared
 
-_EXACT_SEEDS = range(1000, 1024)
+_EXACT_SEEDS = (116, *range(1000, 1024))
+"""In the first, pods come before nodes in the dump, and nodes have equal scores."""
 _RANDOM_SEEDS = range(2000, 2016)
 
 

@@ -109,7 +109,9 @@ class Forecaster:
         self._setup = setup
         self.options = options or ForecastOptions()
         self._progress = progress
-        self.scenario: Scenario = read_scenario(documents, setup.object_kinds())
+        # Of nodes with equal scores the first is taken, and a dump may have pods before nodes.
+        ordered = sorted(documents, key=lambda each: not _is_node(each.data))
+        self.scenario: Scenario = read_scenario(ordered, setup.object_kinds())
         objects = [each.data for each in documents if isinstance(each.data, dict)]
         history = history or DurationHistory()
         history.add_ended(raw for raw in objects if raw.get("kind") == "Pod")
@@ -328,6 +330,10 @@ class Forecaster:
 
     def _stamp(self, t: float | None) -> str | None:
         return format_time(self.now + t) if t is not None else None
+
+
+def _is_node(raw: Any) -> bool:
+    return isinstance(raw, dict) and raw.get("kind") == "Node"
 
 
 def _is_range(answer: StartAnswer) -> bool:
