@@ -174,6 +174,20 @@ def test_a_deleted_claim_of_a_waiting_reservation_is_created_again() -> None:
     assert world.phase("r") == "Available"
 
 
+def test_a_plan_that_stays_the_same_is_not_written() -> None:
+    world = waiting(count=2, users=2)
+    cluster = world.scheduler.cluster
+    pod = cluster.reservations.known["rsv-r"].pod
+    assert pod is not None
+    (key,) = cluster.claims.held.of("rsv-r")
+    planned = cluster.claims.held.get(key)
+    assert planned is not None
+    cluster.claims._create_again(pod, cluster.claims.entries_to_hold(pod), [planned.held])
+    world.check()
+    assert cluster.claims.decisions == []
+    assert not cluster.claims.is_in_flight(pod)
+
+
 @pytest.mark.parametrize("writes", range(1, 7))
 def test_a_restart_at_any_write_while_other_devices_are_planned(writes: int) -> None:
     world = waiting(count=2, users=2)

@@ -478,6 +478,9 @@ class ClaimManager(HolderClaims):
                 pod = pods.get(uid)
                 if flight.holder is None and uid not in self._orphans and (pod is None or pod.row < 0):
                     found.append(f"ResourceClaim {key} is in flight for pod {uid}, which has no node")
+        found += [
+            f"nothing is in flight for {uid}" for uid, keys in self._flights_of.items() if not keys
+        ]
         for reservation in self.held.reservations():
             for key in self.held.of(reservation):
                 consumers.setdefault(key, set()).add(reservation)

@@ -324,7 +324,8 @@ class HolderClaims(ClaimReservations):
                 self._fly_holder(pod, entry, allocation)
                 flights += (entry.key,)
                 changed.append(entry)
-        self._flights_of[pod.uid] = flights
+        if changed:
+            self._flights_of[pod.uid] = flights
         for entry in changed:
             self._recount_use(entry.key)
             self._stamp(entry.key)
