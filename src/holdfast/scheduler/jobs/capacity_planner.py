@@ -18,7 +18,6 @@ are the expected ends of each row; a row is computed again when it is in `Epoch.
 import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,11 +78,6 @@ class CapacityPlanner:
         self._calendar = reservations.calendar
         self._estimates = estimates
         self._known: dict[int, list[ExpectedRelease]] = {}
-        self._wanted: WeakKeyDictionary[PlannedReservation, tuple[Amounts, Amounts]] = (
-            WeakKeyDictionary()
-        )
-        """What planned reservations request, and what counts of that; the former is a new object after
-        each change."""
         self._flat = _flat({})
         self._seen = (-1, -1, -1)
 
@@ -99,7 +93,8 @@ class CapacityPlanner:
                 amounts = tuple(entry.remaining.items())
                 found.append(ExpectedRelease(expires, amounts, None, entry))
         for pod in ledger.pods.get(row, {}).values():
-            end = self._end(pod, ledger.reservations.get(pod.reservation_uid))
+            uid = pod.reservation_uid
+            end = self._end(pod, ledger.reservations.get(uid) if uid else None)
             if end is not None:
                 found.append(ExpectedRelease(end, pod.cls.usage, pod))
         found.sort(key=lambda each: (each.time, each.pod.uid if each.pod is not None else ""))
@@ -235,13 +230,12 @@ class CapacityPlanner:
     def wanted(self, planned: PlannedReservation) -> Amounts:
         """The amounts that a planned reservation takes, by slot: resources and limits; not to be
         written to."""
-        amounts = planned.amounts
-        known = self._wanted.get(planned)
-        if known is None or known[0] is not amounts:
+        amounts, (known, bounded) = planned.amounts, planned.bounded
+        if known is not amounts:
             is_bounded = self._limits.is_bounded
             bounded = {slot: amount for slot, amount in amounts.items() if is_bounded(slot)}
-            known = self._wanted[planned] = amounts, bounded
-        return known[1]
+            planned.bounded = amounts, bounded
+        return bounded
 
     # Starvation holds and pre-allocations
 

@@ -31,7 +31,7 @@ DRAINING, STARTED, NOT_PLANNED = "Draining", "Started", "NotPlanned"
 class PlannedReservation:
     """A reservation that has not started yet, and its plan."""
 
-    __slots__ = ("__weakref__", "draining", "feasible", "message", "node", "reservation", "start")
+    __slots__ = ("bounded", "draining", "feasible", "message", "node", "reservation", "start")
 
     def __init__(self, reservation: ReservationInfo, start: float, node: str) -> None:
         self.reservation = reservation
@@ -44,6 +44,8 @@ class PlannedReservation:
         """The status of the condition Feasible: True, False or Unknown."""
         self.message = ""
         """The message of that condition."""
+        self.bounded: tuple[Amounts | None, Amounts] = None, {}
+        """Its amounts, and those of them that nodes have a capacity for (`CapacityPlanner.wanted`)."""
 
     @property
     def end(self) -> float:
