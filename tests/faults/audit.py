@@ -263,13 +263,21 @@ class Audit:
             name, least = group["metadata"]["name"], group["spec"]["minMember"]
             members = self._members(group)
             bound = [pod for pod in members if pod["spec"].get("nodeName")]
-            if 0 < len(bound) < least <= len(members) and name not in self.broken_up:
-                yield f"gang {name} is half bound: {len(bound)} of {least} ({_names(bound)})"
             waiting = [pod for pod in members if not pod["spec"].get("nodeName")]
+            is_half = 0 < len(bound) < least <= len(members) and name not in self.broken_up
+            if is_half and not any(self._lacks_claim(pod) for pod in waiting):
+                yield f"gang {name} is half bound: {len(bound)} of {least} ({_names(bound)})"
             if any(pod["spec"].get("resourceClaims") for pod in waiting):
                 continue
             if len(members) >= least and waiting and self._fits(waiting, dict(free)):
                 yield f"gang {name} waits ({_names(waiting)}) though it fits: {free}"
+
+    def _lacks_claim(self, pod: Raw) -> bool:
+        """Whether a claim that the pod names was deleted by its user, or is being deleted: no scheduler
+        can bind the pod then."""
+        named = [each.get("resourceClaimName") for each in pod["spec"].get("resourceClaims") or ()]
+        claims = [self._model.find(CLAIMS, name) for name in named if name]
+        return any(each is None or each["metadata"].get("deletionTimestamp") for each in claims)
 
     def _fits(self, pods: list[Raw], free: dict[str, int]) -> bool:
         for pod in sorted(pods, key=request, reverse=True):

@@ -150,6 +150,10 @@ class ClaimManager(HolderClaims):
         self._left(before, after)
         self._landed(key, after)
         self._note_allocation(key, before, after)
+        if after is not None and _is_ending(after):
+            self._ending[key] = None
+        else:
+            self._ending.pop(key, None)
         holder = holder_of(after) if after is not None else None
         self._note_broken_holder(key, after if holder is None else None)
         if holder is not None or self.held.get(key) is not None:
@@ -366,6 +370,8 @@ class ClaimManager(HolderClaims):
         """The writes that were decided since the last call."""
         if self.held or self._broken_holders:
             self._release_holders()
+        if self._ending:
+            self._drop_pending_consumers()
         if self.outdated_pods:
             outdated, self.outdated_pods = self.outdated_pods, {}
             self.pods_changed(outdated)
@@ -375,7 +381,25 @@ class ClaimManager(HolderClaims):
     @property
     def has_decisions(self) -> bool:
         """Whether `take_decisions` may have something."""
-        return bool(self.decisions or self.held or self.outdated_pods or self._broken_holders)
+        written = self.decisions or self.outdated_pods
+        return bool(written or self.held or self._broken_holders or self._ending)
+
+    def _drop_pending_consumers(self) -> None:
+        """Has claims that are being deleted given up by pods that are pending: those that an earlier
+        leader reserved them for before it stopped. Such a pod cannot be scheduled with the claim, and
+        the claim stays as long as it is reserved for a pod."""
+        names = self._cluster.settings.scheduler_names
+        for key in self._ending:
+            claim = self._claims[key]
+            for consumer in claim.status.reserved_for:
+                pod = self._cluster.pods.get(consumer.uid)
+                if pod is None or pod.phase is not Phase.PENDING or pod.scheduler not in names:
+                    continue
+                busy = (
+                    pod.uid in self.waiting or pod.uid in self._orphans or pod.uid in self._flights_of
+                )
+                if not busy and (claim.metadata.uid, pod.uid) not in self._leaving:
+                    self.drop_consumer(claim, pod)
 
     def take_holds(self) -> list[Decision]:
         """The writes that bring the claims of reservations in line. They follow those of binds, which
@@ -525,6 +549,11 @@ def _lost_allocation(before: ResourceClaim | None, after: ResourceClaim | None) 
         and before.status.allocation is not None
         and (after is None or after.status.allocation is None)
     )
+
+
+def _is_ending(claim: ResourceClaim) -> bool:
+    """Whether a claim is being deleted and reserved for somebody."""
+    return claim.metadata.deletion_timestamp is not None and bool(claim.status.reserved_for)
 
 
 def _is_in_use(claim: ResourceClaim | None) -> bool:

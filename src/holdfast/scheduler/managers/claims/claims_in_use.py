@@ -220,6 +220,8 @@ class ClaimsInUse:
         self.changed_meanwhile: set[str] = set()
         """The uids of assumed pods whose claims changed: they keep their class until they are pending
         again."""
+        self._ending: dict[ResourceClaimKey, None] = {}
+        """Claims that are being deleted and are reserved for somebody."""
         self._leaving: set[tuple[str, str]] = set()
         """The uids of claims and of consumers whose removal is decided and not on the objects yet."""
         self.waiting: dict[str, float] = {}
