@@ -99,6 +99,67 @@ def test_a_node_with_an_invalid_ratio_is_not_planned() -> None:
     assert plan(play(given, until=600), "w") == ("", "False")
 
 
+# Plans that overlap
+
+
+def ending(name: str, cpu: int, minutes: int, **more: Any) -> Raw:
+    run = f"{minutes}m"
+    return pod(name, cpu, annotations={"holdfast.io/run-estimate": run}, runs_for=run, **more)
+
+
+def test_a_plan_counts_on_what_ends_before_the_next_plan_begins() -> None:
+    """The pod leaves enough for the first plan, and ends before both plans last together."""
+    given = [
+        node("n0", 8),
+        ending("p", 4, 60, nodeName="n0"),
+        window("second", 90, 4, at="1m"),
+        window("first", 30, 4, 90, at="2m"),
+    ]
+    assert plan(play(given, until=600), "first") == ("n0", "True")
+    played = play(given, until=100 * 60)
+    assert starts(played, "first") == [(1800, "Available")]
+    assert starts(played, "second") == [(5400, "Available")]
+
+
+def test_a_pod_backfilled_between_two_starts_does_not_cost_a_plan_its_node() -> None:
+    given = [
+        node("n0", 8),
+        window("second", 90, 4),
+        window("first", 30, 4, 90, at="1m"),
+        ending("p", 4, 75, at="5m"),
+        window("third", 300, 4, at="10m"),
+    ]
+    early = play(given, until=15 * 60)
+    assert early.times("p") == [300]
+    assert [plan(early, name) for name in ("first", "second")] == [("n0", "True")] * 2
+    played = play(given, until=100 * 60)
+    assert [starts(played, name)[0][1] for name in ("first", "second")] == ["Available"] * 2
+
+
+def test_a_pod_that_ends_after_the_next_plan_begins_is_not_counted_on() -> None:
+    given = [
+        node("n0", 8),
+        ending("p", 4, 100, nodeName="n0"),
+        window("second", 90, 4, at="1m"),
+        window("first", 30, 4, 90, at="2m"),
+    ]
+    played = play(given, until=600)
+    assert [plan(played, name)[1] for name in ("first", "second")] == ["False", "True"]
+
+
+def test_a_pod_that_would_end_in_between_is_evicted_once() -> None:
+    """What the evicted pod would have released later does not count a second time."""
+    preempting = {"holdfast.io/before-start": "Preempt", "holdfast.io/lead": "10m"}
+    given = [
+        node("n0", 8),
+        ending("p", 8, 60, nodeName="n0"),
+        window("second", 90, 8, at="1m"),
+        window("first", 30, 4, 90, at="2m", annotations=preempting, pod={"priority": 100}),
+    ]
+    played = play(given, until=10 * 60)
+    assert [plan(played, name)[1] for name in ("first", "second")] == ["False", "True"]
+
+
 # Starts on other nodes
 
 

@@ -239,17 +239,7 @@ def _created(window: ReservationWindow, cpu: int, hours: float, count: int) -> l
     return made
 
 
-def _may_overlap(window: ReservationWindow, objects: list[Raw]) -> bool:
-    """Whether another reservation starts in the window."""
-    starts = [
-        str(raw["metadata"]["annotations"]["holdfast.io/starts-at"])
-        for raw in objects
-        if raw["kind"] == "Reservation"
-    ]
-    return any(window.start < each < window.end for each in starts)
-
-
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", [*range(40), 72, 111, 221])
 def test_the_advised_reservations_start_in_time(seed: int) -> None:
     draw = random.Random(seed)
     objects, arriving = _cluster(draw)
@@ -259,8 +249,6 @@ def test_the_advised_reservations_start_in_time(seed: int) -> None:
         return
     for window in report.windows:
         if window.confidence is not Confidence.KNOWN or window.displaces:
-            continue
-        if _may_overlap(window, objects):
             continue
         made = _created(window, cpu, hours, count)
         # Later pods may take what a plan with Preempt leaves open until its lead.

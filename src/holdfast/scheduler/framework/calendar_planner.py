@@ -61,6 +61,8 @@ class CalendarPlanner:
         self._rows_seen = -1, -1
         self._are_certain = False
         """Whether all plans are."""
+        self._stood: list[PlannedReservation] = []
+        """The plans in the order in which they were last checked, each beside those before it."""
         self._elsewhere: list[PlannedReservation] = []
         """The plans for which it matters what happens on other nodes than their own."""
         self._next_end = math.inf
@@ -129,7 +131,7 @@ class CalendarPlanner:
         rows = {row for row in rows if self._calendar.has(row)}
         concerned = {*self._elsewhere, *(each for row in rows for each in self._calendar.on(row))}
         standing = Standing(self._cluster)
-        for planned in sorted(self._calendar, key=_standing_order) if concerned else ():
+        for planned in self._stood if concerned else ():
             if planned in concerned:
                 if self._fit(planned, standing) != (planned.feasible, planned.message):
                     return False
@@ -199,15 +201,12 @@ class CalendarPlanner:
         their node come first, as long as they can keep it."""
         decisions: list[Decision] = []
         standing = Standing(self._cluster)
-        self._next_end = math.inf
+        self._next_end, self._stood = math.inf, []
         kept: set[PlannedReservation] = set()
         units = _units(sorted(self._calendar, key=planning_order))
-        for members in units:
-            if any(each.is_frozen for each in members):
-                before, fits = _states(members), self._fits_of(members, standing)
-                if all(fit.feasible == "True" for fit in fits):
-                    kept.update(members)
-                    decisions += self._stand(members, fits, before, standing, now)
+        for members, fits in self._kept(units):
+            kept.update(members)
+            decisions += self._stand(members, fits, _states(members), standing, now)
         for members in units:
             if members[0] in kept:
                 continue
@@ -218,6 +217,34 @@ class CalendarPlanner:
             decisions += self._stand(members, _together(fits), before, standing, now)
         self._asked = {uid: at for uid, at in self._asked.items() if at + _EVICT_AGAIN > now}
         return decisions
+
+    def _kept(
+        self, units: list[list[PlannedReservation]]
+    ) -> list[tuple[list[PlannedReservation], list[PlanFit]]]:
+        """The certain plans that drain their node, and the plans on these nodes that come before them
+        in the order of plans: a plan that evicts pods counted on what is left beside those. If the two
+        no longer go together, only the plans that drain their node are kept."""
+        frozen = [members for members in units if any(each.is_frozen for each in members)]
+        nodes = {each.node for members in frozen for each in members}
+        last = units.index(frozen[-1]) + 1 if frozen else 0
+        beside = [each for each in units[:last] if any(planned.node in nodes for planned in each)]
+        kept = self._fitting(beside)
+        alone = self._fitting(frozen) if len(beside) > len(frozen) else kept
+        there = [members for members, _ in kept]
+        return kept if all(members in there for members, _ in alone) else alone
+
+    def _fitting(
+        self, units: list[list[PlannedReservation]]
+    ) -> list[tuple[list[PlannedReservation], list[PlanFit]]]:
+        """Those of these plans that are certain on their nodes, each beside those before it."""
+        standing, found = Standing(self._cluster), []
+        for members in units:
+            fits = self._fits_of(members, standing)
+            if all(fit.feasible == "True" for fit in fits):
+                found.append((members, fits))
+                for planned in members:
+                    standing.add(planned, planned.node)
+        return found
 
     def _stand(
         self,
@@ -232,6 +259,7 @@ class CalendarPlanner:
         decisions: list[Decision] = []
         for planned, fit, was in zip(members, fits, before, strict=True):
             planned.feasible, planned.message = fit
+            self._stood.append(planned)
             if planned.node:
                 standing.add(planned, planned.node)
                 self._note_next_end(planned)
@@ -331,11 +359,6 @@ class CalendarPlanner:
     def _dirty(self, planned: PlannedReservation) -> None:
         """Has the status written."""
         self._cluster.reservations.dirty[planned.reservation.uid] = None
-
-
-def _standing_order(planned: PlannedReservation) -> tuple[float | str, ...]:
-    """The order in which certain plans stand: those that drain a node first."""
-    return not planned.is_frozen, *planning_order(planned)
 
 
 def _units(ordered: list[PlannedReservation]) -> list[list[PlannedReservation]]:

@@ -88,7 +88,8 @@ class PlanFits:
             return PlanFit("True", "")
         if planned.reservation.calendar.before == BeforeStart.PREEMPT:
             victims = self._preemptible(planned, row)
-            if _covers(short, victims) and self.has_particular(planned, row, standing, victims):
+            at_once = self.shortage(planned, row, standing, at_once=True)
+            if _covers(at_once, victims) and self.has_particular(planned, row, standing, victims):
                 return PlanFit("True", _evicts(planned, victims))
         figures = self._figures(planned, short, lacks)
         unknown = self.without_known_end(row)
@@ -107,11 +108,20 @@ class PlanFits:
 
     # Amounts
 
-    def shortage(self, planned: PlannedReservation, row: int, standing: Standing) -> Amounts:
-        """What will be missing on a row at the start, by slot."""
+    def shortage(
+        self, planned: PlannedReservation, row: int, standing: Standing, at_once: bool = False
+    ) -> Amounts:
+        """What will be missing on a row, by slot: at the start of the plan, or at the start of another
+        plan while it lasts, with what is expected to have ended by then. With `at_once` other plans
+        take at the start of this one what they take later: what pods have that end in between is not
+        counted on, since they may be the ones that are evicted."""
         beside = standing.beside(planned, row)
         others = [each for each in beside if each.overlaps(planned.start, planned.end)]
-        taken = self._planner.most_taken(others, planned.start) if others else {}
+        taken: Amounts = {}
+        if others and at_once:
+            taken = self._planner.most_taken(others, planned.start)
+        elif others:
+            taken = self._planner.most_missing(row, others, planned.start)
         outranked, limits = self.outranked(row), self._limits
         short = {
             slot: amount + taken.get(slot, 0) - limits.free_on(slot, row) - outranked.get(slot, 0)
@@ -229,6 +239,8 @@ class PlanFits:
     def victims(self, planned: PlannedReservation, row: int, standing: Standing) -> list[PodRecord]:
         """The pods that have to go for the reservation, no more than are needed."""
         short = self.shortage(planned, row, standing)
+        if short:
+            short = self.shortage(planned, row, standing, at_once=True)
         chosen: list[PodRecord] = []
         preemptible = self._preemptible(planned, row)
         for pod in preemptible:

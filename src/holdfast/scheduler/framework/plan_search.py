@@ -224,7 +224,7 @@ class PlanSearch:
                 if slot in free:
                     free[slot][held] += amount
         for row, others in standing.overlapping(planned).items():
-            for slot, amount in self._planner.most_taken(others, planned.start).items():
+            for slot, amount in self._planner.most_missing(row, others, planned.start).items():
                 if slot in free:
                     free[slot][row] -= amount
         if not certain:

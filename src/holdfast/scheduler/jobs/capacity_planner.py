@@ -218,6 +218,24 @@ class CapacityPlanner:
                     most[slot] = amount
         return most
 
+    def most_missing(self, row: int, plans: list[PlannedReservation], start: float) -> Amounts:
+        """The most that these plans for a row take together at any time from `start` on, by slot, less
+        what is expected to be released there after `start` and by that time."""
+        most: Amounts = {}
+        releases = [each for each in self.releases(row) if each.time > start]
+        for at in {max(each.start, start) for each in plans}:
+            taken = self._taken(plans, at)
+            for release in releases:
+                if release.time > at:
+                    break
+                for slot, amount in release.amounts:
+                    if slot in taken:
+                        taken[slot] -= amount
+            for slot, amount in taken.items():
+                if amount > most.get(slot, 0):
+                    most[slot] = amount
+        return most
+
     def _taken(self, plans: Iterable[PlannedReservation], at: float) -> Amounts:
         """What planned reservations take at a time."""
         taken: Amounts = {}
