@@ -266,6 +266,7 @@ class ReservationInfo:
         "preemptor",
         "ref",
         "released",
+        "replaces_virtual",
         "resize_problem",
         "resized",
         "restricted",
@@ -319,6 +320,8 @@ class ReservationInfo:
         """The part of its amounts that is not allocatable to owners, by slot."""
         self.virtual = False
         """Whether it has no object; see `holdfast.scheduler.reservations.virtual_reservations`."""
+        self.replaces_virtual = False
+        """Whether it takes the place of a virtual reservation, whose capacity it gets."""
         self.waiting = False
         """Whether it is Waiting: it is on a node where not all it reserves is free yet."""
         self.finished = ""

@@ -304,9 +304,11 @@ class DynamicProvisioning:
         if reservation.amounts == standin.amounts:
             self._cluster.managers.pass_on(standin.uid, reservation.uid)
         ledger.release(standin.pod)
+        reservation.replaces_virtual = True
         if self._cycle.assume_and_bind(profile, pod, row, now):
             self._virtuals.adopted(virtual, reservation)
             return True
+        reservation.replaces_virtual = False
         for each in allocated_pods:
             ledger.allocate_from(each, standin.uid)
         ledger.reserve(standin.pod, row, standin.amounts)
