@@ -124,18 +124,45 @@ def test_a_preemptor_that_is_gone_leaves_nothing() -> None:
     assert put(world, "rival", priority=1) == ["n1/gpu-0"]
 
 
-def test_a_victim_that_joins_a_shared_claim_late_is_preempted_too() -> None:
+@pytest.mark.parametrize("restarts", [False, True])
+def test_no_pod_of_lower_priority_joins_a_shared_claim_that_is_preempted(restarts: bool) -> None:
+    """As a replica of the victim would, again and again."""
+    world = World(*cluster("n1", devices=1), resource_claim("shared"))
+    world.put(claiming_pod("low", "shared", priority=1))
+    world.graceful = True
+    put(world, "high", priority=10)
+    if restarts:
+        world.restart()
+        world.settle()
+    world.put(claiming_pod("late", "shared", priority=2))
+    assert world.node_of("late") == ""
+    assert 'resourceclaim "shared" has devices that a pod with higher priority' in world.message("late")
+    world.graceful = False
+    collect(world.delete("Pod", "low")).wait(60)
+    assert world.node_of("high") == "n1"
+    assert world.node_of("late") == ""
+    collect(world.delete("Pod", "high")).wait(60)
+    assert world.node_of("late") == "n1"
+
+
+def test_a_pod_joins_a_shared_claim_again_when_the_preemptor_is_gone() -> None:
     world = World(*cluster("n1", devices=1), resource_claim("shared"))
     world.put(claiming_pod("low", "shared", priority=1))
     world.graceful = True
     put(world, "high", priority=10)
     world.put(claiming_pod("late", "shared", priority=2))
+    world.delete("Pod", "high").delete("ResourceClaim", "high-gpu")
+    world.wait(60)
     assert world.node_of("late") == "n1"
-    world.graceful = False
-    collect(world.delete("Pod", "low")).wait(60)
-    collect(world).wait(60)
-    assert ("Pod", "late") not in world.objects
-    assert world.node_of("high") == "n1"
+
+
+def test_a_pod_of_equal_priority_may_join_a_shared_claim_that_is_preempted() -> None:
+    world = World(*cluster("n1", devices=1), resource_claim("shared"))
+    world.put(claiming_pod("low", "shared", priority=1))
+    world.graceful = True
+    put(world, "high", priority=10)
+    world.put(claiming_pod("late", "shared", priority=10))
+    assert world.node_of("late") == "n1"
 
 
 def test_a_pod_with_an_extended_resource_preempts() -> None:

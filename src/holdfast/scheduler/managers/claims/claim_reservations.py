@@ -43,6 +43,7 @@ from holdfast.scheduler.managers.claims.pod_claims import (
 IN_PROCESS = "resource claim {} is in the process of being allocated"
 LOST_DEVICES = "devices reserved for the pod can no longer be allocated: {}"
 LOST_CLASS = "request {}: device class {} was deleted before devices were allocated"
+PREEMPTED = 'resourceclaim "{}" has devices that a pod with higher priority preempts'
 EXTENDED_RESOURCES = "<extended-resources>"
 """Stands for the name of a claim that is yet to be created; no object can have it."""
 _NOBODY: frozenset[str] = frozenset()
@@ -75,9 +76,27 @@ class ClaimReservations(ClaimsInUse):
         """Changes with device classes, and with the claims of the class that count by name."""
         stamps, namespace = self._stamps, cls.namespace
         named = [each.name for each in cls.claims if each.name]
-        return self.catalogue.class_version, *[
-            stamps.get(ResourceClaimKey(namespace, name), _NO_STAMP)[0] for name in named
-        ]
+        preempted = self._preempted(cls) if self.held and named else ""
+        return (
+            self.catalogue.class_version,
+            preempted,
+            *[stamps.get(ResourceClaimKey(namespace, name), _NO_STAMP)[0] for name in named],
+        )
+
+    def _preempted(self, cls: PodClass) -> str:
+        """The allocated claim that the class names and of which a pod with higher priority preempts the
+        consumers; empty if there is none. A further consumer would keep the devices from it."""
+        for name in [each.name for each in cls.claims if each.name]:
+            allocation = self.allocation(ResourceClaimKey(cls.namespace, name))
+            for key in self.held.holding((allocation,)):
+                holder = self.held.get(key)
+                entry = self._ledger.reservations.get(holder.reservation) if holder else None
+                if entry is None or not entry.reservation.waiting:
+                    continue
+                preemptor = self._cluster.pods.get(entry.reservation.preemptor)
+                if preemptor is not None and preemptor.cls.priority > cls.priority:
+                    return name
+        return ""
 
     def concerns(self, cls: PodClass) -> bool:
         """Whether pods of the class have claims, or request resources that device classes serve."""
@@ -96,7 +115,8 @@ class ClaimReservations(ClaimsInUse):
         return found
 
     def _resolve(self, cls: PodClass) -> ClassClaims:
-        problem, needs = "", []
+        preempted = self._preempted(cls) if self.held else ""
+        problem, needs = PREEMPTED.format(preempted) if preempted else "", []
         for trait in cls.claims:
             if trait.problem:
                 problem = trait.problem
