@@ -7,7 +7,8 @@ lost. At rest: no gang half bound, nothing pending that fits, nothing written.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping
 
 from faults.model import (
     CLAIMS,
@@ -25,7 +26,7 @@ from faults.model import (
     Raw,
 )
 from faults.network import Network, Sent
-from holdfast.sim.audit.claims import ClaimAudit
+from holdfast.sim.audit.claims import ClaimAudit, Device, Key
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 QUEUE_NAME = "scheduling.volcano.sh/queue-name"
@@ -39,8 +40,36 @@ _DEVICE_KINDS = {
 }
 
 
+_WATCH_DELAY = 30.0
+"""Seconds for which a process may not know of a change: longer than a watch is interrupted."""
+
+
 class Violation(Exception):
     pass
+
+
+class _DeviceAudit(ClaimAudit):
+    """In which a device that was withdrawn a moment ago may be allocated: the process that does it may
+    not know yet."""
+
+    def __init__(self, pods: Mapping[str, Raw], now: Callable[[], float]) -> None:
+        super().__init__(pods)
+        self._now = now
+        self._seen: dict[Device, tuple[float, Raw]] = {}
+        """When each device was last seen published."""
+
+    def changed(self, kind: str, key: Key, before: Raw | None, after: Raw | None) -> Iterator[str]:
+        if kind == "ResourceSlice" and before is not None:
+            spec = before["spec"]
+            for each in spec.get("devices") or ():
+                device = spec["driver"], spec["pool"]["name"], each["name"]
+                self._seen[device] = self._now(), each
+        yield from super().changed(kind, key, before, after)
+
+    def _published(self, device: Device) -> Raw | None:
+        found = super()._published(device)
+        at, known = self._seen.get(device, (-math.inf, None))
+        return found if found is not None or at + _WATCH_DELAY < self._now() else known
 
 
 class Audit:
@@ -54,7 +83,7 @@ class Audit:
         self.broken_up: set[str] = set()
         """Gangs that lost members together with a node, or the place some of them were to have."""
         self._pods: dict[str, Raw] = {}
-        self.devices = ClaimAudit(self._pods)
+        self.devices = _DeviceAudit(self._pods, lambda: network.timeline.now)
 
     def written(self, path: str, old: Raw | None, new: Raw | None) -> None:
         """Raises Violation."""
