@@ -66,6 +66,9 @@ def _uncollected() -> Iterator[None]:
         yield
     finally:
         if was_enabled:
+            # They count as old: the next object would have all of them looked at as young ones.
+            gc.freeze()
+            gc.unfreeze()
             gc.enable()
 
 
