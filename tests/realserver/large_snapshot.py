@@ -52,6 +52,8 @@ async def _create(client: Client, objects: Iterable[dict[str, Any]]) -> None:
                 given.pop("status", None)
             if raw["kind"] == "Pod":  # which admission would have to resolve
                 given["spec"] = {k: v for k, v in raw["spec"].items() if k != "serviceAccountName"}
+            if raw["kind"] == "Service":  # the server's range of addresses is too small for all
+                given["spec"] = {**raw["spec"], "clusterIP": "None"}
             info = KINDS[raw["apiVersion"], raw["kind"]]
             path = path_of(info, metadata.get("namespace", ""))
             await client.call(Request("POST", path, json.dumps(given).encode()))
