@@ -160,6 +160,32 @@ def test_a_pod_that_would_end_in_between_is_evicted_once() -> None:
     assert [plan(played, name)[1] for name in ("first", "second")] == ["False", "True"]
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_start_added_to_a_reservation_on_a_node_changes_nothing(restarts: bool) -> None:
+    later = {"metadata": {"annotations": {"holdfast.io/starts-at": format_time(BEGIN + 36000)}}}
+    given: list[Raw] = [
+        node("n0", 8),
+        reservation("r", 4, "r", ttl="1h"),
+        step("1m", patch={"kind": "Reservation", "name": "r", "merge": later}),
+        pod("p", 4, "r", at="10m"),
+    ]
+    if restarts:
+        given.append(step("5m", restart="scheduler"))
+    played = play(given, until=2 * HOUR)
+    assert played.times("p") == [600]
+    assert starts(played, "r")[0] == (0, "Available")
+
+
+def test_a_start_added_to_a_reservation_on_a_node_does_not_extend_it() -> None:
+    later = {"metadata": {"annotations": {"holdfast.io/starts-at": format_time(BEGIN + 36000)}}}
+    given = [
+        node("n0", 8),
+        reservation("r", 4, "r", ttl="1h"),
+        step("1m", patch={"kind": "Reservation", "name": "r", "merge": later}),
+    ]
+    assert starts(play(given, until=2 * HOUR), "r") == [(0, "Available"), (HOUR, "Failed")]
+
+
 # Starts on other nodes
 
 

@@ -148,6 +148,13 @@ def test_beside_such_a_schedule_what_starts_early_is_exact_and_what_is_too_large
     assert answer([*objects, large], "large", occurrences=5).status is StartStatus.NEVER
 
 
+def test_a_forecast_that_ends_early_ignores_pods_of_other_schedulers() -> None:
+    other = pod("other", cpu=400, schedulerName="defualt-scheduler")
+    objects = [node(), running(pod("a", annotations={ESTIMATE: "15m"})), every_minute(4), other]
+    found = answer([*objects, pod("b")], "b", occurrences=20)
+    assert found.status is StartStatus.UNKNOWN
+
+
 def test_random_futures_share_the_reservations_of_schedules() -> None:
     objects = [node(), running(pod("a", activeDeadlineSeconds=1800)), every_minute(0), pod("b")]
     report = asked(objects, name="b", occurrences=50)

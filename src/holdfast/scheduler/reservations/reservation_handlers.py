@@ -142,7 +142,13 @@ class ReservationHandlers:
         """Reads owners and template of the object. Raises if they are invalid. Returns whether the
         class of its reserve pod changed."""
         reservations, reservation = self._reservations, info.object
-        info.set_calendar(calendar_terms(reservation.metadata.annotations))
+        terms, status = calendar_terms(reservation.metadata.annotations), reservation.status
+        is_later = terms.start is not None and terms.start > self._cluster.now
+        if is_later and status.node_name and status.phase in LIVE:
+            # It holds its capacity already: a start that it gets then changes nothing.
+            had = info.calendar.start
+            terms = terms._replace(start=had if had is not None and had <= self._cluster.now else None)
+        info.set_calendar(terms)
         node, scheduler = node_and_scheduler(reservation)
         preemptor = preemptor_of(reservation) if node else ""
         spec = reservations.specs.acquire([] if preemptor else reservation.spec.owners)

@@ -274,11 +274,13 @@ class Future(Simulation):
         outcome.is_uncertain = self.lifetimes.is_uncertain
         outcome.unknown = self.lifetimes.unknown
         if outcome.cut_at is not None:
-            planner = world.scheduler.hold_planner
+            planner, cluster = world.scheduler.hold_planner, world.scheduler.cluster
             outcome.too_large = {
                 str(pod.ref)
-                for pod in world.scheduler.cluster.pods.values()
-                if pod.phase is Phase.PENDING and planner.never_fits([pod]) is not None
+                for pod in cluster.pods.values()
+                if pod.phase is Phase.PENDING
+                and pod.scheduler in cluster.settings.scheduler_names
+                and planner.never_fits([pod]) is not None
             }
         outcome.goes_on = world.timers.next_time() is not None
         outcome.messages = dict(_messages(world.objects.scan("", "Pod"), "PodScheduled"))
