@@ -29,7 +29,8 @@ _ORDER = {(info.group, info.kind): place for place, info in enumerate(KINDS.valu
 _CLAIMS = frozenset(("persistentVolumeClaim", "ephemeral"))
 """Sources of volumes that have objects of their own."""
 _HORIZON = 600.0
-"""Seconds of virtual time within which everything comes to rest."""
+"""Seconds of virtual time within which everything comes to rest; less than a Deployment takes to report
+that it makes no progress, since what is due by then would happen too."""
 _MOMENTS = 2_000
 _ROUNDS = 1_000
 
@@ -149,7 +150,7 @@ class HypotheticalCluster(ClusterParts):
         for _ in range(_MOMENTS):
             self._settle()
             due = self._next_due()
-            if due is None or due > until:
+            if due is None or due >= until:
                 return self.timeline.entries[before:]
             self.clock.advance_to_timer(due)
         raise NotSettled(f"something still changes after {_MOMENTS} steps of virtual time")
