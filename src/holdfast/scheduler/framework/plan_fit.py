@@ -117,17 +117,18 @@ class PlanFits:
         counted on, since they may be the ones that are evicted."""
         beside = standing.beside(planned, row)
         others = [each for each in beside if each.overlaps(planned.start, planned.end)]
+        releases = self._planner.releases(row)
         taken: Amounts = {}
         if others and at_once:
             taken = self._planner.most_taken(others, planned.start)
         elif others:
-            taken = self._planner.most_missing(row, others, planned.start)
+            taken = self._planner.most_missing(others, planned.start, releases)
         outranked, limits = self.outranked(row), self._limits
         short = {
             slot: amount + taken.get(slot, 0) - limits.free_on(slot, row) - outranked.get(slot, 0)
             for slot, amount in self._planner.wanted(planned).items()
         }
-        for release in self._planner.releases(row):
+        for release in releases:
             if release.time <= planned.start:
                 for slot, amount in release.amounts:
                     if slot in short:

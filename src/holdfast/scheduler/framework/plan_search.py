@@ -224,7 +224,8 @@ class PlanSearch:
                 if slot in free:
                     free[slot][held] += amount
         for row, others in standing.overlapping(planned).items():
-            for slot, amount in self._planner.most_missing(row, others, planned.start).items():
+            releases = self._planner.known_releases(row)
+            for slot, amount in self._planner.most_missing(others, planned.start, releases).items():
                 if slot in free:
                     free[slot][row] -= amount
         if not certain:

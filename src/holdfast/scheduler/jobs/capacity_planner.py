@@ -218,14 +218,20 @@ class CapacityPlanner:
                     most[slot] = amount
         return most
 
-    def most_missing(self, row: int, plans: list[PlannedReservation], start: float) -> Amounts:
+    def most_missing(
+        self, plans: list[PlannedReservation], start: float, releases: Iterable[ExpectedRelease]
+    ) -> Amounts:
         """The most that these plans for a row take together at any time from `start` on, by slot, less
-        what is expected to be released there after `start` and by that time."""
+        what is expected to be released there after `start` and by that time. `releases` are those of
+        the row, in the order of time."""
+        moments = {max(each.start, start) for each in plans}
+        if moments == {start}:
+            return self._taken(plans, start)
         most: Amounts = {}
-        releases = [each for each in self.releases(row) if each.time > start]
-        for at in {max(each.start, start) for each in plans}:
+        later = [each for each in releases if each.time > start]
+        for at in moments:
             taken = self._taken(plans, at)
-            for release in releases:
+            for release in later:
                 if release.time > at:
                     break
                 for slot, amount in release.amounts:
@@ -235,6 +241,10 @@ class CapacityPlanner:
                 if amount > most.get(slot, 0):
                     most[slot] = amount
         return most
+
+    def known_releases(self, row: int) -> list[ExpectedRelease]:
+        """As `releases`, for a time after now, as of the last call of `free_at`."""
+        return self._known.get(row, [])
 
     def _taken(self, plans: Iterable[PlannedReservation], at: float) -> Amounts:
         """What planned reservations take at a time."""
