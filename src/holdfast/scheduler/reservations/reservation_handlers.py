@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from holdfast.api import names
-from holdfast.api.calendar import calendar_terms
+from holdfast.api.calendar import CalendarTerms, calendar_terms
 from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError, TimeError
 from holdfast.api.memo import Memo
 from holdfast.api.meta import ObjectMeta
@@ -138,17 +138,21 @@ class ReservationHandlers:
 
     # Reading an object
 
+    def _calendar_terms(self, info: ReservationInfo) -> CalendarTerms:
+        """The calendar annotations. A start that a reservation gets once it holds its capacity changes
+        nothing."""
+        terms, status = calendar_terms(info.object.metadata.annotations), info.object.status
+        is_later = terms.start is not None and terms.start > self._cluster.now
+        if not is_later or not status.node_name or status.phase not in LIVE:
+            return terms
+        had = info.calendar.start
+        return terms._replace(start=had if had is not None and had <= self._cluster.now else None)
+
     def _read(self, info: ReservationInfo) -> bool:
         """Reads owners and template of the object. Raises if they are invalid. Returns whether the
         class of its reserve pod changed."""
         reservations, reservation = self._reservations, info.object
-        terms, status = calendar_terms(reservation.metadata.annotations), reservation.status
-        is_later = terms.start is not None and terms.start > self._cluster.now
-        if is_later and status.node_name and status.phase in LIVE:
-            # It holds its capacity already: a start that it gets then changes nothing.
-            had = info.calendar.start
-            terms = terms._replace(start=had if had is not None and had <= self._cluster.now else None)
-        info.set_calendar(terms)
+        info.set_calendar(self._calendar_terms(info))
         node, scheduler = node_and_scheduler(reservation)
         preemptor = preemptor_of(reservation) if node else ""
         spec = reservations.specs.acquire([] if preemptor else reservation.spec.owners)
