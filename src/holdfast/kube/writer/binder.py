@@ -196,6 +196,9 @@ class BindWrite:
         self._bind = bind
         self._conflicts_of = conflicting
         self._verifying_since: float | None = None
+        self._conflict: ConflictingClaim | None = None
+        """Why the pod's claims are given up; some may be, although no answer says so."""
+        self._to_give_up: list[tuple[str, str]] = []
         self._is_verified = False
         """Not verified again: the binding may have been posted, and the claims be in use."""
         self._to_write = [each for each in before if isinstance(each, BindVolume | SelectNode)]
@@ -306,6 +309,8 @@ class BindWrite:
     async def _verify_devices(self) -> float | None:
         """When to look again; None if no other claim has devices of the pod's claims. Raises
         ClaimConflict."""
+        if self._conflict is not None:
+            raise await self._given_up_for(self._conflict)
         conflicting, now = self._conflicts_of(self._bind.pod.uid), asyncio.get_running_loop().time()
         if conflicting is not None and not conflicting:
             self._is_verified = True
@@ -319,9 +324,16 @@ class BindWrite:
             return max(_VERIFIED_EVERY, waited / 4)
         if waited < _CONFLICT_TIMEOUT and not any(each.was_first for each in conflicting):
             return max(_VERIFIED_EVERY, waited / 4)
-        for ref in dict.fromkeys(each.claim for each in conflicting):
-            await self._resource_claims.give_up(*ref, self._bind.pod)
-        raise ClaimConflict(str(conflicting[0]))
+        self._conflict = conflicting[0]
+        self._to_give_up = [*dict.fromkeys(each.claim for each in conflicting)]
+        raise await self._given_up_for(self._conflict)
+
+    async def _given_up_for(self, conflict: ConflictingClaim) -> ClaimConflict:
+        """Gives up the pod's claims; until that is done the pod must not be bound."""
+        while self._to_give_up:
+            await self._resource_claims.give_up(*self._to_give_up[0], self._bind.pod)
+            del self._to_give_up[0]
+        return ClaimConflict(str(conflict))
 
     # The pod
 
