@@ -119,20 +119,7 @@ class CapacityPlanner:
         plans = [each for each in self._calendar.on(row) if each.binds and each.start < until]
         if not plans:
             return {}
-        blocked: Amounts = {}
-        releases = self.releases(row)
-        for at in sorted({each.start for each in plans}):
-            taken = self._taken(plans, at)
-            for release in releases:
-                if release.time > at:
-                    break
-                for slot, amount in release.amounts:
-                    if slot in taken:
-                        taken[slot] -= amount
-            for slot, amount in taken.items():
-                if amount > blocked.get(slot, 0):
-                    blocked[slot] = amount
-        return blocked
+        return self.most_missing(plans, self._cluster.now, self.releases(row))
 
     def fits_until(self, row: int, cls: PodClass, until: float) -> bool:
         """Whether a pod of the class can be on the row until then, as far as it concerns what is free

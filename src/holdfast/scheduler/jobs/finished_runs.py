@@ -103,7 +103,8 @@ class FinishedRuns:
 
     def real_length(self, pod: PodRecord) -> float | None:
         """The longest of the last runs of its job, if most of them exceeded their estimates."""
-        runs = self._runs.get(_record_key(pod)) if self._runs else None  # type: ignore[arg-type]
+        key = _record_key(pod) if self._runs else None
+        runs = self._runs.get(key) if key is not None else None
         if not runs or len(runs) < _LEAST_RUNS:
             return None
         last = sorted(runs.values())[-_RUNS:]

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from msgspec import structs
@@ -195,7 +196,7 @@ class WindowSearch:
                 least = cost(end)
                 if least >= before or (most is not None and least > most):
                     break
-                first = _first(begin, end, lambda i, least=least: cost(i) <= least)  # type: ignore[misc]
+                first = _first(begin, end, partial(_costs_at_most, cost, least))
                 assert first is not None
                 found.append((least, first, end))
                 end, taken = first - 1, taken + 1
@@ -380,6 +381,10 @@ class WindowSearch:
 
 def _owners(planned: PlannedReservation) -> list[Any]:
     return list(planned.reservation.object.metadata.owner_references)
+
+
+def _costs_at_most(cost: Callable[[int], float], most: float, start: int) -> bool:
+    return cost(start) <= most
 
 
 def _first(begin: int, end: int, holds: Callable[[int], bool]) -> int | None:
