@@ -186,6 +186,20 @@ def test_a_start_added_to_a_reservation_on_a_node_does_not_extend_it() -> None:
     assert starts(play(given, until=2 * HOUR), "r") == [(0, "Available"), (HOUR, "Failed")]
 
 
+@pytest.mark.parametrize("restart", [None, "40m", "55m"], ids=["no restart", "before it", "after it"])
+def test_a_start_moved_once_the_reservation_is_on_a_node_does_not_extend_it(restart: str | None) -> None:
+    later = {"metadata": {"annotations": {"holdfast.io/starts-at": format_time(BEGIN + 50 * 60)}}}
+    given: list[Raw] = [
+        node("n0", 8),
+        window("r", 30, 4, 60),
+        step("35m", patch={"kind": "Reservation", "name": "r", "merge": later}),
+    ]
+    if restart:
+        given.append(step(restart, restart="scheduler"))
+    ends = [time for time, phase in starts(play(given, until=3 * HOUR), "r") if phase == "Failed"]
+    assert ends == [90 * 60]
+
+
 # Starts on other nodes
 
 

@@ -9,7 +9,7 @@ from holdfast.api import names
 from holdfast.api.calendar import CalendarTerms, calendar_terms
 from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError, TimeError
 from holdfast.api.memo import Memo
-from holdfast.api.meta import ObjectMeta
+from holdfast.api.meta import ObjectMeta, condition
 from holdfast.api.pod import Pod
 from holdfast.api.quantity import QuantityError
 from holdfast.api.reservation import Reservation, ReservationPhase
@@ -29,6 +29,7 @@ from holdfast.scheduler.cluster.slots import Amounts, Pairs
 from holdfast.scheduler.managers.resource_managers import ResourceManagers
 from holdfast.scheduler.reservations.preemption_holds import preemptor_of
 from holdfast.scheduler.reservations.reservation_cache import ReservationCache, ReservationListener
+from holdfast.scheduler.reservations.reservation_status import SCHEDULED
 from holdfast.scheduler.reservations.reservation_victims import problems, victims_in
 from holdfast.scheduler.reservations.reserve_pod import (
     Terms,
@@ -139,14 +140,24 @@ class ReservationHandlers:
     # Reading an object
 
     def _calendar_terms(self, info: ReservationInfo) -> CalendarTerms:
-        """The calendar annotations. A start that a reservation gets once it holds its capacity changes
-        nothing."""
-        terms, status = calendar_terms(info.object.metadata.annotations), info.object.status
-        is_later = terms.start is not None and terms.start > self._cluster.now
-        if not is_later or not status.node_name or status.phase not in LIVE:
-            return terms
-        had = info.calendar.start
-        return terms._replace(start=had if had is not None and had <= self._cluster.now else None)
+        """The calendar annotations. A reservation that holds its capacity has started: a later start
+        that it gets then counts as the time since when it has been on its node."""
+        terms, held_since = calendar_terms(info.object.metadata.annotations), self._held_since(info)
+        if terms.start is None or held_since is None or terms.start < held_since + 1:
+            return terms  # the times of conditions are in whole seconds
+        return terms._replace(start=held_since)
+
+    def _held_since(self, info: ReservationInfo) -> float | None:
+        """Since when it has been on its node; None if it is on none."""
+        status, pod = info.object.status, info.pod
+        if not status.node_name or status.phase not in LIVE:
+            is_assumed = pod is not None and pod.row >= 0
+            return info.since if is_assumed else None
+        scheduled = condition(status.conditions, SCHEDULED)
+        try:
+            return parse_time((scheduled.last_transition_time if scheduled else None) or "")
+        except TimeError:
+            return info.created
 
     def _read(self, info: ReservationInfo) -> bool:
         """Reads owners and template of the object. Raises if they are invalid. Returns whether the

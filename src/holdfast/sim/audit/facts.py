@@ -305,7 +305,7 @@ def reservation_facts(raw: Raw) -> ReservationFacts:
         once=spec.get("allocateOnce") is not False,
         policy=spec.get("allocatePolicy") or "",
         namespace=namespace,
-        expires=_expiry(metadata, spec),
+        expires=_expiry(metadata, spec, status),
         status=status,
         created=metadata.get("creationTimestamp") or "",
     )
@@ -576,13 +576,20 @@ def _claims(spec: Raw, namespace: str, pod: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _expiry(metadata: Raw, spec: Raw) -> float | None:
-    """When the reservation expires: by `expires`, or its ttl from its start or its creation."""
+def _expiry(metadata: Raw, spec: Raw, status: Raw) -> float | None:
+    """When the reservation expires: by `expires`, or its ttl from its start or its creation. One that
+    holds its capacity has started, whatever start it got since then."""
     if spec.get("expires"):
         return parse_time(spec["expires"])
     ttl = duration(str(spec.get("ttl") or ""))
     start = (metadata.get("annotations") or {}).get("holdfast.io/starts-at")
     since = start or metadata.get("creationTimestamp")
+    if start and status.get("phase") in ("Available", "Waiting"):
+        for each in status.get("conditions") or ():
+            if each.get("type") == "Scheduled" and parse_time(
+                each["lastTransitionTime"]
+            ) + 1 <= parse_time(start):
+                since = each["lastTransitionTime"]
     return parse_time(since) + ttl if ttl and since else None
 
 
