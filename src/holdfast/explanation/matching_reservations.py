@@ -1,6 +1,5 @@
 """The reservations whose owners match a pod, why each can be used or not, and what would change it."""
 
-import difflib
 import json
 from collections.abc import Iterator
 
@@ -17,7 +16,7 @@ from holdfast.explanation.repairs import (
     resize,
     spec_changes,
 )
-from holdfast.explanation.report import MatchingReservation
+from holdfast.explanation.report import MatchingReservation, did_you_mean, nearest
 from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord
@@ -161,10 +160,7 @@ def named_reservation(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str
         return
     reservation = reservations.get(affinity.by_name)
     if reservation is None:
-        near = difflib.get_close_matches(
-            affinity.by_name, [e.name for e in reservations.known.values()]
-        )
-        hint = f"; did you mean {near[0]}?" if near else ""
+        hint = did_you_mean(affinity.by_name, (each.name for each in reservations.known.values()))
         yield f"the reservation it names, {affinity.by_name}, does not exist{hint}"
     elif reservation.finished:
         yield f"the reservation it names, {reservation.name}, has ended"
@@ -217,7 +213,7 @@ def _repairs(
             yield from _become_owner(snapshot, subject, reservation)
     if affinity.by_name and reservations.get(affinity.by_name) is None:
         names = [each.name for each in reservations.known.values() if not each.finished]
-        for name in difflib.get_close_matches(affinity.by_name, names, 1):
+        for name in nearest(affinity.by_name, names):
             text = json.dumps({"name": name})
             body = {"annotations": {RESERVATION_AFFINITY: text}}
             objects = metadata_changes(snapshot, subject, body)

@@ -2,7 +2,6 @@
 the nearest name, or the object to create. Proposed only if the object would then be scheduled."""
 
 import copy
-import difflib
 import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -11,7 +10,7 @@ from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import RESOURCE_API
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.repairs import RESIZE, Repair, repair, spec_changes
-from holdfast.explanation.report import did_you_mean, few
+from holdfast.explanation.report import did_you_mean, few, nearest
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
@@ -67,7 +66,7 @@ def _no_class(about: _Situation, name: str) -> Iterator[str]:
     known = about.names(DEVICE_CLASS)
     others = did_you_mean(name, known) or f"; there are: {few(known) or 'none'}"
     yield f"there is no DeviceClass {name}{others}"
-    for near in difflib.get_close_matches(name, known, 1):
+    for near in nearest(name, known):
         about.advisor.propose(_other_class(about, name, near))
     made = {"apiVersion": RESOURCE_API, "kind": "DeviceClass", "metadata": {"name": name}, "spec": {}}
     text = f"create the DeviceClass {name} (without selectors it has all devices)"
@@ -130,7 +129,7 @@ def _no_claim(about: _Situation, namespace: str, name: str) -> Iterator[str]:
     if not hint and name in generated:
         hint = "; a ResourceClaimTemplate has this name"
     yield f"there is no ResourceClaim {namespace}/{name}{hint}"
-    for near in difflib.get_close_matches(name, known, 1):
+    for near in nearest(name, known):
         edit = _renamed("resourceClaimName", name, near)
         text = f"set resourceClaimName: {near} instead of {name}"
         objects = spec_changes(about.snapshot, about.subject, edit)
@@ -155,7 +154,7 @@ def _no_template(about: _Situation, namespace: str, name: str) -> Iterator[str]:
     if not hint and name in about.names(RESOURCE_CLAIM, namespace):
         hint = "; a ResourceClaim has this name"
     yield f"there is no ResourceClaimTemplate {namespace}/{name}{hint}"
-    for near in difflib.get_close_matches(name, known, 1):
+    for near in nearest(name, known):
         edit = _renamed("resourceClaimTemplateName", name, near)
         objects = spec_changes(about.snapshot, about.subject, edit)
         template = about.snapshot.find(CLAIM_TEMPLATE, near, namespace) or {}

@@ -1,7 +1,5 @@
 """Explains a pod: why it is pending, or why it runs where it does."""
 
-import difflib
-
 from holdfast.api.names import MIRROR_POD_ANNOTATION
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import (
@@ -25,7 +23,7 @@ from holdfast.explanation.queue_limits import (
     too_large,
 )
 from holdfast.explanation.repairs import metadata_changes, repair, spec_changes
-from holdfast.explanation.report import Report, did_you_mean
+from holdfast.explanation.report import Report, did_you_mean, nearest
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, rank, starts_on
 from holdfast.kube.object_client import Raw
 from holdfast.local.setup import SERVED
@@ -302,7 +300,7 @@ def _consider_similar_group(
         if each.is_known and each.name.namespace == job.name.namespace and each is not job
     )
     metadata = raw["metadata"]
-    for near in difflib.get_close_matches(wrong, known, 1):
+    for near in nearest(wrong, known):
         body = {
             field: changed
             for field in ("annotations", "labels")

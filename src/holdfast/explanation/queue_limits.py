@@ -1,6 +1,5 @@
 """Pods that their queue does not admit: which limit, with figures, and what would change it."""
 
-import difflib
 from collections import Counter
 
 from holdfast.api.kinds import KINDS
@@ -8,7 +7,7 @@ from holdfast.api.names import QUEUE_NAME_ANNOTATION, VOLCANO_API
 from holdfast.api.quantity import format_amount
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.repairs import metadata_changes, repair
-from holdfast.explanation.report import few
+from holdfast.explanation.report import few, nearest
 from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.jobs import Job
@@ -114,7 +113,7 @@ def consider_queue(
     raw = snapshot.find(QUEUE, name)
     if name and raw is None:
         known = sorted(each.name for each in queues)
-        for near in difflib.get_close_matches(name, known, 1):
+        for near in nearest(name, known):
             body = {"annotations": {QUEUE_NAME_ANNOTATION: near}}
             changes = metadata_changes(snapshot, subject, body)
             advisor.propose(repair(f"name the queue {near} instead of {name}", "Annotate", changes))

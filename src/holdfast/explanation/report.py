@@ -140,8 +140,13 @@ def few(names: list[str], most: int = 8) -> str:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`; did you mean train?`, or empty if nothing known is like the name."""
-    near = difflib.get_close_matches(name, sorted(known), 1)
+    near = nearest(name, known)
     return f"; did you mean {near[0]}?" if near else ""
+
+
+def nearest(name: str, known: Iterable[str]) -> list[str]:
+    """The known name that is most like this one; empty if none is like it."""
+    return difflib.get_close_matches(name, sorted(set(known) - {name}), 1)
 
 
 def _camel_keys(found: dict[str, Any]) -> dict[str, Any]:
