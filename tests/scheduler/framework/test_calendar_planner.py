@@ -187,7 +187,9 @@ def test_a_start_added_to_a_reservation_on_a_node_does_not_extend_it() -> None:
 
 
 @pytest.mark.parametrize("restart", [None, "40m", "55m"], ids=["no restart", "before it", "after it"])
-def test_a_start_moved_once_the_reservation_is_on_a_node_does_not_extend_it(restart: str | None) -> None:
+def test_a_start_moved_once_the_reservation_is_on_a_node_does_not_extend_it(
+    restart: str | None,
+) -> None:
     later = {"metadata": {"annotations": {"holdfast.io/starts-at": format_time(BEGIN + 50 * 60)}}}
     given: list[Raw] = [
         node("n0", 8),

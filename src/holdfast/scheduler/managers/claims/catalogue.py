@@ -156,6 +156,10 @@ class DeviceCatalogue:
             rows.update(dict.fromkeys(found))
         return np.array(sorted(rows), dtype=np.intp)
 
+    def has_counters(self, pool: PoolID) -> bool:
+        """Whether devices of a pool share counters."""
+        return any(each.slice.spec.shared_counters for each in self._pools.get(pool, {}).values())
+
     # Upkeep
 
     def _forget(self, name: str) -> list[SliceEntry]:

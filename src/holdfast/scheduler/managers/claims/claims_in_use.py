@@ -42,6 +42,7 @@ from holdfast.scheduler.managers.claims.pod_claims import (
     ResourceClaimKey,
     entries_of_group,
 )
+from holdfast.scheduler.managers.claims.pools import Counters, DevicePool, PoolID
 
 _NOBODY: frozenset[str] = frozenset()
 _MOST_WAITS = 10_000
@@ -393,10 +394,21 @@ class ClaimsInUse:
             self._used[key] = allocation
             self.use.add(key, allocation.devices.results)
             self._log(self._rows_of(allocation))
-        for holder in self.held.holding((before, allocation)):
+        for holder in self._holders_beside(before, allocation):
             self._holder_outdated(holder)
             if holder != key:
                 self._recount_use(holder)
+
+    def _holders_beside(self, *allocations: AllocationResult | None) -> Iterable[ResourceClaimKey]:
+        """The claims that hold a device of these allocations, or one that shares counters with it."""
+        if not self.held:
+            return ()
+        found = dict.fromkeys(self.held.holding(allocations))
+        for allocation in allocations:
+            for result in allocation.devices.results if allocation is not None else ():
+                if self.catalogue.has_counters(PoolID(result.driver, result.pool)):
+                    found |= dict.fromkeys(self.held.of_pool(result.driver, result.pool))
+        return found
 
     def _holder_outdated(self, key: ResourceClaimKey) -> None:
         """What a reservation holds with a claim may have changed: its object may have to."""
@@ -530,6 +542,7 @@ class ClaimsInUse:
                 left += [share] if share is not None else []
             elif not self._is_used_beside(result, key, written):
                 left.append(result)
+        left = self._within_counters(key, holder, left)
         if len(left) == len(devices.results) and all(
             one is other for one, other in zip(left, devices.results, strict=True)
         ):
@@ -537,6 +550,40 @@ class ClaimsInUse:
         if not left:
             return None
         return replace(holder.held, devices=replace(devices, results=tuple(left)))
+
+    def _within_counters(
+        self, key: ResourceClaimKey, holder: HolderClaim, results: list[DeviceRequestAllocationResult]
+    ) -> list[DeviceRequestAllocationResult]:
+        """Those of these devices for which enough is left of the counters of their pools. What the
+        claim has, or is being written to it, stays."""
+        entry = self._ledger.reservations.get(holder.reservation)
+        counted = self.catalogue.visible(entry.row).counted if entry is not None else ()
+        if not counted or not results:
+            return results
+        reduced, consumptions = self.use.without((key,)), self.catalogue.table.consumptions
+        consumers = {each.id: (pool, each) for pool in counted for each in pool.consumers}
+        has = {
+            result.device_id
+            for result in results
+            if self._is_written(key, result.device_id) or self._is_being_written(key, result.device_id)
+        }
+        available: dict[DevicePool, Counters] = {}
+        refused = set()
+        for result in sorted(results, key=lambda each: each.device_id not in has):
+            device = result.device_id
+            if device not in consumers or result.admin_access:
+                continue
+            pool, consumer = consumers[device]
+            if reduced.is_allocated(consumer.identity):
+                continue  # what it consumes is counted
+            left = available.setdefault(pool, dict(reduced.available(pool)))
+            consumed = consumptions.value(consumer.counters)
+            if device not in has and any(left[each[:2]] < each[2] for each in consumed):
+                refused.add(device)
+                continue
+            for counters, name, amount in consumed:
+                left[counters, name] -= amount
+        return [result for result in results if result.device_id not in refused] if refused else results
 
     def _can_hold(self, key: ResourceClaimKey, holder: HolderClaim, device: DeviceID) -> bool:
         """Whether a claim of a reservation has a device, or may get it: it is published, and nothing

@@ -129,7 +129,7 @@ class HolderClaims(ClaimReservations):
             holder = self.held.get(key)
             assert holder is not None
             rest = self._rest_of(key, holder)
-            if not has_devices(rest, holder.held) and not self._is_used_by_owners(key, holder):
+            if not has_devices(rest, holder.held) and not self._is_used_by_owners(key, holder, rest):
                 return True
             claim = self._claims.get(key)
             rest = self._rest_of(key, holder, written=True)
@@ -149,16 +149,23 @@ class HolderClaims(ClaimReservations):
             for key, holder in holders
         )
 
-    def _is_used_by_owners(self, key: ResourceClaimKey, holder: HolderClaim) -> bool:
-        """Whether a reservation can hold its devices, and those that others use are its owners'."""
+    def _is_used_by_owners(
+        self, key: ResourceClaimKey, holder: HolderClaim, rest: AllocationResult | None
+    ) -> bool:
+        """Whether a reservation can hold its devices, and those that others use are its owners'. `rest`
+        are those that it holds now."""
         identities = self.catalogue.table.identities
+        holds = {each.device_id for each in rest.devices.results} if rest is not None else set()
         for result in holder.held.devices.results:
             if not self._can_hold(key, holder, result.device_id):
                 return False
             identity = identities.find(result.device_id)
-            for user in self.use.holders(identity) if identity is not None else ():
-                if user != key and not self._is_of_owners(user, holder.reservation):
-                    return False
+            users = self.use.holders(identity) if identity is not None else ()
+            others = [user for user in users if user != key]
+            if not others and result.device_id not in holds:
+                return False  # others use the counters that it needs
+            if not all(self._is_of_owners(user, holder.reservation) for user in others):
+                return False
         return True
 
     def hold(self, pod: PodRecord) -> str:
