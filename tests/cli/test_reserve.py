@@ -312,7 +312,7 @@ def test_a_node_or_namespace_that_does_not_exist_is_a_warning(cluster: ServedClu
     done = cluster("reserve", *PLAIN, "--name", "away", "--node", "node-9", "-n", "defalt")
     assert done.status == 0
     assert done.err.splitlines()[:2] == [
-        'warning: --node: no node "node-9"; did you mean node-2?',
+        'warning: --node: no node "node-9"; did you mean node-1 or node-2?',
         'warning: no namespace "defalt"; did you mean default?',
     ]
     there = cluster("reserve", *PLAIN, "--name", "there", "--node", "node-1", "-n", "default")

@@ -7,7 +7,6 @@ treat all kinds alike (the store, the API server, `simulate`, decoding) reads th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from types import MappingProxyType
 
 import msgspec
@@ -31,6 +30,7 @@ from holdfast.api import reservation as migration
 from holdfast.api import workloads as policy
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Object
+from holdfast.api.similar_names import did_you_mean
 
 
 class KindInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -296,9 +296,4 @@ def _unknown(api_version: str, kind: str, declared: Kinds) -> tuple[str, str]:
     versions = sorted(row.api_version for row in rows if row.kind == kind)
     if versions:
         return "apiVersion", f"no {kind} in {api_version!r}; known: {', '.join(versions)}"
-    message = f"unknown kind {kind!r}"
-    kinds = {row.kind.lower(): row.kind for row in rows}
-    close = get_close_matches(kind.lower(), kinds, n=1)
-    if close:
-        message += f"; did you mean {kinds[close[0]]}?"
-    return "kind", message
+    return "kind", f"unknown kind {kind!r}{did_you_mean(kind, (row.kind for row in rows))}"

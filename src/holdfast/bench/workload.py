@@ -19,7 +19,6 @@ at `arrivalsPerSecond`, so that what churns every 200 ms does so after the same 
 default is about what kube-scheduler reaches on these workloads, so that pods and churn mix as there.
 """
 
-import difflib
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
@@ -28,6 +27,7 @@ import msgspec
 import yaml
 
 from holdfast.api.errors import HoldfastError
+from holdfast.api.similar_names import did_you_mean
 
 
 class BenchError(HoldfastError):
@@ -199,7 +199,6 @@ def find(name: str) -> str:
     known = {row.lower(): row for row in (*rows(), TRACE)}
     found = known.get(name.lower()) or known.get(f"scheduling{name.lower()}")
     if found is None:
-        near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.75)
-        hint = f"did you mean {known[near[0]]}?" if near else "`holdfast bench --list` shows all"
-        raise BenchError(f"unknown workload {name!r}; {hint}")
+        hint = did_you_mean(name, known.values(), "`holdfast bench --list` shows all", similar=0.75)
+        raise BenchError(f"unknown workload {name!r}{hint}")
     return found

@@ -18,7 +18,8 @@ from typing import Any
 import typer
 
 from holdfast import __version__
-from holdfast.cli.command import HelpfulCommand, HelpfulGroup, choices_of, did_you_mean
+from holdfast.api.similar_names import did_you_mean
+from holdfast.cli.command import HelpfulCommand, HelpfulGroup, choices_of
 from holdfast.cli.options import Failure
 
 COMMANDS = {

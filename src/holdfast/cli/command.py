@@ -10,11 +10,12 @@ whose metavar begins with `[`, which names the value it then has.
 
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
-from difflib import get_close_matches
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from typer.core import TyperCommand, TyperGroup
+
+from holdfast.api.similar_names import did_you_mean
 
 _GAP = 2
 _INDENT = 2
@@ -25,15 +26,6 @@ _METAVARS = {"F": "FILE", "Q": "QUANTITY", "NS": "NAMESPACE"}
 """Abbreviations that options use, in full."""
 _VALUE_OF_SHORT = re.compile(r"-[a-zA-Z]=.")
 _BOOLEANS = {"true": True, "false": False}
-
-
-def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """`; did you mean peak?`, or the other text if nothing known is like the word."""
-    names = {name.lower(): name for name in known}
-    close = get_close_matches(word.lower(), names, n=1)
-    if close:
-        return f"; did you mean {names[close[0]]}?"
-    return f"; {otherwise}" if otherwise else ""
 
 
 class HelpfulCommand(TyperCommand):

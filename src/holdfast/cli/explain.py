@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.api.similar_names import did_you_mean
 from holdfast.cli import completers
-from holdfast.cli.command import did_you_mean
 from holdfast.cli.options import (
     CLUSTER,
     Config,

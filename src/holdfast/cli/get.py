@@ -257,7 +257,7 @@ async def missing_hint(server: "ObjectLister", info: "KindInfo", name: str) -> s
     """`; did you mean node-2?` if the cluster has no such object, empty if no name is similar; None if
     it has one, or does not say.
     """
-    from holdfast.cli.command import did_you_mean
+    from holdfast.api.similar_names import did_you_mean
     from holdfast.kube.errors import ApiError, KubernetesError
 
     try:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.cli.command import did_you_mean
+from holdfast.api.similar_names import did_you_mean
 from holdfast.cli.options import Failure
 
 Raw = dict[str, Any]

@@ -30,8 +30,8 @@ from holdfast.api.pod import Container, Pod, PodSpec
 from holdfast.api.quantity import EXPECTED_QUANTITY, MOST_COUNTED, NANO, QuantityError, amount, parse
 from holdfast.api.resources import is_extended, pod_requests
 from holdfast.api.selectors import Requirement, parse_label_selector
+from holdfast.api.similar_names import did_you_mean
 from holdfast.api.times import format_time, parse_duration, parse_time
-from holdfast.cli.command import did_you_mean
 from holdfast.cli.options import Failure
 from holdfast.machinery.objects import checked_object
 from holdfast.machinery.schema import ResourceType, read_object

@@ -15,8 +15,9 @@ from holdfast.api.errors import TimeError
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import HOLDFAST_API
 from holdfast.api.reservation import ReservationOwner
+from holdfast.api.similar_names import did_you_mean
 from holdfast.api.times import format_time, parse_time
-from holdfast.explanation.report import Holder, did_you_mean, few
+from holdfast.explanation.report import Holder, few
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry, ReservationInfo
 from holdfast.scheduler.cluster.slots import PODS, Amounts

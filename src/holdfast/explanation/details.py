@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from holdfast.api.affinity import NodeSelectorRequirement
 from holdfast.api.quantity import amount
 from holdfast.api.selectors import compile_selector
+from holdfast.api.similar_names import did_you_mean
 from holdfast.api.times import format_time
 from holdfast.explanation.capacity import (
     absent_on,
@@ -30,7 +31,7 @@ from holdfast.explanation.repairs import (
     unmet_labels,
     untolerated,
 )
-from holdfast.explanation.report import did_you_mean, few
+from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import NodeVerdicts
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.affinity_terms import OwnTerm, Role, terms_of

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from holdfast.api.annotations import ReservationAffinity
 from holdfast.api.names import RESERVATION_AFFINITY, RESERVATION_IGNORED
+from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import held_for, requested
 from holdfast.explanation.details import expression_text
@@ -16,7 +17,7 @@ from holdfast.explanation.repairs import (
     resize,
     spec_changes,
 )
-from holdfast.explanation.report import MatchingReservation, did_you_mean, nearest
+from holdfast.explanation.report import MatchingReservation
 from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord

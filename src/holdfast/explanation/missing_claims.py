@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import RESOURCE_API
+from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.repairs import RESIZE, Repair, repair, spec_changes
-from holdfast.explanation.report import did_you_mean, few, nearest
+from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord

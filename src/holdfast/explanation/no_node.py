@@ -3,6 +3,7 @@
 import re
 
 from holdfast.api import names
+from holdfast.api.similar_names import did_you_mean
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import (
     amounts_text,
@@ -33,7 +34,7 @@ from holdfast.explanation.repairs import (
     repair,
     resize,
 )
-from holdfast.explanation.report import Report, did_you_mean
+from holdfast.explanation.report import Report
 from holdfast.explanation.verdicts import NodeVerdicts, Subject
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import CPU

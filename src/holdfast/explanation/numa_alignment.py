@@ -11,9 +11,10 @@ from holdfast.api.annotations import NUMATopologySpec, ResourceSpec
 from holdfast.api.decode import decode_json
 from holdfast.api.errors import InvalidObject
 from holdfast.api.meta import Struct
+from holdfast.api.similar_names import did_you_mean
 from holdfast.explanation.capacity import own_entries, row_of
 from holdfast.explanation.hardware import Lowered
-from holdfast.explanation.report import did_you_mean, few
+from holdfast.explanation.report import few
 from holdfast.machinery.schema.decoding import find_unknown
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord

@@ -1,6 +1,7 @@
 """Explains a pod: why it is pending, or why it runs where it does."""
 
 from holdfast.api.names import MIRROR_POD_ANNOTATION
+from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import (
     deletion_deadline,
@@ -23,7 +24,7 @@ from holdfast.explanation.queue_limits import (
     too_large,
 )
 from holdfast.explanation.repairs import metadata_changes, repair, spec_changes
-from holdfast.explanation.report import Report, did_you_mean, nearest
+from holdfast.explanation.report import Report
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, rank, starts_on
 from holdfast.kube.object_client import Raw
 from holdfast.local.setup import SERVED

@@ -5,9 +5,10 @@ from collections import Counter
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import QUEUE_NAME_ANNOTATION, VOLCANO_API
 from holdfast.api.quantity import format_amount
+from holdfast.api.similar_names import nearest
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.repairs import metadata_changes, repair
-from holdfast.explanation.report import few, nearest
+from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.jobs import Job

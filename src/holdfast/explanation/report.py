@@ -1,7 +1,5 @@
 """The explanation of an object as data, and feasibility and ranking of nodes."""
 
-import difflib
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -136,17 +134,6 @@ def few(names: list[str], most: int = 8) -> str:
     """The first names, and the number of the others."""
     shown = ", ".join(names[:most])
     return f"{shown}, and {len(names) - most} more" if len(names) > most else shown
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """`; did you mean train?`, or empty if nothing known is like the name."""
-    near = nearest(name, known)
-    return f"; did you mean {near[0]}?" if near else ""
-
-
-def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """The known name that is most like this one; empty if none is like it."""
-    return difflib.get_close_matches(name, sorted(set(known) - {name}), 1)
 
 
 def _camel_keys(found: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import base64
 import binascii
 import os
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
@@ -22,6 +21,7 @@ from msgspec import Struct, field
 
 from holdfast.api.decode import convert
 from holdfast.api.errors import InvalidObject
+from holdfast.api.similar_names import did_you_mean
 from holdfast.kube.client_settings import SCHEMES, Access, Tls, proxy_from
 from holdfast.kube.credentials import (
     VERSIONS,
@@ -232,11 +232,8 @@ def access_from(config: Kubeconfig, context: str = "") -> Access:
 
 
 def _known(names: Mapping[str, Any], wanted: str = "") -> str:
-    """The nearest name, or all of them."""
-    close = get_close_matches(wanted, names, n=1)
-    if close:
-        return f"; did you mean {close[0]}?"
-    return f"; known: {', '.join(sorted(names))}" if names else ""
+    """The nearest names, or all of them."""
+    return did_you_mean(wanted, names, f"known: {', '.join(sorted(names))}" if names else "")
 
 
 def _server(cluster: ClusterEntry, origin: Origin) -> str:

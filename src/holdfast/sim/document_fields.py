@@ -1,11 +1,11 @@
 """Reads fields of Step and Expect documents, collecting errors."""
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
 from holdfast.api.errors import DurationError, InvalidObject
+from holdfast.api.similar_names import did_you_mean
 from holdfast.api.times import parse_duration
 
 
@@ -46,8 +46,7 @@ def unknown_fields(
 
 
 def hint(name: str, known: Sequence[str]) -> str:
-    close = get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else f"; known: {', '.join(known)}"
+    return did_you_mean(name, known, f"known: {', '.join(known)}")
 
 
 def described(value: Any) -> str:

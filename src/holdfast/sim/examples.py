@@ -6,12 +6,12 @@ They are the folder `examples` of the repository, and `holdfast/examples` in the
 
 import re
 from collections.abc import Iterator
-from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
 
 import holdfast
 from holdfast.api.errors import HoldfastError
+from holdfast.api.similar_names import any_of, similar_names
 
 _PACKAGE = Path(holdfast.__file__).parent
 _SUFFIX = ".yaml"
@@ -68,9 +68,11 @@ def find_example(name: str) -> Example:
     if wanted in known:
         return known[wanted]
     close = [each for each in known if wanted in (each.rpartition("/")[2], each.partition("/")[0])]
-    close = close or get_close_matches(wanted, known, cutoff=0.7)
+    close = close or similar_names(wanted, known, 0.7)
     if not close:
-        last = {each.rpartition("/")[2]: each for each in known}
-        close = [last[each] for each in get_close_matches(wanted.rpartition("/")[2], last, cutoff=0.7)]
-    hint = f"did you mean {' or '.join(close[:3])}?" if close else "--list-examples lists them"
+        near = similar_names(
+            wanted.rpartition("/")[2], (each.rpartition("/")[2] for each in known), 0.7
+        )
+        close = sorted(each for each in known if each.rpartition("/")[2] in near)
+    hint = f"did you mean {any_of(close)}?" if close else "--list-examples lists them"
     raise UnknownExample(f"no example {name!r}; {hint}")

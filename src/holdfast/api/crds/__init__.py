@@ -8,7 +8,6 @@ them.
 from __future__ import annotations
 
 import json
-from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -17,6 +16,7 @@ import yaml
 
 from holdfast.api.documents import write_yaml
 from holdfast.api.errors import UnknownDefinition
+from holdfast.api.similar_names import did_you_mean
 
 Raw = dict[str, Any]
 
@@ -65,8 +65,7 @@ def _matching(wanted: str) -> list[str]:
             found.append(name)
     if not found:
         plurals = {name.partition(".")[0]: name for name in NAMES}
-        close = get_close_matches(wanted.lower(), (*plurals, *NAMES), n=1)
-        hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join(plurals)}"
+        hint = did_you_mean(wanted, (*plurals, *NAMES), f"known: {', '.join(plurals)}")
         raise UnknownDefinition(f"no definition of {wanted!r}{hint}")
     return found
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import HOLD_LABEL, HOLDFAST_API, RESERVATION_API, VOLCANO_API
-from holdfast.cli.command import did_you_mean
+from holdfast.api.similar_names import did_you_mean
 from holdfast.cli.kinds.kind import OutputKind
 from holdfast.cli.options import Failure
 

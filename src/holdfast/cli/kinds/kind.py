@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar, NamedTuple
 
 from holdfast.api.kinds import KindInfo
+from holdfast.api.similar_names import did_you_mean
 from holdfast.cli.client import ObjectLister, Raw, failure
-from holdfast.cli.command import did_you_mean
 from holdfast.cli.options import Failure
 from holdfast.kube.errors import ApiError, KubernetesError
 

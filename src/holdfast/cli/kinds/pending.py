@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import HOLD_EXPECTED_START, SIGS_PODGROUP_API, VOLCANO_API, WORKLOAD_API
+from holdfast.api.similar_names import did_you_mean
 from holdfast.cli.client import POD, RESERVATION, ObjectLister, Raw
-from holdfast.cli.command import did_you_mean
 from holdfast.cli.kinds.kind import Found, OutputColumn, OutputRow, Query
 from holdfast.cli.kinds.snapshot_kind import SnapshotKind, matching, not_found
 from holdfast.cli.printing import Description, age, events

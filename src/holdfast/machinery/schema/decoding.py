@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import cache
 from threading import Lock
 from typing import Any
@@ -21,6 +20,7 @@ from typing import Any
 import msgspec
 
 from holdfast.api.errors import InvalidObject
+from holdfast.api.similar_names import did_you_mean
 from holdfast.machinery.schema.field_errors import MALFORMED, FieldError, unknown_field
 from holdfast.machinery.schema.scalars import DROP, Mismatch, leaf, zero_of
 from holdfast.machinery.schema.shapes import JSON_SCHEMA, SCHEMA_OR_OTHER, FieldShape, builtin_shape
@@ -255,9 +255,8 @@ def suggestion(shape: FieldShape, path: str) -> str:
     for name, part in here.fields.items():
         if last in part.fields:
             return f"it belongs to {parent}.{name}".replace(" .", " ")
-    close = get_close_matches(last, here.fields, n=1)
-    if close:
-        return f"did you mean {close[0]}?"
+    if close := did_you_mean(last, here.fields):
+        return close.removeprefix("; ")
     homes = [place for place, name in _places(shape, "") if name == last]
     if not path.startswith("status"):
         homes = [place for place in homes if not place.startswith("status")]

@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from holdfast.api.documents import Document
@@ -16,6 +15,7 @@ from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError
 from holdfast.api.kinds import is_cluster_scoped
 from holdfast.api.names import DEFAULT_NAMESPACE, SIM_API
 from holdfast.api.selectors import parse_label_selector
+from holdfast.api.similar_names import did_you_mean
 from holdfast.local.component import key_of
 from holdfast.local.store.objects import Key, Raw, node_key
 from holdfast.sim.scenario_actions import Apply, Delete, Target
@@ -138,8 +138,7 @@ def _nodes_of(cluster: HypotheticalCluster, given: Iterable[str], option: str) -
             continue
         nodes = cluster.objects.scan("", "Node")
         if not _IS_SELECTOR.search(text):
-            near = get_close_matches(text, [raw["metadata"]["name"] for raw in nodes], 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            hint = did_you_mean(text, (raw["metadata"]["name"] for raw in nodes))
             raise ChangeError(f"{option}: there is no node {text!r}{hint}")
         try:
             selector = parse_label_selector(text)
@@ -194,8 +193,7 @@ def _scaled(cluster: HypotheticalCluster, text: str, namespace: str) -> ScaledWo
             for raw in cluster.objects.scan(group, name)
             if raw["metadata"]["namespace"] == key.namespace
         ]
-        near = get_close_matches(key.name, names, 1)
-        hint = f"; did you mean {near[0]}?" if near else "; -n names another namespace"
+        hint = did_you_mean(key.name, names, "-n names another namespace")
         raise ChangeError(f"--scale: there is no {key}{hint}")
     return ScaledWorkload(key, field_, int(match[4]))
 

@@ -10,12 +10,12 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
 from holdfast.api import names
 from holdfast.api.errors import HoldfastError, QuantityError
 from holdfast.api.name_rules import label_key, label_value
 from holdfast.api.quantity import amount, parse
+from holdfast.api.similar_names import did_you_mean
 from holdfast.local.store.objects import Key, Raw, node_key
 
 _COUNTED = re.compile(r"\+?(\d{1,6})x(.+)", re.DOTALL)
@@ -118,9 +118,8 @@ class ShapeReader:
         if "=" in text:
             return NodeTemplate(text, "new-node", _from_amounts(text))
         known = sorted(raw["metadata"]["name"] for raw in self._scan("", "Node"))
-        near = get_close_matches(text, known, 1)
-        hint = f"did you mean {near[0]}?" if near else "a shape of amounts is cpu=8,memory=32Gi"
-        raise ShapeError(f"there is no node {text!r}; {hint}")
+        hint = did_you_mean(text, known, "a shape of amounts is cpu=8,memory=32Gi")
+        raise ShapeError(f"there is no node {text!r}{hint}")
 
     def _companions(self, name: str) -> list[Raw]:
         found = [self._get(Key(*kind, "", name)) for kind in _OF_NODE]

@@ -11,7 +11,6 @@ only if there is no problem under its path. As in Kubernetes, a field that is nu
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache
 from typing import Annotated, Any, TypeVar, cast
 
@@ -19,6 +18,7 @@ import msgspec
 from msgspec import inspect as shapes
 
 from holdfast.api.errors import HoldfastError
+from holdfast.api.similar_names import did_you_mean
 from holdfast.api.times import format_duration, parse_duration
 
 Problem = tuple[str, str]
@@ -78,20 +78,10 @@ def item(path: str, index: object) -> str:
     return f"{path}[{index}]"
 
 
-def nearest(name: object, known: Iterable[str]) -> str | None:
-    """The known name most similar to `name`, ignoring case; None if none is similar."""
-    by_fold = {each.casefold(): each for each in known}
-    close = get_close_matches(str(name).casefold(), by_fold, n=1)
-    return by_fold[close[0]] if close else None
-
-
 def hint(name: object, known: Iterable[str]) -> str:
     """`; did you mean "x"?`, or the list of known names; empty if there are none."""
     names = list(known)
-    guess = nearest(name, names)
-    if guess is not None:
-        return f'; did you mean "{guess}"?'
-    return f"; known: {', '.join(names)}" if names else ""
+    return did_you_mean(str(name), names, f"known: {', '.join(names)}" if names else "", quoted=True)
 
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -214,8 +204,7 @@ def _read_choice(among: Sequence[shapes.Type], raw: object, path: str, problems:
         return raw
     booleans = ["true", "false"] if len(among) > 1 else []
     choices = [*booleans, *(str(word) for word in words)]
-    guess = nearest(raw, choices)
-    suggestion = f'; did you mean "{guess}"?' if guess else ""
+    suggestion = did_you_mean(str(raw), choices, quoted=True)
     wanted = " or ".join(choices) if len(choices) < 3 else "one of " + ", ".join(choices)
     problems.add(path, f"expected {wanted}, got {described(raw)}{suggestion}")
     return _WRONG
