@@ -32,6 +32,8 @@ class PodLife:
     ended: float | None = None
     phase: str = ""
     """Succeeded or Failed, of one that ended."""
+    stopping: float | None = None
+    """When its deletion began."""
     deleted: float | None = None
     disruption: str = ""
     """The reason of its condition DisruptionTarget."""
@@ -50,6 +52,12 @@ class PodLife:
         """How long it was on its node; None if it still was at the end."""
         left = self.left
         return max(0.0, left - self.bound) if left is not None and self.bound is not None else None
+
+    @property
+    def stop_time(self) -> float:
+        """How long it took to stop on its node after its deletion began; 0 if that is not known."""
+        left = self.left
+        return max(0.0, left - self.stopping) if left is not None and self.stopping is not None else 0.0
 
 
 @dataclass(slots=True)
@@ -145,6 +153,8 @@ class _LifeReader:
             life.bound = t if not life.was_there or t > 0 else _scheduled(raw, begin)
         if status.get("phase") in _ENDED and life.ended is None:
             life.ended, life.phase = t, status["phase"]
+        if raw["metadata"].get("deletionTimestamp") and life.stopping is None:
+            life.stopping = t
         if spec.get("schedulingGates"):
             life.seen_gated = True
         elif life.seen_gated and life.ungated is None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from harness.served_cluster import call
 from holdfast.local.setup import SchedulerFactory
@@ -72,6 +73,35 @@ def test_the_same_configuration_replays_what_happened(tmp_path: Path, begin: flo
     assert was.waits and sorted(was.waits) == sorted(now.waits)[-len(was.waits) :]
     for name, shares in was.summary["utilisation"].items():
         assert now.summary["utilisation"][name]["mean"] == pytest.approx(shares["mean"], abs=0.001)
+
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+REMADE = [
+    "dra/preemption",
+    "dra/reservation-preemption",
+    "dynamic-reservations/another-provisioner",
+    "pod-groups/disruption",
+    "reservations/migration",
+    "reservations/preemption",
+    "scheduling/node-lifecycle",
+]
+
+
+@pytest.mark.parametrize("name", REMADE)
+def test_what_the_scheduler_made_is_made_once_in_a_replay(tmp_path: Path, name: str) -> None:
+    """Its holds, the reservations of migrations and the claims of both are not played as if users had
+    created them."""
+    objects: list[Raw] = []
+    for raw in yaml.safe_load_all((EXAMPLES / f"{name}.yaml").read_text()):
+        if raw and raw["kind"] not in ("Expect", "KubeSchedulerConfiguration"):
+            objects += raw["items"] if raw["kind"] == "List" else [raw]
+    was = record_simulation(objects, tmp_path, 3600.0)
+    now = replayed(read_lives(Recording(tmp_path)))
+    kinds = [run.summary["reservations"]["kinds"] for run in (was, now)]
+    assert [{kind: each["created"] for kind, each in found.items()} for found in kinds] == [
+        {kind: each["created"] for kind, each in kinds[0].items()}
+    ] * 2
+    assert starts(now) == starts(was)
 
 
 def test_another_configuration_places_pods_elsewhere(tmp_path: Path) -> None:

@@ -79,19 +79,24 @@ class PlanSearch:
         cluster.classes.on_dropped.append(self._class_dropped)
         self._free_by_start: dict[tuple[float, tuple[int, ...]], dict[int, NDArray[np.int64]]] = {}
         """What is expected to be free by start and slots, while plans are made."""
+        self._missing: dict[tuple[float, int, tuple[PlannedReservation, ...]], Amounts] = {}
+        """What plans for a row lack, by start, row and plans, while plans are made."""
         self._largest: dict[int, int] | None = None
         """The most that a pod on a node uses of each slot, while plans are made."""
 
     @contextmanager
     def memoized(self) -> Iterator[None]:
         """Inside, what is free at a time is computed once; nothing may come or go on a node."""
-        self._free_by_start.clear()
-        self._largest = None
+        self._forget()
         try:
             yield
         finally:
-            self._free_by_start.clear()
-            self._largest = None
+            self._forget()
+
+    def _forget(self) -> None:
+        self._free_by_start.clear()
+        self._missing.clear()
+        self._largest = None
 
     def find(
         self, members: list[PlannedReservation], standing: Standing, certain: bool
@@ -224,8 +229,7 @@ class PlanSearch:
                 if slot in free:
                     free[slot][held] += amount
         for row, others in standing.overlapping(planned).items():
-            releases = self._planner.known_releases(row)
-            for slot, amount in self._planner.most_missing(others, planned.start, releases).items():
+            for slot, amount in self._missing_on(row, others, planned.start).items():
                 if slot in free:
                     free[slot][row] -= amount
         if not certain:
@@ -235,6 +239,15 @@ class PlanSearch:
                         if slot in free:
                             free[slot][at] += amount
         return free
+
+    def _missing_on(self, row: int, plans: list[PlannedReservation], start: float) -> Amounts:
+        """What these plans for a row lack from a time on, besides what is free then."""
+        key = start, row, tuple(plans)
+        found = self._missing.get(key)
+        if found is None:
+            releases = self._planner.known_releases(row)
+            found = self._missing[key] = self._planner.most_missing(plans, start, releases)
+        return found
 
     def nearest(self, planned: PlannedReservation, standing: Standing) -> PlanFit:
         """Why no node can have the reservation: of the one that lacks least."""

@@ -17,6 +17,8 @@ are the expected ends of each row; a row is computed again when it is in `Epoch.
 
 import math
 from collections.abc import Collection, Iterable, Mapping
+from itertools import chain
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +43,7 @@ from holdfast.scheduler.reservations.reservation_cache import ReservationCache
 
 Matrix = NDArray[np.int64]
 _NOTHING: Matrix = np.zeros(0, dtype=np.int64)
+_TIME = itemgetter(0)
 _NOWHERE: Mapping[int, list[PlannedReservation]] = {}
 
 
@@ -92,12 +95,16 @@ class CapacityPlanner:
             if expires is not None and expires > now:
                 amounts = tuple(entry.remaining.items())
                 found.append(ExpectedRelease(expires, amounts, None, entry))
+        expected_end = self._estimates.expected_end
         for pod in ledger.pods.get(row, {}).values():
             uid = pod.reservation_uid
-            end = self._end(pod, ledger.reservations.get(uid) if uid else None)
+            end = self._end(pod, ledger.reservations.get(uid)) if uid else expected_end(pod)
             if end is not None:
                 found.append(ExpectedRelease(end, pod.cls.usage, pod))
-        found.sort(key=lambda each: (each.time, each.pod.uid if each.pod is not None else ""))
+        if len({each.time for each in found}) == len(found):
+            found.sort(key=_TIME)
+        else:
+            found.sort(key=lambda each: (each.time, each.pod.uid if each.pod is not None else ""))
         return found
 
     def _end(self, pod: PodRecord, entry: ReservationEntry | None) -> float | None:
@@ -338,17 +345,15 @@ class CapacityPlanner:
 
 def _flat(known: Mapping[int, list[ExpectedRelease]]) -> FlatReleases:
     """The releases of all rows as arrays, in the order of time."""
-    kinds: dict[Pairs, int] = {}
-    times, rows, of = [], [], []
-    for row, releases in known.items():
-        for each in releases:
-            times.append(each.time)
-            rows.append(row)
-            of.append(kinds.setdefault(each.amounts, len(kinds)))
-    order = np.argsort(np.array(times, dtype=np.float64), kind="stable")
+    releases = list(chain.from_iterable(known.values()))
+    times = np.array([each.time for each in releases], dtype=np.float64)
+    rows = np.repeat(
+        np.fromiter(known, dtype=np.intp, count=len(known)), [len(each) for each in known.values()]
+    )
+    amounts = [each.amounts for each in releases]
+    kept, kinds = np.unique(np.fromiter(map(id, amounts), np.int64, len(amounts)), return_inverse=True)
+    by_id = dict(zip(map(id, amounts), amounts, strict=True))
+    order = np.argsort(times, kind="stable")
     return FlatReleases(
-        np.array(times, dtype=np.float64)[order],
-        np.array(rows, dtype=np.intp)[order],
-        np.array(of, dtype=np.intp)[order],
-        list(kinds),
+        times[order], rows[order], kinds[order], [by_id[each] for each in kept.tolist()]
     )

@@ -110,11 +110,12 @@ class RunEstimates:
 
     def expected_end(self, pod: PodRecord) -> float | None:
         """When a pod on a node is expected to end; None without an estimate, or if that is past."""
-        estimate = self.of(pod)
+        estimate = self.of(pod) if self._of_job or self._learns else pod.estimate
         if estimate is None:
             return None
-        end = (self._cluster.now if pod.started is None else pod.started) + estimate
-        return end if end > self._cluster.now else None
+        now = self._cluster.now
+        end = (now if pod.started is None else pod.started) + estimate
+        return end if end > now else None
 
     def overruns(self, pod: PodRecord) -> bool:
         """Whether the pod has exceeded its run-time estimate."""

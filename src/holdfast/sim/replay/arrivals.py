@@ -4,9 +4,11 @@ pods that were on nodes at the beginning    are there again, and end when they d
 pods that arrived                           arrive again without a node, and run as long as they did
 pods of services                            are deleted when they were, whenever they start
 pods deleted before they started            are deleted then
+pods that are evicted or deleted            take as long to stop as they did
 pods of schedulers that are not played      get the node that they got, when they got it
+pods that were created with a node          are created there again
 nodes, reservations, queues, and so on      come, change and go when they did
-holds, and claims generated for pods        are left out, since they are remade
+holds, and claims made for pods and these   are left out, since they are remade
 bindings of volumes and claims              are decided again, unless they were there at first
 
 A pod that was preempted or evicted and the pod that its controller created for it are one piece of
@@ -108,6 +110,8 @@ class ReplayScenario:
             return
         if life.was_there and life.bound is not None and life.bound <= 0:
             self._create(life, self._running(life), 0.0)
+        elif _is_created_on_a_node(raw):
+            self._create(life, self._placed(life), life.arrived)
         elif self._is_scheduled(raw):
             self._create(life, self._arriving(life), life.arrived)
             if life.ungated is not None:
@@ -141,7 +145,7 @@ class ReplayScenario:
 
     def _placed(self, life: PodLife) -> Raw:
         raw = _annotated(life.first, life, life.run_time, keep_status=False)
-        return {**raw, "spec": {**raw["spec"], "nodeName": life.node}}
+        return {**raw, "spec": {**raw["spec"], "nodeName": life.node or raw["spec"]["nodeName"]}}
 
     # Other objects
 
@@ -154,6 +158,8 @@ class ReplayScenario:
             if before is not None and raw["kind"] in _BOUND_LATER:
                 break
             given = _as_given(version, was_there=life.was_there and t == 0)
+            if raw["kind"] == "PodMigrationJob":
+                given = _without_its_reservation(given, raw)
             if given == before:
                 continue
             read = self._read(given)
@@ -218,6 +224,8 @@ class _Work:
 
 def _evicted_at(life: PodLife) -> float:
     """Its controller creates another when the eviction begins, at the latest when it is gone."""
+    if life.stopping is not None:
+        return life.stopping
     grace = float((life.first.get("spec") or {}).get("terminationGracePeriodSeconds") or 0.0)
     assert life.deleted is not None
     return life.deleted - grace
@@ -237,8 +245,11 @@ def _annotated(raw: Raw, life: PodLife, runs_for: float | None, *, keep_status: 
         if not key.startswith(names.SIM_PREFIX) and (keep_status or key not in _DECISIONS)
     }
     was_kept = not life.disruption
+    if life.stop_time:
+        annotations[names.SIM_STOPS_IN] = _text(life.stop_time)
     if life.deleted is not None and was_kept and (life.bound is None or is_endless(raw)):
-        annotations[names.SIM_DELETE_AT] = _text(life.deleted)
+        began = life.stopping if life.stop_time and life.stopping is not None else life.deleted
+        annotations[names.SIM_DELETE_AT] = _text(began)
     elif runs_for is not None and not is_endless(raw):
         annotations[names.SIM_RUNS_FOR] = _text(runs_for)
     found = {**raw, "metadata": {**metadata, "annotations": annotations}}
@@ -249,6 +260,13 @@ def _annotated(raw: Raw, life: PodLife, runs_for: float | None, *, keep_status: 
 
 def _text(seconds: float) -> str:
     return format_duration(round(seconds, 3))
+
+
+def _is_created_on_a_node(pod: Raw) -> bool:
+    """Whether the author of a pod gave it its node: no scheduler had said so when it was first seen."""
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    is_scheduled = any(each.get("type") == "PodScheduled" for each in conditions)
+    return bool((pod.get("spec") or {}).get("nodeName")) and not is_scheduled
 
 
 def _is_of_group(pod: Raw) -> bool:
@@ -263,10 +281,11 @@ def _is_remade(raw: Raw, life: ObjectLife) -> bool:
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     match raw["kind"]:
         case "Reservation":
-            made = (names.HOLD_LABEL, names.MIGRATION_JOB)
+            made = (names.HOLD_LABEL, names.PREEMPTOR_UID, names.MIGRATION_JOB)
             return any(each in labels or each in annotations for each in made)
         case "ResourceClaim":
-            return any(each.get("kind") == "Pod" for each in metadata.get("ownerReferences") or ())
+            owners = metadata.get("ownerReferences") or ()
+            return any(each.get("kind") in ("Pod", "Reservation") for each in owners)
         case "PersistentVolume":
             return not life.was_there and names.PROVISIONED_BY_ANNOTATION in annotations
     return False
@@ -291,6 +310,17 @@ def _as_given(raw: Raw, *, was_there: bool) -> Raw:
     if kind == "PersistentVolume" and not was_there and "claimRef" in spec:
         found["spec"] = {key: value for key, value in spec.items() if key != "claimRef"}
     return found
+
+
+def _without_its_reservation(job: Raw, first: Raw) -> Raw:
+    """A PodMigrationJob without the name of the Reservation that was made for it: another will be."""
+    options = {**(job.get("spec") or {}).get("reservationOptions", {})}
+    named = ((first.get("spec") or {}).get("reservationOptions") or {}).get("reservationRef")
+    options.pop("reservationRef", None)
+    if named is not None:
+        options["reservationRef"] = named
+    spec = {key: value for key, value in job["spec"].items() if key != "reservationOptions"}
+    return {**job, "spec": {**spec, "reservationOptions": options} if options else spec}
 
 
 def _target(raw: Raw) -> Target:
