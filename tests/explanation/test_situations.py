@@ -485,7 +485,9 @@ SITUATIONS: dict[str, Row] = {
         node="node-l",
     ),
     "scheduler name nearly right": Row(
-        [N1, pod("p", schedulerName="holdfst-scheduler")], ["did you mean holdfast-scheduler?"], []
+        [N1, pod("p", schedulerName="holdfst-scheduler")],
+        ["did you mean holdfast-scheduler?"],
+        ["SetScheduler"],
     ),
     "resource nearly right": Row(
         [
@@ -493,7 +495,7 @@ SITUATIONS: dict[str, Row] = {
             pod("p", requests={"nvidia.com/gpus": "1"}),
         ],
         ["no node has the resource nvidia.com/gpus; did you mean nvidia.com/gpu?"],
-        [],
+        ["CorrectResource"],
     ),
     "init container is too big": Row(
         [N1, with_init(pod("p", "1"), "fetch", "40")],
@@ -657,14 +659,14 @@ def merged(raw: Any, patch: Any) -> Any:
 
 def changed(objects: list[Raw], change: Raw) -> list[Raw]:
     by_name = {(r["kind"], r["metadata"]["name"]): copy.deepcopy(r) for r in objects}
-    for each in change["objects"]:
+    for each in [*change["objects"], *change.get("then", ())]:
         key = each["kind"], each["name"]
         match each["operation"]:
             case "create":
                 by_name[key] = each["object"]
             case "delete" | "end":
                 del by_name[key]
-            case "patch":
+            case "patch" if key in by_name:  # the world has no Deployments and Jobs
                 by_name[key] = merged(by_name[key], each["patch"])
     return list(by_name.values())
 

@@ -12,6 +12,9 @@ snapshot.
     queue_limits           limits of a pod's queue
     verdicts               what the scheduler says: feasible nodes, scores, whether a pod would start
     details                names and figures behind reasons
+    node_labels            labels and names of nodes that a pod requires
+    pod_affinity           affinity and anti-affinity to other pods
+    misspellings           names that nothing has: the nearest ones that exist
     capacity               shortage, holders of capacity, expected ends
     hardware               devices and volume attachments
     numa_alignment         NUMA nodes, exclusive CPUs, and policies for both

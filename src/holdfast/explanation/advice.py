@@ -50,6 +50,7 @@ from holdfast.explanation.repairs import (
     repair,
     resize,
     wider_numa_policies,
+    workload_text,
 )
 from holdfast.explanation.report import Advice, few
 from holdfast.explanation.verdicts import (
@@ -125,7 +126,8 @@ class Advisor:
             return False
         cost = sum(10**each.cost for each in repairs)
         result = "" if change.until is not None else f"; then it fits {few(nodes, _NODES)}"
-        advice = Advice(f"{text}{result}", change.data(), nodes)
+        where = "" if "template of" in text else workload_text(change)
+        advice = Advice(f"{text}{where}{result}", change.data(), nodes)
         self._found[text] = (cost, len(self._found), advice)
         return True
 

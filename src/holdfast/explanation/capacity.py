@@ -385,10 +385,11 @@ def ended_pod(snapshot: ClusterSnapshot, pod: PodRecord) -> list[ObjectChange]:
         if len(others) == len(users):
             continue
         if any(each.get("uid") == pod.uid for each in metadata.get("ownerReferences") or ()):
-            found.append(delete(RESOURCE_CLAIM, metadata["name"], pod.namespace))
+            released = delete(RESOURCE_CLAIM, metadata["name"], pod.namespace)
+            found.append(released._replace(follows=True))
         else:
             status = {"reservedFor": others} if others else {"reservedFor": None, "allocation": None}
-            found.append(patch(RESOURCE_CLAIM, raw, {"status": status}))
+            found.append(patch(RESOURCE_CLAIM, raw, {"status": status}, follows=True))
     return found
 
 

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
-from holdfast.api.affinity import NodeSelectorRequirement
 from holdfast.api.quantity import amount
 from holdfast.api.selectors import compile_selector
 from holdfast.api.similar_names import did_you_mean
@@ -20,7 +19,9 @@ from holdfast.explanation.capacity import (
 )
 from holdfast.explanation.claim_details import claim_details
 from holdfast.explanation.hardware import attach_details, device_details
+from holdfast.explanation.node_labels import label_details
 from holdfast.explanation.numa_alignment import numa_details
+from holdfast.explanation.pod_affinity import pod_affinity_details
 from holdfast.explanation.repairs import (
     CLAIM,
     STORAGE_CLASS,
@@ -34,8 +35,6 @@ from holdfast.explanation.repairs import (
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import NodeVerdicts
 from holdfast.kube.object_client import Raw
-from holdfast.scheduler.cluster.affinity_terms import OwnTerm, Role, terms_of
-from holdfast.scheduler.cluster.class_key import required_terms
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
@@ -78,7 +77,7 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
         impossible = True
         if not most:
             absent = True
-            yield f"no node has the resource {name}{did_you_mean(name, _resources(snapshot))}"
+            yield f"no node has the resource {name}{did_you_mean(name, resources_of_nodes(snapshot))}"
         else:
             yield (
                 f"no node is large enough: it requests {shown(name, wanted)} {name}"
@@ -115,7 +114,7 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
             yield f"{name} is over-committed by {amounts_text(snapshot, over)}"
 
 
-def _resources(snapshot: ClusterSnapshot) -> set[str]:
+def resources_of_nodes(snapshot: ClusterSnapshot) -> set[str]:
     """The resources that nodes have."""
     table = snapshot.cluster.nodes
     return {name for row, info in table.info.items() if table.alive[row] for name in info.allocatable}
@@ -187,61 +186,6 @@ def _planned(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Ite
 # Labels, taints, cordons
 
 
-def _affinity(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
-    """The labels and expressions that nodes do not satisfy, those that another plugin rejects first
-    included."""
-    if pod.pinned_node is not None:
-        there = snapshot.cluster.nodes.row(pod.pinned_node)
-        if there is None or not snapshot.cluster.nodes.alive[there]:
-            yield f"it belongs on {pod.pinned_node}, which does not exist"
-        return
-    unmet: Counter[str] = Counter()
-    keys: dict[str, str] = {}
-    table = snapshot.cluster.nodes
-    for row in (row for _, row in table.names() if table.alive[row]):
-        labels, expressions = unmet_labels(snapshot, pod, row)
-        for key, value in labels.items():
-            unmet[f"nodeSelector {key}={value}"] += 1
-            keys[f"nodeSelector {key}={value}"] = key
-        for each in expressions:
-            text = f"node affinity {expression_text(each)}"
-            unmet[text] += 1
-            keys[text] = each.key
-    for text, count in unmet.most_common(_LINES):
-        yield f"{text} is not met by {_of_nodes(count, snapshot)}{_values(snapshot, keys[text])}"
-    terms = required_terms(pod.cls.affinity) if pod.cls.affinity is not None else []
-    for field in (each for term in terms for each in term.match_fields):
-        yield f"node affinity {expression_text(field)} allows only these node names"
-
-
-def _of_nodes(count: int, snapshot: ClusterSnapshot) -> str:
-    total = snapshot.cluster.nodes.count
-    if count == total:
-        return "any node" if total > 1 else "the only node"
-    return f"{count} of {total} nodes"
-
-
-def _values(snapshot: ClusterSnapshot, key: str) -> str:
-    """The values that the label has on nodes."""
-    found = Counter(
-        info.labels[key]
-        for row, info in snapshot.cluster.nodes.info.items()
-        if snapshot.cluster.nodes.alive[row] and key in info.labels
-    )
-    if not found:
-        return f" (no node has the label {key})"
-    if len(found) > snapshot.cluster.nodes.count // 2 and len(found) > _NODES:
-        return ""
-    values = few([f"{value} on {count}" for value, count in found.most_common()], _NODES)
-    return f" (values of {key}: {values})"
-
-
-def expression_text(each: NodeSelectorRequirement) -> str:
-    """`disk In (nvme, ssd)`"""
-    values = f" ({', '.join(each.values)})" if each.values else ""
-    return f"{each.key} {each.operator}{values}"
-
-
 def _taints(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
     found: dict[str, list[str]] = {}
     unready: dict[str, list[str]] = {}
@@ -259,7 +203,7 @@ def _cordoned(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
     yield f"cordoned: {few(nodes, _NODES)}"
 
 
-# Ports, affinity to pods, spread
+# Ports, spread
 
 
 def _ports(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
@@ -276,91 +220,6 @@ def _ports(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Itera
                 if (port.port, port.protocol) in wanted:
                     whose = f"reservation {entry.reservation.name}"
                     yield f"host port {port.port}/{port.protocol} on {name} is reserved by {whose}"
-
-
-def _pod_affinity(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
-    cluster = snapshot.cluster
-    for own in terms_of(pod.cls):
-        key = own.term.topology_key
-        if own.role is Role.FORBIDDEN:
-            blocking = _selected(snapshot, own, pod)
-            if blocking:
-                yield (
-                    f"anti-affinity to {_selector_text(own)} by {key}: in the way are "
-                    f"{pods_text(blocking)}"
-                )
-        elif own.role is Role.REQUIRED:
-            near = _selected(snapshot, own, pod)
-            if not near:
-                elsewhere = _other_namespaces(snapshot, own)
-                yield (
-                    f"affinity to {_selector_text(own)} by {key}: no such pod is on a node{elsewhere}"
-                )
-            else:
-                yield f"affinity to {_selector_text(own)} by {key}: those are {_places(snapshot, near)}"
-    blocking = [
-        other
-        for other in cluster.pods.values()
-        if other.row >= 0 and other is not pod and _keeps_away(other, pod)
-    ]
-    if blocking:
-        yield f"anti-affinity of other pods excludes it: {pods_text(blocking)}"
-
-
-def _selected(snapshot: ClusterSnapshot, own: OwnTerm, pod: PodRecord) -> list[PodRecord]:
-    """The pods on nodes that a term selects."""
-    return [
-        other
-        for other in snapshot.cluster.pods.values()
-        if other.row >= 0
-        and other is not pod
-        and other.namespace in own.term.namespaces
-        and own.term.selector.matches(other.cls.labels)
-    ]
-
-
-def _other_namespaces(snapshot: ClusterSnapshot, own: OwnTerm) -> str:
-    """Namespaces that the term does not cover and that have pods which it would select."""
-    found = {
-        other.namespace
-        for other in snapshot.cluster.pods.values()
-        if other.row >= 0
-        and other.reservation is None
-        and other.namespace not in own.term.namespaces
-        and own.term.selector.matches(other.cls.labels)
-    }
-    if not found:
-        return ""
-    return (
-        f"; there are some in other namespaces ({few(sorted(found), _NODES)}), which it does not cover"
-    )
-
-
-def _keeps_away(other: PodRecord, pod: PodRecord) -> bool:
-    return any(
-        own.role is Role.FORBIDDEN
-        and pod.namespace in own.term.namespaces
-        and own.term.selector.matches(pod.cls.labels)
-        for own in terms_of(other.cls)
-    )
-
-
-def _selector_text(own: OwnTerm) -> str:
-    parts = []
-    for each in own.term.selector.requirements:
-        values = f"{','.join(each.values)}" if each.values else ""
-        text = (
-            f"{each.key}={values}" if each.operator == "In" else f"{each.key} {each.operator} {values}"
-        )
-        parts.append(text.strip())
-    return " ".join(parts) or "all pods"
-
-
-def _places(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> str:
-    texts = [
-        f"{pod.namespace}/{pod.name} on {snapshot.cluster.nodes.name(pod.row)}" for pod in pods[:20]
-    ]
-    return few(texts, _NODES)
 
 
 def _spread(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
@@ -512,11 +371,11 @@ _BY_PLUGIN: dict[str, Details] = {
     NODE_RESOURCES_FIT: _shortage,
     CALENDAR_FILTER: _planned,
     "LimitAware": _limits,
-    "NodeAffinity": _affinity,
+    "NodeAffinity": label_details,
     "TaintToleration": _taints,
     "NodeUnschedulable": _cordoned,
     "NodePorts": _ports,
-    "InterPodAffinity": _pod_affinity,
+    "InterPodAffinity": pod_affinity_details,
     "PodTopologySpread": _spread,
     "VolumeBinding": _volumes,
     "VolumeZone": _volumes,

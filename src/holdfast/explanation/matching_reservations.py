@@ -8,7 +8,7 @@ from holdfast.api.names import RESERVATION_AFFINITY, RESERVATION_IGNORED
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import held_for, requested
-from holdfast.explanation.details import expression_text
+from holdfast.explanation.node_labels import expression_text
 from holdfast.explanation.repairs import (
     CONFIGURE,
     Repair,

@@ -215,6 +215,7 @@ def _generated(about: _Situation, template: str, spec: Raw) -> list[ObjectChange
             "uid": f"claim-{name}",
             "ownerReferences": [{**owner, "uid": metadata.get("uid") or ""}],
         }
-        found.append(create(RESOURCE_CLAIM, _object("ResourceClaim", about_claim, spec)))
+        claim = _object("ResourceClaim", about_claim, spec)
+        found.append(create(RESOURCE_CLAIM, claim, follows=True))
         statuses.append({"name": entry["name"], "resourceClaimName": name})
     return [*found, patch(POD, raw, {"status": {"resourceClaimStatuses": statuses}})]

@@ -25,10 +25,10 @@ from holdfast.explanation.matching_reservations import (
     named_reservation,
 )
 from holdfast.explanation.missing_claims import consider_missing_claims
+from holdfast.explanation.misspellings import consider_misspellings, missing_class
 from holdfast.explanation.planned_reservations import consider_estimate, consider_own_start
 from holdfast.explanation.repairs import (
     CLAIM,
-    STORAGE_CLASS,
     bound_claim,
     metadata_changes,
     repair,
@@ -93,6 +93,7 @@ def explain_no_node(
     if rejected is None and (own := own_waiting(snapshot, pod)):
         report.summary = own
     report.details += named_reservation(snapshot, pod)
+    consider_misspellings(snapshot, subject, pod, advisor)
     if rejected is not None:
         _rejected(snapshot, subject, pod, rejected.message, advisor, report)
     else:
@@ -252,9 +253,10 @@ def _rejected(
     for name in claims_of(snapshot, pod):
         raw = snapshot.find(CLAIM, name, pod.namespace)
         if raw is not None and not (raw.get("spec") or {}).get("volumeName"):
-            kind = (raw.get("spec") or {}).get("storageClassName") or "(none)"
+            kind = (raw.get("spec") or {}).get("storageClassName") or ""
+            missing_text = _missing_class(snapshot, kind)
             report.details.append(
-                f"claim {name} is not bound yet (storage class {kind}{_missing_class(snapshot, kind)})"
+                f"claim {name} is not bound yet (storage class {kind or '(none)'}{missing_text})"
             )
             objects += bound_claim(snapshot, name, pod.namespace)
     if objects:
@@ -263,10 +265,8 @@ def _rejected(
 
 def _missing_class(snapshot: ClusterSnapshot, name: str) -> str:
     """Says so if the storage class does not exist."""
-    if name == "(none)" or snapshot.find(STORAGE_CLASS, name) is not None:
-        return ""
-    known = [each["metadata"]["name"] for each in snapshot.all(STORAGE_CLASS)]
-    return f", which does not exist{did_you_mean(name, known)}"
+    known = missing_class(snapshot, name)
+    return "" if known is None else f", which does not exist{did_you_mean(name, known)}"
 
 
 def _unbound(

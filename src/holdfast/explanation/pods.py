@@ -14,6 +14,7 @@ from holdfast.explanation.details import details_of, terminating_on
 from holdfast.explanation.matching_reservations import (
     matching_reservations,
 )
+from holdfast.explanation.misspellings import consider_scheduler, served_schedulers
 from holdfast.explanation.no_node import explain_no_node
 from holdfast.explanation.numa_alignment import ignored_policies
 from holdfast.explanation.queue_limits import (
@@ -27,12 +28,10 @@ from holdfast.explanation.repairs import metadata_changes, repair, spec_changes
 from holdfast.explanation.report import Report
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, rank, starts_on
 from holdfast.kube.object_client import Raw
-from holdfast.local.setup import SERVED
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.placements import TopologyPlacement
 from holdfast.scheduler.jobs import Job
-from holdfast.scheduler.jobs.job import KEYS
-from holdfast.scheduler.scheduler import Scheduler
+from holdfast.scheduler.jobs.job import CORE, KEYS
 from holdfast.snapshot.cluster_changes import create
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
@@ -114,9 +113,11 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
     if scheduler.profile_of(pod.scheduler) is None:
         report.summary = (
             f"Its schedulerName is {pod.scheduler}, but this configuration serves "
-            f"{', '.join(_served(scheduler))} (see --config)"
-            f"{did_you_mean(pod.scheduler, _served(scheduler)) or '.'}"
+            f"{', '.join(served_schedulers(scheduler))} (see --config)"
+            f"{did_you_mean(pod.scheduler, served_schedulers(scheduler)) or '.'}"
         )
+        consider_scheduler(snapshot, subject, pod, advisor)
+        report.advice = advisor.advice
         return
     refusal = snapshot.cluster.jobs.queue_limits.admission_error(pod)
     if pod.gates:
@@ -165,12 +166,6 @@ def _own_domain(snapshot: ClusterSnapshot, job: Job) -> TopologyPlacement | None
     """The topology domain of the job's members that are on nodes; None if it may be placed in any."""
     placements = snapshot.scheduler.gangs.placements.of(job)
     return placements[0] if placements and job.placed() else None
-
-
-def _served(scheduler: Scheduler) -> list[str]:
-    """The scheduler names that the profiles serve."""
-    own = [profile.scheduler_name for profile in scheduler.profiles]
-    return [*own, *(each for each in SERVED if each not in own and scheduler.profile_of(each))]
 
 
 def _gated(
@@ -307,8 +302,12 @@ def _consider_similar_group(
             for field in ("annotations", "labels")
             if (changed := _named(metadata.get(field), wrong, near))
         }
-        if body:
+        if job.name.family == CORE:
+            group = {"schedulingGroup": {"podGroupName": near}}
+            objects = spec_changes(snapshot, subject, lambda spec: group)  # noqa: B023
+        else:
             objects = metadata_changes(snapshot, subject, body)
+        if objects:
             text = f"name the PodGroup {near} instead of {wrong}"
             advisor.propose(repair(text, "JoinGroup", objects))
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from holdfast.api.affinity import NodeSelectorRequirement, Taint
 from holdfast.api.annotations import limit_to_allocatable
 from holdfast.api.errors import InvalidObject
-from holdfast.api.kinds import KINDS
+from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import (
     DEVICE_ALLOCATE_HINT,
     HOSTNAME_LABEL,
@@ -43,6 +43,10 @@ VALUE = "VALUE"
 """Stands for a label value that the user has to choose."""
 
 
+Edit = Callable[[Raw], Raw]
+"""Returns the merge patch for a pod's spec."""
+
+
 class Repair(NamedTuple):
     text: str
     change: ClusterChange
@@ -60,9 +64,7 @@ def repair(text: str, action: str, objects: list[ObjectChange], cost: int = CONF
 # Editing the pods
 
 
-def spec_changes(
-    snapshot: ClusterSnapshot, subject: Subject, edit: Callable[[Raw], Raw]
-) -> list[ObjectChange]:
+def spec_changes(snapshot: ClusterSnapshot, subject: Subject, edit: Edit) -> list[ObjectChange]:
     """Patches of the spec of the pod, and of all waiting pods of its job that are like it; for a
     reservation, of its template. `edit` returns the patch for a spec."""
     if subject.info is RESERVATION:
@@ -70,14 +72,29 @@ def spec_changes(
         template = (raw.get("spec") or {}).get("template") or {}
         body = {"spec": {"template": {"spec": edit(template.get("spec") or {})}}}
         return [patch(RESERVATION, raw, body)]
-    return [patch(POD, raw, {"spec": edit(raw.get("spec") or {})}) for raw in _alike(snapshot, subject)]
+    found: dict[str, ObjectChange] = {}
+    pods = []
+    for raw in _alike(snapshot, subject):
+        spec = raw.get("spec") or {}
+        workload = workload_of(snapshot, raw)
+        if workload is not None:
+            template = {"spec": edit(workload.pod_spec or _as_written(spec))}
+            found[workload.name] = workload.change(template)
+        pods.append(patch(POD, raw, {"spec": edit(spec)}, follows=workload is not None))
+    return [*found.values(), *pods]
 
 
 def metadata_changes(snapshot: ClusterSnapshot, subject: Subject, body: Raw) -> list[ObjectChange]:
     """Patches of the pod's metadata, and of pods of its job that are like it."""
     if subject.info is RESERVATION:
         return [patch(RESERVATION, subject.raw(snapshot), {"metadata": body})]
-    return [patch(POD, raw, {"metadata": body}) for raw in _alike(snapshot, subject)]
+    pods = list(_alike(snapshot, subject))
+    workloads = {
+        each.name: each.change({"metadata": body})
+        for raw in pods
+        if (each := workload_of(snapshot, raw)) is not None and each.info.kind not in IMMUTABLE
+    }
+    return [*workloads.values(), *(patch(POD, raw, {"metadata": body}) for raw in pods)]
 
 
 def _alike(snapshot: ClusterSnapshot, subject: Subject) -> Iterator[Raw]:
@@ -89,6 +106,85 @@ def _alike(snapshot: ClusterSnapshot, subject: Subject) -> Iterator[Raw]:
             raw = snapshot.find(POD, each.name, each.namespace)
             if raw is not None:
                 yield raw
+
+
+# Workloads
+
+IMMUTABLE = ("Job",)
+"""Workloads whose template cannot be changed."""
+_TEMPLATED = {
+    kind: KINDS["batch/v1" if kind == "Job" else "apps/v1", kind]
+    for kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
+}
+_TOKEN = "kube-api-access-"
+"""The prefix of the volume that the API server adds to every pod."""
+
+
+class PodOwner(NamedTuple):
+    """The object whose template a pod was made from."""
+
+    info: KindInfo
+    name: str
+    namespace: str
+    pod_spec: Raw
+    """The spec of its template; empty if it is not known."""
+
+    def change(self, template: Raw) -> ObjectChange:
+        """A merge patch of its template."""
+        raw = {"metadata": {"name": self.name, "namespace": self.namespace}}
+        return patch(self.info, raw, {"spec": {"template": template}})
+
+
+def workload_of(snapshot: ClusterSnapshot, raw: Raw) -> PodOwner | None:
+    """The Deployment, or other workload, that made the pod; None if nothing did that has a template."""
+    owner, namespace = _controller(raw), raw["metadata"].get("namespace") or ""
+    info = _TEMPLATED.get(owner.get("kind") or "")
+    if info is None or info.api_version != owner.get("apiVersion"):
+        return None
+    found = snapshot.find(info, owner["name"], namespace)
+    template = ((found or {}).get("spec") or {}).get("template") or {}
+    spec = template.get("spec") or {}
+    above = _controller(found or {"metadata": {}})
+    if info.kind == "ReplicaSet" and above.get("kind") == "Deployment":
+        return PodOwner(_TEMPLATED["Deployment"], above["name"], namespace, spec)
+    return PodOwner(info, owner["name"], namespace, spec)
+
+
+def _controller(raw: Raw) -> Raw:
+    owners = raw["metadata"].get("ownerReferences") or ()
+    return next((each for each in owners if each.get("controller")), {})
+
+
+def _as_written(spec: Raw) -> Raw:
+    """A pod's spec without the mounts that the API server adds."""
+    found = dict(spec)
+    for field in ("containers", "initContainers"):
+        if field in spec:
+            found[field] = [
+                {
+                    **each,
+                    "volumeMounts": [
+                        mount
+                        for mount in each["volumeMounts"]
+                        if not str(mount.get("name")).startswith(_TOKEN)
+                    ],
+                }
+                if each.get("volumeMounts")
+                else each
+                for each in spec[field]
+            ]
+    return found
+
+
+def workload_text(change: ClusterChange) -> str:
+    """`, in the template of Deployment web`; empty if no template is changed."""
+    for each in change.objects:
+        if each.info is not _TEMPLATED.get(each.info.kind):
+            continue
+        again = f" (delete the {each.info.kind} and create it again)"
+        more = again if each.info.kind in IMMUTABLE else ""
+        return f", in the template of {each.info.kind} {each.name}{more}"
+    return ""
 
 
 # Node filters
@@ -174,6 +270,10 @@ def _label(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
             labels[each.key] = each.values[0]
         elif each.operator == "Exists":
             labels[each.key] = VALUE
+        elif each.operator == "Gt":
+            labels[each.key] = str(int(each.values[0]) + 1)
+        elif each.operator == "Lt":
+            labels[each.key] = str(int(each.values[0]) - 1)
         else:
             return []
     if raw is None or not labels or HOSTNAME_LABEL in labels:
@@ -407,23 +507,22 @@ def bound_claim(snapshot: ClusterSnapshot, name: str, namespace: str) -> list[Ob
         },
         "status": {"phase": "Bound"},
     }
-    if raw is not None:
-        body: Raw = {
-            "metadata": {"annotations": _COMPLETED},
-            "spec": {"volumeName": volume_name},
-            "status": {"phase": "Bound"},
-        }
-        return [create(VOLUME, volume), patch(CLAIM, raw, body)]
     claim: Raw = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "namespace": namespace, "uid": uid, "annotations": _COMPLETED},
+        "metadata": {"name": name, "namespace": namespace, "uid": uid},
         "spec": {
             "accessModes": modes,
             "resources": {"requests": {"storage": size}},
             "storageClassName": class_name,
-            "volumeName": volume_name,
         },
+        "status": {"phase": "Pending"},
+    }
+    body: Raw = {
+        "metadata": {"annotations": _COMPLETED},
+        "spec": {"volumeName": volume_name},
         "status": {"phase": "Bound"},
     }
-    return [create(VOLUME, volume), create(CLAIM, claim)]
+    created = [create(CLAIM, claim)] if raw is None else []
+    bound = patch(CLAIM, raw or claim, body, follows=True)
+    return [*created, create(VOLUME, volume), bound]

@@ -1,10 +1,12 @@
 """Explains a reservation: why it is pending, or what it reserves, on which node, and its owners."""
 
 from holdfast.api.names import CAN_PREEMPT
+from holdfast.api.similar_names import did_you_mean
 from holdfast.api.times import format_time
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.claim_details import held_devices
 from holdfast.explanation.details import details_of
+from holdfast.explanation.misspellings import consider_scheduler, served_schedulers
 from holdfast.explanation.no_node import explain_no_node
 from holdfast.explanation.planned_reservations import consider_plan
 from holdfast.explanation.pods import condition_message
@@ -130,10 +132,13 @@ def _waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Re
     report.ranked = rank(scheduler, placing)
     advisor = Advisor(snapshot, Subject.of(pod))
     if pod.scheduler and scheduler.profile_of(pod.scheduler) is None:
+        near = did_you_mean(pod.scheduler, served_schedulers(scheduler))
         report.summary = (
             f"The schedulerName of its template is {pod.scheduler}, which this configuration does not "
-            "serve; see --config."
+            f"serve (see --config){near or '.'}"
         )
+        consider_scheduler(snapshot, Subject.of(pod), pod, advisor)
+        report.advice = advisor.advice
     elif placing.message:
         explain_no_node(snapshot, pod, placing, advisor, report)
         report.details += _preemption(snapshot, reservation)

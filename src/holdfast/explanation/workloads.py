@@ -15,6 +15,9 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     """
     metadata, kind = raw["metadata"], raw["kind"]
     namespace = metadata.get("namespace") or ""
+    # Schedulers do not read Deployments, DaemonSets and Jobs; advice changes their templates.
+    known = snapshot.objects.setdefault((raw["apiVersion"], kind), {})
+    known[namespace, metadata["name"]] = raw
     report = Report(f"{kind} {namespace}/{metadata['name']}", "", "")
     pods = _pods_of(snapshot, raw)
     placed = [pod for pod in pods if pod.row >= 0]

@@ -26,6 +26,8 @@ class ObjectChange(NamedTuple):
     namespace: str
     body: Raw
     """The JSON merge patch or the new object; empty for a deletion."""
+    follows: bool = False
+    """Controllers make this change once the others are made."""
 
     def data(self) -> Raw:
         named: Raw = {
@@ -39,15 +41,49 @@ class ObjectChange(NamedTuple):
             named[self.operation if self.operation == PATCH else "object"] = self.body
         return named
 
+    def split(self) -> tuple[ObjectChange, ...]:
+        """What a user applies and what follows. Status is written by controllers, and metadata such as
+        the uid by the API server."""
+        if self.follows or self.operation == DELETE:
+            return (self,)
+        body = {key: value for key, value in self.body.items() if key != "status"}
+        if self.operation == CREATE:
+            return (self._replace(body=_applicable(body)),)
+        status = {key: value for key, value in self.body.items() if key == "status"}
+        parts = [(body, False), (status, True)]
+        return tuple(self._replace(body=part, follows=later) for part, later in parts if part)
 
-def patch(info: KindInfo, raw: Raw, body: Raw) -> ObjectChange:
+
+_SERVER_SIDE = (
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "managedFields",
+    "selfLink",
+)
+"""Metadata that the API server writes."""
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def _applicable(raw: Raw) -> Raw:
+    """An object as a user applies it."""
+    metadata = {key: value for key, value in raw["metadata"].items() if key not in _SERVER_SIDE}
+    annotations = dict(metadata.pop("annotations", None) or {})
+    annotations.pop(_LAST_APPLIED, None)
+    if annotations:
+        metadata["annotations"] = annotations
+    return {**raw, "metadata": metadata}
+
+
+def patch(info: KindInfo, raw: Raw, body: Raw, follows: bool = False) -> ObjectChange:
     metadata = raw["metadata"]
-    return ObjectChange(PATCH, info, metadata["name"], metadata.get("namespace") or "", body)
+    return ObjectChange(PATCH, info, metadata["name"], metadata.get("namespace") or "", body, follows)
 
 
-def create(info: KindInfo, raw: Raw) -> ObjectChange:
+def create(info: KindInfo, raw: Raw, follows: bool = False) -> ObjectChange:
     metadata = raw["metadata"]
-    return ObjectChange(CREATE, info, metadata["name"], metadata.get("namespace") or "", raw)
+    return ObjectChange(CREATE, info, metadata["name"], metadata.get("namespace") or "", raw, follows)
 
 
 def delete(info: KindInfo, name: str, namespace: str = "") -> ObjectChange:
@@ -72,10 +108,13 @@ class ClusterChange:
         )
 
     def data(self) -> Raw:
+        parts = [part for each in self.objects for part in each.split()]
         found: dict[str, Any] = {
             "actions": list(self.actions),
-            "objects": [each.data() for each in self.objects],
+            "objects": [each.data() for each in parts if not each.follows],
         }
+        if follows := [each.data() for each in parts if each.follows]:
+            found["then"] = follows
         if self.until is not None:
             found["until"] = format_time(self.until)
             for each in found["objects"]:  # nobody has to delete what ends by itself
@@ -113,6 +152,10 @@ def _apply(snapshot: ClusterSnapshot, change: ObjectChange) -> Callable[[], None
     return revert
 
 
+def _scheduler(raw: Raw | None) -> str | None:
+    return ((raw or {}).get("spec") or {}).get("schedulerName") or None
+
+
 def _replace(
     snapshot: ClusterSnapshot,
     info: KindInfo,
@@ -121,9 +164,10 @@ def _replace(
     after: Raw | None,
 ) -> None:
     """Feeds the difference to the scheduler. A Reservation is added anew, because the scheduler's own
-    decisions about a known one take precedence over its object."""
+    decisions about a known one take precedence over its object; and a pod of another scheduler, since a
+    pod never changes it."""
     known, scheduler = snapshot.objects[info.api_version, info.kind], snapshot.scheduler
-    is_added_anew = info is RESERVATION or after is None
+    is_added_anew = info is RESERVATION or after is None or _scheduler(before) != _scheduler(after)
     if before is not None and is_added_anew:
         event = event_of(info, before)
         if not isinstance(event, Malformed):

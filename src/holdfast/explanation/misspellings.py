@@ -1,0 +1,128 @@
+"""Names that a pod or reservation gives and that nothing has: the nearest one that exists, advised if
+the object would then be scheduled."""
+
+import copy
+from collections.abc import Iterator
+
+from holdfast.api.similar_names import nearest
+from holdfast.explanation.advice import Advisor
+from holdfast.explanation.capacity import largest
+from holdfast.explanation.details import claims_of, resources_of_nodes
+from holdfast.explanation.node_labels import corrected_labels
+from holdfast.explanation.pod_affinity import corrected_terms
+from holdfast.explanation.repairs import (
+    CLAIM,
+    STORAGE_CLASS,
+    Repair,
+    bound_claim,
+    repair,
+    spec_changes,
+)
+from holdfast.explanation.verdicts import Subject
+from holdfast.kube.object_client import Raw
+from holdfast.local.setup import SERVED
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.scheduler import Scheduler
+from holdfast.snapshot.cluster_changes import create, delete
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+
+
+def consider_misspellings(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, advisor: Advisor
+) -> None:
+    """Each correction by itself; and if one alone does not help, one of each name together."""
+    found = [
+        *([each] for each in corrected_labels(snapshot, subject, pod)),
+        *([each] for each in corrected_terms(snapshot, subject, pod)),
+        *_resources(snapshot, subject, pod),
+        *_storage_classes(snapshot, pod),
+    ]
+    helpful = [each for same in found for each in same if advisor.propose(each)]
+    if not helpful and len(found) > 1:
+        advisor.propose(*(same[0] for same in found if same))
+
+
+# Schedulers
+
+
+def served_schedulers(scheduler: Scheduler) -> list[str]:
+    """The scheduler names that the profiles serve."""
+    own = [profile.scheduler_name for profile in scheduler.profiles]
+    return [*own, *(each for each in SERVED if each not in own and scheduler.profile_of(each))]
+
+
+def consider_scheduler(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, advisor: Advisor
+) -> None:
+    """The served scheduler whose name is most like the one that is not served."""
+    for near in nearest(pod.scheduler, served_schedulers(snapshot.scheduler)):
+        objects = spec_changes(snapshot, subject, lambda spec: {"schedulerName": near})  # noqa: B023
+        text = f"set schedulerName: {near} instead of {pod.scheduler}"
+        advisor.propose(repair(text, "SetScheduler", objects))
+
+
+# Resources
+
+
+def _resources(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Iterator[list[Repair]]:
+    """Requests for resources that no node has."""
+    slots, known = snapshot.cluster.nodes.slots, resources_of_nodes(snapshot)
+
+    def renamed(name: str, near: str) -> Repair:
+        objects = spec_changes(snapshot, subject, lambda spec: _renamed(spec, name, near))
+        return repair(f"request {near} instead of {name}", "CorrectResource", objects)
+
+    for slot, _ in pod.cls.requests:
+        if slot != PODS and not largest(snapshot, slot):
+            name = slots.name(slot)
+            yield [renamed(name, near) for near in nearest(name, known)]
+
+
+def _renamed(spec: Raw, name: str, near: str) -> Raw:
+    """The containers with another resource in place of one."""
+    found: Raw = {}
+    for field in ("containers", "initContainers"):
+        containers = copy.deepcopy(spec.get(field) or [])
+        for resources in (each.get("resources") or {} for each in containers):
+            for amounts in (resources.get("requests") or {}, resources.get("limits") or {}):
+                if name in amounts:
+                    amounts[near] = amounts.pop(name)
+        if containers:
+            found[field] = containers
+    return found
+
+
+# Storage classes
+
+
+def missing_class(snapshot: ClusterSnapshot, name: str) -> list[str] | None:
+    """None if the storage class exists; otherwise the names of all there are."""
+    if not name or snapshot.find(STORAGE_CLASS, name) is not None:
+        return None
+    return [each["metadata"]["name"] for each in snapshot.all(STORAGE_CLASS)]
+
+
+def _storage_classes(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[list[Repair]]:
+    """Claims of the pod with the nearest storage class."""
+    for name in claims_of(snapshot, pod):
+        raw = snapshot.find(CLAIM, name, pod.namespace)
+        wrong = str(((raw or {}).get("spec") or {}).get("storageClassName") or "")
+        known = missing_class(snapshot, wrong) or ()
+        if raw is not None:
+            yield [_reclassed(snapshot, raw, wrong, near) for near in nearest(wrong, known)]
+
+
+def _reclassed(snapshot: ClusterSnapshot, raw: Raw, wrong: str, near: str) -> Repair:
+    """The claim with another storage class: created again, as its spec is immutable. If volumes of that
+    class are made at once, it has one then."""
+    metadata = raw["metadata"]
+    name, namespace = metadata["name"], metadata.get("namespace") or ""
+    made = copy.deepcopy(raw) | {"spec": {**raw["spec"], "storageClassName": near}}
+    objects = [delete(CLAIM, name, namespace), create(CLAIM, made)]
+    storage_class = snapshot.find(STORAGE_CLASS, near) or {}
+    if storage_class.get("volumeBindingMode") != "WaitForFirstConsumer":
+        bound = bound_claim(snapshot, name, namespace)
+        objects += [each._replace(follows=True) for each in bound]
+    text = f"use the storage class {near} instead of {wrong} in claim {name}"
+    return repair(f"{text} (delete and create it again)", "ReplaceClaim", objects)

@@ -1,0 +1,190 @@
+"""Situations with names, labels and values that nothing has, and others that are like them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from explanation.test_situations import (
+    Row,
+    check,
+    claim,
+    explained,
+    full,
+    in_default,
+    near,
+    on_nodes,
+    storage_class,
+    using,
+    world_of,
+)
+from harness.objects import Raw, core_group, node, pod, reservation
+
+HOSTNAME = "kubernetes.io/hostname"
+ZONE = "topology.kubernetes.io/zone"
+N1 = node("node-1", cpu="8", labels={"disk": "nvme", "cores": "8", ZONE: "west"})
+
+
+def on_names(key: str, *values: str) -> Raw:
+    fields = [{"key": key, "operator": "In", "values": list(values)}]
+    terms = {"nodeSelectorTerms": [{"matchFields": fields}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def provisioned(name: str, mode: str) -> Raw:
+    return storage_class(name) | {"provisioner": "disk.example.com", "volumeBindingMode": mode}
+
+
+def near_by(app: str, key: str) -> Raw:
+    raw = near(app)
+    raw["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]["topologyKey"] = key
+    return raw
+
+
+def requiring(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"affinity": on_nodes({"key": key, "operator": operator, "values": list(values)})}
+
+
+SITUATIONS: dict[str, Row] = {
+    "key of the node selector": Row(
+        [N1, pod("p", nodeSelector={"dsik": "nvme"})],
+        [
+            "nodeSelector dsik=nvme is not met by the only node (no node has the label dsik; "
+            "did you mean disk?)"
+        ],
+        ["CorrectSelector", "LabelNode"],
+    ),
+    "value of the node selector": Row(
+        [N1, pod("p", nodeSelector={"disk": "nmve"})],
+        ["(values of disk: nvme on 1; did you mean nvme?)"],
+        ["CorrectSelector", "LabelNode"],
+    ),
+    "two labels of the node selector": Row(
+        [N1, pod("p", nodeSelector={"dsik": "nmve", ZONE: "wset"})],
+        ["did you mean disk?", "did you mean west?"],
+        ["CorrectSelector"],
+    ),
+    "value that a cloud sets": Row(
+        [N1, pod("p", nodeSelector={ZONE: "wset"})],
+        [f"(values of {ZONE}: west on 1; did you mean west?)"],
+        ["CorrectSelector"],
+    ),
+    "key of an expression": Row(
+        [N1, pod("p", **requiring("dsik", "Exists"))],
+        ["node affinity dsik Exists is not met", "did you mean disk?"],
+        ["CorrectSelector", "LabelNode"],
+    ),
+    "value of an expression": Row(
+        [N1, pod("p", **requiring("disk", "In", "nmve", "flash"))],
+        ["node affinity disk In (nmve, flash) is not met", "did you mean nvme?"],
+        ["CorrectSelector", "LabelNode"],
+    ),
+    "number too high": Row(
+        [N1, pod("p", **requiring("cores", "Gt", "16"))],
+        ["node affinity cores Gt (16) is not met by the only node (values of cores: 8 on 1)"],
+        ["CorrectSelector", "LabelNode"],
+    ),
+    "number too low": Row(
+        [N1, pod("p", **requiring("cores", "Lt", "8"))],
+        ["(values of cores: 8 on 1)"],
+        ["CorrectSelector", "LabelNode"],
+    ),
+    "number of a label that no node has": Row(
+        [N1, pod("p", **requiring("gpus", "Gt", "3"))],
+        ["no node has the label gpus"],
+        ["LabelNode"],
+    ),
+    "name of a node": Row(
+        [N1, pod("p", affinity=on_names("metadata.name", "node-l"))],
+        ["it belongs on node-l, which does not exist; did you mean node-1?"],
+        ["CorrectSelector"],
+    ),
+    "names of nodes": Row(
+        [N1, pod("p", affinity=on_names("metadata.name", "node-l", "elsewhere"))],
+        ["allows only these node names; did you mean node-1?"],
+        ["CorrectSelector"],
+    ),
+    "field of nodes": Row(
+        [N1, pod("p", affinity=on_names("metadata.nam", "node-1"))],
+        ["nodes have no field metadata.nam; did you mean metadata.name?"],
+        ["CorrectSelector"],
+    ),
+    "label of pods to be near": Row(
+        [N1, full("a", "1", "node-1", app="database"), pod("p", affinity=near("databse"))],
+        [
+            f"affinity to app=databse by {HOSTNAME}: no such pod is on a node, and no pod in namespace "
+            "default has these labels; did you mean app=database?"
+        ],
+        ["CorrectAffinity"],
+    ),
+    "pods to be near do not exist": Row(
+        [N1, pod("p", affinity=near("db"))],
+        ["no such pod is on a node, and no pod in namespace default has these labels"],
+        [],
+    ),
+    "pods to be near are pending": Row(
+        [N1, pod("a", "99", app="db"), pod("p", affinity=near("db"))],
+        ["no such pod is on a node; default/a is pending"],
+        [],
+    ),
+    "topology key of pods to be near": Row(
+        [
+            N1,
+            full("a", "1", "node-1", app="db"),
+            pod("p", affinity=near_by("db", "topology.kubernetes.io/zones")),
+        ],
+        [f"but no node has the label topology.kubernetes.io/zones; did you mean {ZONE}?"],
+        ["CorrectAffinity"],
+    ),
+    "storage class whose volumes are made for pods": Row(
+        [
+            N1,
+            provisioned("standard", "WaitForFirstConsumer"),
+            claim("c", kind="standrad"),
+            pod("p", volumes=using("c")),
+        ],
+        ["storage class standrad, which does not exist; did you mean standard?"],
+        ["ReplaceClaim", "BindClaims", "CreateVolume"],
+    ),
+    "storage class whose volumes are made at once": Row(
+        [
+            N1,
+            provisioned("standard", "Immediate"),
+            claim("c", kind="standrad"),
+            pod("p", volumes=using("c")),
+        ],
+        ["storage class standrad, which does not exist; did you mean standard?"],
+        ["ReplaceClaim", "BindClaims", "CreateVolume"],
+    ),
+    "group of the Workload API": Row(
+        [
+            N1,
+            in_default(core_group("train", 1)),
+            pod("p", schedulingGroup={"podGroupName": "trian"}),
+        ],
+        ["there is no PodGroup default/trian; did you mean train?"],
+        ["JoinGroup"],
+    ),
+    "resource and label": Row(
+        [
+            node("n1", labels={"disk": "nvme"}, allocatable={"nvidia.com/gpu": "2"}),
+            pod("p", requests={"nvidia.com/gpus": "1"}, nodeSelector={"dsik": "nvme"}),
+        ],
+        ["did you mean disk?"],
+        ["CorrectSelector"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_situation(name: str) -> None:
+    check(SITUATIONS[name])
+
+
+def test_the_scheduler_of_a_reservation() -> None:
+    raw = reservation("r", "2", pod={"schedulerName": "holdfst-scheduler"})
+    report = explained(world_of([N1, raw]), Row([], [], [], name="r", kind="Reservation"))
+    assert report.summary.endswith("(see --config); did you mean holdfast-scheduler?")
+    (advice,) = report.advice
+    assert advice.text.startswith("set schedulerName: holdfast-scheduler instead of holdfst-scheduler")
