@@ -31,8 +31,9 @@ class Standing:
     def __init__(self, cluster: Cluster, plans: Iterable[PlannedReservation] = ()) -> None:
         self._cluster = cluster
         self._by_node: dict[str, list[PlannedReservation]] = {}
-        self._all: list[tuple[int, PlannedReservation]] = []
-        """With the rows of their nodes."""
+        self._all: list[tuple[int, float, float, PlannedReservation]] = []
+        """With the rows of their nodes, their starts and ends."""
+        self._known: set[PlannedReservation] = set()
         for planned in plans:
             self.add(planned, planned.node)
 
@@ -41,12 +42,13 @@ class Standing:
         row = self._cluster.nodes.row(node) if node else None
         if row is not None:
             self._by_node.setdefault(node, []).append(planned)
-            self._all.append((row, planned))
+            self._all.append((row, planned.start, planned.end, planned))
+            self._known.add(planned)
 
     def copy(self) -> "Standing":
         copied = Standing(self._cluster)
         copied._by_node = {node: list(plans) for node, plans in self._by_node.items()}
-        copied._all = list(self._all)
+        copied._all, copied._known = list(self._all), set(self._known)
         return copied
 
     def beside(self, planned: PlannedReservation, row: int) -> list[PlannedReservation]:
@@ -58,10 +60,21 @@ class Standing:
         """The other plans that overlap with one in time, by row."""
         start, end = planned.start, planned.end
         found: dict[int, list[PlannedReservation]] = {}
-        for row, each in self._all:
-            if each.start < end and start < each.end and each is not planned:
+        for row, its_start, its_end, each in self._all:
+            if its_start < end and start < its_end and each is not planned:
                 found.setdefault(row, []).append(each)
         return found
+
+    def since(self, count: int) -> list[tuple[int, float, float, PlannedReservation]]:
+        """The plans that were added after the first `count`: row, start, end and plan."""
+        return self._all[count:]
+
+    @property
+    def count(self) -> int:
+        return len(self._all)
+
+    def __contains__(self, planned: PlannedReservation) -> bool:
+        return planned in self._known
 
 
 class PlanFit(NamedTuple):

@@ -33,6 +33,8 @@ from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.scheduler.state.cluster import Cluster
 
 Bools = NDArray[np.bool_]
+Free = dict[int, NDArray[np.int64]]
+"""What is free of each slot, by row."""
 
 _PARTICULAR = frozenset(
     {
@@ -57,6 +59,19 @@ class FoundPlace(NamedTuple):
     fit: PlanFit
 
 
+class _FreeBeside:
+    """What is free at the start of plans with the same start and end, beside the plans that stand."""
+
+    def __init__(self, alone: Free) -> None:
+        self.alone = alone
+        """Without plans."""
+        self.free: Free = {slot: amounts.copy() for slot, amounts in alone.items()}
+        self.plans: dict[int, list[PlannedReservation]] = {}
+        """The plans that overlap, by row."""
+        self.seen = 0
+        """How many of the plans that stand were compared."""
+
+
 class PlanSearch:
     """Finds rows for planned reservations, one after the other or as a gang."""
 
@@ -77,10 +92,10 @@ class PlanSearch:
         self._by_class: dict[tuple[int, int], ClassFilters] = {}
         """By profile and class."""
         cluster.classes.on_dropped.append(self._class_dropped)
-        self._free_by_start: dict[tuple[float, tuple[int, ...]], dict[int, NDArray[np.int64]]] = {}
+        self._free_by_start: dict[tuple[float, tuple[int, ...]], Free] = {}
         """What is expected to be free by start and slots, while plans are made."""
-        self._missing: dict[tuple[float, int, tuple[PlannedReservation, ...]], Amounts] = {}
-        """What plans for a row lack, by start, row and plans, while plans are made."""
+        self._beside: dict[tuple[Standing, float, float, tuple[int, ...]], _FreeBeside] = {}
+        """By the plans that stand, start, end and slots, while plans are made."""
         self._largest: dict[int, int] | None = None
         """The most that a pod on a node uses of each slot, while plans are made."""
 
@@ -95,7 +110,7 @@ class PlanSearch:
 
     def _forget(self) -> None:
         self._free_by_start.clear()
-        self._missing.clear()
+        self._beside.clear()
         self._largest = None
 
     def find(
@@ -217,21 +232,18 @@ class PlanSearch:
 
     def _free(
         self, planned: PlannedReservation, wanted: Amounts, standing: Standing, certain: bool
-    ) -> dict[int, NDArray[np.int64]]:
-        """What is free on every row at the start, beside the plans that stand. Unless it must be
-        `certain`, pods without a known end count as gone."""
-        key = planned.start, tuple(wanted)
-        if key not in self._free_by_start:
-            self._free_by_start[key] = self._planner.free_at(planned.start, wanted)
-        free = {slot: amounts.copy() for slot, amounts in self._free_by_start[key].items()}
-        for held in np.flatnonzero(self._cluster.reservations.starvation_holds.rows()).tolist():
+    ) -> Free:
+        """What is free on every row at the start, beside the plans that stand; not to be written to.
+        Unless it must be `certain`, pods without a known end count as gone."""
+        free = self._free_beside(planned, wanted, standing)
+        holds = np.flatnonzero(self._cluster.reservations.starvation_holds.rows()).tolist()
+        if certain and not holds:
+            return free
+        free = {slot: amounts.copy() for slot, amounts in free.items()}
+        for held in holds:
             for slot, amount in self._fits.outranked(held).items():
                 if slot in free:
                     free[slot][held] += amount
-        for row, others in standing.overlapping(planned).items():
-            for slot, amount in self._missing_on(row, others, planned.start).items():
-                if slot in free:
-                    free[slot][row] -= amount
         if not certain:
             for at in self._cluster.ledger.pods:
                 for pod in self._fits.without_known_end(at):
@@ -240,14 +252,32 @@ class PlanSearch:
                             free[slot][at] += amount
         return free
 
-    def _missing_on(self, row: int, plans: list[PlannedReservation], start: float) -> Amounts:
-        """What these plans for a row lack from a time on, besides what is free then."""
-        key = start, row, tuple(plans)
-        found = self._missing.get(key)
-        if found is None:
-            releases = self._planner.known_releases(row)
-            found = self._missing[key] = self._planner.most_missing(plans, start, releases)
-        return found
+    def _free_beside(self, planned: PlannedReservation, wanted: Amounts, standing: Standing) -> Free:
+        """What is free on every row at the start, beside the plans that stand."""
+        start, end, slots = planned.start, planned.end, tuple(wanted)
+        key = start, slots
+        if key not in self._free_by_start:
+            self._free_by_start[key] = self._planner.free_at(start, wanted)
+        known = None if planned in standing else self._beside.get((standing, start, end, slots))
+        if known is None:
+            known = _FreeBeside(self._free_by_start[key])
+            if planned not in standing:  # else it is left out
+                self._beside[standing, start, end, slots] = known
+        changed: dict[int, None] = {}
+        for row, its_start, its_end, each in standing.since(known.seen):
+            if its_start < end and start < its_end and each is not planned:
+                known.plans.setdefault(row, []).append(each)
+                changed[row] = None
+        known.seen = standing.count
+        if changed:
+            rows = list(changed)
+            missing = [
+                self._planner.most_missing(known.plans[row], start, self._planner.known_releases(row))
+                for row in rows
+            ]
+            for slot, amounts in known.free.items():
+                amounts[rows] = known.alone[slot][rows] - [each.get(slot, 0) for each in missing]
+        return known.free
 
     def nearest(self, planned: PlannedReservation, standing: Standing) -> PlanFit:
         """Why no node can have the reservation: of the one that lacks least."""

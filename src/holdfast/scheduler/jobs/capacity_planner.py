@@ -18,7 +18,6 @@ are the expected ends of each row; a row is computed again when it is in `Epoch.
 import math
 from collections.abc import Collection, Iterable, Mapping
 from itertools import chain
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -42,8 +41,9 @@ from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.scheduler.reservations.reservation_cache import ReservationCache
 
 Matrix = NDArray[np.int64]
+Expected = tuple[float, Pairs, PodRecord | None, ReservationEntry | None]
+"""The fields of an `ExpectedRelease`."""
 _NOTHING: Matrix = np.zeros(0, dtype=np.int64)
-_TIME = itemgetter(0)
 _NOWHERE: Mapping[int, list[PlannedReservation]] = {}
 
 
@@ -80,7 +80,10 @@ class CapacityPlanner:
         self._reservations = reservations
         self._calendar = reservations.calendar
         self._estimates = estimates
-        self._known: dict[int, list[ExpectedRelease]] = {}
+        self._known: dict[int, list[Expected]] = {}
+        """By row, as of the last call of `free_at`; without rows on which nothing is expected."""
+        self._ordered: dict[int, list[ExpectedRelease]] = {}
+        """The same in the order of time, of rows that were asked for."""
         self._flat = _flat({})
         self._seen = (-1, -1, -1)
 
@@ -88,23 +91,22 @@ class CapacityPlanner:
 
     def releases(self, row: int) -> list[ExpectedRelease]:
         """What is expected to be released on the row after now, in the order of time."""
+        return _in_order(self._expected(row))
+
+    def _expected(self, row: int) -> list[Expected]:
+        """The same in no order."""
         now, ledger = self._cluster.now, self._ledger
-        found = []
+        found: list[Expected] = []
         for entry in ledger.reservations.on(row):
             expires = entry.reservation.expires
             if expires is not None and expires > now:
-                amounts = tuple(entry.remaining.items())
-                found.append(ExpectedRelease(expires, amounts, None, entry))
+                found.append((expires, tuple(entry.remaining.items()), None, entry))
         expected_end = self._estimates.expected_end
         for pod in ledger.pods.get(row, {}).values():
             uid = pod.reservation_uid
             end = self._end(pod, ledger.reservations.get(uid)) if uid else expected_end(pod)
             if end is not None:
-                found.append(ExpectedRelease(end, pod.cls.usage, pod))
-        if len({each.time for each in found}) == len(found):
-            found.sort(key=_TIME)
-        else:
-            found.sort(key=lambda each: (each.time, each.pod.uid if each.pod is not None else ""))
+                found.append((end, pod.cls.usage, pod, None))
         return found
 
     def _end(self, pod: PodRecord, entry: ReservationEntry | None) -> float | None:
@@ -238,7 +240,10 @@ class CapacityPlanner:
 
     def known_releases(self, row: int) -> list[ExpectedRelease]:
         """As `releases`, for a time after now, as of the last call of `free_at`."""
-        return self._known.get(row, [])
+        found = self._ordered.get(row)
+        if found is None:
+            found = self._ordered[row] = _in_order(self._known.get(row, ()))
+        return found
 
     def _taken(self, plans: Iterable[PlannedReservation], at: float) -> Amounts:
         """What planned reservations take at a time."""
@@ -330,12 +335,14 @@ class CapacityPlanner:
         is_changed = rows is None
         if rows is None:
             self._known.clear()
+            self._ordered.clear()
             rows = range(self._nodes.size)
         for row in rows:
-            releases = self.releases(row)
-            is_changed = is_changed or releases != self._known.get(row, [])
-            if releases:
-                self._known[row] = releases
+            expected = self._expected(row)
+            is_changed = is_changed or expected != self._known.get(row, [])
+            self._ordered.pop(row, None)
+            if expected:
+                self._known[row] = expected
             else:
                 self._known.pop(row, None)
         self._seen = epoch.usage.end, epoch.pod_starts.end, epoch.run_estimates
@@ -343,14 +350,20 @@ class CapacityPlanner:
             self._flat = _flat(self._known)
 
 
-def _flat(known: Mapping[int, list[ExpectedRelease]]) -> FlatReleases:
+def _in_order(expected: Iterable[Expected]) -> list[ExpectedRelease]:
+    found = [ExpectedRelease(*each) for each in expected]
+    found.sort(key=lambda each: (each.time, each.pod.uid if each.pod is not None else ""))
+    return found
+
+
+def _flat(known: Mapping[int, list[Expected]]) -> FlatReleases:
     """The releases of all rows as arrays, in the order of time."""
-    releases = list(chain.from_iterable(known.values()))
-    times = np.array([each.time for each in releases], dtype=np.float64)
+    expected = list(chain.from_iterable(known.values()))
+    times = np.array([each[0] for each in expected], dtype=np.float64)
     rows = np.repeat(
         np.fromiter(known, dtype=np.intp, count=len(known)), [len(each) for each in known.values()]
     )
-    amounts = [each.amounts for each in releases]
+    amounts = [each[1] for each in expected]
     kept, kinds = np.unique(np.fromiter(map(id, amounts), np.int64, len(amounts)), return_inverse=True)
     by_id = dict(zip(map(id, amounts), amounts, strict=True))
     order = np.argsort(times, kind="stable")
