@@ -3,7 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
+from holdfast.api.pod import ResourceRequirements
 from holdfast.api.quantity import amount
+from holdfast.api.resources import is_pod_level, is_sidecar
 from holdfast.api.selectors import compile_selector
 from holdfast.api.similar_names import did_you_mean
 from holdfast.api.times import format_time
@@ -81,7 +83,7 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
         else:
             yield (
                 f"no node is large enough: it requests {shown(name, wanted)} {name}"
-                f"{_init_container(pod, name, wanted)}, the most a node has is {shown(name, most)}"
+                f"{_deciding(pod, name, wanted)}, the most a node has is {shown(name, most)}"
             )
     if impossible:
         yield from device_details(snapshot, pod, nodes, only_health=absent)
@@ -102,7 +104,7 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
             yield f"closest: {name}, short of {amounts_text(snapshot, missing)}"
             for slot in missing:
                 of = table.slots.name(slot)
-                if who := _init_container(pod, of, asked[slot]):
+                if who := _deciding(pod, of, asked[slot]):
                     yield f"it requests {shown(of, asked[slot])} {of}{who}"
             yield from _devices_short(snapshot, pod, name, missing)
         over = {
@@ -120,13 +122,31 @@ def resources_of_nodes(snapshot: ClusterSnapshot) -> set[str]:
     return {name for row, info in table.info.items() if table.alive[row] for name in info.allocatable}
 
 
-def _init_container(pod: PodRecord, name: str, asked: int) -> str:
-    """Names the init container whose request decides, as it exceeds what the containers request."""
-    for each in pod.cls.pod.spec.init_containers:
-        quantity = each.resources.requests.get(name)
-        if quantity is not None and each.restart_policy != "Always" and amount(name, quantity) == asked:
-            return f" (its init container {each.name} does)"
+def _deciding(pod: PodRecord, name: str, asked: int) -> str:
+    """Names what decides how much the pod requests, if that is not a container."""
+    spec = pod.cls.pod.spec
+    if spec.resources is not None and is_pod_level(name) and _given(spec.resources, name):
+        return " (spec.resources)"
+    beside = amount(name, spec.overhead[name]) if name in spec.overhead else 0
+    parts = [*spec.containers, *filter(is_sidecar, spec.init_containers)]
+    running = sum(_given(each.resources, name) for each in parts)
+    sidecars = 0
+    for each in spec.init_containers:
+        own = _given(each.resources, name)
+        if is_sidecar(each):
+            sidecars += own
+        elif own + sidecars + beside == asked and own + sidecars > running:
+            return f" (its init container {each.name} {'beside its sidecars' if sidecars else 'does'})"
+    largest = max(parts, key=lambda each: _given(each.resources, name))
+    if is_sidecar(largest):
+        own = _given(largest.resources, name)
+        return f" (its sidecar {largest.name} requests {shown(name, own)})"
     return ""
+
+
+def _given(resources: ResourceRequirements, name: str) -> int:
+    quantity = resources.requests.get(name, resources.limits.get(name))
+    return amount(name, quantity) if quantity is not None else 0
 
 
 def _devices_short(

@@ -5,7 +5,7 @@ They are only proposed here; `advice` asks the scheduler whether they help.
 
 import json
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from holdfast.api.affinity import NodeSelectorRequirement, Taint
 from holdfast.api.annotations import limit_to_allocatable
@@ -18,9 +18,9 @@ from holdfast.api.names import (
     NUMA_TOPOLOGY_SPEC,
     TAINT_UNSCHEDULABLE,
 )
-from holdfast.api.quantity import amount, format_amount
 from holdfast.api.selectors import node_requirement, tolerated
 from holdfast.explanation.numa_alignment import wider_policies
+from holdfast.explanation.pod_sizes import SMALLEST_SHARE, Sizes, amount_of, resized_spec
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.class_key import required_terms
@@ -33,8 +33,6 @@ _LIFECYCLE = "node.kubernetes.io/"
 """Taints of this prefix say that the node cannot be used now; tolerating one does not help."""
 _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _KEEPING_OUT = ("NoSchedule", "NoExecute")
-_SMALLEST_SHARE = 4
-"""A request is not advised to shrink below one part in this many."""
 _DISCOVERED = ("kubernetes.io", "nvidia.com", "amd.com", "intel.com", "amazonaws.com", "google.com")
 """Domains of labels that kubelets, clouds and device plugins set to describe a node."""
 _ROLES = ("node-role.kubernetes.io", "node-restriction.kubernetes.io")
@@ -394,85 +392,58 @@ _BY_PLUGIN: dict[str, Callable[[ClusterSnapshot, Subject, PodRecord, int], list[
 def resize(
     snapshot: ClusterSnapshot,
     subject: Subject,
-    lowered: dict[str, tuple[int, int]],
+    sizes: Sizes,
     field: str = "requests",
+    exactly: bool = False,
 ) -> Repair | None:
-    """The pod with lower requests, or limits: by resource, the amounts now and then. None if too little
-    would be left."""
-    if not lowered or "pods" in lowered:
+    """The pod with other requests, or limits: by resource, the amounts now and then. None if too little
+    would be left. Smaller requests help as well, unless it must be `exactly` these."""
+    if not sizes or "pods" in sizes:
         return None
-    if any(then <= 0 or then * _SMALLEST_SHARE < now for now, then in lowered.values()):
+    if any(then <= 0 or then * SMALLEST_SHARE < now for now, then in sizes.values()):
         return None
-
-    def edit(spec: Raw) -> Raw:
-        changed = {"containers": _resized(spec.get("containers") or [], lowered, field)}
-        if initial := _initial(spec.get("initContainers") or [], lowered, field):
-            changed["initContainers"] = initial
-        return changed
-
     pod = subject.record(snapshot)
-    overhead = pod.cls.pod.spec.overhead if pod is not None and field == "requests" else {}
+    found = resized_spec(_spec_of(snapshot, subject), sizes, field)
+    if pod is None or found is None:
+        return None
+    overhead = pod.cls.pod.spec.overhead if field == "requests" else {}
     texts = ", ".join(
         f"{shown(name, then - beside)} {name} instead of {shown(name, now - beside)}"
         f"{f' (its overhead of {shown(name, beside)} is added)' if beside else ''}"
-        for name, (now, then) in lowered.items()
-        for beside in [_amount(overhead, name)]
+        for name, (now, then) in sizes.items()
+        for beside in [amount_of(overhead, name)]
     )
     if field == "requests":
-        text = f"request at most {texts}"
+        text = f"request {'' if exactly else 'at most '}{texts}"
+        text += ", and limit it to that" if found.limits_too else ""
     else:
-        too = " and its request" if _requests_more(snapshot, subject, lowered) else ""
+        too = " and its request" if _requests_more(snapshot, subject, sizes) else ""
         text = f"lower its limit{too} to {texts}"
+    if found.places:
+        text += f" ({', '.join(found.places)})"
+
+    def edit(spec: Raw) -> Raw:
+        changed = resized_spec(spec, sizes, field)
+        return changed.patch if changed is not None else {}
+
     return repair(text, "Resize", spec_changes(snapshot, subject, edit), RESIZE)
 
 
-def _requests_more(
-    snapshot: ClusterSnapshot, subject: Subject, lowered: dict[str, tuple[int, int]]
-) -> bool:
+def _spec_of(snapshot: ClusterSnapshot, subject: Subject) -> Raw:
+    """The spec of the pod, or of the reservation's template."""
+    raw = subject.raw(snapshot)
+    if subject.info is RESERVATION:
+        raw = (raw.get("spec") or {}).get("template") or {}
+    spec: Raw = raw.get("spec") or {}
+    return spec
+
+
+def _requests_more(snapshot: ClusterSnapshot, subject: Subject, sizes: Sizes) -> bool:
     """Whether a request of the pod would exceed the lowered limit."""
     pod = subject.record(snapshot)
     slots = snapshot.cluster.nodes.slots
     asked = {slots.name(slot): amount for slot, amount in pod.cls.requests} if pod is not None else {}
-    return any(asked.get(name, 0) > then for name, (_, then) in lowered.items())
-
-
-def _resized(containers: list[Raw], lowered: dict[str, tuple[int, int]], field: str) -> list[Raw]:
-    """The containers with the difference taken from the one that requests the most."""
-    made = [{**each, "resources": dict(each.get("resources") or {})} for each in containers]
-    for name, (now, then) in lowered.items():
-        amounts = [_amount(each["resources"].get(field), name) for each in made]
-        at = max(range(len(made)), key=lambda i: amounts[i], default=-1)
-        if at < 0 or amounts[at] <= now - then:
-            continue
-        kept = format_amount(name, amounts[at] - (now - then))
-        resources = made[at]["resources"]
-        both = ("requests", "limits") if "/" in name else (field,)
-        for each in both:
-            if name in (resources.get(each) or {}):
-                resources[each] = {**resources[each], name: kept}
-        if field == "limits" and _amount(resources.get("requests"), name) > amount(name, kept):
-            resources["requests"] = {**resources["requests"], name: kept}
-    return made
-
-
-def _initial(containers: list[Raw], lowered: dict[str, tuple[int, int]], field: str) -> list[Raw]:
-    """The init containers, if any of them requests more than the pod is to; sidecars are left alone."""
-    made = []
-    for each in containers:
-        amounts = (each.get("resources") or {}).get(field) or {}
-        over = {
-            name: format_amount(name, then)
-            for name, (_, then) in lowered.items()
-            if each.get("restartPolicy") != "Always" and _amount(amounts, name) > then
-        }
-        resources = {**(each.get("resources") or {}), field: {**amounts, **over}}
-        made.append({**each, "resources": resources} if over else each)
-    return made if any(one is not two for one, two in zip(made, containers, strict=True)) else []
-
-
-def _amount(resources: Any, name: str) -> int:
-    quantity = (resources or {}).get(name)
-    return amount(name, quantity) if quantity is not None else 0
+    return any(asked.get(name, 0) > then for name, (_, then) in sizes.items())
 
 
 # Objects that do not exist
