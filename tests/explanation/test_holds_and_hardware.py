@@ -309,8 +309,8 @@ SITUATIONS: dict[str, Row] = {
     ),
     "exclusive CPUs, one of them in part": Row(
         [BIG, topology(), lsr("p", "2500m")],
-        ["request 1, 2, … cpu instead of 2500m"],
-        ["Resize"],
+        ["for exclusive CPUs, which are whole ones, and it requests 2500m"],
+        ["Resize", "Resize"],
     ),
     "too few exclusive CPUs": Row(
         [BIG, topology(cpus=8), lsr("a", "4"), lsr("p", "8")],

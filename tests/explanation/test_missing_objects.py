@@ -27,7 +27,6 @@ from harness.claim_objects import (
     resource_claim,
     resource_slice,
 )
-from harness.device_objects import device, gpu
 from harness.objects import Raw, core_group, node, pod, pod_group, queue, reservation
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -73,7 +72,6 @@ TERMS = {
         ]
     }
 }
-SHARED = {"koordinator.sh/gpu-core": "150", "koordinator.sh/gpu-memory-ratio": "150"}
 
 SITUATIONS: dict[str, Row] = {
     "label that the node has with another value": Row(
@@ -136,11 +134,6 @@ SITUATIONS: dict[str, Row] = {
             pod("p", "4", annotations=SMALL),
         ],
         ["cpu: 8 are free on all nodes; queue large is guaranteed 6 and uses 0"],
-        [],
-    ),
-    "share of more than one GPU": Row(
-        [N1, device("n1", gpu(0), gpu(1)), pod("p", requests=SHARED)],
-        ["a request for GPUs is for a share of one, up to 100 for each resource, or for whole ones"],
         [],
     ),
     "device class is missing": Row(

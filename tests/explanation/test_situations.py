@@ -509,7 +509,7 @@ SITUATIONS: dict[str, Row] = {
     ),
     "exclusive CPUs are not whole": Row(
         [N1, pod("p", "1500m", priority=9500, labels={"koordinator.sh/qosClass": "LSR"})],
-        ["its label koordinator.sh/qosClass=LSR asks for exclusive CPUs", "instead of 1500m"],
+        ["qosClass=LSR asks for exclusive CPUs, which are whole ones, and it requests 1500m"],
         [],
     ),
     "planned reservation": Row(

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from explanation.test_situations import N1, Row, check
-from harness.objects import Raw, pod
+from harness.device_objects import CORE, MEMORY, RATIO, device, gpu
+from harness.numa_objects import lsr, topology
+from harness.objects import Raw, node, pod
 
 
 def with_parts(cpu: str, *parts: tuple[str, str], **more: Any) -> Raw:
@@ -28,6 +30,17 @@ def as_a_whole(cpu: str, of: str, **resources: Raw) -> Raw:
     """A pod with pod-level resources, and a container that requests some of it."""
     return pod("p", of, resources={"requests": {"cpu": cpu}, **resources})
 
+
+def exclusive(cpu: str) -> Raw:
+    """A pod of the class Guaranteed that asks for exclusive CPUs."""
+    made = lsr("p", cpu)
+    resources = made["spec"]["containers"][0]["resources"]
+    resources["limits"] = dict(resources["requests"])
+    return made
+
+
+PERCENT, SHARED = "koordinator.sh/gpu", "koordinator.sh/gpu.shared"
+TWO_GPUS = device("n1", gpu(0), gpu(1))
 
 SITUATIONS: dict[str, Row] = {
     "sidecar is too large": Row(
@@ -70,6 +83,41 @@ SITUATIONS: dict[str, Row] = {
         ["it requests 12 cpu"],
         ["Resize"],
     ),
+    "percentage of more than one GPU": Row(
+        [N1, TWO_GPUS, pod("p", requests={PERCENT: 150})],
+        [f"{PERCENT}: 150 is neither a share of one device, up to 100, nor a number of whole devices"],
+        ["Resize", "Resize"],
+    ),
+    "percentage of more than one GPU, and there is one": Row(
+        [N1, device("n1", gpu(0)), pod("p", requests={PERCENT: 150})],
+        [f"{PERCENT}: 150 is neither"],
+        ["Resize"],
+    ),
+    "parts of more than one GPU": Row(
+        [N1, TWO_GPUS, pod("p", requests={CORE: 150, RATIO: 150})],
+        [f"{CORE}: 150 is neither", f"{RATIO}: 150 is neither"],
+        ["Resize", "Resize"],
+    ),
+    "parts that cannot be shared out": Row(
+        [N1, TWO_GPUS, pod("p", requests={SHARED: 2, RATIO: 101})],
+        [f"{RATIO}: 101 cannot be divided evenly among 2 GPUs"],
+        ["Resize"],
+    ),
+    "GPUs in two ways": Row(
+        [N1, TWO_GPUS, pod("p", requests={"nvidia.com/gpu": 1, PERCENT: 100})],
+        [f"nvidia.com/gpu and {PERCENT} cannot be requested together"],
+        ["Resize", "Resize"],
+    ),
+    "cores of a GPU without its memory": Row(
+        [N1, TWO_GPUS, pod("p", requests={CORE: 50})],
+        [f"a request for {CORE} needs {MEMORY} or {RATIO} besides"],
+        ["Resize"],
+    ),
+    "exclusive CPUs in part, with limits": Row(
+        [node("n1", cpu="16"), topology(), exclusive("1500m")],
+        ["for exclusive CPUs, which are whole ones, and it requests 1500m"],
+        ["Resize", "Resize"],
+    ),
 }
 
 
@@ -103,3 +151,14 @@ def test_situation(name: str) -> None:
 def test_the_advice_says_where_to_change_what(made: Raw, said: str) -> None:
     (advice,) = check(Row([N1, made], [], ["Resize"])).advice
     assert advice.text == f"{said}; then it fits n1"
+
+
+def test_whole_cpus_keep_limits_equal_to_requests() -> None:
+    report = check(SITUATIONS["exclusive CPUs in part, with limits"])
+    more, less = (each.text.partition(";")[0] for each in report.advice)
+    assert more == "request 2 cpu instead of 1500m, and limit it to that"
+    assert less == "request 1 cpu instead of 1500m, and limit it to that"
+    for advice, cpu in zip(report.advice, ("2", "1"), strict=True):
+        (change,) = advice.change["objects"]
+        (container,) = change["patch"]["spec"]["containers"]
+        assert {each["cpu"] for each in container["resources"].values()} == {cpu}

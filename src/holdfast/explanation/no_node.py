@@ -20,6 +20,7 @@ from holdfast.explanation.capacity import (
     waiting_for,
 )
 from holdfast.explanation.details import claims_of, details_of
+from holdfast.explanation.invalid_requests import consider_invalid_requests
 from holdfast.explanation.matching_reservations import (
     consider_reservations,
     named_reservation,
@@ -32,24 +33,20 @@ from holdfast.explanation.repairs import (
     bound_claim,
     metadata_changes,
     repair,
-    resize,
 )
 from holdfast.explanation.report import Report
 from holdfast.explanation.verdicts import NodeVerdicts, Subject
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.scheduler.cluster.slots import CPU
 from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.feasibility.compiled_class import PLANNED, RESERVED
-from holdfast.scheduler.managers.numa.node_topology import EXCLUSIVE_QOS, NOT_WHOLE
 from holdfast.scheduler.managers.numa.numa_filter import POLICY_CONFLICT
 from holdfast.snapshot.cluster_changes import ObjectChange
-from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 _HOLDERS = 3
 _LOOKED_AT = 20
 _NOT_FOUND = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
 _ANNOTATION = re.compile(r"metadata\.annotations\[([^]]+)\]")
-_INVALID_DEVICES = "invalid resource device requests"
 _NOTHING_HELPS = (
     "nothing that was tried would help: waiting for what is known to end, tolerations, labels, "
     "run-time estimates, requests down to a quarter, ending pods, deleting reservations"
@@ -217,23 +214,8 @@ def _rejected(
 ) -> None:
     """The pod is rejected whatever the node: claims that do not exist or are not bound, annotations and
     requests that are invalid."""
-    if NOT_WHOLE in message:
-        qos = pod.cls.labels.get(names.QOS_CLASS)
-        whose = f"its label {names.QOS_CLASS}={qos} asks" if qos in EXCLUSIVE_QOS else "it asks"
-        report.details.append(
-            f"{whose} for exclusive CPUs, which are whole ones: request 1, 2, … cpu instead of "
-            f"{shown(names.CPU, pod.cls.request(CPU))}"
-        )
-        asked = pod.cls.request(CPU)
-        smaller = resize(snapshot, subject, {names.CPU: (asked, asked // 1000 * 1000)})
-        if smaller is not None:
-            advisor.propose(smaller)
+    report.details += consider_invalid_requests(snapshot, subject, pod, message, advisor)
     report.details += consider_missing_claims(snapshot, subject, pod, message, advisor)
-    if _INVALID_DEVICES in message:
-        report.details.append(
-            "a request for GPUs is for a share of one, up to 100 for each resource, or for whole ones, "
-            "a multiple of 100"
-        )
     for annotation in _ANNOTATION.findall(message):
         if annotation == names.RESERVATION_AFFINITY:
             continue

@@ -86,11 +86,11 @@ def device_request(amounts: Mapping[str, int]) -> Request:
 
 def _share(kind: str, asked: Mapping[str, int]) -> Share:
     for name in (n.GPU_PERCENT, n.RDMA, n.FPGA):
-        if name in asked and not _is_percentage(asked[name]):
+        if name in asked and not is_percentage(asked[name]):
             raise DeviceRequestError(f"invalid resource unit {name}: {asked[name]}")
     if kind != GPU:
         return _of_cards(kind, asked[DEVICE_RESOURCES[kind][0]])
-    form = _FORMS.get(frozenset(asked))
+    form = GPU_FORMS.get(frozenset(asked))
     share = form(asked) if form is not None else None
     if share is None:
         listed = " ".join(name for name in REQUEST_NAMES[GPU] if name in asked)
@@ -98,7 +98,8 @@ def _share(kind: str, asked: Mapping[str, int]) -> Share:
     return share
 
 
-def _is_percentage(amount: int) -> bool:
+def is_percentage(amount: int) -> bool:
+    """A share of one device, or whole devices."""
     return amount <= FULL or amount % FULL == 0
 
 
@@ -120,7 +121,7 @@ def _percent(asked: Mapping[str, int]) -> Share:
 
 def _parts(asked: Mapping[str, int]) -> Share | None:
     core, ratio = asked.get(n.GPU_CORE, 0), asked.get(n.GPU_MEMORY_RATIO, 0)
-    if not (_is_percentage(core) and _is_percentage(ratio)):
+    if not (is_percentage(core) and is_percentage(ratio)):
         return None
     return _spread(core, asked.get(n.GPU_MEMORY, 0), ratio, 0)
 
@@ -143,7 +144,7 @@ def _spread(core: int, memory: int, ratio: int, count: int) -> Share:
 
 Form = Callable[[Mapping[str, int]], Share | None]
 
-_FORMS: Mapping[frozenset[str], Form] = {
+GPU_FORMS: Mapping[frozenset[str], Form] = {
     **{frozenset((name,)): _whole for name in WHOLE},
     frozenset((n.GPU_PERCENT,)): _percent,
     frozenset((n.GPU_MEMORY,)): _parts,
