@@ -10,14 +10,18 @@ from holdfast.api.names import RUN_ESTIMATE, VOLCANO_JOB_NAME
 from holdfast.api.pod import Pod
 from holdfast.api.times import parse_duration
 from holdfast.scheduler.cluster.base import ClusterBase
+from holdfast.scheduler.cluster.class_key import is_daemon_pod
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.jobs.finished_runs import FinishedRuns
 
 
 def estimate_in(pod: Pod) -> float | None:
-    """The pod's own run-time estimate: the shorter of its annotation and activeDeadlineSeconds."""
+    """The pod's own run-time estimate: the shorter of its annotation and activeDeadlineSeconds. Daemon
+    and mirror pods have none, since another takes their place when they end."""
     text = pod.metadata.annotations.get(RUN_ESTIMATE)
     if text is None and pod.spec.active_deadline_seconds is None:
+        return None
+    if is_daemon_pod(pod):
         return None
     found = []
     if pod.spec.active_deadline_seconds is not None:

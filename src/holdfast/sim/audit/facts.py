@@ -181,7 +181,9 @@ class PodFacts:
 
     @property
     def is_daemon(self) -> bool:
-        return any(each.get("kind") == "DaemonSet" for each in self.owner_references)
+        return any(
+            each.get("kind") == "DaemonSet" and each.get("controller") for each in self.owner_references
+        )
 
     @property
     def wants_partition(self) -> bool:
