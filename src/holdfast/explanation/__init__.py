@@ -6,6 +6,8 @@ snapshot.
     pods                   a pod that is pending or placed
     no_node                a pod or reservation for which no node is feasible
     groups                 a pod group
+    blocked_members        the member that keeps a gang from starting
+    min_resources          minResources of a pod group
     workloads              a Deployment, StatefulSet, DaemonSet, ReplicaSet or Job, by its pods
     reservations           a reservation
     matching_reservations  the reservations that a pod matches

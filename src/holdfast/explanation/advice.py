@@ -9,8 +9,8 @@ pods is considered only if nothing cheaper helps.
 """
 
 from collections import Counter
-from collections.abc import Iterable
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,8 +58,6 @@ from holdfast.explanation.verdicts import (
     Subject,
     at_time,
     fits_on,
-    fitting_members,
-    place,
     profile_for,
     rejection_on,
     starts_on,
@@ -69,11 +67,10 @@ from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.diagnosis import FITS, NodeRejection
 from holdfast.scheduler.framework.dry_run import DryRun
-from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.reservations.calendar import PlannedReservation
-from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied, delete, patch
-from holdfast.snapshot.cluster_snapshot import RESERVATION, RESOURCE_CLAIM, ClusterSnapshot
+from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, ObjectChange, applied, delete, patch
+from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, RESOURCE_CLAIM, ClusterSnapshot
 
 _CAPACITY = (NODE_RESOURCES_FIT, "LimitAware", "DeviceShare", "NodeNUMAResource", "DynamicResources")
 """Plugins whose rejections smaller requests, or pods that end, may change."""
@@ -99,7 +96,12 @@ class Advisor:
 
     def __init__(self, snapshot: ClusterSnapshot, subject: Subject) -> None:
         self._snapshot = snapshot
+        self._goal = subject
+        """What must be scheduled."""
         self._subject = subject
+        """What is changed: the same, or another member of its gang."""
+        self._before: tuple[Repair, ...] = ()
+        """Changes without which nothing else can help."""
         self._found: dict[str, tuple[int, int, Advice]] = {}
         self._tried: set[str] = set()
         self._given: set[tuple[str, ...]] = set()
@@ -113,15 +115,26 @@ class Advisor:
             ranked = [each for each in ranked if len(each[2].change["actions"]) == 1]
         return [advice for _, _, advice in ranked[:_MOST_ADVICE]]
 
+    @contextmanager
+    def about(self, subject: Subject, *before: Repair) -> Iterator[None]:
+        """Changes are made to another member of the gang, after some that are needed in any case."""
+        outer = self._subject, self._before
+        self._subject, self._before = subject, before
+        try:
+            yield
+        finally:
+            self._subject, self._before = outer
+
     def propose(self, *repairs: Repair) -> bool:
         """Advises the changes together if they help; tells whether they do."""
-        text = " and ".join(each.text for each in repairs)
+        repairs = (*self._before, *repairs)
+        text = " and ".join(f"{self._whose(each)}{each.text}" for each in repairs)
         if text in self._tried:
             return text in self._found
         self._tried.add(text)
         change = sum((each.change for each in repairs), ClusterChange())
         with applied(self._snapshot, change.objects), at_time(self._snapshot, change.until):
-            nodes = starts_on(self._snapshot, self._subject)
+            nodes = starts_on(self._snapshot, self._goal)
         if not nodes:
             return False
         cost = sum(10**each.cost for each in repairs)
@@ -130,6 +143,13 @@ class Advisor:
         advice = Advice(f"{text}{where}{result}", change.data(), nodes)
         self._found[text] = (cost, len(self._found), advice)
         return True
+
+    def _whose(self, each: Repair) -> str:
+        """`default/q: ` for a change of other members than the pod."""
+        pods = {(c.name, c.namespace) for c in each.change.objects if _edits_pod(c)}
+        if not pods or (self._goal.name, self._goal.namespace) in pods or self._goal == self._subject:
+            return ""
+        return f"{self._subject.namespace}/{self._subject.name}: "
 
     # Nodes
 
@@ -185,18 +205,12 @@ class Advisor:
         cost = WAIT if planned.start - snapshot.now <= _LONG else RESIZE
         self.propose(Repair(text, ClusterChange(("Wait",), tuple(objects), planned.start), cost))
 
-    def consider_gang(self, job: Job) -> None:
-        """A job of which some members fit: changes for the first that does not, and waiting."""
-        waiting = job.waiting()
-        fitting = fitting_members(self._snapshot, waiting)
-        blocked = next((pod for pod in waiting if pod not in fitting), None)
-        if blocked is not None:
-            self.consider_nodes(place(self._snapshot.scheduler, blocked))
-            if not self._found:
-                self._wait(blocked, [], True)
-            self._smaller_members(blocked)
+    def consider_gang_wait(self, pod: PodRecord) -> None:
+        """Waiting until the whole job of the pod would start, if nothing else helps."""
+        if not self._found:
+            self._wait(pod, [], True)
 
-    def _smaller_members(self, pod: PodRecord) -> None:
+    def smaller_members(self, pod: PodRecord) -> None:
         """Smaller requests of all members like the pod, of one resource if that is enough."""
         slots = self._snapshot.cluster.nodes.slots
         asked = {slots.name(slot): n for slot, n in requested(pod).items() if slot != PODS and n > 1}
@@ -294,7 +308,7 @@ class Advisor:
             with applied(snapshot, [change for each in ends[:count] for change in each.changes]):
                 then = self._available_then(subject)
                 with applied(snapshot, then), at_time(snapshot, ends[count - 1].time):
-                    return then if starts_on(snapshot, subject) else None
+                    return then if starts_on(snapshot, self._goal) else None
 
         if not ends or helps(len(ends)) is None:
             return
@@ -556,6 +570,10 @@ def _covers(pods: list[PodRecord], missing: Amounts) -> bool:
     for each in pods:
         freed.update(dict(each.cls.usage))
     return all(freed[slot] >= lack for slot, lack in missing.items() if slot != PODS)
+
+
+def _edits_pod(change: ObjectChange) -> bool:
+    return change.info is POD and change.operation == PATCH and "status" not in change.body
 
 
 def _actions(*repairs: Repair) -> tuple[str, ...]:

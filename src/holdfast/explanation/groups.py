@@ -3,10 +3,12 @@
 from holdfast.api.names import GROUP_NAME_ANNOTATION, POD_GROUP_LABEL
 from holdfast.api.pod_groups import group_state
 from holdfast.explanation.advice import Advisor
-from holdfast.explanation.capacity import row_of
-from holdfast.explanation.details import details_of
-from holdfast.explanation.no_node import no_node_summary, note_holders, own_waiting
-from holdfast.explanation.planned_reservations import consider_estimate
+from holdfast.explanation.blocked_members import explain_blocked_members
+from holdfast.explanation.min_resources import (
+    admission_advice,
+    consider_min_resources,
+    lacking_min_resources,
+)
 from holdfast.explanation.pods import condition_message, consider_job
 from holdfast.explanation.queue_limits import (
     consider_queue,
@@ -19,8 +21,6 @@ from holdfast.explanation.verdicts import (
     Subject,
     fitting_members,
     fitting_one_by_one,
-    place,
-    profile_for,
 )
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
@@ -76,6 +76,9 @@ def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
     if job.is_ready:
         return "It is running."
     if not waiting:
+        if lacking := lacking_min_resources(snapshot, job):
+            report.details += [each.text for each in lacking]
+            report.advice = admission_advice(snapshot, job)
         if not job.members:
             report.details.append(f"no pod belongs to it; pods join it by {_joined_by(job)}")
         return "It has too few pods."
@@ -85,7 +88,6 @@ def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
         consider_job(snapshot, subject, job, advisor, report)
         report.advice = advisor.advice
         return f"It has too few pods: {missing}."
-    fitting = fitting_members(snapshot, waiting, gated_too=True)
     needed = needed_members(job)
     if (full := over_capability(snapshot, needed)) is not None:
         text, never = full
@@ -96,18 +98,21 @@ def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
         consider_queue(snapshot, subject, needed, advisor)
         report.advice = advisor.advice
         return f"Its queue does not admit it: {refusal}."
-    gated = sum(bool(pod.gates) for pod in waiting)
-    blocked = next((pod for pod in waiting if pod not in fitting), None)
-    if blocked is not None:
-        _first_blocked(snapshot, blocked, fitting, report, advisor)
-    if gated:
-        return f"{len(fitting)} more would fit, but {gated} are blocked by scheduling gates."
-    if job.would_be_ready(fitting):
-        return f"{len(fitting)} more fit now; it is queued."
+    if lacking := lacking_min_resources(snapshot, job):
+        report.details += [each.text for each in lacking[1:]]
+        consider_min_resources(snapshot, job, advisor)
+        report.advice = advisor.advice
+        return f"It waits for its {lacking[0].text}."
+    blocked = explain_blocked_members(snapshot, job, advisor, report)
     report.advice = advisor.advice
+    count = len(fitting_members(snapshot, waiting, gated_too=True))
+    if any(pod.gates for pod in waiting):
+        return f"{count} more would fit. {blocked}"
+    if job.would_be_ready(fitting_members(snapshot, waiting)):
+        return f"{count} more fit now; it is queued."
     if reason := too_large(snapshot, job):
-        return f"Only {len(fitting)} more fit now, and {reason}."
-    return f"Only {len(fitting)} more fit now."
+        return f"Only {count} more fit now, and {reason}. {blocked}".rstrip()
+    return f"Only {count} more fit now. {blocked}".rstrip()
 
 
 def _joined_by(job: Job) -> str:
@@ -118,35 +123,6 @@ def _joined_by(job: Job) -> str:
     if job.group is not None and job.group.api_version.startswith("scheduling.sigs.k8s.io/"):
         return f"the label {POD_GROUP_LABEL}={name}"
     return f"the annotation {GROUP_NAME_ANNOTATION}={name}"
-
-
-def _first_blocked(
-    snapshot: ClusterSnapshot,
-    blocked: PodRecord,
-    fitting: dict[PodRecord, str],
-    report: Report,
-    advisor: Advisor,
-) -> None:
-    """The reasons for the first member that does not fit beside the others."""
-    scheduler, ledger = snapshot.scheduler, snapshot.cluster.ledger
-    with ledger.transaction():
-        for pod, node in fitting.items():
-            row = row_of(snapshot, node)
-            column = scheduler.columns.column(profile_for(scheduler, pod), pod.cls)
-            pod.reservation_uid = column.reservation_uid(row)
-            ledger.place(pod, row)
-        placing = place(scheduler, blocked)
-        report.would_say, report.nodes = placing.message, placing.reasons
-        if placing.message:
-            why = own_waiting(snapshot, blocked) or no_node_summary(snapshot, placing, blocked)
-            report.details.append(f"{blocked.ref}: {why}")
-            report.details += details_of(snapshot, blocked, placing)
-            note_holders(snapshot, blocked, placing, report)
-    for pod in fitting:
-        pod.reservation_uid = ""
-    if placing.message:
-        consider_estimate(snapshot, Subject.of(blocked), blocked, placing, advisor)
-        advisor.consider_nodes(placing)
 
 
 def _member(snapshot: ClusterSnapshot, pod: PodRecord) -> str:

@@ -3,6 +3,7 @@
 from holdfast.api.names import MIRROR_POD_ANNOTATION
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice import Advisor
+from holdfast.explanation.blocked_members import explain_blocked_members
 from holdfast.explanation.capacity import (
     deletion_deadline,
     in_time,
@@ -14,6 +15,7 @@ from holdfast.explanation.details import details_of, terminating_on
 from holdfast.explanation.matching_reservations import (
     matching_reservations,
 )
+from holdfast.explanation.min_resources import consider_min_resources, lacking_min_resources
 from holdfast.explanation.misspellings import consider_scheduler, served_schedulers
 from holdfast.explanation.no_node import explain_no_node
 from holdfast.explanation.numa_alignment import ignored_policies
@@ -24,7 +26,7 @@ from holdfast.explanation.queue_limits import (
     queue_details,
     too_large,
 )
-from holdfast.explanation.repairs import metadata_changes, repair, spec_changes
+from holdfast.explanation.repairs import metadata_changes, remove_gates, repair, spec_changes
 from holdfast.explanation.report import Report
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, rank, starts_on
 from holdfast.kube.object_client import Raw
@@ -121,7 +123,7 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
         return
     refusal = snapshot.cluster.jobs.queue_limits.admission_error(pod)
     if pod.gates:
-        _gated(snapshot, subject, pod, advisor, report)
+        _gated(snapshot, subject, pod, placing, advisor, report)
         if placing.message:
             report.details += details_of(snapshot, pod, placing)
     elif nominated and placing.message:
@@ -169,13 +171,21 @@ def _own_domain(snapshot: ClusterSnapshot, job: Job) -> TopologyPlacement | None
 
 
 def _gated(
-    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, advisor: Advisor, report: Report
+    snapshot: ClusterSnapshot,
+    subject: Subject,
+    pod: PodRecord,
+    placing: NodeVerdicts,
+    advisor: Advisor,
+    report: Report,
 ) -> None:
-    gates = ", ".join(pod.gates)
     report.summary = "It is blocked by scheduling gates."
-    report.details.append(f"scheduling gates to remove: {gates}")
-    objects = spec_changes(snapshot, subject, lambda spec: {"schedulingGates": None})
-    advisor.propose(repair(f"remove the scheduling gates {gates}", "RemoveGates", objects))
+    report.details.append(f"scheduling gates to remove: {', '.join(pod.gates)}")
+    job = snapshot.cluster.jobs.of(pod)
+    others = job.waiting() if job is not None and not job.is_ready else []
+    gates = remove_gates(snapshot, [pod, *(each for each in others if each.gates and each is not pod)])
+    if not advisor.propose(gates) and placing.message:
+        with advisor.about(subject, gates):
+            advisor.consider_nodes(placing)
 
 
 def _nominated(snapshot: ClusterSnapshot, node: str, advisor: Advisor, report: Report) -> None:
@@ -210,7 +220,8 @@ def _fitting(
         report.details.append(f"see: holdfast explain podgroup {job.name.name} -n {job.name.namespace}")
         if never := too_large(snapshot, job):
             report.details.append(never)
-        advisor.consider_gang(job)
+        if blocked := explain_blocked_members(snapshot, job, advisor, report):
+            report.summary += f" {blocked}"
     elif asked := _asked_for(snapshot, pod):
         report.summary = asked
     else:
@@ -280,6 +291,8 @@ def consider_job(
         )
         advisor.propose(repair(f"create {pods} of {job_text(job)}", "CreatePods", clones))
     elif not lacking and waiting:
+        report.details += [each.text for each in lacking_min_resources(snapshot, job)]
+        consider_min_resources(snapshot, job, advisor)
         needed = needed_members(job)
         report.details += queue_details(snapshot, needed)
         consider_queue(snapshot, subject, needed, advisor)

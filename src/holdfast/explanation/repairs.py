@@ -21,6 +21,7 @@ from holdfast.api.names import (
 from holdfast.api.selectors import node_requirement, tolerated
 from holdfast.explanation.numa_alignment import wider_policies
 from holdfast.explanation.pod_sizes import SMALLEST_SHARE, Sizes, amount_of, resized_spec
+from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.class_key import required_terms
@@ -80,6 +81,20 @@ def spec_changes(snapshot: ClusterSnapshot, subject: Subject, edit: Edit) -> lis
             found[workload.name] = workload.change(template)
         pods.append(patch(POD, raw, {"spec": edit(spec)}, follows=workload is not None))
     return [*found.values(), *pods]
+
+
+def remove_gates(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> Repair:
+    """The pods, or reservations, without their scheduling gates. Unlike most of a pod's spec, these can
+    be removed from an existing pod."""
+    gates = ", ".join(dict.fromkeys(gate for pod in pods for gate in pod.gates))
+    whose = f" of {few([f'{pod.namespace}/{pod.name}' for pod in pods], 3)}"
+    body: Raw = {"spec": {"schedulingGates": None}}
+    objects = []
+    for subject in map(Subject.of, pods):
+        raw = subject.raw(snapshot)
+        change = {"spec": {"template": body}} if subject.info is RESERVATION else body
+        objects.append(patch(subject.info, raw, change))
+    return repair(f"remove the scheduling gates {gates}{whose}", "RemoveGates", objects)
 
 
 def metadata_changes(snapshot: ClusterSnapshot, subject: Subject, body: Raw) -> list[ObjectChange]:

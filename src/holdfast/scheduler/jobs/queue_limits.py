@@ -224,7 +224,7 @@ def may_become_inqueue(nodes: NodeTable, queues: Queues, job: Job, admitted: Ite
     besides: dict[str, Counter[int]] = {record.name: Counter() for record in path}
     for other in admitted:
         if other is not job:
-            needs = _still_needs(queues, other)
+            needs = unmet_min_resources(queues, other)
             for record in queues.path(queues.name_of(other.queue)):
                 if record.name in besides:
                     besides[record.name].update(needs)
@@ -242,7 +242,7 @@ def _min_resources(queues: Queues, job: Job) -> Amounts:
     return queues.amounts(job.group.spec.min_resources)
 
 
-def _still_needs(queues: Queues, job: Job) -> Amounts:
+def unmet_min_resources(queues: Queues, job: Job) -> Amounts:
     """The part of a job's minResources that its placed members do not have yet."""
     needs = _min_resources(queues, job)
     for member in job.placed():

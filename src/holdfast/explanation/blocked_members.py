@@ -1,0 +1,97 @@
+"""A gang that does not start: the member that keeps it from starting, why, and what would help."""
+
+from holdfast.explanation.advice import Advisor
+from holdfast.explanation.capacity import pods_text, row_of
+from holdfast.explanation.details import details_of
+from holdfast.explanation.no_node import explain_no_node, no_node_summary, note_holders, own_waiting
+from holdfast.explanation.planned_reservations import consider_estimate
+from holdfast.explanation.repairs import Repair, remove_gates
+from holdfast.explanation.report import Report
+from holdfast.explanation.verdicts import NodeVerdicts, Subject, fitting_members, place, profile_for
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.jobs import Job
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+
+
+def explain_blocked_members(
+    snapshot: ClusterSnapshot, job: Job, advisor: Advisor, report: Report
+) -> str:
+    """Facts and advice about members that are gated, and about the first that has no node beside the
+    others; returns a sentence about them, empty if all of them fit."""
+    members = [each for partner in snapshot.cluster.jobs.partners(job) for each in partner.waiting()]
+    fitting = fitting_members(snapshot, members, gated_too=True)
+    gated = [pod for pod in members if pod.gates]
+    blocked = next((pod for pod in members if pod not in fitting), None)
+    found, gates = [], None
+    if gated:
+        found.append(f"Blocked by scheduling gates: {pods_text(gated)}.")
+        gates = _gates(snapshot, gated, report)
+        advisor.propose(gates)
+    if blocked is not None:
+        with advisor.about(Subject.of(blocked), *([gates] if gates is not None else [])):
+            found.append(_blocked(snapshot, blocked, fitting, report, advisor))
+    return " ".join(found)
+
+
+def _gates(snapshot: ClusterSnapshot, gated: list[PodRecord], report: Report) -> Repair:
+    names = dict.fromkeys(gate for pod in gated for gate in pod.gates)
+    report.details.append(f"scheduling gates of {pods_text(gated)} to remove: {', '.join(names)}")
+    return remove_gates(snapshot, gated)
+
+
+def _blocked(
+    snapshot: ClusterSnapshot,
+    blocked: PodRecord,
+    fitting: dict[PodRecord, str],
+    report: Report,
+    advisor: Advisor,
+) -> str:
+    alone = place(snapshot.scheduler, blocked)
+    if not alone.message:
+        return _beside(snapshot, blocked, fitting, report, advisor)
+    of_member = Report("", "", "")
+    explain_no_node(snapshot, blocked, alone, advisor, of_member)
+    _note(report, alone)
+    report.details += of_member.details
+    report.holders = of_member.holders
+    advisor.smaller_members(blocked)
+    return f"{blocked.namespace}/{blocked.name}: {of_member.summary}"
+
+
+def _note(report: Report, placing: NodeVerdicts) -> None:
+    """The verdicts for the member, in the report of a group; that of a pod has its own."""
+    if not report.ranked:
+        report.would_say, report.nodes = placing.message, placing.reasons
+
+
+def _beside(
+    snapshot: ClusterSnapshot,
+    blocked: PodRecord,
+    fitting: dict[PodRecord, str],
+    report: Report,
+    advisor: Advisor,
+) -> str:
+    """The member fits by itself, but not beside the others."""
+    scheduler, ledger = snapshot.scheduler, snapshot.cluster.ledger
+    why = ""
+    with ledger.transaction():
+        for pod, node in fitting.items():
+            row = row_of(snapshot, node)
+            column = scheduler.columns.column(profile_for(scheduler, pod), pod.cls)
+            pod.reservation_uid = column.reservation_uid(row)
+            ledger.place(pod, row)
+        placing = place(scheduler, blocked)
+        if placing.message:
+            _note(report, placing)
+            why = own_waiting(snapshot, blocked) or no_node_summary(snapshot, placing, blocked)
+            report.details += details_of(snapshot, blocked, placing)
+            note_holders(snapshot, blocked, placing, report)
+    for pod in fitting:
+        pod.reservation_uid = ""
+    if not placing.message:
+        return ""
+    consider_estimate(snapshot, Subject.of(blocked), blocked, placing, advisor)
+    advisor.consider_nodes(placing)
+    advisor.consider_gang_wait(blocked)
+    advisor.smaller_members(blocked)
+    return f"Beside the others, {blocked.namespace}/{blocked.name}: {why}"
