@@ -162,5 +162,15 @@ def test_changes_hold_what_a_user_applies(objects: list[Raw]) -> None:
     for advice in found:
         for each in advice.change["objects"]:
             body = each.get("object") or each.get("patch") or {}
-            assert "status" not in body, advice.text
+            assert ("status" in body) == (each.get("subresource") == "status"), advice.text
             assert not SERVER_SIDE & (body.get("metadata") or {}).keys(), advice.text
+
+
+def test_a_queue_is_opened_in_its_status() -> None:
+    annotation = {"scheduling.volcano.sh/queue-name": "batch"}
+    (advice,) = advised(
+        [N1, queue("batch", state="Closed"), pod("p", metadata=annotated(**annotation))]
+    )
+    (change,) = advice.change["objects"]
+    assert (change["subresource"], change["patch"]) == ("status", {"status": {"state": "Open"}})
+    assert "(kubectl patch queue batch --subresource=status --type=merge -p " in advice.text

@@ -12,7 +12,7 @@ from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.jobs import Job
-from holdfast.snapshot.cluster_changes import create, patch
+from holdfast.snapshot.cluster_changes import create, patch, patch_status
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
 QUEUE = KINDS[VOLCANO_API, "Queue"]
@@ -129,10 +129,10 @@ def consider_queue(
     for record in queues.path(name):
         raw = snapshot.find(QUEUE, record.name)
         if raw is not None and not record.is_open:
-            body = {"spec": {"state": "Open"}, "status": {"state": "Open"}}
-            advisor.propose(
-                repair(f"open the queue {record.name}", "OpenQueue", [patch(QUEUE, raw, body)])
-            )
+            command = f"kubectl patch queue {record.name} --subresource=status --type=merge -p"
+            text = f'open the queue {record.name} ({command} \'{{"status":{{"state":"Open"}}}}\')'
+            objects = [patch_status(QUEUE, raw, {"state": "Open"})]
+            advisor.propose(repair(text, "OpenQueue", objects))
     _raise_capability(snapshot, pods, advisor)
 
 

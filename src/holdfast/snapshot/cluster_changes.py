@@ -28,6 +28,8 @@ class ObjectChange(NamedTuple):
     """The JSON merge patch or the new object; empty for a deletion."""
     follows: bool = False
     """Controllers make this change once the others are made."""
+    subresource: str = ""
+    """The subresource that is patched, for a change that the user makes there."""
 
     def data(self) -> Raw:
         named: Raw = {
@@ -39,12 +41,14 @@ class ObjectChange(NamedTuple):
         }
         if self.operation != DELETE:
             named[self.operation if self.operation == PATCH else "object"] = self.body
+        if self.subresource:
+            named["subresource"] = self.subresource
         return named
 
     def split(self) -> tuple[ObjectChange, ...]:
         """What a user applies and what follows. Status is written by controllers, and metadata such as
         the uid by the API server."""
-        if self.follows or self.operation == DELETE:
+        if self.follows or self.subresource or self.operation == DELETE:
             return (self,)
         body = {key: value for key, value in self.body.items() if key != "status"}
         if self.operation == CREATE:
@@ -79,6 +83,11 @@ def _applicable(raw: Raw) -> Raw:
 def patch(info: KindInfo, raw: Raw, body: Raw, follows: bool = False) -> ObjectChange:
     metadata = raw["metadata"]
     return ObjectChange(PATCH, info, metadata["name"], metadata.get("namespace") or "", body, follows)
+
+
+def patch_status(info: KindInfo, raw: Raw, status: Raw) -> ObjectChange:
+    """A change of a status that no controller makes."""
+    return patch(info, raw, {"status": status})._replace(subresource="status")
 
 
 def create(info: KindInfo, raw: Raw, follows: bool = False) -> ObjectChange:
