@@ -80,7 +80,7 @@ def test_the_reservation_that_holds_devices_is_named_and_deleting_it_helps(kind:
         world.put(reservation("late", app="x", cpu="1", pod={"resourceClaims": entries}))
     report = explained(world, kind, "late")
     assert "n1: of 3 devices for request r: 2 held by reservation r" in report.details
-    (advice,) = [each for each in report.advice if "delete" in each.text]
+    (advice,) = [each for each in report.advice if each.text.startswith("delete")]
     assert advice.text.startswith("delete the reservation r on n1")
     world.delete("Reservation", "r").wait(30)
     placed = world.node_of("late") if kind == "Pod" else world.status("late")["nodeName"]
@@ -91,7 +91,9 @@ def test_deleting_a_reservation_is_not_advised_if_its_devices_are_too_few() -> N
     world = World(*reserved(allocateOnce=False))
     made, its_claim = generated("late", request("r", 4), app="x")
     world.put(its_claim, made)
-    assert not [each for each in explained(world, "Pod", "late").advice if "delete" in each.text]
+    assert not [
+        each for each in explained(world, "Pod", "late").advice if each.text.startswith("delete")
+    ]
 
 
 def test_a_reservation_lists_the_devices_it_holds_and_those_in_use() -> None:

@@ -23,6 +23,7 @@ from harness.claim_objects import (
     claim_template,
     claiming_pod,
     device_class,
+    generated,
     request,
     resource_claim,
     resource_slice,
@@ -228,7 +229,69 @@ SITUATIONS: dict[str, Row] = {
             claiming_pod("p", "c"),
         ],
         ["n1: 3 devices are requested, and 2 are published for it"],
-        [],
+        ["Resize"],
+    ),
+    "more devices from a template than a node has": Row(
+        [
+            N1,
+            device_class(),
+            resource_slice("n1", 2),
+            claim_template("gpu", request(count=5)),
+            *generated("p", request(count=5)),
+        ],
+        ["n1: 5 devices are requested, and 2 are published for it"],
+        ["Resize"],
+    ),
+    "more devices of both requests than a node has": Row(
+        [
+            N1,
+            device_class(),
+            resource_slice("n1", 4),
+            resource_claim("c", request("a", 6), request("b", 6)),
+            claiming_pod("p", "c"),
+        ],
+        ["n1: 12 devices are requested, and 4 are published for it"],
+        ["Resize"],
+    ),
+    "more devices of one of two requests than a node has": Row(
+        [
+            N1,
+            device_class(),
+            resource_slice("n1", 4),
+            resource_claim("c", request("a", 2), request("b", 6)),
+            claiming_pod("p", "c"),
+        ],
+        ["n1: of 4 devices for request b: 2 allocated to another request of the pod"],
+        ["Resize"],
+    ),
+    "its claim is allocated on a node that is full": Row(
+        [
+            N1,
+            node("n2", cpu="8"),
+            device_class(),
+            resource_slice("n1", 1),
+            resource_slice("n2", 1),
+            allocated("shared", "n1", "gpu-0", user="a"),
+            claiming_pod("a", "shared", nodeName="n1", cpu="4"),
+            full("b", "4", "n1"),
+            claiming_pod("p", "shared", cpu="4"),
+        ],
+        ["claim default/shared is allocated: gpu.example.com/n1/gpu-0, reserved for pod a"],
+        ["EndPods"],
+    ),
+    "its claim is allocated on a node that is too small": Row(
+        [
+            node("n1", cpu="4"),
+            node("n2", cpu="8"),
+            device_class(),
+            resource_slice("n1", 1),
+            resource_slice("n2", 1),
+            allocated("shared", "n1", "gpu-0", user="a"),
+            claiming_pod("a", "shared", nodeName="n1", cpu="4"),
+            claiming_pod("p", "shared", cpu="6"),
+        ],
+        ["claim default/shared is allocated: gpu.example.com/n1/gpu-0, reserved for pod a"],
+        ["EndPods"],
     ),
     "devices are in use": Row(
         [
@@ -295,3 +358,31 @@ def test_a_reusable_reservation_beside_one_for_the_same_owners() -> None:
 def test_how_pods_join_a_group_that_has_none(group: Raw, says: str) -> None:
     report = report_on("podgroup", "g", node("n1"), group)
     assert report.details == [f"no pod belongs to it; pods join it by {says}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        (
+            "more devices than a node has",
+            "request at most 2 devices instead of 3 for request r in ResourceClaim c",
+        ),
+        (
+            "more devices from a template than a node has",
+            "request at most 2 devices instead of 5 for request r in ResourceClaimTemplate gpu",
+        ),
+        (
+            "more devices of both requests than a node has",
+            "request at most 2 devices instead of 6 for request a, "
+            "2 devices instead of 6 for request b in ResourceClaim c",
+        ),
+        (
+            "more devices of one of two requests than a node has",
+            "request at most 2 devices instead of 6 for request b in ResourceClaim c",
+        ),
+    ],
+)
+def test_how_many_devices_would_fit(name: str, said: str) -> None:
+    row = SITUATIONS[name]
+    (advice,) = explained(world_of(row.objects), row).advice
+    assert advice.text == f"{said} (delete and create again); then it fits n1"

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from holdfast.api.names import CPU as CPU_NAME
 from holdfast.api.names import MEMORY as MEMORY_NAME
 from holdfast.api.names import STARTS_AT
+from holdfast.api.resource_claims import ResourceClaim
 from holdfast.api.times import format_time
 from holdfast.explanation.capacity import (
     SCHEDULE,
@@ -67,6 +68,7 @@ from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.framework.config.plugin_sets import NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.diagnosis import FITS, NodeRejection
 from holdfast.scheduler.framework.dry_run import DryRun
+from holdfast.scheduler.managers.claims.pod_claims import ResourceClaimKey
 from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, ObjectChange, applied, delete, patch
@@ -507,6 +509,25 @@ class Advisor:
         for _, _, node, victims in sorted(found, key=lambda each: each[:3]):
             if self.propose_end(victims, f" on {node}"):
                 return
+        self._evict_claim_users(pod)
+
+    def _evict_claim_users(self, pod: PodRecord) -> None:
+        """The pods that share allocated claims with the pod: once they have ended, the claims can be
+        allocated elsewhere."""
+        cluster = self._snapshot.cluster
+        needs = cluster.claims.of_class(pod.cls).claims
+        claims = {each.key for each in needs if each.allocation is not None}
+        users = [
+            each
+            for each in cluster.pods.values()
+            if each.row >= 0
+            and each is not pod
+            and any(_claim_key(claim) in claims for claim in cluster.claims.reserved_for(each))
+        ]
+        evictable = {each.uid for row in {u.row for u in users} for each in self._evictable(pod, row)}
+        if users and all(each.uid in evictable for each in users):
+            nodes = sorted({cluster.nodes.name(each.row) for each in users})
+            self.propose_end(users, f" on {few(nodes, _NODES)}")
 
     def propose_end(
         self, victims: list[PodRecord], where: str, then: Iterable[ObjectChange] = ()
@@ -563,6 +584,10 @@ def _round_down(name: str, amount: int) -> int:
     """An amount that reads well, and is not larger: whole CPUs, whole GiB."""
     whole = {CPU_NAME: 1000, MEMORY_NAME: 2**30}.get(name, 1)
     return amount // whole * whole if amount >= 2 * whole else amount
+
+
+def _claim_key(claim: ResourceClaim) -> ResourceClaimKey:
+    return ResourceClaimKey(claim.metadata.namespace, claim.metadata.name)
 
 
 def _covers(pods: list[PodRecord], missing: Amounts) -> bool:

@@ -46,7 +46,9 @@ def claim_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -
     for need in claims.claims:
         if need.key is not None and need.allocation is not None:
             devices = ", ".join(str(each.device_id) for each in need.allocation.devices.results)
-            yield f"claim {need.key} is allocated: {devices}"
+            users = _users(snapshot, need.key).strip(" ()")
+            reserved = f", reserved for {users}" if users else ""
+            yield f"claim {need.key} is allocated: {devices}{reserved}"
     for name in nodes[:_NODES] if claims.needs_devices else ():
         yield from _on_node(snapshot, pod, claims, name)
 
@@ -89,7 +91,7 @@ def _text(snapshot: ClusterSnapshot, reason: DeviceReason) -> str:
             plural = "reservation" if len(held) == 1 else "reservations"
             return f"held by {plural} {few(sorted(held), _HOLDERS)}"
         holders = [f"{each}{_users(snapshot, each)}" for each in reason.holders[:_HOLDERS]]
-        return f"in use by {' and '.join(holders)}" if holders else "in use"
+        return f"in use by {' and '.join(holders)}" if holders else reason.detail or "in use"
     return _TEXTS[reason.reason].format(reason.detail)
 
 

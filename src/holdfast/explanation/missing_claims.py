@@ -78,23 +78,23 @@ def _other_class(about: _Situation, name: str, near: str) -> Repair:
     """The claims, and templates, with another class: created again, since their specs are immutable."""
     objects: list[ObjectChange] = []
     texts = []
-    for info, raw in _named(about):
+    for info, raw in named_claims(about.snapshot, about.subject, about.pod.namespace):
         if name not in str(raw.get("spec")):
             continue
         changed = copy.deepcopy(raw)
         _rename(changed["spec"], name, near)
-        metadata = raw["metadata"]
-        namespace = metadata.get("namespace") or ""
-        objects += [delete(info, metadata["name"], namespace), create(info, changed)]
-        texts.append(f"{info.kind} {metadata['name']}")
+        objects += replaced_claim(info, raw, changed)
+        texts.append(f"{info.kind} {raw['metadata']['name']}")
     text = f"request the DeviceClass {near} in {few(texts)} (delete and create it again)"
     return repair(text, "ReplaceClaim", objects)
 
 
-def _named(about: _Situation) -> Iterator[tuple[KindInfo, Raw]]:
+def named_claims(
+    snapshot: ClusterSnapshot, subject: Subject, namespace: str
+) -> Iterator[tuple[KindInfo, Raw]]:
     """The existing claims and templates that the pod, or the reservation's template, names."""
-    raw, namespace = about.subject.raw(about.snapshot), about.pod.namespace
-    if about.subject.info is RESERVATION:
+    raw = subject.raw(snapshot)
+    if subject.info is RESERVATION:
         raw = (raw.get("spec") or {}).get("template") or {}
         namespace = (raw.get("metadata") or {}).get("namespace") or "default"
     entries = (raw.get("spec") or {}).get("resourceClaims") or ()
@@ -104,8 +104,18 @@ def _named(about: _Situation) -> Iterator[tuple[KindInfo, Raw]]:
         (RESOURCE_CLAIM, "resourceClaimName", (*entries, *statuses)),
     ):
         for name in dict.fromkeys(each.get(field) or "" for each in among):
-            if (found := about.snapshot.find(info, name, namespace)) is not None:
+            if (found := snapshot.find(info, name, namespace)) is not None:
                 yield info, found
+
+
+def replaced_claim(info: KindInfo, raw: Raw, changed: Raw) -> list[ObjectChange]:
+    """The claim, or template, created again, since its spec is immutable. Of a claim that was made from
+    a template, the controller makes another one."""
+    metadata = raw["metadata"]
+    owners = metadata.get("ownerReferences") or ()
+    follows = info is RESOURCE_CLAIM and any(each.get("controller") for each in owners)
+    removed = delete(info, metadata["name"], metadata.get("namespace") or "")
+    return [removed._replace(follows=follows), create(info, changed, follows)]
 
 
 def _rename(value: object, name: str, near: str) -> None:

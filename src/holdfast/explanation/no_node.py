@@ -19,6 +19,7 @@ from holdfast.explanation.capacity import (
     shortages,
     waiting_for,
 )
+from holdfast.explanation.claim_sizes import consider_fewer_devices
 from holdfast.explanation.details import claims_of, details_of
 from holdfast.explanation.invalid_requests import consider_invalid_requests
 from holdfast.explanation.matching_reservations import (
@@ -107,6 +108,7 @@ def explain_no_node(
     _ignored(snapshot, subject, pod, advisor, report)
     advisor.consider_nodes(placing)
     _unbound(snapshot, subject, pod, placing, advisor)
+    consider_fewer_devices(snapshot, subject, pod, placing, advisor)
     _note_unknown_end(snapshot, pod, placing, advisor, report)
     if pod.cls.pod.spec.preemption_policy == "Never" and pod.cls.priority > 0:
         report.details.append("its preemptionPolicy is Never: it preempts no pods of lower priority")
