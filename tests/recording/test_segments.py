@@ -86,6 +86,19 @@ def test_what_is_not_recorded_is_no_change(tmp_path: Path) -> None:
     assert [t for t, _, _ in read(tmp_path)] == [1.0, 3.0]
 
 
+def test_the_messages_of_a_pod_that_waits_are_not_recorded(tmp_path: Path) -> None:
+    state = recorded(tmp_path)
+    state.begin(0.0)
+    times = {1.0: ("False", "0/5 nodes"), 2.0: ("False", "0/4 nodes"), 3.0: ("True", "")}
+    for t, (status, text) in times.items():
+        condition = {"type": "PodScheduled", "status": status, "message": text, "lastProbeTime": str(t)}
+        metadata = {"name": "p", "uid": "p"}
+        conditions = {"conditions": [condition]}
+        state.put(t, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "status": conditions})
+    state.sync()
+    assert [t for t, _, _ in read(tmp_path)] == [1.0, 3.0]
+
+
 def test_nothing_private_is_written(tmp_path: Path) -> None:
     state = recorded(tmp_path)
     state.begin(0.0)

@@ -1,8 +1,8 @@
 """Records a cluster: lists and watches what scheduling reads, and writes what changes.
 
-Only GET requests are sent. Changes of what is not recorded, such as the heartbeats of nodes, are no
-changes. When a watch expires or is lost, the kind is listed again; what differs is recorded, and a gap,
-since changes in between may be missing.
+Only GET requests are sent. Changes of what is not recorded, such as the heartbeats of nodes and the
+messages of pods that wait, are no changes. When a watch expires or is lost, the kind is listed again;
+what differs is recorded, and a gap, since changes in between may be missing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ _Identity = tuple[str, str, str, str]
 
 _SYNC = 5.0
 """Seconds after which what was written is put on disk."""
-_HEARTBEAT = "lastHeartbeatTime"
+_UNREAD_IN_CONDITIONS = {
+    "Node": frozenset({"lastHeartbeatTime"}),
+    "Pod": frozenset({"lastProbeTime", "message"}),
+}
+"""What changes in conditions all the time: of a waiting pod, how many nodes it does not fit."""
 _UNREAD_METADATA = ("resourceVersion", "managedFields")
 
 RecordingProgress = Callable[["RecordedFigures"], None]
@@ -213,10 +217,10 @@ def compact(raw: Raw) -> Raw:
     """The object without what changes all the time and nothing reads."""
     metadata = {key: value for key, value in raw["metadata"].items() if key not in _UNREAD_METADATA}
     found = {**raw, "metadata": metadata}
-    status = raw.get("status")
-    if isinstance(status, dict) and raw["kind"] == "Node" and status.get("conditions"):
+    status, unread = raw.get("status"), _UNREAD_IN_CONDITIONS.get(raw["kind"])
+    if isinstance(status, dict) and unread and status.get("conditions"):
         conditions = [
-            {key: value for key, value in each.items() if key != _HEARTBEAT}
+            {key: value for key, value in each.items() if key not in unread}
             for each in status["conditions"]
         ]
         found["status"] = {**status, "conditions": conditions}
