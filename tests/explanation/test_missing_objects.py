@@ -48,6 +48,11 @@ def volume_on(name: str, on: str, kind: str) -> Raw:
     return raw
 
 
+def of_size(raw: Raw, storage: str) -> Raw:
+    raw["spec"]["resources"]["requests"]["storage"] = storage
+    return raw
+
+
 def elsewhere(raw: Raw) -> Raw:
     raw["metadata"] |= {"namespace": "other", "uid": "elsewhere"}
     return raw
@@ -105,6 +110,39 @@ SITUATIONS: dict[str, Row] = {
         ],
         [f"of the volumes of storage class local, v needs {HOSTNAME} In (n2)"],
         ["CreateVolume", "Resize"],
+    ),
+    "volume is too small": Row(
+        [
+            N1,
+            storage_class("local"),
+            of_size(claim("c", kind="local"), "10Gi"),
+            volume_on("v", "n1", "local"),
+            pod("p", volumes=using("c")),
+        ],
+        ["of the volumes of storage class local, v has 1Gi, less than the 10Gi requested"],
+        ["CreateVolume", "ReplaceClaim"],
+    ),
+    "volume has another access mode": Row(
+        [
+            N1,
+            storage_class("local"),
+            claim("c", "ReadWriteMany", kind="local"),
+            volume_on("v", "n1", "local"),
+            pod("p", volumes=using("c")),
+        ],
+        ["v has access mode ReadWriteOnce, not ReadWriteMany"],
+        ["CreateVolume"],
+    ),
+    "volume is too small for a claim that is bound at once": Row(
+        [
+            N1,
+            storage_class("local") | {"volumeBindingMode": "Immediate"},
+            of_size(claim("c", kind="local"), "10Gi"),
+            volume_on("v", "n1", "local"),
+            pod("p", volumes=using("c")),
+        ],
+        ["of the volumes of its class, v has 1Gi, less than the 10Gi requested"],
+        ["BindClaims"],
     ),
     "pods it must be near are in another namespace": Row(
         [N1, elsewhere(full("a", "1", "n1", app="cache")), pod("p", affinity=near("cache"))],

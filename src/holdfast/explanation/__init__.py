@@ -21,6 +21,7 @@ snapshot.
     hardware               devices and volume attachments
     numa_alignment         NUMA nodes, exclusive CPUs, and policies for both
     missing_claims         claims, templates and device classes that do not exist
+    claim_volumes          volumes for claims that are not bound
     claim_sizes            fewer devices for claims
     invalid_requests       requests for devices and exclusive CPUs that no node can satisfy
     pod_sizes              other requests and limits for the containers of a pod

@@ -20,6 +20,7 @@ from holdfast.explanation.capacity import (
     shortages,
 )
 from holdfast.explanation.claim_details import claim_details
+from holdfast.explanation.claim_volumes import unsuitable_volumes, volume_terms
 from holdfast.explanation.hardware import attach_details, device_details
 from holdfast.explanation.node_labels import label_details
 from holdfast.explanation.numa_alignment import numa_details
@@ -36,7 +37,6 @@ from holdfast.explanation.repairs import (
 )
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import NodeVerdicts
-from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
@@ -300,9 +300,8 @@ def _volumes(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Ite
                     f"{' or '.join(places)}"
                 )
                 continue
-            elsewhere = list(_volumes_elsewhere(snapshot, kind or ""))
-            if elsewhere:
-                volumes = few(elsewhere, _NODES)
+            if unsuitable := unsuitable_volumes(snapshot, name, pod.namespace):
+                volumes = few(unsuitable, _NODES)
                 yield f"claim {name} is not bound: of the volumes of storage class {kind}, {volumes}"
                 continue
             storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage", "")
@@ -313,29 +312,10 @@ def _volumes(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Ite
             continue
         labels = (volume["metadata"].get("labels") or {}).items()
         zones = [f"{key}={value}" for key, value in labels if "zone" in key or "region" in key]
-        zones += _volume_terms(volume)
+        zones += volume_terms(volume)
         if zones:
             to = volume["metadata"]["name"]
             yield f"claim {name} is bound to {to}, which needs {' and '.join(zones)}"
-
-
-def _volume_terms(volume: Raw) -> list[str]:
-    """What the node affinity of a volume requires."""
-    required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required") or {}
-    return [
-        f"{each.get('key')} {each.get('operator')} ({', '.join(each.get('values') or ())})"
-        for term in required.get("nodeSelectorTerms") or ()
-        for each in term.get("matchExpressions") or ()
-    ]
-
-
-def _volumes_elsewhere(snapshot: ClusterSnapshot, storage_class: str) -> Iterator[str]:
-    """Volumes of the class that no claim has, and that only some nodes can use."""
-    for volume in snapshot.all(VOLUME):
-        spec = volume.get("spec") or {}
-        is_free = not spec.get("claimRef") and (spec.get("storageClassName") or "") == storage_class
-        if is_free and (terms := _volume_terms(volume)):
-            yield f"{volume['metadata']['name']} needs {' and '.join(terms)}"
 
 
 def _volume_use(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:

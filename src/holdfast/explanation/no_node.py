@@ -20,6 +20,7 @@ from holdfast.explanation.capacity import (
     waiting_for,
 )
 from holdfast.explanation.claim_sizes import consider_fewer_devices
+from holdfast.explanation.claim_volumes import smaller_claim, unsuitable_volumes
 from holdfast.explanation.details import claims_of, details_of
 from holdfast.explanation.invalid_requests import consider_invalid_requests
 from holdfast.explanation.matching_reservations import (
@@ -35,7 +36,7 @@ from holdfast.explanation.repairs import (
     metadata_changes,
     repair,
 )
-from holdfast.explanation.report import Report
+from holdfast.explanation.report import Report, few
 from holdfast.explanation.verdicts import NodeVerdicts, Subject
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
@@ -107,7 +108,8 @@ def explain_no_node(
     consider_reservations(snapshot, subject, placing.column, advisor)
     _ignored(snapshot, subject, pod, advisor, report)
     advisor.consider_nodes(placing)
-    _unbound(snapshot, subject, pod, placing, advisor)
+    if rejected is None:
+        _unbound(snapshot, subject, pod, placing, advisor)
     consider_fewer_devices(snapshot, subject, pod, placing, advisor)
     _note_unknown_end(snapshot, pod, placing, advisor, report)
     if pod.cls.pod.spec.preemption_policy == "Never" and pod.cls.priority > 0:
@@ -242,6 +244,8 @@ def _rejected(
             report.details.append(
                 f"claim {name} is not bound yet (storage class {kind or '(none)'}{missing_text})"
             )
+            if unsuitable := unsuitable_volumes(snapshot, name, pod.namespace):
+                report.details.append(f"of the volumes of its class, {few(unsuitable, _HOLDERS)}")
             objects += bound_claim(snapshot, name, pod.namespace)
     if objects:
         advisor.propose(repair("have its claims bound to volumes", "BindClaims", objects))
@@ -273,6 +277,9 @@ def _unbound(
     if objects:
         text = f"create a volume for claim {', '.join(unbound)}"
         advisor.propose(repair(text, "CreateVolume", objects))
+    for name in unbound:
+        if (smaller := smaller_claim(snapshot, name, pod.namespace)) is not None:
+            advisor.propose(smaller)
 
 
 def _ignored(

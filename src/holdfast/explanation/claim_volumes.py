@@ -1,0 +1,111 @@
+"""Volumes for a PersistentVolumeClaim that is not bound: why those of its class do not suit it, and the
+size with which one would."""
+
+import copy
+from collections.abc import Iterator
+
+from holdfast.api.errors import SelectorError
+from holdfast.api.names import STORAGE
+from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
+from holdfast.explanation.repairs import CLAIM, RESIZE, VOLUME, Repair, repair
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.managers.volumes.volume_objects import (
+    FILESYSTEM,
+    ClaimKey,
+    is_free,
+    storage_of,
+)
+from holdfast.scheduler.managers.volumes.volume_pool import VolumeRequest, may_take, request
+from holdfast.snapshot.cluster_changes import create, delete
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+
+
+def unsuitable_volumes(snapshot: ClusterSnapshot, name: str, namespace: str) -> list[str]:
+    """Of each available volume of the claim's class, what keeps the claim from being bound to it: its
+    size or another property, otherwise the nodes that it is accessible from."""
+    claim, wanted = _request(snapshot, name, namespace)
+    if claim is None or wanted is None:
+        return []
+    found = []
+    for volume in _available(snapshot, claim):
+        reason = _unsuitable(claim, wanted, volume)
+        terms = volume_terms(snapshot.find(VOLUME, volume.metadata.name) or {})
+        if not reason and terms:
+            reason = f"needs {' and '.join(terms)}"
+        if reason:
+            found.append(f"{volume.metadata.name} {reason}")
+    return found
+
+
+def smaller_claim(snapshot: ClusterSnapshot, name: str, namespace: str) -> Repair | None:
+    """The claim with the size of the largest volume that is suitable but for its size. A claim cannot
+    shrink, so it is created again."""
+    claim, wanted = _request(snapshot, name, namespace)
+    raw = snapshot.find(CLAIM, name, namespace)
+    if claim is None or wanted is None or raw is None:
+        return None
+    sizes = {
+        storage_of(each.spec.capacity): str(each.spec.capacity.get(STORAGE))
+        for each in _available(snapshot, claim)
+        if may_take(wanted._replace(size=0), each)
+    }
+    most = max(sizes, default=0)
+    if not 0 < most < wanted.size:
+        return None
+    changed = copy.deepcopy(raw)
+    changed["spec"]["resources"]["requests"][STORAGE] = sizes[most]
+    objects = [delete(CLAIM, name, namespace), create(CLAIM, changed)]
+    now = claim.spec.resources.requests.get(STORAGE)
+    text = f"request {sizes[most]} instead of {now} in claim {name} (delete and create it again)"
+    return repair(text, "ReplaceClaim", objects, RESIZE)
+
+
+def volume_terms(volume: Raw) -> list[str]:
+    """What the node affinity of a volume requires."""
+    required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required") or {}
+    return [
+        f"{each.get('key')} {each.get('operator')} ({', '.join(each.get('values') or ())})"
+        for term in required.get("nodeSelectorTerms") or ()
+        for each in term.get("matchExpressions") or ()
+    ]
+
+
+def _request(
+    snapshot: ClusterSnapshot, name: str, namespace: str
+) -> tuple[PersistentVolumeClaim | None, VolumeRequest | None]:
+    claim = snapshot.cluster.volumes.claim(ClaimKey(namespace, name))
+    try:
+        return claim, request(claim) if claim is not None else None
+    except SelectorError:
+        return claim, None
+
+
+def _available(snapshot: ClusterSnapshot, claim: PersistentVolumeClaim) -> Iterator[PersistentVolume]:
+    """The volumes of the claim's class that no other claim has."""
+    kind, meta = claim.spec.storage_class_name or "", claim.metadata
+    volumes = snapshot.cluster.volumes
+    own = {each.metadata.name for each in volumes.volumes_of_claim(ClaimKey(meta.namespace, meta.name))}
+    for raw in snapshot.all(VOLUME):
+        volume = volumes.volume(raw["metadata"]["name"])
+        if volume is None or (volume.spec.storage_class_name or "") != kind:
+            continue
+        if is_free(volume) or volume.metadata.name in own:
+            yield volume
+
+
+def _unsuitable(claim: PersistentVolumeClaim, wanted: VolumeRequest, volume: PersistentVolume) -> str:
+    """Why no node could use the volume for the claim; empty if some could."""
+    spec = volume.spec
+    if storage_of(spec.capacity) < wanted.size:
+        size = claim.spec.resources.requests.get(STORAGE)
+        return f"has {spec.capacity.get(STORAGE) or 'no size'}, less than the {size} requested"
+    if (spec.volume_mode or FILESYSTEM) != wanted.volume_mode:
+        return f"has volumeMode {spec.volume_mode or FILESYSTEM}, not {wanted.volume_mode}"
+    if not wanted.modes.issubset(spec.access_modes):
+        lacking = sorted(wanted.modes - set(spec.access_modes))
+        return f"has access mode {', '.join(spec.access_modes) or 'none'}, not {', '.join(lacking)}"
+    if wanted.selector is not None and not wanted.selector.matches(volume.metadata.labels):
+        return "does not have the labels of the claim's selector"
+    if not may_take(wanted, volume):
+        return "has another volumeAttributesClassName"
+    return ""
