@@ -145,7 +145,7 @@ SITUATIONS: dict[str, Row] = {
             pod("p", volumes=using("c")),
         ],
         ["storage class standrad, which does not exist; did you mean standard?"],
-        ["ReplaceClaim", "BindClaims", "CreateVolume"],
+        ["ReplaceClaim", "BindClaims"],
     ),
     "storage class whose volumes are made at once": Row(
         [
@@ -155,7 +155,7 @@ SITUATIONS: dict[str, Row] = {
             pod("p", volumes=using("c")),
         ],
         ["storage class standrad, which does not exist; did you mean standard?"],
-        ["ReplaceClaim", "BindClaims", "CreateVolume"],
+        ["ReplaceClaim", "BindClaims"],
     ),
     "group of the Workload API": Row(
         [
