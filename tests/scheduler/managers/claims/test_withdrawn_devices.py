@@ -265,24 +265,57 @@ def test_a_reservation_cannot_name_the_claim_of_another() -> None:
 # Reservations that are Available
 
 
-def test_a_withdrawn_device_of_an_owner_comes_back_once_it_is_published() -> None:
+GONE = "devices of the entry gpu are no longer published: gpu.example.com/n1/gpu-0"
+
+
+def test_a_withdrawn_device_of_an_owner_is_replaced_once_the_owner_has_ended() -> None:
     world = World(*reserved(allocateOnce=False))
     assert put(world, "p") == ["n1/gpu-0"]
     publish(world, device("gpu-1"), device("gpu-2"))
     assert held(world) == ["n1/gpu-1"]
+    assert problem(world) == GONE
     end(world, "p")
-    assert held(world) == ["n1/gpu-1"]
-    publish(world, *gpus(3), generation=2)
-    assert sorted(held(world)) == ["n1/gpu-0", "n1/gpu-1"]
-    assert put(world, "other", count=2, app="x") == []
+    assert sorted(held(world)) == ["n1/gpu-1", "n1/gpu-2"]
+    assert problem(world) == ""
+    assert put(world, "other", app="x") == []
 
 
-def test_a_withdrawn_device_that_is_held_stays_held_when_an_owner_takes_others() -> None:
+def test_a_withdrawn_device_that_is_held_is_replaced() -> None:
     world = World(*reserved(allocateOnce=False))
     publish(world, device("gpu-1"), device("gpu-2"))
+    assert sorted(held(world)) == ["n1/gpu-1", "n1/gpu-2"]
+    assert problem(world) == ""
+    assert put(world, "p", count=2) == ["n1/gpu-1", "n1/gpu-2"]
+
+
+@pytest.mark.parametrize("writes", range(1, 5))
+def test_a_restart_at_any_write_while_a_withdrawn_device_is_replaced(writes: int) -> None:
+    world = World(*reserved(allocateOnce=False))
+    world.restart_after = world.writes + writes
+    publish(world, device("gpu-1"), device("gpu-2"))
+    world.settle()
+    assert sorted(held(world)) == ["n1/gpu-1", "n1/gpu-2"]
+    assert (world.phase("r"), problem(world)) == ("Available", "")
+
+
+def test_a_withdrawn_device_without_another_is_reported_until_it_is_published() -> None:
+    world = World(*reserved(allocateOnce=False))
+    assert put(world, "other", app="x") == ["n1/gpu-2"]
+    publish(world, device("gpu-1"), device("gpu-2"))
     assert held(world) == ["n1/gpu-0", "n1/gpu-1"]
-    assert put(world, "p") == ["n1/gpu-1"]
-    assert held(world) == ["n1/gpu-0"]
+    assert (world.phase("r"), problem(world)) == ("Available", GONE)
+    publish(world, *gpus(3), generation=2)
+    assert held(world) == ["n1/gpu-0", "n1/gpu-1"]
+    assert problem(world) == ""
+
+
+def test_a_withdrawn_device_is_replaced_by_one_that_is_released() -> None:
+    world = World(*reserved(allocateOnce=False))
+    assert put(world, "other", app="x") == ["n1/gpu-2"]
+    publish(world, device("gpu-1"), device("gpu-2"))
+    end(world, "other")
+    assert sorted(held(world)) == ["n1/gpu-1", "n1/gpu-2"]
+    assert problem(world) == ""
 
 
 def test_devices_of_an_incomplete_pool_come_back_once_it_is_complete() -> None:

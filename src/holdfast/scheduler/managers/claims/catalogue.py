@@ -156,6 +156,15 @@ class DeviceCatalogue:
             rows.update(dict.fromkeys(found))
         return np.array(sorted(rows), dtype=np.intp)
 
+    def is_withdrawn(self, device: DeviceID, row: int) -> bool:
+        """Whether a device is no longer published for the node of a row. As long as its pool is
+        incomplete or invalid, that is not known."""
+        visible = self.visible(row)
+        if device in visible:
+            return False
+        pools = [pool for pool in visible.pools if pool.id == (device.driver, device.pool)]
+        return all(pool.usable for pool in pools)
+
     def has_counters(self, pool: PoolID) -> bool:
         """Whether devices of a pool share counters."""
         return any(each.slice.spec.shared_counters for each in self._pools.get(pool, {}).values())

@@ -24,7 +24,11 @@ from holdfast.scheduler.cluster.decisions import (
     ReserveClaim,
 )
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.scheduler.managers.claims.allocation import ClaimName, ClaimsRefusal
+from holdfast.scheduler.managers.claims.allocation import (
+    ClaimName,
+    ClaimsAllocation,
+    ClaimsRefusal,
+)
 from holdfast.scheduler.managers.claims.claim_reservations import (
     ClaimReservations,
     HeldEntry,
@@ -42,6 +46,7 @@ from holdfast.scheduler.managers.claims.pod_claims import ResourceClaimKey
 
 NOT_WRITTEN = "claim {} is not written: {}"
 NOT_HELD = "devices of the entry {} are not held: {}"
+WITHDRAWN = "devices of the entry {} are no longer published: {}"
 IN_USE = "claim {} is reserved for {}/{}: its devices are not for owners"
 NO_CLASS = "device class {1} does not exist"
 _FIRST_BACK_OFF = 1.0
@@ -184,6 +189,7 @@ class HolderClaims(ClaimReservations):
             self._set_unplanned(pod.uid, False)
             if missing and not self._is_backing_off(pod.uid):
                 problems += self._hold_again(pod, missing)
+            problems += self._replace_withdrawn(pod)
         for key in self.held.of(pod.uid):
             claim = self._claims.get(key)
             for consumer in claim.status.reserved_for[:1] if claim is not None else ():
@@ -250,6 +256,43 @@ class HolderClaims(ClaimReservations):
             why = found.message
         self.short[pod.uid] = None
         return [NOT_HELD.format(each.name, why) for each in missing]
+
+    def _replace_withdrawn(self, pod: PodRecord) -> list[str]:
+        """Holds other devices where one that an Available reservation holds is no longer published,
+        unless an owner uses some of the entry. What is not held, if there are none."""
+        problems = []
+        for entry in self.entries_to_hold(pod):
+            holder = self.held.get(entry.key)
+            if holder is None or entry.key in self._in_flight:
+                continue
+            devices = [result.device_id for result in holder.held.devices.results]
+            gone = [each for each in devices if self.catalogue.is_withdrawn(each, pod.row)]
+            if not gone:
+                continue
+            found = self._others_for(pod, entry, holder, [each for each in devices if each not in gone])
+            if found is not None:
+                self._create_again(pod, [entry], found.results)
+                continue
+            self.short[pod.uid] = None
+            problems.append(WITHDRAWN.format(entry.name, ", ".join(map("/".join, gone))))
+        return problems
+
+    def _others_for(
+        self, pod: PodRecord, entry: HeldEntry, holder: HolderClaim, prefer: list[DeviceID]
+    ) -> ClaimsAllocation | None:
+        """Devices that can be held for an entry in place of those that are."""
+        found = (self.catalogue.table.identities.find(r.device_id) for r in holder.held.devices.results)
+        users = (self.use.holders(identity) for identity in found if identity is not None)
+        is_used = any(user != entry.key for keys in users for user in keys)
+        if is_used or entry.key not in self.unreserved_holders(pod.uid):
+            return None
+        request = self.allocator.request([entry.spec])
+        if self._is_backing_off(pod.uid) or request.missing_class is not None:
+            return None
+        use = self._without({entry.key}, except_for=frozenset((pod.uid,)))
+        names = [ClaimName(pod.namespace, entry.name, pod.uid)]
+        others = self.allocator.allocate(request, pod.row, use, names, prefer=prefer)
+        return None if isinstance(others, ClaimsRefusal) or has_shares(others) else others
 
     def _plan_again(self, pod: PodRecord) -> list[str]:
         """Plans other devices for a Waiting reservation, if enough are free now or if it cannot get
