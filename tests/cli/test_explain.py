@@ -165,9 +165,8 @@ def test_a_waiting_reservation_lists_what_it_waits_for(cluster: ServedCluster) -
     cluster.create(reservation("ahead", "7", "y", preAllocation=True, pod=on_it, memory="8Gi")).settle()
     found = explained(cluster, "rsv", "ahead")
     assert found["phase"] == "Waiting"
-    assert found["summary"].startswith("It waits on node-2 until 7 cpu")
-    assert "short of: cpu" in found["help"]
-    assert any("Pod/default/running" in each for each in found["help"])
+    assert found["summary"].endswith("are free on node-2, which is short of 2 cpu.")
+    assert "pod default/running has 3 cpu: end unknown" in found["help"]
 
 
 def test_an_ended_reservation_is_explained_with_its_end(cluster: ServedCluster) -> None:

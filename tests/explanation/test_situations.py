@@ -253,7 +253,7 @@ SITUATIONS: dict[str, Row] = {
     "host port": Row(
         [N1, full("a", "1", "n1", ports=[80]), pod("p", ports=[80])],
         ["host port 80/TCP on n1 is used by pod default/a"],
-        ["EndPods"],
+        ["ChangePort", "EndPods"],
     ),
     "anti-affinity": Row(
         [N1, full("a", "1", "n1", app="x"), pod("p", affinity=anti_affinity("x"))],
@@ -312,7 +312,10 @@ SITUATIONS: dict[str, Row] = {
     ),
     "too full, protected by a budget": Row(
         [N1, full("a", "8", "n1", app="safe"), budget("safe"), pod("p", "7")],
-        ["closest: n1, short of 7 cpu"],
+        [
+            "closest: n1, short of 7 cpu",
+            "default/safe allows 0 more evictions: ending default/a on n1 is not advised",
+        ],
         [],
     ),
     "reservation of others": Row(

@@ -10,10 +10,12 @@ snapshot.
     min_resources          minResources of a pod group
     workloads              a Deployment, StatefulSet, DaemonSet, ReplicaSet or Job, by its pods
     reservations           a reservation
+    waiting_reservations   a reservation that waits for capacity on its node
     matching_reservations  the reservations that a pod matches
     queue_limits           limits of a pod's queue
     verdicts               what the scheduler says: feasible nodes, scores, whether a pod would start
     details                names and figures behind reasons
+    host_ports             host ports that others have
     node_labels            labels and names of nodes that a pod requires
     pod_affinity           affinity and anti-affinity to other pods
     misspellings           names that nothing has: the nearest ones that exist

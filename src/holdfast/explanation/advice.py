@@ -40,6 +40,7 @@ from holdfast.explanation.capacity import (
 )
 from holdfast.explanation.details import limits_on, users_of_claims
 from holdfast.explanation.hardware import device_requests
+from holdfast.explanation.host_ports import conflicting_ports, other_ports
 from holdfast.explanation.numa_alignment import numa_requests
 from holdfast.explanation.repairs import (
     DELETE_RESERVATION,
@@ -108,6 +109,12 @@ class Advisor:
         self._tried: set[str] = set()
         self._given: set[tuple[str, ...]] = set()
         """The kinds of change that are advised already."""
+        self._moved_ports: set[str] = set()
+        """Advice of other host ports. Who uses a port may not care about capacity, but about the port:
+        whose end would free it is said as well."""
+        self._protected: dict[str, tuple[list[PodRecord], list[PodRecord]]] = {}
+        """By node, the pods that were not advised to end because disruption budgets protect them, and
+        the others that may end."""
 
     @property
     def advice(self) -> list[Advice]:
@@ -176,6 +183,7 @@ class Advisor:
         for row in capacity[:_NODES]:
             self._smaller(pod, row, ())
             self._wider_policy(pod, row)
+            self._other_ports(pod, row)
         for row in capacity[:_NODES]:
             self._delete_reservations(pod, row)
             missing = missing_on(snapshot, pod, row)
@@ -183,7 +191,7 @@ class Advisor:
                 self.delete_plans(plans_on(snapshot, pod, row), row, missing)
         if not self._found:
             self._evict_for_own(pod)
-        if not self._found:
+        if self._found.keys() <= self._moved_ports:
             self._evict(pod, capacity[:_NODES])
 
     def consider_wait(self, node: str) -> None:
@@ -366,6 +374,13 @@ class Advisor:
             if self.propose_once(_actions(each), each):
                 return
 
+    def _other_ports(self, pod: PodRecord, row: int) -> None:
+        """Host ports that are free."""
+        for each in other_ports(self._snapshot, self._subject, pod, row):
+            if self.propose_once(_actions(each), each):
+                self._moved_ports.add(each.text)
+                return
+
     def propose_once(self, kind: tuple[str, ...], *repairs: Repair) -> bool:
         """Proposes one change of a kind: others would differ in the node only."""
         if kind in self._given:
@@ -388,6 +403,7 @@ class Advisor:
             and kind_of_holder(snapshot, entry.reservation) == "Reservation"
             and (
                 any(entry.left(slot) for slot in missing)
+                or conflicting_ports(pod, entry.pod)
                 or (pod.cls.claims and snapshot.cluster.claims.held.of(entry.pod.uid))
             )
         ]
@@ -395,6 +411,7 @@ class Advisor:
             entry
             for entry in entries
             if all(entry.left(slot) >= lack for slot, lack in missing.items() if slot != PODS)
+            and (not pod.cls.ports or conflicting_ports(pod, entry.pod))
         ]
         enough.sort(key=lambda entry: entry.reservation.name)
         # Whether the devices of one are enough is known only once it is tried.
@@ -553,8 +570,25 @@ class Advisor:
             and not any(owner.kind in _DAEMONS for owner in each.cls.owners)
         ]
         pods.sort(key=lambda each: (each.cls.priority, each.name))
-        _, pods = DisruptionBudgets(snapshot.cluster).split(pods)
+        protected, pods = DisruptionBudgets(snapshot.cluster).split(pods)
+        if protected:
+            self._protected[snapshot.cluster.nodes.name(row)] = protected, pods
         return pods
+
+    @property
+    def budget_facts(self) -> list[str]:
+        """The disruption budgets that kept pods from being advised to end, if nothing else helps."""
+        if self._found:
+            return []
+        found, budgets = [], DisruptionBudgets(self._snapshot.cluster)
+        for node, (protected, others) in self._protected.items():
+            ended = [c for pod in (*protected, *others) for c in ended_pod(self._snapshot, pod)]
+            with applied(self._snapshot, ended):
+                helps = starts_on(self._snapshot, self._goal)
+            for budget in budgets.violated_by(protected) if helps else ():
+                pods = pods_text([pod for pod in protected if budget.protects(pod)])
+                found.append(f"{budget.text}: ending {pods} on {node} is not advised")
+        return found
 
     def _fewest(self, pod: PodRecord, row: int) -> list[PodRecord]:
         snapshot = self._snapshot

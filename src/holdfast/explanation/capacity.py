@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from holdfast.api.calendar import AtEnd
 from holdfast.api.errors import TimeError
 from holdfast.api.kinds import KINDS
-from holdfast.api.names import HOLDFAST_API
+from holdfast.api.names import HOLD_LABEL, HOLDFAST_API
 from holdfast.api.reservation import ReservationOwner
 from holdfast.api.similar_names import did_you_mean
 from holdfast.api.times import format_time, parse_time
@@ -190,7 +190,8 @@ def holders_on(snapshot: ClusterSnapshot, pod: PodRecord, rows: Iterable[int]) -
             kept = {slot: amount for slot, amount in idle.items() if amount > 0}
             if entry.pod.uid in own or is_of_its_job(snapshot, pod, entry.reservation):
                 continue
-            if kept:
+            is_starvation_hold = kind_of_holder(snapshot, entry.reservation) == "StarvationHold"
+            if kept or (is_starvation_hold and cluster.settings.holds_nodes):
                 found.append(_holder(snapshot, entry, kept, _has_same_owners(pod, entry)))
         found += _planned_holders(snapshot, pod, row)
     return found
@@ -259,8 +260,15 @@ def _holder(
         amounts={slots.name(slot): shown(slots.name(slot), amount) for slot, amount in kept.items()},
         expires=format_time(reservation.expires) if reservation.expires is not None else "",
         expected_start=format_time(start) if start is not None else "",
+        since=_hold_since(reservation),
         same_owners=same_owners,
     )
+
+
+def _hold_since(reservation: ReservationInfo) -> str:
+    created = reservation.object.metadata.creation_timestamp
+    is_hold = HOLD_LABEL in reservation.object.metadata.labels or reservation.preemptor
+    return str(created) if is_hold and created else ""
 
 
 def kind_of_holder(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> str:
@@ -338,7 +346,7 @@ def holder_text(holder: Holder, now: float) -> str:
             f"reservation {holder.name} takes {amounts} on {holder.node} from {holder.expected_start} "
             f"({start}){until}, for {holder.held_for}"
         )
-    notes = [holder.phase]
+    notes = [f"{holder.phase} since {holder.since}" if holder.since else holder.phase]
     if holder.phase == "Waiting":
         start = holder.expected_start
         notes.append(
@@ -348,6 +356,9 @@ def holder_text(holder: Holder, now: float) -> str:
         notes.append(f"expires {in_time(parse_time(holder.expires), now)}")
     kind = kind_text(holder.kind)
     idle = " idle" if holder.phase == "Waiting" else ""
+    if not amounts:
+        keeps = f"keeps other pods off {holder.node}, for {holder.held_for}"
+        return f"{kind} {holder.name} {keeps} ({', '.join(notes)})"
     whom = f"the same owners, {holder.held_for}" if holder.same_owners else holder.held_for
     return (
         f"{kind} {holder.name} keeps {amounts}{idle} on {holder.node} for {whom} ({', '.join(notes)})"

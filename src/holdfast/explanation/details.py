@@ -22,6 +22,7 @@ from holdfast.explanation.capacity import (
 from holdfast.explanation.claim_details import claim_details
 from holdfast.explanation.claim_volumes import unsuitable_volumes, volume_terms
 from holdfast.explanation.hardware import attach_details, device_details
+from holdfast.explanation.host_ports import port_details
 from holdfast.explanation.node_labels import label_details
 from holdfast.explanation.numa_alignment import numa_details
 from holdfast.explanation.pod_affinity import pod_affinity_details
@@ -223,23 +224,7 @@ def _cordoned(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
     yield f"cordoned: {few(nodes, _NODES)}"
 
 
-# Ports, spread
-
-
-def _ports(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
-    wanted = {(port.port, port.protocol) for port in pod.cls.ports}
-    for name in nodes[:_LOOKED_AT]:
-        row = row_of(snapshot, name)
-        for other in snapshot.cluster.ledger.pods.get(row, {}).values():
-            for port in other.cls.ports:
-                if (port.port, port.protocol) in wanted and other is not pod:
-                    whose = f"pod {other.namespace}/{other.name}"
-                    yield f"host port {port.port}/{port.protocol} on {name} is used by {whose}"
-        for entry in snapshot.cluster.ledger.reservations.on(row):
-            for port in entry.pod.cls.ports:
-                if (port.port, port.protocol) in wanted:
-                    whose = f"reservation {entry.reservation.name}"
-                    yield f"host port {port.port}/{port.protocol} on {name} is reserved by {whose}"
+# Spread
 
 
 def _spread(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
@@ -374,7 +359,7 @@ _BY_PLUGIN: dict[str, Details] = {
     "NodeAffinity": label_details,
     "TaintToleration": _taints,
     "NodeUnschedulable": _cordoned,
-    "NodePorts": _ports,
+    "NodePorts": port_details,
     "InterPodAffinity": pod_affinity_details,
     "PodTopologySpread": _spread,
     "VolumeBinding": _volumes,

@@ -14,6 +14,7 @@ from holdfast.explanation.capacity import (
     missing_node,
     missing_on,
     plans_on,
+    pods_text,
     row_of,
     rows_freed_first,
     shortages,
@@ -38,10 +39,13 @@ from holdfast.explanation.repairs import (
 )
 from holdfast.explanation.report import Report, few
 from holdfast.explanation.verdicts import NodeVerdicts, Subject
+from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.feasibility.compiled_class import PLANNED, RESERVED
+from holdfast.scheduler.framework.interface import Nomination
 from holdfast.scheduler.managers.numa.numa_filter import POLICY_CONFLICT
+from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.snapshot.cluster_changes import ObjectChange
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
@@ -87,7 +91,7 @@ def explain_no_node(
 ) -> None:
     """No node is feasible, for a pod or the reserve pod of a reservation."""
     subject = Subject.of(pod)
-    rejected = placing.column.rejected
+    rejected, preempts = placing.column.rejected, False
     report.summary = no_node_summary(snapshot, placing, pod)
     if rejected is None and (own := own_waiting(snapshot, pod)):
         report.summary = own
@@ -97,10 +101,9 @@ def explain_no_node(
         _rejected(snapshot, subject, pod, rejected.message, advisor, report)
     else:
         nomination = snapshot.scheduler.preemption.post_filter(placing.profile, pod, placing.column)
-        if nomination.node:
-            report.details.append(
-                f"it can preempt pods of lower priority on {nomination.node}, and will if it is tried"
-            )
+        preempts = bool(nomination.node)
+        if preempts:
+            report.details += preemption_details(snapshot, nomination)
         report.details += details_of(snapshot, pod, placing)
         note_holders(snapshot, pod, placing, report)
         consider_estimate(snapshot, subject, pod, placing, advisor)
@@ -114,9 +117,29 @@ def explain_no_node(
     _note_unknown_end(snapshot, pod, placing, advisor, report)
     if pod.cls.pod.spec.preemption_policy == "Never" and pod.cls.priority > 0:
         report.details.append("its preemptionPolicy is Never: it preempts no pods of lower priority")
+    if preempts:
+        return
+    report.details += advisor.budget_facts
     is_known = (rejected is not None and report.details) or missing_node(snapshot, pod.cls.wants_node)
     if not advisor.advice and snapshot.cluster.nodes.count and not is_known:
         report.details.append(_NOTHING_HELPS)
+
+
+def preemption_details(snapshot: ClusterSnapshot, nomination: Nomination) -> list[str]:
+    """The pods that it would preempt, and the budgets that this violates."""
+    cluster = snapshot.cluster
+    uids = [each.pod.uid for each in nomination.decisions if isinstance(each, Preempt)]
+    victims = [cluster.pods[uid] for uid in uids if uid in cluster.pods]
+    whom = f"{pods_text(victims)} of lower priority" if victims else "pods of lower priority"
+    found = [f"it can preempt {whom} on {nomination.node}, and will if it is tried"]
+    budgets = DisruptionBudgets(cluster)
+    violating, _ = budgets.split(victims)
+    for budget in budgets.violated_by(violating):
+        pods = pods_text([pod for pod in violating if budget.protects(pod)])
+        found.append(
+            f"{budget.text}, and protects {pods}: preemption prefers other pods, but may violate it"
+        )
+    return found
 
 
 def own_waiting(snapshot: ClusterSnapshot, pod: PodRecord) -> str:

@@ -31,6 +31,7 @@ from holdfast.explanation.verdicts import NodeVerdicts, Subject
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER
+from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
 from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.snapshot.cluster_changes import patch
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
@@ -46,7 +47,8 @@ _STEPS = ((4 * 3600, 1800), (1800, 300), (300, 60), (0, 10))
 def consider_estimate(
     snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, placing: NodeVerdicts, advisor: Advisor
 ) -> None:
-    """A run-time estimate short enough for a node that a reservation needs later."""
+    """A run-time estimate short enough for a node that a reservation, or a starving job, needs
+    later."""
     if pod.reservation is not None or any(owner.kind in _LASTING for owner in pod.cls.owners):
         return
     cluster = snapshot.cluster
@@ -56,9 +58,21 @@ def consider_estimate(
             row = row_of(snapshot, name)
             starts = {each.start for each in plans_on(snapshot, pod, row)}
             latest |= {at for at in starts if cluster.jobs.planner.fits_until(row, pod.cls, at)}
+        elif RESERVED in rejection.texts:
+            latest |= set(_starts_of_holds(snapshot, row_of(snapshot, name)))
     for at in sorted(latest, reverse=True)[:_TRIED]:
         if advisor.propose(_estimate(snapshot, subject, pod, at)):
             return
+
+
+def _starts_of_holds(snapshot: ClusterSnapshot, row: int) -> Iterator[float]:
+    """When the jobs that a row is held for are expected to start."""
+    cluster = snapshot.cluster
+    for entry in cluster.ledger.reservations.on(row):
+        if cluster.reservations.starvation_holds.knows(entry.reservation):
+            start = cluster.jobs.planner.expected_start(entry.reservation)
+            if start is not None and start > snapshot.now:
+                yield start
 
 
 def _estimate(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, at: float) -> Repair:

@@ -61,6 +61,8 @@ class Holder:
     expected_start: str = ""
     """When its capacity is expected to be free for its owner, or when it starts if it is planned; empty
     if unknown."""
+    since: str = ""
+    """Of a hold, when it was created."""
     same_owners: bool = False
     """The object is a reservation for the same owners."""
 

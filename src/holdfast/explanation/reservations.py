@@ -12,12 +12,12 @@ from holdfast.explanation.planned_reservations import consider_plan
 from holdfast.explanation.pods import condition_message
 from holdfast.explanation.report import Report, few
 from holdfast.explanation.verdicts import Subject, place, rank
+from holdfast.explanation.waiting_reservations import explain_waiting
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.reservations import ReservationInfo
 from holdfast.scheduler.reservations.calendar import DRAINING, FEASIBLE, PLANNED, PlannedReservation
 from holdfast.scheduler.reservations.reservation_victims import labelled_priority, may_preempt
-from holdfast.scheduler.reservations.waiting_reservations import BY_CLAIM
 from holdfast.scheduler.state.cluster import Cluster
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
@@ -42,7 +42,7 @@ def explain_reservation(snapshot: ClusterSnapshot, raw: Raw) -> Report:
         report.told = condition_message(raw, "Scheduled") or reservation.error
         report.summary = f"It is invalid: {reservation.error}"
     elif reservation.pod.row >= 0:
-        _holding(snapshot.cluster, reservation, report)
+        _holding(snapshot, reservation, report)
     elif (planned := snapshot.cluster.reservations.calendar.get(reservation.uid)) is not None:
         _planned(snapshot, planned, raw, report)
     else:
@@ -53,8 +53,8 @@ def explain_reservation(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     return report
 
 
-def _holding(cluster: Cluster, reservation: ReservationInfo, report: Report) -> None:
-    reservations = cluster.reservations
+def _holding(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Report) -> None:
+    cluster = snapshot.cluster
     entry = reservation.entry
     assert entry is not None
     left = _amounts(cluster, entry.amounts, entry.remaining)
@@ -66,20 +66,7 @@ def _holding(cluster: Cluster, reservation: ReservationInfo, report: Report) -> 
                 "it takes no new owners: spec.unschedulable is set, or it is being deleted"
             )
         return
-    lacking = reservations.lacking(reservation)
-    report.summary = f"It waits on {report.node} until {left} are free."
-    if not lacking:
-        return
-    slots = {cluster.nodes.slots.of(name): name for name in lacking if name != BY_CLAIM}
-    pods = [
-        pod
-        for pod in cluster.ledger.pods.get(entry.row, {}).values()
-        if pod.reservation_uid != reservation.uid and any(slot in slots for slot, _ in pod.cls.requests)
-    ]
-    report.details.append(f"short of: {', '.join(lacking)}")
-    if pods:
-        names = ", ".join(sorted(str(pod.ref) for pod in pods))
-        report.details.append(f"some or all of these pods must end first: {names}")
+    explain_waiting(snapshot, reservation, report)
 
 
 def _planned(snapshot: ClusterSnapshot, planned: PlannedReservation, raw: Raw, report: Report) -> None:

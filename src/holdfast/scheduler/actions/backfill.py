@@ -96,6 +96,8 @@ class Backfill(Action):
             return -1
         if pod.reservation is not None or not round_.cluster.jobs.estimates.is_trusted(pod):
             return -1
+        if holds:
+            round_.hold_reconciler.refresh_starts()
         return self._row_for(round_, pod, self._windows(round_))
 
     def _windows(self, round_: Round) -> Floats:

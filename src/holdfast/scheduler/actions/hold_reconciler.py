@@ -67,6 +67,11 @@ class HoldReconciler:
             decisions += self._annotations()
         return decisions
 
+    def refresh_starts(self) -> None:
+        """Brings the expected starts up to date outside a round."""
+        self._forget_changed_rows()
+        self._estimate_starts()
+
     def _forget_changed_rows(self) -> None:
         log, estimates = self._cluster.epoch.usage, self._cluster.epoch.run_estimates
         rows = log.since(self._usage_seen) if estimates == self._estimates_seen else None

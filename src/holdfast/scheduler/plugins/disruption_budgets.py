@@ -6,12 +6,38 @@ violate one before the others, and of all nodes the one with the fewest violatio
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.api.errors import SelectorError
 from holdfast.api.selectors import Selector, compile_selector
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.state.cluster import Cluster
+
+
+class DisruptionBudget(NamedTuple):
+    """A PodDisruptionBudget that selects some pods of its namespace."""
+
+    namespace: str
+    name: str
+    selector: Selector
+    allowed: int
+    """How many more pods may be evicted."""
+    disrupted: frozenset[str]
+    """The pods whose eviction is counted already."""
+
+    @property
+    def text(self) -> str:
+        more = "1 more eviction" if self.allowed == 1 else f"{max(0, self.allowed)} more evictions"
+        return f"PodDisruptionBudget {self.namespace}/{self.name} allows {more}"
+
+    def protects(self, pod: PodRecord) -> bool:
+        """Whether evicting the pod counts against it."""
+        return bool(
+            pod.cls.labels
+            and self.namespace == pod.namespace
+            and self.selector.matches(pod.cls.labels)
+            and pod.name not in self.disrupted
+        )
 
 
 class DisruptionBudgets:
@@ -20,7 +46,7 @@ class DisruptionBudgets:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._version = -1
-        self._known: list[tuple[str, Selector, int, frozenset[str]]] = []
+        self._known: list[DisruptionBudget] = []
 
     def version(self) -> int:
         return self._cluster.epoch.kinds["PodDisruptionBudget"]
@@ -30,30 +56,33 @@ class DisruptionBudgets:
         budgets = self._budgets()
         if not budgets:
             return [], pods
-        left = [allowed for _, _, allowed, _ in budgets]
+        left = [budget.allowed for budget in budgets]
         violating: list[PodRecord] = []
         others: list[PodRecord] = []
         for pod in pods:
             broken = False
-            for i, (namespace, selector, _, disrupted) in enumerate(budgets):
-                if (
-                    pod.cls.labels
-                    and namespace == pod.namespace
-                    and selector.matches(pod.cls.labels)
-                    and pod.name not in disrupted
-                ):
+            for i, budget in enumerate(budgets):
+                if budget.protects(pod):
                     left[i] -= 1
                     broken |= left[i] < 0
             (violating if broken else others).append(pod)
         return violating, others
 
-    def _budgets(self) -> list[tuple[str, Selector, int, frozenset[str]]]:
+    def violated_by(self, pods: list[PodRecord]) -> list[DisruptionBudget]:
+        """The budgets that evicting all of the pods would violate; see `split`."""
+        return [
+            budget
+            for budget in self._budgets()
+            if sum(budget.protects(pod) for pod in pods) > max(0, budget.allowed)
+        ]
+
+    def _budgets(self) -> list[DisruptionBudget]:
         version = self.version()
         if version != self._version:
             self._version = version
             self._known = []
             budgets: Mapping[Any, Any] = self._cluster.objects.get("PodDisruptionBudget", {})
-            for (namespace, _), budget in budgets.items():
+            for (namespace, name), budget in budgets.items():
                 try:
                     selector = compile_selector(budget.spec.selector)
                 except SelectorError:
@@ -63,5 +92,5 @@ class DisruptionBudgets:
                 status = budget.status
                 allowed = status.disruptions_allowed if status is not None else 0
                 disrupted = frozenset(status.disrupted_pods if status is not None else ())
-                self._known.append((namespace, selector, allowed, disrupted))
+                self._known.append(DisruptionBudget(namespace, name, selector, allowed, disrupted))
         return self._known

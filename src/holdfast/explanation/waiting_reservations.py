@@ -1,0 +1,154 @@
+"""A Waiting reservation: how much its node is short of, which pods have it, when they should end, and
+what would make it Available. The scheduler is asked for its capacity after each change."""
+
+from collections.abc import Iterable
+
+from holdfast.api.times import format_time
+from holdfast.explanation.capacity import (
+    amounts_text,
+    ended_pod,
+    expected_ends,
+    in_time,
+    pods_text,
+)
+from holdfast.explanation.repairs import EVICT, WAIT, Repair, repair
+from holdfast.explanation.report import Advice, Report, few
+from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
+from holdfast.scheduler.cluster.slots import PODS, Amounts
+from holdfast.scheduler.reservations.waiting_reservations import BY_CLAIM
+from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+
+_PODS = 8
+_NAMES = 3
+
+
+def explain_waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Report) -> None:
+    cluster, entry = snapshot.cluster, reservation.entry
+    assert entry is not None
+    lacking = cluster.reservations.lacking(reservation)
+    asked = {slot: amount for slot, amount in entry.amounts.items() if slot != PODS}
+    needed = amounts_text(snapshot, asked)
+    if not lacking:
+        report.summary = (
+            f"It waits on {report.node}, and {needed} are free there: it is Available next."
+        )
+        return
+    short = {
+        slot: lack
+        for slot, lack in cluster.reservations.waiting.shortage(reservation).items()
+        if cluster.nodes.slots.name(slot)
+    }
+    figures = f", which is short of {amounts_text(snapshot, short)}" if short else ""
+    report.summary = f"It waits until {needed} are free on {report.node}{figures}."
+    others = [each for each in lacking if cluster.nodes.slots.find(each) not in short]
+    if others:
+        report.details.append(f"short of: {', '.join(others)}")
+    pods = _in_the_way(snapshot, reservation, short, BY_CLAIM in lacking)
+    report.details += _pod_lines(snapshot, pods, short)
+    start = cluster.jobs.planner.expected_start(reservation)
+    if start is not None and start > snapshot.now:
+        report.details.append(
+            f"its capacity is expected to be free at {format_time(start)} "
+            f"({in_time(start, snapshot.now)})"
+        )
+    elif pods:
+        report.details.append("when its capacity becomes free is unknown: pods lack run-time estimates")
+    report.advice = list(_advice(snapshot, reservation, pods))
+
+
+def _in_the_way(
+    snapshot: ClusterSnapshot, reservation: ReservationInfo, short: Amounts, by_claim: bool
+) -> list[PodRecord]:
+    """The pods on its node that have some of what is short, the first that should end first."""
+    cluster, entry = snapshot.cluster, reservation.entry
+    assert entry is not None
+    ends = cluster.jobs.estimates.expected_end
+    found = [
+        pod
+        for pod in cluster.ledger.pods.get(entry.row, {}).values()
+        if pod.reservation is None
+        and pod.reservation_uid != reservation.uid
+        and (
+            (by_claim and pod.cls.claims)
+            or any(slot in short for slot, _ in pod.cls.usage)
+            or not short
+        )
+    ]
+    return sorted(found, key=lambda pod: (ends(pod) or float("inf"), pod.cls.priority, pod.name))
+
+
+def _pod_lines(snapshot: ClusterSnapshot, pods: list[PodRecord], short: Amounts) -> list[str]:
+    ends, found = snapshot.cluster.jobs.estimates.expected_end, []
+    for pod in pods[:_PODS]:
+        has = {slot: amount for slot, amount in pod.cls.usage if slot in short}
+        end = ends(pod)
+        when = f"expected to end {in_time(end, snapshot.now)}" if end is not None else "end unknown"
+        amounts = f" has {amounts_text(snapshot, has)}" if has else ""
+        found.append(f"pod {pod.namespace}/{pod.name}{amounts}: {when}")
+    if len(pods) > _PODS:
+        found.append(f"and {len(pods) - _PODS} more pods")
+    return found
+
+
+# Advice
+
+
+def _advice(
+    snapshot: ClusterSnapshot, reservation: ReservationInfo, pods: list[PodRecord]
+) -> list[Advice]:
+    found = [_wait(snapshot, reservation), _end_pods(snapshot, reservation, pods)]
+    return [
+        Advice(f"{each.text}; then it is Available", each.change.data(), [reservation_node])
+        for each in found
+        if each is not None
+        for reservation_node in [_node(snapshot, reservation)]
+    ]
+
+
+def _node(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> str:
+    assert reservation.entry is not None
+    return snapshot.cluster.nodes.name(reservation.entry.row)
+
+
+def _has_capacity(
+    snapshot: ClusterSnapshot, reservation: ReservationInfo, changes: Iterable[ObjectChange]
+) -> bool:
+    with applied(snapshot, changes):
+        after = snapshot.cluster.reservations.get(reservation.name)
+        return (
+            after is not None
+            and after.entry is not None
+            and snapshot.cluster.reservations.has_capacity(after)
+        )
+
+
+def _wait(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> Repair | None:
+    """The first time at which enough has ended, of what is known to end."""
+    entry = reservation.entry
+    assert entry is not None
+    own = f"reservation {reservation.name}"
+    ends = [each for each in expected_ends(snapshot, entry.pod, entry.row) if each.name != own]
+    for count in range(1, len(ends) + 1):
+        changes = tuple(change for each in ends[:count] for change in each.changes)
+        if _has_capacity(snapshot, reservation, changes):
+            until, names = ends[count - 1].time, few([each.name for each in ends[:count]], _NAMES)
+            how_long = in_time(until, snapshot.now).removeprefix("in ")
+            text = f"wait {how_long}, until {format_time(until)}: {names} should end"
+            return Repair(text, ClusterChange(("Wait",), changes, until), WAIT)
+    return None
+
+
+def _end_pods(
+    snapshot: ClusterSnapshot, reservation: ReservationInfo, pods: list[PodRecord]
+) -> Repair | None:
+    """The fewest pods of low priority whose end is enough: one, or as many as are needed."""
+    ranked = sorted(pods, key=lambda pod: (pod.cls.is_daemon, pod.cls.priority, pod.name))
+    ranked = [pod for pod in ranked if not pod.cls.is_daemon]
+    sets = [[pod] for pod in ranked] + [ranked[:count] for count in range(2, len(ranked) + 1)]
+    for chosen in sets:
+        changes = [change for pod in chosen for change in ended_pod(snapshot, pod)]
+        if _has_capacity(snapshot, reservation, changes):
+            noun = "pod" if len(chosen) == 1 else f"{len(chosen)} pods"
+            return repair(f"end {noun} {pods_text(chosen)}", "EndPods", changes, EVICT)
+    return None
