@@ -46,6 +46,11 @@ def test_help_imports_no_command() -> None:
         (["config", "validat"], 'error: unknown command "validat"; did you mean validate?'),
         (["get", "rsv", "--selectr", "a"], "error: unknown option --selectr; did you mean --selector?"),
         (["get"], "error: TYPE is required: One of reservations (rsv)"),
+        (
+            ["explain", "pod", "p", "-o", "jsn"],
+            "error: --output: 'jsn' is not one of text, json, yaml; did you mean json?",
+        ),
+        (["when", "pod", "-o", "xml"], "error: --output: 'xml' is not one of text, json, yaml"),
         (["get", "rsv", "-o", "jsn"], "error: --output: unknown format 'jsn'; did you mean json?"),
         (["completion", "bsh"], "did you mean bash?"),
     ],

@@ -160,6 +160,8 @@ EVENTS: dict[str, dict[str, str]] = {
         "Invalid{}": "an object is invalid and ignored, for example `InvalidNode`",
         "InvalidLimitToAllocatable": "the annotation of a node is malformed",
         "SuccessfulCreate": "a ReservationSchedule created a reservation",
+        "Suspended": "spec.suspend of a ReservationSchedule was set",
+        "Resumed": "spec.suspend of a ReservationSchedule was unset",
         "InvalidSchedule": "the schedule, time zone or duration of a ReservationSchedule is invalid",
         "UnreadableByPlugin": "a plugin could not read an object",
         "LeaderElection": "a replica started or stopped leading (on the Lease)",

@@ -287,5 +287,7 @@ def _usage_problem(error: Any, context: Any) -> str:
             return f"{name} is required: {parameter.help or ''}".rstrip(": ")
         case "BadParameter" if parameter is not None and (choices := choices_of(parameter)):
             given = error.message.partition("'")[2].partition("'")[0]
-            return f"{error.format_message().rstrip('.')}{did_you_mean(given, choices)}"
-    return str(error.format_message())
+            name = max(parameter.opts, key=len) if parameter.opts else parameter.name
+            hint = did_you_mean(given, choices)
+            return f"{name}: {given!r} is not one of {', '.join(choices)}{hint}"
+    return str(error.format_message()).replace("Value error, ", "")

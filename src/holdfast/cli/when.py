@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.sim.forecast.forecast import ForecastProgress
     from holdfast.sim.forecast.run_times import DurationHistory
 
-_KINDS = ("pod", "podgroup", "job", "reservation")
+_KINDS = ("pod", "podgroup", "job", "reservation", "reservationschedule")
 _UNKNOWN_STATUS, _NOT_WITHIN_STATUS = 3, 4
 
 
@@ -128,6 +128,9 @@ def when(
       # All pending pods of a snapshot
       holdfast when pod -A --snapshot cluster.json.gz
 
+      # The next occurrences of a ReservationSchedule
+      holdfast when reservationschedule nightly
+
       # With run times learned from a recording
       holdfast when job nightly --history recording
     """
@@ -152,7 +155,7 @@ def when(
     place = "" if all_namespaces else namespace_of(where)
     objects = cluster_objects(where)
     try:
-        targets = find_targets(objects.objects, wanted, name, place)
+        targets = find_targets(objects.objects, wanted, name, place, objects.now, options.horizon)
         progress = _progress()
         forecaster = Forecaster(objects.documents, objects.now, setup, learned, options, progress)
         for note in forecaster.scenario.notes:

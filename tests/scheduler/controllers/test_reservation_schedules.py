@@ -71,6 +71,17 @@ def test_a_suspended_schedule_deletes_what_has_not_started() -> None:
     ]
 
 
+def test_suspending_and_resuming_a_schedule_gives_events() -> None:
+    changes = change("70m", suspend=True), change("100m", suspend=False)
+    played = play(node("n1", "8"), schedule(), *changes, until=1.75 * HOUR)
+    events = [raw for raw in played.all("Event") if raw["involvedObject"]["name"] == "s"]
+    found = [(raw["reason"], raw["message"]) for raw in events if raw["reason"] != "SuccessfulCreate"]
+    assert found == [
+        ("Suspended", "no reservations are created, and those that had not started are deleted"),
+        ("Resumed", "reservations are created again"),
+    ]
+
+
 def test_a_changed_schedule_replaces_the_next_reservation() -> None:
     played = play(node("n1", "8"), schedule(), change("10m", schedule="30 * * * *"), until=1.25 * HOUR)
     assert windows(played) == [(1 / 6, "Deleted"), (0.5, "Available"), (1, "Failed")]

@@ -70,7 +70,7 @@ def asked(
     documents = [Document("dump", 1, 1, raw, i) for i, raw in enumerate(objects)]
     options = ForecastOptions(within, **more)
     forecaster = Forecaster(documents, NOON, SchedulerFactory.of(), history, options)
-    return forecaster.ask(find_targets(objects, kind, name, ""))
+    return forecaster.ask(find_targets(objects, kind, name, "", NOON, within))
 
 
 def answer(objects: list[Raw], name: str, kind: str = "pod", **options: Any) -> StartAnswer:

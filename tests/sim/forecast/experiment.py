@@ -178,7 +178,7 @@ def compared(seed: int, *, exact: bool, samples: int = 30, runs: int = 12) -> Co
     forecaster = Forecaster(
         snapshot, START + moment, setup, history, ForecastOptions(samples=samples, seed=seed)
     )
-    report = forecaster.ask(find_targets(objects, "pod", None, ""))
+    report = forecaster.ask(find_targets(objects, "pod", None, "", START + moment))
     simulation.play(_END)
     bound = {
         each.object: each.t - moment

@@ -7,8 +7,8 @@ import pytest
 
 from holdfast.sim.forecast.answers import StartAnswer, StartStatus
 from holdfast.sim.forecast.run_times import DurationHistory
-from holdfast.sim.forecast.targets import NoSuchTarget
-from sim.forecast.cluster_dump import ESTIMATE, answer, asked, ended, node, owned, pod, running
+from holdfast.sim.forecast.targets import NoSuchTarget, find_targets
+from sim.forecast.cluster_dump import ESTIMATE, NOON, answer, asked, ended, node, owned, pod, running
 
 Raw = dict[str, Any]
 
@@ -279,3 +279,45 @@ def test_a_victim_that_stops_takes_up_to_its_grace_period() -> None:
     earliest, latest = found.wait.earliest, found.wait.latest
     assert isinstance(earliest, float) and isinstance(latest, float)
     assert 0 <= earliest < 10 < 20 < latest <= 30
+
+
+def schedule(**spec: Any) -> Raw:
+    """Two cpu from two to four every night."""
+    template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "2"}}}]}}
+    owners = [{"labelSelector": {"matchLabels": {"app": "owner"}}}]
+    given = {"schedule": "0 2 * * *", "duration": "2h"}
+    return {
+        "apiVersion": "scheduling.holdfast.io/v1alpha1",
+        "kind": "ReservationSchedule",
+        "metadata": {"name": "s", "uid": "s", "creationTimestamp": "2026-01-01T11:00:00Z"},
+        "spec": {**given, "template": {"spec": {"owners": owners, "template": template}}, **spec},
+    }
+
+
+def test_the_next_occurrences_of_a_schedule() -> None:
+    found = asked([node(), schedule()], "reservationschedule", "s").starts
+    assert [each.start.expected for each in found if each.start] == [
+        f"2026-01-0{day}T02:00:00Z" for day in (2, 3, 4)
+    ]
+    assert all(each.object.startswith("Reservation/s-") and each.node == "n1" for each in found)
+
+
+def test_occurrences_beyond_the_horizon_are_left_out() -> None:
+    (found,) = asked([node(), schedule()], "reservationschedule", "s", within=20 * 3600.0).starts
+    assert wait(found) == 14 * 3600
+
+
+def test_all_schedules_have_their_next_occurrence() -> None:
+    (found,) = asked([node(), schedule()], "reservationschedule").starts
+    assert wait(found) == 14 * 3600
+
+
+def test_a_suspended_schedule_never_starts() -> None:
+    found = answer([node(), schedule(suspend=True)], "s", "reservationschedule")
+    assert (found.status, found.until) == (StartStatus.NEVER, "spec.suspend is false")
+
+
+def test_an_invalid_schedule_has_no_occurrences() -> None:
+    objects = [schedule(schedule="0 25 * * *")]
+    with pytest.raises(NoSuchTarget, match='reservationschedule "s": '):
+        find_targets(objects, "reservationschedule", "s", "", NOON)

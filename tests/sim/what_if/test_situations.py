@@ -218,6 +218,16 @@ def test_pods_that_fit_anyway_are_no_effect_of_the_change() -> None:
     assert "1 pod that is pending in the cluster would be placed anyway" in answer.notes
 
 
+def test_pods_that_are_preempted_anyway_are_named() -> None:
+    only = {"nodeSelector": {"kubernetes.io/hostname": "n1"}}
+    objects = [_on("low", "n1", spec={"cpu": "4"}), pod("high", "3", priority=100, **only)]
+    answer = ask(cluster(*TWO, *objects), drains=["n1"])
+    assert "Pod/default/low on n1 is preempted anyway, by Pod/default/high" in answer.notes
+    assert [(each.object, each.reason) for each in answer.displaced] == [
+        ("Pod/default/high", "Drained")
+    ]
+
+
 def test_pods_of_other_schedulers_are_not_placed() -> None:
     answer = ask(cluster(*TWO), manifests=[pod("p", schedulerName="other")])
     [waiting] = answer.pending

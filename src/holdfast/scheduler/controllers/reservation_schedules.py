@@ -35,6 +35,7 @@ from holdfast.scheduler.state.cluster import Cluster
 
 KIND = "ReservationSchedule"
 SCHEDULED = "Scheduled"
+_SUSPENDED = "Suspended"
 _CREATE_AGAIN = 10.0
 """Seconds until a reservation that was not seen after its creation is created again."""
 _WRITE_AGAIN = 60.0
@@ -160,7 +161,7 @@ class ReservationSchedules:
     def _create(
         self, schedule: ReservationSchedule, terms: _Terms, start: float, now: float
     ) -> list[Decision]:
-        name = f"{schedule.metadata.name}-{int(start // 60)}"
+        name = occurrence_name(schedule, start)
         decided = self._decided.get(name)
         if decided is not None and now < decided + _CREATE_AGAIN:
             self._wake_at(decided + _CREATE_AGAIN)
@@ -201,14 +202,14 @@ class ReservationSchedules:
         error: str,
         now: float,
     ) -> list[Decision]:
-        """Writes the status if it differs, and an event for an error."""
+        """Writes the status if it differs, and an event for an error or a change of spec.suspend."""
         before = schedule.status
         known = before.conditions[0] if before.conditions else None
         started = [each.since for each in children if each.since <= now]
         last = max(
             [*started, *([t] if (t := _time(before.last_start)) is not None else [])], default=None
         )
-        reason = "InvalidSchedule" if error else "Suspended" if schedule.spec.suspend else "Scheduled"
+        reason = "InvalidSchedule" if error else _SUSPENDED if schedule.spec.suspend else "Scheduled"
         true = "False" if reason != "Scheduled" else "True"
         condition = Condition(type=SCHEDULED, status=true, reason=reason, message=error)
         same = known is not None and (known.status, known.reason, known.message) == (
@@ -235,11 +236,24 @@ class ReservationSchedules:
         decisions: list[Decision] = [SetScheduleStatus(_ref(schedule), status)]
         if error and not same:
             decisions.append(Emit(_ref(schedule), "Warning", "InvalidSchedule", error, "Planning"))
+        last_known = (written or before).conditions
+        was = last_known[0].reason if last_known else ""
+        if reason == _SUSPENDED != was:
+            text = "no reservations are created, and those that had not started are deleted"
+            decisions.append(Emit(_ref(schedule), "Normal", _SUSPENDED, text, "Planning"))
+        elif reason == SCHEDULED and was == _SUSPENDED:
+            text = "reservations are created again"
+            decisions.append(Emit(_ref(schedule), "Normal", "Resumed", text, "Planning"))
         return decisions
 
     def _wake_at(self, time: float | None) -> None:
         if time is not None:
             self._due = time if self._due is None else min(self._due, time)
+
+
+def occurrence_name(schedule: ReservationSchedule, start: float) -> str:
+    """The name of the reservation that starts then."""
+    return f"{schedule.metadata.name}-{int(start // 60)}"
 
 
 def occurrence(schedule: ReservationSchedule, name: str, start: float) -> Reservation:

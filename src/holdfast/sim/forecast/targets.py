@@ -1,17 +1,22 @@
-"""The pods, pod groups, jobs and reservations that a forecast is asked about."""
+"""The pods, pod groups, jobs, reservations and schedules that a forecast is asked about."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from holdfast.api import names
-from holdfast.api.errors import HoldfastError, TimeError
+from holdfast.api.cron import CronError
+from holdfast.api.decode import convert, object_name
+from holdfast.api.errors import HoldfastError, InvalidObject, TimeError
 from holdfast.api.pod import Pod
+from holdfast.api.reservation_schedules import ReservationSchedule, parse_schedule
 from holdfast.api.times import parse_time
+from holdfast.scheduler.controllers.reservation_schedules import occurrence_name
 from holdfast.scheduler.jobs.job import named_by
 from holdfast.sim.forecast.run_times import controller_in
 
@@ -24,6 +29,7 @@ KINDS = {
     "podgroup": ("PodGroup", _GROUP_APIS),
     "job": ("Job", _JOB_APIS),
     "reservation": ("Reservation", (names.RESERVATION_API,)),
+    "reservationschedule": ("ReservationSchedule", (names.HOLDFAST_API,)),
 }
 """What can be asked about: the kind and its API versions."""
 _ALIASES = {
@@ -31,8 +37,12 @@ _ALIASES = {
     "podgroup": ("podgroups", "pg"),
     "job": ("jobs",),
     "reservation": ("reservations", "rsv", "hold", "holds"),
+    "reservationschedule": ("reservationschedules", "rsvs"),
 }
 ALIASES = {alias: kind for kind, others in _ALIASES.items() for alias in (kind, *others)}
+_CLUSTER_WIDE = ("reservation", "reservationschedule")
+_OCCURRENCES = 3
+"""How many occurrences of a schedule are asked about."""
 _LIVE = ("", "Pending", "Waiting")
 
 
@@ -80,10 +90,16 @@ def members_of(pod: Raw) -> Iterable[str]:
 
 
 def find_targets(
-    objects: Sequence[Raw], kind: str, name: str | None, namespace: str
+    objects: Sequence[Raw],
+    kind: str,
+    name: str | None,
+    namespace: str,
+    now: float,
+    horizon: float = math.inf,
 ) -> list[ForecastTarget]:
     """The object of that name, or everything of the kind that is pending, in all namespaces if none is
-    given. Raises NoSuchTarget."""
+    given. Of a schedule, its next occurrences: of one that is named, several within the horizon. Raises
+    NoSuchTarget."""
     kind_name, apis = KINDS[kind]
     found = [
         raw
@@ -91,8 +107,11 @@ def find_targets(
         if raw.get("kind") == kind_name
         and raw.get("apiVersion") in apis
         and (name is None or raw["metadata"].get("name") == name)
-        and (kind == "reservation" or not namespace or _namespace(raw) == namespace)
+        and (kind in _CLUSTER_WIDE or not namespace or _namespace(raw) == namespace)
     ]
+    if kind == "reservationschedule" and found:
+        most, until = (1, math.inf) if name is None else (_OCCURRENCES, now + horizon)
+        return [each for raw in found for each in _occurrences(objects, raw, now, most, until)]
     members = _members(objects) if kind in ("podgroup", "job") else {}
     targets = [_target(raw, members) for raw in found]
     if name is None:
@@ -100,9 +119,33 @@ def find_targets(
     if not targets and kind == "podgroup":
         targets = _declared_by_pods(objects, name, namespace)
     if not targets:
-        where = f" in namespace {namespace}" if namespace and kind != "reservation" else ""
+        where = f" in namespace {namespace}" if namespace and kind not in _CLUSTER_WIDE else ""
         raise NoSuchTarget(f'no {kind} "{name}"{where}')
     return targets[:1]
+
+
+def _occurrences(
+    objects: Sequence[Raw], raw: Raw, now: float, most: int, until: float
+) -> Iterator[ForecastTarget]:
+    """The reservations of the next occurrences, whether they exist or not: at least the first, and up
+    to `most` until a time. Raises NoSuchTarget."""
+    try:
+        schedule = convert(raw, ReservationSchedule, object_name(raw))
+        cron = parse_schedule(schedule.spec.schedule, schedule.spec.time_zone)
+    except (CronError, InvalidObject) as error:
+        raise NoSuchTarget(f'reservationschedule "{raw["metadata"]["name"]}": {error}') from None
+    if schedule.spec.suspend:
+        yield ForecastTarget(raw, gates=("spec.suspend",))
+        return
+    known = {each["metadata"]["name"]: each for each in objects if each.get("kind") == "Reservation"}
+    start = cron.next_after(now)
+    for number in range(most):
+        if start is None or (number and start > until):
+            return
+        name = occurrence_name(schedule, start)
+        made = {"apiVersion": names.RESERVATION_API, "kind": "Reservation", "metadata": {"name": name}}
+        yield _reservation(known.get(name) or made)
+        start = cron.next_after(start)
 
 
 def _declared_by_pods(objects: Sequence[Raw], name: str, namespace: str) -> list[ForecastTarget]:
@@ -204,6 +247,6 @@ def _time(text: Any) -> float:
 
 
 def _namespace(raw: Raw) -> str:
-    if raw["kind"] == "Reservation":
+    if raw["kind"] in ("Reservation", "ReservationSchedule"):
         return ""
     return str(raw["metadata"].get("namespace") or names.DEFAULT_NAMESPACE)

@@ -49,6 +49,8 @@ from holdfast.snapshot.cluster_objects import ClusterObjects, is_own
 from holdfast.snapshot.manifests import InvalidInput
 
 _HOLDS = frozenset((HOLD_LABEL, PREEMPTOR_UID))
+_EVICTED = 5
+"""Pods evicted before the change that are named."""
 _UNSTATED = "not scheduled yet"
 _KEPT_METADATA = ("name", "namespace", "labels", "ownerReferences")
 
@@ -78,6 +80,7 @@ class WhatIfQuestion:
         if bound:
             pods = "1 pod that is" if bound == 1 else f"{bound} pods that are"
             self.notes.append(f"{pods} pending in the cluster would be placed anyway")
+        self.notes += _evicted_anyway(entries)
         self.pending = _pending(self.cluster)
         self.applied: AppliedChanges | None = None
         """What was done to the cluster, once it was asked."""
@@ -204,6 +207,17 @@ def _pending(cluster: HypotheticalCluster) -> dict[str, Raw]:
         and raw["status"].get("phase") not in ENDED
         and not raw["metadata"].get("deletionTimestamp")
     }
+
+
+def _evicted_anyway(entries: Iterable[TimelineEntry]) -> list[str]:
+    """The pods that leave their nodes before anything is changed, and so are not displaced by it."""
+    gone = [each for each in entries if each.event in (PREEMPTED, EVICTED)]
+    found = [
+        f"{each.object} on {each.node} is {each.event.lower()} anyway, {each.message}".rstrip(", ")
+        for each in gone
+    ]
+    more = len(found) - _EVICTED
+    return [*found[:_EVICTED], *([f"and {more} more pods are evicted anyway"] if more > 0 else [])]
 
 
 def _with_nodes(changes: WhatIfChanges, shapes: Sequence[str], counts: Sequence[int]) -> WhatIfChanges:
