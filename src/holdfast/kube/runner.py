@@ -25,7 +25,7 @@ from holdfast.kube.writer.writer import Writer
 from holdfast.metrics import SchedulingMetrics
 from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
 from holdfast.scheduler.cluster.events import BindConfirmed, Event, Updated
-from holdfast.scheduler.managers.claims.claims_in_use import ConflictingClaim
+from holdfast.scheduler.managers.claims.claim_state import ConflictingClaim
 from holdfast.scheduler.scheduler import Scheduler
 
 MAX_SLICE_PODS = 100

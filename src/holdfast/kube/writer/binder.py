@@ -60,7 +60,7 @@ from holdfast.scheduler.cluster.decisions import (
     volume_patch,
 )
 from holdfast.scheduler.cluster.events import BindConfirmed, BindRefused, Deleted, Event, Updated
-from holdfast.scheduler.managers.claims.claims_in_use import ConflictingClaim
+from holdfast.scheduler.managers.claims.claim_state import ConflictingClaim
 
 _SERVER_ERRORS = 4
 """After this many server errors in a row the pod is read; if it has no node, it is scheduled again

@@ -56,7 +56,7 @@ from holdfast.scheduler.framework.interface import (
 from holdfast.scheduler.managers.claims.allocation import CANNOT_ALLOCATE, INVALID_POOLS
 from holdfast.scheduler.managers.claims.allocator import FEASIBLE, INVALID, NO_DEVICES, PROBLEM
 from holdfast.scheduler.managers.claims.claim_reservations import claim_ref
-from holdfast.scheduler.managers.claims.claims_in_use import DeviceWait
+from holdfast.scheduler.managers.claims.claim_state import DeviceWait
 from holdfast.scheduler.managers.claims.claims_request import MAX_ALTERNATIVES
 from holdfast.scheduler.managers.claims.extended_resources import is_extended_claim
 

@@ -43,7 +43,8 @@ from holdfast.scheduler.cluster.plugin_errors import PluginErrors
 from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.jobs import Jobs
 from holdfast.scheduler.jobs.node_forecast import NodeForecast
-from holdfast.scheduler.managers.claims.claim_manager import DEVICE_KINDS, ClaimManager, is_outdated
+from holdfast.scheduler.managers.claims.claim_handlers import is_outdated
+from holdfast.scheduler.managers.claims.claim_manager import DEVICE_KINDS, ClaimManager
 from holdfast.scheduler.managers.resource_managers import TOPOLOGY_KINDS, ResourceManagers
 from holdfast.scheduler.managers.volumes import STORAGE_KINDS, VolumeManager, hint
 from holdfast.scheduler.reservations import ReservationCache, VirtualReservations

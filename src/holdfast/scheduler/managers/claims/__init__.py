@@ -43,8 +43,13 @@ Modules, lowest first:
     extended_resources  claims in place of extended resources
     class_claims      what is to be allocated for a class of pods on each node
     held_devices      claims with which reservations hold devices
-    claims_in_use     claims, what is in flight for them, and the devices they use
+    claim_state       claims, and what is in flight for them
+    held_rest         what reservations hold and nobody else uses
+    claims_in_use     the devices that claims use, and the pods that consume them
+    claim_feasibility  which devices a class of pods can get on each node
     claim_reservations  reserving claims for pods
+    holder_claims     what is written about claims, and the claims of reservations
+    claim_handlers    event handlers of claims
     claim_manager     the entry point of the scheduler: all of it, kept in line with objects and pods
     device_counts     devices of each driver on each node, for tables and charts
 

@@ -1,10 +1,9 @@
-"""Reserving ResourceClaims for pods: which devices a class of pods can get on each node, and which a
-pod gets on its node.
+"""Reserving ResourceClaims for pods: which devices a pod gets on its node.
 
 A part of the claim manager (`claim_manager`).
 """
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -18,20 +17,17 @@ from holdfast.scheduler.cluster.decisions import (
     UnreserveClaim,
 )
 from holdfast.scheduler.cluster.events import Change
-from holdfast.scheduler.cluster.pod_classes import ClaimTrait, PodClass
-from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry
-from holdfast.scheduler.cluster.view import Cells, View
+from holdfast.scheduler.cluster.pod_classes import ClaimTrait
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.managers.claims.allocation import (
-    CANNOT_ALLOCATE,
     ClaimName,
     ClaimsAllocation,
     ClaimsRefusal,
 )
-from holdfast.scheduler.managers.claims.claims_in_use import ClaimsInUse, InFlight
-from holdfast.scheduler.managers.claims.claims_request import ClaimsRequest
-from holdfast.scheduler.managers.claims.class_claims import ClaimNeed, ClassClaims, DevicesSeen
+from holdfast.scheduler.managers.claims.claim_feasibility import EXTENDED_RESOURCES, ClaimFeasibility
+from holdfast.scheduler.managers.claims.claim_state import InFlight
 from holdfast.scheduler.managers.claims.device_use import UseSnapshot
-from holdfast.scheduler.managers.claims.extended_resources import ExtendedClaim, extended_claim
+from holdfast.scheduler.managers.claims.extended_resources import ExtendedClaim
 from holdfast.scheduler.managers.claims.held_devices import HolderClaim, holder_key, holder_of
 from holdfast.scheduler.managers.claims.pod_claims import (
     BEING_DELETED,
@@ -43,11 +39,7 @@ from holdfast.scheduler.managers.claims.pod_claims import (
 IN_PROCESS = "resource claim {} is in the process of being allocated"
 LOST_DEVICES = "devices reserved for the pod can no longer be allocated: {}"
 LOST_CLASS = "request {}: device class {} was deleted before devices were allocated"
-PREEMPTED = 'resourceclaim "{}" has devices that a pod with higher priority preempts'
-EXTENDED_RESOURCES = "<extended-resources>"
-"""Stands for the name of a claim that is yet to be created; no object can have it."""
 _NOBODY: frozenset[str] = frozenset()
-_NO_STAMP = 0, None
 
 
 class HeldEntry(NamedTuple):
@@ -59,134 +51,8 @@ class HeldEntry(NamedTuple):
     spec: ResourceClaimSpec
 
 
-class ClaimReservations(ClaimsInUse):
-    """Finds devices for classes of pods, and reserves claims for pods."""
-
-    # Classes of pods
-
-    def of_class(self, cls: PodClass) -> ClassClaims:
-        """The claims of a class, as of now."""
-        version = self.version(cls)
-        known = self._of_class.get(cls.id)
-        if known is None or known[0] != version:
-            known = self._of_class[cls.id] = version, self._resolve(cls)
-        return known[1]
-
-    def version(self, cls: PodClass) -> Hashable:
-        """Changes with device classes, and with the claims of the class that count by name."""
-        stamps, namespace = self._stamps, cls.namespace
-        named = [each.name for each in cls.claims if each.name]
-        preempted = self._preempted(cls) if self.held and named else ""
-        return (
-            self.catalogue.class_version,
-            preempted,
-            *[stamps.get(ResourceClaimKey(namespace, name), _NO_STAMP)[0] for name in named],
-        )
-
-    def _preempted(self, cls: PodClass) -> str:
-        """The allocated claim that the class names and of which a pod with higher priority preempts the
-        consumers; empty if there is none. A further consumer would keep the devices from it."""
-        for name in [each.name for each in cls.claims if each.name]:
-            allocation = self.allocation(ResourceClaimKey(cls.namespace, name))
-            for key in self.held.holding((allocation,)):
-                holder = self.held.get(key)
-                entry = self._ledger.reservations.get(holder.reservation) if holder else None
-                if entry is None or not entry.reservation.waiting:
-                    continue
-                preemptor = self._cluster.pods.get(entry.reservation.preemptor)
-                if preemptor is not None and preemptor.cls.priority > cls.priority:
-                    return name
-        return ""
-
-    def concerns(self, cls: PodClass) -> bool:
-        """Whether pods of the class have claims, or request resources that device classes serve."""
-        return bool(cls.claims) or (bool(self.extended) and bool(self.delegated(cls)))
-
-    def delegated(self, cls: PodClass) -> list[tuple[int, str]]:
-        """The slots and names of the resources of a class that device classes serve, on nodes that have
-        none of them."""
-        if not self.extended or not self.serves_extended or cls.is_reserve_pod:
-            return []  # a reservation holds devices by `resourceClaims` only
-        found = self._delegated.get(cls.id)
-        if found is None:
-            name = self._cluster.nodes.slots.name
-            named = [(slot, name(slot)) for slot, _ in cls.requests]
-            found = self._delegated[cls.id] = [each for each in named if each[1] in self.extended]
-        return found
-
-    def _resolve(self, cls: PodClass) -> ClassClaims:
-        preempted = self._preempted(cls) if self.held else ""
-        problem, needs = PREEMPTED.format(preempted) if preempted else "", []
-        for trait in cls.claims:
-            if trait.problem:
-                problem = trait.problem
-            elif trait.spec:
-                needs.append(ClaimNeed(None, decoded(trait.spec), None, None))
-            else:
-                key = ResourceClaimKey(cls.namespace, trait.name)
-                claim = self._claims.get(key)
-                if claim is None:
-                    problem = NOT_FOUND.format(key)
-                else:
-                    needs.append(ClaimNeed(key, claim.spec, claim, self.allocation(key)))
-            if problem:
-                break
-
-        def extended(resources: list[str]) -> ExtendedClaim:
-            return extended_claim(cls.pod, resources, self.extended)
-
-        delegated = self.delegated(cls)
-        nodes = self._cluster.nodes
-        return ClassClaims(problem, needs, delegated, extended, self.allocator, nodes)
-
-    def why_invalid(self, cls: PodClass, needs: ClassClaims, row: int) -> str:
-        """Why allocation for a class is given up with an error on the node of a row."""
-        request = needs.on(row).request
-        assert request is not None
-        keys = self.pods.keys(cls.pod.metadata.uid)
-        names = [ClaimName(*key) for key in keys if self.allocation(key) is None]
-        names += [ClaimName(cls.namespace, EXTENDED_RESOURCES)] * (len(request.claims) - len(names))
-        found = self.allocator.allocate(request, row, self.use, names)
-        return found.message if isinstance(found, ClaimsRefusal) else CANNOT_ALLOCATE
-
-    def codes(self, claims: ClassClaims, view: View, pre_allocation: bool = False) -> Cells:
-        """For each row of a view whether devices can be allocated there: FEASIBLE, or why not. An owner
-        of a reservation there may get those that it holds; a pre-allocation those that pods will
-        release."""
-        if pre_allocation:
-            return claims.codes(view, self.use_once_pods_end())
-        if view.entries is None or not self.held:
-            return claims.codes(view, self.use)
-        rows = [view.rows] if view.single else view.rows.tolist()
-        entries = [view.entries] if view.single else view.entries.tolist()
-        seen = [self._seen_by_owner(row, at) for row, at in zip(rows, entries, strict=True)]
-        return claims.codes_with(view, seen)
-
-    def _seen_by_owner(self, row: int, index: int) -> DevicesSeen:
-        """The devices in use, for a pod that is allocated from the reservation with this entry
-        index."""
-        for entry in self._ledger.reservations.on(row):
-            if entry.index == index and (holders := self.unreserved_holders(entry.pod.uid)):
-                is_strict = entry.reservation.restricted is not None
-                only = self._held_by(holders) if is_strict else None
-                return DevicesSeen(self.use.without(holders), only)
-        return DevicesSeen(self.use)
-
-    def serves(self, cls: PodClass, entry: ReservationEntry) -> bool:
-        """Whether a pod of the class would get a device that the reservation holds."""
-        holders = self.unreserved_holders(entry.pod.uid)
-        claims = self.of_class(cls) if holders else None
-        if claims is None or claims.problem:
-            return False
-        request = claims.on(entry.row).request
-        if request is None:
-            return False
-        held = self._held_by(holders)
-        names = [ClaimName(cls.namespace, "")] * len(request.claims)
-        found = self._allocate_from(entry, request, names)
-        return not isinstance(found, ClaimsRefusal) and not held.isdisjoint(found.devices)
-
-    # Reserving claims for pods
+class ClaimReservations(ClaimFeasibility):
+    """Reserves claims for pods."""
 
     def reserve(self, pod: PodRecord, row: int) -> str:
         """Reserves the claims of a pod that is assumed on the row, with devices for those that are not
@@ -253,27 +119,6 @@ class ClaimReservations(ClaimsInUse):
             return None
         return self._without(going, except_for=frozenset((pod.uid, *reservation.victims)))
 
-    def forecast(
-        self, cls: PodClass, row: int, gone: Collection[str], taken: Iterable[DeviceID]
-    ) -> list[DeviceID] | None:
-        """The devices that a pod of the class would get on the row without these pods and reservations,
-        by uid, and with those devices in use; None if it would not get all it needs."""
-        claims = self.of_class(cls)
-        request = None if claims.problem else claims.on(row).request
-        if request is None:
-            return None if claims.problem else []
-        uids = frozenset(gone)
-        going = {
-            key
-            for uid in uids
-            for key in self._consumed.get(uid, ())
-            if self._consumers.get(key, _NOBODY) <= uids
-        }
-        reduced = self._without(going, except_for=uids, taken=taken)
-        names = [ClaimName(cls.namespace, "")] * len(request.claims)
-        found = self.allocator.allocate(request, row, reduced, names)
-        return None if isinstance(found, ClaimsRefusal) else found.devices
-
     def _own_holders(self, pod: PodRecord) -> set[ResourceClaimKey]:
         """The claims of a reservation whose devices it can plan with, those included that somebody made
         invalid."""
@@ -282,55 +127,12 @@ class ClaimReservations(ClaimsInUse):
         unused = (key for key, claim in found if claim is None or not claim.status.reserved_for)
         return {*self.unreserved_holders(pod.uid), *unused}
 
-    def use_once_pods_end(self) -> UseSnapshot:
-        """The devices in use once pods that can end have ended, for classes of pre-allocations."""
-        return self._without(self._releasable())
-
-    def _without(
-        self,
-        going: set[ResourceClaimKey],
-        except_for: frozenset[str] = _NOBODY,
-        taken: Iterable[DeviceID] = (),
-    ) -> UseSnapshot:
-        """The use without these claims, with the devices for which reservations wait, not those of the
-        reservations `except_for`, and with those `taken`."""
-        waited_for = [
-            device
-            for device, keys in self.held.by_device()
-            for key in keys
-            if (holder := self.held.get(key)) is not None and holder.reservation not in except_for
-        ]
-        return self.use.without(going, [*waited_for, *taken])
-
-    def _releasable(self) -> set[ResourceClaimKey]:
-        """The claims that are deallocated when pods that can end have ended."""
-        pods, found = self._cluster.pods, set()
-        for key, consumers in self._consumers.items():
-            if key not in self._used or self.held.get(key) is not None:
-                continue
-            claim, users = self._claims.get(key), [pods.get(uid) for uid in consumers]
-            if claim is not None and any(c.resource != "pods" for c in claim.status.reserved_for):
-                continue
-            if not any(pod is not None and pod.cls.is_daemon for pod in users):
-                found.add(key)
-        return found
-
     def _free_on(self, row: int) -> list[DeviceID]:
         """The devices of a node that nobody uses now."""
         visible = self.catalogue.visible(row)
         self.use.cover()
         busy = self.use.busy(visible)
         return [entry.id for at, entry in enumerate(visible.entries) if not busy[at]]
-
-    def _allocate_from(
-        self, entry: ReservationEntry, request: ClaimsRequest, names: list[ClaimName]
-    ) -> ClaimsAllocation | ClaimsRefusal:
-        """Allocates devices for a pod that is allocated from a reservation: those that it holds first,
-        and no others if its policy is Restricted."""
-        holders = self.unreserved_holders(entry.pod.uid)
-        held, use = self._held_by(holders), self.use.without(holders)
-        only = held if entry.reservation.restricted is not None else None
-        return self.allocator.allocate(request, entry.row, use, names, prefer=held, only=only)
 
     def _names_to_allocate(self, pod: PodRecord) -> list[ClaimName]:
         """The claims of a pod that are not allocated; those of a reserve pod are yet to be created."""

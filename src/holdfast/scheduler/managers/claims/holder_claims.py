@@ -37,7 +37,7 @@ from holdfast.scheduler.managers.claims.claim_reservations import (
     has_shares,
     is_going,
 )
-from holdfast.scheduler.managers.claims.claims_in_use import RefusedWrite
+from holdfast.scheduler.managers.claims.claim_state import RefusedWrite
 from holdfast.scheduler.managers.claims.device_table import nano
 from holdfast.scheduler.managers.claims.device_use import UseSnapshot
 from holdfast.scheduler.managers.claims.extended_resources import new_extended_claim
