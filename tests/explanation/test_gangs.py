@@ -181,3 +181,15 @@ def test_a_gang_of_the_workload_api_names_the_member_that_is_gated() -> None:
         ["RemoveGates"],
     )
     check(row)
+
+
+def test_all_members_that_do_not_fit_are_named() -> None:
+    names = ("p", "q", "r")
+    pods = [pod(name, "5", group="g") for name in names]
+    report = of_group(N1, in_default(pod_group("g", 3)), *pods)
+    assert "Beside the others, default/q, default/r: No suitable node" in report.summary
+    (advice,) = report.advice
+    assert advice.text == (
+        "request at most 2 cpu instead of 5, in each of 3 pods (p, q, r); then it fits n1"
+    )
+    assert [each["name"] for each in advice.change["objects"]] == list(names)

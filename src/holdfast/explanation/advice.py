@@ -148,7 +148,7 @@ class Advisor:
             return False
         cost = sum(10**each.cost for each in repairs)
         result = "" if change.until is not None else f"; then it fits {few(nodes, _NODES)}"
-        where = "" if "template of" in text else workload_text(change)
+        where = "" if "template of" in text else workload_text(change) or _members_text(change, text)
         advice = Advice(f"{text}{where}{result}", change.data(), nodes)
         self._found[text] = (cost, len(self._found), advice)
         return True
@@ -612,6 +612,14 @@ class Advisor:
         found = [dry_run.victims(row, pods, order) for order in orders]
         sets = [each for each in found if isinstance(each, list) and each]
         return min(sets, key=lambda each: (len(each), max(p.cls.priority for p in each)), default=[])
+
+
+def _members_text(change: ClusterChange, text: str) -> str:
+    """`, in each of 3 pods (w-0, w-1, w-2)`; empty if one pod is edited, or the text names them."""
+    edited = dict.fromkeys(each.name for each in change.objects if _edits_pod(each))
+    if len(edited) < 2 or any(f"/{name}" in text for name in edited):
+        return ""
+    return f", in each of {len(edited)} pods ({few(list(edited))})"
 
 
 def _round_down(name: str, amount: int) -> int:

@@ -21,14 +21,14 @@ def explain_blocked_members(
     members = [each for partner in snapshot.cluster.jobs.partners(job) for each in partner.waiting()]
     fitting = fitting_members(snapshot, members, gated_too=True)
     gated = [pod for pod in members if pod.gates]
-    blocked = next((pod for pod in members if pod not in fitting), None)
+    blocked = [pod for pod in members if pod not in fitting]
     found, gates = [], None
     if gated:
         found.append(f"Blocked by scheduling gates: {pods_text(gated)}.")
         gates = _gates(snapshot, gated, report)
         advisor.propose(gates)
-    if blocked is not None:
-        with advisor.about(Subject.of(blocked), *([gates] if gates is not None else [])):
+    if blocked:
+        with advisor.about(Subject.of(blocked[0]), *([gates] if gates is not None else [])):
             found.append(_blocked(snapshot, blocked, fitting, report, advisor))
     return " ".join(found)
 
@@ -41,21 +41,25 @@ def _gates(snapshot: ClusterSnapshot, gated: list[PodRecord], report: Report) ->
 
 def _blocked(
     snapshot: ClusterSnapshot,
-    blocked: PodRecord,
+    members: list[PodRecord],
     fitting: dict[PodRecord, str],
     report: Report,
     advisor: Advisor,
 ) -> str:
+    """Explains the first of the members; it stands for those that scheduling cannot tell apart."""
+    blocked = members[0]
+    named = pods_text(pod for pod in members if pod.cls is blocked.cls)
     alone = place(snapshot.scheduler, blocked)
     if not alone.message:
-        return _beside(snapshot, blocked, fitting, report, advisor)
+        why = _beside(snapshot, blocked, fitting, report, advisor)
+        return f"Beside the others, {named}: {why}" if why else ""
     of_member = Report("", "", "")
     explain_no_node(snapshot, blocked, alone, advisor, of_member)
     _note(report, alone)
     report.details += of_member.details
     report.holders = of_member.holders
     advisor.smaller_members(blocked)
-    return f"{blocked.namespace}/{blocked.name}: {of_member.summary}"
+    return f"{named}: {of_member.summary}"
 
 
 def _note(report: Report, placing: NodeVerdicts) -> None:
@@ -71,7 +75,7 @@ def _beside(
     report: Report,
     advisor: Advisor,
 ) -> str:
-    """The member fits by itself, but not beside the others."""
+    """The member fits by itself; why it does not beside the others, empty if it does."""
     scheduler, ledger = snapshot.scheduler, snapshot.cluster.ledger
     why = ""
     with ledger.transaction():
@@ -94,4 +98,4 @@ def _beside(
     advisor.consider_nodes(placing)
     advisor.consider_gang_wait(blocked)
     advisor.smaller_members(blocked)
-    return f"Beside the others, {blocked.namespace}/{blocked.name}: {why}"
+    return why
