@@ -199,8 +199,8 @@ def test_a_group_lists_members_that_fit_and_those_that_do_not(cluster: ServedClu
     found = explained(cluster, "podgroup", "train")
     assert found["summary"].startswith(
         "1 of 4 members have a node, 2 are needed. 1 more would fit. Blocked by scheduling gates: "
-        "default/train-1, default/train-2, default/train-3. Beside the others, default/train-2: No "
-        "suitable node among 3 nodes: "
+        "default/train-1, default/train-2, default/train-3. Beside the others, "
+        "default/train-2, default/train-3: No suitable node among 3 nodes: "
     )
     assert [each["change"]["actions"] for each in found["advice"]] == [["RemoveGates"]]
     assert found["members"][:2] == [
@@ -275,7 +275,7 @@ def test_text_is_for_people(cluster: ServedCluster) -> None:
         (
             ["cat", "tom"],
             "error: KIND: cannot explain 'cat'; known: pod, reservation, podgroup, "
-            "deployment, statefulset, daemonset, replicaset, job\n",
+            "deployment, statefulset, daemonset, replicaset, job, reservationschedule\n",
         ),
         (["pdo", "big"], "error: KIND: cannot explain 'pdo'; did you mean pod?\n"),
         (

@@ -2,6 +2,7 @@
 
 from harness.objects import Raw, core_group, core_pods, node
 from harness.world import World
+from holdfast.explanation.explained_kinds import known_kinds
 from holdfast.explanation.explainer import explain, find
 from holdfast.explanation.report import Report
 from holdfast.kube.decoding import WATCHED
@@ -23,7 +24,7 @@ def report_on(kind: str, name: str, *objects: Raw) -> Report:
         kinds = (watched.info.api_version, watched.info.kind)
         found = [r for r in world.objects.values() if (r["apiVersion"], r["kind"]) == kinds]
         snapshot.add(watched, found)
-    explained = find(snapshot, kind, name, "default")
+    explained = find(snapshot, known_kinds()[kind].infos, name, "default")
     assert explained is not None
     return explain(snapshot, explained)
 

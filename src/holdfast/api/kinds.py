@@ -64,6 +64,16 @@ class KindInfo(msgspec.Struct, frozen=True, kw_only=True):
         """`plural.group`, as CRDs and RBAC write it."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
+    @property
+    def command_names(self) -> tuple[str, ...]:
+        """What kubectl takes for the kind, in lower case: `rsv`, `reservations`, `reservation`, each
+        alone, with the group, and with version and group."""
+        names = (self.plural, self.singular, *self.short_names)
+        if not self.group:
+            return names
+        ends = ("", f".{self.group}", f".{self.version}.{self.group}")
+        return tuple(f"{name}{end}" for end in ends for name in names)
+
 
 def _row(
     api_version: str,

@@ -17,7 +17,7 @@ from holdfast.cli.options import (
     Snapshot,
     Where,
 )
-from holdfast.explanation.explained_kinds import EXPLAINED, known_kinds
+from holdfast.explanation.explained_kinds import EXPLAINED, KnownKind, known_kinds
 
 if TYPE_CHECKING:
     from holdfast.kube.object_client import ObjectLister, Raw
@@ -37,7 +37,7 @@ def _complete_name(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def _names(ctx: typer.Context, title: str) -> list[str]:
     kind = known_kinds().get(title.lower())
-    infos = EXPLAINED[kind].infos if kind else ()
+    infos = kind.infos if kind is not None else ()
     return sorted({name for info in infos for name in completers.object_names(ctx, info)})
 
 
@@ -110,7 +110,7 @@ def explain(
         found = await _located(server, wanted, name, namespace, all_namespaces)
         cluster = await warned_snapshot(server, setup)
         where = found["metadata"].get("namespace") or ""
-        raw = find(cluster, wanted, name, where) or found
+        raw = find(cluster, wanted.infos, name, where) or found
         report = explain_object(cluster, raw)
         report.events = await server.events(raw)
         match output:
@@ -123,14 +123,14 @@ def explain(
     typer.echo(ask_any(Where(kubeconfig, context, namespace, tuple(snapshot or ())), work), nl=False)
 
 
-def _read(kind: str, name: str | None) -> tuple[str, str]:
-    """The key of the kind and the name, of `KIND NAME` or `KIND/NAME`. Raises Failure."""
+def _read(kind: str, name: str | None) -> tuple[KnownKind, str]:
+    """The kind and the name, of `KIND NAME` or `KIND/NAME`. Raises Failure."""
     if name is None:
         kind, _, name = kind.partition("/")
     known = known_kinds()
     wanted = known.get(kind.lower())
     if wanted is None:
-        likely = [alias for alias in known if len(alias) > 2]
+        likely = [alias for alias in known if len(alias) > 2 and ("." in kind or "." not in alias)]
         hint = did_you_mean(kind, likely, f"known: {', '.join(EXPLAINED)}")
         raise Failure(1, [f"KIND: cannot explain {kind!r}{hint}"])
     if not name:
@@ -139,7 +139,7 @@ def _read(kind: str, name: str | None) -> tuple[str, str]:
 
 
 async def _located(
-    server: "ObjectLister", kind: str, name: str, namespace: str | None, everywhere: bool
+    server: "ObjectLister", kind: KnownKind, name: str, namespace: str | None, everywhere: bool
 ) -> "Raw":
     """The object; of all namespaces, the only one of that name. Raises Failure."""
     from holdfast.cli.client import failure
@@ -147,7 +147,7 @@ async def _located(
     from holdfast.cli.kinds.kind import similar_object
     from holdfast.kube.errors import ApiError
 
-    infos = EXPLAINED[kind].infos
+    infos = kind.infos
     found: list[Raw] = []
     refused: ApiError | None = None
     for info in infos:
@@ -163,13 +163,13 @@ async def _located(
     namespaces = sorted({raw["metadata"].get("namespace") or "" for raw in found})
     if len(namespaces) > 1:
         raise Failure(
-            1, [f'{kind} "{name}" is in several namespaces: use -n {" or -n ".join(namespaces)}']
+            1, [f'{kind.name} "{name}" is in several namespaces: use -n {" or -n ".join(namespaces)}']
         )
     if found:
         return found[0]
     if everywhere and infos[0].namespaced:
         here = await similar_object(server, infos[0], name, server.namespace)
-        raise Failure(1, [f'no {kind} "{name}" in any namespace{here}'])
+        raise Failure(1, [f'no {kind.name} "{name}" in any namespace{here}'])
     assert refused is not None
     if namespace:
         await warn_of_namespace(server, namespace)

@@ -11,6 +11,7 @@ snapshot.
     workloads              a Deployment, StatefulSet, DaemonSet, ReplicaSet or Job, by its pods
     reservations           a reservation
     waiting_reservations   a reservation that waits for capacity on its node
+    schedules              a ReservationSchedule
     matching_reservations  the reservations that a pod matches
     queue_limits           limits of a pod's queue
     verdicts               what the scheduler says: feasible nodes, scores, whether a pod would start

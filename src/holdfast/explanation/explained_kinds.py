@@ -3,35 +3,55 @@
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS, KindInfo
-from holdfast.api.names import RESERVATION_API, SIGS_PODGROUP_API, VOLCANO_API, WORKLOAD_API
+from holdfast.api.names import (
+    HOLDFAST_API,
+    RESERVATION_API,
+    SIGS_PODGROUP_API,
+    VOLCANO_API,
+    WORKLOAD_API,
+)
 
 
 class ExplainedKind(NamedTuple):
-    aliases: tuple[str, ...]
-    """What users may call it besides its key."""
     infos: tuple[KindInfo, ...]
     """An object of any of these is meant."""
+    aliases: tuple[str, ...] = ()
+    """What users may call it besides what kubectl takes."""
 
 
 EXPLAINED = {
-    "pod": ExplainedKind(("pods", "po"), (KINDS["v1", "Pod"],)),
-    "reservation": ExplainedKind(
-        ("reservations", "rsv", "hold", "holds", "reservations.scheduling.koordinator.sh"),
-        (KINDS[RESERVATION_API, "Reservation"],),
-    ),
+    "pod": ExplainedKind((KINDS["v1", "Pod"],)),
+    "reservation": ExplainedKind((KINDS[RESERVATION_API, "Reservation"],), ("hold", "holds")),
     "podgroup": ExplainedKind(
-        ("podgroups", "pg"),
-        tuple(KINDS[api, "PodGroup"] for api in (VOLCANO_API, SIGS_PODGROUP_API, WORKLOAD_API)),
+        tuple(KINDS[api, "PodGroup"] for api in (VOLCANO_API, SIGS_PODGROUP_API, WORKLOAD_API)), ("pg",)
     ),
-    "deployment": ExplainedKind(("deployments", "deploy"), (KINDS["apps/v1", "Deployment"],)),
-    "statefulset": ExplainedKind(("statefulsets", "sts"), (KINDS["apps/v1", "StatefulSet"],)),
-    "daemonset": ExplainedKind(("daemonsets", "ds"), (KINDS["apps/v1", "DaemonSet"],)),
-    "replicaset": ExplainedKind(("replicasets", "rs"), (KINDS["apps/v1", "ReplicaSet"],)),
-    "job": ExplainedKind(("jobs",), (KINDS["batch/v1", "Job"],)),
+    "deployment": ExplainedKind((KINDS["apps/v1", "Deployment"],)),
+    "statefulset": ExplainedKind((KINDS["apps/v1", "StatefulSet"],)),
+    "daemonset": ExplainedKind((KINDS["apps/v1", "DaemonSet"],)),
+    "replicaset": ExplainedKind((KINDS["apps/v1", "ReplicaSet"],)),
+    "job": ExplainedKind((KINDS["batch/v1", "Job"],)),
+    "reservationschedule": ExplainedKind(
+        (KINDS[HOLDFAST_API, "ReservationSchedule"],), ("schedule", "schedules")
+    ),
 }
 """By the name of the kind on the command line."""
 
 
-def known_kinds() -> dict[str, str]:
-    """The key of `EXPLAINED` for each name that a user may give."""
-    return {alias: kind for kind, each in EXPLAINED.items() for alias in (kind, *each.aliases)}
+class KnownKind(NamedTuple):
+    name: str
+    """The key of `EXPLAINED`."""
+    infos: tuple[KindInfo, ...]
+    """Those of them that are meant: of one group, if that is named."""
+
+
+def known_kinds() -> dict[str, KnownKind]:
+    """By each name that a user may give: as kubectl takes it, or an alias."""
+    found: dict[str, KnownKind] = {}
+    for name, each in EXPLAINED.items():
+        found |= dict.fromkeys((name, *each.aliases), KnownKind(name, each.infos))
+        for info in each.infos:
+            for title in info.command_names:
+                infos = found[title].infos if title in found else ()
+                meant = tuple(i for i in each.infos if i in infos or i == info)
+                found[title] = KnownKind(name, meant)
+    return found

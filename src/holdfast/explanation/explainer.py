@@ -1,15 +1,23 @@
 """Explains an object of a snapshot by its kind."""
 
-from holdfast.explanation.explained_kinds import EXPLAINED
+from collections.abc import Iterable
+
+from holdfast.api.kinds import KindInfo
 from holdfast.explanation.groups import explain_group
 from holdfast.explanation.pods import explain_pod
 from holdfast.explanation.report import Report
 from holdfast.explanation.reservations import explain_reservation
+from holdfast.explanation.schedules import explain_schedule
 from holdfast.explanation.workloads import explain_workload
 from holdfast.kube.object_client import Raw
-from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
-_EXPLAINERS = {"Pod": explain_pod, "Reservation": explain_reservation, "PodGroup": explain_group}
+_EXPLAINERS = {
+    "Pod": explain_pod,
+    "Reservation": explain_reservation,
+    "ReservationSchedule": explain_schedule,
+    "PodGroup": explain_group,
+}
 _EXPLAINERS |= dict.fromkeys(
     ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job"), explain_workload
 )
@@ -17,15 +25,17 @@ _EXPLAINERS |= dict.fromkeys(
 
 def explain(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     """Why the object is pending, or why it is where it is. Its events are not part of the snapshot; the
-    caller adds them. Raises KeyError for a kind that is not among `EXPLAINED`.
+    caller adds them. Raises KeyError for a kind that is not among those of `explained_kinds`.
     """
     return _EXPLAINERS[raw["kind"]](snapshot, raw)
 
 
-def find(snapshot: ClusterSnapshot, kind: str, name: str, namespace: str) -> Raw | None:
-    """The object of that name, for a key of `EXPLAINED`."""
-    for info in EXPLAINED[kind].infos:
+def find(snapshot: ClusterSnapshot, infos: Iterable[KindInfo], name: str, namespace: str) -> Raw | None:
+    """The object of that name of one of these kinds."""
+    for info in infos:
         at = namespace if info.namespaced else ""
         if (raw := snapshot.find(info, name, at)) is not None:
             return raw
-    return snapshot.ended_pods.get((namespace, name)) if kind == "pod" else None
+        if info is POD and (namespace, name) in snapshot.ended_pods:
+            return snapshot.ended_pods[namespace, name]
+    return None

@@ -36,29 +36,21 @@ _TYPES = {
     "reservations": _Type(
         "reservations",
         "ReservationKind",
-        ("reservation", "rsv", "reservations.scheduling.koordinator.sh"),
+        (),
         _RESERVATION,
     ),
     "holds": _Type("reservations", "HoldKind", ("hold",), _RESERVATION, HOLD_LABEL),
     "reservationschedules": _Type(
         "reservation_schedules",
         "ScheduleKind",
-        (
-            "reservationschedule",
-            "rsvs",
-            "schedules",
-            "schedule",
-            "reservationschedules.scheduling.holdfast.io",
-        ),
+        ("schedules", "schedule"),
         KINDS[HOLDFAST_API, "ReservationSchedule"],
     ),
-    "pods": _Type("pods", "PodOutputKind", ("pod", "po"), _POD),
-    "nodes": _Type("nodes", "NodeKind", ("node", "no"), KINDS["v1", "Node"]),
-    "podgroups": _Type("podgroups", "PodGroupKind", ("podgroup", "pg"), KINDS[VOLCANO_API, "PodGroup"]),
+    "pods": _Type("pods", "PodOutputKind", (), _POD),
+    "nodes": _Type("nodes", "NodeKind", (), KINDS["v1", "Node"]),
+    "podgroups": _Type("podgroups", "PodGroupKind", ("pg",), KINDS[VOLCANO_API, "PodGroup"]),
     "queue": _Type("pending", "PendingObject", ("pending",), _POD, fields="spec.nodeName="),
-    "queues": _Type(
-        "queues", "QueueKind", ("q", "queues.scheduling.volcano.sh"), KINDS[VOLCANO_API, "Queue"]
-    ),
+    "queues": _Type("queues", "QueueKind", (), KINDS[VOLCANO_API, "Queue"]),
 }
 """By title: the class, what else users may call it, and its objects on the server."""
 
@@ -81,10 +73,22 @@ def titles() -> list[str]:
 
 
 def _find(name: str) -> _Type:
-    known = {alias: title for title, each in _TYPES.items() for alias in (title, *each.aliases)}
+    known = _names()
     title = known.get(name.lower())
     if title is None:
-        likely = {alias: known[alias] for alias in known if len(alias) > 2}
+        likely = [alias for alias in known if len(alias) > 2 and ("." in name or "." not in alias)]
         hint = did_you_mean(name, likely, f"known: {', '.join(_TYPES)}")
         raise Failure(1, [f'unknown resource type "{name}"{hint}'])
     return _TYPES[title]
+
+
+def _names() -> dict[str, str]:
+    """The title for each name that a user may give: as kubectl takes it, or an alias of ours. `queue`
+    is one of ours: what is pending."""
+    found = {
+        alias: title
+        for title, each in _TYPES.items()
+        if not (each.selector or each.fields)
+        for alias in each.info.command_names
+    }
+    return found | {alias: title for title, each in _TYPES.items() for alias in (title, *each.aliases)}
