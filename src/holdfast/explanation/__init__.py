@@ -9,6 +9,7 @@ snapshot.
     blocked_members        the member that keeps a gang from starting
     min_resources          minResources of a pod group
     workloads              a Deployment, StatefulSet, DaemonSet, ReplicaSet or Job, by its pods
+    uncreated_pods         pods of a workload that cannot be created
     reservations           a reservation
     waiting_reservations   a reservation that waits for capacity on its node
     schedules              a ReservationSchedule

@@ -3,6 +3,12 @@
 from holdfast.explanation.no_node import plain
 from holdfast.explanation.pods import explain_pod
 from holdfast.explanation.report import PodsOfWorkload, Report
+from holdfast.explanation.uncreated_pods import (
+    consider_priority_class,
+    creation_failures,
+    missing_priority_class,
+    priority_class_text,
+)
 from holdfast.explanation.verdicts import rejection_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
@@ -46,7 +52,34 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
             report.details = [f"what follows is about {those[0].name}", *report.details]
         report.holders, report.nodes = first.holders, first.nodes
         report.told, report.would_say = first.told, first.would_say
+    _note_uncreated(snapshot, raw, len(pods), report)
     return report
+
+
+def _note_uncreated(snapshot: ClusterSnapshot, raw: Raw, count: int, report: Report) -> None:
+    """Pods that the controller should have created, and cannot."""
+    replicas = (raw.get("spec") or {}).get("replicas")
+    failures = creation_failures([raw, *_replica_sets(snapshot, raw)])
+    unknown = missing_priority_class(snapshot, raw)
+    is_lacking = count < replicas if isinstance(replicas, int) else not count
+    if isinstance(replicas, int) and is_lacking:
+        report.summary += f" {replicas} are wanted."
+    if failures:
+        report.phase = "Pending"
+        report.summary += f" Pods cannot be created: {failures[-1]}"
+        report.details += [f"also: {each}" for each in failures[:-1]]
+    if unknown and (failures or is_lacking):
+        report.details.append(priority_class_text(snapshot, unknown))
+        report.advice = [*consider_priority_class(snapshot, raw, unknown), *report.advice]
+
+
+def _replica_sets(snapshot: ClusterSnapshot, raw: Raw) -> list[Raw]:
+    """Those of a Deployment that should have pods."""
+    if raw["kind"] != "Deployment":
+        return []
+    sets = snapshot.objects.get(("apps/v1", "ReplicaSet"), {}).values()
+    owned = [each for each in sets if _is_owned(each, {raw["metadata"].get("uid")})]
+    return [each for each in owned if (each.get("spec") or {}).get("replicas") != 0]
 
 
 def _without_pods(raw: Raw) -> str:

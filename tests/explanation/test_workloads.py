@@ -1,0 +1,77 @@
+"""What `explain` says of workloads whose pods cannot be created, and of pods that cannot be resized."""
+
+from __future__ import annotations
+
+import pytest
+
+from explanation.test_situations import N1, full, snapshot_of, world_of
+from harness.objects import Raw, pod
+from holdfast.explanation.explainer import explain
+from holdfast.explanation.report import Report
+
+REFUSED = 'pods "web-2-" is forbidden: no PriorityClass with name hihg was found'
+FAILURE = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": REFUSED}
+HIGH = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "high", "uid": "high"},
+    "value": 1000,
+}
+
+
+def owner(kind: str, name: str) -> list[Raw]:
+    return [{"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": True}]
+
+
+def workload(kind: str, name: str, replicas: int, *conditions: Raw, cpu: str = "1") -> Raw:
+    metadata: Raw = {"name": name, "namespace": "default", "uid": name}
+    if kind == "ReplicaSet":
+        metadata["ownerReferences"] = owner("Deployment", "web")
+    spec = {**pod("x", cpu)["spec"], "priorityClassName": "hihg"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": metadata,
+        "spec": {"replicas": replicas, "template": {"metadata": {}, "spec": spec}},
+        "status": {"conditions": list(conditions)},
+    }
+
+
+def explained(deployment: Raw, *more: Raw) -> Report:
+    running = full("web-1-a", "1", "n1", metadata={"ownerReferences": owner("ReplicaSet", "web-1")})
+    old = workload("ReplicaSet", "web-1", 1)
+    return explain(snapshot_of(world_of([N1, HIGH, old, running, *more])), deployment)
+
+
+@pytest.mark.parametrize("known_by", ["Deployment", "ReplicaSet"])
+def test_a_rollout_whose_new_pods_cannot_be_created(known_by: str) -> None:
+    deployment = workload("Deployment", "web", 1, *([FAILURE] if known_by == "Deployment" else []))
+    new = workload("ReplicaSet", "web-2", 1, *([FAILURE] if known_by == "ReplicaSet" else []))
+    report = explained(deployment, new)
+    assert report.phase == "Pending"
+    assert report.summary == f"1 of 1 pods have a node. Pods cannot be created: {REFUSED}"
+    assert "there is no PriorityClass hihg; did you mean high?" in report.details
+    assert [each.text.partition(";")[0] for each in report.advice] == [
+        "name the PriorityClass high instead of hihg, in the template of Deployment web",
+        "create the PriorityClass hihg (tried with value 0)",
+    ]
+    (change,) = report.advice[0].change["objects"]
+    assert change["patch"] == {"spec": {"template": {"spec": {"priorityClassName": "high"}}}}
+
+
+def test_a_priority_class_is_not_advised_for_pods_that_fit_nowhere() -> None:
+    deployment = workload("Deployment", "web", 1, FAILURE, cpu="20")
+    report = explained(deployment)
+    assert "there is no PriorityClass hihg; did you mean high?" in report.details
+    assert report.advice == []
+
+
+def test_replicas_that_do_not_exist_yet() -> None:
+    report = explained(workload("Deployment", "web", 3))
+    assert report.summary.startswith("1 of 1 pods have a node. 3 are wanted.")
+
+
+def test_a_rollout_that_is_fine() -> None:
+    report = explained(workload("Deployment", "web", 1))
+    assert (report.phase, report.summary) == ("Scheduled", "1 of 1 pods have a node.")
+    assert report.details == []
