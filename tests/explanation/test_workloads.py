@@ -68,10 +68,59 @@ def test_a_priority_class_is_not_advised_for_pods_that_fit_nowhere() -> None:
 
 def test_replicas_that_do_not_exist_yet() -> None:
     report = explained(workload("Deployment", "web", 3))
-    assert report.summary.startswith("1 of 1 pods have a node. 3 are wanted.")
+    assert report.summary.startswith("1 of 1 pods have a node. spec.replicas is 3.")
 
 
 def test_a_rollout_that_is_fine() -> None:
     report = explained(workload("Deployment", "web", 1))
     assert (report.phase, report.summary) == ("Scheduled", "1 of 1 pods have a node.")
     assert report.details == []
+
+
+# Resizes
+
+
+def resized(reason: str, message: str, cpu: str, type: str = "PodResizePending") -> Raw:
+    """A pod with 2 CPUs that is to have more."""
+    raw = full("p", cpu, "n1")
+    raw["status"] |= {
+        "containerStatuses": [{"name": "main", "resources": {"requests": {"cpu": "2"}}}],
+        "conditions": [{"type": type, "status": "True", "reason": reason, "message": message}],
+    }
+    return raw
+
+
+@pytest.mark.parametrize(
+    ("raw", "summary", "detail"),
+    [
+        (
+            resized("Infeasible", "Node didn't have enough capacity: cpu", "20"),
+            "It is on n1. Its resize can never be made on n1: it must be deleted and created again, or "
+            "request less (Node didn't have enough capacity: cpu).",
+            "it requests 20 cpu instead of 2; n1 has 8, of which 4 are not used by others",
+        ),
+        (
+            resized("Deferred", "Node didn't have enough resource: cpu", "6"),
+            "It is on n1. Its resize is deferred until n1 has the capacity (Node didn't have enough "
+            "resource: cpu).",
+            "it requests 6 cpu instead of 2; n1 has 8, of which 4 are not used by others",
+        ),
+        (
+            resized("Error", "cgroup is busy", "3", "PodResizeInProgress"),
+            "It is on n1. Its resize failed on n1, and is tried again (cgroup is busy).",
+            "it requests 3 cpu instead of 2; n1 has 8, of which 4 are not used by others",
+        ),
+    ],
+    ids=["infeasible", "deferred", "error"],
+)
+def test_a_resize_that_is_not_made(raw: Raw, summary: str, detail: str) -> None:
+    world = world_of([N1, full("a", "4", "n1"), raw])
+    report = explain(snapshot_of(world), world.objects["Pod", "p"])
+    assert report.summary == summary
+    assert detail in report.details
+
+
+def test_a_resize_in_progress_is_not_a_problem() -> None:
+    world = world_of([N1, resized("", "", "3", "PodResizeInProgress")])
+    report = explain(snapshot_of(world), world.objects["Pod", "p"])
+    assert (report.summary, report.details) == ("It is on n1.", [])

@@ -4,6 +4,7 @@ snapshot.
     explainer              finds and explains an object of a snapshot
     explained_kinds        the kinds that can be explained, and their names
     pods                   a pod that is pending or placed
+    resizes                a pod whose resize its kubelet has not made
     no_node                a pod or reservation for which no node is feasible
     groups                 a pod group
     blocked_members        the member that keeps a gang from starting

@@ -28,6 +28,7 @@ from holdfast.explanation.queue_limits import (
 )
 from holdfast.explanation.repairs import metadata_changes, remove_gates, repair, spec_changes
 from holdfast.explanation.report import Report
+from holdfast.explanation.resizes import note_resize
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, rank, starts_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
@@ -50,6 +51,8 @@ def explain_pod(snapshot: ClusterSnapshot, raw: Raw) -> Report:
         report.summary = _not_known(raw)
     elif report.node:
         _placed(snapshot, pod, report)
+        if missing_node(snapshot, report.node) is None:
+            note_resize(snapshot, pod, raw, report)
     else:
         explain_pending(snapshot, pod, raw, report)
     return report

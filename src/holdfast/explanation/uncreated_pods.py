@@ -53,9 +53,7 @@ def consider_priority_class(snapshot: ClusterSnapshot, workload: Raw, name: str)
             "namespace": metadata.get("namespace") or "",
             "uid": f"{metadata.get('uid')}-new",
         },
-        "spec": {
-            key: value for key, value in _template(workload).items() if key != "priorityClassName"
-        },
+        "spec": spec,
         "status": {"phase": "Pending"},
     }
     info = KINDS[workload["apiVersion"], workload["kind"]]

@@ -63,7 +63,7 @@ def _note_uncreated(snapshot: ClusterSnapshot, raw: Raw, count: int, report: Rep
     unknown = missing_priority_class(snapshot, raw)
     is_lacking = count < replicas if isinstance(replicas, int) else not count
     if isinstance(replicas, int) and is_lacking:
-        report.summary += f" {replicas} are wanted."
+        report.summary += f" spec.replicas is {replicas}."
     if failures:
         report.phase = "Pending"
         report.summary += f" Pods cannot be created: {failures[-1]}"
