@@ -117,3 +117,11 @@ def test_the_printed_command_reserves_the_window(tmp_path: Path) -> None:
         for each in planned:
             feasible = [c for c in each["status"]["conditions"] if c["type"] == "Feasible"]
             assert [c["status"] for c in feasible] == ["True"]
+
+
+def test_nodes_that_are_too_small_are_said_to_be(dump: str) -> None:
+    done = call("advise", "--cpu", "9", "--for", "4h", "--snapshot", dump)
+    said = (
+        "No window for 9 cpu for 4h: no node is large enough: 9 cpu are requested, and the most a node "
+    )
+    assert " ".join(done.out.split()).startswith(f"{said}has is 8.")

@@ -23,8 +23,9 @@ def print_windows(report: WindowReport) -> None:
         for window in report.windows:
             screen.note(window.command)
     else:
-        screen.note(f"No window for {asked}.")
-    if report.message:
+        why = f": {report.message}" if report.message else ""
+        screen.note(f"No window for {asked}{why}{'' if why.endswith('?') else '.'}")
+    if report.windows and report.message:
         screen.note(f"Not known to be free: {report.message}.")
     screen.note(f"From the state at {report.time}, within {human_duration(report.within)}.")
     for note in report.notes:

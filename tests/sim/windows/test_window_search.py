@@ -30,6 +30,11 @@ def node(name: str, cpu: int = CPU) -> Raw:
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": {"allocatable": sizes}}
 
 
+def large_memory(raw: Raw, memory: str) -> Raw:
+    raw["status"]["allocatable"]["memory"] = memory
+    return raw
+
+
 def pod(name: str, cpu: int, on: str = "", minutes: int | None = None, **more: Any) -> Raw:
     """On a node from the beginning, or pending; it runs for as long as it says, if it says so."""
     annotations = dict(more.pop("annotations", {}))
@@ -72,6 +77,9 @@ def advise(
     objects: list[Raw], cpu: int, hours: float = 1, count: int = 1, **options: Any
 ) -> WindowReport:
     wanted = [reservation(f"w{i}", cpu, hours) for i in range(count)]
+    if (requests := options.pop("requests", None)) is not None:
+        for each in wanted:
+            each["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"] = requests
     if (priority := options.pop("priority", None)) is not None:
         for each in wanted:
             each["metadata"]["labels"] = {"koordinator.sh/priority": str(priority)}
@@ -143,8 +151,37 @@ def test_a_pod_without_a_known_end_makes_a_window_unknown() -> None:
     assert "unless default/a end by then" in report.message
 
 
-def test_there_is_no_window_for_more_than_a_node_has() -> None:
-    report = advise([node("n1")], 9)
+@pytest.mark.parametrize(
+    ("nodes", "asked", "message"),
+    [
+        (
+            [node("n1"), node("n2", 4)],
+            {"cpu": "9"},
+            "no node is large enough: 9 cpu are requested, and the most a node has is 8",
+        ),
+        ([node("n1")], {"nvidia.com/gpu": "1"}, "no node has the resource nvidia.com/gpu"),
+        (
+            [large_memory(node("n1", 4), "64Gi"), large_memory(node("n2", 8), "16Gi")],
+            {"cpu": "6", "memory": "32Gi"},
+            "no node is large enough: none has 6 cpu and 32Gi memory",
+        ),
+    ],
+)
+def test_there_is_no_window_for_more_than_a_node_has(
+    nodes: list[Raw], asked: Raw, message: str
+) -> None:
+    report = advise(nodes, 0, requests=asked)
+    assert (report.windows, report.message) == ([], message)
+
+
+def test_there_is_no_window_for_more_than_all_nodes_have() -> None:
+    report = advise([node("n1"), node("n2")], 5, count=3)
+    assert report.windows == []
+    assert report.message == "the nodes are too small: 2 of 3 with 5 cpu fit, even if all are empty"
+
+
+def test_nodes_that_are_only_full_are_not_too_small() -> None:
+    report = advise([node("n1"), pod("a", 8, "n1", minutes=10_000)], 8, most_evictions=0)
     assert report.windows == [] and "short" in report.message
 
 

@@ -31,6 +31,7 @@ from holdfast.scheduler.controllers.reservation_schedules import occurrence
 from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.scheduler.scheduler import Scheduler
+from holdfast.sim.windows.node_sizes import larger_than_nodes
 from holdfast.sim.windows.window_answers import (
     Confidence,
     EvictedPod,
@@ -114,6 +115,7 @@ class WindowSearch:
             report.windows = self._windows()
             if not any(each.confidence is Confidence.KNOWN for each in report.windows):
                 report.message = self._attempt(self._last, BeforeStart.BACKFILL).message
+                report.message = self._too_large() or report.message
         return report
 
     def is_free(self, start: float) -> bool:
@@ -247,6 +249,22 @@ class WindowSearch:
             names = ", ".join(late[:_NAMED])
             text = "may start late, and take capacity that is free in these windows"
             self.notes.append(f"{names}{more} {text}")
+
+    def _too_large(self) -> str:
+        """Why no start is possible on these nodes; empty if one may be."""
+        made = self._reservation(
+            self._question.reservations[0], _PROBE, self._time(self._last), BeforeStart.BACKFILL
+        )
+        with self._unchanged():
+            self._scheduler.feed(Added(made), self._now)
+            info = self._scheduler.cluster.reservations.get(_PROBE)
+            found = ""
+            if info is not None and info.pod is not None:
+                count = len(self._question.reservations)
+                found = larger_than_nodes(self._scheduler, info.pod.cls, count)
+            self._scheduler.feed(Deleted(made), self._now)
+            self._scheduler.cluster.take_reports()
+        return found
 
     # Asking the planner
 
