@@ -37,6 +37,8 @@ class PodLife:
     deleted: float | None = None
     disruption: str = ""
     """The reason of its condition DisruptionTarget."""
+    pending_reason: str = ""
+    """Why it is pending at the end: the reason of its condition PodScheduled, if that is False."""
     ungated: float | None = None
     """When its scheduling gates were removed."""
     seen_gated: bool = False
@@ -160,6 +162,9 @@ class _LifeReader:
         elif life.seen_gated and life.ungated is None:
             life.ungated = t
         for condition in status.get("conditions") or ():
+            if condition.get("type") == "PodScheduled":
+                is_pending = condition.get("status") == "False"
+                life.pending_reason = str(condition.get("reason") or "") if is_pending else ""
             if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True":
                 life.disruption = str(condition.get("reason") or "")
 

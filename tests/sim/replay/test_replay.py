@@ -126,6 +126,12 @@ def test_another_configuration_places_pods_elsewhere(tmp_path: Path) -> None:
     assert len(nodes(replayed(recorded, config))) == 1
 
 
+def test_pods_that_were_unschedulable_at_the_end_are_counted(tmp_path: Path) -> None:
+    recorded = lives([node(), timed(pod("a"), at="10s"), timed(pod("b"), at="20s")], tmp_path)
+    counted = RecordedRun(recorded).result().summary["pods"]
+    assert (counted["pending"], counted["unschedulable"]) == (1, 1)
+
+
 def test_pods_deleted_before_they_started_are_deleted_again(tmp_path: Path) -> None:
     objects = [
         node(),

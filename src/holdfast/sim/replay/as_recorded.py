@@ -96,7 +96,10 @@ class RecordedRun:
     def _created(self, number: int, life: PodLife, view: Pod, name: str, was_bound: bool) -> None:
         t = life.arrived
         node = life.node if was_bound else ""
-        self._objects[number] = _with_phase(life.first, node, "Running" if node else "Pending")
+        raw = self._objects[number] = _with_phase(life.first, node, "Running" if node else "Pending")
+        if life.bound is None and life.pending_reason:
+            condition = {"type": "PodScheduled", "status": "False", "reason": life.pending_reason}
+            raw["status"]["conditions"] = [condition]
         self._timeline.append(TimelineEntry(t, name, CREATED, node))
         self._figures.pod_created(view, t)
         self._usage.put_pod(view, t)
