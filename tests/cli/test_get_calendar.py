@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness.apiserver import TABLE
 from harness.objects import Raw, reservation
 from harness.served_cluster import ServedCluster
-from holdfast.api.times import parse_time
+from holdfast.api.times import format_time, parse_time
 from holdfast.cli.kinds.kind import Found, OutputRow
-from holdfast.cli.kinds.reservations import ReservationKind
+from holdfast.cli.kinds.reservations import ReservationKind, end_time
 from holdfast.cli.object_printer import ObjectPrinter, PrintOptions
 from holdfast.cli.output_format import read_format
 
@@ -45,6 +46,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]
             starting("night", "1", lead="30m", before_start="Drain", at_end="Evict")
         ).settle()
         cluster.create(starting("large", "99"), SCHEDULE).settle()
+        cluster.create(reservation("fixed", "1", "fixed", expires="2127-01-01T00:00:00Z")).settle()
+        cluster.create(reservation("lasting", "1", "lasting", ttl="0s")).settle()
         yield cluster
 
 
@@ -62,6 +65,18 @@ def test_a_planned_reservation_has_its_state_and_its_start(cluster: ServedCluste
     assert found["NODE"].startswith("node-")
     assert found["NEXT"].startswith("in ") and found["NEXT"].endswith("y")
     assert found["TTL"] == "4h"
+
+
+@pytest.mark.parametrize("name", ["now", "night", "large", "fixed", "lasting"])
+def test_kubectl_and_get_agree_on_when_a_reservation_expires(cluster: ServedCluster, name: str) -> None:
+    path = f"/apis/scheduling.koordinator.sh/v1alpha1/reservations/{name}"
+    table = cluster.server.get(path, TABLE).body
+    headers = [each["name"] for each in table["columnDefinitions"]]
+    shown = dict(zip(headers, table["rows"][0]["cells"], strict=True))["Expires"]
+    end = end_time(cluster.server.get(path).body)
+    assert shown == (None if end is None else format_time(end))
+    assert (row(cluster, "rsv", name)["EXPIRES"] == "never") == (shown is None)
+    assert (shown is None) == (name == "lasting")
 
 
 def test_one_that_no_node_can_have_is_not_planned_and_says_why(cluster: ServedCluster) -> None:

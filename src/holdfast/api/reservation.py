@@ -92,6 +92,8 @@ class ReservationStatus(Struct):
     node_name: str = ""
     allocatable: ResourceList = field(default_factory=dict)
     allocated: ResourceList = field(default_factory=dict)
+    expires: str | None = None
+    """When it expires, by its ttl or expires; None if never."""
 
 
 class Reservation(Object):

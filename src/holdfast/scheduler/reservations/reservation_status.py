@@ -67,7 +67,8 @@ def status_of(
             last_transition_time=kept or time,
         )
 
-    status = msgspec.structs.replace(before, phase=_phase(reservation, node))
+    expires = before.expires if reservation.finished else _expires(reservation)
+    status = msgspec.structs.replace(before, phase=_phase(reservation, node), expires=expires)
     if planned is not None:
         status.node_name = planned.node
         reason = DRAINING if planned.draining and planned.node else PLANNED
@@ -146,7 +147,12 @@ def _with_owners(
         node_name=before.node_name,
         allocatable=_listed(reservation),
         allocated=allocated,
+        expires=_expires(reservation),
     )
+
+
+def _expires(reservation: ReservationInfo) -> str | None:
+    return format_time(reservation.expires) if reservation.expires is not None else None
 
 
 def bound_owners(reservations: ReservationIndex, reservation: ReservationInfo) -> list[PodRecord]:
