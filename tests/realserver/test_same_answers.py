@@ -210,6 +210,11 @@ CASES: dict[str, Asked] = {
         "Reservation",
         spec={"allocatePolicy": "Foo", "owners": [{"object": {"name": "x"}}]},
     ),
+    **{
+        f"scale of a kind without it: {method} {path}": Asked(method, f"{path}/x/scale", body, MERGE)
+        for path in (PODS, "/apis/scheduling.koordinator.sh/v1alpha1/reservations")
+        for method, body in (("GET", ""), ("PATCH", '{"spec": {"replicas": 2}}'))
+    },
 }
 
 
