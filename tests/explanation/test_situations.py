@@ -512,7 +512,10 @@ SITUATIONS: dict[str, Row] = {
     ),
     "exclusive CPUs are not whole": Row(
         [N1, pod("p", "1500m", priority=9500, labels={"koordinator.sh/qosClass": "LSR"})],
-        ["qosClass=LSR asks for exclusive CPUs, which are whole ones, and it requests 1500m"],
+        [
+            "qosClass=LSR asks for exclusive CPUs, which are whole ones, and it requests 1500m",
+            "with whole CPUs it has no node either: 0/1 nodes are available",
+        ],
         [],
     ),
     "planned reservation": Row(

@@ -9,8 +9,8 @@ from holdfast.api import names
 from holdfast.api.quantity import format_amount
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.pod_sizes import parts_of
-from holdfast.explanation.repairs import RESIZE, repair, resize, spec_changes
-from holdfast.explanation.verdicts import Subject
+from holdfast.explanation.repairs import RESIZE, Repair, repair, resize, spec_changes
+from holdfast.explanation.verdicts import Subject, place
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import CPU
@@ -22,6 +22,7 @@ from holdfast.scheduler.managers.devices.requests import (
     is_percentage,
 )
 from holdfast.scheduler.managers.numa.node_topology import EXCLUSIVE_QOS, NOT_WHOLE
+from holdfast.snapshot.cluster_changes import applied
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
 _WHOLE_CPU = 1000
@@ -55,10 +56,24 @@ def _cpus_in_part(
     whose = f"its label {names.QOS_CLASS}={qos} asks" if qos in EXCLUSIVE_QOS else "it asks"
     yield f"{whose} for exclusive CPUs, which are whole ones, and it requests {shown(names.CPU, asked)}"
     lower = asked // _WHOLE_CPU * _WHOLE_CPU
-    for then in (lower + _WHOLE_CPU, lower):
-        whole = resize(snapshot, subject, {names.CPU: (asked, then)}, exactly=True)
-        if whole is not None:
-            advisor.propose(whole)
+    sizes = (lower + _WHOLE_CPU, lower)
+    options = [resize(snapshot, subject, {names.CPU: (asked, n)}, exactly=True) for n in sizes]
+    repairs = [each for each in options if each is not None]
+    helpful = [each for each in repairs if advisor.propose(each)]
+    if not helpful:
+        yield from _still_rejected(snapshot, subject, repairs)
+
+
+def _still_rejected(
+    snapshot: ClusterSnapshot, subject: Subject, repairs: list[Repair]
+) -> Iterator[str]:
+    """What would keep the pod pending once its requests are valid."""
+    for each in repairs[:1]:
+        with applied(snapshot, each.change.objects):
+            pod = subject.record(snapshot)
+            message = place(snapshot.scheduler, pod).message if pod is not None else ""
+        if message:
+            yield f"with whole CPUs it has no node either: {message}"
 
 
 # Devices
