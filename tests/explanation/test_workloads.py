@@ -49,7 +49,7 @@ def test_a_rollout_whose_new_pods_cannot_be_created(known_by: str) -> None:
     new = workload("ReplicaSet", "web-2", 1, *([FAILURE] if known_by == "ReplicaSet" else []))
     report = explained(deployment, new)
     assert report.phase == "Pending"
-    assert report.summary == f"1 of 1 pods have a node. Pods cannot be created: {REFUSED}"
+    assert report.summary == f"1 of 1 pods have a node. Pods cannot be created: {REFUSED}."
     assert "there is no PriorityClass hihg; did you mean high?" in report.details
     assert [each.text.partition(";")[0] for each in report.advice] == [
         "name the PriorityClass high instead of hihg, in the template of Deployment web",

@@ -66,7 +66,8 @@ def consider_fewer_devices(
             for info, raw in claims
             if any(name in counts for name, _ in _requests(raw)) and not _is_generated(info, raw)
         ]
-        where = f" in {few(changed)} (delete and create again)" if changed else ""
+        pods = ", and the pod" if any(_is_generated(*each) for each in claims) else ""
+        where = f" in {few(changed)} (delete and create it again{pods})" if changed else ""
         advisor.propose(
             repair(f"request at most {text}{where}", "Resize", _replaced(claims, counts), RESIZE)
         )

@@ -66,7 +66,7 @@ def _note_uncreated(snapshot: ClusterSnapshot, raw: Raw, count: int, report: Rep
         report.summary += f" spec.replicas is {replicas}."
     if failures:
         report.phase = "Pending"
-        report.summary += f" Pods cannot be created: {failures[-1]}"
+        report.summary += f" Pods cannot be created: {failures[-1].rstrip('.')}."
         report.details += [f"also: {each}" for each in failures[:-1]]
     if unknown and (failures or is_lacking):
         report.details.append(priority_class_text(snapshot, unknown))
