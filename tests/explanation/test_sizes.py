@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -10,6 +11,10 @@ from explanation.test_situations import N1, Row, check
 from harness.device_objects import CORE, MEMORY, RATIO, device, gpu
 from harness.numa_objects import lsr, topology
 from harness.objects import Raw, node, pod
+from holdfast.api.decode import convert
+from holdfast.api.pod import Pod
+from holdfast.api.resources import amounts, pod_requests
+from holdfast.explanation.pod_sizes import resized_spec
 
 
 def with_parts(cpu: str, *parts: tuple[str, str], **more: Any) -> Raw:
@@ -162,3 +167,66 @@ def test_whole_cpus_keep_limits_equal_to_requests() -> None:
         (change,) = advice.change["objects"]
         (container,) = change["patch"]["spec"]["containers"]
         assert {each["cpu"] for each in container["resources"].values()} == {cpu}
+
+
+def random_part(rng: random.Random, name: str, **more: Any) -> Raw:
+    resources: Raw = {}
+    asked = {name: rng.randint(1, 16) for name in ("cpu", "memory") if rng.random() < 0.7}
+    if asked:
+        resources["requests"] = {each: str(n) for each, n in asked.items()}
+    if rng.random() < 0.5:
+        resources["limits"] = {
+            each: str(n + rng.choice((0, 0, 4))) for each, n in (asked or {"cpu": 3}).items()
+        }
+    return {"name": name, "image": "app", "resources": resources, **more}
+
+
+def random_spec(rng: random.Random) -> Raw:
+    initial = [
+        random_part(rng, f"i{n}", **({"restartPolicy": "Always"} if rng.random() < 0.5 else {}))
+        for n in range(rng.randint(0, 3))
+    ]
+    spec: Raw = {
+        "containers": [random_part(rng, f"c{n}") for n in range(rng.randint(1, 3))],
+        "initContainers": initial,
+    }
+    if rng.random() < 0.3:
+        spec["overhead"] = {"cpu": "1", "memory": "2"}
+    if rng.random() < 0.3:
+        needed = pod_requests(typed(spec))
+        spec["resources"] = {"requests": {name: str(n) for name, n in whole(needed).items()}}
+    return spec
+
+
+def typed(spec: Raw) -> Pod:
+    raw = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "a"}, "spec": spec}
+    return convert(raw, Pod)
+
+
+def whole(amounts: dict[str, int]) -> dict[str, int]:
+    """In the unit in which they are written."""
+    return {name: -(-n // 1000) if name == "cpu" else n for name, n in amounts.items()}
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_resized_pods_request_no_more_than_they_should(seed: int) -> None:
+    rng = random.Random(seed)
+    spec = random_spec(rng)
+    now = pod_requests(typed(spec))
+    sizes = {name: (n, max(1, n * rng.randint(4, 8) // 8)) for name, n in now.items() if n > 1}
+    found = resized_spec(spec, sizes)
+    if found is None:
+        return
+    after = {**spec, **found.patch}
+    then = pod_requests(typed(after))
+    for name, (_, most) in sizes.items():
+        assert most / 2 < then[name] <= most
+    shares = [*after["containers"], *after["initContainers"]]
+    for each in [part["resources"] for part in shares]:
+        limits = amounts(each.get("limits") or {})
+        asked = amounts(each.get("requests") or {})
+        assert all(asked[name] <= limits[name] for name in asked if name in limits)
+    if "resources" in after:
+        within = pod_requests(typed({key: after[key] for key in ("containers", "initContainers")}))
+        given = amounts(after["resources"]["requests"])
+        assert all(n <= given[name] for name, n in within.items() if name in given)
