@@ -234,11 +234,7 @@ WORKLOAD_TITLES = tuple(each.info.singular for each in _WORKLOADS)
 def find_workload(text: str) -> tuple[KindInfo, str]:
     """The kind and the name in `deployment/web`. Raises Failure."""
     kind, slash, name = text.partition("/")
-    known = {
-        alias: each.info
-        for each in _WORKLOADS
-        for alias in (each.info.singular, each.info.plural, each.info.resource, *each.info.short_names)
-    }
+    known = {alias: each.info for each in _WORKLOADS for alias in each.info.command_names}
     info = known.get(kind.lower())
     if info is None:
         hint = did_you_mean(kind, WORKLOAD_TITLES, f"known: {', '.join(WORKLOAD_TITLES)}")

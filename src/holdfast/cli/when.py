@@ -199,9 +199,8 @@ def _read(kind: str, name: str | None) -> tuple[str, str | None]:
             raise Failure(1, [f"NAME: which {kind}? Give KIND NAME or KIND/NAME"])
     wanted = ALIASES.get(kind.lower())
     if wanted is None:
-        hint = did_you_mean(
-            kind, [each for each in ALIASES if len(each) > 2], f"known: {', '.join(_KINDS)}"
-        )
+        likely = [each for each in ALIASES if len(each) > 2 and ("." in kind or "." not in each)]
+        hint = did_you_mean(kind, likely, f"known: {', '.join(_KINDS)}")
         raise Failure(1, [f"KIND: no starts of {kind!r}{hint}"])
     return wanted, name
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from holdfast.api import names
+from holdfast.api import kinds, names
 from holdfast.api.cron import CronError
 from holdfast.api.decode import convert, object_name
 from holdfast.api.errors import HoldfastError, InvalidObject, TimeError
@@ -32,14 +32,17 @@ KINDS = {
     "reservationschedule": ("ReservationSchedule", (names.HOLDFAST_API,)),
 }
 """What can be asked about: the kind and its API versions."""
-_ALIASES = {
-    "pod": ("pods", "po"),
-    "podgroup": ("podgroups", "pg"),
-    "job": ("jobs",),
-    "reservation": ("reservations", "rsv", "hold", "holds"),
-    "reservationschedule": ("reservationschedules", "rsvs"),
+_OTHERS = {"podgroup": ("pg",), "reservation": ("hold", "holds")}
+ALIASES = {
+    alias: title
+    for title, (kind, versions) in KINDS.items()
+    for alias in (
+        title,
+        *_OTHERS.get(title, ()),
+        *(name for version in versions for name in kinds.KINDS[version, kind].command_names),
+    )
 }
-ALIASES = {alias: kind for kind, others in _ALIASES.items() for alias in (kind, *others)}
+"""What can be asked about by each name that a user may give: those that kubectl takes, and our own."""
 _CLUSTER_WIDE = ("reservation", "reservationschedule")
 _OCCURRENCES = 3
 """How many occurrences of a schedule are asked about."""

@@ -34,7 +34,7 @@ _SCALED = {
     "job": ("batch", "Job", "parallelism"),
 }
 _SHORT = {"deploy": "deployment", "sts": "statefulset", "rs": "replicaset"}
-_SCALE = re.compile(r"([a-zA-Z]+)(?:\.[a-z]+)?/(?:([^/=]+)/)?([^/=]+)=(\d{1,9})")
+_SCALE = re.compile(r"([a-zA-Z]+)(?:\.[a-z0-9.]+)?/(?:([^/=]+)/)?([^/=]+)=(\d{1,9})")
 _IS_SELECTOR = re.compile(r"[=!, ]")
 
 
