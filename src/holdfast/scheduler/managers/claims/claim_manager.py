@@ -347,7 +347,11 @@ class ClaimManager(ClaimHandlers):
         if self._created_for != created:
             found.append(f"claims created for pods are {self._created_for}, should be {created}")
         known = {*self._claims, *self._in_flight}
-        used = {key: allocation for key in known if (allocation := self.allocation(key))}
+        used = {
+            key: allocation
+            for key in known
+            if (allocation := self._with_devices_left(key, self.allocation(key)))
+        }
         if self._used != used:
             found.append(f"allocations in use are {self._used}, should be {used}")
         return found + self.use.check()

@@ -141,6 +141,8 @@ class ClaimsInUse(HeldRest):
                 del self._consumers[key]
         is_free = bool(consumers) and consumers <= self._departed
         allocation = None if is_free else self.allocation(key)
+        if self.held and not is_free:
+            allocation = self._with_devices_left(key, allocation)
         if self.held:
             self._note_owners(key, consumers, allocation)
         self._use(key, allocation)

@@ -52,6 +52,21 @@ class HeldRest(ClaimState):
             return None
         return replace(holder.held, devices=replace(devices, results=tuple(left)))
 
+    def _with_devices_left(
+        self, key: ResourceClaimKey, rest: AllocationResult | None
+    ) -> AllocationResult | None:
+        """What a reservation holds with a claim, and the devices that the claim's object still has from
+        an earlier plan: nobody may get these before they are removed from it."""
+        claim, holder = self._claims.get(key), self.held.get(key)
+        written = claim.status.allocation if claim is not None else None
+        if holder is None or written is None or written is rest:
+            return rest
+        planned = {result.device_id for result in holder.held.devices.results}
+        left = tuple(each for each in written.devices.results if each.device_id not in planned)
+        if not left or rest is None:
+            return replace(written, devices=replace(written.devices, results=left)) if left else rest
+        return replace(rest, devices=replace(rest.devices, results=(*rest.devices.results, *left)))
+
     def _within_counters(
         self, key: ResourceClaimKey, holder: HolderClaim, results: list[DeviceRequestAllocationResult]
     ) -> list[DeviceRequestAllocationResult]:
@@ -200,10 +215,11 @@ class HeldRest(ClaimState):
 
     def _held_by(self, holders: Iterable[ResourceClaimKey]) -> KeysView[DeviceID]:
         """The devices that these claims hold and that nobody uses, in order."""
-        found = (self._used.get(key) for key in holders)
-        return dict.fromkeys(
-            result.device_id
-            for allocation in found
-            if allocation is not None
-            for result in allocation.devices.results
-        ).keys()
+        found: dict[DeviceID, None] = {}
+        for key in holders:
+            holder, used = self.held.get(key), self._used.get(key)
+            if holder is not None and used is not None:
+                planned = {result.device_id for result in holder.held.devices.results}
+                devices = (result.device_id for result in used.devices.results)
+                found |= dict.fromkeys(device for device in devices if device in planned)
+        return found.keys()
