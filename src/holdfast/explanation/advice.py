@@ -534,6 +534,8 @@ class Advisor:
         cluster = self._snapshot.cluster
         needs = cluster.claims.of_class(pod.cls).claims
         claims = {each.key for each in needs if each.allocation is not None}
+        if not claims:
+            return
         users = [
             each
             for each in cluster.pods.values()
