@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from explanation.test_situations import N1, Row, check
+from explanation.test_situations import LIMIT, N1, Row, check, limited
 from harness.device_objects import CORE, MEMORY, RATIO, device, gpu
 from harness.numa_objects import lsr, topology
-from harness.objects import Raw, node, pod
+from harness.objects import Raw, container, node, pod
 from holdfast.api.decode import convert
 from holdfast.api.pod import Pod
 from holdfast.api.resources import amounts, pod_requests
@@ -34,6 +34,17 @@ def with_parts(cpu: str, *parts: tuple[str, str], **more: Any) -> Raw:
 def as_a_whole(cpu: str, of: str, **resources: Raw) -> Raw:
     """A pod with pod-level resources, and a container that requests some of it."""
     return pod("p", of, resources={"requests": {"cpu": cpu}, **resources})
+
+
+def having(raw: Raw, **resources: Raw) -> Raw:
+    raw["spec"]["containers"][0]["resources"] = resources
+    return raw
+
+
+def with_limit(raw: Raw, cpu: str) -> Raw:
+    """The sidecar has a limit."""
+    raw["spec"]["initContainers"][0]["resources"]["limits"] = {"cpu": cpu}
+    return raw
 
 
 def exclusive(cpu: str) -> Raw:
@@ -86,6 +97,40 @@ SITUATIONS: dict[str, Row] = {
     "pod as a whole with a limit is too large": Row(
         [N1, as_a_whole("12", "10", limits={"cpu": "12"})],
         ["it requests 12 cpu"],
+        ["Resize"],
+    ),
+    "limits without requests": Row(
+        [N1, having(pod("p"), limits={"cpu": "12"})], ["it requests 12 cpu"], ["Resize"]
+    ),
+    "limits of the pod as a whole without requests": Row(
+        [N1, having(pod("p", resources={"limits": {"cpu": "12"}}))],
+        ["it requests 12 cpu (spec.resources), the most a node has is 8"],
+        ["Resize"],
+    ),
+    "limit of a sidecar on a node with limits": Row(
+        [
+            node("n1", cpu="8", annotations={LIMIT: '{"cpu": 100}'}),
+            limited("a", "1", "4"),
+            with_limit(with_parts("1", ("side", "1")), "6"),
+        ],
+        ["limits add up to 4 of 8 cpu allowed (100% of allocatable), and its limit is 7"],
+        ["Resize"],
+    ),
+    "limit of the pod as a whole on a node with limits": Row(
+        [
+            node("n1", cpu="8", annotations={LIMIT: '{"cpu": 100}'}),
+            limited("a", "1", "4"),
+            as_a_whole("1", "1", limits={"cpu": "6"}),
+        ],
+        ["and its limit is 6"],
+        ["Resize"],
+    ),
+    "containers that share devices out": Row(
+        [
+            node("n1", allocatable={"example.com/g": "3"}),
+            pod("p", containers=[container({"example.com/g": 2}, name=name) for name in ("a", "b")]),
+        ],
+        ["it requests 4 example.com/g, the most a node has is 3"],
         ["Resize"],
     ),
     "percentage of more than one GPU": Row(
