@@ -21,6 +21,7 @@ from holdfast.sim.clock import timing
 from holdfast.sim.document_fields import duration
 from holdfast.sim.scenario_actions import Apply, Create, Delete, Patch, Restart, Target
 from holdfast.sim.scenario_objects import as_invalid, refusals, type_of
+from holdfast.snapshot.stripping import REVISED, TEMPLATE_DIGEST
 
 _MANAGER = "scenario"
 _OTHERS = "cluster"
@@ -31,8 +32,10 @@ Step = Create | Apply | Delete | Patch | Restart
 class ActionRunner:
     """Raises InvalidObject for requests that an API server would reject."""
 
-    def __init__(self, world: ClusterParts) -> None:
+    def __init__(self, world: ClusterParts, strip: Callable[[Raw], Raw] | None = None) -> None:
+        """`strip` removes from objects what those of the cluster lack."""
         self._world = world
+        self._strip = strip
         self._objects = world.objects
         self._last_applied: dict[Key, Raw] = {}
         self._to_delete: dict[Key, Timer] = {}
@@ -82,7 +85,9 @@ class ActionRunner:
         if key not in self._objects:
             self._create(step)
             return
-        config, last = self._registered(step.raw), self._last_applied.get(key, {})
+        config, last = self._registered(step.raw), self._last_applied.get(key)
+        if last is None:
+            last = _applied_template(self._objects.get(key) or {})
         self._apply_part(key, _without_status(config), _without_status(last), "apply")
         if config.get("status"):
             self._apply_part(key, _only_status(config), _only_status(last), "apply", "status")
@@ -140,6 +145,8 @@ class ActionRunner:
             kubelets.delete(each, at_once=True)
 
     def _registered(self, raw: Raw) -> Raw:
+        if self._strip is not None:
+            raw = self._strip(raw)
         is_node = (raw["apiVersion"], raw["kind"]) == ("v1", "Node")
         return registered_node(raw, self._world.clock.stamp()) if is_node else raw
 
@@ -158,7 +165,11 @@ class ActionRunner:
             timing(decoded, found)
         if not found:
             try:
-                changed = changed_object(request, live, apply_defaults(request.type, decoded))
+                # What was stripped is compared as if it had the defaults, in both.
+                before = live if self._strip is None else apply_defaults(request.type, live)
+                changed = changed_object(request, before, apply_defaults(request.type, decoded))
+                if self._strip is not None:
+                    changed = self._strip(changed)
             except StatusError as error:
                 found = refusals(str(key), error)
         if found:
@@ -198,6 +209,21 @@ def _delete_at(raw: Raw) -> float | None:
 
 def _without_status(raw: Raw) -> Raw:
     return {name: value for name, value in raw.items() if name != "status"}
+
+
+def _applied_template(live: Raw) -> Raw:
+    """Of an object that was not applied here, what counts as applied: its pod template, which nobody
+    but its author writes. So what a manifest no longer has is removed from it."""
+    spec = live.get("spec") or {}
+    if live.get("kind") not in REVISED or not spec.get("template"):
+        return {}
+    template = spec["template"]
+    metadata = template.get("metadata") or {}
+    noted = {k: v for k, v in (metadata.get("annotations") or {}).items() if k != TEMPLATE_DIGEST}
+    applied = {**template, "metadata": {**metadata, "annotations": noted}}
+    parts = {name: live[name] for name in ("apiVersion", "kind")}
+    named = {name: live["metadata"].get(name) for name in ("name", "namespace")}
+    return {**parts, "metadata": named, "spec": {"template": applied}}
 
 
 def _only_status(raw: Raw) -> Raw:

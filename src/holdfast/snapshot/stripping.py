@@ -165,14 +165,19 @@ _VOLCANO_JOB = (
 )
 
 
-_REVISED = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
+REVISED = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
 """Kinds whose pods are compared with the template."""
 
 
 class Stripper:
-    """Strips objects of one cluster; equal templates get equal digests."""
+    """Strips objects of one cluster; equal templates get equal digests.
 
-    def __init__(self, keep_annotations: Collection[str] = ()) -> None:
+    Without digests it is for manifests that are applied to stripped objects: a manifest leaves out what
+    the server has filled in, so that its digest would be another.
+    """
+
+    def __init__(self, keep_annotations: Collection[str] = (), *, digests: bool = True) -> None:
+        self._digests = digests
         self._kept = _ANNOTATIONS | frozenset(keep_annotations)
         self._key = secrets.token_bytes(32)
         self._encode = msgspec.json.Encoder(order="deterministic").encode
@@ -284,7 +289,7 @@ class Stripper:
     def _workload(self, raw: Raw) -> Raw:
         spec = dict(raw.get("spec") or {})
         if spec.get("template"):
-            is_revised = raw.get("kind") in _REVISED
+            is_revised = self._digests and raw.get("kind") in REVISED
             spec["template"] = self._template(spec["template"], digest=is_revised)
         if spec.get("volumeClaimTemplates"):
             spec["volumeClaimTemplates"] = [

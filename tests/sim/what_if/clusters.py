@@ -8,7 +8,9 @@ from holdfast.local.setup import SchedulerFactory
 from holdfast.sim.what_if.answer import WhatIfAnswer
 from holdfast.sim.what_if.changes import WhatIfChanges
 from holdfast.sim.what_if.question import WhatIfQuestion, as_scheduled
-from holdfast.snapshot.cluster_objects import ClusterObjects, of_documents
+from holdfast.snapshot.cluster_objects import ClusterObjects, of_documents, of_objects
+from holdfast.snapshot.snapshot_header import SnapshotHeader
+from holdfast.snapshot.stripping import Stripper
 
 Raw = dict[str, Any]
 SETUP = SchedulerFactory.of()
@@ -82,6 +84,14 @@ def documents(objects: Sequence[Raw]) -> list[Document]:
 
 def cluster(*objects: Raw) -> ClusterObjects:
     return of_documents(documents(objects), None)
+
+
+def snapshot_of(*objects: Raw) -> ClusterObjects:
+    """As `holdfast snapshot` writes them once they are at rest."""
+    question = WhatIfQuestion.about(SETUP, cluster(*objects))
+    stripper = Stripper()
+    stored = [stripper.strip(raw) for raw in question.cluster.objects.all()]
+    return of_objects(stored, SnapshotHeader(time=question.time))
 
 
 def ask(

@@ -1,5 +1,6 @@
 """Situations and what becomes of them: who is placed, who has to leave, who is pending."""
 
+import copy
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -10,7 +11,18 @@ from holdfast.sim.what_if.changes import ChangeError, WhatIfChanges
 from holdfast.sim.what_if.question import WhatIfQuestion
 from holdfast.snapshot.cluster_objects import ClusterObjects
 from holdfast.snapshot.manifests import InvalidInput
-from sim.what_if.clusters import SETUP, ask, budget, cluster, documents, node, pod, priority, workload
+from sim.what_if.clusters import (
+    SETUP,
+    ask,
+    budget,
+    cluster,
+    documents,
+    node,
+    pod,
+    priority,
+    snapshot_of,
+    workload,
+)
 
 TWO = (node("n1", labels={"pool": "a"}), node("n2", labels={"pool": "b"}))
 WEB = workload("web", 4)
@@ -343,3 +355,49 @@ def test_time_does_not_run_to_the_progress_deadline_of_a_deployment() -> None:
     too_large["spec"]["progressDeadlineSeconds"] = 600
     question.ask(WhatIfChanges(manifests=documents([too_large])))
     assert question.cluster.clock.t - begun < 300
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job"])
+def test_a_manifest_that_is_deployed_changes_nothing_in_a_snapshot(kind: str) -> None:
+    """Snapshots lack environment, commands, volumes of Secrets and annotations; manifests have them."""
+    raw = workload("web", 2, kind=kind)
+    template = raw["spec"]["template"]
+    template["metadata"]["annotations"] = {"example.com/scrape": "yes"}
+    template["spec"]["volumes"] = [{"name": "v", "secret": {"secretName": "s"}}]
+    template["spec"]["containers"][0] |= {
+        "env": [{"name": "A", "value": "b"}],
+        "command": ["run"],
+        "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+    }
+    objects = snapshot_of(*TWO, raw)
+    answer = ask(objects, [raw])
+    assert (answer.placed, answer.displaced, answer.pending) == ([], [], [])
+    if kind in ("Deployment", "ReplicaSet", "StatefulSet"):
+        more = copy.deepcopy(raw)
+        more["spec"]["replicas"] = 3
+        assert _counts(ask(objects, [more])) == (1, 0)
+        assert _counts(ask(objects, [more], plan=["n1"])) == (1, 0)
+
+
+def _counts(answer: WhatIfAnswer) -> tuple[int, int]:
+    return len(answer.placed), len(answer.displaced)
+
+
+def test_what_a_manifest_changes_in_a_snapshot() -> None:
+    raw = workload("web", 2, nodeSelector={"pool": "a"})
+    objects = snapshot_of(*TWO, raw)
+    other, anywhere = copy.deepcopy(raw), copy.deepcopy(raw)
+    other["spec"]["template"]["spec"]["containers"][0]["image"] = "other"
+    del anywhere["spec"]["template"]["spec"]["nodeSelector"]
+    for changed in (other, anywhere):
+        assert _counts(ask(objects, [changed])) == (2, 2)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "Job"])
+def test_a_manifest_without_a_number_of_replicas_keeps_it(kind: str) -> None:
+    raw = workload("web", 4, kind=kind)
+    fewer = copy.deepcopy(raw)
+    fewer["spec"].pop("replicas", None)
+    fewer["spec"].pop("parallelism", None)
+    assert _counts(ask(cluster(*TWO, raw), [fewer])) == (0, 0)
+    assert _counts(ask(snapshot_of(*TWO, raw), [fewer])) == (0, 0)

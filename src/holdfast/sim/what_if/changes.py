@@ -225,10 +225,11 @@ def _apply_manifests(
         raise InvalidInput(problems)
     objects.sort(key=lambda item: item[1]["kind"] not in _FIRST)
     kinds: Counter[tuple[str, str]] = Counter()
-    for document, raw in objects:
+    for document, given in objects:
+        raw = _named(cluster, given)
         key = key_of(raw, declared)
         try:
-            cluster.take(Apply(raw))
+            cluster.take(Apply(_with_live_replicas(cluster, key, raw)))
         except InvalidObject as error:
             raise InvalidInput([f"{document}: {error}"]) from None
         applied.objects[key] = document
@@ -244,3 +245,28 @@ def _with_namespace(raw: Raw, namespace: str) -> Raw:
     if metadata.get("namespace") or is_cluster_scoped(raw["kind"]):
         return raw
     return {**raw, "metadata": {**metadata, "namespace": namespace}}
+
+
+def _named(cluster: HypotheticalCluster, raw: Raw) -> Raw:
+    """With a name, if it has but a `generateName`."""
+    metadata = raw["metadata"]
+    while not metadata.get("name"):
+        name = cluster.objects.identity.name(metadata["generateName"])
+        named = {**raw, "metadata": {**metadata, "name": name}}
+        if key_of(named, cluster.objects.declared) not in cluster.objects:
+            return named
+    return raw
+
+
+def _with_live_replicas(cluster: HypotheticalCluster, key: Key, raw: Raw) -> Raw:
+    """A manifest that states no number leaves it as it is, as `kubectl apply` does: an autoscaler may
+    have set it."""
+    live = cluster.objects.get(key)
+    spec, known = raw.get("spec"), [each[2] for each in _SCALED.values() if each[:2] == key[:2]]
+    if live is None or spec is None or not known:
+        return raw
+    (field_,) = known
+    number = (live.get("spec") or {}).get(field_)
+    if number is None or spec.get(field_) is not None:
+        return raw
+    return {**raw, "spec": {**spec, field_: number}}

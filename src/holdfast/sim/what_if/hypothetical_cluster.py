@@ -24,6 +24,7 @@ from holdfast.scheduler.cluster.events import Added
 from holdfast.sim.action_runner import ActionRunner, Step
 from holdfast.sim.clock import VirtualClock
 from holdfast.sim.workloads import ScenarioWorkloads
+from holdfast.snapshot.stripping import Stripper
 
 _ORDER = {(info.group, info.kind): place for place, info in enumerate(KINDS.values())}
 _CLAIMS = frozenset(("persistentVolumeClaim", "ephemeral"))
@@ -42,8 +43,16 @@ class NotSettled(HoldfastError):
 class HypotheticalCluster(ClusterParts):
     clock: VirtualClock
 
-    def __init__(self, setup: SchedulerFactory, now: float, objects: Iterable[Raw] = ()) -> None:
-        """`now` is the time of the objects, in seconds since the epoch."""
+    def __init__(
+        self,
+        setup: SchedulerFactory,
+        now: float,
+        objects: Iterable[Raw] = (),
+        *,
+        stripped: bool = False,
+    ) -> None:
+        """`now` is the time of the objects, in seconds since the epoch. If they are stripped of what
+        scheduling does not read, so is what is applied to them, and only the rest can differ."""
         clock = VirtualClock(0.0)
         clock.advance(now)
         self.timeline = Timeline(clock)
@@ -63,7 +72,7 @@ class HypotheticalCluster(ClusterParts):
             self.workloads,
             Namespaces(self.objects, clock, self.timers, self.kubelets, self.timeline.record),
         ]
-        self._actions = ActionRunner(self)
+        self._actions = ActionRunner(self, Stripper(digests=False).strip if stripped else None)
         self._executor = DecisionExecutor(self)
         self._listeners: list[Callable[[StoreChange], None]] = []
         self._load(objects)

@@ -64,12 +64,16 @@ class WhatIfQuestion:
         now: float,
         objects: Iterable[Raw],
         written: Scenario | None = None,
+        *,
+        stripped: bool = False,
     ) -> None:
         """`now` is the time of the objects, which a server has stored. `written` are others, which no
-        server has completed and checked yet. Raises InvalidInput."""
+        server has completed and checked yet. `stripped` objects lack what scheduling does not read.
+        Raises InvalidInput."""
         self.time = now
+        self.stripped = stripped
         self.setup = setup
-        self.cluster = HypotheticalCluster(setup, now, objects)
+        self.cluster = HypotheticalCluster(setup, now, objects, stripped=stripped)
         self.notes: list[str] = []
         if written is not None:
             self.notes += written.notes
@@ -95,11 +99,12 @@ class WhatIfQuestion:
         for document in given.documents:
             if not is_own(document.data):
                 (stored if _is_stored(document.data) else others).append(document)
+        objects, stripped = [each.data for each in stored], given.header is not None
         if not others:
-            return cls(setup, given.now, [each.data for each in stored])
+            return cls(setup, given.now, objects, stripped=stripped)
         written = read_scenario(others, setup.object_kinds())
         now = given.now if stored else written.start
-        return cls(setup, now, [each.data for each in stored], written)
+        return cls(setup, now, objects, written, stripped=stripped)
 
     def _create(self, scenario: Scenario) -> None:
         for planned in scenario.actions:
@@ -144,7 +149,7 @@ class WhatIfQuestion:
             raise ChangeError(f"--plan: {error}") from None
 
         def attempt(counts: Counts) -> AttemptResult:
-            question = WhatIfQuestion(self.setup, now, objects)
+            question = WhatIfQuestion(self.setup, now, objects, stripped=self.stripped)
             answer = question.ask(_with_nodes(changes, shapes, counts))
             waiting = [each for each in answer.pending if each.waits_for == "node"]
             reasons = Counter(reason for each in waiting for reason in each.reasons)
