@@ -73,7 +73,7 @@ class AnonymousPages:
 
     def __init__(self) -> None:
         self._renaming = Renaming()
-        self._collector = Anonymizer(self._renaming.collect, self._renaming.collect_image)
+        self._collector = Anonymizer.that_collects(self._renaming)
         self._pages: list[bytes] = []
 
     def add(self, objects: list[Raw]) -> None:
@@ -84,7 +84,7 @@ class AnonymousPages:
     def renamed(self) -> Iterator[list[Raw]]:
         """Every page, once."""
         self._renaming.freeze()
-        renamer = Anonymizer(self._renaming.rename, self._renaming.rename_image)
+        renamer = Anonymizer.that_renames(self._renaming)
         while self._pages:
             page = msgspec.json.decode(zlib.decompress(self._pages.pop(0)), type=list[Raw])
             yield [renamer.object(raw) for raw in page]
