@@ -24,7 +24,7 @@ from zoneinfo import ZoneInfo
 from holdfast.api.errors import DurationError, MalformedText
 from holdfast.api.times import parse_duration
 
-_YEARS = 5
+SEARCHED_YEARS = 5
 """How far ahead a match is looked for. The 30th of February never comes."""
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
@@ -59,8 +59,8 @@ def parse_cron(text: str, time_zone: str | None = None) -> CronSchedule:
     if len(text) > _MOST_CHARACTERS:
         raise CronError(f"longer than {_MOST_CHARACTERS} characters")
     if text.startswith("@"):
-        if text.startswith(_EVERY):
-            return _interval(text)
+        if (seconds := parse_interval(text)) is not None:
+            return _Interval(float(max(1, int(seconds))))
         if text not in _DESCRIPTORS:
             raise CronError(f"unrecognized descriptor: {text}")
         text = _DESCRIPTORS[text]
@@ -159,12 +159,14 @@ def _range(text: str, bounds: _Bounds) -> tuple[range, bool]:
     return range(low, high + 1, step), star
 
 
-def _interval(text: str) -> CronSchedule:
+def parse_interval(text: str) -> float | None:
+    """The seconds of `@every`; None for another schedule. Raises CronError."""
+    if not text.startswith(_EVERY):
+        return None
     try:
-        seconds = parse_duration(text.removeprefix(_EVERY))
+        return parse_duration(text.removeprefix(_EVERY))
     except DurationError as error:
         raise CronError(f"failed to parse duration {text}: {error}") from None
-    return _Interval(float(max(1, int(seconds))))
 
 
 # Evaluation
@@ -192,7 +194,7 @@ class _Calendar:
     def next_after(self, t: float) -> float | None:
         start = datetime.fromtimestamp(t, self.zone)
         day: date | None = start.date()
-        last = start.year + _YEARS
+        last = start.year + SEARCHED_YEARS
         while day is not None and day.year <= last:
             if day.month not in self.months.numbers:
                 day = self._next_month(day)

@@ -1,21 +1,30 @@
 """ReservationSchedules: reservations that recur, as a CronJob's Jobs do.
 
 A schedule has the local time of its time zone. A start that daylight saving time skips comes at the
-first moment after the gap, and one that it repeats comes once, the first time: a window is neither lost
-nor doubled twice a year.
+first moment after the gap, and a local time that it repeats comes once, the first time: a nightly
+window is neither lost nor doubled twice a year. So an hourly schedule has no start in the hour that is
+repeated.
+
+`@every` counts from the creation of the schedule, in whole minutes: occurrences are named by the
+minute.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
 from msgspec import field
 
-from holdfast.api.cron import CronSchedule, load_zone, parse_cron
-from holdfast.api.meta import Condition, Object, Struct
-from holdfast.api.reservation import ReservationTemplateSpec
+from holdfast.api.cron import CronError, CronSchedule, load_zone, parse_cron, parse_interval
+from holdfast.api.errors import TimeError
+from holdfast.api.meta import Condition, Object, OwnerReference, Struct
+from holdfast.api.reservation import Reservation, ReservationTemplateSpec
+from holdfast.api.times import parse_time
+
+KIND = "ReservationSchedule"
 
 
 class ConcurrencyPolicy(StrEnum):
@@ -78,11 +87,47 @@ class LocalSchedule:
             local = due  # it was repeated, and this is the second time
 
 
-def parse_schedule(text: str, time_zone: str | None) -> CronSchedule:
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """`@every`: the same time again and again, whatever the clock shows."""
+
+    first: float
+    """What the starts are counted from; it is none of them."""
+    seconds: float
+
+    def next_after(self, t: float) -> float | None:
+        passed = max(0.0, (t - self.first) // self.seconds)
+        return self.first + (passed + 1) * self.seconds
+
+
+def schedule_of(reservation: Reservation) -> OwnerReference | None:
+    """The schedule that a reservation is an occurrence of."""
+    for owner in reservation.metadata.owner_references:
+        if owner.kind == KIND and owner.controller:
+            return owner
+    return None
+
+
+def starts_of(schedule: ReservationSchedule) -> CronSchedule:
+    """When the reservations of a schedule start. Raises CronError."""
+    spec, text = schedule.spec, schedule.metadata.creation_timestamp
+    try:
+        created = parse_time(text) if text else 0.0
+    except TimeError:
+        created = 0.0
+    return parse_schedule(spec.schedule, spec.time_zone, created)
+
+
+def parse_schedule(text: str, time_zone: str | None, created: float = 0.0) -> CronSchedule:
     """Raises CronError."""
-    if time_zone and not text.startswith("@every"):
+    seconds = parse_interval(text)
+    if seconds is not None:
+        if seconds < 60 or seconds % 60:
+            raise CronError("the interval of @every must be a whole number of minutes, at least 1m")
+        return Interval(float(int(created)), seconds)
+    if time_zone:
         return LocalSchedule(parse_cron(text), load_zone(time_zone))
-    return parse_cron(text, time_zone)
+    return parse_cron(text)
 
 
 def _local(t: float, zone: ZoneInfo) -> float:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from prometheus_client.core import GaugeMetricFamily, Metric
 
 from holdfast.api.names import CPU, MEMORY
+from holdfast.api.reservation_schedules import KIND as SCHEDULE
 from holdfast.metrics.cluster_metrics import Counter
 from holdfast.scheduler.cluster.records import ReservationInfo
-from holdfast.scheduler.controllers.reservation_schedules import KIND as SCHEDULE
 from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.scheduler.state.cluster import Cluster
 

@@ -3,9 +3,17 @@
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from harness.driver import make_scheduler
 from harness.objects import Raw, node
 from harness.scenarios import Played, play, step
+from holdfast.api.decode import convert
+from holdfast.api.reservation_schedules import ReservationSchedule
+from holdfast.api.times import parse_time
+from holdfast.scheduler.cluster.decisions import CreateReservation, Emit, SetScheduleStatus
+from holdfast.scheduler.cluster.events import Added, Updated, write_refused
+from holdfast.scheduler.controllers.reservation_schedules import ReservationSchedules
 
 HOUR = 3600.0
 
@@ -93,11 +101,128 @@ def test_a_changed_schedule_replaces_the_next_reservation() -> None:
 def test_occurrences_that_overlap(policy: str, starts: list[float]) -> None:
     asked = schedule(duration="90m", concurrencyPolicy=policy)
     asked["spec"]["template"]["spec"]["allocatePolicy"] = "Aligned"
-    played = play(node("n1", "8"), asked, until=4.2 * HOUR)
+    # Two occurrences fit at once, but not beside each other if one is replaced by the next.
+    played = play(node("n1", "2" if policy == "Replace" else "8"), asked, until=4.2 * HOUR)
     found = windows(played)
     assert [t for t, event in found if event == "Available"] == starts
     if policy == "Replace":
-        assert [t for t, event in found if event == "Deleted"] == [2, 3, 4]
+        assert [t for t, event in found if event == "Failed"] == [2, 3, 4]
+        (active,) = (r for r in played.all("Reservation") if r["status"]["phase"] == "Available")
+        assert active["status"]["expires"] == "2026-01-01T05:00:00Z"
+
+
+def test_a_started_occurrence_that_lasts_longer_is_replaced_too() -> None:
+    changed = change("70m", concurrencyPolicy="Replace")
+    played = play(node("n1", "8"), schedule(duration="90m"), changed, until=3.2 * HOUR)
+    assert windows(played) == [
+        (1, "Available"),
+        (70 / 60, "Deleted"),  # the next one, which was made from the schedule before
+        (2, "Deleted"),
+        (2, "Available"),
+        (3, "Failed"),
+        (3, "Available"),
+    ]
+
+
+def events(played: Played) -> list[tuple[str, str]]:
+    """The events of the schedule, except those of reservations that were created."""
+    found = [raw for raw in played.all("Event") if raw["involvedObject"]["name"] == "s"]
+    return [(e["reason"], e["message"]) for e in found if e["reason"] != "SuccessfulCreate"]
+
+
+def test_the_last_schedule_can_be_deleted() -> None:
+    deleted = step("30m", delete={"kind": "ReservationSchedule", "name": "s"})
+    played = play(node("n1", "8"), schedule(), deleted, until=1.25 * HOUR)
+    assert windows(played) == [(1, "Available")]
+
+
+def other(name: str, at: str = "0s") -> Raw:
+    """A reservation that no schedule made."""
+    spec = {**schedule()["spec"]["template"]["spec"], "allocateOnce": True}
+    metadata = {"name": name, "annotations": {"sim.holdfast.io/at": at}}
+    api = "scheduling.koordinator.sh/v1alpha1"
+    return {"apiVersion": api, "kind": "Reservation", "metadata": metadata, "spec": spec}
+
+
+def test_an_occurrence_whose_name_is_taken_is_left_out_and_the_next_one_comes() -> None:
+    taken = other("s-29453820")  # of the start at one
+    played = play(node("n1", "8"), taken, schedule(at="1s"), until=0.75 * HOUR)
+    text = (
+        "no reservation for 2026-01-01T01:00:00Z: reservation s-29453820 is not of this schedule; "
+        "delete it to have the occurrence created"
+    )
+    assert events(played) == [("NameTaken", text)]
+    (condition,) = status(played)["conditions"]
+    assert (condition["status"], condition["reason"], condition["message"]) == (
+        "False",
+        "NameTaken",
+        text,
+    )
+    played = play(node("n1", "8"), taken, schedule(at="1s"), until=2.25 * HOUR)
+    assert (2, "Available") in windows(played)
+    assert status(played)["conditions"][0]["status"] == "True"
+
+
+def test_an_occurrence_is_created_once_its_name_is_free() -> None:
+    freed = step("30m", delete={"kind": "Reservation", "name": "s-29453820"})
+    taken = other("s-29453820")
+    played = play(node("n1", "8"), taken, schedule(at="1s"), freed, until=2.25 * HOUR)
+    assert [t for t, event in windows(played) if event == "Available" and t >= 1] == [1, 2]
+    assert status(played)["conditions"][0]["status"] == "True"
+
+
+def test_a_recreated_schedule_names_the_reservations_of_the_one_before() -> None:
+    deleted = step("30m", delete={"kind": "ReservationSchedule", "name": "s"})
+    again = schedule()
+    del again["metadata"]["annotations"]
+    again = step("31m", apply=again)
+    played = play(node("n1", "8"), schedule(), deleted, again, until=0.75 * HOUR)
+    assert events(played) == [
+        (
+            "NameTaken",
+            "no reservation for 2026-01-01T01:00:00Z: reservation s-29453820 is of a deleted schedule"
+            " of the same name; delete it to have the occurrence created",
+        )
+    ]
+    assert status(played)["nextStart"] == "2026-01-01T02:00:00Z"
+
+
+def test_a_schedule_that_is_never_due_says_so() -> None:
+    played = play(node("n1", "8"), schedule(schedule="0 0 30 2 *"), until=0.25 * HOUR)
+    text = "spec.schedule: '0 0 30 2 *' has no start within 5 years"
+    assert events(played) == [("NeverDue", text)]
+    assert status(played)["conditions"][0]["status"] == "False"
+
+
+def test_intervals_do_not_drift() -> None:
+    deleted = step("3h30m", delete={"kind": "Reservation", "name": "s-29454000"})  # starts at four
+    asked = schedule(schedule="@every 2h")
+    played = play(node("n1", "8"), asked, deleted, until=6.25 * HOUR)
+    assert [t for t, event in windows(played) if event == "Available"] == [2, 4, 6]
+
+
+def test_a_refused_reservation_is_tried_again_later_each_time() -> None:
+    cluster = make_scheduler().cluster
+    asked = convert(schedule(), ReservationSchedule, "s")
+    asked.metadata.uid, asked.metadata.creation_timestamp = "u", "2026-01-01T00:00:00Z"
+    now = began = parse_time("2026-01-01T00:00:00Z")
+    cluster.feed(Added(asked), now)
+    controller = ReservationSchedules(cluster)
+    tried: list[float] = []
+    told: list[tuple[str, str]] = []
+    while now < began + 600:
+        for decision in controller.run(now):
+            if isinstance(decision, CreateReservation):
+                tried.append(now - began)
+                cluster.feed(write_refused(decision, "no room"), now)
+            elif isinstance(decision, SetScheduleStatus):
+                asked = structs.replace(asked, status=decision.status)
+                cluster.feed(Updated(asked), now)
+            elif isinstance(decision, Emit):
+                told.append((decision.reason, decision.message))
+        now += 5
+    assert tried == [0, 10, 30, 70, 150, 310]
+    assert told == [("FailedCreate", "reservation s-29453820 was not created: no room")]
 
 
 def test_old_reservations_are_deleted() -> None:
@@ -125,6 +250,8 @@ def test_an_occurrence_whose_time_is_not_over_is_created_late() -> None:
         ({"schedule": "61 * * * *"}, "spec.schedule"),
         ({"schedule": "TZ=UTC 0 * * * *"}, "spec.schedule"),
         ({"timeZone": "Europe/Zurch"}, "spec.timeZone"),
+        ({"schedule": "@every 30s"}, "spec.schedule"),
+        ({"schedule": "@every 90s"}, "spec.schedule"),
         ({"duration": "0s"}, "spec.duration"),
         ({"beforeStart": "Wait"}, "spec.beforeStart"),
     ],
@@ -132,3 +259,27 @@ def test_an_occurrence_whose_time_is_not_over_is_created_late() -> None:
 def test_an_invalid_schedule_is_refused(spec: Raw, field: str) -> None:
     with pytest.raises(Exception, match=field.replace(".", r"\.")):
         play(node("n1", "8"), schedule(**spec))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "field"),
+    [
+        ({"annotations": {"holdfast.io/lead": "soon"}}, r"annotations\[holdfast.io/lead\]"),
+        ({"annotations": {"holdfast.io/at-end": "Nope"}}, r"annotations\[holdfast.io/at-end\]"),
+        ({"annotations": {"holdfast.io/starts-at": "2027-01-01T00:00:00Z"}}, "must not be given"),
+        ({"annotations": {"not a key": "x"}}, "annotations"),
+        ({"labels": {"scheduling.koordinator.sh/reservation-order": "x"}}, "must be an integer"),
+    ],
+)
+def test_a_template_whose_reservations_would_be_refused_is_refused(metadata: Raw, field: str) -> None:
+    asked = schedule()
+    asked["spec"]["template"]["metadata"] = metadata
+    with pytest.raises(Exception, match=r"spec\.template\.metadata.*" + field):
+        play(node("n1", "8"), asked)
+
+
+def test_a_name_too_long_for_its_reservations_is_refused() -> None:
+    asked = schedule()
+    asked["metadata"]["name"] = "s" * 245
+    with pytest.raises(Exception, match=r"metadata\.name.*no more than 244 characters"):
+        play(node("n1", "8"), asked)

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 from holdfast.api import names
 from holdfast.api.calendar import calendar_terms
-from holdfast.api.cron import CronError, load_zone, parse_cron
+from holdfast.api.cron import CronError, load_zone
 from holdfast.api.errors import DurationError, InvalidObject, TimeError
 from holdfast.api.names import HOLDFAST_API, RESERVATION_API, RESERVATION_ORDER, VOLCANO_API
 from holdfast.api.quantity import MOST_COUNTED, QuantityError, amount, format_amount, parse
+from holdfast.api.reservation_schedules import parse_schedule
 from holdfast.api.selectors import as_integer
 from holdfast.api.times import parse_duration, parse_time
 from holdfast.machinery.schema.field_errors import INVALID, FieldError, field_problem, invalid, required
@@ -34,6 +35,8 @@ Found = list[FieldError]
 _RESERVATIONS = RESERVATION_API.partition("/")[0]
 _JOBS = VOLCANO_API.partition("/")[0]
 _SCHEDULES = HOLDFAST_API.partition("/")[0]
+_LONGEST_SCHEDULE_NAME = 244
+"""A Reservation's name is at most 253 characters; the minute of its start and a hyphen are nine."""
 
 
 def check_own_kinds(type: ResourceType, raw: dict[str, Any]) -> Found:
@@ -43,7 +46,7 @@ def check_own_kinds(type: ResourceType, raw: dict[str, Any]) -> Found:
     if (type.group, type.kind) == (_RESERVATIONS, "Reservation"):
         return _check_reservation(raw, spec)
     if (type.group, type.kind) == (_SCHEDULES, "ReservationSchedule"):
-        return _check_schedule(spec)
+        return _check_schedule(raw, spec)
     if (type.group, type.kind) == (_JOBS, "Queue"):
         found = queue_contradictions((raw.get("metadata") or {}).get("name", ""), spec)
     elif (type.group, type.kind) == (_JOBS, "PodGroup"):
@@ -57,10 +60,7 @@ def _check_reservation(raw: dict[str, Any], spec: dict[str, Any]) -> Found:
     """Errors that the schema does not find: a reservation that cannot be scheduled or matches no
     pod."""
     found: Found = []
-    labels = (raw.get("metadata") or {}).get("labels") or {}
-    order = labels.get(RESERVATION_ORDER)
-    if order is not None and as_integer(order) is None:
-        found.append(invalid(f"metadata.labels[{RESERVATION_ORDER}]", order, "must be an integer"))
+    _check_order(found, (raw.get("metadata") or {}).get("labels") or {}, "metadata.labels")
     _check_calendar(found, (raw.get("metadata") or {}).get("annotations") or {}, spec)
     _check_reservation_spec(found, spec, "spec")
     return found
@@ -89,9 +89,16 @@ def _check_calendar(found: Found, annotations: dict[str, str], spec: dict[str, A
         found.append(invalid("spec.expires", spec["expires"], where))
 
 
-def _check_schedule(spec: dict[str, Any]) -> Found:
-    """Errors in a ReservationSchedule that the schema does not find."""
+def _check_schedule(raw: dict[str, Any], spec: dict[str, Any]) -> Found:
+    """Errors in a ReservationSchedule that the schema does not find: also those for which the
+    reservations would be refused."""
     found: Found = []
+    name = str((raw.get("metadata") or {}).get("name") or "")
+    if len(name) > _LONGEST_SCHEDULE_NAME:
+        why = (
+            f"must be no more than {_LONGEST_SCHEDULE_NAME} characters: reservations are named after it"
+        )
+        found.append(invalid("metadata.name", name, why))
     zone = spec.get("timeZone")
     try:
         if zone:
@@ -104,7 +111,7 @@ def _check_schedule(spec: dict[str, Any]) -> Found:
         found.append(invalid("spec.schedule", text, why))
     else:
         try:
-            parse_cron(text)
+            parse_schedule(text, None)
         except CronError as error:
             found.append(invalid("spec.schedule", text, str(error)))
     try:
@@ -113,7 +120,7 @@ def _check_schedule(spec: dict[str, Any]) -> Found:
     except DurationError:
         pass  # the schema reports it
     metadata = (spec.get("template") or {}).get("metadata") or {}
-    check_labels(found, metadata.get("labels") or {}, "spec.template.metadata.labels")
+    _check_template_metadata(found, metadata)
     template = (spec.get("template") or {}).get("spec") or {}
     for name in ("ttl", "expires"):
         if template.get(name) is not None:
@@ -121,6 +128,39 @@ def _check_schedule(spec: dict[str, Any]) -> Found:
             found.append(invalid(f"spec.template.spec.{name}", template[name], why))
     _check_reservation_spec(found, template, "spec.template.spec")
     return found
+
+
+def _check_template_metadata(found: Found, metadata: dict[str, Any]) -> None:
+    path = "spec.template.metadata"
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    before = len(found)
+    for part, given in (("labels", labels), ("annotations", annotations)):
+        for key, value in given.items():
+            if not isinstance(value, str):
+                found.append(invalid(f"{path}.{part}[{key}]", value, "must be a string"))
+    if len(found) > before:
+        return
+    check_labels(found, labels, f"{path}.labels")
+    _check_order(found, labels, f"{path}.labels")
+    for key in annotations:
+        check_key(found, key.lower(), f"{path}.annotations")
+    if names.STARTS_AT in annotations:
+        why = "must not be given: each reservation has the start of its occurrence"
+        where = f"{path}.annotations[{names.STARTS_AT}]"
+        found.append(invalid(where, annotations[names.STARTS_AT], why))
+    if len(found) > before:
+        return
+    try:
+        calendar_terms({**annotations, names.STARTS_AT: "2000-01-01T00:00:00Z"})
+    except InvalidObject as error:
+        key = error.field.partition("[")[2].rstrip("]")
+        found.append(invalid(f"{path}.annotations[{key}]", annotations.get(key, ""), error.message))
+
+
+def _check_order(found: Found, labels: Mapping[str, str], path: str) -> None:
+    order = labels.get(RESERVATION_ORDER)
+    if order is not None and as_integer(order) is None:
+        found.append(invalid(f"{path}[{RESERVATION_ORDER}]", order, "must be an integer"))
 
 
 def _check_template(found: Found, spec: dict[str, Any], path: str) -> None:

@@ -4,6 +4,10 @@ The next occurrence is created as soon as the one before has started, so that it
 name derives from its start, as a CronJob's Jobs are named: no occurrence is created twice, also after a
 restart. An occurrence that was missed (no scheduler was running) is created if its time is not over.
 A changed schedule replaces the reservation that has not started yet.
+
+An occurrence whose name another Reservation has is left out, for as long as that exists, and the ones
+after it are created; one that the API server refuses is tried again, later each time. Both are in the
+condition Scheduled, and in an event.
 """
 
 from typing import NamedTuple
@@ -11,18 +15,20 @@ from typing import NamedTuple
 import msgspec
 
 from holdfast.api import names
-from holdfast.api.cron import CronError, CronSchedule
+from holdfast.api.cron import SEARCHED_YEARS, CronError, CronSchedule
 from holdfast.api.errors import DurationError, TimeError
 from holdfast.api.meta import Condition, ObjectMeta, OwnerReference
 from holdfast.api.reservation import Reservation
 from holdfast.api.reservation_schedules import (
     DEFAULT_HISTORY,
+    KIND,
     ConcurrencyPolicy,
     ReservationSchedule,
     ReservationScheduleStatus,
-    parse_schedule,
+    schedule_of,
+    starts_of,
 )
-from holdfast.api.times import format_time, parse_duration, parse_time
+from holdfast.api.times import format_duration, format_time, parse_duration, parse_time
 from holdfast.scheduler.cluster.decisions import (
     CreateReservation,
     Decision,
@@ -33,21 +39,59 @@ from holdfast.scheduler.cluster.decisions import (
 from holdfast.scheduler.cluster.records import ReservationInfo
 from holdfast.scheduler.state.cluster import Cluster
 
-KIND = "ReservationSchedule"
 SCHEDULED = "Scheduled"
 _SUSPENDED = "Suspended"
 _CREATE_AGAIN = 10.0
-"""Seconds until a reservation that was not seen after its creation is created again."""
+"""Seconds until a reservation that was not seen after its creation is created again; twice as long
+after each refusal."""
+_MAX_CREATE_AGAIN = 600.0
 _WRITE_AGAIN = 60.0
 """Seconds until a status that was not seen after it was written is written again."""
 _MOST_MISSED = 1000
+_FORGOTTEN = 3600.0
+"""Seconds after which the creation of a reservation that nothing asks for any more is forgotten."""
+_INVALID = "InvalidSchedule"
 
 
 class _Terms(NamedTuple):
     """What a schedule says, parsed."""
 
-    schedule: CronSchedule
+    starts: CronSchedule
     duration: float
+
+
+class _Problem(NamedTuple):
+    """Why the condition Scheduled is False."""
+
+    reason: str
+    message: str
+
+
+class _Attempt:
+    """The creation of a reservation that was not seen yet."""
+
+    def __init__(self, start: float) -> None:
+        self.start = start
+        self.refused = 0
+        self.message = ""
+        """Why it was refused the last time."""
+        self.again = 0.0
+        """When it is tried again."""
+
+    def begin(self, now: float) -> None:
+        delay = _CREATE_AGAIN * 2.0 ** min(self.refused, 10)
+        self.again = now + min(delay, _MAX_CREATE_AGAIN)
+
+
+class _Next(NamedTuple):
+    """The occurrence to create now."""
+
+    start: float | None
+    """None if it exists already, or never comes."""
+    taken: ReservationInfo | None = None
+    """Another reservation that has the name of an occurrence before, which is left out."""
+    left_out: float | None = None
+    """The start of that occurrence."""
 
 
 class ReservationSchedules:
@@ -57,25 +101,30 @@ class ReservationSchedules:
         self._cluster = cluster
         self._seen: tuple[int, ...] = ()
         self._due: float | None = None
-        self._decided: dict[str, float] = {}
-        """When the creation of a reservation was last decided, by its name."""
+        self._attempts: dict[str, _Attempt] = {}
+        """By the name of the reservation."""
         self._written: dict[str, tuple[ReservationScheduleStatus, float]] = {}
         """The status last written of each schedule and when, by uid, until the watch delivers it."""
 
     def run(self, now: float) -> list[Decision]:
         schedules = self._cluster.objects.get(KIND)
         if not schedules:
+            self._seen, self._due = (), None
             return []
         epoch = self._cluster.epoch
+        refused = self._cluster.reservations.take_not_created()
         seen = epoch.kinds[KIND], epoch.reservations.end, self._cluster.reservations.calendar.revision
-        if seen == self._seen and (self._due is None or now < self._due):
+        if seen == self._seen and not refused and (self._due is None or now < self._due):
             return []
         self._seen, self._due = seen, None
+        for name, message in refused.items():
+            if (attempt := self._attempts.get(name)) is not None:
+                attempt.refused += 1
+                attempt.message = message
         children: dict[str, list[ReservationInfo]] = {}
         for reservation in self._cluster.reservations.known.values():
-            for owner in reservation.object.metadata.owner_references:
-                if owner.kind == KIND and owner.controller:
-                    children.setdefault(owner.uid, []).append(reservation)
+            if (owner := schedule_of(reservation.object)) is not None:
+                children.setdefault(owner.uid, []).append(reservation)
         decisions: list[Decision] = []
         for schedule in list(schedules.values()):
             if isinstance(schedule, ReservationSchedule):
@@ -93,30 +142,38 @@ class ReservationSchedules:
         if schedule.metadata.deletion_timestamp is not None:
             return []
         try:
-            terms = _Terms(parse_schedule(spec.schedule, spec.time_zone), parse_duration(spec.duration))
+            terms = _Terms(starts_of(schedule), parse_duration(spec.duration))
         except (CronError, DurationError) as error:
-            return self._set_status(schedule, children, None, str(error), now)
+            problem = _Problem(_INVALID, str(error))
+            return self._set_status(schedule, children, None, problem, now)
         if terms.duration <= 0:
-            why = f"spec.duration: must be greater than 0: {spec.duration!r}"
-            return self._set_status(schedule, children, None, why, now)
+            problem = _Problem(_INVALID, f"spec.duration: must be greater than 0: {spec.duration!r}")
+            return self._set_status(schedule, children, None, problem, now)
+        decisions = self._emit_created(schedule, children)
         live = [each for each in children if not each.finished and not each.deleting]
-        decisions: list[Decision] = []
         for reservation in live:
             if _is_outdated(schedule, reservation, now):
                 decisions += self._delete(reservation, f"{schedule.metadata.name} changed")
         live = [each for each in live if not each.deleting]
-        start = None if spec.suspend else self._next(schedule, terms, live, children, now)
+        following = _Next(None) if spec.suspend else self._next(schedule, terms, live, children, now)
+        start = following.start
         if start is not None:
             decisions += self._create(schedule, terms, start, now)
         if spec.concurrency_policy == ConcurrencyPolicy.REPLACE:
+            # Those that were made from this version of the schedule expire then.
             started = [each for each in live if each.since <= now]
             for reservation in started[:-1]:
-                decisions += self._delete(reservation, "replaced by the next occurrence")
+                if reservation.expires is None or reservation.expires > now:
+                    decisions += self._delete(reservation, "replaced by the next occurrence")
         decisions += self._delete_old(schedule, children)
         coming = [each.since for each in live if each.since > now]
         upcoming = min([*coming, *([start] if start is not None and start > now else [])], default=None)
         self._wake_at(upcoming)
-        return decisions + self._set_status(schedule, children, upcoming, "", now)
+        if following.left_out is not None:
+            ends = following.left_out + terms.duration
+            self._wake_at(following.left_out if following.left_out > now else ends)
+        problem_now = None if spec.suspend else self._problem(schedule, terms, following, now)
+        return decisions + self._set_status(schedule, children, upcoming, problem_now, now)
 
     def _next(
         self,
@@ -125,10 +182,8 @@ class ReservationSchedules:
         live: list[ReservationInfo],
         children: list[ReservationInfo],
         now: float,
-    ) -> float | None:
-        """The start of the occurrence to create now; None if the next one exists, or never comes."""
-        if any(each.since > now for each in live):
-            return None
+    ) -> _Next:
+        """The occurrence to create now."""
         last = max((each.since for each in children if each.since <= now), default=None)
         known = _time(schedule.status.last_start)
         if known is not None and (last is None or known > last):
@@ -137,47 +192,76 @@ class ReservationSchedules:
         at = created if last is None else max(last, created)
         # Of the occurrences that were missed, only one whose time is not over counts.
         at = max(at, now - terms.duration)
-        start = terms.schedule.next_after(at)
+        start = terms.starts.next_after(at)
         missed = 0
         while start is not None and start <= now and missed < _MOST_MISSED:
-            after = terms.schedule.next_after(start)
+            after = terms.starts.next_after(start)
             if after is None or after > now:
                 break
             start, missed = after, missed + 1
-        if start is None:
-            return None
+        taken: ReservationInfo | None = None
+        left_out: float | None = None
         forbids = schedule.spec.concurrency_policy == ConcurrencyPolicy.FORBID
-        while (
-            forbids
-            and start is not None
-            and any(each.expires is None or each.expires > start for each in live)
-        ):
-            start = terms.schedule.next_after(start)
-            missed += 1
-            if missed > _MOST_MISSED:
-                return None
-        return start
+        while start is not None and missed <= _MOST_MISSED:
+            other = self._cluster.reservations.get(occurrence_name(schedule, start))
+            if other is not None and not _is_of(other, schedule):
+                if taken is None:
+                    taken, left_out = other, start
+            elif not (forbids and any(_overlaps(each, start, terms.duration) for each in live)):
+                break
+            start, missed = terms.starts.next_after(start), missed + 1
+        if start is None or missed > _MOST_MISSED or any(now < each.since <= start for each in live):
+            return _Next(None, taken, left_out)
+        return _Next(start, taken, left_out)
 
     def _create(
         self, schedule: ReservationSchedule, terms: _Terms, start: float, now: float
     ) -> list[Decision]:
         name = occurrence_name(schedule, start)
-        decided = self._decided.get(name)
-        if decided is not None and now < decided + _CREATE_AGAIN:
-            self._wake_at(decided + _CREATE_AGAIN)
+        if self._cluster.reservations.get(name) is not None:
             return []
-        known = self._cluster.reservations.get(name)
-        if known is not None:
+        attempt = self._attempts.get(name)
+        if attempt is None:
+            attempts = self._attempts.items()
+            self._attempts = {key: each for key, each in attempts if each.again + _FORGOTTEN > now}
+            attempt = self._attempts[name] = _Attempt(start)
+        if now < attempt.again:
+            self._wake_at(attempt.again)
             return []
-        self._decided = {each: at for each, at in self._decided.items() if at + _CREATE_AGAIN > now}
-        self._decided[name] = now
-        self._wake_at(now + _CREATE_AGAIN)
-        about = _ref(schedule)
-        text = f"created reservation {name}, which starts at {format_time(start)}"
-        return [
-            CreateReservation(occurrence(schedule, name, start)),
-            Emit(about, "Normal", "SuccessfulCreate", text, "Planning"),
-        ]
+        attempt.begin(now)
+        self._wake_at(attempt.again)
+        return [CreateReservation(occurrence(schedule, start, terms.starts))]
+
+    def _emit_created(
+        self, schedule: ReservationSchedule, children: list[ReservationInfo]
+    ) -> list[Decision]:
+        """Events for reservations that were created and are seen now."""
+        decisions: list[Decision] = []
+        for child in children if self._attempts else ():
+            attempt = self._attempts.pop(child.name, None)
+            if attempt is not None:
+                at = format_time(attempt.start)
+                text = f"created reservation {child.name}, which starts at {at}"
+                decisions.append(Emit(_ref(schedule), "Normal", "SuccessfulCreate", text, "Planning"))
+        return decisions
+
+    def _problem(
+        self, schedule: ReservationSchedule, terms: _Terms, following: _Next, now: float
+    ) -> _Problem | None:
+        """Why the next occurrence has no reservation, if it has none."""
+        if following.start is not None:
+            name = occurrence_name(schedule, following.start)
+            attempt = self._attempts.get(name)
+            if attempt is not None and attempt.message:
+                return _Problem(
+                    "FailedCreate", f"reservation {name} was not created: {attempt.message}"
+                )
+        if following.taken is not None and following.left_out is not None:
+            return _Problem("NameTaken", _taken_text(schedule, following.taken, following.left_out))
+        if terms.starts.next_after(now) is None:
+            text = f"{schedule.spec.schedule!r} has no start within {SEARCHED_YEARS} years"
+            return _Problem("NeverDue", f"spec.schedule: {text}")
+        return None
 
     def _delete(self, reservation: ReservationInfo, why: str) -> list[Decision]:
         return self._cluster.reservations.delete(reservation, why)
@@ -199,18 +283,19 @@ class ReservationSchedules:
         schedule: ReservationSchedule,
         children: list[ReservationInfo],
         upcoming: float | None,
-        error: str,
+        problem: _Problem | None,
         now: float,
     ) -> list[Decision]:
-        """Writes the status if it differs, and an event for an error or a change of spec.suspend."""
+        """Writes the status if it differs, and an event for a problem or a change of spec.suspend."""
         before = schedule.status
         known = before.conditions[0] if before.conditions else None
         started = [each.since for each in children if each.since <= now]
         last = max(
             [*started, *([t] if (t := _time(before.last_start)) is not None else [])], default=None
         )
-        reason = "InvalidSchedule" if error else _SUSPENDED if schedule.spec.suspend else "Scheduled"
-        true = "False" if reason != "Scheduled" else "True"
+        reason = _SUSPENDED if schedule.spec.suspend else SCHEDULED
+        reason, error = problem or _Problem(reason, "")
+        true = "False" if reason != SCHEDULED else "True"
         condition = Condition(type=SCHEDULED, status=true, reason=reason, message=error)
         same = known is not None and (known.status, known.reason, known.message) == (
             true,
@@ -235,7 +320,7 @@ class ReservationSchedules:
         self._written[schedule.metadata.uid] = status, now
         decisions: list[Decision] = [SetScheduleStatus(_ref(schedule), status)]
         if error and not same:
-            decisions.append(Emit(_ref(schedule), "Warning", "InvalidSchedule", error, "Planning"))
+            decisions.append(Emit(_ref(schedule), "Warning", reason, error, "Planning"))
         last_known = (written or before).conditions
         was = last_known[0].reason if last_known else ""
         if reason == _SUSPENDED != was:
@@ -256,8 +341,8 @@ def occurrence_name(schedule: ReservationSchedule, start: float) -> str:
     return f"{schedule.metadata.name}-{int(start // 60)}"
 
 
-def occurrence(schedule: ReservationSchedule, name: str, start: float) -> Reservation:
-    """The reservation of an occurrence."""
+def occurrence(schedule: ReservationSchedule, start: float, starts: CronSchedule) -> Reservation:
+    """The reservation of an occurrence. One that the next occurrence replaces ends when that starts."""
     spec, given = schedule.spec, schedule.spec.template.metadata
     settings = {
         names.LEAD: spec.lead,
@@ -275,14 +360,44 @@ def occurrence(schedule: ReservationSchedule, name: str, start: float) -> Reserv
         uid=schedule.metadata.uid,
         controller=True,
     )
+    ttl = spec.duration
+    if spec.concurrency_policy == ConcurrencyPolicy.REPLACE:
+        following = starts.next_after(start)
+        if following is not None and following < start + parse_duration(spec.duration):
+            ttl = format_duration(following - start)
     return Reservation(
         api_version=names.RESERVATION_API,
         kind="Reservation",
         metadata=ObjectMeta(
-            name=name, labels=dict(given.labels), annotations=annotations, owner_references=[owner]
+            name=occurrence_name(schedule, start),
+            labels=dict(given.labels),
+            annotations=annotations,
+            owner_references=[owner],
         ),
-        spec=msgspec.structs.replace(spec.template.spec, ttl=spec.duration, expires=None),
+        spec=msgspec.structs.replace(spec.template.spec, ttl=ttl, expires=None),
     )
+
+
+def _is_of(reservation: ReservationInfo, schedule: ReservationSchedule) -> bool:
+    owner = schedule_of(reservation.object)
+    return owner is not None and owner.uid == schedule.metadata.uid
+
+
+def _taken_text(schedule: ReservationSchedule, other: ReservationInfo, start: float) -> str:
+    owner = schedule_of(other.object)
+    if owner is not None and owner.name == schedule.metadata.name:
+        whose = "is of a deleted schedule of the same name"
+    else:
+        whose = "is not of this schedule"
+    text = f"reservation {other.name} {whose}; delete it to have the occurrence created"
+    return f"no reservation for {format_time(start)}: {text}"
+
+
+def _overlaps(reservation: ReservationInfo, start: float, duration: float) -> bool:
+    """Whether it is reserved at a time of the occurrence that starts then, and is not that one."""
+    if reservation.since == start or reservation.since >= start + duration:
+        return False
+    return reservation.expires is None or reservation.expires > start
 
 
 def _is_outdated(schedule: ReservationSchedule, reservation: ReservationInfo, now: float) -> bool:

@@ -82,6 +82,8 @@ class ReservationCache(ReservationIndex):
         self.dirty: dict[str, None] = {}
         """The uids of reservations whose status, phase or amounts may have to change."""
         self.waiting = WaitingReservations(cluster, managers, volumes, self.known, self.allocated_pods)
+        self.not_created: dict[str, str] = {}
+        """The occurrences of schedules whose creation was refused, by name, and why."""
         self.starvation_holds = StarvationHolds(
             cluster, self.specs, self.members, self.preemption_holds
         )
@@ -151,6 +153,11 @@ class ReservationCache(ReservationIndex):
         """The reservations in `dirty`, which is empty then."""
         dirty, self.dirty = self.dirty, {}
         return dirty
+
+    def take_not_created(self) -> dict[str, str]:
+        """The reservations in `not_created`, which is empty then."""
+        refused, self.not_created = self.not_created, {}
+        return refused
 
     # Ends
 

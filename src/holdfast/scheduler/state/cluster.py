@@ -14,6 +14,7 @@ from holdfast.api.node import Device, Node, NodeResourceTopology
 from holdfast.api.pod import Pod
 from holdfast.api.raw_objects import RawObject
 from holdfast.api.reservation import PodMigrationJob, Reservation
+from holdfast.api.reservation_schedules import schedule_of
 from holdfast.api.resource_claims import ResourceClaim
 from holdfast.api.workloads import PriorityClass
 from holdfast.scheduler.cluster.base import ClusterBase, ClusterSettings, PodListener
@@ -442,6 +443,8 @@ class Cluster(ClusterBase):
         name = event.decision.reservation.metadata.name
         self.virtuals.requirements.not_created(name, event.message)
         self.reservations.starvation_holds.not_created(name)
+        if schedule_of(event.decision.reservation) is not None:
+            self.reservations.not_created[name] = event.message
         self._write_refused(event)
 
     def _reservation_write_refused(self, event: ReservationWriteRefused) -> None:

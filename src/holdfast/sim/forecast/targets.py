@@ -14,7 +14,7 @@ from holdfast.api.cron import CronError
 from holdfast.api.decode import convert, object_name
 from holdfast.api.errors import HoldfastError, InvalidObject, TimeError
 from holdfast.api.pod import Pod
-from holdfast.api.reservation_schedules import ReservationSchedule, parse_schedule
+from holdfast.api.reservation_schedules import ReservationSchedule, starts_of
 from holdfast.api.times import parse_time
 from holdfast.scheduler.controllers.reservation_schedules import occurrence_name
 from holdfast.scheduler.jobs.job import named_by
@@ -134,7 +134,7 @@ def _occurrences(
     to `most` until a time. Raises NoSuchTarget."""
     try:
         schedule = convert(raw, ReservationSchedule, object_name(raw))
-        cron = parse_schedule(schedule.spec.schedule, schedule.spec.time_zone)
+        cron = starts_of(schedule)
     except (CronError, InvalidObject) as error:
         raise NoSuchTarget(f'reservationschedule "{raw["metadata"]["name"]}": {error}') from None
     if schedule.spec.suspend:

@@ -23,10 +23,10 @@ from holdfast.api.decode import convert
 from holdfast.api.errors import DurationError
 from holdfast.api.names import BEFORE_START, RESERVATION_API, STARTS_AT
 from holdfast.api.reservation import Reservation
-from holdfast.api.reservation_schedules import ReservationSchedule, parse_schedule
+from holdfast.api.reservation_schedules import KIND as SCHEDULE
+from holdfast.api.reservation_schedules import ReservationSchedule, starts_of
 from holdfast.api.times import format_time, parse_duration
 from holdfast.scheduler.cluster.events import Added, Deleted
-from holdfast.scheduler.controllers.reservation_schedules import KIND as SCHEDULE
 from holdfast.scheduler.controllers.reservation_schedules import occurrence
 from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
 from holdfast.scheduler.reservations.calendar import PlannedReservation
@@ -367,10 +367,7 @@ class WindowSearch:
     def _occurrences_of(self, schedule: ReservationSchedule, most: int) -> list[Reservation]:
         spec, until = schedule.spec, self._now + self._question.within + self._question.duration
         try:
-            cron, duration = (
-                parse_schedule(spec.schedule, spec.time_zone),
-                parse_duration(spec.duration),
-            )
+            cron, duration = starts_of(schedule), parse_duration(spec.duration)
         except (CronError, DurationError):
             return []
         if duration <= 0:
@@ -389,7 +386,7 @@ class WindowSearch:
                     f"occurrences of ReservationSchedule/{name} from {at} on do not count"
                 )
                 break
-            each = occurrence(schedule, f"{schedule.metadata.name}-{int(start // 60)}", start)
+            each = occurrence(schedule, start, cron)
             identity = {"uid": each.metadata.name, "creation_timestamp": format_time(self._now)}
             metadata = structs.replace(each.metadata, **identity)
             made.append(structs.replace(each, api_version=RESERVATION_API, metadata=metadata))
