@@ -290,7 +290,7 @@ class Scheduler:
                 break
             if self.cluster.reservations.starvation_holds:
                 decisions += self.hold_reconciler.run(now)
-            if self.cluster.reservations.calendar:
+            if self.calendar_planner.is_needed:
                 decisions += self.calendar_planner.run(now)
             for action in self._actions:
                 action.run(round_)

@@ -2,9 +2,10 @@
 
 A plan is made when a reservation is first seen and made again while it is not draining, whenever its
 node can no longer have it: the node is gone or infeasible, pods there are expected to end later, or a
-reservation of higher priority takes the capacity. From `start - lead` on the plan is kept as it is. At
-the start the reservation is scheduled: on its planned node if it can be, else on another node that
-leaves the other plans what they need.
+reservation of higher priority takes the capacity. From `start - lead` on the plan is kept as long as
+its node can have it once pods have ended. At the start the reservation is scheduled: on its planned
+node if it can be, else on another node that leaves the other plans what they need. `Preempt` evicts
+pods from `start - lead` on until the reservation is Available.
 
 How a plan fits a node is in `plan_fit`, which node is best in `plan_search`. Plans that drain a node
 and are certain come first, the others in the order of priority, then age. A gang of reservations is
@@ -29,6 +30,9 @@ from holdfast.scheduler.jobs.node_forecast import planning_order
 from holdfast.scheduler.reservations.calendar import Calendar, PlannedReservation
 from holdfast.scheduler.state.cluster import Cluster
 
+MISSED = "StartMissed"
+"""The reason of the event about a reservation that does not have its capacity at its start."""
+_NOT_TOGETHER = "its gang fits no nodes together, though each of its members fits one"
 _EVICT_AGAIN = 5.0
 """Seconds until an eviction that was refused is tried again."""
 
@@ -69,10 +73,17 @@ class CalendarPlanner:
         """When an expectation about a planned node may turn out wrong."""
         self._asked: dict[str, float] = {}
         """When the eviction of a pod was last decided, by its uid."""
+        self._told: set[tuple[str, str]] = set()
+        """The uids of pods and of reservations for which an event says that they are evicted."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there are plans, or started reservations for which pods are evicted."""
+        return bool(self._calendar) or bool(self._cluster.reservations.waiting.preempting)
 
     def next_timer(self) -> float | None:
         """The next start, or begin of draining; or when a pod on a planned node should have ended."""
-        if not self._calendar:
+        if not self.is_needed:
             return None
         times = [each.start for each in self._calendar]
         times += [each.reservation.calendar.drains_at for each in self._calendar if not each.draining]
@@ -82,8 +93,7 @@ class CalendarPlanner:
 
     def run(self, now: float) -> list[Decision]:
         """Starts and drains what is due, and makes plans again that changes may concern."""
-        self._start(now)
-        decisions: list[Decision] = []
+        decisions = self._start(now)
         for planned in self._calendar:
             if not planned.draining and planned.reservation.calendar.drains_at <= now:
                 self._calendar.drain(planned)
@@ -97,6 +107,10 @@ class CalendarPlanner:
             self._seen, self._rows_seen = self._state(), self._rows_changed()
             self._are_certain = all(each.feasible == "True" for each in self._calendar)
             self._elsewhere = [each for each in self._calendar if self._search.looks_elsewhere(each)]
+        decisions += self._evict_for_started(now)
+        self._asked = {uid: at for uid, at in self._asked.items() if at + _EVICT_AGAIN > now}
+        if self._told:
+            self._told = {each for each in self._told if each[0] in self._cluster.pods}
         return decisions
 
     def _state(self) -> tuple[int, ...]:
@@ -142,9 +156,10 @@ class CalendarPlanner:
 
     # Starts
 
-    def _start(self, now: float) -> None:
+    def _start(self, now: float) -> list[Decision]:
         """Takes reservations that start now out of the calendar, and schedules them, gangs as a
-        whole."""
+        whole. Reports those that do not have their capacity."""
+        decisions: list[Decision] = []
         due = sorted((each for each in self._calendar if each.start <= now), key=planning_order)
         for planned in due:
             self._calendar.drop(planned.reservation.uid)
@@ -157,6 +172,14 @@ class CalendarPlanner:
                     self._calendar.note_late(planned)
                     if planned.reservation.pod is not None:
                         self._pending(planned.reservation.pod)
+                    decisions.append(_event(planned, MISSED, _why_missed(planned), "Warning"))
+                continue
+            for planned in members:
+                if planned.reservation.waiting:
+                    row = planned.reservation.pod.row if planned.reservation.pod is not None else -1
+                    text = self._fits.waits_for(planned, row)
+                    decisions.append(_event(planned, MISSED, text, "Warning"))
+        return decisions
 
     def _start_elsewhere(self, members: list[PlannedReservation], now: float) -> bool:
         """Starts the reservations on other nodes than planned, beside the plans that stand. If there
@@ -180,7 +203,11 @@ class CalendarPlanner:
                 return False
             is_suitable = self._search.is_suitable(planned, row, Standing(self._cluster))
             fits = is_suitable and self._fits.fits_once_pods_end(planned, row)
-            if not fits or not statement.assume_on(profile, pod, row):
+            if (
+                not fits
+                or not self._leaves_others(planned, row)
+                or not statement.assume_on(profile, pod, row)
+            ):
                 statement.discard()
                 return False
         first = members[0].reservation.pod
@@ -193,6 +220,20 @@ class CalendarPlanner:
             for pod in lost.members:
                 self._pending(pod)
         return True
+
+    def _leaves_others(self, planned: PlannedReservation, row: int) -> bool:
+        """Whether a reservation that starts on a row leaves enough for the certain plans there that
+        come before it. A plan that was certain there was compared with them."""
+        if planned.feasible == "True" and planned.node == self._nodes.name(row):
+            return True
+        before = [
+            each
+            for each in self._calendar.on(row)
+            if each.feasible == "True"
+            and each.overlaps(planned.start, planned.end)
+            and planning_order(each) < planning_order(planned)
+        ]
+        return self._planner.leaves(row, self._planner.wanted(planned), before)
 
     # Plans
 
@@ -215,7 +256,6 @@ class CalendarPlanner:
             if not certain and not self._search.are_kept(members, standing):
                 fits = self._place(members, fits, standing)
             decisions += self._stand(members, _together(fits), before, standing, now)
-        self._asked = {uid: at for uid, at in self._asked.items() if at + _EVICT_AGAIN > now}
         return decisions
 
     def _kept(
@@ -310,7 +350,8 @@ class CalendarPlanner:
             return [each.fit for each in found]
         nearest = []
         for planned in members:
-            nearest.append(self._search.nearest(planned, standing))
+            fit = self._search.nearest(planned, standing)
+            nearest.append(fit if fit.message else fit._replace(message=_NOT_TOGETHER))
             self._calendar.assign(planned, "")
         return nearest
 
@@ -344,15 +385,37 @@ class CalendarPlanner:
         preempts = planned.reservation.calendar.before == BeforeStart.PREEMPT
         if row is None or not (preempts and planned.draining):
             return []
+        return self._evict_pods(self._fits.victims(planned, row, standing), planned, now)
+
+    def _evict_for_started(self, now: float) -> list[Decision]:
+        """Evicts pods in the way of reservations with `Preempt` that have started and wait."""
         decisions: list[Decision] = []
-        for pod in self._fits.victims(planned, row, standing):
+        reservations = self._cluster.reservations
+        for uid in list(reservations.waiting.preempting):
+            reservation = reservations.known[uid]
+            entry, start = reservation.entry, reservation.calendar.start
+            if entry is None or start is None or start > now:
+                continue
+            started = PlannedReservation(reservation, start, self._nodes.name(entry.row))
+            victims = self._fits.victims_of_started(started, entry.row)
+            decisions += self._evict_pods(victims, started, now)
+        return decisions
+
+    def _evict_pods(
+        self, pods: list[PodRecord], planned: PlannedReservation, now: float
+    ) -> list[Decision]:
+        """Evicts pods, with one event each; again after some seconds where that is refused."""
+        decisions: list[Decision] = []
+        for pod in pods:
             asked = self._asked.get(pod.uid, -math.inf)
             if pod.being_preempted or pod.cls.terminating or asked + _EVICT_AGAIN > now:
                 continue
             self._asked[pod.uid] = now
             starts = format_time(planned.start)
             text = f"evicted for {planned.reservation.ref}, which starts at {starts}"
-            decisions.append(Emit(pod.ref, "Normal", "Preempted", text, "Preempting"))
+            if (told := (pod.uid, planned.reservation.uid)) not in self._told:
+                self._told.add(told)
+                decisions.append(Emit(pod.ref, "Normal", "Preempted", text, "Preempting"))
             self._preemption.apply([Evict(pod.ref, text)])
         return decisions
 
@@ -394,10 +457,17 @@ def _report(planned: PlannedReservation, was: tuple[str, str, str]) -> list[Deci
     node, feasible, _ = was
     if planned.feasible == "False" and feasible != "False":
         return [_event(planned, "NotFeasible", planned.message, "Warning")]
+    if planned.feasible == "Unknown" and feasible == "True":
+        return [_event(planned, "NotCertain", planned.message, "Warning")]
     if planned.node and planned.node != node:
         text = f"planned on {planned.node} from {format_time(planned.start)}"
         return [_event(planned, "Planned", text)]
     return []
+
+
+def _why_missed(planned: PlannedReservation) -> str:
+    why = f": {planned.message}" if planned.message else ""
+    return f"no node has its capacity at its start{why}"
 
 
 def _event(planned: PlannedReservation, reason: str, text: str, type: str = "Normal") -> Emit:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from holdfast.api import names
 from holdfast.api.calendar import BeforeStart
 from holdfast.api.quantity import shown
 from holdfast.api.times import format_time
@@ -21,6 +22,8 @@ from holdfast.scheduler.jobs.node_forecast import SHARED_BY_NODES
 from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.scheduler.state.cluster import Cluster
 
+_CRITICAL = 2_000_000_000
+"""The least priority of pods that are critical for the cluster."""
 _NAMED = 3
 """How many pods a message names."""
 
@@ -236,15 +239,21 @@ class PlanFits:
 
     def _preemptible(self, planned: PlannedReservation, row: int) -> list[PodRecord]:
         """The pods on a row that may be evicted for the reservation, least important first: of lower
-        priority, and not expected to have ended by its start."""
+        priority, and not expected to have ended by its start. Pods that are critical for the cluster
+        only if the reservation states a higher priority; not pods whose capacity would return to a
+        reservation."""
         pod = planned.reservation.pod
         priority = pod.cls.priority if pod is not None else 0
+        if priority == names.UNSET_RESERVATION_PRIORITY:
+            priority = _CRITICAL
+        table = self._cluster.ledger.reservations
         ends = {e.pod.uid: e.time for e in self._planner.releases(row) if e.pod is not None}
         found = [
             each
             for each in self._planner.ending(row)
             if each.cls.priority < priority
             and not each.cls.non_preemptible
+            and not (each.reservation_uid and table.get(each.reservation_uid) is not None)
             and ends.get(each.uid, math.inf) > planned.start
         ]
         found = self._cluster.jobs.preemptible_together(found, priority)
@@ -255,16 +264,8 @@ class PlanFits:
         short = self.shortage(planned, row, standing)
         if short:
             short = self.shortage(planned, row, standing, at_once=True)
-        chosen: list[PodRecord] = []
         preemptible = self._preemptible(planned, row)
-        for pod in preemptible:
-            if all(lack <= 0 for lack in short.values()):
-                break
-            if any(short.get(slot, 0) > 0 and amount > 0 for slot, amount in pod.cls.usage):
-                chosen.append(pod)
-                for slot, amount in pod.cls.usage:
-                    if slot in short:
-                        short[slot] -= amount
+        chosen = _enough_of(preemptible, short)
         if self.has_particular(planned, row, standing, chosen):
             return chosen
         more = [pod for pod in preemptible if pod not in chosen]
@@ -275,6 +276,21 @@ class PlanFits:
         enough = self.has_particular(planned, row, standing, [*chosen, *more])
         return [*chosen, *more] if enough else chosen
 
+    def victims_of_started(self, planned: PlannedReservation, row: int) -> list[PodRecord]:
+        """The pods that have to go for a reservation that has started and waits on the row. For
+        particular resources one at a time."""
+        preemptible = self._preemptible(planned, row)
+        short = self._cluster.reservations.waiting.shortage(planned.reservation)
+        if short:
+            return _enough_of(preemptible, short)
+        return [pod for pod in preemptible if self._planner.shares(planned, pod.cls, row)][:1]
+
+    def waits_for(self, planned: PlannedReservation, row: int) -> str:
+        """What a reservation that has started and waits on a row is short of."""
+        short = self._cluster.reservations.waiting.shortage(planned.reservation)
+        lacks = [] if short else ["what it needs"]
+        return f"{self._nodes.name(row)}: {self._figures(planned, short, lacks)}"
+
     def _figures(self, planned: PlannedReservation, short: Amounts, lacks: list[str]) -> str:
         """What is missing at the start, such as `3 cpu short and ports not free at …`."""
         named = [(self._limits.name(slot), amount) for slot, amount in sorted(short.items())]
@@ -282,6 +298,20 @@ class PlanFits:
         parts = [f"{amounts} short"] if amounts else []
         parts += [f"{', '.join(lacks)} not free"] if lacks else []
         return f"{' and '.join(parts)} at {format_time(planned.start)}"
+
+
+def _enough_of(pods: list[PodRecord], short: Amounts) -> list[PodRecord]:
+    """As many of these pods, in order, as have what is missing."""
+    chosen, left = [], dict(short)
+    for pod in pods:
+        if all(lack <= 0 for lack in left.values()):
+            break
+        if any(left.get(slot, 0) > 0 and amount > 0 for slot, amount in pod.cls.usage):
+            chosen.append(pod)
+            for slot, amount in pod.cls.usage:
+                if slot in left:
+                    left[slot] -= amount
+    return chosen
 
 
 def _covers(short: Amounts, pods: list[PodRecord]) -> bool:

@@ -302,12 +302,14 @@ class PlanSearch:
 
     def are_kept(self, members: list[PlannedReservation], standing: Standing) -> bool:
         """Whether the plans are kept even though they may not be met: one of them drains its node, and
-        all have a node that is feasible but for amounts."""
+        all have a node that is feasible once pods have ended."""
         if not any(each.draining for each in members):
             return False
         rows = [self._nodes.row(each.node) if each.node else None for each in members]
         return all(
-            row is not None and self.is_suitable(each, row, standing)
+            row is not None
+            and self.is_suitable(each, row, standing)
+            and self._fits.fits_once_pods_end(each, row)
             for each, row in zip(members, rows, strict=True)
         )
 

@@ -139,6 +139,28 @@ class CapacityPlanner:
             return False
         return not self.is_in_the_way(cls, row, until)
 
+    def leaves(self, row: int, wanted: Mapping[int, int], plans: list[PlannedReservation]) -> bool:
+        """Whether what is free on the row now is enough for these amounts and for these plans, of what
+        the plans need."""
+        if not plans:
+            return True
+        missing = self.most_missing(plans, self._cluster.now, self.releases(row))
+        return all(
+            self._limits.free_on(slot, row) - lack >= wanted.get(slot, 0)
+            for slot, lack in missing.items()
+            if wanted.get(slot, 0)
+        )
+
+    def certain_plans(self, row: int, priority: int) -> list[PlannedReservation]:
+        """The plans for a row that are certain, and of no lower priority than this."""
+        return [
+            each
+            for each in self._calendar.on(row)
+            if each.feasible == "True"
+            and each.reservation.pod is not None
+            and each.reservation.pod.cls.priority >= priority
+        ]
+
     def is_in_the_way(
         self, cls: PodClass, row: int, until: float = math.inf, pods_end: bool = False
     ) -> bool:

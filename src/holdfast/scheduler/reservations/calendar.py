@@ -111,10 +111,10 @@ class Calendar:
             if not self._known:
                 self._cluster.epoch.objects += 1  # classes have the filter of the calendar now
             planned = PlannedReservation(reservation, start, "")
-            planned.draining = reservation.calendar.drains_at <= self._cluster.now
             self._known[reservation.uid] = planned
             self.assign(planned, reservation.object.status.node_name)
         planned.start = start
+        planned.draining = reservation.calendar.drains_at <= self._cluster.now
         self._changed(planned.node)
         return planned
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 
+from holdfast.api.calendar import BeforeStart
 from holdfast.scheduler.cluster.base import ClusterBase
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry, ReservationInfo, age
@@ -50,6 +51,8 @@ class WaitingReservations:
         """The uids of Waiting reservations, by row."""
         self.lacks_devices: Callable[[PodRecord], bool] = lambda pod: False
         """Whether a reservation waits for devices that it holds by claims."""
+        self.preempting: dict[str, None] = {}
+        """The uids of those that started with `Preempt`: pods in their way are evicted."""
         self.growing: dict[int, dict[str, None]] = {}
         """The uids of reservations that could not be resized, by row."""
         self.blocked: Callable[[int, float], Amounts] = lambda row, until: {}
@@ -78,6 +81,9 @@ class WaitingReservations:
         """Makes it Waiting."""
         assert reservation.pod is not None
         reservation.waiting = True
+        calendar = reservation.calendar
+        if calendar.start is not None and calendar.before == BeforeStart.PREEMPT:
+            self.preempting[reservation.uid] = None
         self.on_row.setdefault(reservation.pod.row, {})[reservation.uid] = None
         self._volumes.waiting_changed(reservation.pod.row)
         self._plan(reservation.pod.row)
@@ -88,6 +94,7 @@ class WaitingReservations:
             return
         assert reservation.pod is not None
         reservation.waiting = False
+        self.preempting.pop(reservation.uid, None)
         self._volumes.waiting_changed(reservation.pod.row)
         self._managers.unplan(reservation.pod)
         there = self.on_row[reservation.pod.row]

@@ -398,10 +398,9 @@ def add_calendar_filter(
     reservations; returns what its presence depends on. It stands behind NodeResourcesFit and takes a
     pod for one that never ends: the backfill action places those that end in time. Of a pre-allocation
     only what is planned counts, as pods that are in its way will end. Between planned reservations the
-    planner decides, unless one had no node at its start and is pending."""
+    planner decides, unless one had no node at its start and is pending: it does not wait on a node for
+    what a certain plan of no lower priority needs."""
     calendar, planner = cluster.reservations.calendar, cluster.jobs.planner
-    if not (cls.requests or cls.ports or cls.volumes or cls.claims):
-        return []
     if calendar and (not cls.is_planned or cls.id in calendar.late):
         nodes, limits, pods_end = cluster.nodes, cluster.limits, cls.pre_allocation
         needed = planner.planned if pods_end else planner.blocked
@@ -417,7 +416,14 @@ def add_calendar_filter(
 
         def is_in_the_way(view: View, row: int) -> bool:
             # What an owner uses of a reservation there is released with the reservation.
-            return view.entries is None and planner.is_in_the_way(cls, row, pods_end=pods_end)
+            return view.entries is None and bars(row)
+
+        def bars(row: int) -> bool:
+            if planner.is_in_the_way(cls, row, pods_end=pods_end):
+                return True
+            if not (pods_end and cls.is_planned):
+                return False
+            return not planner.leaves(row, dict(cls.usage), planner.certain_plans(row, cls.priority))
 
         def barred(view: View) -> Cells:
             if isinstance(view.rows, int):
@@ -457,7 +463,7 @@ def add_calendar_filter(
             if not calendar.has(row):
                 return None
             blocked = tuple(sorted(needed(row).items()))
-            return blocked, planner.is_in_the_way(cls, row, pods_end=pods_end)
+            return blocked, bars(row)
 
         made = Filter(passes, reasons, Scope.USAGE, kind=kind)
         filters.insert(place, (CALENDAR_FILTER, made))

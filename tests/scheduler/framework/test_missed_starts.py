@@ -1,0 +1,158 @@
+"""Reservations that may miss their start: what they leave to others, whom they evict, what is said."""
+
+from typing import Any
+
+import pytest
+
+from harness.objects import Raw, node, pod
+from harness.scenarios import Played, play, step
+from holdfast.api.times import format_time
+from scheduler.framework.test_calendar_planner import BEGIN, HOUR, node_of, plan, starts, window
+
+PREEMPT = {"holdfast.io/before-start": "Preempt"}
+
+
+def said(played: Played, name: str, reason: str) -> list[str]:
+    """The messages of events about a reservation."""
+    return [
+        raw["message"]
+        for raw in played.all("Event")
+        if raw["reason"] == reason and raw["involvedObject"]["name"] == name
+    ]
+
+
+def lead(minutes: int, **more: str) -> dict[str, str]:
+    return {"holdfast.io/lead": f"{minutes}m", **more}
+
+
+# What plans leave to each other
+
+
+@pytest.mark.parametrize("before", ["Backfill", "Drain", "Preempt"])
+def test_a_start_leaves_a_certain_plan_of_higher_priority_its_capacity(before: str) -> None:
+    terms = lead(90, **{"holdfast.io/before-start": before})
+    given = [
+        node("n0", 8),
+        pod("p", 2, nodeName="n0", priority=5000),
+        window("hi", 120, 4, annotations=terms, pod={"priority": 1000}, at="1m"),
+        window("lo", 60, 4, 240, pod={"priority": 10}, at="2m"),
+    ]
+    played = play(given, until=150 * 60)
+    assert starts(played, "hi") == [(2 * HOUR, "Available")]
+    assert (HOUR, "Available") not in starts(played, "lo")
+    assert said(played, "lo", "StartMissed")
+
+
+def test_a_start_of_higher_priority_does_not_wait_for_plans_of_lower_priority() -> None:
+    given = [
+        node("n0", 8),
+        pod("p", 6, nodeName="n0", runs_for="90m"),
+        window("lo", 120, 4, pod={"priority": 10}, at="1m"),
+        window("hi", 60, 8, 240, pod={"priority": 1000}, at="2m"),
+    ]
+    played = play(given, until=150 * 60)
+    assert starts(played, "hi") == [(HOUR, "Waiting"), (90 * 60, "Available")]
+
+
+def test_pods_that_request_nothing_leave_planned_slots_free() -> None:
+    small = node("n0", 8, allocatable={"pods": "1"})
+    idle = pod("p", at="5m")
+    del idle["spec"]["containers"][0]["resources"]
+    given = [small, window("w", 60), idle]
+    played = play(given, until=70 * 60)
+    assert starts(played, "w") == [(HOUR, "Available")]
+    assert played.times("p") == [None]
+
+
+# Plans that can no longer be met
+
+
+def test_a_plan_that_drains_its_node_moves_if_the_node_becomes_too_small() -> None:
+    shrunk = {"status": {"allocatable": {"cpu": "4"}}}
+    given: list[Raw] = [
+        node("n0", 8),
+        node("n1", 8),
+        window("w", 120, 8, annotations=lead(30)),
+        step("100m", patch={"kind": "Node", "name": "n0", "merge": shrunk}),
+        pod("p", 4, at="105m"),
+    ]
+    played = play(given, until=130 * 60)
+    assert starts(played, "w") == [(2 * HOUR, "Available")]
+    assert node_of(played, "w") == "n1"
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_start_that_is_moved_to_later_ends_draining(restarts: bool) -> None:
+    later = {"metadata": {"annotations": {"holdfast.io/starts-at": format_time(BEGIN + 10 * HOUR)}}}
+    terms = lead(30, **{"holdfast.io/before-start": "Drain"})
+    given: list[Raw] = [
+        node("n0", 8),
+        window("w", 60, 8, annotations=terms),
+        step("40m", patch={"kind": "Reservation", "name": "w", "merge": later}),
+        pod("p", 8, at="45m", runs_for="1h"),
+    ]
+    if restarts:
+        given.append(step("42m", restart="scheduler"))
+    assert play(given, until=2 * HOUR).times("p") == [45 * 60]
+
+
+# Preempt from the start on
+
+
+def in_the_way(**more: Any) -> list[Raw]:
+    return [node("n0", 8), pod("svc", 6, nodeName="n0", **more)]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_preempt_without_a_lead_evicts_at_the_start(restarts: bool) -> None:
+    given = [*in_the_way(stops_in="20s"), window("w", 60, 8, annotations=PREEMPT, at="1m")]
+    if restarts:
+        given.append(step("3610s", restart="scheduler"))
+    played = play(given, until=70 * 60)
+    assert starts(played, "w") == [(HOUR, "Waiting"), (HOUR + 20, "Available")]
+
+
+def test_a_refused_eviction_is_tried_again_after_the_start_and_said_once() -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "b", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "svc"}}},
+    }
+    given: list[Raw] = [
+        *in_the_way(labels={"app": "svc"}),
+        budget,
+        window("w", 60, 8, annotations=lead(5, **PREEMPT), at="1m"),
+        step("65m", delete={"kind": "PodDisruptionBudget", "name": "b"}),
+    ]
+    played = play(given, until=70 * 60)
+    phases = starts(played, "w")
+    assert phases[0] == (HOUR, "Waiting")
+    assert phases[1][1] == "Available" and 65 * 60 <= phases[1][0] <= 65 * 60 + 5
+    assert len(said(played, "svc", "Preempted")) == 1
+
+
+def test_a_reservation_created_after_its_start_evicts_too() -> None:
+    played = play(*in_the_way(), window("w", 10, 8, annotations=PREEMPT, at="20m"), until=30 * 60)
+    assert starts(played, "w")[-1] == (20 * 60, "Available")
+
+
+@pytest.mark.parametrize(("priority", "evicts"), [(None, False), (2**31 - 2, True)])
+def test_critical_pods_go_only_for_a_stated_higher_priority(priority: int | None, evicts: bool) -> None:
+    more: dict[str, Any] = {} if priority is None else {"pod": {"priority": priority}}
+    given = [*in_the_way(priority=2000001000), window("w", 60, 8, annotations=PREEMPT, at="1m", **more)]
+    played = play(given, until=70 * 60)
+    assert (starts(played, "w")[-1] == (HOUR, "Available")) is evicts
+
+
+# What is said
+
+
+def test_a_start_that_is_missed_is_said() -> None:
+    late = {"holdfast.io/run-estimate": "30m"}
+    given = [node("n0", 8), pod("p", 8, nodeName="n0", annotations=late), window("w", 60, 8, at="1m")]
+    played = play(given, until=70 * 60)
+    text = "n0: 8 cpu short at 2026-01-01T01:00:00Z"
+    assert said(played, "w", "StartMissed") == [text]
+    assert said(played, "w", "NotCertain") == [f"{text}, unless default/p end by then"]
+    assert plan(play(given, until=600), "w") == ("n0", "True")
