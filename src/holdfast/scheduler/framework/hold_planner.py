@@ -494,7 +494,7 @@ class HoldFeasibility:
             for slot, amount in self.hold_amounts(pod.cls).items():
                 kept = nodes.held_once_pods_end.item(slot, row) + nodes.daemon_requested.item(slot, row)
                 if kept + amount > self.capacity(slot).item(row):
-                    return f"node {name} will never have enough free capacity"
+                    return f"node {name} has too little besides reservations and daemon pods"
             refresh_topology(column)
             passes = self._passes(column, pod, row)
         refresh_topology(column)  # with the holds that were left out
