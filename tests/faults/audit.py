@@ -30,6 +30,7 @@ from holdfast.sim.audit.claims import ClaimAudit, Device, Key
 
 GROUP_NAME = "scheduling.k8s.io/group-name"
 QUEUE_NAME = "scheduling.volcano.sh/queue-name"
+HOLD = "holdfast.io/hold"
 ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
 _ENDED = ("Succeeded", "Failed")
 _DEVICE_KINDS = {
@@ -199,8 +200,20 @@ class Audit:
         return None if queue is None else milli(queue["spec"]["capability"]["cpu"])
 
     def _queue_allows(self, pod: Raw) -> bool:
+        """Whether the pod's queue allows it besides the pods that have a node or a starvation hold."""
         limit = self._limit(pod)
-        return limit is None or sum(map(request, self.pods_in(queue_of(pod)))) + request(pod) <= limit
+        held = [each for each in self._pods_held_for() if queue_of(each) == queue_of(pod)]
+        others = [each for each in held if each is not pod and not each["spec"].get("nodeName")]
+        used = sum(map(request, (*self.pods_in(queue_of(pod)), *others)))
+        return limit is None or used + request(pod) <= limit
+
+    def _pods_held_for(self) -> Iterator[Raw]:
+        """The pods that have a starvation hold."""
+        for each in self._model.all(RESERVATIONS):
+            is_hold = (each["metadata"].get("labels") or {}).get(HOLD) == "starvation"
+            if is_hold and each.get("status", {}).get("phase") in ("Available", "Waiting"):
+                found = (self._model.find(PODS, o["object"]["name"]) for o in each["spec"]["owners"])
+                yield from (pod for pod in found if pod is not None and not has_ended(pod))
 
     def available_on(self, node: str) -> Iterator[Raw]:
         for each in self._model.all(RESERVATIONS):

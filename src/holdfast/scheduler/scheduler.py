@@ -122,6 +122,7 @@ class Scheduler:
         )
         self.preemption = Preemption(
             self.cluster,
+            self.queue,
             self._profiles,
             self.columns,
             self.search,

@@ -5,11 +5,12 @@ help against the plugins concerned. Where a plugin raises or asks for a retry, i
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from holdfast.api import names
 from holdfast.scheduler.cluster.decisions import Decision, Emit, SetPodScheduled
+from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.diagnosis import NOT_PINNED, NodeRejection, Verdict, verdict
 from holdfast.scheduler.framework.dry_run import DryRun
@@ -157,7 +158,8 @@ class FailureHandler:
             return
         pod.rejected_by = plugins
         key = self.group_key(profile, pod, column)
-        waiting = self._queue.reject(pod, key, profile.wakes_on(plugins), now, next_scout)
+        wakes_on = profile.wakes_on(plugins) | self.awaited_devices((pod,))
+        waiting = self._queue.reject(pod, key, wakes_on, now, next_scout)
         self.set_condition(pod, message, now, condition)
         for sibling in waiting:
             self.set_condition(sibling, message, now, condition)
@@ -216,6 +218,13 @@ class FailureHandler:
         """Notes a refused pod in `refused_nominated`, if it has a nominated node."""
         if pod.nominated:
             self.refused_nominated[pod.uid] = pod
+
+    def awaited_devices(self, pods: Iterable[PodRecord]) -> int:
+        """The change that pods wait for whose victims are gone and devices not free yet, whatever
+        rejects the pods meanwhile."""
+        concerns = self._cluster.claims.concerns
+        waits = any(pod.nominated and concerns(pod.cls) for pod in pods)
+        return Change.DEVICES if waits else Change.NONE
 
     def keep_condition(self, profile: Profile, pod: PodRecord, column: ClassColumn, now: float) -> None:
         """The pod stays unschedulable, perhaps for other reasons than its condition says."""

@@ -248,6 +248,7 @@ class GangFailureHandler:
         next_scout = job.problem.reason == NOT_PERMITTED or any(
             p.nominated or p.pinned_node is not None or p.cls.private for p in left
         )
+        wakes_on |= self._failures.awaited_devices(left)
         self._queue.reject(pod, self._key(pod, left), wakes_on, now, next_scout=next_scout)
 
     def _key(self, leader: PodRecord, left: list[PodRecord]) -> Key:

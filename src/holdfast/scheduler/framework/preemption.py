@@ -22,6 +22,7 @@ from holdfast.scheduler.framework.feasibility.node_search import ColumnStore, No
 from holdfast.scheduler.framework.gang_permit import GangPermit
 from holdfast.scheduler.framework.interface import Nomination, ObjectWarning
 from holdfast.scheduler.framework.profile import Profile
+from holdfast.scheduler.framework.scheduling_queue import SchedulingQueue
 from holdfast.scheduler.state.cluster import Cluster
 
 
@@ -31,6 +32,7 @@ class Preemption:
     def __init__(
         self,
         cluster: Cluster,
+        queue: SchedulingQueue,
         profiles: Mapping[str, Profile],
         columns: ColumnStore,
         search: NodeSearch,
@@ -40,6 +42,7 @@ class Preemption:
         decisions: list[Decision],
     ) -> None:
         self._cluster = cluster
+        self._queue = queue
         self._profiles = profiles
         self._columns = columns
         self._search = search
@@ -200,8 +203,13 @@ class Preemption:
             self._cluster.epoch.usage.add(row)
 
     def end_nominations(self) -> None:
-        """Clears the nominated nodes of refused pods when no victim is terminating there any more:
-        otherwise they would keep other pods off capacity that they cannot use."""
+        """Clears the nominated nodes of gated pods, and those of refused pods when no victim is
+        terminating there any more: otherwise they would keep other pods off capacity that they cannot
+        use."""
+        nominated = (pod for there in self._cluster.nominator.values() for pod in there.values())
+        gated = [pod for pod in nominated if self._queue.place(pod.uid) == "gated"]
+        if gated:
+            self.apply([Nominate(pod.ref, "") for pod in gated])
         refused = list(self._failures.refused_nominated.values())
         self._failures.refused_nominated.clear()
         for pod in refused:

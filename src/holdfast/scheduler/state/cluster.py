@@ -153,7 +153,7 @@ class Cluster(ClusterBase):
         pod.previous_nomination = pod.nominated
         if pod.nominated:
             if self.nodes.row(pod.nominated) != row:
-                self.changed(Change.POD_LEFT)
+                self.changed(Change.POD_LEFT | self._devices_of(pod))
             self.nominator.set(pod, "")
         self.ledger.place(pod, row)
         pod.phase = Phase.ASSUMED
@@ -195,10 +195,15 @@ class Cluster(ClusterBase):
         """Sets the pod's nominated node; an empty name clears it."""
         if pod.nominated != node:
             if pod.nominated:
-                self.changed(Change.POD_LEFT)
+                self.changed(Change.POD_LEFT | self._devices_of(pod))
             self.nominator.set(pod, node)
             if pod.uid in self.reservations.preemption_holds:
                 self.reservations.pod_nominated(pod)
+
+    def _devices_of(self, pod: PodRecord) -> int:
+        """The change that there is for devices by claim when a pod does not wait for any, or does not
+        leave any, as it was to do."""
+        return Change.DEVICES if self.claims.concerns(pod.cls) else Change.NONE
 
     def unassume(self, pod: PodRecord) -> None:
         """Removes an assumed pod from its row; it is pending again, with its previous nomination."""
@@ -498,7 +503,7 @@ class Cluster(ClusterBase):
             return
         victim.being_preempted = False
         victim.deletion_pending = victim.cls.terminating
-        self.changed(Change.OTHER)
+        self.changed(Change.OTHER | self._devices_of(victim))
         self.jobs.touch_job_of(victim)
         if victim.phase is Phase.PENDING and not victim.deletion_pending and self.listener is not None:
             self.listener.pod_pending(victim)

@@ -17,7 +17,7 @@ from harness.claim_objects import (
     resource_claim,
     resource_slice,
 )
-from harness.objects import Raw, node
+from harness.objects import Raw, node, reservation
 from harness.world import World
 from scheduler.managers.claims.test_held_devices import holders
 from scheduler.reservations.preempting_reservations import SOFT_EVICTOR, SOFT_MODE, high, low, member
@@ -209,18 +209,100 @@ def test_a_gang_preempts_for_devices(shared: bool) -> None:
     assert [world.node_of(each) for each in ("g-1", "g-2")] == ["n1", "n1"]
 
 
-def test_a_gang_preempts_again_if_a_pod_joins_the_claim_of_a_victim() -> None:
+def test_a_gang_preempts_again_if_another_scheduler_lets_a_pod_join_the_claim_of_a_victim() -> None:
     world = World(*cluster("n1", devices=1), resource_claim("shared"), resource_claim("team"))
     world.put(claiming_pod("low", "shared", priority=1))
     world.graceful = True
     gang(world, "g-1", "g-2", claim="team", priority=10)
-    world.put(claiming_pod("late", "shared", priority=2))
-    assert world.node_of("late") == "n1"
+    world.put(claiming_pod("late", "shared", priority=2, schedulerName="another", nodeName="n1"))
+    status = world.objects["ResourceClaim", "shared"]["status"]
+    joined = {"resource": "pods", "name": "late", "uid": "pod-late"}
+    consumers = [*status["reservedFor"], joined]
+    world.edit("ResourceClaim", "shared", status={**status, "reservedFor": consumers})
     world.graceful = False
     collect(world.delete("Pod", "low")).wait(60)
     collect(world).wait(60)
     assert ("Pod", "late") not in world.objects
     assert [world.node_of(each) for each in ("g-1", "g-2")] == ["n1", "n1"]
+
+
+def test_no_pod_of_lower_priority_joins_a_claim_that_is_preempted_for_a_gang() -> None:
+    world = World(*cluster("n1", devices=1), resource_claim("shared"), resource_claim("team"))
+    world.put(claiming_pod("low", "shared", priority=1))
+    world.graceful = True
+    gang(world, "g-1", "g-2", claim="team", priority=10)
+    world.put(claiming_pod("late", "shared", priority=2))
+    assert world.node_of("late") == ""
+    assert 'resourceclaim "shared" has devices that a pod with higher priority' in world.message("late")
+    world.graceful = False
+    collect(world.delete("Pod", "low")).wait(60)
+    assert [world.node_of(each) for each in ("g-1", "g-2")] == ["n1", "n1"]
+    assert world.node_of("late") == ""
+
+
+# Pods that share a claim: a nomination keeps the devices for them
+
+
+def nominated() -> World:
+    """A pod that shares a claim with others preempts one that shares another claim."""
+    world = World(*cluster("n1", devices=1), resource_claim("shared"), resource_claim("team"))
+    world.after_each = lambda: check(world)
+    world.put(claiming_pod("low", "shared", priority=1))
+    world.graceful = True
+    world.put(claiming_pod("high", "team", priority=10))
+    assert world.objects["Pod", "high"]["status"]["nominatedNodeName"] == "n1"
+    assert holds(world) == []
+    return world
+
+
+def test_no_pod_joins_a_claim_whose_devices_a_nominated_pod_waits_for() -> None:
+    world = nominated()
+    world.put(claiming_pod("late", "shared", priority=2))
+    assert world.node_of("late") == ""
+    world.delete("Pod", "low")
+    world.put(claiming_pod("later", "shared", priority=2))
+    collect(world).wait(60)
+    assert [world.node_of(each) for each in ("high", "late", "later")] == ["n1", "", ""]
+    collect(world.delete("Pod", "high")).wait(60)
+    assert [world.node_of(each) for each in ("late", "later")] == ["n1", "n1"]
+
+
+def test_pods_join_a_claim_again_when_the_nominated_pod_is_gone() -> None:
+    world = nominated()
+    world.put(claiming_pod("late", "shared", priority=2))
+    world.delete("Pod", "high").wait(60)
+    assert world.node_of("late") == "n1"
+
+
+def test_a_nominated_pod_whose_claim_is_deleted_leaves_its_node_to_others() -> None:
+    world = nominated()
+    world.delete("ResourceClaim", "team").wait(60)
+    assert not world.objects["Pod", "high"]["status"].get("nominatedNodeName")
+    collect(world.delete("Pod", "low"))
+    assert put(world, "other") == ["n1/gpu-0"]
+    world.put(resource_claim("team"))
+    world.wait(60)
+    assert world.objects["Pod", "high"]["status"]["nominatedNodeName"] == "n1"
+
+
+@pytest.mark.parametrize("is_gang", [False, True])
+def test_a_nominated_pod_is_tried_again_when_the_devices_of_its_victims_are_free(is_gang: bool) -> None:
+    """A reservation, which goes first, took the CPUs meanwhile: the nomination ends."""
+    world = World(*cluster("n1", devices=1), resource_claim("team"))
+    put(world, "low", priority=1, requests={"cpu": "10"})
+    world.graceful = True
+    if is_gang:
+        gang(world, "g-1", claim="team", priority=10, requests={"cpu": "10"})
+    else:
+        world.put(claiming_pod("g-1", "team", priority=10, requests={"cpu": "10"}))
+    assert world.objects["Pod", "g-1"]["status"]["nominatedNodeName"] == "n1"
+    world.put(reservation("r", cpu="8"))
+    world.delete("Pod", "low").wait(60)
+    assert world.phase("r") == "Available"
+    assert put(world, "other", requests={"cpu": "1"}) == []
+    collect(world).wait(60)
+    assert not world.objects["Pod", "g-1"]["status"].get("nominatedNodeName")
+    assert world.node_of("other") == "n1"
 
 
 # Reservations

@@ -3,11 +3,11 @@
 A part of the claim manager (`claim_manager`).
 """
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Iterator
 
 from holdfast.api.resource_slices import DeviceID
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.records import ReservationEntry
+from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry
 from holdfast.scheduler.cluster.view import Cells, View
 from holdfast.scheduler.managers.claims.allocation import (
     CANNOT_ALLOCATE,
@@ -15,7 +15,7 @@ from holdfast.scheduler.managers.claims.allocation import (
     ClaimsAllocation,
     ClaimsRefusal,
 )
-from holdfast.scheduler.managers.claims.claims_in_use import ClaimsInUse
+from holdfast.scheduler.managers.claims.claims_in_use import ClaimsInUse, is_going
 from holdfast.scheduler.managers.claims.claims_request import ClaimsRequest
 from holdfast.scheduler.managers.claims.class_claims import ClaimNeed, ClassClaims, DevicesSeen
 from holdfast.scheduler.managers.claims.device_use import UseSnapshot
@@ -48,7 +48,7 @@ class ClaimFeasibility(ClaimsInUse):
         """Changes with device classes, and with the claims of the class that count by name."""
         stamps, namespace = self._stamps, cls.namespace
         named = [each.name for each in cls.claims if each.name]
-        preempted = self._preempted(cls) if self.held and named else ""
+        preempted = self._preempted(cls) if named else ""
         return (
             self.catalogue.class_version,
             preempted,
@@ -58,17 +58,37 @@ class ClaimFeasibility(ClaimsInUse):
     def _preempted(self, cls: PodClass) -> str:
         """The allocated claim that the class names and of which a pod with higher priority preempts the
         consumers; empty if there is none. A further consumer would keep the devices from it."""
+        if not self.held and not self._cluster.nominator:
+            return ""
         for name in [each.name for each in cls.claims if each.name]:
-            allocation = self.allocation(ResourceClaimKey(cls.namespace, name))
-            for key in self.held.holding((allocation,)):
-                holder = self.held.get(key)
-                entry = self._ledger.reservations.get(holder.reservation) if holder else None
-                if entry is None or not entry.reservation.waiting:
-                    continue
-                preemptor = self._cluster.pods.get(entry.reservation.preemptor)
-                if preemptor is not None and preemptor.cls.priority > cls.priority:
-                    return name
+            key = ResourceClaimKey(cls.namespace, name)
+            preemptors = (*self._waiting_preemptors(key), *self._nominated_preemptors(key))
+            if any(pod.cls.priority > cls.priority for pod in preemptors):
+                return name
         return ""
+
+    def _waiting_preemptors(self, claim: ResourceClaimKey) -> Iterator[PodRecord]:
+        """The pods whose preemption holds wait for devices of an allocated claim."""
+        for key in self.held.holding((self.allocation(claim),)):
+            holder = self.held.get(key)
+            entry = self._ledger.reservations.get(holder.reservation) if holder else None
+            if entry is not None and entry.reservation.waiting:
+                preemptor = self._cluster.pods.get(entry.reservation.preemptor)
+                if preemptor is not None:
+                    yield preemptor
+
+    def _nominated_preemptors(self, claim: ResourceClaimKey) -> Iterator[PodRecord]:
+        """The pods with other claims that are nominated to nodes of an allocated claim of which all
+        consumers are being preempted or deleted."""
+        nodes, nominator = self._cluster.nodes, self._cluster.nominator
+        if not nominator or claim not in self._consumers or not self._is_released(claim, is_going):
+            return
+        rows = self._rows_of(self._used[claim])
+        for node, there in nominator.items():
+            row = nodes.row(node)
+            if row is not None and (rows is None or row in rows):
+                nominated = (pod for pod in there.values() if self.concerns(pod.cls))
+                yield from (pod for pod in nominated if claim not in self.pods.keys(pod.uid))
 
     def concerns(self, cls: PodClass) -> bool:
         """Whether pods of the class have claims, or request resources that device classes serve."""
@@ -87,7 +107,7 @@ class ClaimFeasibility(ClaimsInUse):
         return found
 
     def _resolve(self, cls: PodClass) -> ClassClaims:
-        preempted = self._preempted(cls) if self.held else ""
+        preempted = self._preempted(cls)
         problem, needs = PREEMPTED.format(preempted) if preempted else "", []
         for trait in cls.claims:
             if trait.problem:

@@ -38,9 +38,7 @@ from holdfast.scheduler.cluster.pod_classes import ClaimTrait, PodClass
 from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.managers.claims.catalogue import Rows
 from holdfast.scheduler.managers.claims.claim_handlers import ClaimHandlers
-from holdfast.scheduler.managers.claims.claim_reservations import (
-    is_going,
-)
+from holdfast.scheduler.managers.claims.claims_in_use import is_going
 from holdfast.scheduler.managers.claims.extended_resources import (
     classes_by_resource,
     is_extended_claim,

@@ -26,6 +26,7 @@ from holdfast.scheduler.managers.claims.allocation import (
 )
 from holdfast.scheduler.managers.claims.claim_feasibility import EXTENDED_RESOURCES, ClaimFeasibility
 from holdfast.scheduler.managers.claims.claim_state import InFlight
+from holdfast.scheduler.managers.claims.claims_in_use import is_going
 from holdfast.scheduler.managers.claims.device_use import UseSnapshot
 from holdfast.scheduler.managers.claims.extended_resources import ExtendedClaim
 from holdfast.scheduler.managers.claims.held_devices import HolderClaim, holder_key, holder_of
@@ -366,10 +367,6 @@ def entries_of(pod: PodRecord) -> list[tuple[str, ClaimTrait]]:
 def has_shares(found: ClaimsAllocation) -> bool:
     """Whether parts of devices are among those allocated."""
     return any(each.share_id is not None for one in found.results for each in one.devices.results)
-
-
-def is_going(pod: PodRecord) -> bool:
-    return pod.being_preempted or pod.cls.terminating
 
 
 def claim_ref(claim: ResourceClaim) -> ObjectRef:

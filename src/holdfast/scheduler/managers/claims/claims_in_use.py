@@ -278,19 +278,21 @@ class ClaimsInUse(HeldRest):
         self, row: int, is_going: Callable[[PodRecord], bool]
     ) -> Iterator[ResourceClaimKey]:
         """The claims with devices for the row of which all consumers are gone, or are going."""
-        pods = self._cluster.pods
-        for key, consumers in self._consumers.items():
-            if key not in self._used or self.held.get(key) is not None:
-                continue
-            left = (pods.get(uid) for uid in consumers)
-            if any(pod is not None and not is_going(pod) for pod in left):
-                continue
-            claim = self._claims.get(key)
-            if claim is None or any(c.resource != "pods" for c in claim.status.reserved_for):
-                continue
-            rows = self._rows_of(self._used[key])
-            if rows is None or row in rows:
-                yield key
+        for key in self._consumers:
+            if self._is_released(key, is_going):
+                rows = self._rows_of(self._used[key])
+                if rows is None or row in rows:
+                    yield key
+
+    def _is_released(self, key: ResourceClaimKey, is_going: Callable[[PodRecord], bool]) -> bool:
+        """Whether a claim has devices and all its consumers are gone, or are going."""
+        if key not in self._used or self.held.get(key) is not None:
+            return False
+        left = (self._cluster.pods.get(uid) for uid in self._consumers[key])
+        if any(pod is not None and not is_going(pod) for pod in left):
+            return False
+        claim = self._claims.get(key)
+        return claim is not None and all(c.resource == "pods" for c in claim.status.reserved_for)
 
     def lowest_consumers(self) -> NDArray[np.int64]:
         """By row, the lowest priority of the pods there that consume claims."""
@@ -301,6 +303,10 @@ class ClaimsInUse(HeldRest):
             if pod is not None and pod.row >= 0:
                 lowest[pod.row] = min(lowest.item(pod.row), pod.cls.priority)
         return lowest
+
+
+def is_going(pod: PodRecord) -> bool:
+    return pod.being_preempted or pod.cls.terminating
 
 
 def _is_reserved_for(claim: ResourceClaim, uid: str) -> bool:

@@ -35,9 +35,9 @@ from holdfast.scheduler.managers.claims.claim_reservations import (
     claim_ref,
     entries_of,
     has_shares,
-    is_going,
 )
 from holdfast.scheduler.managers.claims.claim_state import RefusedWrite
+from holdfast.scheduler.managers.claims.claims_in_use import is_going
 from holdfast.scheduler.managers.claims.device_table import nano
 from holdfast.scheduler.managers.claims.device_use import UseSnapshot
 from holdfast.scheduler.managers.claims.extended_resources import new_extended_claim
