@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from harness.served_cluster import ServedCluster, call
 from sim.what_if.clusters import node, pod, priority, workload
+from sim.what_if.clusters import template as pod_template
 from sim.what_if.test_answer import schema
 
 QUEUE = {
@@ -88,6 +90,54 @@ CRON = {
     "metadata": {"name": "nightly"},
     "spec": {"schedule": "0 0 * * *", "jobTemplate": {"spec": workload("x", 2, "3", "Job")["spec"]}},
 }
+
+
+def _renamed(raw: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    return {**raw, "metadata": metadata}
+
+
+def _controller(name: str, replicas: int, cpu: str) -> dict[str, Any]:
+    spec = {**workload(name, replicas, cpu)["spec"], "selector": {"app": name}}
+    return {
+        "apiVersion": "v1",
+        "kind": "ReplicationController",
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+def _volcano_job(name: str, replicas: int, cpu: str, **more: Any) -> dict[str, Any]:
+    made = {"name": "w", "replicas": replicas, "template": pod_template(name, cpu)}
+    return {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"minAvailable": replicas, "queue": "small", "tasks": [made], **more},
+    }
+
+
+def _suspended(raw: dict[str, Any]) -> dict[str, Any]:
+    return {**raw, "spec": {**raw["spec"], "suspend": True}}
+
+
+_CLASS = {
+    "apiVersion": "storage.k8s.io/v1",
+    "kind": "StorageClass",
+    "metadata": {"name": "late"},
+    "provisioner": "x.example.com",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+_CLAIM = {
+    "apiVersion": "v1",
+    "kind": "PersistentVolumeClaim",
+    "metadata": {"name": "data"},
+    "spec": {
+        "accessModes": ["ReadWriteOnce"],
+        "storageClassName": "late",
+        "resources": {"requests": {"storage": "1Gi"}},
+    },
+}
+_CLAIMING = pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])
 CASES: dict[str, tuple[list[dict[str, Any]], dict[str, tuple[int, int, int, int]]]] = {
     # placed, pods, nodes that could take one now, nodes if empty
     "a pod": ([pod("p")], {"Pod/default/p": (1, 1, 2, 2)}),
@@ -101,10 +151,54 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, tuple[int, int, int, int]
     ),
     "too large for any": ([pod("p", "9")], {"Pod/default/p": (0, 1, 0, 0)}),
     "a Deployment in part": ([workload("d", 6)], {"Deployment/default/d": (4, 6, 2, 2)}),
+    "a StatefulSet in part, whose pods start one after another": (
+        [workload("s", 9, kind="StatefulSet")],
+        {"StatefulSet/default/s": (4, 9, 2, 2)},
+    ),
+    "what is there, unchanged": ([workload("web", 4)], {"Deployment/default/web": (4, 4, 2, 2)}),
+    "what is there, with more replicas": (
+        [workload("web", 5)],
+        {"Deployment/default/web": (5, 5, 2, 2)},
+    ),
+    "what is there, too large now": (
+        [workload("web", 4, "9")],
+        {"Deployment/default/web": (0, 4, 0, 0)},
+    ),
+    "a Job with a generated name": (
+        [_renamed(workload("j", 2, "9", "Job"), generateName="j-")],
+        {"Job/default/j-*": (0, 2, 0, 0)},
+    ),
+    "a ReplicationController": (
+        [_controller("r", 3, "9")],
+        {"ReplicationController/default/r": (0, 3, 0, 0)},
+    ),
+    "a gang of Volcano": ([_volcano_job("v", 3, "1500m")], {"Job/default/v": (0, 3, 2, 2)}),
+    "a suspended Job": ([_suspended(workload("j", 2, "9", "Job"))], {"Job/default/j": (0, 2, 0, 0)}),
+    "a pod with a nodeName": ([pod("p", nodeName="gpu")], {"Pod/default/p": (1, 1, 1, 1)}),
+    "a pod with a nodeName, too large": (
+        [pod("p", "9", nodeName="n1")],
+        {"Pod/default/p": (0, 1, 0, 0)},
+    ),
+    "a pod with the nodeName of no node": (
+        [pod("p", nodeName="n9")],
+        {"Pod/default/p": (0, 1, 0, 0)},
+    ),
+    "pods with gates": (
+        [workload("d", 2, "9", schedulingGates=[{"name": "example.com/g"}])],
+        {"Deployment/default/d": (0, 2, 0, 0)},
+    ),
+    "a pod and its PriorityClass": (
+        [pod("p", priorityClassName="urgent"), priority("urgent", 5)],
+        {"Pod/default/p": (1, 1, 2, 2)},
+    ),
+    "a pod and its claim": (
+        [_CLAIMING, _CLASS, _CLAIM],
+        {"Pod/default/p": (1, 1, 2, 2)},
+    ),
     "a StatefulSet": ([workload("s", 2, kind="StatefulSet")], {"StatefulSet/default/s": (2, 2, 2, 2)}),
     "a Job": ([workload("j", 4, "1", "Job")], {"Job/default/j": (4, 4, 2, 2)}),
     "a DaemonSet": ([workload("a", kind="DaemonSet")], {"DaemonSet/default/a": (2, 2, 2, 2)}),
-    "a CronJob as the Job it starts": ([CRON], {"Job/default/nightly": (0, 2, 0, 2)}),
+    "a CronJob as the Job it starts": ([CRON], {"CronJob/default/nightly": (0, 2, 0, 2)}),
     "two together": (
         [workload("one", 2), workload("two", 3)],
         {"Deployment/default/one": (2, 2, 2, 2), "Deployment/default/two": (2, 3, 2, 2)},
@@ -137,15 +231,77 @@ def test_each_object_as_a_whole(case: str, snapshot: str, tmp_path: Path) -> Non
     data = json.loads(done.out)
     jsonschema.validate(data, schema("check"), jsonschema.Draft202012Validator)
     found = {
-        each["object"]: (each["placed"], each["pods"], each["nodes"], each["nodesIfEmpty"])
+        re.sub(r"-[a-z0-9]{5}$", "-*", each["object"]): (
+            each["placed"],
+            each["pods"],
+            each["nodes"],
+            each["nodesIfEmpty"],
+        )
         for each in data["objects"]
     }
     assert found == wanted
     assert done.status == (0 if all(placed == pods for placed, pods, _, _ in wanted.values()) else 1)
     for each in data["objects"]:
         assert each["fits"] or (each["reasons"] and each["details"]), each
-    if "g" in {raw["metadata"]["name"] for raw in manifests}:
+    if "g" in {raw["metadata"].get("name") for raw in manifests}:
         assert data["objects"][0]["queue"] == "small"
+
+
+NOT_CHECKED: dict[str, tuple[dict[str, Any], str]] = {
+    "a DaemonSet for no node": (
+        workload("a", kind="DaemonSet", nodeSelector={"zone": "none"}),
+        "no node matches",
+    ),
+    "pods of another scheduler": (pod("p", schedulerName="other"), "no profile is for the scheduler"),
+    "a gang of another scheduler": (_volcano_job("v", 2, "1", schedulerName="volcano"), "volcano"),
+    "a kind that is not simulated": (
+        {
+            "apiVersion": "kubeflow.org/v1",
+            "kind": "PyTorchJob",
+            "metadata": {"name": "t"},
+            "spec": {"replicas": {"Worker": {"template": pod_template("t", "64")}}},
+        },
+        "pods of a PyTorchJob are not simulated",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", NOT_CHECKED)
+def test_what_is_not_checked_does_not_fit(case: str, snapshot: str, tmp_path: Path) -> None:
+    raw, text = NOT_CHECKED[case]
+    manifest = _write(tmp_path / "m.yaml", raw, pod("beside"))
+    done = call("check", "-f", manifest, "--snapshot", snapshot, "-o", "json")
+    data = json.loads(done.out)
+    jsonschema.validate(data, schema("check"), jsonschema.Draft202012Validator)
+    assert (done.status, data["status"], data["fits"]) == (3, "NotChecked", False), done.out
+    first, beside = data["objects"]
+    assert (first["status"], beside["status"]) == ("NotChecked", "Fits")
+    assert text in first["message"]
+    assert "not checked: " in call("check", "-f", manifest, "--snapshot", snapshot).out
+    junit = call("check", "-f", manifest, "--snapshot", snapshot, "-o", "junit")
+    assert [*ElementTree.fromstring(junit.out).iter("skipped")] and junit.status == 3
+    worse = _write(tmp_path / "w.yaml", raw, pod("large", "64"))
+    assert call("check", "-f", worse, "--snapshot", snapshot).status == 1
+
+
+def test_limits_that_are_not_considered_are_named(tmp_path: Path) -> None:
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}}
+    cluster = _write(tmp_path / "c.yaml", *CLUSTER, quota)
+    done = call("check", "-f", _write(tmp_path / "m.yaml", pod("p")), "--snapshot", cluster)
+    assert "note: ResourceQuotas are not considered" in done.out
+
+
+def test_locations_in_sarif_are_uris(
+    snapshot: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a b").mkdir()
+    file = _write(tmp_path / "a b" / "m.yaml", pod("p", "64"))
+    for given in (file, "a b/m.yaml"):
+        done = call("check", "-f", given, "--snapshot", snapshot, "-o", "sarif")
+        [result] = json.loads(done.out)["runs"][0]["results"]
+        location = result["locations"][0]["physicalLocation"]
+        assert location["artifactLocation"]["uri"] == "a%20b/m.yaml"
 
 
 def test_an_empty_cluster(snapshot: str, tmp_path: Path) -> None:
@@ -170,7 +326,8 @@ def test_the_line_of_the_field(snapshot: str, tmp_path: Path) -> None:
     done = call("check", "-f", file, "--snapshot", snapshot, "-o", "sarif")
     [result] = json.loads(done.out)["runs"][0]["results"]
     location = result["locations"][0]["physicalLocation"]
-    assert location == {"artifactLocation": {"uri": file}, "region": {"startLine": 25}}
+    uri = (tmp_path / "m.yaml").as_uri()
+    assert location == {"artifactLocation": {"uri": uri}, "region": {"startLine": 25}}
     assert BIG.splitlines()[24].strip() == "cpu: 1500m"
     assert "1 of 3 pods do not fit: untolerated taint, too little cpu." in result["message"]["text"]
 

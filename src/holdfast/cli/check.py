@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from holdfast.sim.what_if.fit_check import CheckResult
     from holdfast.snapshot.cluster_objects import ClusterObjects
 
-DOES_NOT_FIT = 1
 PROBLEM = 2
+_STATUSES = {"Fits": 0, "DoesNotFit": 1, "NotChecked": 3}
 
 
 class CheckOutput(enum.StrEnum):
@@ -68,7 +68,7 @@ def check(
 
     Workloads are checked as a whole, with all their replicas, and all manifests together. The cluster,
     or a snapshot of it, is only read. Exit status: 0 everything fits; 1 something does not; 2 invalid
-    input, or an error of the server.
+    input, or an error of the server; 3 everything that was checked fits, but something was not checked.
 
     Examples:
       # Would it fit now?
@@ -93,8 +93,8 @@ def check(
     except Failure as failure:
         raise Failure(PROBLEM, failure.lines, failure.as_it_is) from None
     typer.echo(_text(result, output), nl=False)
-    if not result.fits:
-        raise typer.Exit(DOES_NOT_FIT)
+    if result.status != "Fits":
+        raise typer.Exit(_STATUSES[result.status])
 
 
 def read_folders(paths: Sequence[str], snapshot: Sequence[str]) -> "list[Document]":
@@ -185,8 +185,12 @@ def _print_table(result: "CheckResult") -> None:
             Column("reason"),
         ],
     )
+    shown = {"Fits": ("yes", "green"), "DoesNotFit": ("no", "red"), "NotChecked": ("?", "yellow")}
     for each in result.objects:
+        fits, style = shown[each.status]
         reason = "" if each.fits else short_reasons(each)
+        if each.not_checked:
+            reason = f"not checked: {reason}"
         if each.fits and each.preempts:
             count = len(each.preempts)
             reason = f"preempts {'1 pod' if count == 1 else f'{count} pods'}"
@@ -196,10 +200,10 @@ def _print_table(result: "CheckResult") -> None:
             f"{each.placed}/{each.pods}",
             f"{each.nodes} of {each.all_nodes}",
             each.queue,
-            "yes" if each.fits else "no",
+            fits,
             reason,
             styled=5,
-            style="green" if each.fits else "red",
+            style=style,
         )
     if result.objects:
         screen.show(table)

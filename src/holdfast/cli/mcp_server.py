@@ -143,7 +143,7 @@ def new_server(defaults: McpDefaults) -> "MCPServer":
         `empty`, on the same nodes without any pods."""
         words = ["check", *defaults.words(namespace), "-o", "json", *(["--empty"] if empty else [])]
         with _written(manifests) as written:
-            return await _answer([*words, *written], (0, 1))
+            return await _answer([*words, *written], (0, 1, 3))
 
     @server.tool(annotations=reads)
     async def advise(

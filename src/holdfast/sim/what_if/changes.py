@@ -6,7 +6,7 @@ as far as disruption budgets let them.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -27,6 +27,12 @@ from holdfast.snapshot.manifests import InvalidInput
 
 _FIRST = ("Namespace", "PriorityClass", "RuntimeClass", "StorageClass")
 """Kinds that others need when they are created."""
+_LAST = (
+    *("Pod", "PodGroup", "Reservation", "ReservationSchedule", "ReplicationController"),
+    *("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob"),
+)
+"""Kinds that are scheduled, or make what is."""
+_LIMITS = ("LimitRange", "ResourceQuota")
 _SCALED = {
     "deployment": ("apps", "Deployment", "replicas"),
     "statefulset": ("apps", "StatefulSet", "replicas"),
@@ -49,6 +55,10 @@ class ScaledWorkload(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.key} scaled to {self.replicas}"
+
+
+BeforePods = Callable[[Sequence[tuple[Key, Raw]]], None]
+"""Is called with the objects that are scheduled, or make pods, before they are applied."""
 
 
 @dataclass(slots=True)
@@ -81,7 +91,9 @@ class AppliedChanges:
     removed: list[str] = field(default_factory=list)
 
 
-def apply_changes(cluster: HypotheticalCluster, changes: WhatIfChanges) -> AppliedChanges:
+def apply_changes(
+    cluster: HypotheticalCluster, changes: WhatIfChanges, before_pods: BeforePods | None = None
+) -> AppliedChanges:
     """Changes the cluster, except that drained nodes are only cordoned. Raises ChangeError,
     InvalidInput."""
     applied = AppliedChanges()
@@ -101,7 +113,7 @@ def apply_changes(cluster: HypotheticalCluster, changes: WhatIfChanges) -> Appli
         # Nothing else may change, or pods would be replaced by those of a new template.
         cluster.objects.update(each.key, {**raw, "spec": {**raw["spec"], each.field: each.replicas}})
         applied.texts.append(str(each))
-    _apply_manifests(cluster, changes, applied)
+    _apply_manifests(cluster, changes, applied, before_pods)
     applied.drained, applied.removed = drained, removed
     if drained:
         applied.texts.append(f"{_counted_nodes(drained)} drained")
@@ -202,7 +214,10 @@ def _scaled(cluster: HypotheticalCluster, text: str, namespace: str) -> ScaledWo
 
 
 def _apply_manifests(
-    cluster: HypotheticalCluster, changes: WhatIfChanges, applied: AppliedChanges
+    cluster: HypotheticalCluster,
+    changes: WhatIfChanges,
+    applied: AppliedChanges,
+    before_pods: BeforePods | None,
 ) -> None:
     problems: list[str] = []
     skipped: Counter[tuple[str, str]] = Counter()
@@ -223,10 +238,13 @@ def _apply_manifests(
                 objects.append((document, _with_namespace(read.raw, changes.namespace)))
     if problems:
         raise InvalidInput(problems)
-    objects.sort(key=lambda item: item[1]["kind"] not in _FIRST)
+    named = [(document, _named(cluster, raw)) for document, raw in objects]
+    named.sort(key=lambda item: (item[1]["kind"] not in _FIRST, item[1]["kind"] in _LAST))
+    scheduled = [(key_of(raw, declared), raw) for _, raw in named if raw["kind"] in _LAST]
     kinds: Counter[tuple[str, str]] = Counter()
-    for document, given in objects:
-        raw = _named(cluster, given)
+    for place, (document, raw) in enumerate(named):
+        if before_pods is not None and place == len(named) - len(scheduled):
+            before_pods(scheduled)
         key = key_of(raw, declared)
         try:
             cluster.take(Apply(_with_live_replicas(cluster, key, raw)))
@@ -238,6 +256,13 @@ def _apply_manifests(
         applied.texts.append(f"applied: {counted(kinds)}")
     if skipped:
         applied.notes.append(f"skipped: {counted(skipped)}")
+        applied.notes += note_of_limits(kind for _, kind in skipped)
+
+
+def note_of_limits(kinds: Iterable[str]) -> list[str]:
+    """That these kinds are not considered, if there are some."""
+    found = sorted({kind for kind in kinds if kind in _LIMITS})
+    return [f"{' and '.join(f'{each}s' for each in found)} are not considered"] if found else []
 
 
 def _with_namespace(raw: Raw, namespace: str) -> Raw:

@@ -1,10 +1,11 @@
 """Would manifests fit? Each workload as a whole, on the cluster as it is or without its pods.
 
-The manifests are applied to a hypothetical cluster, all together. How many nodes could take one pod of
-a workload is asked before that, so that the workload does not stand in its own way.
+The manifests are applied to a hypothetical cluster, all together; `checkable_manifests` says what in
+place of some. How many nodes could take one pod of a workload is asked when everything else of the
+manifests is there but no pods are, so that the workload does not stand in its own way.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,18 +15,19 @@ from holdfast.api.times import format_time
 from holdfast.explanation.no_node import plain
 from holdfast.explanation.pods import explain_pod
 from holdfast.explanation.verdicts import place
-from holdfast.local.component import RESERVATION
+from holdfast.local.component import ENDED, RESERVATION
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Key, Raw
 from holdfast.local.workloads.lister import controller_of
 from holdfast.local.workloads.pods import from_template
+from holdfast.machinery.status import StatusError
 from holdfast.scheduler.cluster.events import Added, Deleted
 from holdfast.scheduler.framework.config import plugin_sets as plugins
 from holdfast.scheduler.framework.diagnosis import NodeRejection
 from holdfast.scheduler.jobs.job import named_in
-from holdfast.sim.scenario_objects import ScenarioObject
 from holdfast.sim.what_if.answer import PENDING, WhatIfAnswer
 from holdfast.sim.what_if.changes import WhatIfChanges
+from holdfast.sim.what_if.checkable_manifests import CheckableManifest, checkable
 from holdfast.sim.what_if.drain import is_daemon
 from holdfast.sim.what_if.hypothetical_cluster import HypotheticalCluster
 from holdfast.sim.what_if.question import WhatIfQuestion
@@ -41,13 +43,19 @@ _GONE_IF_EMPTY = (*_WORKLOADS[:3], "Job", "CronJob", *_RESERVING, "PodGroup", "R
 """Kinds that an empty cluster does not have; nor pods but those of DaemonSets."""
 _MOST_EXPLAINED = 10
 
+FITS, DOES_NOT_FIT, NOT_CHECKED = "Fits", "DoesNotFit", "NotChecked"
+
 
 @dataclass(slots=True)
 class CheckedObject:
     """A pod, workload, pod group or reservation of the manifests."""
 
     object: str
-    document: Document
+    manifest: CheckableManifest
+    names: Collection[str] = ()
+    """Of what is applied in its place, and of its pods."""
+    not_checked: str = ""
+    """Why it is not checked."""
     pods: int = 0
     placed: int = 0
     nodes: int = 0
@@ -65,8 +73,18 @@ class CheckedObject:
     field_line: int = 0
 
     @property
+    def document(self) -> Document:
+        return self.manifest.document
+
+    @property
+    def status(self) -> str:
+        if self.not_checked:
+            return NOT_CHECKED
+        return FITS if self.placed >= self.pods else DOES_NOT_FIT
+
+    @property
     def fits(self) -> bool:
-        return self.placed >= self.pods
+        return self.status == FITS
 
     @property
     def share(self) -> float:
@@ -82,6 +100,7 @@ class CheckedObject:
             "file": self.document.file,
             "line": self.line,
             "fits": self.fits,
+            "status": self.status,
             "pods": self.pods,
             "placed": self.placed,
             "nodes": self.nodes,
@@ -89,7 +108,7 @@ class CheckedObject:
             "share": self.share,
             "queue": self.queue,
             "reasons": self.reasons,
-            "message": self.message,
+            "message": self.not_checked or self.message,
             "details": self.details,
             "preempts": self.preempts,
             "field": self.field,
@@ -104,18 +123,22 @@ class CheckResult:
     notes: list[str]
 
     @property
-    def fits(self) -> bool:
-        return all(each.fits for each in self.objects)
+    def status(self) -> str:
+        """The worst of all."""
+        found = {each.status for each in self.objects}
+        return next((each for each in (DOES_NOT_FIT, NOT_CHECKED) if each in found), FITS)
 
     def data(self) -> dict[str, Any]:
         return {
             "$schema": SCHEMA,
             "kind": "Check",
             "time": format_time(self.time),
-            "fits": self.fits,
+            "fits": self.status == FITS,
+            "status": self.status,
             "summary": {
                 "objects": len(self.objects),
                 "fitting": sum(each.fits for each in self.objects),
+                "notChecked": sum(each.status == NOT_CHECKED for each in self.objects),
                 "pods": sum(each.pods for each in self.objects),
                 "placed": sum(each.placed for each in self.objects),
                 "preempted": len({name for each in self.objects for name in each.preempts}),
@@ -137,22 +160,33 @@ def check_fit(
     if empty:
         kept = tuple(each for each in objects.documents if _is_kept(each.data))
         objects = replace(objects, documents=kept)
-    manifests = [_runnable(each) for each in manifests]
     question = WhatIfQuestion.about(setup, objects)
-    asked = _nodes_for(question.cluster, manifests, namespace)
-    answer = question.ask(WhatIfChanges(manifests=manifests, namespace=namespace))
+    cluster = question.cluster
+    declared = cluster.objects.declared
+    given = [checkable(each, namespace, cluster.objects.get, declared) for each in manifests]
+    of = {id(document): each for each in given for document in each.applied}
+    asked: dict[Key, list[NodeRejection]] = {}
+    wanted = WhatIfChanges(
+        manifests=[document for each in given for document in each.applied], namespace=namespace
+    )
+    answer = question.ask(wanted, lambda scheduled: asked.update(_nodes_for(cluster, scheduled)))
     assert question.applied is not None
-    found = []
+    keys: dict[int, list[Key]] = {id(each): [] for each in given}
     for key, document in question.applied.objects.items():
-        checked = _checked(question.cluster, key, document, answer)
+        keys[id(of[id(document)])].append(key)
+    pods = _PodsByName(cluster)
+    found = []
+    for manifest in given:
+        checked = _checked(cluster, manifest, keys[id(manifest)], answer, pods)
         if checked is None:
             continue
-        checked.all_nodes = question.before.nodes
-        if (rejections := asked.get(key)) is not None:
+        checked.all_nodes = answer.after.nodes
+        for rejections in (asked[key] for key in keys[id(manifest)][::-1] if key in asked):
             checked.nodes = sum(not each.texts for each in rejections)
             checked.nodes_if_empty = sum(not each.texts or each.resolvable for each in rejections)
         found.append(checked)
-    _explain(question.cluster, [each for each in found if not each.fits][:_MOST_EXPLAINED])
+    failing = [each for each in found if each.status == DOES_NOT_FIT]
+    _explain(cluster, failing[:_MOST_EXPLAINED])
     notes = [*answer.notes]
     if not found:
         notes.append("the manifests have no pods, workloads or reservations")
@@ -164,45 +198,30 @@ def _is_kept(raw: Raw) -> bool:
     return raw["kind"] not in _GONE_IF_EMPTY and (raw["kind"] != "Pod" or is_daemon(raw))
 
 
-def _runnable(document: Document) -> Document:
-    """Instead of a CronJob, the Job that it would start."""
-    data = document.data
-    if not isinstance(data, dict) or (data.get("apiVersion"), data.get("kind")) != (
-        "batch/v1",
-        "CronJob",
-    ):
-        return document
-    job = (data.get("spec") or {}).get("jobTemplate") or {}
-    metadata = {**(job.get("metadata") or {}), **(data.get("metadata") or {})}
-    made = {"apiVersion": "batch/v1", "kind": "Job", **job, "metadata": metadata}
-    return replace(document, data=made)
-
-
 def _nodes_for(
-    cluster: HypotheticalCluster, manifests: Iterable[Document], namespace: str
+    cluster: HypotheticalCluster, scheduled: Iterable[tuple[Key, Raw]]
 ) -> dict[Key, list[NodeRejection]]:
     """The verdict of every node on one pod of each object, by the object's key."""
     found: dict[Key, list[NodeRejection]] = {}
-    for document in manifests:
-        read = ScenarioObject(document.data) if isinstance(document.data, dict) else None
-        if read is None or read.errors or not (pod := _pod_of(read.raw, namespace)):
+    for key, raw in scheduled:
+        pod = _pod_of(raw)
+        if pod is None:
             continue
-        raw = read.raw
-        metadata = {**raw["metadata"], "namespace": raw["metadata"].get("namespace") or namespace}
-        key = cluster.objects.key_of({**raw, "metadata": metadata})
-        found[key] = _verdicts(cluster, pod)
+        try:
+            found[key] = _verdicts(cluster, pod)
+        except StatusError:
+            continue  # it is refused when it is applied, too
     return found
 
 
-def _pod_of(raw: Raw, namespace: str) -> Raw | None:
+def _pod_of(raw: Raw) -> Raw | None:
     """One pod of a workload, or the pod itself."""
-    metadata = {**raw["metadata"], "namespace": raw["metadata"].get("namespace") or namespace}
     if raw["kind"] == "Pod":
-        return {**raw, "metadata": {**metadata, "name": "asked", "uid": "asked"}}
+        return {**raw, "metadata": {**raw["metadata"], "name": "asked", "uid": "asked"}}
     template = (raw.get("spec") or {}).get("template")
     if raw["kind"] not in _WORKLOADS or not template:
         return None
-    owner = {**raw, "metadata": {"uid": "asked", "name": "asked", **metadata}}
+    owner = {**raw, "metadata": {"uid": "asked", **raw["metadata"]}}
     pod = from_template(owner, template, name="asked")
     return {**pod, "metadata": {**pod["metadata"], "uid": "asked"}}
 
@@ -222,38 +241,98 @@ def _verdicts(cluster: HypotheticalCluster, pod: Raw) -> list[NodeRejection]:
 
 
 def _checked(
-    cluster: HypotheticalCluster, key: Key, document: Document, answer: WhatIfAnswer
+    cluster: HypotheticalCluster,
+    manifest: CheckableManifest,
+    keys: Sequence[Key],
+    answer: WhatIfAnswer,
+    pods: "_PodsByName",
 ) -> CheckedObject | None:
-    name = str(key)
+    """None if it neither has nor makes anything that is scheduled."""
+    if manifest.not_checked:
+        return CheckedObject(manifest.name, manifest, not_checked=manifest.not_checked)
+    names: set[str] = set()
+    for key in keys:
+        names |= _scheduled_by(cluster, key)
+    if not names:
+        return None
+    first = keys[0]
+    shown = str(first._replace(kind=manifest.kind)) if first.namespace else str(first)
+    checked = CheckedObject(shown, manifest, names, details=[*manifest.remarks])
+    checked.placed, checked.pods = pods.counts(names)
+    pending = [each for each in answer.pending if names & {each.workload, each.object}]
+    for key in keys:
+        if key.kind in ("Deployment", "ReplicaSet", "StatefulSet"):
+            _count_replicas(cluster, key, checked)
+    reservations = [each for each in names if each.startswith(f"{RESERVATION[1]}/")]
+    checked.pods += len(reservations)
+    checked.placed += len(reservations) - sum(each.object in reservations for each in pending)
+    waiting = [each for each in pending if each.was != PENDING] or pending
+    if waiting:
+        checked.message = waiting[0].message
+        checked.reasons = [*dict.fromkeys(reason for each in waiting for reason in each.reasons)]
+        if all(each.waits_for == "scheduler" for each in waiting):
+            checked.not_checked = f"{waiting[0].message}: see --config"
+    elif not checked.pods and first.kind == "DaemonSet":
+        checked.not_checked = "no node matches its node selector, affinity and tolerations"
+    elif not checked.pods:
+        checked.details.append("it makes no pods")
+    own = {each.object for each in pending}
+    own |= {each.object for each in answer.placed if names & {each.workload, each.object}}
+    checked.preempts = [each.object for each in answer.displaced if each.by in own]
+    checked.queue = _queue(cluster, own)
+    return checked
+
+
+def _scheduled_by(cluster: HypotheticalCluster, key: Key) -> set[str]:
+    """The names of what is scheduled for an object: of itself, of its pods' workload, of others."""
     if key.kind == "PodGroup":
-        members = _members(cluster, key)
-        if not members:
-            return None
-        names = members
-    elif key.kind == _SCHEDULE:
-        names = {
+        return _members(cluster, key)
+    if key.kind == _SCHEDULE:
+        return {
             str(Key(*RESERVATION, "", raw["metadata"]["name"]))
             for raw in cluster.objects.scan(*RESERVATION)
             if (owner := controller_of(raw)) is not None
             and (owner["kind"], owner["name"]) == (_SCHEDULE, key.name)
         }
-        if not names:
-            return None
-    elif key.kind in (*_WORKLOADS, "Pod") or key[:2] == RESERVATION:
-        names = {name}
-    else:
-        return None
-    placed = [each for each in answer.placed if names & {each.workload, each.object}]
-    pending = [each for each in answer.pending if names & {each.workload, each.object}]
-    checked = CheckedObject(name, document, len(placed) + len(pending), len(placed))
-    waiting = [each for each in pending if each.was != PENDING] or pending
-    if waiting:
-        checked.message = waiting[0].message
-        checked.reasons = [*dict.fromkeys(reason for each in waiting for reason in each.reasons)]
-    own = {each.object for each in placed} | {each.object for each in pending}
-    checked.preempts = [each.object for each in answer.displaced if each.by in own]
-    checked.queue = _queue(cluster, own)
-    return checked
+    if key.kind in (*_WORKLOADS, "Pod") or key[:2] == RESERVATION:
+        return {str(key)}
+    return set()
+
+
+def _count_replicas(cluster: HypotheticalCluster, key: Key, checked: CheckedObject) -> None:
+    """All replicas, also those that are made only after others are ready. Pods of an earlier template,
+    which a Deployment keeps until new ones are ready, do not count."""
+    raw = cluster.objects.get(key)
+    wanted = ((raw or {}).get("spec") or {}).get("replicas")
+    if raw is None or wanted is None:
+        return
+    updated = (raw.get("status") or {}).get("updatedReplicas")
+    if key.kind == "Deployment" and updated is not None:
+        waiting = checked.pods - checked.placed
+        checked.placed = min(checked.placed, updated - waiting)
+    checked.pods = wanted
+
+
+class _PodsByName:
+    """The pods that are not at their end, by their names and those of their workloads."""
+
+    def __init__(self, cluster: HypotheticalCluster) -> None:
+        self._bound: dict[str, dict[str, bool]] = {}
+        for raw in cluster.objects.scan("", "Pod"):
+            metadata = raw["metadata"]
+            if raw["status"].get("phase") in ENDED or metadata.get("deletionTimestamp"):
+                continue
+            has_node = bool(raw["spec"].get("nodeName"))
+            own = str(Key("", "Pod", metadata["namespace"], metadata["name"]))
+            for name in {own, cluster.workload_of(raw)} - {""}:
+                self._bound.setdefault(name, {})[own] = has_node
+
+    def counts(self, names: Iterable[str]) -> tuple[int, int]:
+        """How many of these have a node, and how many there are."""
+        found: dict[str, bool] = {}
+        for name in names:
+            found.update(self._bound.get(name, {}))
+        return sum(found.values()), len(found)
 
 
 def _members(cluster: HypotheticalCluster, group: Key) -> set[str]:
@@ -287,8 +366,8 @@ def _explain(cluster: HypotheticalCluster, objects: Iterable[CheckedObject]) -> 
         report = explain_pod(snapshot, pod)
         if report.nodes:
             most = max(report.nodes, key=lambda found: (len(found.nodes), found.reason))
-            each.field = _field_of(each.document.data, most.plugin, most.reason)
-        each.details = [report.summary, *report.details, *(advice.text for advice in report.advice)]
+            each.field = _field_of(each.manifest, most.plugin, most.reason)
+        each.details += [report.summary, *report.details, *(advice.text for advice in report.advice)]
 
 
 def _first_pending(cluster: HypotheticalCluster, checked: CheckedObject) -> Raw | None:
@@ -302,7 +381,7 @@ def _first_pending(cluster: HypotheticalCluster, checked: CheckedObject) -> Raw 
         names = {str(record.ref), cluster.workload_of(raw)}
         if group is not None:
             names.add(f"PodGroup/{group.namespace}/{group.name}")
-        if checked.object in names:
+        if not names.isdisjoint((*checked.names, checked.object)):
             return raw
     return None
 
@@ -333,25 +412,36 @@ _FIELDS = {
 """By plugin, the field of a pod's spec that it reads."""
 
 
-def _field_of(raw: Raw, plugin: str, reason: str) -> str:
+def _field_of(manifest: CheckableManifest, plugin: str, reason: str) -> str:
     """The field behind a plugin's reason; empty if no field is."""
-    inner = _FIELDS.get(plugin)
-    spec = raw.get("spec") or {}
-    prefix = "spec.template.spec" if "template" in spec else "spec"
-    of_pod = (spec.get("template") or {}).get("spec") or spec
+    inner, prefix = _FIELDS.get(plugin), manifest.pod_spec or "spec"
     if inner is None:
         return ""
+    of_pod = _at(manifest.document.data, prefix) or {}
     if plugin == plugins.NODE_RESOURCES_FIT:
         resource = reason.removeprefix("Insufficient ")
         for i, container in enumerate(of_pod.get("containers") or ()):
             if resource in ((container.get("resources") or {}).get("requests") or {}):
                 inner = f"containers[{i}].resources.requests.{resource}"
                 break
-    elif plugin == "NodeAffinity" and of_pod.get("nodeSelector"):
-        inner = "nodeSelector"
+    elif plugin == "NodeAffinity":
+        set_ = (each for each in ("nodeName", "nodeSelector") if of_pod.get(each))
+        inner = next(set_, inner)
     return f"{prefix}.{inner}"
+
+
+def _at(raw: Any, path: str) -> Any:
+    """What stands at a path such as `spec.tasks[0].template`; None if nothing does."""
+    for step in path.replace("[", ".").replace("]", "").split("."):
+        if isinstance(raw, list):
+            raw = raw[int(step)] if int(step) < len(raw) else None
+        else:
+            raw = (raw or {}).get(step)
+    return raw
 
 
 def short_reasons(checked: CheckedObject) -> str:
     """The reasons in a few words each."""
+    if checked.not_checked:
+        return checked.not_checked
     return ", ".join(plain(reason) for reason in checked.reasons) or checked.message

@@ -4,18 +4,27 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from xml.sax.saxutils import escape, quoteattr
 
 import yaml
 
 from holdfast import __version__
-from holdfast.sim.what_if.fit_check import CheckedObject, CheckResult, short_reasons
+from holdfast.sim.what_if.fit_check import (
+    DOES_NOT_FIT,
+    FITS,
+    NOT_CHECKED,
+    CheckedObject,
+    CheckResult,
+    short_reasons,
+)
 
 _STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
 _Parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _RULES = {
     "unschedulable": "Pods of the manifest would be pending",
     "preempts": "Pods of the manifest would preempt others",
+    "not-checked": "Pods of the manifest are not checked",
 }
 _SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
@@ -82,21 +91,33 @@ def sarif(result: CheckResult) -> dict[str, Any]:
 def _sarif_result(each: CheckedObject) -> dict[str, Any]:
     location = {
         "physicalLocation": {
-            "artifactLocation": {"uri": each.document.file.replace("\\", "/")},
+            "artifactLocation": {"uri": _uri(each.document.file)},
             "region": {"startLine": each.field_line or each.line},
         },
         "logicalLocations": [{"name": each.field or each.object, "fullyQualifiedName": each.object}],
     }
+    rules = {FITS: "preempts", DOES_NOT_FIT: "unschedulable", NOT_CHECKED: "not-checked"}
     return {
-        "ruleId": "preempts" if each.fits else "unschedulable",
-        "level": "warning" if each.fits else "error",
+        "ruleId": rules[each.status],
+        "level": "error" if each.status == DOES_NOT_FIT else "warning",
         "message": {"text": problem_text(each)},
         "locations": [location],
     }
 
 
+def _uri(file: str) -> str:
+    """Relative to the working directory if the file is below it."""
+    path = Path(file)
+    if not path.is_absolute():
+        return quote(path.as_posix())
+    here = Path.cwd()
+    return quote(path.relative_to(here).as_posix()) if path.is_relative_to(here) else path.as_uri()
+
+
 def problem_text(each: CheckedObject) -> str:
     """What is wrong, in one paragraph."""
+    if each.status == NOT_CHECKED:
+        return f"{each.object} is not checked: {each.not_checked}"
     if each.fits:
         return f"{each.object} fits, but preempts {', '.join(each.preempts)}"
     missing = each.pods - each.placed
@@ -109,16 +130,21 @@ def problem_text(each: CheckedObject) -> str:
 
 
 def junit(result: CheckResult) -> str:
-    failing = sum(not each.fits for each in result.objects)
+    failing = sum(each.status == DOES_NOT_FIT for each in result.objects)
+    skipped = sum(each.status == NOT_CHECKED for each in result.objects)
+    counts = f'tests="{len(result.objects)}" failures="{failing}"'
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
-        f'<testsuites tests="{len(result.objects)}" failures="{failing}">',
-        f'<testsuite name="holdfast check" tests="{len(result.objects)}" failures="{failing}">',
+        f"<testsuites {counts}>",
+        f'<testsuite name="holdfast check" {counts} skipped="{skipped}">',
     ]
     for each in result.objects:
         case = f"<testcase classname={quoteattr(each.document.file)} name={quoteattr(each.object)}"
         if each.fits:
             lines.append(f"{case}/>")
+            continue
+        if each.status == NOT_CHECKED:
+            lines.append(f"{case}><skipped message={quoteattr(each.not_checked)}/></testcase>")
             continue
         where = f"{each.document.file}:{each.field_line or each.line}"
         text = "\n".join([each.message, *each.details, where])

@@ -39,7 +39,14 @@ from holdfast.sim.what_if.answer import (
     WhatIfAnswer,
 )
 from holdfast.sim.what_if.capacity import cluster_capacity
-from holdfast.sim.what_if.changes import AppliedChanges, ChangeError, WhatIfChanges, apply_changes
+from holdfast.sim.what_if.changes import (
+    AppliedChanges,
+    BeforePods,
+    ChangeError,
+    WhatIfChanges,
+    apply_changes,
+    note_of_limits,
+)
 from holdfast.sim.what_if.drain import BlockedEviction, drain, is_daemon
 from holdfast.sim.what_if.hypothetical_cluster import HypotheticalCluster
 from holdfast.sim.what_if.node_plan import AttemptResult, Counts, NodePlanner
@@ -100,11 +107,14 @@ class WhatIfQuestion:
             if not is_own(document.data):
                 (stored if _is_stored(document.data) else others).append(document)
         objects, stripped = [each.data for each in stored], given.header is not None
-        if not others:
-            return cls(setup, given.now, objects, stripped=stripped)
-        written = read_scenario(others, setup.object_kinds())
-        now = given.now if stored else written.start
-        return cls(setup, now, objects, written, stripped=stripped)
+        if others:
+            written = read_scenario(others, setup.object_kinds())
+            now = given.now if stored else written.start
+            question = cls(setup, now, objects, written, stripped=stripped)
+        else:
+            question = cls(setup, given.now, objects, stripped=stripped)
+        question.notes += note_of_limits(str(each.data.get("kind")) for each in given.documents)
+        return question
 
     def _create(self, scenario: Scenario) -> None:
         for planned in scenario.actions:
@@ -114,13 +124,20 @@ class WhatIfQuestion:
                 except InvalidObject as error:
                     raise InvalidInput([f"{planned.origin}: {error}"]) from None
 
-    def ask(self, changes: WhatIfChanges) -> WhatIfAnswer:
-        """Raises ChangeError, InvalidInput, NotSettled."""
+    def ask(self, changes: WhatIfChanges, before_pods: BeforePods | None = None) -> WhatIfAnswer:
+        """`before_pods` is called when everything else of the manifests has come to rest. Raises
+        ChangeError, InvalidInput, NotSettled."""
         cluster = self.cluster
         log = _Log(cluster)
         blocked: list[BlockedEviction] = []
+
+        def ready(scheduled: Sequence[tuple[Key, Raw]]) -> None:
+            if before_pods is not None:
+                log.rest()
+                before_pods(scheduled)
+
         with cluster.watching(log.changed):
-            applied = self.applied = apply_changes(cluster, changes)
+            applied = self.applied = apply_changes(cluster, changes, ready)
             log.rest()
             if applied.drained:
                 blocked = drain(cluster, applied.drained, log.rest)
