@@ -91,8 +91,13 @@ class Request(NamedTuple):
     accept: str = JSON
 
 
+class _Cause(msgspec.Struct):
+    message: str = ""
+
+
 class _Details(msgspec.Struct, rename="camel"):
     retry_after_seconds: int | None = None
+    causes: list[_Cause] | None = None
 
 
 class Status(msgspec.Struct):
@@ -384,4 +389,6 @@ def api_error(code: int, body: bytes, retry_header: str | None = None) -> ApiErr
         retry_after = float(retry_header)
     elif status.details is not None and status.details.retry_after_seconds:
         retry_after = float(status.details.retry_after_seconds)
-    return ApiError(code, status.reason, status.message, retry_after)
+    causes = status.details.causes if status.details is not None else None
+    told = tuple(each.message for each in causes or ())
+    return ApiError(code, status.reason, status.message, retry_after, told)

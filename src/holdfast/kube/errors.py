@@ -34,13 +34,20 @@ class ApiError(KubernetesError):
     """A status of 400 or more. `reason` and `message` are the Status object's where there is one."""
 
     def __init__(
-        self, status: int, reason: str, message: str, retry_after: float | None = None
+        self,
+        status: int,
+        reason: str,
+        message: str,
+        retry_after: float | None = None,
+        causes: tuple[str, ...] = (),
     ) -> None:
         super().__init__(f"{status} {reason}: {message}" if reason else f"{status}: {message}")
         self.status = status
         self.reason = reason
         self.message = message
         self.retry_after = retry_after
+        self.causes = causes
+        """The messages of the causes in the Status object."""
 
     @property
     def is_transient(self) -> bool:

@@ -242,7 +242,7 @@ class DecisionExecutor:
         )
         disrupted = decrement_budget(pod, budgets, now)
         if isinstance(disrupted, EvictionRefusal):
-            target.feed(write_refused(decision, disrupted.message))
+            target.feed(write_refused(decision, disrupted.message, disrupted.why))
             return
         if options.get("dryRun"):
             return
@@ -252,6 +252,8 @@ class DecisionExecutor:
         self._objects.update(key, with_disruption_target(pod, now))
         node = pod["spec"].get("nodeName") or ""
         target.record(key, EVICTED, node=node, message=decision.message)
+        if decision.event is not None:
+            self._emit(decision.event)
         target.delete_pod(key, options.get("gracePeriodSeconds"))
 
     # Volumes. The claim itself is bound when its pod is.

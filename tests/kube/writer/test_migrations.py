@@ -16,6 +16,7 @@ from holdfast.api.reservation import (
 )
 from holdfast.scheduler.cluster.decisions import (
     CreateReservation,
+    Emit,
     Evict,
     SetMigrationStatus,
     SpecifyMigration,
@@ -97,8 +98,11 @@ def test_an_eviction_is_granted_or_the_core_hears_why_not(
         async with desk() as d:
             pod = d.api.create(make_pod("p").on("n").raw())
             d.api.faults += faults
-            decision = Evict(ref(pod), "by a job", {"gracePeriodSeconds": 5})
+            emit = Emit(ref(pod), "Normal", "Evicted", "by a job", "Evicting")
+            decision = Evict(ref(pod), "by a job", {"gracePeriodSeconds": 5}, emit)
             await d.do(decision)
+            accepted = not refusals and not any(fault.cut for fault in faults)
+            assert len(d.api.all("/apis/events.k8s.io/v1/events")) == accepted
             assert d.fed == [write_refused(decision, why) for why in refusals]
             assert bool(d.api.all("/api/v1/pods")) == bool(refusals)
             assert d.api.count("POST", "/pods/p/eviction") == tries

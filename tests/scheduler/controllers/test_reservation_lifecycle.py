@@ -283,3 +283,72 @@ def test_node_that_shrinks_keeps_the_reservation_and_accepts_nothing_else() -> N
         assert (world.node_of("stranger"), world.node_of("owner")) == ("", "")
         world.put(pod("small", app="a", cpu="4"))
         assert world.reservation_of("small") == "r"
+
+
+def released_if_unused(name: str) -> Raw:
+    """For half an hour without an owner."""
+    raw = reservation(name, cpu="4", allocateOnce=False)
+    raw["metadata"]["annotations"] = {"holdfast.io/release-if-unused-after": "30m"}
+    return raw
+
+
+def test_restarts_do_not_prolong_the_time_without_owners() -> None:
+    world = World(node("n1", cpu="8"), released_if_unused("r"))
+    for _ in range(2):
+        world.wait(HOUR / 6)
+        world.restart()
+    assert world.phase("r") == "Available"
+    world.wait(HOUR / 6)
+    assert world.condition("r", "Ready")["message"] == "reservation had no owner for 30m0s"
+
+
+def test_the_time_without_owners_counts_from_the_last_one_also_after_a_restart() -> None:
+    world = World(node("n1", cpu="8"), released_if_unused("r"))
+    world.wait(HOUR / 3).put(pod("owner", app="a", cpu="2"))
+    assert world.condition("r", "Used")["status"] == "True"
+    world.wait(HOUR).delete("Pod", "owner")
+    world.wait(HOUR / 3)
+    world.restart()
+    assert world.phase("r") == "Available"
+    world.wait(HOUR / 6)
+    assert world.phase("r") == "Failed"
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_evict_at_the_end_warns_if_the_first_owner_is_the_end(once: bool) -> None:
+    raw = reservation("r", cpu="4", allocateOnce=once)
+    raw["metadata"]["annotations"] = {"holdfast.io/at-end": "Evict"}
+    world = World(node("n1", cpu="8"), raw)
+    world.restart()
+    world.settle()
+    assert [event.reason for event in world.events].count("AtEndIgnored") == once
+
+
+def test_an_owner_that_a_budget_keeps_is_reported_once_and_evicted_later() -> None:
+    raw = reservation("r", cpu="4", allocateOnce=False, ttl="1h")
+    raw["metadata"]["annotations"] = {"holdfast.io/at-end": "Evict"}
+    world = World(node("n1", cpu="8"), raw).put(pod("owner", app="a", cpu="2"))
+    world.protected.add("owner")
+    world.wait(2 * HOUR)
+    text = "Reservation/r has ended: Cannot evict pod as it would violate the pod's disruption budget."
+    assert about(world, "owner") == [("EvictionRefused", text)]
+    world.protected.clear()
+    world.wait(HOUR)
+    assert about(world, "owner") == [("EvictionRefused", text), ("Evicted", "Reservation/r has ended")]
+
+
+def about(world: World, name: str) -> list[tuple[str, str]]:
+    """The events of a pod, except those of its start."""
+    found = [event for event in world.events if event.about.name == name]
+    return [(event.reason, event.message) for event in found if event.reason != "Scheduled"]
+
+
+def test_a_reservation_whose_start_was_removed_has_no_state_of_a_plan() -> None:
+    raw = reservation("r", cpu="8")
+    raw["metadata"]["annotations"] = {"holdfast.io/starts-at": "2099-01-01T00:00:00Z"}
+    world = World(node("n1", cpu="8"), pod("p", cpu="8")).put(raw)
+    assert world.condition("r", "Planned")
+    world.edit("Reservation", "r", metadata__annotations={})
+    found = {each["type"] for each in world.status("r")["conditions"]}
+    assert (world.phase("r"), world.status("r").get("nodeName", "")) == ("Pending", "")
+    assert found == {"Scheduled"}

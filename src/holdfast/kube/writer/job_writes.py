@@ -1,7 +1,6 @@
 """Writes the status of PodGroups, Queues, ReservationSchedules and PodMigrationJobs, and evictions."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -22,6 +21,7 @@ from holdfast.kube.writer.write_queue import (
 )
 from holdfast.scheduler.cluster.decisions import (
     Decision,
+    Emit,
     Evict,
     ObjectRef,
     SetMigrationStatus,
@@ -146,10 +146,18 @@ class MigrationWriter:
     help.
     """
 
-    def __init__(self, api: ApiWriter, queue: WriteQueue, feed: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        api: ApiWriter,
+        queue: WriteQueue,
+        feed: Callable[[Event], None],
+        emit: Callable[[Emit], None],
+    ) -> None:
+        """`emit` records the events of evictions that are accepted."""
         self._api = api
         self._queue = queue
         self._feed = feed
+        self._emit = emit
 
     def set_status(self, decision: SetMigrationStatus) -> None:
         job = decision.job
@@ -189,10 +197,16 @@ class MigrationWriter:
     ) -> None:
 
         def refused(error: Exception) -> None:
-            message = error.message if isinstance(error, ApiError) else str(error)
-            self._feed(write_refused(decision, message))
+            if isinstance(error, ApiError):
+                self._feed(write_refused(decision, error.message, " ".join(error.causes)))
+            else:
+                self._feed(write_refused(decision, str(error)))
 
-        send = partial(self._api.write, method, path, body, type_)
+        async def send() -> None:
+            await self._api.write(method, path, body, type_)
+            if isinstance(decision, Evict) and decision.event is not None:
+                self._emit(decision.event)
+
         write = persistent(
             self._api,
             send,

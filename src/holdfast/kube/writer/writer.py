@@ -107,7 +107,7 @@ class Writer:
             self._api, self.queue, feed, self._releases, self._resource_claims.write_holder
         )
         self._jobs = JobStatuses(self._api, self.queue, feed)
-        self._migrations = MigrationWriter(self._api, self.queue, feed)
+        self._migrations = MigrationWriter(self._api, self.queue, feed, self._emit)
         # The next leader need not wait for Events.
         self._recorder = EventWriter(ApiWriter(client, fence), wall, version)
         self._version = version

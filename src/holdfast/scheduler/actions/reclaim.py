@@ -316,8 +316,8 @@ class _Reclaimer:
         for victim in self._victims.values():
             self._reclaimable.evicted(victim)
             text = f"queue {self._queue} reclaims its deserved share for {about}"
-            decisions.append(Evict(victim.ref, text))
-            decisions.append(Emit(victim.ref, "Normal", RECLAIMED, text, "Reclaiming"))
+            emit = Emit(victim.ref, "Normal", RECLAIMED, text, "Reclaiming")
+            decisions.append(Evict(victim.ref, text, event=emit))
         for pod, row in self._places:
             self._reclaimable.nominated(pod, row)
             if pod.nominated != nodes.name(row):

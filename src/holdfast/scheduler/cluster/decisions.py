@@ -214,6 +214,8 @@ class Evict(msgspec.Struct, frozen=True):
     """The reason, for a log or audit."""
     options: Mapping[str, Any] = _NOTHING
     """DeleteOptions, as in JSON."""
+    event: "Emit | None" = None
+    """Recorded if the eviction is accepted; the first refusal is reported then, too."""
 
 
 class CreateReservation(msgspec.Struct, frozen=True):

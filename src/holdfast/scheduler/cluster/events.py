@@ -79,6 +79,8 @@ class WriteRefused(msgspec.Struct, frozen=True):
 
     decision: Decision
     message: str
+    detail: str = ""
+    """What refused it, such as a disruption budget, if the message does not say so."""
 
 
 class CreateRefused(WriteRefused, frozen=True):
@@ -149,9 +151,9 @@ _REFUSALS: dict[type, type[WriteRefused]] = {
 }
 
 
-def write_refused(decision: Decision, message: str) -> WriteRefused:
+def write_refused(decision: Decision, message: str, detail: str = "") -> WriteRefused:
     """The event that answers a decision, other than a bind, that was not carried out."""
-    return _REFUSALS.get(type(decision), WriteRefused)(decision, message)
+    return _REFUSALS.get(type(decision), WriteRefused)(decision, message, detail)
 
 
 Event = Added | Updated | Deleted | Malformed | BindConfirmed | BindRefused | WriteRefused

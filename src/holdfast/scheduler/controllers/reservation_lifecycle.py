@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 from holdfast.api.calendar import AtEnd
 from holdfast.api.errors import TimeError
-from holdfast.api.meta import condition
+from holdfast.api.meta import Condition, condition
 from holdfast.api.names import AT_END
-from holdfast.api.times import parse_time
+from holdfast.api.times import format_duration, parse_time
 from holdfast.scheduler.cluster.decisions import (
     Decision,
     Emit,
@@ -30,6 +30,7 @@ from holdfast.scheduler.reservations.reservation_status import (
     RESIZED,
     SCHEDULED,
     SUCCEEDED,
+    USED,
     bound_owners,
     status_of,
 )
@@ -59,8 +60,9 @@ class ReservationLifecycle:
         self._renewed: set[str] = set()
         """The uids of reservations that may have other devices or CPUs, after a resize or a
         replacement."""
-        self._idle_since: dict[str, float] = {}
-        """Since when a reservation that is to be released if unused has no owner, by uid."""
+        self._idle_since: dict[str, float | None] = {}
+        """Since when a reservation that is to be released if unused is Available and has no owner, by
+        uid; None while it is not."""
         self._decisions: list[Decision] = []
 
     def run(self, now: float) -> list[Decision]:
@@ -104,7 +106,8 @@ class ReservationLifecycle:
             return
         expires, unused = reservation.expires, self._unused_until(reservation, now)
         if unused is not None and unused <= now:
-            self._finish(reservation, EXPIRED, "reservation was not used", now)
+            after = format_duration(reservation.calendar.release_after or 0.0)
+            self._finish(reservation, EXPIRED, f"reservation had no owner for {after}", now)
             return
         is_over = expires is not None and expires <= now
         if self._reservations.close_if_expired(reservation, is_over):
@@ -155,6 +158,8 @@ class ReservationLifecycle:
             self._emit_invalid(reservation)
         elif self._invalid:
             self._invalid.pop(reservation.uid, None)
+        if reservation.once and reservation.calendar.at_end == AtEnd.EVICT:
+            self._warn_of_at_end(reservation)
         self._write(reservation, now)
         times = [time for time in (None if is_over else expires, unused) if time is not None]
         self._timers.set(reservation.uid, min(times, default=None))
@@ -167,10 +172,18 @@ class ReservationLifecycle:
         """When the reservation is released if no owner uses it until then; None if it is not to be."""
         after = reservation.calendar.release_after
         is_available = reservation.placed and not reservation.waiting
-        if after is None or not is_available or self._reservations.allocated_pods(reservation):
+        if after is None:
             self._idle_since.pop(reservation.uid, None)
             return None
-        return self._idle_since.setdefault(reservation.uid, now) + after
+        if not is_available or self._reservations.allocated_pods(reservation):
+            self._idle_since[reservation.uid] = None
+            return None
+        if reservation.uid not in self._idle_since:
+            self._idle_since[reservation.uid] = _idle_since(reservation)
+        since = self._idle_since[reservation.uid]
+        if since is None:
+            since = self._idle_since[reservation.uid] = now
+        return since + after
 
     def _evict_owners(self, reservation: ReservationInfo, now: float) -> None:
         """Evicts the owners that are left of a reservation that expired, if it says so; again until
@@ -185,10 +198,20 @@ class ReservationLifecycle:
             if not (pod.cls.terminating or pod.being_preempted):
                 pod.being_preempted = True
                 text = f"{reservation.ref} has ended"
-                self._decisions.append(Evict(pod.ref, text))
-                self._decisions.append(Emit(pod.ref, "Normal", "Evicted", text, "Evicting"))
+                emit = Emit(pod.ref, "Normal", "Evicted", text, "Evicting")
+                self._decisions.append(Evict(pod.ref, text, event=emit))
         if left:
             self._timers.set(reservation.uid, now + _EVICT_AGAIN)
+
+    def _warn_of_at_end(self, reservation: ReservationInfo) -> None:
+        """Emits an event, once: before the first status is written."""
+        if reservation.object.status.phase or reservation.last_status is not None:
+            return
+        text = (
+            f"{AT_END}: Evict has no effect with allocateOnce: the reservation ends with its first"
+            " owner, which keeps running; set spec.allocateOnce to false"
+        )
+        self._emit(reservation, "AtEndIgnored", text, "Warning")
 
     def _is_needless(self, reservation: ReservationInfo) -> bool:
         """Whether a preemption hold is not needed: its preemptor is gone, bound elsewhere, or nominated
@@ -285,10 +308,8 @@ class ReservationLifecycle:
 
     def _finished_at(self, reservation: ReservationInfo, now: float) -> float:
         ready = condition(reservation.object.status.conditions, READY)
-        try:
-            return parse_time((ready.last_transition_time if ready else None) or "")
-        except TimeError:
-            return now
+        since = _transition(ready)
+        return now if since is None else since
 
     def _write(self, reservation: ReservationInfo, now: float) -> None:
         """Writes the status if it differs from the object and from what was last written."""
@@ -325,3 +346,20 @@ class ReservationLifecycle:
         self, reservation: ReservationInfo, reason: str, message: str, type: str = "Normal"
     ) -> None:
         self._decisions.append(Emit(reservation.ref, type, reason, message, "Reserving"))
+
+
+def _idle_since(reservation: ReservationInfo) -> float | None:
+    """Since when an Available reservation has no owner, by its status, which a restarted scheduler
+    finds; None if that does not say so."""
+    conditions = reservation.object.status.conditions
+    used, ready = condition(conditions, USED), condition(conditions, READY)
+    if used is not None:
+        return _transition(used) if used.status == "False" else None
+    return _transition(ready) if ready is not None and ready.status == "True" else None
+
+
+def _transition(found: Condition | None) -> float | None:
+    try:
+        return parse_time((found.last_transition_time if found else None) or "")
+    except TimeError:
+        return None

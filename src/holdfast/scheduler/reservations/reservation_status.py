@@ -24,6 +24,8 @@ from holdfast.scheduler.reservations.calendar import (
 from holdfast.scheduler.reservations.reservation_index import ReservationIndex
 
 SCHEDULED, READY, RESIZED, DEVICES_HELD = "Scheduled", "Ready", "Resized", "DevicesHeld"
+USED = "Used"
+"""Of a reservation that is released if unused: whether it has owners, and since when."""
 _UID = attrgetter("uid")
 SUCCEEDED, EXPIRED = "Succeeded", "Expired"
 _SCHEDULED = (SCHEDULED, "True", "Scheduled", "")
@@ -80,9 +82,13 @@ def status_of(
         set_condition(FEASIBLE, planned.feasible, _FEASIBILITY[planned.feasible], planned.message)
     elif PLANNED in conditions:
         status.node_name = node  # it is no longer the planned one
-        set_condition(PLANNED, False, STARTED)
         conditions.pop(FEASIBLE, None)
+        if reservation.calendar.start is None:
+            del conditions[PLANNED]  # the start was removed
+        else:
+            set_condition(PLANNED, False, STARTED)
     if reservation.finished:
+        conditions.pop(USED, None)
         set_condition(READY, False, reservation.finished, reservation.message)
     elif not node:
         if reservation.error:
@@ -97,6 +103,11 @@ def status_of(
             set_condition(READY, False, "Waiting", reservation.message)
         else:
             set_condition(READY, True, "Available")
+        if reservation.calendar.release_after is None or reservation.waiting:
+            conditions.pop(USED, None)
+        else:
+            used = bool(reservations.allocated_pods(reservation))
+            set_condition(USED, used, "HasOwners" if used else "NoOwner")
         if reservation.resize_problem:
             set_condition(RESIZED, False, "Unschedulable", reservation.resize_problem)
         elif RESIZED in conditions or reservation.resized:
@@ -105,7 +116,8 @@ def status_of(
             set_condition(DEVICES_HELD, False, "NotHeld", reservation.devices_problem)
         elif DEVICES_HELD in conditions:
             set_condition(DEVICES_HELD, True, "Held")
-    status.conditions = list(conditions.values())
+    # The message of a reservation is that of the last condition that is False.
+    status.conditions = sorted(conditions.values(), key=lambda each: each.type != USED)
     return status
 
 
@@ -113,7 +125,7 @@ def _is_current(reservation: ReservationInfo, before: ReservationStatus, node: s
     """Whether nothing but the owners can have changed in the status of an Available reservation."""
     if reservation.finished or reservation.waiting or reservation.resize_problem or reservation.resized:
         return False
-    if reservation.devices_problem:
+    if reservation.devices_problem or reservation.calendar.release_after is not None:
         return False
     if before.node_name != node or before.phase != _PHASE_AVAILABLE:
         return False

@@ -18,7 +18,7 @@ from holdfast.api.reservation_schedules import schedule_of
 from holdfast.api.resource_claims import ResourceClaim
 from holdfast.api.workloads import PriorityClass
 from holdfast.scheduler.cluster.base import ClusterBase, ClusterSettings, PodListener
-from holdfast.scheduler.cluster.decisions import ObjectRef
+from holdfast.scheduler.cluster.decisions import Emit, ObjectRef
 from holdfast.scheduler.cluster.events import (
     Added,
     AnnotateRefused,
@@ -465,6 +465,7 @@ class Cluster(ClusterBase):
     def _evict_refused(self, event: EvictRefused) -> None:
         uid = event.decision.pod.uid
         self._eviction_refused(uid)
+        self._report_refused(event)
         self._preemption_ended(uid)
         self._write_refused(event)
 
@@ -487,6 +488,15 @@ class Cluster(ClusterBase):
         """Keeps the refusal for the migration controller; a migration writes all kinds of objects."""
         if self.migrations.known:
             self.migrations.refused.append(event)
+
+    def _report_refused(self, event: EvictRefused) -> None:
+        """Reports what refuses the eviction of a pod, the first time."""
+        pod, emit = self.pods.get(event.decision.pod.uid), event.decision.event
+        if pod is not None and emit is not None and pod.evictions_refused == 1:
+            text = " ".join(filter(None, (event.message, event.detail)))
+            self._reports.append(
+                Emit(pod.ref, "Warning", "EvictionRefused", f"{emit.message}: {text}", emit.action)
+            )
 
     def _eviction_refused(self, uid: str) -> None:
         """Sets the back-off of a victim whose eviction a disruption budget or an error refused."""
