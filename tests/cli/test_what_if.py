@@ -15,7 +15,7 @@ from holdfast.snapshot.cluster_objects import of_objects
 from holdfast.snapshot.snapshot_file import write_snapshot
 from holdfast.snapshot.snapshot_header import SnapshotHeader
 from sim.what_if.clusters import cluster as objects_of
-from sim.what_if.clusters import node, pod, workload
+from sim.what_if.clusters import node, pod, priority, workload
 from sim.what_if.test_answer import schema
 
 CLUSTER = [node("n1"), node("n2"), workload("web", 4)]
@@ -66,7 +66,16 @@ def test_a_plan(snapshot: str) -> None:
     assert "Plan: 2 nodes needed: 2 x cpu=2,memory=4Gi; fewer do not suffice" in done.out
     assert "With one node less: Insufficient cpu (1 pod)" in done.out
     none = call("what-if", snapshot, "--scale", "deployment/web=1", "--plan", "n1")
-    assert "Plan: no more nodes are needed" in none.out
+    assert "Plan: no more nodes are needed\n" in none.out
+
+
+def test_a_plan_at_the_expense_of_a_pod_without_a_controller(tmp_path: Path) -> None:
+    objects = _file(tmp_path, "c.yaml", node("n1"), pod("bare", "3", nodeName="n1"))
+    high = pod("high", "3", priorityClassName="high")
+    manifest = _file(tmp_path, "m.yaml", priority("high", 100), high)
+    done = call("what-if", objects, "-f", manifest, "--plan", "n1")
+    text = "Plan: no more nodes are needed; but 1 pod is preempted and not replaced"
+    assert text in done.out
 
 
 def test_a_snapshot_file_compressed_or_not(snapshot: str, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ def print_answer(screen: Screen, answer: WhatIfAnswer) -> None:
     if answer.changes:
         screen.note("What if: " + "; ".join(answer.changes))
     if answer.plan is not None:
-        _print_plan(screen, answer.plan)
+        _print_plan(screen, answer, answer.plan)
     if answer.placed:
         screen.show(_placed(answer))
     if answer.displaced:
@@ -54,7 +54,7 @@ def summary_text(answer: WhatIfAnswer) -> str:
     return f"{', '.join(parts)}."
 
 
-def _print_plan(screen: Screen, plan: NodePlan) -> None:
+def _print_plan(screen: Screen, answer: WhatIfAnswer, plan: NodePlan) -> None:
     wanted = [f"{count} x {shape}" for shape, count in plan.nodes.items() if count]
     noun = "1 node" if plan.total == 1 else f"{plan.total} nodes"
     if not plan.total:
@@ -63,13 +63,21 @@ def _print_plan(screen: Screen, plan: NodePlan) -> None:
         text = f"{noun} needed: {', '.join(wanted)}; fewer do not suffice"
     else:
         text = f"{noun} needed: {', '.join(wanted)}; not all smaller numbers were tried"
-    screen.note(f"Plan: {text}")
+    screen.note(f"Plan: {text}{_lost_text(answer)}")
     if plan.binding:
         screen.note(f"With one node less: {_counted(plan.binding)}")
     if plan.unplaceable:
         pods = "1 pod does" if plan.unplaceable == 1 else f"{plan.unplaceable} pods do"
         why = _counted(plan.unplaceable_reasons)
         screen.note(f"{pods} not fit with any number of these nodes: {why}")
+
+
+def _lost_text(answer: WhatIfAnswer) -> str:
+    """Pods without a controller that everything fits at the expense of."""
+    lost = sum(each.reason == "Preempted" for each in answer.lost)
+    if not lost:
+        return ""
+    return f"; but {'1 pod is' if lost == 1 else f'{lost} pods are'} preempted and not replaced"
 
 
 def _counted(reasons: dict[str, int]) -> str:

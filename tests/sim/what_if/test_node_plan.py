@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from holdfast.sim.what_if.node_plan import AttemptResult, NodePlan, NodePlanner
 from holdfast.sim.what_if.node_shapes import ShapeError, read_shapes
-from sim.what_if.clusters import ask, cluster, node, pod, workload
+from sim.what_if.clusters import ask, budget, cluster, node, pod, workload
 
 SMALL, LARGE = "cpu=2,memory=4Gi", "cpu=5,memory=4Gi"
 GPU = "cpu=4,memory=8Gi,nvidia.com/gpu=2"
@@ -61,6 +61,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], list[str], list[int] | None]] = {
         [0, 2],
     ),
     "fewer large ones": ([workload("w", 13, "1")], [SMALL, LARGE], [0, 2]),
+    "one after another": ([workload("s", 5, "3500m", "StatefulSet")], [LARGE], [4]),
     "not helped": ([pod("p", "64")], [SMALL], None),
 }
 
@@ -83,6 +84,47 @@ def test_binding_constraints_are_those_with_one_node_less() -> None:
     assert plan.binding == {"Insufficient cpu": 2}
     apart = _plan([node("n1", "4")], [workload("apart", 3, "100m", **APART)], [SMALL])
     assert apart.binding == {"node(s) didn't match pod anti-affinity rules": 1}
+
+
+def test_a_drain_that_a_budget_slows_down() -> None:
+    """Each eviction waits for the replacement of the one before."""
+    objects = [node("n1", "16"), workload("web", 4, "3"), budget("web", maxUnavailable=1)]
+    plan = ask(cluster(*objects), drains=["n1"], plan=[LARGE]).plan
+    assert plan is not None
+    assert (plan.total, plan.fits, plan.exact) == (4, True, True)
+
+
+SPREAD = {
+    "maxSkew": 1,
+    "topologyKey": "zone",
+    "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"app": "w"}},
+}
+REJECTED: dict[str, tuple[dict[str, Any], str, str]] = {
+    "a taint": ({}, "cpu=8,memory=8Gi,taint:a=b:NoSchedule", "node(s) had untolerated taint(s)"),
+    "a label": (
+        {"topologySpreadConstraints": [SPREAD]},
+        "cpu=8,memory=8Gi",
+        "node(s) didn't match pod topology spread constraints (missing required label)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REJECTED)
+def test_reasons_are_those_of_the_new_nodes(case: str) -> None:
+    spec, shape, reason = REJECTED[case]
+    full = [node("n1", "1", labels={"zone": "a"})]
+    plan = _plan(full, [workload("w", 3, "1", **spec)], [shape])
+    assert (plan.total, plan.fits) == (0, False)
+    assert plan.unplaceable_reasons == {reason: 2}
+
+
+def test_numbers_of_equal_pods_are_bisected() -> None:
+    plan = _plan([node("n1", "4")], [workload("w", 40, "1500m")], [SMALL])
+    assert (plan.total, plan.exact) == (38, True)
+    assert plan.attempts < 12
+    two = _plan([node("n1", "4")], [workload("w", 8, "1500m"), workload("v", 6, "1")], [LARGE])
+    assert two.exact
 
 
 def test_daemon_pods_take_part_of_new_nodes() -> None:

@@ -6,6 +6,9 @@ from sums alone, except that a number of nodes with too little in total is not t
     1  the numbers are doubled until everything fits, or more nodes stop helping
     2  each number is reduced in turn to the smallest that suffices, in every order of the shapes
     3  smaller totals are tried one by one, as long as there are few; then the answer is exact
+
+Equal pods without constraints on one another fit on more nodes if they fit on fewer, so that for one
+shape the second step finds the smallest number.
 """
 
 from collections import Counter
@@ -36,9 +39,19 @@ class AttemptResult(NamedTuple):
     """What they request in total."""
     free: Mapping[str, int]
     """What is free in total."""
+    awaited: int = 0
+    """How many pods are made, or evicted from a drained node, only when others are ready."""
+    is_uniform: bool = False
+    """Whether all pods that are placed or pending are equal, and without constraints on others."""
+
+    @property
+    def unmet(self) -> int:
+        return self.pending + self.awaited
 
 
 Attempt = Callable[[Counts], AttemptResult]
+Reasons = Callable[[Counts], Mapping[str, int]]
+"""With so many nodes: how many pods each reason keeps from the new ones."""
 
 
 @dataclass(slots=True)
@@ -81,14 +94,19 @@ class NodePlanner:
     """`shapes` are texts of shapes, and `sizes` what a node of each offers."""
 
     def __init__(
-        self, shapes: Sequence[str], sizes: Sequence[Mapping[str, int]], attempt: Attempt
+        self,
+        shapes: Sequence[str],
+        sizes: Sequence[Mapping[str, int]],
+        attempt: Attempt,
+        reasons: Reasons | None = None,
     ) -> None:
+        self._reasons = reasons
         self._shapes = shapes
         self._sizes = sizes
         self._ask = attempt
         self._known: dict[Counts, AttemptResult] = {}
         self._left = 0
-        """How many stay pending with any number of nodes."""
+        """How many are unmet with any number of nodes."""
         self._needed: dict[str, int] = {}
         """What new nodes must offer in total."""
 
@@ -96,7 +114,7 @@ class NodePlanner:
         none = (0,) * len(self._shapes)
         enough = self._enough(none)
         last = self._attempt(enough)
-        self._left = last.pending
+        self._left = last.unmet
         self._needed = _missing(self._attempt(none), last)
         best, exact = none, True
         if not self._suffices(none):
@@ -111,11 +129,11 @@ class NodePlanner:
             binding |= +extra
         return NodePlan(
             nodes=dict(zip(self._shapes, best, strict=True)),
-            fits=self._left == 0,
+            fits=not last.pending,
             exact=exact,
             binding=dict(binding),
-            unplaceable=self._left,
-            unplaceable_reasons=dict(last.reasons) if self._left else {},
+            unplaceable=last.pending,
+            unplaceable_reasons=dict(self._why(last)) if last.pending else {},
             attempts=len(self._known),
         )
 
@@ -124,29 +142,34 @@ class NodePlanner:
             self._known[counts] = self._ask(counts)
         return self._known[counts]
 
+    def _why(self, last: AttemptResult) -> Mapping[str, int]:
+        """Why the most nodes that were tried do not help."""
+        most = max(self._known, key=sum)
+        return (self._reasons(most) if self._reasons is not None else {}) or last.reasons
+
     def _suffices(self, counts: Counts) -> bool:
-        return self._attempt(counts).pending <= self._left
+        return self._attempt(counts).unmet <= self._left
 
     def _enough(self, none: Counts) -> Counts:
         """So many of each that more do not help."""
         start = self._attempt(none)
-        fewest, enough, idle = start.pending, none, 0
-        most = min(start.pending, _MOST_NODES)
+        fewest, enough, idle = start.unmet, none, 0
+        most = min(start.unmet, _MOST_NODES)
         number = max(1, self._least_total(_missing(start, None)))
         while fewest and enough != (most,) * len(none):
             counts = (min(number, most),) * len(none)
-            now = self._attempt(counts).pending
+            now = self._attempt(counts).unmet
             idle = 0 if now < fewest else idle + 1
             if now < fewest:
                 fewest, enough = now, counts
             if number >= most:
                 break
-            if number >= _FEW and idle >= _IDLE_DOUBLINGS and self._has_more(none, counts, now):
+            if number >= _FEW and idle >= _IDLE_DOUBLINGS and self._has_more(none, counts):
                 break
             number *= 2
         return enough
 
-    def _has_more(self, none: Counts, counts: Counts, pending: int) -> bool:
+    def _has_more(self, none: Counts, counts: Counts) -> bool:
         """Whether these nodes have more of everything than all pending pods request."""
         start = self._attempt(none)
         return all(
@@ -194,6 +217,8 @@ class NodePlanner:
 
     def _smaller(self, best: Counts) -> tuple[Counts, bool]:
         """A smaller total if there is one, and whether all smaller ones were tried."""
+        if len(best) == 1 and all(each.is_uniform for each in self._known.values()):
+            return best, True
         tried = 0
         for counts in self._totals(len(best), sum(best)):
             if not self._may_suffice(counts):

@@ -19,6 +19,7 @@ from holdfast.api.names import (
     PREEMPTOR_UID,
     RESERVATION_API,
 )
+from holdfast.explanation.verdicts import place
 from holdfast.local.component import ENDED, RESERVATION
 from holdfast.local.executor import reservation_of
 from holdfast.local.setup import SchedulerFactory
@@ -37,6 +38,7 @@ from holdfast.sim.what_if.answer import (
     Placed,
     StillPending,
     WhatIfAnswer,
+    pending_groups,
 )
 from holdfast.sim.what_if.capacity import cluster_capacity
 from holdfast.sim.what_if.changes import (
@@ -56,6 +58,8 @@ from holdfast.snapshot.cluster_objects import ClusterObjects, is_own
 from holdfast.snapshot.manifests import InvalidInput
 
 _HOLDS = frozenset((HOLD_LABEL, PREEMPTOR_UID))
+_CONSTRAINTS = frozenset(("affinity", "topologySpreadConstraints", "resourceClaims"))
+"""Fields of a pod's spec by which pods depend on one another, or on particular devices."""
 _EVICTED = 5
 """Pods evicted before the change that are named."""
 _UNSTATED = "not scheduled yet"
@@ -169,11 +173,22 @@ class WhatIfQuestion:
             question = WhatIfQuestion(self.setup, now, objects, stripped=self.stripped)
             answer = question.ask(_with_nodes(changes, shapes, counts))
             waiting = [each for each in answer.pending if each.waits_for == "node"]
-            reasons = Counter(reason for each in waiting for reason in each.reasons)
-            free = {name: each.free for name, each in answer.after.resources.items()}
-            return AttemptResult(len(waiting), reasons, question.requested_by_pending(), free)
+            return AttemptResult(
+                len(waiting),
+                Counter(reason for each in waiting for reason in each.reasons),
+                question.requested_by_pending(),
+                {name: each.free for name, each in answer.after.resources.items()},
+                len(answer.blocked) + awaited_replicas(question.cluster),
+                question.is_uniform(answer),
+            )
 
-        plan = NodePlanner(shapes, [template.sizes for template in templates], attempt).plan()
+        def reasons(counts: Counts) -> Counter[str]:
+            question = WhatIfQuestion(self.setup, now, objects, stripped=self.stripped)
+            answer = question.ask(_with_nodes(changes, shapes, counts))
+            return question.rejections_of_new_nodes(answer)
+
+        sizes = [template.sizes for template in templates]
+        plan = NodePlanner(shapes, sizes, attempt, reasons).plan()
         answer = self.ask(_with_nodes(changes, shapes, tuple(plan.nodes.values())))
         answer.plan = plan
         return answer
@@ -186,6 +201,47 @@ class WhatIfQuestion:
             if pod.row < 0 and not pod.gates and self.setup.serves(pod.scheduler):
                 sums.update(pod.cls.amounts)
         return {name: sums[slot] for slot, name in state.nodes.slots.resources() if sums[slot]}
+
+    def is_uniform(self, answer: WhatIfAnswer) -> bool:
+        """Whether all pods that are placed or wait for a node are equal, and without constraints on one
+        another; those of DaemonSets are not counted."""
+        if answer.displaced or answer.blocked:
+            return False
+        cluster = self.cluster
+        classes = set()
+        names = [each.object for each in answer.placed] + [each.object for each in answer.pending]
+        for name in names:
+            kind, _, rest = name.partition("/")
+            raw = cluster.objects.get(Key("", "Pod", *rest.split("/"))) if kind == "Pod" else None
+            if raw is None or not _CONSTRAINTS.isdisjoint(raw["spec"]):
+                return False
+            if is_daemon(raw):
+                continue
+            record = cluster.scheduler.cluster.pods.get(raw["metadata"]["uid"])
+            if record is None or record.job is not None:
+                return False
+            classes.add(id(record.cls))
+        return len(classes) == 1
+
+    def rejections_of_new_nodes(self, answer: WhatIfAnswer) -> Counter[str]:
+        """How many pending pods each reason keeps from the nodes that were added."""
+        assert self.applied is not None
+        found: Counter[str] = Counter()
+        state = self.cluster.scheduler.cluster
+        waiting = [each for each in answer.pending if each.waits_for == "node"]
+        for pods in pending_groups(waiting).values():
+            kind, *name = pods[0].object.split("/")
+            if kind == "Pod":
+                record = state.pod(*name)
+            else:
+                reservation = state.reservations.get(*name)
+                record = reservation.pod if reservation is not None else None
+            if record is None:
+                continue
+            rejections = place(self.cluster.scheduler, record).rejections
+            texts = {text for name in self.applied.added for text in rejections[name].texts}
+            found.update(dict.fromkeys(texts, len(pods)))
+        return found
 
     def _note_other_schedulers(self, answer: WhatIfAnswer) -> None:
         """Pods that no profile of the configuration schedules."""
@@ -229,6 +285,16 @@ def _pending(cluster: HypotheticalCluster) -> dict[str, Raw]:
         and raw["status"].get("phase") not in ENDED
         and not raw["metadata"].get("deletionTimestamp")
     }
+
+
+def awaited_replicas(cluster: HypotheticalCluster) -> int:
+    """How many replicas are not made yet, because others have to be ready before."""
+    found = 0
+    for kind in ("Deployment", "StatefulSet"):
+        for raw in cluster.objects.scan("apps", kind):
+            wanted = (raw.get("spec") or {}).get("replicas") or 0
+            found += max(0, wanted - (raw.get("status") or {}).get("updatedReplicas", wanted))
+    return found
 
 
 def _evicted_anyway(entries: Iterable[TimelineEntry]) -> list[str]:
