@@ -109,6 +109,29 @@ def test_errors_are_answers(snapshot: str) -> None:
         assert text in texts[case], case
 
 
+def test_objects_have_no_environment_as_in_a_snapshot(tmp_path: Path) -> None:
+    private = pod("private", "1")
+    private["spec"]["containers"][0] |= {
+        "env": [{"name": "KEY", "value": "hunter2"}],
+        "args": ["hunter2"],
+    }
+    private["metadata"]["annotations"] = {"kubectl.kubernetes.io/last-applied-configuration": "hunter2"}
+    path = tmp_path / "dump.yaml"
+    path.write_text("---\n".join(json.dumps(raw) + "\n" for raw in (*CLUSTER, private)))
+
+    async def work(client: Any) -> list[str]:
+        found = []
+        for arguments in ({"kind": "pods"}, {"kind": "pods", "name": "private"}, {"kind": "queue"}):
+            result = await client.call_tool("get", arguments)
+            assert not result.is_error, result.content
+            found.append(json.dumps(result.structured_content))
+        return found
+
+    for text in _session(str(path), work):
+        assert '"private"' in text
+        assert "hunter2" not in text
+
+
 def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [*sys.modules]:
         if name == "mcp" or name.startswith("mcp."):

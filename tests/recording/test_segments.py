@@ -53,6 +53,13 @@ def read(folder: Path) -> list[tuple[float, str, str]]:
     ]
 
 
+def test_only_its_user_may_read_a_recording(tmp_path: Path) -> None:
+    folder = tmp_path / "new"
+    recorded(folder).begin(10.0)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (folder, *folder.iterdir())}
+    assert modes == {"new": 0o700, ".lock": 0o600, "000001.jsonl.gz": 0o600}
+
+
 def test_the_state_and_its_changes_are_read_in_order(tmp_path: Path) -> None:
     state = recorded(tmp_path)
     state.note(node("a"), exists=True)

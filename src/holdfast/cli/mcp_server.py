@@ -102,13 +102,14 @@ def new_server(defaults: McpDefaults) -> "MCPServer":
 
     @server.tool(annotations=reads)
     async def get(kind: str, name: str = "", namespace: str = "") -> dict[str, Any]:
-        """Objects as the scheduler sees them. `kind` is nodes, pods, pending, reservations, holds or
-        queues. Without a namespace, of all namespaces."""
+        """Objects as the scheduler sees them, with what a snapshot has: no environment, commands or
+        arguments. `kind` is nodes, pods, pending, reservations, holds or queues. Without a namespace,
+        of all namespaces."""
         words = ["get", kind, *([name] if name else [])]
         place = defaults.words(namespace, configured=False)
         if not namespace and "-n" not in place and not name:
             place.append("-A")
-        return await _answer([*words, *place, "-o", "json"])
+        return _stripped(await _answer([*words, *place, "-o", "json"]))
 
     @server.tool(annotations=reads)
     async def what_if(
@@ -194,6 +195,16 @@ async def _answer(words: Sequence[str], statuses: Sequence[int] = (0,)) -> dict[
         raise ToolError(_without_paths(text, folder))
     found = json.loads(out)
     return found if isinstance(found, dict) else {"items": found}
+
+
+def _stripped(found: dict[str, Any]) -> dict[str, Any]:
+    """An object, or those of a list, without what a snapshot does not have either."""
+    from holdfast.snapshot.stripping import Stripper
+
+    stripper = Stripper()
+    if "items" in found:
+        return {**found, "items": [stripper.strip(each) for each in found["items"]]}
+    return stripper.strip(found)
 
 
 def _without_paths(text: str, folder: str) -> str:

@@ -74,14 +74,15 @@ def segment_files(folder: Path) -> list[Path]:
 
 
 class SegmentWriter:
-    """Writes one recording. Raises RecordingError if another process does, and OSError."""
+    """Writes one recording, for the eyes of its user only, as snapshots are. Raises RecordingError if
+    another process writes it, and OSError."""
 
     def __init__(self, folder: Path, max_size: int) -> None:
         self._folder = folder
         self._max_size = max_size
         self._limit = min(_LARGEST_SEGMENT, max_size // _SEGMENTS)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o644)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = os.open(folder / _LOCK, os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -107,7 +108,7 @@ class SegmentWriter:
         self._delete_oldest()
         self._number += 1
         path = self._folder / f"{self._number:06}{SUFFIX}"
-        self._file = path.open("xb")
+        self._file = os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
         self._compress = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP)
         self.size = 0
         self.write(RecordedLine(t, SEGMENT, format=FORMAT))
