@@ -1,5 +1,7 @@
 """What becomes of pods once they have a node, or are deleted."""
 
+import json
+
 import pytest
 
 from harness.scenarios import NODE, condition, events, find, joined, pod_text, simulate, step_text
@@ -40,6 +42,16 @@ def test_runs_for_counts_from_being_bound_not_from_creation() -> None:
         joined(NODE, pod_text("a", "4", runs_for="10s"), pod_text("b", "4", runs_for="5s"))
     )
     assert (15.0, "Succeeded") in events(result, "Pod/default/b")
+
+
+def test_runs_for_counts_from_the_start_of_a_pod_that_runs_already() -> None:
+    node = NODE.replace("metadata: {", 'metadata: {creationTimestamp: "2026-03-02T09:00:00Z", ')
+    since = {"phase": "Running", "startTime": "2026-03-02T06:00:00Z"}
+    created = {"creationTimestamp": "2026-03-02T06:00:00Z"}
+    for runs_for, end in (("4h", 3600.0), ("1h", 0.0)):
+        there = json.loads(pod_text("p", "1", "nodeName: n1", created, runs_for=runs_for))
+        result = simulate(joined(node, json.dumps({**there, "status": since})), until=7200)
+        assert (end, "Succeeded") in events(result, "Pod/default/p")
 
 
 def test_a_pod_with_a_node_from_the_start_is_running_without_being_bound() -> None:

@@ -154,6 +154,12 @@ def simulate(
 
         if len(files) > 1:
             raise Failure(1, ["a recording is replayed without other files"])
+        for option, is_given, why in (
+            ("--start", start is not None, "it starts when it was recorded"),
+            ("--jobs-run-for", jobs_run_for != UNLIMITED, "pods run as long as they did"),
+        ):
+            if is_given:
+                raise Failure(1, [f"{option} is not for recordings: {why}"])
         replay(Path(files[0]), config or [], _until(until), seed, output, report, audit=audit)
         return
     if not files:

@@ -152,8 +152,9 @@ class Lifetimes(Protocol):
         """Seconds from the pod's start to its end; None if it does not end by itself. `ran` is how long
         it had run when the cluster came into being."""
 
-    def stop_time(self, pod: Raw, grace: float) -> float:
-        """Seconds that the pod takes to stop once it is deleted, up to its grace period."""
+    def stop_time(self, pod: Raw, grace: float, passed: float) -> float:
+        """Seconds from now until a pod has stopped that was deleted `passed` seconds ago: it has its
+        grace period from then."""
 
 
 DEADLINE_REASON = "DeadlineExceeded"
@@ -251,7 +252,7 @@ class Kubelets:
             else:
                 self._arrived.setdefault(node, {})[key] = None
         if "deletionTimestamp" in after["metadata"]:
-            self._stop_requested(key, after)
+            self._stop_requested(key, after, is_new=before is None)
 
     def _has_run(self, pod: Raw) -> float:
         with suppress(TimeError):
@@ -343,15 +344,16 @@ class Kubelets:
             }
             self._objects.update(key, {**pod, "metadata": stopping})
 
-    def _stop_requested(self, key: Key, pod: Raw) -> None:
-        """Someone else has set the pod's deletionTimestamp."""
+    def _stop_requested(self, key: Key, pod: Raw, *, is_new: bool) -> None:
+        """Someone else has set the pod's deletionTimestamp; before it was first seen if `is_new`."""
         metadata, uid = pod["metadata"], pod["metadata"]["uid"]
         if uid in self._stopped:
             if not metadata.get("finalizers"):
                 self._timers.when_due(key, self._clock.t, lambda: self._remove(key))
             return
         grace = float(metadata.get("deletionGracePeriodSeconds") or 0)
-        due = self._clock.t + self._time_to_stop(pod, grace)
+        passed = self._has_been_stopping(pod, grace) if is_new else 0.0
+        due = self._clock.t + self._time_to_stop(pod, grace, passed)
         planned = self._stopping.get(uid)
         if planned is not None:
             if planned[0] <= due:
@@ -359,24 +361,29 @@ class Kubelets:
             self._timers.cancel(planned[1])  # it was given less time than before
         self._stopping[uid] = due, self._timers.when_due(key, due, lambda: self._remove(key))
 
-    def _time_to_stop(self, pod: Raw, grace: float) -> float:
+    def _has_been_stopping(self, pod: Raw, grace: float) -> float:
+        """Its deletionTimestamp is the end of its grace period."""
+        with suppress(TimeError):
+            left = parse_time(pod["metadata"]["deletionTimestamp"]) - self._clock.epoch()
+            return min(max(0.0, grace - left), grace)
+        return 0.0
+
+    def _time_to_stop(self, pod: Raw, grace: float, passed: float = 0.0) -> float:
         runs = pod["status"].get("phase") == "Running" and pod["metadata"]["uid"] in self._started
         there = node_key(pod["spec"].get("nodeName") or "") in self._objects
         if not (runs and there):
             return 0.0
         if self.lifetimes is not None:
-            return self.lifetimes.stop_time(pod, grace)
-        return min(_duration(pod, names.SIM_STOPS_IN) or 0.0, grace)
+            return self.lifetimes.stop_time(pod, grace, passed)
+        return max(0.0, min(_duration(pod, names.SIM_STOPS_IN) or 0.0, grace) - passed)
 
     def _plan_end(self, key: Key, pod: Raw) -> None:
         uid = pod["metadata"]["uid"]
-        start = self._started[uid]
+        ran_before = self._ran_before.get(uid, 0.0)
+        start = self._started[uid] - ran_before
         ends = []
         if self.lifetimes is not None:
-            ran_before = self._ran_before.get(uid, 0.0)
             runs_for = self.lifetimes.run_time(pod, ran_before)
-            if runs_for is not None:
-                runs_for = max(0.0, runs_for - ran_before)
         else:
             runs_for = _duration(pod, names.SIM_RUNS_FOR)
             if runs_for is None and self.jobs_run_for is not None and _is_of_job(pod):
@@ -385,16 +392,17 @@ class Kubelets:
             ends.append((start + runs_for, SUCCEEDED))
         deadline = pod["spec"].get("activeDeadlineSeconds")
         if deadline is not None:
-            ends.append((start + deadline - self._ran_before.get(uid, 0.0), FAILED))
+            ends.append((start + deadline, FAILED))
         # Of the two at one moment, the pod was done in time.
-        end = min(ends, key=lambda each: each[0], default=None)
+        t, phase = min(ends, key=lambda each: each[0], default=(None, ""))
+        end = (max(t, self._started[uid]), phase) if t is not None else None
         planned = self._end_at.get(uid)
         if (planned[0] if planned is not None else None) == end:
             return
         self._call_off_end(uid)
         if end is not None:
-            t, phase = end
-            self._end_at[uid] = end, self._timers.when_due(key, t, lambda: self._end(key, phase))
+            due = self._timers.when_due(key, end[0], lambda: self._end(key, phase))
+            self._end_at[uid] = end, due
 
     def endless_job_pods(self) -> int:
         """The number of pods of Jobs that run and have neither a run time nor a deadline."""

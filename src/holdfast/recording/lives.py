@@ -149,12 +149,21 @@ class _LifeReader:
     def _update(self, life: PodLife, raw: Raw, t: float, begin: float) -> None:
         spec, status = raw.get("spec") or {}, raw.get("status") or {}
         node = spec.get("nodeName") or ""
+        has_ended = status.get("phase") in _ENDED and life.ended is None
         if node and life.bound is None:
             life.node = node
-            # Times of objects are in whole seconds, so the time of the change is the better one.
-            life.bound = t if not life.was_there or t > 0 else _scheduled(raw, begin)
-        if status.get("phase") in _ENDED and life.ended is None:
-            life.ended, life.phase = t, status["phase"]
+            # Times of objects are in whole seconds, so the time of the change is the better one, but
+            # for a pod that both started and ended since it was last seen.
+            if life.was_there and t == 0:
+                life.bound = min(0.0, _scheduled(raw, begin, 0.0))
+            elif has_ended:
+                life.bound = min(max(_scheduled(raw, begin, t), life.arrived), t)
+                life.ended = min(max(_finished(raw, begin, t), life.bound), t)
+            else:
+                life.bound = t
+        if has_ended:
+            life.phase = status["phase"]
+            life.ended = t if life.ended is None else life.ended
         if raw["metadata"].get("deletionTimestamp") and life.stopping is None:
             life.stopping = t
         if spec.get("schedulingGates"):
@@ -175,8 +184,8 @@ def _created(raw: Raw, begin: float, t: float) -> float:
     return created - begin if created is not None and 1.0 < t - (created - begin) < 60.0 else t
 
 
-def _scheduled(raw: Raw, begin: float) -> float:
-    """When a pod got its node that had it at the beginning: 0 or less."""
+def _scheduled(raw: Raw, begin: float, t: float) -> float:
+    """When a pod got its node, as it says itself; `t` if it does not."""
     status = raw.get("status") or {}
     times = [
         _time(each.get("lastTransitionTime"))
@@ -186,7 +195,16 @@ def _scheduled(raw: Raw, begin: float) -> float:
     found = next((each for each in times if each is not None), None)
     if found is None:
         found = _time(status.get("startTime"))
-    return min(0.0, found - begin) if found is not None else 0.0
+    return found - begin if found is not None else t
+
+
+def _finished(raw: Raw, begin: float, t: float) -> float:
+    """When the last container of a pod ended; `t` if none says so."""
+    times = [
+        _time(((each.get("state") or {}).get("terminated") or {}).get("finishedAt"))
+        for each in (raw.get("status") or {}).get("containerStatuses") or ()
+    ]
+    return max((each - begin for each in times if each is not None), default=t)
 
 
 def _time(text: Any) -> float | None:

@@ -64,7 +64,7 @@ class RandomLifetimes(Lifetimes):
         rng = random.Random(f"{self._seed}/{pod['metadata']['name']}")
         return round(rng.lognormvariate(mean, deviation)) + 1.0
 
-    def stop_time(self, pod: Raw, grace: float) -> float:
+    def stop_time(self, pod: Raw, grace: float, passed: float) -> float:
         return 0.0
 
 

@@ -169,6 +169,30 @@ def test_a_deadline_alone_gives_only_the_latest_start() -> None:
     assert found.wait.earliest == 0 and found.wait.latest == 1200
 
 
+@pytest.mark.parametrize("job_first", [True, False])
+def test_so_does_the_deadline_of_a_job(job_first: bool) -> None:
+    labels, member = {"c": "j"}, running(owned(pod("a", restartPolicy="Never"), "Job", "j"))
+    member["metadata"]["labels"] = labels
+    template = {"metadata": {"labels": labels}, "spec": pod("x", restartPolicy="Never")["spec"]}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": "default", "uid": "j"},
+        "spec": {
+            "activeDeadlineSeconds": 1800,
+            "selector": {"matchLabels": labels},
+            "template": template,
+        },
+        "status": {"startTime": "2026-01-01T11:50:00Z", "active": 1},
+    }
+    found = answer([node(), *((job, member) if job_first else (member, job)), pod("b")], "b")
+    assert found.wait is not None and isinstance(found.wait.latest, float)
+    assert found.wait.earliest == 0 and 1200 <= found.wait.latest <= 1230
+    (ends,) = found.waits_for
+    assert ends.estimate is not None
+    assert ends.estimate.text.startswith("at the latest by activeDeadlineSeconds of Job j")
+
+
 def test_ended_pods_of_the_owner_tell_how_long_it_takes() -> None:
     runs = [
         owned(
@@ -257,7 +281,30 @@ def test_a_reservation_is_available_when_there_is_capacity() -> None:
 def test_a_reservation_that_expires_first_never_starts() -> None:
     objects = [node(), running(pod("a", annotations={ESTIMATE: "30m"})), reservation("r", 3, "65m")]
     found = answer(objects, "r", kind="reservation")
-    assert found.status is StartStatus.NEVER and "2026-01-01T12:05:00Z" in found.message
+    assert found.status is StartStatus.NEVER
+    assert found.message.startswith("it expires at 2026-01-01T12:05:00Z, before it starts: 0/1 nodes")
+
+
+def test_a_reservation_that_should_have_expired_is_not_said_to_need_pods() -> None:
+    found = answer([node(), reservation("r", 3, "50m")], "r", kind="reservation")
+    assert found.message == "it expires at 2026-01-01T12:00:00Z, before it starts"
+
+
+def test_a_job_that_its_deadline_ends_first_never_starts() -> None:
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j", "namespace": "default"},
+        "spec": {
+            "activeDeadlineSeconds": 600,
+            "template": {"spec": pod("", restartPolicy="Never")["spec"]},
+        },
+    }
+    found = answer([node(), running(pod("a", annotations={ESTIMATE: "30m"})), job], "j", kind="job")
+    assert found.status is StartStatus.NEVER
+    assert found.message == (
+        "it reaches its activeDeadlineSeconds of 600 at 2026-01-01T12:10:00Z, before a pod of it starts"
+    )
 
 
 def test_a_pod_starts_when_a_reservation_expires() -> None:
@@ -279,6 +326,19 @@ def test_a_victim_that_stops_takes_up_to_its_grace_period() -> None:
     earliest, latest = found.wait.earliest, found.wait.latest
     assert isinstance(earliest, float) and isinstance(latest, float)
     assert 0 <= earliest < 10 < 20 < latest <= 30
+
+
+@pytest.mark.parametrize(
+    ("until", "latest"), [("2026-01-01T12:00:10Z", 10), ("2026-01-01T11:59:00Z", 0)]
+)
+def test_a_victim_is_gone_by_its_deletion_timestamp(until: str, latest: float) -> None:
+    victim = running(pod("a"))
+    victim["metadata"] |= {"deletionTimestamp": until, "deletionGracePeriodSeconds": 1200}
+    report = asked([node(), victim, pod("b")], name="b")
+    found = report.starts[0].wait
+    assert found is not None and isinstance(found.latest, float)
+    assert latest * 0.7 <= found.latest <= latest
+    assert not any("no known end" in note for note in report.notes)
 
 
 def schedule(**spec: Any) -> Raw:

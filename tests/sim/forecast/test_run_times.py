@@ -61,7 +61,7 @@ def test_what_a_pod_states_comes_before_its_history_and_that_before_its_deadline
 
 def test_the_estimate_of_a_volcano_job_is_that_of_its_pods() -> None:
     job = {"metadata": {"name": "mpi", "namespace": "default"}, "spec": {"runningEstimate": "90m"}}
-    estimator = RunTimeEstimator(volcano_jobs=[job])
+    estimator = RunTimeEstimator(jobs=[job])
     estimate = estimator.of(pod(annotations={"volcano.sh/job-name": "mpi"}))
     assert estimate is not None and estimate.spread.quantile(0.5, 0) == 5400
     assert estimator.of(pod(annotations={"volcano.sh/job-name": "other"})) is None

@@ -13,11 +13,13 @@ from harness.served_cluster import call
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.timeline import BOUND, PREEMPTED
 from holdfast.recording.lives import ObjectLife, RecordedLives, read_lives
-from holdfast.recording.segments import Recording
+from holdfast.recording.recorder import RecordedState
+from holdfast.recording.segments import Recording, SegmentWriter
 from holdfast.sim.replay.as_recorded import RecordedRun
 from holdfast.sim.replay.replay import Replay
 from holdfast.sim.simulation import Result
-from sim.forecast.cluster_dump import node, owned, pod
+from holdfast.snapshot.stripping import Stripper
+from sim.forecast.cluster_dump import NOON, ended, node, owned, pod
 from sim.replay.day import day_objects
 from sim.replay.recorded_simulation import record_simulation
 
@@ -242,6 +244,43 @@ def test_pods_of_other_schedulers_keep_their_nodes(tmp_path: Path) -> None:
     assert starts(result) == {}
     created = [each for each in result.timeline if each.object == "Pod/default/a"]
     assert (created[0].t, created[0].node) == (10.0, "n2")
+
+
+@pytest.mark.parametrize("says_when", [True, False])
+def test_a_pod_that_starts_and_ends_in_a_gap_is_over_after_it(tmp_path: Path, says_when: bool) -> None:
+    before, after = pod("a"), ended(pod("a"), "2026-01-01T12:00:20Z", "2026-01-01T12:00:50Z")
+    for each in (before, after):
+        each["metadata"]["uid"] = "a"
+    if not says_when:
+        after["status"] = {"phase": "Succeeded"}
+    for t, raw in ((NOON, before), (NOON + 60, after)):
+        writer = SegmentWriter(tmp_path, 1 << 20)
+        state = RecordedState(writer, Stripper())
+        state.note(node(), exists=True)
+        state.note(raw, exists=True)
+        state.begin(t)
+        writer.close()
+    recorded = read_lives(Recording(tmp_path))
+    result = RecordedRun(recorded).result()
+    (there,) = (raw for raw in result.objects if raw["kind"] == "Pod")
+    assert there["status"]["phase"] == "Succeeded"
+    assert [(each.t, each.event) for each in result.timeline if each.object == "Pod/default/a"] == [
+        (0.0, "Created"),
+        (20.0 if says_when else 60.0, "Bound"),
+        (50.0 if says_when else 60.0, "Succeeded"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "option", [("--start", "x"), ("--jobs-run-for", "x"), ("--start", "2026-01-01")]
+)
+def test_options_that_a_replay_has_no_use_for_are_refused(
+    tmp_path: Path, option: tuple[str, str]
+) -> None:
+    record_simulation([node()], tmp_path, 60.0)
+    done = call("simulate", str(tmp_path), *option)
+    assert done.status == 1
+    assert done.err.startswith(f"error: {option[0]} is not for recordings: ")
 
 
 def test_the_command_compares_configurations_with_what_happened(tmp_path: Path) -> None:

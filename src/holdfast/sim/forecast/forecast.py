@@ -55,7 +55,6 @@ from holdfast.sim.forecast.run_times import (
     HIGH,
     LOW,
     MEDIAN,
-    VOLCANO,
     DurationHistory,
     RunTimeEstimate,
     RunTimeEstimator,
@@ -115,7 +114,7 @@ class Forecaster:
         objects = [each.data for each in documents if isinstance(each.data, dict)]
         history = history or DurationHistory()
         history.add_ended(raw for raw in objects if raw.get("kind") == "Pod")
-        jobs = (raw for raw in objects if VOLCANO in (raw.get("spec") or {}) and raw["kind"] == "Job")
+        jobs = (raw for raw in objects if raw.get("kind") == "Job")
         self.estimator = RunTimeEstimator(history, jobs)
 
     def ask(self, targets: Sequence[ForecastTarget]) -> ForecastReport:
@@ -276,7 +275,7 @@ class Forecaster:
             name,
             event,
             TimeRange(self._stamp(min(ends)), self._stamp(t), self._stamp(max(ends))),
-            _answered(estimate) if estimate is not None and event in ("Succeeded", "Failed") else None,
+            _answered(estimate) if estimate is not None and _ends_so(estimate, event) else None,
         )
 
     def _stuck(
@@ -284,17 +283,21 @@ class Forecaster:
     ) -> StartAnswer:
         """Of what starts in no future."""
         name = target.name
-        message = outcome.messages.get(name, "") or self._message_of_members(target, outcome)
+        message = outcome.messages.get(name, "")
+        if not message and not target.is_single:
+            message = self._message_of_members(target, outcome)
         start = released.start_of(target)
         if target.scheduler and not self._setup.serves(target.scheduler):
             message = f"no profile of the configuration is for its scheduler {target.scheduler}"
             until = f"--config has a profile with schedulerName {target.scheduler}"
             return StartAnswer(name, StartStatus.UNKNOWN, message=message, until=until)
         if name in outcome.gone:
-            at = format_time(self.now + outcome.gone[name])
-            return StartAnswer(
-                name, StartStatus.NEVER, message=f"it is gone at {at}, before it starts: {message}"
-            )
+            loss = outcome.gone[name]
+            at = format_time(self.now + loss.t)
+            starts = "it starts" if target.is_single else "a pod of it starts"
+            why = f": {message}" if message and target.is_single else ""
+            what = f"it {loss.how} at {at}, before {starts}{why}"
+            return StartAnswer(name, StartStatus.NEVER, message=what)
         if start is not None:
             ended = {each.object for each in start.waited_for}
             known = outcome.unknown | released.unknown
@@ -338,6 +341,11 @@ def _is_node(raw: Any) -> bool:
 
 def _is_range(answer: StartAnswer) -> bool:
     return answer.wait is not None and answer.wait.earliest != answer.wait.latest
+
+
+def _ends_so(estimate: RunTimeEstimate, event: str) -> bool:
+    """Whether the pod is gone because of what is estimated."""
+    return event in ("Succeeded", "Failed") or (event == "Deleted" and estimate.is_of_job)
 
 
 def _is_open(target: ForecastTarget) -> bool:

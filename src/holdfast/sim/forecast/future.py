@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.api import names
-from holdfast.local.kubelet import Lifetimes
+from holdfast.local.kubelet import DEADLINE_REASON, Lifetimes
 from holdfast.local.setup import SchedulerFactory
 from holdfast.local.store.objects import Key, pod_key
 from holdfast.local.timeline import (
@@ -30,12 +30,15 @@ from holdfast.local.timeline import (
 from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.jobs.estimates import duration_or_none
 from holdfast.sim.forecast.run_times import (
+    DEADLINE,
     MEDIAN,
     Fit,
     LearnedTimes,
     RunTimeEstimate,
     RunTimeEstimator,
+    controller_in,
     is_endless,
+    time_or_none,
 )
 from holdfast.sim.forecast.targets import ForecastTarget, members_of
 from holdfast.sim.scenario_actions import Scenario
@@ -72,9 +75,16 @@ class FuturePlan:
 class FutureLifetimes(Lifetimes):
     """How long pods run in one future."""
 
-    def __init__(self, plan: FuturePlan, estimator: RunTimeEstimator) -> None:
+    def __init__(
+        self,
+        plan: FuturePlan,
+        estimator: RunTimeEstimator,
+        job_deadline: Callable[[Raw], float | None],
+    ) -> None:
+        """`job_deadline` gives the seconds from the start of a pod to the deadline of its Job."""
         self._plan = plan
         self._estimator = estimator
+        self._job_deadline = job_deadline
         self._fits: dict[str, Fit] = {}
         self._times: dict[str, float | None] = {}
         self.estimates: dict[str, RunTimeEstimate] = {}
@@ -91,9 +101,9 @@ class FutureLifetimes(Lifetimes):
         return self._times[uid]
 
     def _decide(self, pod: Raw, uid: str, ran: float) -> float | None:
-        estimate = self._estimator.of(pod, ran)
+        estimate = self._estimator.of(pod, ran, self._job_deadline(pod))
         if estimate is None:
-            if is_endless(pod):
+            if is_endless(pod) or pod["metadata"].get("deletionTimestamp"):
                 return None
             self.unknown[_name(pod)] = pod
             return ran + _AT_ONCE if self._plan.kind == RELEASED else None
@@ -112,6 +122,8 @@ class FutureLifetimes(Lifetimes):
                 return spread.quantile(MEDIAN, ran)
             case "low":
                 return spread.earliest(ran)
+            case _ if estimate.is_of_job:
+                return None  # at its deadline, the Job deletes the pod
             case "sample":
                 fit = self._fit(estimate) if isinstance(spread, LearnedTimes) else None
                 q = random.Random(f"{plan.seed}/{uid}").random()
@@ -127,19 +139,19 @@ class FutureLifetimes(Lifetimes):
             self._fits[estimate.of] = known
         return known
 
-    def stop_time(self, pod: Raw, grace: float) -> float:
+    def stop_time(self, pod: Raw, grace: float, passed: float) -> float:
         """A simulated pod says how long it takes to stop. Another may take up to its grace period."""
         annotations = pod["metadata"].get("annotations") or {}
         if names.SIM_STOPS_IN in annotations or names.SIM_RUNS_FOR in annotations:
-            return min(duration_or_none(annotations.get(names.SIM_STOPS_IN)) or 0.0, grace)
-        self.is_uncertain |= grace > 0
+            stops_in = min(duration_or_none(annotations.get(names.SIM_STOPS_IN)) or 0.0, grace)
+            return max(0.0, stops_in - passed)
+        left = grace - passed
+        self.is_uncertain |= left > 0
         match self._plan.kind:
             case "median":
-                return grace / 2
+                return left / 2
             case "sample":
-                return (
-                    grace * random.Random(f"{self._plan.seed}/{pod['metadata']['uid']}/stop").random()
-                )
+                return left * random.Random(f"{self._plan.seed}/{pod['metadata']['uid']}/stop").random()
         return 0.0
 
 
@@ -150,6 +162,15 @@ class Release:
     object: str
     event: str
     t: float
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The end of an object that has not started."""
+
+    t: float
+    how: str
+    """What happens to it, as in `expires`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,8 +197,8 @@ class FutureOutcome:
     """When pods ended, by name."""
     messages: dict[str, str] = field(default_factory=dict)
     """Why a pod or reservation is pending at the end."""
-    gone: dict[str, float] = field(default_factory=dict)
-    """When objects were deleted, or reservations failed, that had not started."""
+    gone: dict[str, Loss] = field(default_factory=dict)
+    """Objects that were deleted or failed before they had started."""
     estimates: dict[str, RunTimeEstimate] = field(default_factory=dict)
     """By the name of the pod."""
     unknown: dict[str, Raw] = field(default_factory=dict)
@@ -214,7 +235,8 @@ class Future(Simulation):
         estimator: RunTimeEstimator,
     ) -> None:
         super().__init__(scenario, setup, start=start, audit=False)
-        self.lifetimes = FutureLifetimes(plan, estimator)
+        self._estimator = estimator
+        self.lifetimes = FutureLifetimes(plan, estimator, self._job_deadline)
         self.world.kubelets.lifetimes = self.lifetimes
         self.world.stores_events = False
         if plan.kind in (LOW_FUTURE, SAMPLED):
@@ -286,7 +308,24 @@ class Future(Simulation):
         outcome.messages = dict(_messages(world.objects.scan("", "Pod"), "PodScheduled"))
         group = "scheduling.koordinator.sh"
         outcome.messages |= _messages(world.objects.scan(group, "Reservation"), "Scheduled")
+        outcome.gone |= _failed_jobs(world.objects.scan("batch", "Job"), world.clock.since_start)
         return outcome
+
+    def _job_deadline(self, pod: Raw) -> float | None:
+        controller = controller_in(pod)
+        if controller is None or controller.get("kind") != "Job":
+            return None
+        namespace, name = pod["metadata"].get("namespace") or "", str(controller.get("name"))
+        job = self.world.objects.get(Key("batch", "Job", namespace, name))
+        job = job or self._estimator.jobs.get((namespace, name)) or {}
+        deadline = (job.get("spec") or {}).get("activeDeadlineSeconds")
+        if deadline is None:
+            return None
+        now = self.world.clock.epoch()
+        began = time_or_none((job.get("status") or {}).get("startTime"))
+        started = time_or_none(pod["status"].get("startTime"))
+        began, started = (now if each is None else each for each in (began, started))
+        return max(0.0, began + float(deadline) - started)
 
     def _take_note(self) -> None:
         """Reads the new entries of the timeline."""
@@ -306,7 +345,7 @@ class Future(Simulation):
             self._evicted[name] = event
         elif event in _RELEASES and not (event == SUCCEEDED and not is_pod):
             if name not in self.outcome.starts and not (is_pod and entry.node):
-                self.outcome.gone.setdefault(name, entry.t)
+                self.outcome.gone.setdefault(name, Loss(entry.t, _loss(entry)))
             if is_pod:
                 self.outcome.ends[name] = entry.t
             if entry.node:
@@ -342,6 +381,25 @@ def _messages(objects: Iterable[Raw], type_: str) -> Iterable[tuple[str, str]]:
         for condition in (raw.get("status") or {}).get("conditions") or ():
             if condition.get("type") == type_ and condition.get("status") == "False":
                 yield _name(raw), str(condition.get("message") or condition.get("reason") or "")
+
+
+def _loss(entry: TimelineEntry) -> str:
+    if entry.event == DELETED:
+        return "is deleted"
+    return "expires" if "expired" in entry.message else "fails"
+
+
+def _failed_jobs(jobs: Iterable[Raw], since_start: Callable[[float], float]) -> dict[str, Loss]:
+    found = {}
+    for job in jobs:
+        for condition in (job.get("status") or {}).get("conditions") or ():
+            if condition.get("type") == "Failed" and condition.get("status") == "True":
+                how = "fails"
+                if condition.get("reason") == DEADLINE_REASON:
+                    how = f"reaches its {DEADLINE} of {job['spec'][DEADLINE]}"
+                at = time_or_none(condition.get("lastTransitionTime"))
+                found[_name(job)] = Loss(since_start(at) if at is not None else 0.0, how)
+    return found
 
 
 def _name(raw: Raw) -> str:

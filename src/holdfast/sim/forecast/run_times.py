@@ -7,7 +7,8 @@ In order of precedence:
     holdfast.io/run-estimate      what its author states
     runningEstimate               of its Volcano job
     history                       how long earlier pods of the same owner ran: a distribution
-    activeDeadlineSeconds         an upper bound, of all others too; alone it gives no earliest end
+    activeDeadlineSeconds         of the pod or its Job: an upper bound, of all others too; alone it
+                                  gives no earliest end
 
 An estimate is of the whole run. A pod that has run longer than its statement falls back to the history,
 and of a history only the runs that took longer than the pod has run count.
@@ -150,18 +151,25 @@ class RunTimeEstimate:
     spread: RunTimeSpread
     samples: int = 0
     of: str = ""
-    """Whose history it is, or the name of the Volcano job."""
+    """Whose history it is, or the name of the job that states it."""
 
     @property
     def is_exact(self) -> bool:
         return isinstance(self.spread, ExactTime)
+
+    @property
+    def is_of_job(self) -> bool:
+        """Whether it is the deadline of the pod's Job, which the Job takes care of."""
+        return self.source == DEADLINE and bool(self.of)
 
     def describe(self) -> str:
         if self.source == HISTORY:
             return f"history of {self.of}, {self.samples} runs"
         if self.source == VOLCANO:
             return f"{VOLCANO} of {self.of}"
-        return f"at the latest by {DEADLINE}" if self.source == DEADLINE else self.source
+        if self.source == DEADLINE:
+            return f"at the latest by {DEADLINE}" + (f" of {self.of}" if self.of else "")
+        return self.source
 
 
 # Earlier runs
@@ -214,7 +222,7 @@ def finished_run(pod: Raw) -> float | None:
     status = pod.get("status") or {}
     if status.get("phase") not in _ENDED:
         return None
-    start, end = _time(status.get("startTime")), finished_at(pod)
+    start, end = time_or_none(status.get("startTime")), finished_at(pod)
     return max(end - start, 0.0) if start is not None and end is not None else None
 
 
@@ -222,19 +230,19 @@ def finished_at(pod: Raw) -> float | None:
     """When a pod that has ended did, by its containers or its conditions."""
     status = pod.get("status") or {}
     ends = [
-        _time(((each.get("state") or {}).get("terminated") or {}).get("finishedAt"))
+        time_or_none(((each.get("state") or {}).get("terminated") or {}).get("finishedAt"))
         for each in status.get("containerStatuses") or ()
     ]
     if not any(ends):
         ends = [
-            _time(each.get("lastTransitionTime"))
+            time_or_none(each.get("lastTransitionTime"))
             for each in status.get("conditions") or ()
             if each.get("type") == "Ready" and each.get("status") == "False"
         ]
     return max((end for end in ends if end is not None), default=None)
 
 
-def _time(text: Any) -> float | None:
+def time_or_none(text: Any) -> float | None:
     try:
         return parse_time(text) if isinstance(text, str) else None
     except TimeError:
@@ -279,20 +287,26 @@ class DurationHistory:
 
 
 class RunTimeEstimator:
-    def __init__(
-        self, history: DurationHistory | None = None, volcano_jobs: Iterable[Raw] = ()
-    ) -> None:
+    def __init__(self, history: DurationHistory | None = None, jobs: Iterable[Raw] = ()) -> None:
+        """`jobs` are those of Kubernetes and of Volcano."""
         self.history = history or DurationHistory()
+        self.jobs: dict[tuple[str, str], Raw] = {}
+        """Those of Kubernetes, by namespace and name."""
         self._volcano: dict[tuple[str, str], float] = {}
-        for job in volcano_jobs:
-            seconds = duration_or_none((job.get("spec") or {}).get("runningEstimate"))
+        for job in jobs:
+            metadata = job["metadata"]
+            place = metadata.get("namespace") or names.DEFAULT_NAMESPACE, metadata["name"]
+            if job.get("apiVersion") == "batch/v1":
+                self.jobs[place] = job
+            seconds = duration_or_none((job.get("spec") or {}).get(VOLCANO))
             if seconds is not None:
-                metadata = job["metadata"]
-                namespace = metadata.get("namespace") or names.DEFAULT_NAMESPACE
-                self._volcano[namespace, metadata["name"]] = seconds
+                self._volcano[place] = seconds
 
-    def of(self, pod: Raw, ran: float = 0.0) -> RunTimeEstimate | None:
-        """The estimate for a pod that has run for `ran` seconds; None if its end is not known."""
+    def of(
+        self, pod: Raw, ran: float = 0.0, job_deadline: float | None = None
+    ) -> RunTimeEstimate | None:
+        """The estimate for a pod that has run for `ran` seconds; None if its end is not known. The
+        deadline of its Job is `job_deadline` seconds after its start."""
         annotations = pod["metadata"].get("annotations") or {}
         seconds = duration_or_none(annotations.get(names.SIM_RUNS_FOR))
         if seconds is not None:
@@ -301,9 +315,12 @@ class RunTimeEstimator:
             return None
         deadline = pod["spec"].get("activeDeadlineSeconds")
         found = self._stated(pod, annotations, ran) or self._learned(pod, ran)
-        if found is None and deadline is not None:
-            return RunTimeEstimate(DEADLINE, UpperBound(float(deadline)))
-        return found
+        if found is not None:
+            return found
+        if job_deadline is not None and (deadline is None or job_deadline < deadline):
+            job = f"Job {(controller_in(pod) or {}).get('name')}"
+            return RunTimeEstimate(DEADLINE, UpperBound(job_deadline), of=job)
+        return RunTimeEstimate(DEADLINE, UpperBound(float(deadline))) if deadline is not None else None
 
     def _stated(self, pod: Raw, annotations: Raw, ran: float) -> RunTimeEstimate | None:
         """What the pod or its Volcano job states, unless it has run longer."""

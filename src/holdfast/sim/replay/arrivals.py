@@ -30,7 +30,13 @@ from holdfast.api.times import format_duration
 from holdfast.local.clock import STATED, STATED_FIRST
 from holdfast.local.setup import SchedulerFactory
 from holdfast.recording.lives import ObjectLife, PodLife, RecordedLives, ended_pods
-from holdfast.sim.forecast.run_times import MEDIAN, DurationHistory, controller_in, is_endless
+from holdfast.sim.forecast.run_times import (
+    MEDIAN,
+    DurationHistory,
+    controller_in,
+    is_endless,
+    time_or_none,
+)
 from holdfast.sim.scenario_actions import (
     Action,
     Apply,
@@ -134,10 +140,12 @@ class ReplayScenario:
         return self._setup.serves((raw.get("spec") or {}).get("schedulerName") or "default-scheduler")
 
     def _running(self, life: PodLife) -> Raw:
-        """A pod that has its node from the beginning. Its run time counts from there."""
+        """A pod that has its node from the beginning. It ends as long after as it did; a kubelet counts
+        from the start of the pod, which may be a while after it got its node."""
         seconds, ran = self._work.run_time(life), -(life.bound or 0.0)
-        stays = None if seconds is None else max(0.0, seconds - ran)
-        return _annotated(life.first, life, stays, keep_status=True)
+        if seconds is not None:
+            seconds = max(0.0, seconds - ran) + ran_before(life.first, self._lives.begin)
+        return _annotated(life.first, life, seconds, keep_status=True)
 
     def _arriving(self, life: PodLife) -> Raw:
         raw = _annotated(life.first, life, self._work.run_time(life), keep_status=False)
@@ -256,6 +264,13 @@ def _annotated(raw: Raw, life: PodLife, runs_for: float | None, *, keep_status: 
     if not keep_status:
         found.pop("status", None)
     return found
+
+
+def ran_before(pod: Raw, begin: float) -> float:
+    """Seconds from its start to the beginning."""
+    status = pod.get("status") or {}
+    started = time_or_none(status.get("startTime")) if status.get("phase") == "Running" else None
+    return max(0.0, begin - started) if started is not None else 0.0
 
 
 def _text(seconds: float) -> str:

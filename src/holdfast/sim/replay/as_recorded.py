@@ -24,7 +24,8 @@ Raw = dict[str, Any]
 
 AS_RECORDED = "as recorded"
 _COUNTED = {"Node": Node, "Reservation": Reservation, "Device": Device}
-_FIRST, _LAST = 0, 2
+_FIRST, _BOUND, _LAST = range(3)
+"""The order of what happens at one time."""
 
 
 class RecordedRun:
@@ -87,11 +88,14 @@ class RecordedRun:
             bound = _view(raw, life.node)
             assert bound is not None
             job = f"PodGroup/{group.namespace}/{group.name}" if group is not None else ""
-            self._at(life.bound, 1, lambda t: self._bound(t, number, life, bound, name, job))
+            self._at(life.bound, _BOUND, lambda t: self._bound(t, number, life, bound, name, job))
+        # A pod that ends makes room for those that get a node at that moment, unless it is one of them.
         if life.ended is not None:
-            self._at(life.ended, _FIRST, lambda t: self._ended(t, number, life, name))
+            rank = _BOUND if life.ended == life.bound else _FIRST
+            self._at(life.ended, rank, lambda t: self._ended(t, number, life, name))
         if life.deleted is not None:
-            self._at(life.deleted, _FIRST, lambda t: self._deleted(t, number, life, name))
+            rank = _BOUND if life.deleted in (life.bound, life.ended) else _FIRST
+            self._at(life.deleted, rank, lambda t: self._deleted(t, number, life, name))
 
     def _created(self, number: int, life: PodLife, view: Pod, name: str, was_bound: bool) -> None:
         t = life.arrived

@@ -18,7 +18,7 @@ from holdfast.local.timeline import EVICTED, PREEMPTED
 from holdfast.recording.lives import PodLife, RecordedLives
 from holdfast.scheduler.jobs.estimates import duration_or_none
 from holdfast.sim.forecast.run_times import controller_in
-from holdfast.sim.replay.arrivals import ReplayScenario
+from holdfast.sim.replay.arrivals import ReplayScenario, ran_before
 from holdfast.sim.scenario_actions import Create, ScenarioAction
 from holdfast.sim.simulation import Progress, Result, Simulation
 
@@ -88,9 +88,10 @@ class Replay(Simulation):
         metadata = {k: v for k, v in raw["metadata"].items() if k not in ("uid", "creationTimestamp")}
         annotations = dict(metadata.get("annotations") or {})
         ran = max(0.0, -(life.bound or 0.0))
-        if ran and names.SIM_RUNS_FOR in annotations:  # which has what was left of its run
-            left = duration_or_none(annotations[names.SIM_RUNS_FOR]) or 0.0
-            annotations[names.SIM_RUNS_FOR] = format_duration(round(left + ran, 3))
+        if ran and names.SIM_RUNS_FOR in annotations:  # which counts from its start
+            ran -= ran_before(raw, self._lives.begin)
+            seconds = duration_or_none(annotations[names.SIM_RUNS_FOR]) or 0.0
+            annotations[names.SIM_RUNS_FOR] = format_duration(round(max(0.0, seconds + ran), 3))
         number = self._again[origin]
         again: Raw = {
             "apiVersion": "v1",
