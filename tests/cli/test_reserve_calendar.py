@@ -30,7 +30,7 @@ def dry(*arguments: str) -> list[Raw]:
 
 
 def test_a_reservation_with_a_start_has_every_annotation() -> None:
-    given = ["--lead", "30m", "--before-start", "Preempt", "--at-end", "Evict"]
+    given = ["--lead", "30m", "--before-start", "Preempt", "--at-end", "Evict", "--priority", "9"]
     (made,) = dry("--start", LATER, "--for", "4h", *given, "--release-if-unused-after", "10m")
     assert made["kind"] == "Reservation"
     assert made["metadata"]["annotations"] == {
@@ -41,6 +41,25 @@ def test_a_reservation_with_a_start_has_every_annotation() -> None:
         "holdfast.io/at-end": "Evict",
     }
     assert made["spec"]["ttl"] == "4h"
+    assert made["spec"]["allocateOnce"] is False  # or nothing is evicted at the end
+
+
+@pytest.mark.parametrize(
+    ("arguments", "warnings"),
+    [
+        (["--priority", "9", "--lead", "5m"], []),
+        (["--lead", "5m"], ["without --priority evicts pods of any priority below 2000000000"]),
+        (["--priority", "9"], ["without --lead evicts pods at the start"]),
+        (["--priority", "9", "--lead", "0"], ["without --lead evicts pods at the start"]),
+    ],
+)
+def test_preempt_says_which_pods_it_evicts_and_when(arguments: list[str], warnings: list[str]) -> None:
+    for when in (["--start", LATER], ["--repeat", "@daily", "--for", "1h"]):
+        done = call("reserve", *PLAIN, *when, "--before-start", "Preempt", *arguments, "--dry-run")
+        lines = done.err.splitlines()
+        assert (done.status, len(lines)) == (0, len(warnings))
+        for line, warning in zip(lines, warnings, strict=True):
+            assert line.startswith("warning: --before-start: Preempt") and warning in line
 
 
 def test_a_start_may_be_relative_to_now() -> None:
@@ -112,6 +131,10 @@ def test_a_schedule_of_reservations_that_hold_devices_has_their_template() -> No
         (["--start", LATER, "--lead", "-1h"], "--lead: metadata.annotations[holdfast.io/lead]: "),
         (["--start", LATER, "--time-zone", "UTC"], "--time-zone: needs --repeat"),
         (["--release-if-unused-after", "x"], "--release-if-unused-after: metadata.annotations["),
+        (
+            ["--at-end", "Evict", "--allocate-once"],
+            "--at-end: Evict has no effect with --",
+        ),
         (["--for", "1h"], "--for: needs --start or --repeat"),
         (["--lead", "1h"], "--lead: needs --start or --repeat"),
         (["--before-start", "Drain"], "--before-start: needs --start or --repeat"),

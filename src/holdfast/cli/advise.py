@@ -100,7 +100,7 @@ def advise(
             "--priority",
             metavar="N",
             help="Priority of the reservations: only pods and plans of lower priority make way "
-            "(default: the highest).",
+            "(default: all but pods critical for the cluster).",
             section=_PLACEMENT,
         ),
     ] = None,

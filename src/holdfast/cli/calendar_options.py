@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from holdfast.api.calendar import AtEnd, BeforeStart
 from holdfast.api.names import (
     AT_END,
     BEFORE_START,
@@ -30,8 +31,11 @@ class CalendarOptions:
     """A cron schedule."""
     time_zone: str | None = None
 
-    def check(self, ttl: str | None, expires: str | None, wait: bool) -> None:
+    def check(self, ttl: str | None, expires: str | None, wait: bool, once: bool | None) -> None:
         """Raises Failure for flags that contradict each other, or need another."""
+        if self.at_end == AtEnd.EVICT and once:
+            text = "Evict has no effect with --allocate-once: the first owner ends the reservation"
+            raise Failure(1, [f"--at-end: {text}"])
         begins = self.start is not None or self.repeat is not None
         if self.start is not None and self.repeat is not None:
             raise Failure(1, ["--start: cannot be given together with --repeat; keep one of them"])
@@ -55,6 +59,27 @@ class CalendarOptions:
             raise Failure(1, ["--repeat: needs --for, how long each reservation lasts"])
         if wait:
             raise Failure(1, ["--wait: cannot be given together with --repeat"])
+
+    def allocate_once(self, once: bool | None) -> bool | None:
+        """Owners can be evicted at the end only if the first one does not end the reservation."""
+        return False if once is None and self.at_end == AtEnd.EVICT else once
+
+    def warnings(self, has_priority: bool) -> list[str]:
+        """What is evicted before the start without the flags that say which pods, and when."""
+        if self.before_start != BeforeStart.PREEMPT:
+            return []
+        found: list[str] = []
+        flag = "--before-start: Preempt"
+        if not has_priority:
+            found.append(f"{flag} without --priority evicts pods of any priority below 2000000000")
+        with flag_errors("--lead"):
+            lead = parse_duration(self.lead) if self.lead is not None else 0.0
+        if lead == 0:
+            found.append(
+                f"{flag} without --lead evicts pods at the start; the reservation waits until they have"
+                " ended"
+            )
+        return found
 
     def annotations(self, now: float) -> dict[str, str]:
         """The annotations of each Reservation; none if they recur. Raises Failure."""

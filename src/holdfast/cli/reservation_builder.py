@@ -23,6 +23,7 @@ from holdfast.api.names import (
     NVIDIA_GPU,
     RELEASE_IF_UNUSED_AFTER,
     RESERVATION_API,
+    RESERVATION_PRIORITY,
     RESOURCE_API,
     STARTS_AT,
 )
@@ -402,6 +403,13 @@ def holds_nothing(reservation: Raw) -> bool:
     """Whether the template requests no resources, so that only a pod slot is reserved."""
     spec = convert(_pod_template_of(reservation).get("spec") or {}, PodSpec)
     return not spec.resource_claims and not any(pod_requests(Pod(spec=spec)).values())
+
+
+def has_priority(options: ReserveOptions, made: Raw) -> bool:
+    """Whether a priority is given, or the template has one."""
+    spec = _pod_template_of(made).get("spec") or {}
+    given = spec.get("priority") is not None or bool(spec.get("priorityClassName"))
+    return given or RESERVATION_PRIORITY in options.labels
 
 
 def _pod_template_of(made: Raw) -> Raw:

@@ -20,6 +20,7 @@ from holdfast.cli.options import (
 
 if TYPE_CHECKING:
     from holdfast.api.kinds import KindInfo
+    from holdfast.cli.calendar_options import CalendarOptions
     from holdfast.cli.client import Raw, Server
     from holdfast.cli.reservation_builder import ReserveOptions, Source
 
@@ -251,7 +252,8 @@ def reserve(
         typer.Option(
             "--before-start",
             help="What may start on the planned node before: Backfill: only pods that end in time; "
-            "Drain: any pod until the lead; Preempt: also evicts pods of lower priority in the lead.",
+            "Drain: any pod until the lead; Preempt: also evicts pods of lower priority from the lead "
+            "on (see --priority).",
             show_default="Backfill",
             rich_help_panel=_CALENDAR,
         ),
@@ -260,7 +262,8 @@ def reserve(
         AtEnd | None,
         typer.Option(
             "--at-end",
-            help="Whether pods that use the reservation keep running when it expires.",
+            help="Whether pods that use the reservation keep running when it expires; Evict implies "
+            "--no-allocate-once.",
             show_default="Keep",
             rich_help_panel=_CALENDAR,
         ),
@@ -315,7 +318,8 @@ def reserve(
             "--priority",
             metavar="N",
             help="Priority among reservations, from 0 to 2147483647; reservations of higher priority "
-            "may preempt this one (default: it is never preempted).",
+            "may preempt this one, and --before-start Preempt evicts pods of lower priority (default: "
+            "it is never preempted, and evicts all pods but those critical for the cluster).",
             section=_PLACEMENT,
         ),
     ] = None,
@@ -414,7 +418,7 @@ def reserve(
         repeat=repeat,
         time_zone=time_zone,
     )
-    calendar.check(ttl, expires, wait)
+    calendar.check(ttl, expires, wait, allocate_once)
     check_priority(priority)
     check_devices(device_class, count)
     seconds = read_duration("--timeout", timeout)
@@ -431,7 +435,7 @@ def reserve(
         labels=_labels(read_pairs("--label", label or ()), priority, can_preempt),
         ttl=duration if start is not None and duration is not None else ttl,
         expires=expires,
-        once=allocate_once,
+        once=calendar.allocate_once(allocate_once),
         policy="" if policy is Policy.DEFAULT else str(policy),
         pre_allocation=pre_allocation,
         namespace=of_owners,
@@ -447,7 +451,7 @@ def reserve(
         if workload is not None:
             info, named = workload
             origin = source_of(await _workload(server, info, named), server.namespace)
-        made = _made(options, origin)
+        made = _made(options, calendar, origin)
         template = make_claim_template(options, made[0])
         if dry_run is DryRunMode.CLIENT:
             return made if template is None else [template, *made]
@@ -481,7 +485,7 @@ def reserve(
         if workload is not None:
             made = ask(where, read_and_make)
         else:
-            made = _made(options, from_file)
+            made = _made(options, calendar, from_file)
             template = make_claim_template(options, made[0])
             made = made if template is None else [template, *made]
         print_objects(made, output or Made.YAML)
@@ -541,10 +545,14 @@ async def _workload(server: "Server", info: "KindInfo", name: str) -> "Raw":
         raise Failure(1, [f"{refusal(error)}{hint}"], as_it_is=True) from None
 
 
-def _made(options: "ReserveOptions", source: "Source | None") -> "list[Raw]":
-    from holdfast.cli.reservation_builder import holds_nothing, make_reservations
+def _made(
+    options: "ReserveOptions", calendar: "CalendarOptions", source: "Source | None"
+) -> "list[Raw]":
+    from holdfast.cli.reservation_builder import has_priority, holds_nothing, make_reservations
 
     made = make_reservations(options, source)
+    for warning in calendar.warnings(has_priority(options, made[0])):
+        typer.echo(f"warning: {warning}", err=True)
     for owner in options.owners:
         for label, value in owner["labelSelector"].get("matchLabels", {}).items():
             if not value:
