@@ -69,6 +69,30 @@ def test_a_plan(snapshot: str) -> None:
     assert "Plan: no more nodes are needed\n" in none.out
 
 
+def test_a_manifest_without_documents(snapshot: str, tmp_path: Path) -> None:
+    (tmp_path / "empty.yaml").write_text("# nothing\n")
+    done = call("what-if", snapshot, "-f", str(tmp_path / "empty.yaml"))
+    assert done.status == 1 and "empty.yaml: no documents" in done.err
+
+
+def test_a_configuration_is_a_change_if_there_is_no_other(tmp_path: Path) -> None:
+    objects = _file(tmp_path, "c.yaml", node("n1"), pod("p", schedulerName="mine"), pod("q"))
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"schedulerName": "mine"}, {"schedulerName": "default-scheduler"}],
+    }
+    file = _file(tmp_path, "config.yaml", config)
+    done = call("what-if", objects, "--config", file, "-o", "json")
+    assert (done.status, done.err) == (0, "")
+    data = json.loads(done.out)
+    assert data["changes"] == [f"configuration {file}"]
+    assert [(each["object"], each["was"]) for each in data["placed"]] == [("Pod/default/p", "pending")]
+    assert (data["before"]["pendingPods"], data["after"]["pendingPods"]) == (1, 0)
+    beside = call("what-if", objects, "--config", file, "--nodes", "+1xn1", "-o", "json")
+    assert json.loads(beside.out)["before"]["pendingPods"] == 0
+
+
 def test_a_plan_at_the_expense_of_a_pod_without_a_controller(tmp_path: Path) -> None:
     objects = _file(tmp_path, "c.yaml", node("n1"), pod("bare", "3", nodeName="n1"))
     high = pod("high", "3", priorityClassName="high")

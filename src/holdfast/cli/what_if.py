@@ -154,9 +154,11 @@ def what_if(
         removals=remove or (),
         namespace=namespace_of(where),
     )
-    if not changes and plan is None:
-        problem = "nothing to change: give -f, --scale, --nodes, --drain, --remove or --plan"
-        raise Failure(1, [problem])
+    if manifests and not changes.manifests:
+        raise Failure(1, [f"-f {', '.join(manifests)}: no documents"])
+    if not changes and plan is None and config is None:
+        flags = "-f, --scale, --nodes, --drain, --remove, --plan or --config"
+        raise Failure(1, [f"nothing to change: give {flags}"])
     objects = cluster_objects(where)
     with seldom_collected():
         answer = answered(setup, config, objects, changes, plan)
@@ -185,17 +187,23 @@ def answered(
     plan: str | None = None,
 ) -> "WhatIfAnswer":
     """Raises Failure."""
+    from holdfast.cli.options import load_setup
     from holdfast.sim.what_if.changes import ChangeError
     from holdfast.sim.what_if.hypothetical_cluster import NotSettled
     from holdfast.sim.what_if.node_shapes import ShapeError, read_shapes
     from holdfast.sim.what_if.question import WhatIfQuestion, as_scheduled
     from holdfast.snapshot.manifests import InvalidInput
 
-    if config is None:
-        setup = as_scheduled(setup, objects.objects)
+    before = setup
+    # A configuration is a change if there is no other; else it is what the cluster runs with.
+    is_change = config is not None and not changes and plan is None
+    if config is None or is_change:
+        before = as_scheduled(load_setup(None) if is_change else setup, objects.objects)
     try:
         shapes = read_shapes(plan) if plan is not None else []
-        question = WhatIfQuestion.about(setup, objects)
+        question = WhatIfQuestion.about(before, objects)
+        if config is not None and is_change:
+            question.configure(setup, config)
         return question.ask_with_plan(changes, shapes) if shapes else question.ask(changes)
     except InvalidInput as error:
         raise Failure(1, error.problems) from None

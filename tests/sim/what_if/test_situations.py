@@ -294,6 +294,7 @@ ERRORS: dict[str, tuple[dict[str, Any], str]] = {
     "negative amount": ({"nodes": ["+1xcpu=-1"]}, "cpu is less than 0"),
     "bad label": ({"nodes": ["+1xcpu=1,label:a b=c"]}, "label a b: "),
     "bad taint": ({"nodes": ["+1xcpu=1,taint:a=b"]}, "expected taint:KEY=VALUE:EFFECT"),
+    "an amount twice": ({"nodes": ["+1xcpu=8,cpu=9"]}, "--nodes: 'cpu=8,cpu=9': cpu is given twice"),
     "half a shape": ({"nodes": ["+1xcpu=1,memory"]}, "expected RESOURCE=AMOUNT, got 'memory'"),
 }
 
@@ -401,3 +402,9 @@ def test_a_manifest_without_a_number_of_replicas_keeps_it(kind: str) -> None:
     fewer["spec"].pop("parallelism", None)
     assert _counts(ask(cluster(*TWO, raw), [fewer])) == (0, 0)
     assert _counts(ask(snapshot_of(*TWO, raw), [fewer])) == (0, 0)
+
+
+def test_a_job_that_is_scaled_beyond_its_completions() -> None:
+    answer = ask(cluster(*TWO, workload("j", 3, kind="Job")), scales=["job/j=20"])
+    assert _counts(answer) == (0, 0)
+    assert "Job/default/j makes no more than 3 pods, its completions" in answer.notes

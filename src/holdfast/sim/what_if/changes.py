@@ -113,6 +113,9 @@ def apply_changes(
         # Nothing else may change, or pods would be replaced by those of a new template.
         cluster.objects.update(each.key, {**raw, "spec": {**raw["spec"], each.field: each.replicas}})
         applied.texts.append(str(each))
+        completions = raw["spec"].get("completions")
+        if each.field == "parallelism" and completions is not None and completions < each.replicas:
+            applied.notes.append(f"{each.key} makes no more than {completions} pods, its completions")
     _apply_manifests(cluster, changes, applied, before_pods)
     applied.drained, applied.removed = drained, removed
     if drained:

@@ -50,16 +50,18 @@ class HypotheticalCluster(ClusterParts):
         objects: Iterable[Raw] = (),
         *,
         stripped: bool = False,
+        seed: int = 0,
     ) -> None:
         """`now` is the time of the objects, in seconds since the epoch. If they are stripped of what
-        scheduling does not read, so is what is applied to them, and only the rest can differ."""
+        scheduling does not read, so is what is applied to them, and only the rest can differ. UIDs and
+        names are generated from the seed: objects of another hypothetical cluster need another one."""
         clock = VirtualClock(0.0)
         clock.advance(now)
         self.timeline = Timeline(clock)
         super().__init__(
             setup,
             Store(keep=0),
-            Identity(SeededNames(0), clock.stamp),
+            Identity(SeededNames(seed), clock.stamp),
             clock,
             BareReports(),
             self.timeline.record,

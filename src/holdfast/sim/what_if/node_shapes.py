@@ -166,10 +166,14 @@ def _from_amounts(text: str) -> Raw:
     amounts: dict[str, str] = {}
     labels: dict[str, str] = {}
     taints: list[Raw] = []
+    given: set[str] = set()
     for part in text.split(","):
         key, equals, value = part.strip().partition("=")
         if not equals or not key:
             raise ShapeError(f"{text!r}: expected RESOURCE=AMOUNT, got {part.strip()!r}")
+        if key in given and not key.startswith(_TAINT):
+            raise ShapeError(f"{text!r}: {key} is given twice")
+        given.add(key)
         if key.startswith(_LABEL):
             labels[key.removeprefix(_LABEL)] = value
         elif key.startswith(_TAINT):

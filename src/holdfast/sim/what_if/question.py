@@ -77,6 +77,7 @@ class WhatIfQuestion:
         written: Scenario | None = None,
         *,
         stripped: bool = False,
+        seed: int = 0,
     ) -> None:
         """`now` is the time of the objects, which a server has stored. `written` are others, which no
         server has completed and checked yet. `stripped` objects lack what scheduling does not read.
@@ -84,7 +85,7 @@ class WhatIfQuestion:
         self.time = now
         self.stripped = stripped
         self.setup = setup
-        self.cluster = HypotheticalCluster(setup, now, objects, stripped=stripped)
+        self.cluster = HypotheticalCluster(setup, now, objects, stripped=stripped, seed=seed)
         self.notes: list[str] = []
         if written is not None:
             self.notes += written.notes
@@ -97,6 +98,7 @@ class WhatIfQuestion:
             self.notes.append(f"{pods} pending in the cluster would be placed anyway")
         self.notes += _evicted_anyway(entries)
         self.pending = _pending(self.cluster)
+        self._texts: list[str] = []
         self.applied: AppliedChanges | None = None
         """What was done to the cluster, once it was asked."""
         self.before = cluster_capacity(self.cluster.scheduler.cluster, len(self.pending))
@@ -128,6 +130,13 @@ class WhatIfQuestion:
                 except InvalidObject as error:
                     raise InvalidInput([f"{planned.origin}: {error}"]) from None
 
+    def configure(self, setup: SchedulerFactory, name: str) -> None:
+        """Another configuration from now on: what it places or displaces is part of the answer."""
+        now, objects = self.cluster.clock.epoch(), [*self.cluster.objects.all()]
+        self.cluster = HypotheticalCluster(setup, now, objects, stripped=self.stripped, seed=1)
+        self.setup = setup
+        self._texts.append(f"configuration {name}")
+
     def ask(self, changes: WhatIfChanges, before_pods: BeforePods | None = None) -> WhatIfAnswer:
         """`before_pods` is called when everything else of the manifests has come to rest. Raises
         ChangeError, InvalidInput, NotSettled."""
@@ -148,7 +157,7 @@ class WhatIfQuestion:
         pending = _pending(cluster)
         answer = WhatIfAnswer(
             time=self.time,
-            changes=applied.texts,
+            changes=[*self._texts, *applied.texts],
             before=self.before,
             after=cluster_capacity(cluster.scheduler.cluster, len(pending)),
             blocked=blocked,
@@ -170,7 +179,7 @@ class WhatIfQuestion:
             raise ChangeError(f"--plan: {error}") from None
 
         def attempt(counts: Counts) -> AttemptResult:
-            question = WhatIfQuestion(self.setup, now, objects, stripped=self.stripped)
+            question = WhatIfQuestion(self.setup, now, objects, stripped=self.stripped, seed=1)
             answer = question.ask(_with_nodes(changes, shapes, counts))
             waiting = [each for each in answer.pending if each.waits_for == "node"]
             return AttemptResult(
@@ -183,7 +192,7 @@ class WhatIfQuestion:
             )
 
         def reasons(counts: Counts) -> Counter[str]:
-            question = WhatIfQuestion(self.setup, now, objects, stripped=self.stripped)
+            question = WhatIfQuestion(self.setup, now, objects, stripped=self.stripped, seed=1)
             answer = question.ask(_with_nodes(changes, shapes, counts))
             return question.rejections_of_new_nodes(answer)
 
