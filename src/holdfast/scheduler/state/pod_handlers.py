@@ -267,13 +267,16 @@ class PodHandlers:
             transaction.commit()
 
     def _current_class(self, pod: PodRecord) -> PodClass:
-        """The class a known pod has with its current traits, acquired."""
+        """The class a known pod has with its current traits, acquired. The pod of its class may be
+        another one, which may have a node."""
         seen = pod.cls.pod
         own = msgspec.structs.replace(seen.metadata, name=pod.name, uid=pod.uid)
         one = msgspec.structs.replace(seen, metadata=own)
         traits = self._traits(one, self._jobs.of(pod), pod.job)
         if seen.spec.resource_claims:
-            traits = self._with_claims(traits, one, pod)
+            is_pending = pod.phase is Phase.PENDING
+            claims = self._claims.traits(own) if is_pending else pod.cls.claims
+            traits = traits._replace(claims=claims)
         return self._classes.acquire(one, traits)
 
     def _class_of(self, pod: Pod, known: PodRecord | None = None) -> PodClass:

@@ -8,11 +8,13 @@ import pytest
 
 from harness.claim_objects import (
     claim_template,
+    claiming_pod,
     consumers_of,
     device_class,
     devices_of,
     generated,
     request,
+    resource_claim,
     resource_slice,
 )
 from harness.objects import Raw, node, reservation
@@ -187,3 +189,24 @@ def test_a_restricted_reservation_used_in_part_serves_the_next_owner() -> None:
     end(world, "s")
     assert world.wait(30).node_of("q") == "n1"
     assert devices_of(world.objects["ResourceClaim", "q-gpu"]) == ["n1/gpu-0", "n1/gpu-1"]
+
+
+def test_a_pod_keeps_its_claims_when_a_reservation_names_it_like_one_on_a_node() -> None:
+    """The class of a pod can be that of one on a node, of which claims do not matter any more."""
+    world = World(device_class(), node("n1", cpu="1"), node("n2", cpu="1"), resource_slice("n1", 1))
+    world.put(resource_claim("shared"))
+
+    def named(name: str) -> Raw:
+        owners = [{"object": {"kind": "Pod", "namespace": "default", "name": name}}]
+        return reservation(f"for-{name}", cpu="4", owners=owners)
+
+    world.put(named("a"))
+    world.put(claiming_pod("a", "shared"))
+    assert world.node_of("a") == "n1"
+    world.delete("Reservation", "for-a")
+    world.edit("Pod", "a", status={"phase": "Running"})
+    world.put(claiming_pod("b", "shared"))
+    assert world.node_of("b") == ""
+    world.put(named("b"))
+    world.wait(60)
+    assert world.node_of("b") == ""
