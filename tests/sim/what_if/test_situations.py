@@ -2,6 +2,7 @@
 
 import copy
 from collections import Counter
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pytest
@@ -382,6 +383,16 @@ def test_a_manifest_that_is_deployed_changes_nothing_in_a_snapshot(kind: str) ->
 
 def _counts(answer: WhatIfAnswer) -> tuple[int, int]:
     return len(answer.placed), len(answer.displaced)
+
+
+def test_a_dump_beside_a_snapshot() -> None:
+    raw = workload("web", 2)
+    raw["spec"]["template"]["spec"]["containers"][0]["command"] = ["run"]
+    question = WhatIfQuestion.about(SETUP, cluster(*TWO, raw))
+    dump = [each for each in question.cluster.objects.all() if each["kind"] != "Node"]
+    taken = snapshot_of(*TWO)
+    both = replace(taken, documents=(*taken.documents, *documents(dump)))
+    assert _counts(ask(both, [raw])) == (0, 0)
 
 
 def test_what_a_manifest_changes_in_a_snapshot() -> None:

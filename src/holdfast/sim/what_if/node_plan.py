@@ -61,7 +61,8 @@ class NodePlan:
     fits: bool
     """Whether everything fits with them."""
     exact: bool
-    """Whether all smaller numbers were tried, or have too little in total."""
+    """Whether all smaller numbers were tried, or have too little in total, or cannot suffice because
+    one node less does not."""
     binding: dict[str, int] = field(default_factory=dict)
     """With one node less: how many pods each reason keeps pending."""
     unplaceable: int = 0

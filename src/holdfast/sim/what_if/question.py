@@ -56,6 +56,8 @@ from holdfast.sim.what_if.node_shapes import ShapeError, ShapeReader
 from holdfast.sim.workloads import makes_pods
 from holdfast.snapshot.cluster_objects import ClusterObjects, is_own
 from holdfast.snapshot.manifests import InvalidInput
+from holdfast.snapshot.snapshot_header import is_header
+from holdfast.snapshot.stripping import Stripper
 
 _HOLDS = frozenset((HOLD_LABEL, PREEMPTOR_UID))
 _CONSTRAINTS = frozenset(("affinity", "topologySpreadConstraints", "resourceClaims"))
@@ -112,7 +114,13 @@ class WhatIfQuestion:
         for document in given.documents:
             if not is_own(document.data):
                 (stored if _is_stored(document.data) else others).append(document)
-        objects, stripped = [each.data for each in stored], given.header is not None
+        stripped, stripper = given.header is not None, Stripper()
+        taken = {each.file for each in given.documents if is_header(each.data)}
+        objects = [
+            # A dump beside a snapshot is made like it.
+            stripper.strip(each.data) if stripped and each.file not in taken else each.data
+            for each in stored
+        ]
         if others:
             written = read_scenario(others, setup.object_kinds())
             now = given.now if stored else written.start
