@@ -125,6 +125,25 @@ def test_a_claim_that_was_allocated_elsewhere_fails_the_bind() -> None:
     run(story())
 
 
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_a_pod_joins_a_claim_only_with_the_allocation_that_it_was_decided_for(
+    is_elsewhere: bool,
+) -> None:
+    """The claim was deallocated and allocated again since, for other pods."""
+
+    async def story() -> None:
+        async with desk() as d:
+            pod = d.api.create(make_pod("p").raw())
+            c = known(d, resource_claim("c", allocation=allocation("n", "gpu-0"), reserved_for=["q"]))
+            now = allocation("other", "gpu-7") if is_elsewhere else allocation("n", "gpu-0")
+            d.api.change({**c, "status": {**c["status"], "allocation": now}})
+            await d.do(ReserveClaim(ref(c), ref(pod), expected=OURS), Bind(ref(pod), "n"))
+            assert len(d.api.binds) == (0 if is_elsewhere else 1)
+            assert consumers_of(written(d)) == (["q"] if is_elsewhere else ["q", "p"])
+
+    run(story())
+
+
 def test_a_deallocation_leaves_claims_alone_that_others_use() -> None:
     async def story() -> None:
         async with desk() as d:

@@ -68,6 +68,8 @@ def reserved_claim(claim: Raw | None, decision: ReserveClaim, now: str) -> Raw |
             raise ClaimConflict(f"claim {name} got allocated elsewhere in the meantime")
     elif allocation is None:
         raise ClaimConflict(f"claim {name} got deallocated elsewhere in the meantime")
+    elif decision.expected is not None and not is_same_allocation(allocation, decision.expected):
+        raise ClaimConflict(f"claim {name} got allocated elsewhere in the meantime")
     consumers = status.get("reservedFor") or []
     if any(each.get("uid") == decision.consumer.uid for each in consumers):
         if status.get("allocation") is not None:

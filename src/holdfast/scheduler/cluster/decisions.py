@@ -92,6 +92,8 @@ class ReserveClaim(msgspec.Struct, frozen=True):
     """Whether the Bind is decided later, when the devices are ready (binding conditions)."""
     group: ObjectRef | None = None
     """The PodGroup that shares the claim, if one does: it is reserved for the group, not the pod."""
+    expected: AllocationResult | None = None
+    """The allocation that the claim has already. With another one it may be of another node."""
 
     @property
     def consumer(self) -> ObjectRef:

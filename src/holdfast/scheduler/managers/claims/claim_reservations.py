@@ -197,6 +197,8 @@ class ClaimReservations(ClaimFeasibility):
             if allocation is not None:
                 flight.judged = self.catalogue.version
             flight.pods.add(pod.uid)
+            if claim.status.allocation is not None:
+                flight.joined[pod.uid] = claim.status.allocation
             if group is not None:
                 flight.groups[pod.uid] = group
             flights.append(key)

@@ -55,6 +55,8 @@ class InFlight:
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
     groups: dict[str, ObjectRef] = field(default_factory=dict)
     """By pod, the PodGroup that the claim is reserved for in its place."""
+    joined: dict[str, AllocationResult] = field(default_factory=dict)
+    """By pod, the allocation that the claim's object had when the claim was reserved for it."""
     is_decided: bool = False
     """Whether the write of the allocation is decided."""
     judged: int = 0
@@ -230,6 +232,7 @@ class ClaimState:
         flight = self._in_flight[key]
         flight.pods.discard(uid)
         flight.groups.pop(uid, None)
+        flight.joined.pop(uid, None)
         if not flight.pods:
             del self._in_flight[key]
         rest = tuple(each for each in self._flights_of[uid] if each != key)

@@ -69,8 +69,9 @@ class HolderClaims(ClaimReservations):
                 decisions.append(self._creation(pod, key, before_bind=True))
             elif flight.spec is None:
                 claim = claim_ref(self._claims[key])
-                group = flight.groups.get(pod.uid)
-                decisions.append(ReserveClaim(claim, pod.ref, flight.allocation, waits, group))
+                group, joined = flight.groups.get(pod.uid), flight.joined.get(pod.uid)
+                allocation = flight.allocation if joined is None else None
+                decisions.append(ReserveClaim(claim, pod.ref, allocation, waits, group, joined))
             elif flight.allocation is not None and not waits:
                 created = new_extended_claim(pod.ref, flight.spec)
                 decisions.append(CreateClaim(created, flight.allocation, pod.ref, flight.mappings))
