@@ -3,7 +3,7 @@
 from harness.builders import make_node, make_pod
 from holdfast.api.meta import ObjectMeta
 from holdfast.api.reservation import Reservation
-from holdfast.scheduler.cluster.decisions import AnnotatePod, CreateReservation, Evict
+from holdfast.scheduler.cluster.decisions import AnnotatePod, CreateReservation, Emit, Evict
 from holdfast.scheduler.cluster.events import Added, write_refused
 from holdfast.scheduler.state.cluster import Cluster
 
@@ -18,8 +18,14 @@ def cluster_with(uid: str) -> Cluster:
 
 def test_a_pod_that_could_not_be_evicted_stays() -> None:
     cluster = cluster_with("a")
-    cluster.feed(write_refused(Evict(cluster.pods["a"].ref, "why"), "no"), 1.0)
-    assert not cluster.pods["a"].being_preempted
+    for _ in range(3):
+        cluster.pods["a"].being_preempted = True
+        cluster.feed(write_refused(Evict(cluster.pods["a"].ref, "why"), "no", "by b"), 1.0)
+        assert not cluster.pods["a"].being_preempted
+    (report,) = cluster.take_reports()
+    assert report == Emit(
+        cluster.pods["a"].ref, "Warning", "EvictionRefused", "why: no by b", "Evicting"
+    )
 
 
 def test_a_reservation_of_a_pods_uid_that_could_not_be_created_is_no_matter_of_the_pod() -> None:

@@ -217,7 +217,7 @@ class Evict(msgspec.Struct, frozen=True):
     options: Mapping[str, Any] = _NOTHING
     """DeleteOptions, as in JSON."""
     event: "Emit | None" = None
-    """Recorded if the eviction is accepted; the first refusal is reported then, too."""
+    """Recorded if the eviction is accepted."""
 
 
 class CreateReservation(msgspec.Struct, frozen=True):

@@ -490,12 +490,12 @@ class Cluster(ClusterBase):
             self.migrations.refused.append(event)
 
     def _report_refused(self, event: EvictRefused) -> None:
-        """Reports what refuses the eviction of a pod, the first time."""
-        pod, emit = self.pods.get(event.decision.pod.uid), event.decision.event
-        if pod is not None and emit is not None and pod.evictions_refused == 1:
-            text = " ".join(filter(None, (event.message, event.detail)))
+        """Reports what refuses the eviction of a victim, the first time."""
+        pod = self.pods.get(event.decision.pod.uid)
+        if pod is not None and pod.being_preempted and pod.evictions_refused == 1:
+            parts = event.decision.message, " ".join(filter(None, (event.message, event.detail)))
             self._reports.append(
-                Emit(pod.ref, "Warning", "EvictionRefused", f"{emit.message}: {text}", emit.action)
+                Emit(pod.ref, "Warning", "EvictionRefused", ": ".join(parts), "Evicting")
             )
 
     def _eviction_refused(self, uid: str) -> None:
