@@ -274,6 +274,26 @@ def test_templates_are_validated_like_pods(group: str, plural: str, before: str)
     ]
 
 
+@pytest.mark.parametrize(("name", "is_found"), [("data", True), ("other", False)])
+def test_pods_of_statefulsets_mount_the_volumes_of_their_claims(name: str, is_found: bool) -> None:
+    mounts = [{"name": "data", "mountPath": "/data"}]
+    raw = {
+        "metadata": {"name": "db"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "db"}},
+            "serviceName": "db",
+            "template": {
+                "metadata": {"labels": {"app": "db"}},
+                "spec": {"containers": [container(volumeMounts=mounts)]},
+            },
+            "volumeClaimTemplates": [{"metadata": {"name": name}}],
+        },
+    }
+    where = "spec.template.spec.containers[0].volumeMounts[0].name"
+    expected = [] if is_found else [f'{where}: Not found: "data"']
+    assert complaints("apps", "statefulsets", raw) == expected
+
+
 @pytest.mark.parametrize(
     ("group", "plural", "raw", "expected"),
     [

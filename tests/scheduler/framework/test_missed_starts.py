@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from harness.objects import Raw, node, pod
-from harness.scenarios import Played, play, step
+from harness.scenarios import Played, actions, play, step
 from holdfast.api.times import format_time
 from scheduler.framework.test_calendar_planner import BEGIN, HOUR, node_of, plan, starts, window
 
@@ -156,3 +156,30 @@ def test_a_start_that_is_missed_is_said() -> None:
     assert said(played, "w", "StartMissed") == [text]
     assert said(played, "w", "NotCertain") == [f"{text}, unless default/p end by then"]
     assert plan(play(given, until=600), "w") == ("n0", "True")
+
+
+# Starvation holds beside plans
+
+
+@pytest.mark.parametrize("backfill", [False, "conservative", "easy"])
+def test_a_starving_pod_runs_before_a_plan_if_it_ends_in_time(backfill: str | bool) -> None:
+    """Its own hold, which waits because of the plan, is not in its way; nor in that of a pod that ends
+    before the starving one starts."""
+    reserve: dict[str, Any] = {
+        "starvingJobTimeThreshold": "10m",
+        "reservedNodePercent": 100,
+        "hold": "amount",
+    }
+    estimates = {minutes: {"holdfast.io/run-estimate": f"{minutes}m"} for minutes in (20, 30, 60)}
+    given = [
+        node("n0", 8),
+        pod("run", 6, nodeName="n0", runs_for="1h", annotations=estimates[60]),
+        pod("big", 8, at="1m", runs_for="30m", annotations=estimates[30]),
+        window("w", 120, 8, at="30m"),
+        pod("small", 2, at="32m", runs_for="20m", annotations=estimates[20]),
+    ]
+    config = actions("allocate", "backfill", **reserve, backfill=backfill)
+    played = play(given, until=4 * HOUR, config=config)
+    assert played.times("big") == [HOUR]
+    assert played.times("small") == [32 * 60 if backfill else 90 * 60]
+    assert starts(played, "w")[0] == (2 * HOUR, "Available")

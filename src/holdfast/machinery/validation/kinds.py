@@ -18,7 +18,11 @@ Check = Callable[[list[FieldError], dict[str, Any]], None]
 
 
 def _workload(found: list[FieldError], raw: dict[str, Any]) -> None:
-    pods.check_template(found, (raw.get("spec") or {}).get("template"), "spec.template")
+    spec = raw.get("spec") or {}
+    claims = [
+        (each.get("metadata") or {}).get("name", "") for each in spec.get("volumeClaimTemplates") or ()
+    ]
+    pods.check_template(found, spec.get("template"), "spec.template", claims)
 
 
 CHECKS: dict[tuple[str, str], Check] = {

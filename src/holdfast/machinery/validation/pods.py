@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from holdfast.api.name_rules import dns_label, dns_subdomain, env_name, label_key, port_name
@@ -216,8 +217,12 @@ def check_pod(found: Found, raw: Part) -> None:
         found.append(field_problem(FORBIDDEN, "spec.nodeName", detail=why))
 
 
-def check_pod_spec(found: Found, spec: Part, path: str, template: bool = True) -> None:
+def check_pod_spec(
+    found: Found, spec: Part, path: str, template: bool = True, claims: Iterable[str] = ()
+) -> None:
+    """`claims` are the names of volumes that pods get besides those of the spec."""
     volumes = _check_volumes(found, spec.get("volumes") or [], f"{path}.volumes")
+    volumes.update(claims)
     check_containers(found, spec, path, volumes)
     _check_claims(found, spec, path)
     if spec.get("resources"):
@@ -265,12 +270,13 @@ def _check_claims(found: Found, spec: Part, path: str) -> None:
                 check_container_claims(found, claims, where, names)
 
 
-def check_template(found: Found, template: Part | None, path: str) -> None:
-    """Whether a selector matches the labels of the template is checked by `strategies.workloads`."""
+def check_template(found: Found, template: Part | None, path: str, claims: Iterable[str] = ()) -> None:
+    """Whether a selector matches the labels of the template is checked by `strategies.workloads`.
+    `claims` are the names of volumes that pods get besides those of the template."""
     template = template or {}
     labels = (template.get("metadata") or {}).get("labels") or {}
     check_labels(found, labels, f"{path}.labels")
-    check_pod_spec(found, template.get("spec") or {}, f"{path}.spec")
+    check_pod_spec(found, template.get("spec") or {}, f"{path}.spec", claims=claims)
 
 
 def _check_volumes(found: Found, volumes: list[Part], path: str) -> set[str]:

@@ -64,9 +64,9 @@ class Backfill(Action):
         if not (round_.cluster.settings.backfills or calendar) or round_.cluster.has_changes():
             return
         until = self._windows(round_)
-        if not (until > round_.now).any():
+        latest = math.inf if calendar else float(until.max())
+        if latest <= round_.now:
             return
-        latest = float(until.max())
         unsuccessful: dict[Key | None, float] = {}
         for pod in round_.queue.unschedulable():
             estimate = round_.cluster.jobs.estimates.of(pod)
@@ -76,13 +76,15 @@ class Backfill(Action):
                 continue
             # If a pod of the group did not fit, one with the same or a longer estimate does not either.
             group = round_.queue.group_key(pod)
-            if pod.reservation is not None or estimate >= unsuccessful.get(group, math.inf):
+            if pod.reservation is not None:
+                continue
+            if estimate >= unsuccessful.get(group, math.inf) and holds.of(pod) is None:
                 continue
             if pod.job is not None:
                 placed = self._backfill_job(round_, pod, until)
             else:
                 placed = self._backfill_pod(round_, pod, until)
-            if not placed and pod.pinned_node is None:
+            if not placed and pod.pinned_node is None and holds.of(pod) is None:
                 unsuccessful[group] = estimate
 
     # Which rows, and until when
@@ -149,6 +151,9 @@ class Backfill(Action):
             return -1
         nodes, planner = round_.cluster.nodes, round_.hold_planner
         in_time = until >= round_.now + estimate
+        own = self._own_row(round_, pod)
+        if own >= 0:
+            in_time[own] = True
         if not in_time.any():
             return -1
         for slot, amount in pod.cls.amounts.items():
@@ -161,12 +166,24 @@ class Backfill(Action):
         in_time &= planner.suitable(column, pod)
         if not is_interrupted:
             self._leave_planned(round_, pod, round_.now + estimate, in_time)
+        if column.owned:  # it is placed through its reservations, or before a plan where its hold waits
+            return own if own >= 0 and in_time[own] else -1
         rows = np.flatnonzero(in_time)
-        if not len(rows) or column.owned:
+        if not len(rows):
             return -1
         ranks = node_score(pod.cls, lambda slot: planner.idle(slot)[rows], len(rows))
         best = min(range(len(rows)), key=lambda i: (ranks[i], nodes.name(int(rows[i]))))
         return int(rows[best])
+
+    def _own_row(self, round_: Round, pod: PodRecord) -> int:
+        """The row of the pod's own hold, if reservations are planned there and it has no other hold:
+        the pod may run there before they start. -1 if there is none."""
+        reservations = round_.cluster.reservations
+        hold = reservations.starvation_holds.of(pod)
+        row = hold.pod.row if hold is not None and hold.pod is not None else -1
+        if row < 0 or not reservations.calendar.has(row):
+            return -1
+        return row if list(reservations.starvation_holds.on(row)) == [hold] else -1
 
     def _leave_planned(self, round_: Round, pod: PodRecord, end: float, rows: Bools) -> None:
         """Takes rows away where the pod would still use capacity that a reservation takes by then."""

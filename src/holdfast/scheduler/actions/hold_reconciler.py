@@ -112,7 +112,7 @@ class HoldReconciler:
         if pod is None or pod.deletion_pending:
             return "its pod is gone"
         if pod.row >= 0:
-            return "" if pod.reservation_uid == reservation.uid else "its pod is placed elsewhere"
+            return "" if pod.reservation_uid == reservation.uid else "its pod is placed without it"
         if self._holds.of(pod) is not reservation:
             return "its pod has another hold"
         job = self._cluster.jobs.of(pod)

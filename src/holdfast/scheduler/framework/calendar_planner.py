@@ -73,8 +73,6 @@ class CalendarPlanner:
         """When an expectation about a planned node may turn out wrong."""
         self._asked: dict[str, float] = {}
         """When the eviction of a pod was last decided, by its uid."""
-        self._told: set[tuple[str, str]] = set()
-        """The uids of pods and of reservations for which an event says that they are evicted."""
 
     @property
     def is_needed(self) -> bool:
@@ -107,10 +105,8 @@ class CalendarPlanner:
             self._seen, self._rows_seen = self._state(), self._rows_changed()
             self._are_certain = all(each.feasible == "True" for each in self._calendar)
             self._elsewhere = [each for each in self._calendar if self._search.looks_elsewhere(each)]
-        decisions += self._evict_for_started(now)
+        self._evict_for_started(now)
         self._asked = {uid: at for uid, at in self._asked.items() if at + _EVICT_AGAIN > now}
-        if self._told:
-            self._told = {each for each in self._told if each[0] in self._cluster.pods}
         return decisions
 
     def _state(self) -> tuple[int, ...]:
@@ -306,7 +302,7 @@ class CalendarPlanner:
             if (planned.node, *fit) != was:
                 self._dirty(planned)
                 decisions += _report(planned, was)
-            decisions += self._evict(planned, standing, now)
+            self._evict(planned, standing, now)
         return decisions
 
     def _fits_of(self, members: list[PlannedReservation], standing: Standing) -> list[PlanFit]:
@@ -379,17 +375,16 @@ class CalendarPlanner:
 
     # Draining
 
-    def _evict(self, planned: PlannedReservation, standing: Standing, now: float) -> list[Decision]:
+    def _evict(self, planned: PlannedReservation, standing: Standing, now: float) -> None:
         """Evicts pods in the way of a reservation that drains its node with `Preempt`."""
         row = self._nodes.row(planned.node) if planned.node else None
         preempts = planned.reservation.calendar.before == BeforeStart.PREEMPT
         if row is None or not (preempts and planned.draining):
-            return []
-        return self._evict_pods(self._fits.victims(planned, row, standing), planned, now)
+            return
+        self._evict_pods(self._fits.victims(planned, row, standing), planned, now)
 
-    def _evict_for_started(self, now: float) -> list[Decision]:
+    def _evict_for_started(self, now: float) -> None:
         """Evicts pods in the way of reservations with `Preempt` that have started and wait."""
-        decisions: list[Decision] = []
         reservations = self._cluster.reservations
         for uid in list(reservations.waiting.preempting):
             reservation = reservations.known[uid]
@@ -398,14 +393,10 @@ class CalendarPlanner:
                 continue
             started = PlannedReservation(reservation, start, self._nodes.name(entry.row))
             victims = self._fits.victims_of_started(started, entry.row)
-            decisions += self._evict_pods(victims, started, now)
-        return decisions
+            self._evict_pods(victims, started, now)
 
-    def _evict_pods(
-        self, pods: list[PodRecord], planned: PlannedReservation, now: float
-    ) -> list[Decision]:
-        """Evicts pods, with one event each; again after some seconds where that is refused."""
-        decisions: list[Decision] = []
+    def _evict_pods(self, pods: list[PodRecord], planned: PlannedReservation, now: float) -> None:
+        """Evicts pods; again after some seconds where that is refused."""
         for pod in pods:
             asked = self._asked.get(pod.uid, -math.inf)
             if pod.being_preempted or pod.cls.terminating or asked + _EVICT_AGAIN > now:
@@ -413,11 +404,8 @@ class CalendarPlanner:
             self._asked[pod.uid] = now
             starts = format_time(planned.start)
             text = f"evicted for {planned.reservation.ref}, which starts at {starts}"
-            if (told := (pod.uid, planned.reservation.uid)) not in self._told:
-                self._told.add(told)
-                decisions.append(Emit(pod.ref, "Normal", "Preempted", text, "Preempting"))
-            self._preemption.apply([Evict(pod.ref, text)])
-        return decisions
+            event = Emit(pod.ref, "Normal", "Preempted", text, "Preempting")
+            self._preemption.apply([Evict(pod.ref, text, event=event)])
 
     def _dirty(self, planned: PlannedReservation) -> None:
         """Has the status written."""

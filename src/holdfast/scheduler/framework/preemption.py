@@ -203,11 +203,11 @@ class Preemption:
             self._cluster.epoch.usage.add(row)
 
     def end_nominations(self) -> None:
-        """Clears the nominated nodes of gated pods, and those of refused pods when no victim is
-        terminating there any more: otherwise they would keep other pods off capacity that they cannot
-        use."""
+        """Clears the nominated nodes of pods that a plugin keeps out of the queue, other than by gates,
+        and those of refused pods when no victim is terminating there any more: otherwise they would
+        keep other pods off capacity that they cannot use."""
         nominated = (pod for there in self._cluster.nominator.values() for pod in there.values())
-        gated = [pod for pod in nominated if self._queue.place(pod.uid) == "gated"]
+        gated = [pod for pod in nominated if not pod.gates and self._queue.place(pod.uid) == "gated"]
         if gated:
             self.apply([Nominate(pod.ref, "") for pod in gated])
         refused = list(self._failures.refused_nominated.values())

@@ -39,6 +39,7 @@ from holdfast.scheduler.jobs.node_forecast import (
 )
 from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.scheduler.reservations.reservation_cache import ReservationCache
+from holdfast.scheduler.reservations.starvation_holds import is_starvation_hold, pod_of
 
 Matrix = NDArray[np.int64]
 Expected = tuple[float, Pairs, PodRecord | None, ReservationEntry | None]
@@ -132,10 +133,14 @@ class CapacityPlanner:
 
     def fits_until(self, row: int, cls: PodClass, until: float) -> bool:
         """Whether a pod of the class can be on the row until then, as far as it concerns what is free
-        and the reservations planned there."""
-        blocked = self.blocked(row, until)
+        and the reservations planned there. Starvation holds that are Waiting come after these."""
+        blocked, free_on = self.blocked(row, until), self._limits.free_on
+        for hold in self._reservations.starvation_holds.on(row):
+            if hold.waiting and hold.entry is not None:
+                for slot, amount in hold.entry.remaining.items():
+                    blocked[slot] = blocked.get(slot, 0) - amount
         bounded = [(slot, n) for slot, n in cls.usage if self._limits.is_bounded(slot)]
-        if any(self._limits.free_on(slot, row) - blocked.get(slot, 0) < n for slot, n in bounded):
+        if any(free_on(slot, row) - blocked.get(slot, 0) < n for slot, n in bounded):
             return False
         return not self.is_in_the_way(cls, row, until)
 
@@ -298,7 +303,20 @@ class CapacityPlanner:
         short = self._reservations.waiting.shortage(reservation)
         if not short:
             return self._cluster.now
-        return self._freed_at(entry.row, short)
+        before_plans = self._start_before_plans(reservation, entry.row)
+        return before_plans if before_plans is not None else self._freed_at(entry.row, short)
+
+    def _start_before_plans(self, hold: ReservationInfo, row: int) -> float | None:
+        """When the pod of a starvation hold can start, if it ends before anything planned on the row
+        begins; None if it does not, or if that is not known."""
+        pod = self._cluster.pods.get(pod_of(hold)) if is_starvation_hold(hold) else None
+        estimate = self._estimates.of(pod) if pod is not None and pod.job is None else None
+        plans = [each.start for each in self._calendar.on(row)] if estimate is not None else []
+        if estimate is None or not plans:
+            return None
+        short = self._reservations.waiting.shortage(hold, until=-math.inf)
+        start = self._freed_at(row, short) if short else self._cluster.now
+        return start if start is not None and start + estimate <= min(plans) else None
 
     def expected_fit(self, row: int, asked: Iterable[tuple[int, int]]) -> float | None:
         """When these amounts, which are not free on a row now, are expected to be; None if unknown."""

@@ -154,9 +154,15 @@ class WaitingReservations:
             taken.append("volumes")
         return taken
 
-    def shortage(self, reservation: ReservationInfo, amounts: Amounts | None = None) -> Amounts:
+    def shortage(
+        self,
+        reservation: ReservationInfo,
+        amounts: Amounts | None = None,
+        until: float | None = None,
+    ) -> Amounts:
         """By slot, how much is missing, with the arguments of `lacking`. Younger Waiting reservations
-        of the row do not count, except for a resize."""
+        of the row do not count, except for a resize. `until` is when it ends, if that is not when it
+        expires: plans for later do not count."""
         entry = reservation.entry
         assert entry is not None
         row, nodes = entry.row, self._nodes
@@ -164,7 +170,7 @@ class WaitingReservations:
         for_good = self._ledger.taken_permanently(entry)
         blocked: Amounts = {}
         if reservation.calendar.start is None:  # else the planner has decided between the two
-            until = reservation.expires
+            until = reservation.expires if until is None else until
             blocked = self.blocked(row, math.inf if until is None else until)
         short: Amounts = {}
         for slot, reserved in (entry.amounts if amounts is None else amounts).items():
