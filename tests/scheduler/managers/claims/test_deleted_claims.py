@@ -15,7 +15,7 @@ from harness.claim_objects import (
     resource_claim,
     resource_slice,
 )
-from harness.objects import node
+from harness.objects import node, pod
 from harness.world import World
 
 DELETED = {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/keep"]}
@@ -46,3 +46,23 @@ def test_a_pending_pod_of_ours_gives_up_a_claim_that_is_being_deleted(
     world.settle()
     assert consumers_of(world.objects["ResourceClaim", "shared"]) == consumers
     assert world.node_of("waits") == node_of_waits
+
+
+def test_a_gang_that_is_not_placed_gives_up_a_claim_though_it_is_tried_in_dry_runs() -> None:
+    """An earlier leader reserved the claim for a member and stopped before it bound it."""
+    claim = resource_claim(
+        "shared", request(), allocation=allocation("n1", "gpu-0"), reserved_for=["runs", "g-1"]
+    )
+    world = World(node("n1", cpu="2"), device_class(), resource_slice("n1"), claim)
+    group = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "default", "uid": "group-g"},
+        "spec": {"minMember": 2},
+    }
+    member: Any = {"metadata": {"annotations": {"scheduling.k8s.io/group-name": "g"}}, "priority": 5}
+    world.put(claiming_pod("runs", "shared", nodeName="n1"), group)
+    world.put(claiming_pod("g-1", "shared", **member), pod("g-2", cpu="4", **member))
+    world.settle()
+    assert (world.node_of("g-1"), world.node_of("g-2")) == ("", "")
+    assert consumers_of(world.objects["ResourceClaim", "shared"]) == ["runs"]

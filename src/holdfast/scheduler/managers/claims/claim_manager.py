@@ -177,13 +177,21 @@ class ClaimManager(ClaimHandlers):
         its victims leave, and so keeps the devices from others that are free already."""
         if pod.uid in self._flights_of:
             return
-        if self.reserve(pod, row):
-            if pod.nominated != self._cluster.nodes.name(row):
-                return
-            going = [*self._released_on(row, is_going)]
-            if not going or self._reserve_with(pod, row, self.use.without(going)):
-                return
-        self._tentative.add(pod.uid)
+        self._is_dry_run = True
+        try:
+            if self._is_reserved_tentatively(pod, row):
+                self._tentative.add(pod.uid)
+        finally:
+            self._is_dry_run = False
+
+    def _is_reserved_tentatively(self, pod: PodRecord, row: int) -> bool:
+        """Reserves the claims of a pod for `_reserve_tentatively`; False if that is not possible."""
+        if not self.reserve(pod, row):
+            return True
+        if pod.nominated != self._cluster.nodes.name(row):
+            return False
+        going = [*self._released_on(row, is_going)]
+        return bool(going) and not self._reserve_with(pod, row, self.use.without(going))
 
     # Decisions
 

@@ -321,8 +321,9 @@ class ClaimReservations(ClaimFeasibility):
         removal = UnreserveClaim(claim_ref(claim), pod.ref)
         if removal not in self.decisions:
             return False
-        self.decisions.remove(removal)
-        self._leaving.discard((claim.metadata.uid, pod.uid))
+        if not self._is_dry_run:
+            self.decisions.remove(removal)
+            self._leaving.discard((claim.metadata.uid, pod.uid))
         return True
 
     def deallocate(self, pods: Iterable[PodRecord]) -> None:

@@ -198,6 +198,8 @@ class ClaimState:
         """Claims that templates of reservations name, with the uids of these reservations."""
         self._tentative: set[str] = set()
         """The uids of pods that were reserved in a transaction, to be undone with it."""
+        self._is_dry_run = False
+        """Whether claims are being reserved in a transaction: nothing is decided about them."""
         self._departed: set[str] = set()
         """The uids of consumers that a transaction removed from their row."""
         self._orphans: set[str] = set()
