@@ -76,6 +76,12 @@ def affinity_to(value: Any) -> Raw:
     return {AFFINITY: json.dumps(value)}
 
 
+def on_n1(raw: Raw) -> Raw:
+    """The reservation as it is once it is Available on the node n1."""
+    asked = raw["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+    return {**raw, "status": {"phase": "Available", "nodeName": "n1", "allocatable": asked}}
+
+
 def anti_affinity(app: str) -> Raw:
     term = {"labelSelector": {"matchLabels": {"app": app}}, "topologyKey": "kubernetes.io/hostname"}
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
@@ -396,6 +402,33 @@ SITUATIONS: dict[str, Row] = {
         ["No suitable node"],
         ["Tolerate"],
     ),
+    "required reservation on a tainted node": Row(
+        [
+            node("n1", "8", taints=[DB]),
+            on_n1(HELD),
+            pod("p", "4", app="web", annotations=affinity_to({})),
+        ],
+        ["No suitable node"],
+        ["Tolerate"],
+    ),
+    "required reservation on a cordoned node": Row(
+        [
+            node("n1", "8", unschedulable=True),
+            on_n1(HELD),
+            pod("p", "4", app="web", annotations=affinity_to({})),
+        ],
+        ["No suitable node"],
+        ["Uncordon"],
+    ),
+    "required reservation on a node without a label": Row(
+        [
+            N1,
+            on_n1(HELD),
+            pod("p", "4", app="web", annotations=affinity_to({}), nodeSelector={"disk": "ssd"}),
+        ],
+        ["No suitable node"],
+        ["LabelNode"],
+    ),
     "restricted reservation, too small": Row(
         [
             N1,
@@ -404,6 +437,11 @@ SITUATIONS: dict[str, Row] = {
         ],
         ["No suitable node"],
         ["Resize"],
+    ),
+    "exact match of a reservation that is larger": Row(
+        [N1, on_n1(HELD), pod("p", "4", app="web", annotations={EXACT: '{"resourceNames":["cpu"]}'})],
+        ["No suitable node"],
+        ["RemoveAnnotation"],
     ),
     "exact match": Row(
         [
@@ -414,7 +452,7 @@ SITUATIONS: dict[str, Row] = {
             ),
         ],
         ["No suitable node"],
-        ["RemoveAnnotation", "Resize"],
+        ["RemoveAnnotation", "RemoveAnnotation", "Resize"],
     ),
     "ignores reservations": Row(
         [N1, HELD, pod("p", "4", metadata={"labels": {"app": "web", IGNORED: "true"}})],

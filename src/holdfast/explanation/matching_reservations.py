@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 
 from holdfast.api.annotations import ReservationAffinity
-from holdfast.api.names import RESERVATION_AFFINITY, RESERVATION_IGNORED
+from holdfast.api.names import EXACT_MATCH_RESERVATION, RESERVATION_AFFINITY, RESERVATION_IGNORED
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import held_for, requested
@@ -15,6 +15,7 @@ from holdfast.explanation.repairs import (
     metadata_changes,
     repair,
     resize,
+    settings_repairs,
     spec_changes,
 )
 from holdfast.explanation.report import MatchingReservation
@@ -197,6 +198,23 @@ def consider_reservations(
         return
     for each in _repairs(snapshot, subject, pod, column):
         advisor.propose(each)
+    for row in _rows_of_usable(snapshot, pod):
+        if repairs := settings_repairs(snapshot, subject, pod, row):
+            advisor.propose(*repairs)
+
+
+def _rows_of_usable(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[int]:
+    """The nodes of the reservations that a pod requires and that accept it."""
+    reservations = snapshot.cluster.reservations
+    affinity, matching = reservations.affinity(pod.cls), reservations.matching(pod.cls)
+    for reservation in sorted(reservations.known.values(), key=lambda each: each.name):
+        entry = reservation.entry
+        if entry is None or not affinity.required or reservation.owner_spec_id not in matching:
+            continue
+        if reservations.is_usable(reservation) and not affinity.refusal(
+            reservation, reservations.node_labels(entry.row)
+        ):
+            yield entry.row
 
 
 def _repairs(
@@ -256,7 +274,13 @@ def _usable(
             snapshot, subject, lambda spec: {"tolerations": [*(spec.get("tolerations") or ()), *added]}
         )
         yield repair(f"tolerate {texts}, a taint of reservation {name}", "Tolerate", objects, CONFIGURE)
-    elif refusal == NOT_EXACT or not refusal:
+    elif refusal == NOT_EXACT and EXACT_MATCH_RESERVATION in pod.cls.annotations:
+        removed = {"annotations": {EXACT_MATCH_RESERVATION: None}}
+        text = (
+            f"remove the annotation {EXACT_MATCH_RESERVATION}, which reservation {name} does not meet"
+        )
+        yield repair(text, "RemoveAnnotation", metadata_changes(snapshot, subject, removed))
+    if refusal == NOT_EXACT or not refusal:
         bound = entry.amounts if refusal else entry.remaining
         lowered = {
             slots.name(slot): (amount, bound[slot])

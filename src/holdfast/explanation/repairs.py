@@ -212,6 +212,22 @@ def node_repairs(
     return make(snapshot, subject, pod, row) if make is not None else []
 
 
+def settings_repairs(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
+) -> list[Repair]:
+    """The changes that together remove what settings of a node keep the pod off it: a cordon, taints
+    and labels."""
+    raw = snapshot.find(NODE, snapshot.cluster.nodes.name(row)) or {}
+    found: list[Repair] = []
+    if (raw.get("spec") or {}).get("unschedulable"):
+        found += _uncordon(snapshot, subject, pod, row)
+    else:
+        found += _tolerate(snapshot, subject, pod, row)
+    if any(unmet_labels(snapshot, pod, row)):
+        found += _label(snapshot, subject, pod, row)[:1]
+    return found
+
+
 def _uncordon(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
     name = snapshot.cluster.nodes.name(row)
     raw = snapshot.find(NODE, name)
