@@ -438,6 +438,12 @@ SITUATIONS: dict[str, Row] = {
         ["No suitable node"],
         ["Resize"],
     ),
+    "node without places for pods": Row(
+        [node("n1", "8", allocatable={"pods": "0"}), pod("p")], ["n1 takes no pods"], []
+    ),
+    "queue that cannot exist": Row(
+        [N1, pod("p", annotations={QUEUE: "Small"})], ["queue Small does not exist"], []
+    ),
     "exact match of a reservation that is larger": Row(
         [N1, on_n1(HELD), pod("p", "4", app="web", annotations={EXACT: '{"resourceNames":["cpu"]}'})],
         ["No suitable node"],

@@ -96,6 +96,9 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
         for row in [row_of(snapshot, name)]
     )
     for _, _, name, row in rows[:1]:
+        if not table.allocatable.item(PODS, row):
+            yield f"{name} takes no pods: it has 0 allocatable"
+            return
         if absent_on(snapshot, pod, row):
             names = [table.slots.name(slot) for slot in asked if slot != PODS]
             yield f"none of these nodes has all the resources that it requests: {', '.join(names)}"

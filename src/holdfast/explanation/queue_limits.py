@@ -3,6 +3,7 @@
 from collections import Counter
 
 from holdfast.api.kinds import KINDS
+from holdfast.api.name_rules import dns_subdomain
 from holdfast.api.names import QUEUE_NAME_ANNOTATION, VOLCANO_API
 from holdfast.api.quantity import format_amount
 from holdfast.api.similar_names import nearest
@@ -118,6 +119,8 @@ def consider_queue(
             body = {"annotations": {QUEUE_NAME_ANNOTATION: near}}
             changes = metadata_changes(snapshot, subject, body)
             advisor.propose(repair(f"name the queue {near} instead of {name}", "Annotate", changes))
+        if dns_subdomain(name):
+            return  # no queue can have this name
         new = {
             "apiVersion": VOLCANO_API,
             "kind": "Queue",
