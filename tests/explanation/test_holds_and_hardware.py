@@ -167,7 +167,7 @@ SITUATIONS: dict[str, Row] = {
             "Its queue does not admit the whole of PodGroup default/g",
             "queue q uses 0 of the 4 cpu of its capability, and the request is 6 cpu",
         ],
-        ["RaiseCapability"],
+        ["RaiseCapability", "Resize"],
     ),
     "pod of a DaemonSet": Row(
         [

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from explanation.test_pod_groups import report_on
 from explanation.test_situations import (
     Row,
     affinity_to,
+    as_they_are,
     check,
     claim,
     explained,
@@ -31,6 +34,7 @@ from harness.claim_objects import (
 from harness.objects import Raw, core_group, node, pod, pod_group, queue, reservation
 
 HOSTNAME = "kubernetes.io/hostname"
+NUMA = "scheduling.koordinator.sh/numa-topology-spec"
 N1 = node("n1", cpu="8")
 SMALL = {"scheduling.volcano.sh/queue-name": "small"}
 
@@ -62,6 +66,25 @@ def allocated(name: str, on: str, *devices: str, user: str) -> Raw:
     """A claim that one pod uses, and that outlives it."""
 
     return resource_claim(name, request(), allocation=allocation(on, *devices), reserved_for=[user])
+
+
+def csi(kind: str, name: str, **more: Any) -> Raw:
+    metadata = {"name": name} | ({"namespace": "default"} if kind == "CSIStorageCapacity" else {})
+    return {"apiVersion": "storage.k8s.io/v1", "kind": kind, "metadata": metadata, **more}
+
+
+def restarting(raw: Raw) -> Raw:
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
+    raw["spec"]["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
+    return raw
+
+
+def either(**labels: tuple[str, str]) -> Raw:
+    """Node affinity to labels, or to the node n3."""
+    wanted = [{"key": key, "operator": "In", "values": [value]} for key, value in labels.values()]
+    named = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n3"]}]}
+    terms = {"nodeSelectorTerms": [{"matchExpressions": wanted}, named]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
 SPREAD = {
@@ -147,7 +170,7 @@ SITUATIONS: dict[str, Row] = {
     "pods it must be near are in another namespace": Row(
         [N1, elsewhere(full("a", "1", "n1", app="cache")), pod("p", affinity=near("cache"))],
         ["no such pod is on a node; there are some in other namespaces (other)"],
-        [],
+        ["CorrectAffinity"],
     ),
     "terms of its reservation affinity": Row(
         [N1, reservation("peak", "2", app="web"), pod("p", app="web", annotations=affinity_to(TERMS))],
@@ -173,7 +196,79 @@ SITUATIONS: dict[str, Row] = {
             pod("p", "4", annotations=SMALL),
         ],
         ["cpu: 8 are free on all nodes; queue large is guaranteed 6 and uses 0"],
-        [],
+        ["LowerGuarantee", "Resize"],
+    ),
+    "volume of its claim is gone": Row(
+        [N1, claim("c", volume="v"), pod("p", volumes=using("c"))],
+        ["claim c is bound to the PersistentVolume v, which does not exist"],
+        ["ReplaceClaim"],
+    ),
+    "driver has too little storage": Row(
+        [
+            N1,
+            storage_class("lvm") | {"provisioner": "lvm", "volumeBindingMode": "WaitForFirstConsumer"},
+            csi("CSIDriver", "lvm", spec={"storageCapacity": True}),
+            csi("CSIStorageCapacity", "c1", storageClassName="lvm", capacity="2Gi", nodeTopology={}),
+            of_size(claim("c", kind="lvm"), "5Gi"),
+            pod("p", volumes=using("c")),
+        ],
+        ["it requests 5Gi, and the driver of storage class lvm reports capacity for volumes of 2Gi"],
+        ["CreateVolume", "ReplaceClaim"],
+    ),
+    "nodes without a NodeResourceTopology": Row(
+        [N1, pod("p", annotations={NUMA: '{"numaTopologyPolicy": "SingleNUMANode"}'})],
+        ["its NUMA policy SingleNUMANode needs to know the NUMA nodes", "those of n1"],
+        ["RemoveAnnotation"],
+    ),
+    "feature that no kubelet declares": Row(
+        [N1, pod("p", hostNetwork=True, hostUsers=False)],
+        ["hostUsers: false with hostNetwork: true needs the kubelet feature UserNamespacesHostNetwork"],
+        ["RemoveFeature"],
+    ),
+    "restart rule that no kubelet supports": Row(
+        [N1, restarting(pod("p"))],
+        ["a restart rule with the action RestartAllContainers needs the kubelet feature"],
+        ["RemoveFeature"],
+    ),
+    "devices of a claim that no pod uses": Row(
+        [
+            N1,
+            device_class(),
+            resource_slice("n1", 1),
+            resource_claim("old", request(), allocation=allocation("n1", "gpu-0")),
+            resource_claim("c", request()),
+            claiming_pod("p", "c"),
+        ],
+        ["1 in use by default/old (no pod uses it)"],
+        ["DeleteClaim"],
+    ),
+    "one of several node affinity terms": Row(
+        [
+            node("n1", labels={"disk": "ssd"}),
+            node("n2", labels={"disk": "hdd", "zone": "a"}),
+            pod("p", affinity=either(nvme=("disk", "nvme"), zone=("zone", "a"))),
+        ],
+        ["terms, one of which must be met: disk In (nvme) and zone In (a), or metadata.name In (n3)"],
+        ["LabelNode"],
+    ),
+    "queue is closed and the node tainted": Row(
+        [
+            node("n1", taints=[{"key": "team", "value": "a", "effect": "NoSchedule"}]),
+            queue("small", state="Closed"),
+            pod("p", "4", annotations=SMALL),
+        ],
+        ["queue small is closed"],
+        ["OpenQueue"],
+    ),
+    "queue is full until pods end": Row(
+        [
+            N1,
+            queue("small", capability={"cpu": "4"}),
+            full("a", "3", "n1", annotations={**SMALL, "holdfast.io/run-estimate": "1h"}),
+            pod("p", "2", annotations=SMALL),
+        ],
+        ["queue small uses 3 of the 4 cpu of its capability, and the request is 2 cpu"],
+        ["Wait", "RaiseCapability", "Resize"],
     ),
     "device class is missing": Row(
         [
@@ -356,6 +451,58 @@ def test_a_label_that_is_there_is_overwritten() -> None:
     row = SITUATIONS["label that the node has with another value"]
     (advice,) = explained(world_of(row.objects), row).advice
     assert "(kubectl label node n1 gen=new --overwrite)" in advice.text
+
+
+def test_the_node_that_lacks_the_fewest_labels_is_advised() -> None:
+    row = SITUATIONS["one of several node affinity terms"]
+    (advice,) = explained(world_of(row.objects), row).advice
+    assert "(kubectl label node n2 disk=nvme --overwrite)" in advice.text
+
+
+def test_both_changes_are_advised_for_a_closed_queue_and_a_taint() -> None:
+    row = SITUATIONS["queue is closed and the node tainted"]
+    (advice,) = explained(world_of(row.objects), row).advice
+    assert advice.change["actions"] == ["OpenQueue", "Tolerate"]
+
+
+def test_what_is_kept_for_a_nominated_pod() -> None:
+    preemptor = pod("v", "6", priority=100)
+    preemptor["status"] = {"phase": "Pending", "nominatedNodeName": "n1"}
+    leaving = full("a", "4", "n1")
+    leaving["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:20Z"}
+    report = as_they_are("Pod", "p", N1, leaving, preemptor, pod("p", "4"))
+    kept = "n1: 6 cpu are kept for default/v (priority 100), which is nominated there"
+    assert kept in report.details
+
+
+def test_overhead_is_named() -> None:
+    wanted = pod("p", "1", overhead={"cpu": "4"}, runtimeClassName="kata")
+    report = report_on("pod", "p", N1, full("a", "5", "n1"), wanted)
+    assert "it requests 5 cpu (4 of it is the overhead of RuntimeClass kata)" in report.details
+
+
+@pytest.mark.parametrize(
+    ("annotation", "value", "says"),
+    [
+        ("numa-topology-spec", '{"numaTopologyPolicy": "SingelNUMANode"}', "mean SingleNUMANode?"),
+        (
+            "device-allocate-hint",
+            '{"gpu": {"requiredTopologyScop": "PCIe"}}',
+            "gpu.requiredTopologyScop: unknown field; did you mean requiredTopologyScope?",
+        ),
+        (
+            "device-allocate-hint",
+            '{"gpus": {}}',
+            "for devices of type gpus is ignored; did you mean gpu?",
+        ),
+        ("device-joint-allocate", '{"requiredScope": "SamePCI"}', "did you mean SamePCIe?"),
+    ],
+)
+def test_ignored_annotations_of_a_pod_that_fits(annotation: str, value: str, says: str) -> None:
+    key = f"scheduling.koordinator.sh/{annotation}"
+    report = as_they_are("Pod", "p", N1, pod("p", annotations={key: value}))
+    assert "It fits now" in report.summary
+    assert says in "".join(report.details)
 
 
 def test_advised_requests_do_not_include_overhead() -> None:

@@ -15,11 +15,22 @@ from explanation.test_situations import (
     in_default,
     near,
     on_nodes,
+    spread,
     storage_class,
     using,
+    volume,
     world_of,
 )
-from harness.objects import Raw, core_group, node, pod, reservation
+from harness.claim_objects import (
+    DRIVER,
+    claiming_pod,
+    device,
+    device_class,
+    request,
+    resource_claim,
+    resource_slice,
+)
+from harness.objects import Raw, core_group, node, pod, pod_group, queue, reservation
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -102,8 +113,39 @@ SITUATIONS: dict[str, Row] = {
     ),
     "names of nodes": Row(
         [N1, pod("p", affinity=on_names("metadata.name", "node-l", "elsewhere"))],
-        ["allows only these node names; did you mean node-1?"],
+        ["allows only these node names, which do not exist; did you mean node-1?"],
         ["CorrectSelector"],
+    ),
+    "topologyKey of a spread constraint": Row(
+        [N1, pod("p", app="s", topologySpreadConstraints=spread(f"{ZONE}s"))],
+        [f"the label {ZONE}s is missing on node-1; did you mean {ZONE}?"],
+        ["CorrectSpread"],
+    ),
+    "PersistentVolumeClaim": Row(
+        [N1, claim("data", volume="v"), volume("v", "data"), pod("p", volumes=using("dta"))],
+        ["PersistentVolumeClaim default/dta does not exist; did you mean data?"],
+        ["UseClaim", "CreateClaim"],
+    ),
+    "queue of a PodGroup": Row(
+        [
+            N1,
+            queue("research"),
+            in_default(pod_group("g", 1, queue="reserch")),
+            pod("p", "2", group="g"),
+        ],
+        ["queue reserch does not exist"],
+        ["Annotate", "CreateQueue"],
+    ),
+    "attribute that a device selector reads": Row(
+        [
+            N1,
+            device_class(),
+            resource_slice("node-1", [device("gpu-0", model="a100")]),
+            resource_claim("c", request("r", 1, f'device.attributes["{DRIVER}"].modl == "a100"')),
+            claiming_pod("p", "c"),
+        ],
+        ["a selector reads modl of device", "did you mean model?", "(no such key: modl)"],
+        ["ReplaceClaim"],
     ),
     "field of nodes": Row(
         [N1, pod("p", affinity=on_names("metadata.nam", "node-1"))],

@@ -504,7 +504,7 @@ SITUATIONS: dict[str, Row] = {
     "over the capability of its queue": Row(
         [N1, queue("small", capability={"cpu": "2"}), pod("p", "4", annotations={QUEUE: "small"})],
         ["uses 0 of the 2 cpu of its capability", "it can never start"],
-        ["RaiseCapability"],
+        ["RaiseCapability", "Resize"],
     ),
     "gang lacks pods": Row(
         [N1, in_default(pod_group("g", 3)), pod("p", group="g")],
@@ -678,13 +678,29 @@ def world_of(objects: list[Raw], provisioner: str = "builtin") -> World:
 
 
 def snapshot_of(world: World) -> ClusterSnapshot:
-    snapshot = ClusterSnapshot(FACTORY.scheduler(), world.now)
+    return snapshot_with(list(world.objects.values()), world.now)
+
+
+def snapshot_with(objects: list[Raw], now: float) -> ClusterSnapshot:
+    snapshot = ClusterSnapshot(FACTORY.scheduler(), now)
     for watched in WATCHED:
         if not watched.ended:
             kinds = (watched.info.api_version, watched.info.kind)
-            found = [r for r in world.objects.values() if (r["apiVersion"], r["kind"]) == kinds]
+            found = [r for r in objects if (r["apiVersion"], r["kind"]) == kinds]
             snapshot.add(watched, copy.deepcopy(found))
     return snapshot
+
+
+def as_they_are(kind: str, name: str, *objects: Raw) -> Report:
+    """The report on an object of a cluster in which no scheduler has run."""
+    known = [
+        {**raw, "metadata": {"uid": raw["metadata"]["name"], **raw["metadata"]}} for raw in objects
+    ]
+    for raw in known:
+        if raw["kind"] in ("Pod", "PodGroup"):
+            raw["metadata"].setdefault("namespace", "default")
+    (wanted,) = [r for r in known if (r["kind"], r["metadata"]["name"]) == (kind, name)]
+    return explain(snapshot_with(known, World().now), wanted)
 
 
 def explained(world: World, row: Row) -> Report:

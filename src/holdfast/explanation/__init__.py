@@ -21,12 +21,15 @@ snapshot.
     host_ports             host ports that others have
     node_labels            labels and names of nodes that a pod requires
     pod_affinity           affinity and anti-affinity to other pods
+    ignored_annotations    policies and hints of a pod that the scheduler ignores
     misspellings           names that nothing has: the nearest ones that exist
     capacity               shortage, holders of capacity, expected ends
     hardware               devices and volume attachments
     numa_alignment         NUMA nodes, exclusive CPUs, and policies for both
     missing_claims         claims, templates and device classes that do not exist
+    missing_volumes        PersistentVolumeClaims and volumes that do not exist or are not bound
     claim_volumes          volumes for claims that are not bound
+    unused_claims          claims with devices and without pods
     claim_sizes            fewer devices for claims
     invalid_requests       requests for devices and exclusive CPUs that no node can satisfy
     pod_sizes              other requests and limits for the containers of a pod

@@ -51,6 +51,7 @@ from holdfast.explanation.repairs import (
     node_repairs,
     repair,
     resize,
+    unmet_labels,
     wider_numa_policies,
     workload_text,
 )
@@ -241,9 +242,23 @@ class Advisor:
         for name, rejection in placing.rejections.items():
             if rejection.texts:
                 groups.setdefault(rejection, []).append(row_of(self._snapshot, name))
-        for rows in groups.values():
-            rows.sort(key=lambda row: (float(short[row]), self._snapshot.cluster.nodes.name(row)))
+        for rejection, rows in groups.items():
+            lacking = self._unmet(rejection, rows)
+            rows.sort(
+                key=lambda row: (
+                    float(short[row]),
+                    lacking.get(row, 0),
+                    self._snapshot.cluster.nodes.name(row),
+                )
+            )
         return sorted(groups.items(), key=lambda each: (-len(each[1]), each[0]))
+
+    def _unmet(self, rejection: NodeRejection, rows: list[int]) -> dict[int, int]:
+        """Of nodes that lack labels, how many; empty for other rejections."""
+        pod = self._subject.record(self._snapshot)
+        if pod is None or rejection.plugin != "NodeAffinity":
+            return {}
+        return {row: sum(map(len, unmet_labels(self._snapshot, pod, row))) for row in rows}
 
     def _repair_row(self, row: int) -> bool:
         """Repairs one rejection of a node after the other, until it is eligible or cannot be."""

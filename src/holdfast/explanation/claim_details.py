@@ -1,8 +1,12 @@
 """Why a pod does not get the devices that its ResourceClaims request, device by device."""
 
+import re
 from collections import Counter
 from collections.abc import Hashable, Iterator
 
+from holdfast.api.kinds import KINDS
+from holdfast.api.names import RESOURCE_API
+from holdfast.api.similar_names import did_you_mean
 from holdfast.explanation.capacity import own_entries, row_of
 from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
@@ -23,6 +27,9 @@ from holdfast.scheduler.managers.claims.search import (
 from holdfast.scheduler.state.cluster import Cluster
 from holdfast.snapshot.cluster_snapshot import RESOURCE_CLAIM, ClusterSnapshot
 
+RESOURCE_SLICE = KINDS[RESOURCE_API, "ResourceSlice"]
+MISSING_KEY = re.compile(r"on device (?P<device>\S+): .*no such key: (?P<key>\w+)")
+_UNUSED = "no pod uses it"
 _NODES = 3
 _HOLDERS = 3
 _DEVICES = 8
@@ -47,7 +54,7 @@ def claim_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -
         if need.key is not None and need.allocation is not None:
             devices = ", ".join(str(each.device_id) for each in need.allocation.devices.results)
             users = _users(snapshot, need.key).strip(" ()")
-            reserved = f", reserved for {users}" if users else ""
+            reserved = f", reserved for {users}" if users != _UNUSED else ""
             yield f"claim {need.key} is allocated: {devices}{reserved}"
     for name in nodes[:_NODES] if claims.needs_devices else ():
         yield from _on_node(snapshot, pod, claims, name)
@@ -62,6 +69,9 @@ def _on_node(
         return
     own = [key for entry in own_entries(snapshot, pod, row) for key in manager.held.of(entry.pod.uid)]
     found = explain(manager.allocator, request, row, manager.use.without(own))
+    if found.problem:
+        yield from _attribute_hint(snapshot, found.problem)
+        return
     for pool in found.pools:
         yield f"{node}: nothing is allocated from the pool {pool.pool}, which {pool.reason}"
     if not found.visible:
@@ -76,6 +86,29 @@ def _on_node(
     if not by_request:
         asked = sum(part.count for part in request.parts if not part.parent)
         yield f"{node}: {asked} devices are requested, and {found.visible} are published for it"
+
+
+def _attribute_hint(snapshot: ClusterSnapshot, problem: str) -> Iterator[str]:
+    """Of a selector that reads an attribute or capacity which a device does not have: those it has."""
+    if (missing := MISSING_KEY.search(problem)) is None:
+        return
+    device, key = missing["device"], missing["key"]
+    known = device_fields(snapshot, device)
+    near = did_you_mean(key, known)
+    has = few(sorted(known)) or "no attributes"
+    yield f"a selector reads {key} of device {device}, which has {has}{near}"
+
+
+def device_fields(snapshot: ClusterSnapshot, device: str) -> list[str]:
+    """The attributes and capacities of a device, `driver/pool/name`."""
+    for raw in snapshot.all(RESOURCE_SLICE):
+        spec = raw.get("spec") or {}
+        prefix = f"{spec.get('driver')}/{(spec.get('pool') or {}).get('name')}/"
+        for each in spec.get("devices") or ():
+            if f"{prefix}{each.get('name')}" == device:
+                names = [*(each.get("attributes") or {}), *(each.get("capacity") or {})]
+                return [str(name).rpartition("/")[2] for name in names]
+    return []
 
 
 def _counted(snapshot: ClusterSnapshot, reasons: list[DeviceReason]) -> str:
@@ -106,12 +139,12 @@ def _users(snapshot: ClusterSnapshot, claim: Hashable) -> str:
     namespace, _, name = str(claim).partition("/")
     raw = snapshot.find(RESOURCE_CLAIM, name, namespace) or {}
     reserved = (raw.get("status") or {}).get("reservedFor") or ()
+    if raw and not reserved:
+        return f" ({_UNUSED})"
     groups = [str(each.get("name")) for each in reserved if each.get("resource") == "podgroups"]
     if groups:
         return f" (PodGroup {groups[0]})"
     pods = [str(each.get("name")) for each in reserved if each.get("resource") == "pods"]
-    if not pods:
-        return ""
     return f" (pod {pods[0]})" if len(pods) == 1 else f" (pods {few(pods, _HOLDERS)})"
 
 

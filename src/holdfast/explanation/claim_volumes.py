@@ -3,11 +3,14 @@ size with which one would."""
 
 import copy
 from collections.abc import Iterator
+from contextlib import suppress
 
-from holdfast.api.errors import SelectorError
+from holdfast.api.errors import QuantityError, SelectorError
+from holdfast.api.kinds import KINDS
 from holdfast.api.names import STORAGE
+from holdfast.api.quantity import whole
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
-from holdfast.explanation.repairs import CLAIM, RESIZE, VOLUME, Repair, repair
+from holdfast.explanation.repairs import CLAIM, RESIZE, STORAGE_CLASS, VOLUME, Repair, repair
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.managers.volumes.volume_objects import (
     FILESYSTEM,
@@ -18,6 +21,9 @@ from holdfast.scheduler.managers.volumes.volume_objects import (
 from holdfast.scheduler.managers.volumes.volume_pool import VolumeRequest, may_take, request
 from holdfast.snapshot.cluster_changes import create, delete
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+
+_CSI_DRIVER = KINDS["storage.k8s.io/v1", "CSIDriver"]
+_CSI_CAPACITY = KINDS["storage.k8s.io/v1", "CSIStorageCapacity"]
 
 
 def unsuitable_volumes(snapshot: ClusterSnapshot, name: str, namespace: str) -> list[str]:
@@ -37,9 +43,26 @@ def unsuitable_volumes(snapshot: ClusterSnapshot, name: str, namespace: str) -> 
     return found
 
 
+def largest_new_volume(snapshot: ClusterSnapshot, storage_class: str) -> tuple[int, str] | None:
+    """The size of the largest volume that the class's driver can make on some node, as it reports its
+    capacity; None if it does not report any."""
+    provisioner = (snapshot.find(STORAGE_CLASS, storage_class) or {}).get("provisioner") or ""
+    driver = (snapshot.find(_CSI_DRIVER, provisioner) or {}).get("spec") or {}
+    if not driver.get("storageCapacity"):
+        return None
+    found = (0, "0")
+    for raw in snapshot.all(_CSI_CAPACITY):
+        text = raw.get("maximumVolumeSize") or raw.get("capacity")
+        if raw.get("storageClassName") != storage_class or not text:
+            continue
+        with suppress(QuantityError):
+            found = max(found, (whole(str(text)), str(text)))
+    return found
+
+
 def smaller_claim(snapshot: ClusterSnapshot, name: str, namespace: str) -> Repair | None:
-    """The claim with the size of the largest volume that is suitable but for its size. A claim cannot
-    shrink, so it is created again."""
+    """The claim with the size of the largest volume that is suitable but for its size, or that can be
+    made. A claim cannot shrink, so it is created again."""
     claim, wanted = _request(snapshot, name, namespace)
     raw = snapshot.find(CLAIM, name, namespace)
     if claim is None or wanted is None or raw is None:
@@ -49,6 +72,8 @@ def smaller_claim(snapshot: ClusterSnapshot, name: str, namespace: str) -> Repai
         for each in _available(snapshot, claim)
         if may_take(wanted._replace(size=0), each)
     }
+    if (made := largest_new_volume(snapshot, claim.spec.storage_class_name or "")) is not None:
+        sizes.setdefault(*made)
     most = max(sizes, default=0)
     if not 0 < most < wanted.size:
         return None

@@ -20,14 +20,19 @@ from holdfast.explanation.capacity import (
     shortages,
 )
 from holdfast.explanation.claim_details import claim_details
-from holdfast.explanation.claim_volumes import unsuitable_volumes, volume_terms
+from holdfast.explanation.claim_volumes import (
+    largest_new_volume,
+    unsuitable_volumes,
+    volume_terms,
+)
 from holdfast.explanation.hardware import attach_details, device_details
 from holdfast.explanation.host_ports import port_details
-from holdfast.explanation.node_labels import label_details
+from holdfast.explanation.node_labels import label_details, labels_of_nodes
 from holdfast.explanation.numa_alignment import numa_details
 from holdfast.explanation.pod_affinity import pod_affinity_details
 from holdfast.explanation.repairs import (
     CLAIM,
+    FEATURE_FIELDS,
     STORAGE_CLASS,
     VOLUME,
     is_lifecycle,
@@ -111,6 +116,7 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
                 if who := _deciding(pod, of, asked[slot]):
                     yield f"it requests {shown(of, asked[slot])} {of}{who}"
             yield from _devices_short(snapshot, pod, name, missing)
+        yield from _nominated(snapshot, pod, name, row)
         over = {
             slot: table.claimed.item(slot, row) - table.allocatable.item(slot, row)
             for slot in missing
@@ -118,6 +124,18 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
         }
         if over and not any(True for _ in snapshot.cluster.ledger.reservations.on(row)):
             yield f"{name} is over-committed by {amounts_text(snapshot, over)}"
+
+
+def _nominated(snapshot: ClusterSnapshot, pod: PodRecord, node: str, row: int) -> Iterator[str]:
+    """The pods that are nominated to a node and that the pod has to leave capacity to."""
+    asked = requested(pod)
+    for other in snapshot.cluster.nominated_pods_for(pod, row):
+        kept = {slot: n for slot, n in requested(other).items() if slot in asked and slot != PODS}
+        if kept:
+            yield (
+                f"{node}: {amounts_text(snapshot, kept)} are kept for {other.namespace}/{other.name} "
+                f"(priority {other.cls.priority}), which is nominated there"
+            )
 
 
 def resources_of_nodes(snapshot: ClusterSnapshot) -> set[str]:
@@ -145,6 +163,9 @@ def _deciding(pod: PodRecord, name: str, asked: int) -> str:
     if is_sidecar(largest):
         own = _given(largest.resources, name)
         return f" (its sidecar {largest.name} requests {shown(name, own)})"
+    if beside:
+        runtime = f" of RuntimeClass {spec.runtime_class_name}" if spec.runtime_class_name else ""
+        return f" ({shown(name, beside)} of it is the overhead{runtime})"
     return ""
 
 
@@ -171,9 +192,11 @@ def _limits(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iter
             continue
         for resource, (own, there, allowed) in limits_on(snapshot, pod, row).items():
             percent = 100 * allowed // max(1, cluster.nodes.info[row].allocatable.get(resource, 0))
+            held = cluster.nodes.held.item(cluster.classes.counted[resource].slot, row)
+            of_these = f", {shown(resource, held)} of it held by reservations" if held else ""
             yield (
                 f"{name}: limits add up to {shown(resource, there)} of {shown(resource, allowed)} "
-                f"{resource} allowed ({percent}% of allocatable), and its limit is "
+                f"{resource} allowed ({percent}% of allocatable{of_these}), and its limit is "
                 f"{shown(resource, own)}"
             )
 
@@ -227,6 +250,18 @@ def _cordoned(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
     yield f"cordoned: {few(nodes, _NODES)}"
 
 
+def _features(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
+    """The features that kubelets must declare for the pod."""
+    for feature in sorted(pod.cls.features):
+        infos = {name: snapshot.cluster.nodes.info[row_of(snapshot, name)] for name in nodes}
+        lacking = [name for name, info in infos.items() if feature not in info.features]
+        if lacking:
+            yield (
+                f"{FEATURE_FIELDS[feature]} needs the kubelet feature {feature}, which is not in "
+                f"status.declaredFeatures of {few(lacking, _NODES)}"
+            )
+
+
 # Spread
 
 
@@ -239,7 +274,10 @@ def _spread(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iter
         key = each.topology_key
         lacking = [name for name in nodes if key not in infos[name].labels]
         if lacking:
-            yield f"spread over {key}: the label {key} is missing on {few(lacking, _NODES)}"
+            labels = labels_of_nodes(snapshot)
+            hint = "" if key in labels else did_you_mean(key, labels)
+            on = few(lacking, _NODES)
+            yield f"spread over {key}: the label {key} is missing on {on}{hint}"
         if len(lacking) == len(nodes):
             continue
         selector = compile_selector(each.label_selector)
@@ -291,6 +329,13 @@ def _volumes(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Ite
             if unsuitable := unsuitable_volumes(snapshot, name, pod.namespace):
                 volumes = few(unsuitable, _NODES)
                 yield f"claim {name} is not bound: of the volumes of storage class {kind}, {volumes}"
+                continue
+            if (made := largest_new_volume(snapshot, kind or "")) is not None:
+                storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage", "")
+                yield (
+                    f"claim {name} is not bound: it requests {storage}, and the driver of storage "
+                    f"class {kind} reports capacity for volumes of {made[1]} at most"
+                )
                 continue
             storage = ((spec.get("resources") or {}).get("requests") or {}).get("storage", "")
             yield (
@@ -362,6 +407,7 @@ _BY_PLUGIN: dict[str, Details] = {
     "NodeAffinity": label_details,
     "TaintToleration": _taints,
     "NodeUnschedulable": _cordoned,
+    "NodeDeclaredFeatures": _features,
     "NodePorts": port_details,
     "InterPodAffinity": pod_affinity_details,
     "PodTopologySpread": _spread,

@@ -1,5 +1,6 @@
 """ResourceClaims, templates and DeviceClasses that a pod or reservation names and that do not exist:
-the nearest name, or the object to create. Proposed only if the object would then be scheduled."""
+the nearest name, or the object to create; and attributes of devices that selectors misspell. Proposed
+only if the object would then be scheduled."""
 
 import copy
 import re
@@ -10,9 +11,10 @@ from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import RESOURCE_API
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice import Advisor
+from holdfast.explanation.claim_details import MISSING_KEY, device_fields
 from holdfast.explanation.repairs import RESIZE, Repair, repair, spec_changes
 from holdfast.explanation.report import few
-from holdfast.explanation.verdicts import Subject
+from holdfast.explanation.verdicts import NodeVerdicts, Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_changes import ObjectChange, create, delete, patch
@@ -128,6 +130,43 @@ def _rename(value: object, name: str, near: str) -> None:
     elif isinstance(value, list):
         for each in value:
             _rename(each, name, near)
+
+
+# Attributes of devices
+
+
+def consider_attributes(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, placing: NodeVerdicts, advisor: Advisor
+) -> None:
+    """Selectors that read an attribute which a device does not have, with the nearest that it has."""
+    texts = {text for each in placing.rejections.values() for text in each.texts}
+    for missing in filter(None, map(MISSING_KEY.search, sorted(texts))):
+        key = missing["key"]
+        for near in nearest(key, device_fields(snapshot, missing["device"])):
+            objects: list[ObjectChange] = []
+            where = []
+            for info, raw in named_claims(snapshot, subject, pod.namespace):
+                changed = copy.deepcopy(raw)
+                _reselect(changed["spec"], key, near)
+                if changed != raw:
+                    objects += replaced_claim(info, raw, changed)
+                    where.append(f"{info.kind} {raw['metadata']['name']}")
+            text = f"read {near} instead of {key} in the selectors of {few(where)}"
+            if objects:
+                again = f"{text} (delete and create it again)"
+                advisor.propose(repair(again, "ReplaceClaim", objects))
+
+
+def _reselect(value: object, key: str, near: str) -> None:
+    """Replaces a name in all expressions of selectors."""
+    if isinstance(value, dict):
+        if isinstance(expression := value.get("expression"), str):
+            value["expression"] = re.sub(rf"\b{key}\b", near, expression)
+        for each in value.values():
+            _reselect(each, key, near)
+    elif isinstance(value, list):
+        for each in value:
+            _reselect(each, key, near)
 
 
 # Claims and templates

@@ -8,7 +8,7 @@ from holdfast.api.similar_names import nearest
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import largest
 from holdfast.explanation.details import claims_of, resources_of_nodes
-from holdfast.explanation.node_labels import corrected_labels
+from holdfast.explanation.node_labels import corrected_labels, labels_of_nodes
 from holdfast.explanation.pod_affinity import corrected_terms
 from holdfast.explanation.repairs import (
     CLAIM,
@@ -35,6 +35,7 @@ def consider_misspellings(
     found = [
         *([each] for each in corrected_labels(snapshot, subject, pod)),
         *([each] for each in corrected_terms(snapshot, subject, pod)),
+        *_spread_keys(snapshot, subject, pod),
         *_resources(snapshot, subject, pod),
         *_storage_classes(snapshot, pod),
     ]
@@ -60,6 +61,30 @@ def consider_scheduler(
         objects = spec_changes(snapshot, subject, lambda spec: {"schedulerName": near})  # noqa: B023
         text = f"set schedulerName: {near} instead of {pod.scheduler}"
         advisor.propose(repair(text, "SetScheduler", objects))
+
+
+# Topology spread constraints
+
+
+def _spread_keys(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Iterator[list[Repair]]:
+    """Spread constraints by a label that no node has."""
+    labels = labels_of_nodes(snapshot)
+    keys = dict.fromkeys(each.topology_key for each in pod.cls.pod.spec.topology_spread_constraints)
+
+    def respread(key: str, near: str) -> Repair:
+        def edit(spec: Raw) -> Raw:
+            constraints = copy.deepcopy(spec.get("topologySpreadConstraints") or [])
+            for each in constraints:
+                if each.get("topologyKey") == key:
+                    each["topologyKey"] = near
+            return {"topologySpreadConstraints": constraints}
+
+        text = f"use the topologyKey {near} instead of {key} in its topology spread constraints"
+        return repair(text, "CorrectSpread", spec_changes(snapshot, subject, edit))
+
+    for key in keys:
+        if key not in labels:
+            yield [respread(key, near) for near in nearest(key, labels)]
 
 
 # Resources

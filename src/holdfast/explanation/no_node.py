@@ -3,7 +3,6 @@
 import re
 
 from holdfast.api import names
-from holdfast.api.similar_names import did_you_mean
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import (
     amounts_text,
@@ -21,23 +20,19 @@ from holdfast.explanation.capacity import (
     waiting_for,
 )
 from holdfast.explanation.claim_sizes import consider_fewer_devices
-from holdfast.explanation.claim_volumes import smaller_claim, unsuitable_volumes
-from holdfast.explanation.details import claims_of, details_of
+from holdfast.explanation.details import details_of
 from holdfast.explanation.invalid_requests import consider_invalid_requests
 from holdfast.explanation.matching_reservations import (
     consider_reservations,
     named_reservation,
 )
-from holdfast.explanation.missing_claims import consider_missing_claims
-from holdfast.explanation.misspellings import consider_misspellings, missing_class
+from holdfast.explanation.missing_claims import consider_attributes, consider_missing_claims
+from holdfast.explanation.missing_volumes import consider_missing_volumes, consider_unbound_claims
+from holdfast.explanation.misspellings import consider_misspellings
 from holdfast.explanation.planned_reservations import consider_estimate, consider_own_start
-from holdfast.explanation.repairs import (
-    CLAIM,
-    bound_claim,
-    metadata_changes,
-    repair,
-)
-from holdfast.explanation.report import Report, few
+from holdfast.explanation.repairs import metadata_changes, repair
+from holdfast.explanation.report import Report
+from holdfast.explanation.unused_claims import consider_unused_claims
 from holdfast.explanation.verdicts import NodeVerdicts, Subject
 from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.records import PodRecord
@@ -46,12 +41,11 @@ from holdfast.scheduler.framework.feasibility.compiled_class import PLANNED, RES
 from holdfast.scheduler.framework.interface import Nomination
 from holdfast.scheduler.managers.numa.numa_filter import POLICY_CONFLICT
 from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
-from holdfast.snapshot.cluster_changes import ObjectChange
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 _HOLDERS = 3
 _LOOKED_AT = 20
-_NOT_FOUND = re.compile(r'persistentvolumeclaim "([^"]+)" not found')
+_SELECTOR_ERROR = re.compile(r"claim (\S+): selector #\d+ on device \S+: CEL runtime error: ([^.]+)")
 _ANNOTATION = re.compile(r"metadata\.annotations\[([^]]+)\]")
 _NOTHING_HELPS = (
     "nothing that was tried would help: waiting for what is known to end, tolerations, labels, "
@@ -112,7 +106,9 @@ def explain_no_node(
     _ignored(snapshot, subject, pod, advisor, report)
     advisor.consider_nodes(placing)
     if rejected is None:
-        _unbound(snapshot, subject, pod, placing, advisor)
+        consider_unbound_claims(snapshot, pod, placing, advisor)
+        consider_attributes(snapshot, subject, pod, placing, advisor)
+        consider_unused_claims(snapshot, pod, placing, advisor)
     consider_fewer_devices(snapshot, subject, pod, placing, advisor)
     _note_unknown_end(snapshot, pod, placing, advisor, report)
     if pod.cls.pod.spec.preemption_policy == "Never" and pod.cls.priority > 0:
@@ -179,6 +175,8 @@ def plain(reason: str) -> str:
     """A reason in a few words."""
     if reason in _PLAIN:
         return _PLAIN[reason]
+    if (failed := _SELECTOR_ERROR.match(reason)) is not None:
+        return f"a device selector of claim {failed[1]} fails ({failed[2]})"
     for prefix, text in _PLAIN_PREFIXES.items():
         if reason.startswith(prefix):
             return text
@@ -250,59 +248,7 @@ def _rejected(
         advisor.propose(
             repair(f"fix or remove its annotation {annotation}", "RemoveAnnotation", objects)
         )
-    missing = _NOT_FOUND.findall(message)
-    for name in missing:
-        claim = f"PersistentVolumeClaim {pod.namespace}/{name}"
-        report.details.append(f"{claim} does not exist")
-        objects = bound_claim(snapshot, name, pod.namespace)
-        advisor.propose(repair(f"create {claim} and have it bound", "CreateClaim", objects))
-    if missing or "unbound immediate" not in message:
-        return
-    objects = []
-    for name in claims_of(snapshot, pod):
-        raw = snapshot.find(CLAIM, name, pod.namespace)
-        if raw is not None and not (raw.get("spec") or {}).get("volumeName"):
-            kind = (raw.get("spec") or {}).get("storageClassName") or ""
-            missing_text = _missing_class(snapshot, kind)
-            report.details.append(
-                f"claim {name} is not bound yet (storage class {kind or '(none)'}{missing_text})"
-            )
-            if unsuitable := unsuitable_volumes(snapshot, name, pod.namespace):
-                report.details.append(f"of the volumes of its class, {few(unsuitable, _HOLDERS)}")
-            objects += bound_claim(snapshot, name, pod.namespace)
-    if objects:
-        advisor.propose(repair("have its claims bound to volumes", "BindClaims", objects))
-
-
-def _missing_class(snapshot: ClusterSnapshot, name: str) -> str:
-    """Says so if the storage class does not exist."""
-    known = missing_class(snapshot, name)
-    return "" if known is None else f", which does not exist{did_you_mean(name, known)}"
-
-
-def _unbound(
-    snapshot: ClusterSnapshot,
-    subject: Subject,
-    pod: PodRecord,
-    placing: NodeVerdicts,
-    advisor: Advisor,
-) -> None:
-    """Claims that wait for a pod and find no volume."""
-    if not any(rejection.plugin == "VolumeBinding" for rejection in placing.rejections.values()):
-        return
-    objects: list[ObjectChange] = []
-    unbound = []
-    for name in claims_of(snapshot, pod):
-        raw = snapshot.find(CLAIM, name, pod.namespace)
-        if raw is not None and not (raw.get("spec") or {}).get("volumeName"):
-            unbound.append(name)
-            objects += bound_claim(snapshot, name, pod.namespace)
-    if objects:
-        text = f"create a volume for claim {', '.join(unbound)}"
-        advisor.propose(repair(text, "CreateVolume", objects))
-    for name in unbound:
-        if (smaller := smaller_claim(snapshot, name, pod.namespace)) is not None:
-            advisor.propose(smaller)
+    report.details += consider_missing_volumes(snapshot, subject, pod, message, advisor)
 
 
 def _ignored(

@@ -4,7 +4,7 @@ import copy
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from holdfast.api.affinity import NodeSelectorRequirement
+from holdfast.api.affinity import NodeSelectorRequirement, NodeSelectorTerm
 from holdfast.api.names import NODE_NAME_FIELD
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.capacity import missing_node
@@ -59,10 +59,12 @@ def label_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -
             unmet[text] += 1
             required[text] = each
     there = labels_of_nodes(snapshot) if unmet else {}
+    terms = required_terms(pod.cls.affinity) if pod.cls.affinity is not None else []
+    if len(terms) > 1 and unmet:
+        yield f"its node affinity has {len(terms)} terms, one of which must be met: {_or_text(terms)}"
     for text, count in unmet.most_common(_LINES):
         values = _values(snapshot, there, required[text])
         yield f"{text} is not met by {_of_nodes(count, snapshot)}{values}"
-    terms = required_terms(pod.cls.affinity) if pod.cls.affinity is not None else []
     for field in (each for term in terms for each in term.match_fields):
         if field.key != NODE_NAME_FIELD:
             hint = did_you_mean(field.key, [NODE_NAME_FIELD])
@@ -71,7 +73,19 @@ def label_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -
             missing = [missing_node(snapshot, name) for name in field.values]
             are_missing = all(near is not None for near in missing)
             hint = next((near for near in missing if near), "") if are_missing else ""
-            yield f"node affinity {expression_text(field)} allows only these node names{hint}"
+            gone = ", which do not exist" if len(missing) > 1 else ", which does not exist"
+            gone = gone if are_missing else ""
+            names = "these node names" if len(missing) > 1 else "this node name"
+            yield f"node affinity {expression_text(field)} allows only {names}{gone}{hint}"
+
+
+def _or_text(terms: Sequence[NodeSelectorTerm]) -> str:
+    """`disk In (nvme) and zone In (a), or metadata.name In (n3)`"""
+    texts = [
+        " and ".join(expression_text(each) for each in (*term.match_expressions, *term.match_fields))
+        for term in terms
+    ]
+    return ", or ".join(texts)
 
 
 def expression_text(each: NodeSelectorRequirement) -> str:

@@ -4,77 +4,21 @@ and policies would fit. What the pod's own reservations keep there counts as fre
 
 from collections.abc import Iterator
 
-import msgspec
-
 from holdfast.api import names
-from holdfast.api.annotations import NUMATopologySpec, ResourceSpec
-from holdfast.api.decode import decode_json
-from holdfast.api.errors import InvalidObject
-from holdfast.api.meta import Struct
-from holdfast.api.similar_names import did_you_mean
 from holdfast.explanation.capacity import own_entries, row_of
 from holdfast.explanation.hardware import Lowered
+from holdfast.explanation.ignored_annotations import NUMA_POLICIES, known_values
 from holdfast.explanation.report import few
-from holdfast.machinery.schema.decoding import find_unknown
-from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.managers.numa.allocation import NumaCapacity
-from holdfast.scheduler.managers.numa.node_topology import BINDING, FULL_CORES, POLICIES, SINGLE
+from holdfast.scheduler.managers.numa.node_topology import FULL_CORES, POLICIES, SINGLE
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
 _NODES = 2
 _ZONES = 8
-_QOS_CLASSES = ("LSE", "LSR", "LS", "BE", "SYSTEM")
-_NUMA_POLICIES = POLICIES[1:]
-_CPU_POLICIES = (*BINDING, "Default")
-_ANNOTATIONS: dict[str, tuple[type[Struct], dict[str, tuple[str, ...]]]] = {
-    names.NUMA_TOPOLOGY_SPEC: (
-        NUMATopologySpec,
-        {
-            "numaTopologyPolicy": _NUMA_POLICIES,
-            "singleNUMANodeExclusive": ("Required", "Preferred"),
-        },
-    ),
-    names.RESOURCE_SPEC: (
-        ResourceSpec,
-        {
-            "requiredCPUBindPolicy": _CPU_POLICIES,
-            "preferredCPUBindPolicy": _CPU_POLICIES,
-            "preferredCPUExclusivePolicy": ("PCPULevel", "NUMANodeLevel", "None"),
-        },
-    ),
-}
-"""By annotation of a pod, its type and the known values of its fields."""
 
 
 # Policies
-
-
-def ignored_policies(cls: PodClass) -> Iterator[str]:
-    """Misspelt fields and unknown values of a pod's NUMA and CPU policies. The scheduler ignores them,
-    as Koordinator does: the pod is placed as if it had no policy."""
-    qos = cls.labels.get(names.QOS_CLASS)
-    if qos and qos not in _QOS_CLASSES:
-        yield f"its label {names.QOS_CLASS}={qos} is ignored{_known(qos, _QOS_CLASSES)}"
-    for annotation, (type_, fields) in _ANNOTATIONS.items():
-        text = cls.annotations.get(annotation)
-        if not text:
-            continue
-        try:
-            decode_json(text, type_)
-        except InvalidObject:
-            continue
-        raw = msgspec.json.decode(text)
-        for error in find_unknown(raw, type_, mistakes_only=True):
-            yield f"its annotation {annotation} is ignored in part: {error.field}: {error.message}"
-        for field, known in fields.items():
-            value = raw.get(field)
-            if value and value not in known:
-                yield f"its {field} {value} ({annotation}) is ignored{_known(value, known)}"
-
-
-def _known(value: str, known: tuple[str, ...]) -> str:
-    return did_you_mean(value, known) or f"; known: {', '.join(known)}"
 
 
 def node_policy(snapshot: ClusterSnapshot, row: int) -> str:
@@ -101,18 +45,30 @@ def wider_policies(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> tuple
         return (given,)
     if not own or given:
         return ()
-    return tuple(reversed(_NUMA_POLICIES[: _NUMA_POLICIES.index(own)]))
+    return tuple(reversed(NUMA_POLICIES[: NUMA_POLICIES.index(own)]))
 
 
 # Details
 
 
+def has_no_numa_nodes(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> bool:
+    """Whether the pod has a NUMA policy and nothing tells the NUMA nodes of the row."""
+    return bool(own_policy(snapshot, pod)) and row not in snapshot.cluster.managers.cpus.topologies
+
+
 def numa_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
-    yield from ignored_policies(pod.cls)
     cpus = snapshot.cluster.managers.cpus
     want = cpus.valid_want(pod.cls)
     if want is None:
         return
+    unknown = [name for name in nodes if row_of(snapshot, name) not in cpus.topologies]
+    if unknown and (want.numa or want.bound):
+        asked = f"its NUMA policy {want.numa}" if want.numa else "its request for exclusive CPUs"
+        yield (
+            f"{asked} needs to know the NUMA nodes: no NodeResourceTopology describes those of "
+            f"{few(unknown, _ZONES)}"
+        )
+        nodes = [name for name in nodes if name not in unknown]
     yield from _too_large(snapshot, pod, nodes)
     for name in nodes[:_NODES]:
         row = row_of(snapshot, name)
@@ -124,7 +80,7 @@ def numa_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) ->
             yield (f"{name}: {len(free.cpus)} CPUs are free for exclusive use, it requests {want.cpus}")
         label = snapshot.cluster.nodes.info[row].labels.get(names.NODE_NUMA_TOPOLOGY_POLICY, "")
         if label and label not in POLICIES:
-            near = _known(label, _NUMA_POLICIES)
+            near = known_values(label, NUMA_POLICIES)
             yield f"{name}: its label {names.NODE_NUMA_TOPOLOGY_POLICY}={label} is ignored{near}"
         given = node_policy(snapshot, row)
         policy = want.numa or given

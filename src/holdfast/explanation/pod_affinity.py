@@ -4,6 +4,9 @@ have if it selects none."""
 import copy
 from collections.abc import Iterator
 
+import msgspec
+
+from holdfast.api.affinity import PodAffinityTerm
 from holdfast.api.selectors import Requirement
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.capacity import pods_text
@@ -17,6 +20,7 @@ from holdfast.scheduler.cluster.affinity_terms import (
     OwnTerm,
     Role,
     Term,
+    compile_term,
     terms_of,
 )
 from holdfast.scheduler.cluster.records import PodRecord
@@ -82,12 +86,7 @@ def _selected(snapshot: ClusterSnapshot, term: Term, pod: PodRecord) -> list[Pod
 def _none_there(snapshot: ClusterSnapshot, term: Term, pod: PodRecord) -> str:
     """Where no pod matches, where some would, and the label that may be meant."""
     pods = [other for other in snapshot.cluster.pods.values() if other.reservation is None]
-    found = sorted(
-        {other.namespace for other in pods if term.selector.matches(other.cls.labels)}
-        - {pod.namespace for _ in [pod] if _covers(snapshot, term, pod.namespace)}
-    )
-    elsewhere = [each for each in found if not _covers(snapshot, term, each)]
-    if elsewhere:
+    if elsewhere := _elsewhere(snapshot, term):
         names = few(elsewhere, _FEW)
         return f"; there are some in other namespaces ({names}), which it does not cover"
     covered = sorted(term.namespaces) or sorted(
@@ -98,6 +97,16 @@ def _none_there(snapshot: ClusterSnapshot, term: Term, pod: PodRecord) -> str:
     hints = [f"{key}={value}" for _, (key, value) in _near_labels(snapshot, term, pod).items()]
     hint = f"; did you mean {' '.join(hints)}?" if hints else ""
     return f", and no pod in {where} has these labels{hint}"
+
+
+def _elsewhere(snapshot: ClusterSnapshot, term: Term) -> list[str]:
+    """The namespaces with pods that the term would select if it covered them."""
+    found = {
+        other.namespace
+        for other in snapshot.cluster.pods.values()
+        if other.reservation is None and term.selector.matches(other.cls.labels)
+    }
+    return sorted(each for each in found if not _covers(snapshot, term, each))
 
 
 def _missing_key(snapshot: ClusterSnapshot, key: str) -> str:
@@ -144,6 +153,11 @@ def corrected_terms(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord)
         if own.role is not Role.REQUIRED:
             continue
         if not _selected(snapshot, own.term, pod):
+            for namespace in _elsewhere(snapshot, own.term)[:_FEW]:
+                selector = _selector_text(own)
+                text = f"add {namespace} to namespaces of its pod affinity to {selector}"
+                edit = _covering(snapshot, own.term, pod, namespace)
+                yield repair(text, "CorrectAffinity", spec_changes(snapshot, subject, edit))
             for (key, value), near in _near_labels(snapshot, own.term, pod).items():
                 right = f"{near[0]}={near[1]}"
                 text = f"require pods with {right} instead of {key}={value} in its pod affinity"
@@ -200,6 +214,19 @@ def _relabelled(key: str, value: str, near_key: str, near_value: str) -> Edit:
                 if each.get("key") == key and value in (each.get("values") or ()):
                     each["key"] = near_key
                     each["values"] = [near_value if v == value else v for v in each["values"]]
+        return {"affinity": {"podAffinity": affinity}}
+
+    return edit
+
+
+def _covering(snapshot: ClusterSnapshot, term: Term, pod: PodRecord, namespace: str) -> Edit:
+    """The terms that are the same as one, for pods of another namespace as well."""
+
+    def edit(spec: Raw) -> Raw:
+        affinity, terms = _terms(spec)
+        for each in terms:
+            if compile_term(msgspec.convert(each, PodAffinityTerm), pod.cls) == term:
+                each["namespaces"] = [*(each.get("namespaces") or ()), namespace]
         return {"affinity": {"podAffinity": affinity}}
 
     return edit

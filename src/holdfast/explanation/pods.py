@@ -12,13 +12,13 @@ from holdfast.explanation.capacity import (
     missing_node,
 )
 from holdfast.explanation.details import details_of, terminating_on
+from holdfast.explanation.ignored_annotations import ignored_annotations
 from holdfast.explanation.matching_reservations import (
     matching_reservations,
 )
 from holdfast.explanation.min_resources import consider_min_resources, lacking_min_resources
 from holdfast.explanation.misspellings import consider_scheduler, served_schedulers
 from holdfast.explanation.no_node import explain_no_node
-from holdfast.explanation.numa_alignment import ignored_policies
 from holdfast.explanation.queue_limits import (
     consider_queue,
     job_over_capability,
@@ -95,12 +95,13 @@ def _placed(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
         report.ranked = rank(snapshot.scheduler, placing)
         report.nodes = placing.reasons
         report.reservations = matching_reservations(cluster, placing.column)
-    report.details += ignored_policies(pod.cls)
+    report.details += ignored_annotations(pod.cls)
 
 
 def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report: Report) -> None:
     scheduler, subject = snapshot.scheduler, Subject.of(pod)
     advisor = Advisor(snapshot, subject)
+    report.details += ignored_annotations(pod.cls)
     job = snapshot.cluster.jobs.of(pod)
     domain = _own_domain(snapshot, job) if job is not None and job.topology_key else None
     with scheduler.search.within(domain.rows if domain is not None else None):

@@ -19,12 +19,16 @@ from holdfast.api.names import (
     TAINT_UNSCHEDULABLE,
 )
 from holdfast.api.selectors import node_requirement, tolerated
-from holdfast.explanation.numa_alignment import wider_policies
+from holdfast.explanation.numa_alignment import has_no_numa_nodes, wider_policies
 from holdfast.explanation.pod_sizes import SMALLEST_SHARE, Sizes, amount_of, resized_spec
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
-from holdfast.scheduler.cluster.class_key import required_terms
+from holdfast.scheduler.cluster.class_key import (
+    RESTART_ALL_CONTAINERS,
+    USER_NAMESPACES_ON_HOST_NETWORK,
+    required_terms,
+)
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.diagnosis import NodeRejection
 from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, create, patch
@@ -317,11 +321,52 @@ def _label(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
     return [repair(f"label {name} (kubectl label node {name} {text})", "LabelNode", [change])]
 
 
+def labels_anywhere(snapshot: ClusterSnapshot, keys: list[str]) -> set[str]:
+    """Those of the labels that some node has."""
+    table = snapshot.cluster.nodes
+    infos = [info for row, info in table.info.items() if table.alive[row]] if keys else []
+    return {key for key in keys if any(key in info.labels for info in infos)}
+
+
 def _is_discovered(key: str) -> bool:
     """Whether a label states a fact about a node's place or hardware."""
     domain, slash, _ = key.rpartition("/")
     parents = [domain.split(".", i)[-1] for i in range(domain.count(".") + 1)]
     return bool(slash) and domain not in _ROLES and any(each in _DISCOVERED for each in parents)
+
+
+FEATURE_FIELDS = {
+    RESTART_ALL_CONTAINERS: "a restart rule with the action RestartAllContainers",
+    USER_NAMESPACES_ON_HOST_NETWORK: "hostUsers: false with hostNetwork: true",
+}
+"""By feature that a kubelet declares, what requires it in a pod."""
+
+
+def _features(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
+    """The pod without what the kubelet of the node does not declare."""
+    texts: list[str] = []
+    lacking = sorted(set(pod.cls.features) - snapshot.cluster.nodes.info[row].features)
+    if RESTART_ALL_CONTAINERS in lacking:
+        texts.append("remove the restart rules with the action RestartAllContainers")
+    if USER_NAMESPACES_ON_HOST_NETWORK in lacking:
+        texts.append("remove hostUsers: false")
+
+    def edit(spec: Raw) -> Raw:
+        body: Raw = {"hostUsers": None} if USER_NAMESPACES_ON_HOST_NETWORK in lacking else {}
+        for field in ("containers", "initContainers") if RESTART_ALL_CONTAINERS in lacking else ():
+            if field in spec:
+                body[field] = [_without_restart_all(each) for each in spec[field]]
+        return body
+
+    objects = spec_changes(snapshot, subject, edit)
+    return [repair(" and ".join(texts), "RemoveFeature", objects)] if texts else []
+
+
+def _without_restart_all(container: Raw) -> Raw:
+    rules = container.get("restartPolicyRules") or ()
+    kept = [each for each in rules if each.get("action") != "RestartAllContainers"]
+    others = {key: value for key, value in container.items() if key != "restartPolicyRules"}
+    return {**others, "restartPolicyRules": kept} if kept else others
 
 
 def _hints(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
@@ -342,6 +387,9 @@ def _spread(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: in
         for each in constraints
         if each.when_unsatisfiable == "DoNotSchedule" and each.topology_key not in labels
     ]
+    known = labels_anywhere(snapshot, lacking)
+    if any(_is_discovered(key) and key not in known for key in lacking):
+        return []
     if lacking and raw is not None:
         text = " ".join(f"{key}={VALUE}" for key in lacking)
         body = {"metadata": {"labels": dict.fromkeys(lacking, VALUE)}}
@@ -398,6 +446,10 @@ def wider_numa_policies(
 ) -> list[Repair]:
     """The NUMA policy of the node instead of another one, or policies that demand less."""
     found = []
+    if has_no_numa_nodes(snapshot, pod, row):
+        objects = metadata_changes(snapshot, subject, {"annotations": {NUMA_TOPOLOGY_SPEC: None}})
+        text = f"remove its annotation {NUMA_TOPOLOGY_SPEC}, so that NUMA nodes do not matter"
+        return [repair(text, "RemoveAnnotation", objects)]
     for policy in wider_policies(snapshot, pod, row):
         spec = {**json.loads(pod.cls.annotations[NUMA_TOPOLOGY_SPEC]), "numaTopologyPolicy": policy}
         body = {"annotations": {NUMA_TOPOLOGY_SPEC: json.dumps(spec)}}
@@ -414,6 +466,7 @@ _BY_PLUGIN: dict[str, Callable[[ClusterSnapshot, Subject, PodRecord, int], list[
     "PodTopologySpread": _spread,
     "LimitAware": _malformed_limits,
     "DeviceShare": _hints,
+    "NodeDeclaredFeatures": _features,
 }
 
 

@@ -6,6 +6,7 @@ from holdfast.api.times import format_time
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.claim_details import held_devices
 from holdfast.explanation.details import details_of
+from holdfast.explanation.ignored_annotations import ignored_annotations
 from holdfast.explanation.misspellings import consider_scheduler, served_schedulers
 from holdfast.explanation.no_node import explain_no_node
 from holdfast.explanation.planned_reservations import consider_plan
@@ -117,6 +118,7 @@ def _waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Re
     report.would_say = placing.message
     report.nodes = placing.reasons
     report.ranked = rank(scheduler, placing)
+    report.details += ignored_annotations(pod.cls)
     advisor = Advisor(snapshot, Subject.of(pod))
     if pod.scheduler and scheduler.profile_of(pod.scheduler) is None:
         near = did_you_mean(pod.scheduler, served_schedulers(scheduler))

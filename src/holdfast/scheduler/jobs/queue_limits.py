@@ -149,6 +149,13 @@ class QueueLimits:
                 return f"the free {nodes.slots.name(slot)} is guaranteed to other queues"
         return ""
 
+    def unguaranteed(self, name: str, slot: int) -> int:
+        """What is free on all nodes and not guaranteed to other queues than the named one."""
+        self._queues.refresh()
+        nodes = self._cluster.nodes
+        free = self._total(nodes.allocatable[slot] - nodes.claimed[slot])
+        return max(0, free - self._guaranteed_to_others(name, slot, in_the_end=False))
+
     def _guaranteed_to_others(self, name: str, slot: int, in_the_end: bool) -> int:
         """The unused part of the guarantees of queues that are not ancestors of the named one; all of
         it if `in_the_end`. The guarantee of a queue includes those of the queues below it."""

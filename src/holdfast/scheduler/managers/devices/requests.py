@@ -163,7 +163,7 @@ GPU_FORMS: Mapping[frozenset[str], Form] = {
 
 
 SWITCH, NUMA, NODE = "PCIe", "NUMANode", "Node"
-_SCOPES = {"": "", "Device": SWITCH, SWITCH: SWITCH, NUMA: NUMA, NODE: NODE}
+SCOPES = {"": "", "Device": SWITCH, SWITCH: SWITCH, NUMA: NUMA, NODE: NODE}
 FOR_ALL, AS_COUNT = "ApplyForAll", "RequestsAsCount"
 
 
@@ -278,7 +278,7 @@ def _selector(what: str, kind: str, given: LabelSelector | None) -> Selector | N
 def _type_hints(kind: str, hint: DeviceHint) -> TypeHints:
     return TypeHints(
         _selector("Selector", kind, hint.selector),
-        _SCOPES.get(hint.required_topology_scope, ""),
+        SCOPES.get(hint.required_topology_scope, ""),
         hint.exclusive_policy == "PCIeLevel",
         hint.allocate_strategy == FOR_ALL and kind != GPU,
         _selector("VFSelector", kind, hint.vf_selector) if kind != GPU else None,

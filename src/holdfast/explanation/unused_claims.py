@@ -1,0 +1,51 @@
+"""ResourceClaims that have devices and that no pod uses: deleting them, if that would help."""
+
+from holdfast.explanation.advice import Advisor
+from holdfast.explanation.repairs import DELETE_RESERVATION, repair
+from holdfast.explanation.report import few
+from holdfast.explanation.verdicts import NodeVerdicts
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.managers.claims.pod_claims import ResourceClaimKey
+from holdfast.snapshot.cluster_changes import delete
+from holdfast.snapshot.cluster_snapshot import RESOURCE_CLAIM, ClusterSnapshot
+
+_CLAIMS_PLUGIN = "DynamicResources"
+_TRIED = 20
+
+
+def consider_unused_claims(
+    snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts, advisor: Advisor
+) -> None:
+    """Proposes to delete one such claim, or all of them if one is not enough."""
+    if not any(each.plugin == _CLAIMS_PLUGIN for each in placing.rejections.values()):
+        return
+    own = {str(need.key) for need in snapshot.cluster.claims.of_class(pod.cls).claims}
+    unused = [each for each in _unused(snapshot) if _key(each) not in own][:_TRIED]
+    for claims in [*([each] for each in unused), *([unused] if len(unused) > 1 else [])]:
+        objects = [
+            delete(RESOURCE_CLAIM, each["metadata"]["name"], each["metadata"].get("namespace") or "")
+            for each in claims
+        ]
+        claim = "the ResourceClaim" if len(claims) == 1 else "the ResourceClaims"
+        which = "which has devices and no pod" if len(claims) == 1 else "which have devices and no pods"
+        text = f"delete {claim} {few([_key(each) for each in claims], 3)}, {which}"
+        if advisor.propose(repair(text, "DeleteClaim", objects, DELETE_RESERVATION)):
+            return
+
+
+def _unused(snapshot: ClusterSnapshot) -> list[Raw]:
+    """Allocated claims that are reserved for nothing, those of reservations left out."""
+    held = snapshot.cluster.claims.held
+    found = []
+    for raw in snapshot.all(RESOURCE_CLAIM):
+        status, metadata = raw.get("status") or {}, raw["metadata"]
+        key = ResourceClaimKey(metadata.get("namespace") or "", metadata["name"])
+        if status.get("allocation") and not status.get("reservedFor") and held.get(key) is None:
+            found.append(raw)
+    return sorted(found, key=_key)
+
+
+def _key(raw: Raw) -> str:
+    metadata = raw["metadata"]
+    return f"{metadata.get('namespace') or ''}/{metadata['name']}"
