@@ -1,9 +1,10 @@
-"""Takes the pictures of the dashboard for the documentation.
+"""Takes the pictures of the dashboard and of reports for the documentation.
 
     python tools/screenshots.py --out docs/images
 
 Starts `holdfast up` with a cluster that has something in every view, waits until it is at rest, and
 opens it in Debian's chromium (`apt-get install chromium`, and playwright, which the tests need too).
+The reports are of four days of mixed load with three configurations, which takes some minutes.
 Look at each picture before you commit it.
 """
 
@@ -60,6 +61,12 @@ PICTURES = (
     Picture("dashboard-small.png", "/nodes/gpu-05?filter=gpu", (1280, 620), awaits="#details h2"),
     Picture("dashboard-phone.png", "/nodes?sort=-cpu", (400, 760)),
 )
+
+
+_STARVATION = Path(__file__).parent.parent / "examples" / "starvation"
+_WEEK = ("40", "96", "12", "0.85", "1")
+"""Nodes, hours, members of a large job, load and seed."""
+_REPORTS = (("report-comparison.png", "report.html"), ("report-run.png", "conservative/report.html"))
 
 
 # The cluster
@@ -237,6 +244,30 @@ def take(browser: "Browser", address: str, picture: Picture, folder: Path) -> No
     context.close()
 
 
+def write_reports(folder: Path) -> Path:
+    scenario, out = folder / "week.json", folder / "out"
+    command = [sys.executable, str(_STARVATION / "week.py"), "scenario", *_WEEK]
+    with scenario.open("w", encoding="utf-8") as file:
+        subprocess.run(command, stdout=file, check=True)
+    command = [sys.executable, "-m", "holdfast", "simulate", str(scenario), "--until", "144h"]
+    for name in ("allocate", "amount", "conservative"):
+        command += ["--config", f"{name}.yaml"]
+    command += ["--report", str(out)]
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True, cwd=_STARVATION / "configs")
+    return out
+
+
+def take_report(browser: "Browser", page_file: Path, picture: Path) -> None:
+    page = browser.new_page(viewport={"width": 1150, "height": 1180}, color_scheme="light")
+    page.goto(page_file.as_uri())
+    slider = page.locator("input[type=range]")
+    if slider.count():
+        slider.evaluate("s => { s.value = s.max * 0.4; s.dispatchEvent(new Event('input')); }")
+    page.wait_for_timeout(500)
+    page.screenshot(path=str(picture))
+    page.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--out", type=Path, required=True, help="the directory for the pictures")
@@ -258,6 +289,10 @@ def main() -> None:
         for picture in PICTURES:
             take(browser, address, picture, arguments.out)
             print(arguments.out / picture.file)
+        reports = write_reports(Path(folder))
+        for name, page in _REPORTS:
+            take_report(browser, reports / page, arguments.out / name)
+            print(arguments.out / name)
         browser.close()
 
 

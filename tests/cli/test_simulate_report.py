@@ -18,7 +18,7 @@ def test_a_report_is_written_with_all_its_files(tmp_path: Path) -> None:
     done = call("simulate", written(tmp_path, "s.yaml", GOOD), "--report", str(folder))
     assert (done.status, done.err) == (0, "")
     names = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.*"))
-    plots = ["nodes", "pending", "utilisation-cpu", "utilisation-memory", "waits"]
+    plots = ["nodes", "pending", "utilisation-cpu", "waits"]  # no pod requests memory
     assert names == [
         *(f"plots/{name}.{suffix}" for name in plots for suffix in ("png", "svg")),
         "report.html",

@@ -20,9 +20,9 @@ def figures(result: Result) -> dict[str, str]:
         "pods bound": str(pods["bound"]),
         "pods pending": str(pods["pending"]),
         "  unschedulable": str(pods["unschedulable"]),
-        "mean wait": time_text(wait["mean"]),
-        "median wait": time_text(wait["median"]),
-        "95th percentile of waits": time_text(wait["p95"]),
+        "mean wait": wait_text(wait["mean"]),
+        "median wait": wait_text(wait["median"]),
+        "95th percentile of waits": wait_text(wait["p95"]),
         "longest wait": time_text(wait["max"]),
         **_jobs(summary["jobs"]),
         "nodes in use (peak)": f"{nodes['used']} of {nodes['total']} ({nodes['peak']})",
@@ -44,7 +44,7 @@ def _jobs(jobs: Mapping[str, Any]) -> dict[str, str]:
         return {}
     return {
         "jobs ready": f"{jobs['ready']} of {jobs['created']}",
-        "mean wait of jobs": time_text(jobs["wait"]["mean"]),
+        "mean wait of jobs": wait_text(jobs["wait"]["mean"]),
         "longest wait of jobs": time_text(jobs["wait"]["max"]),
     }
 
@@ -78,6 +78,11 @@ def _starvation(figures: Mapping[str, Any]) -> dict[str, str]:
 
 def time_text(seconds: float) -> str:
     return format_duration(round(seconds, 3))
+
+
+def wait_text(seconds: float) -> str:
+    """From a minute on in whole seconds."""
+    return time_text(round(seconds) if seconds >= 60 else seconds)
 
 
 def share(value: float) -> str:

@@ -6,7 +6,7 @@ from html import escape
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from holdfast.sim.figures import hours_text, share, time_text
+from holdfast.sim.figures import hours_text, share, time_text, wait_text
 from holdfast.sim.report.page import document, figure, scrolled
 from holdfast.sim.report.plots import KIND_LABELS, MOST_POINTS, TITLES, column, pod_waits, waits_plot
 from holdfast.sim.report.scales import Ticks, amount_scale, count_scale, time_ticks
@@ -40,7 +40,7 @@ def comparison_plots(runs: Sequence[ComparedRun]) -> list[Plot]:
         requested = [column(each, f"{resource} requested") for each in series]
         capacity = [column(each, f"{resource} capacity") for each in series]
         most = max((max(values, default=0.0) for values in capacity), default=0.0)
-        if most:
+        if most and any(map(any, requested)):
             title, note = f"{TITLES[resource]} requested", "By pods, up to the capacity of all nodes."
             name, scale = f"utilisation-{resource}", amount_scale(resource, most)
             plots.append(_curves(name, title, note, runs, series, requested, scale, end))
@@ -128,12 +128,12 @@ def _rows(summaries: Sequence[dict[str, Any]], ends: Sequence[float]) -> Iterabl
         ("median", "median wait"),
         ("p95", "95th percentile of waits"),
     ):
-        yield _Row(label, of("wait", key), time_text, -1)
-    yield _Row("longest wait", of("wait", "max"), time_text, -1)
+        yield _Row(label, of("wait", key), wait_text, -1)
+    yield _Row("longest wait", of("wait", "max"), wait_text, -1)
     if any(of("jobs", "created")):
         yield _Row("jobs ready", of("jobs", "ready"), _count, 1)
-        yield _Row("mean wait of jobs", of("jobs", "wait", "mean"), time_text, -1)
-        yield _Row("longest wait of jobs", of("jobs", "wait", "max"), time_text, -1)
+        yield _Row("mean wait of jobs", of("jobs", "wait", "mean"), wait_text, -1)
+        yield _Row("longest wait of jobs", of("jobs", "wait", "max"), wait_text, -1)
     yield _Row("nodes in use at the peak", of("nodes", "peak"), _count, 0)
     for name in _names(summaries, "utilisation"):
         yield _Row(f"{name} requested, mean", of("utilisation", name, "mean"), _percent, 1)
@@ -153,7 +153,7 @@ def _rows(summaries: Sequence[dict[str, Any]], ends: Sequence[float]) -> Iterabl
         for key, label, text in (
             ("jobs", "jobs that starved", _count),
             ("starving", "still starving at the end", _count),
-            ("longest", "longest starvation", time_text),
+            ("longest", "longest starvation", wait_text),
         ):
             values = of("starvation", key)
             known = [

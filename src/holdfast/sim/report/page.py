@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast import __version__
 from holdfast.local.timeline import TimelineEntry
-from holdfast.sim.figures import figures, held_text, rate_text, share, time_text
+from holdfast.sim.figures import figures, held_text, rate_text, share, time_text, wait_text
 from holdfast.sim.report.page_data import page_data
 from holdfast.sim.report.plots import run_plots
 from holdfast.sim.report.svg import HATCHES, Plot
@@ -155,9 +155,9 @@ def _cards(summary: dict[str, Any]) -> str:
     cards = [
         (f"{pods['bound']} of {pods['created']}", "pods bound"),
         (str(pods["pending"]), "pods pending at the end"),
-        (_rounded(wait["mean"]), "mean wait"),
-        (_rounded(wait["p95"]), "95th percentile of waits"),
-        (_rounded(wait["max"]), "longest wait"),
+        (wait_text(wait["mean"]), "mean wait"),
+        (wait_text(wait["p95"]), "95th percentile of waits"),
+        (wait_text(wait["max"]), "longest wait"),
         (f"{nodes['peak']} of {nodes['total']}", "nodes in use at the peak"),
     ]
     cards += [
@@ -175,16 +175,11 @@ def _cards(summary: dict[str, Any]) -> str:
     ]
     if starvation["jobs"]:
         cards.append((str(starvation["jobs"]), "jobs that starved"))
-        cards.append((_rounded(starvation["longest"]), "longest starvation"))
+        cards.append((wait_text(starvation["longest"]), "longest starvation"))
     return "".join(
         f'<div class="card"><b>{escape(value)}</b><span>{escape(name)}</span></div>'
         for value, name in cards
     )
-
-
-def _rounded(seconds: float) -> str:
-    """From a minute on in whole seconds: a card is for a glance."""
-    return time_text(round(seconds) if seconds >= 60 else seconds)
 
 
 _MOMENT = f"""<form class="moment live" hidden>

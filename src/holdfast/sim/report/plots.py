@@ -49,10 +49,10 @@ def run_plots(result: Result) -> list[Plot]:
     history = result.history
     assert history is not None
     series = history.series.resampled(result.end, MOST_POINTS)
-    offered = [each for each in RESOURCES if any(column(series, f"{each} capacity"))]
     held = [each for each in RESOURCES if _kinds_held(series, each)]
+    used = [each for each in RESOURCES if each in held or any(column(series, f"{each} requested"))]
     plots = [
-        *(_utilisation(series, resource, result.end) for resource in offered),
+        *(_utilisation(series, resource, result.end) for resource in used),
         *(_held(series, resource, result.end) for resource in held),
         _pending(series, result.end),
     ]
