@@ -34,6 +34,12 @@ snapshot.
     invalid_requests       requests for devices and exclusive CPUs that no node can satisfy
     pod_sizes              other requests and limits for the containers of a pod
     repairs                changes that may help, by plugin
-    advice                 tries changes and keeps those that help
+    repair_search          which changes are tried, and combinations of them
+    waits                  waiting for what is known to end or to start
+    smaller_requests       smaller requests and limits
+    deletions              deleting reservations
+    evictions              ending pods
+    device_taints          taints of devices
+    advice                 keeps the changes that help
     report                 the explanation as data
 """

@@ -5,9 +5,12 @@ from holdfast.explanation.capacity import pods_text, row_of
 from holdfast.explanation.details import details_of
 from holdfast.explanation.no_node import explain_no_node, no_node_summary, note_holders, own_waiting
 from holdfast.explanation.planned_reservations import consider_estimate
+from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.repairs import Repair, remove_gates
 from holdfast.explanation.report import Report
+from holdfast.explanation.smaller_requests import consider_smaller_members
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, fitting_members, place, profile_for
+from holdfast.explanation.waits import consider_gang_wait
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.jobs import Job
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
@@ -58,7 +61,7 @@ def _blocked(
     _note(report, alone)
     report.details += of_member.details
     report.holders = of_member.holders
-    advisor.smaller_members(blocked)
+    consider_smaller_members(advisor, blocked)
     return f"{named}: {of_member.summary}"
 
 
@@ -95,7 +98,7 @@ def _beside(
     if not placing.message:
         return ""
     consider_estimate(snapshot, Subject.of(blocked), blocked, placing, advisor)
-    advisor.consider_nodes(placing)
-    advisor.consider_gang_wait(blocked)
-    advisor.smaller_members(blocked)
+    consider_nodes(advisor, placing)
+    consider_gang_wait(advisor, blocked)
+    consider_smaller_members(advisor, blocked)
     return why

@@ -12,7 +12,7 @@ from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
 from holdfast.scheduler.managers.claims import explain
 from holdfast.scheduler.managers.claims.class_claims import ClassClaims
-from holdfast.scheduler.managers.claims.explanation import DeviceReason
+from holdfast.scheduler.managers.claims.explanation import DeviceReason, DevicesExplained
 from holdfast.scheduler.managers.claims.held_devices import HolderClaim
 from holdfast.scheduler.managers.claims.pod_claims import ResourceClaimKey
 from holdfast.scheduler.managers.claims.search import (
@@ -63,12 +63,10 @@ def claim_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -
 def _on_node(
     snapshot: ClusterSnapshot, pod: PodRecord, claims: ClassClaims, node: str
 ) -> Iterator[str]:
-    manager, row = snapshot.cluster.claims, row_of(snapshot, node)
-    request = claims.on(row).request
-    if request is None:
+    row = row_of(snapshot, node)
+    request, found = claims.on(row).request, devices_explained(snapshot, pod, row)
+    if request is None or found is None:
         return
-    own = [key for entry in own_entries(snapshot, pod, row) for key in manager.held.of(entry.pod.uid)]
-    found = explain(manager.allocator, request, row, manager.use.without(own))
     if found.problem:
         yield from _attribute_hint(snapshot, found.problem)
         return
@@ -109,6 +107,17 @@ def device_fields(snapshot: ClusterSnapshot, device: str) -> list[str]:
                 names = [*(each.get("attributes") or {}), *(each.get("capacity") or {})]
                 return [str(name).rpartition("/")[2] for name in names]
     return []
+
+
+def devices_explained(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> DevicesExplained | None:
+    """Why the devices of a row are not used for the pod's claims. Devices that its own reservations
+    hold count as free. None if no devices are needed there."""
+    manager = snapshot.cluster.claims
+    request = manager.of_class(pod.cls).on(row).request
+    if request is None:
+        return None
+    own = [key for entry in own_entries(snapshot, pod, row) for key in manager.held.of(entry.pod.uid)]
+    return explain(manager.allocator, request, row, manager.use.without(own))
 
 
 def _counted(snapshot: ClusterSnapshot, reasons: list[DeviceReason]) -> str:

@@ -1,25 +1,27 @@
 """Fewer devices for a pod or reservation: how many its ResourceClaims may request at most."""
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from holdfast.api.kinds import KindInfo
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.missing_claims import named_claims, replaced_claim
-from holdfast.explanation.repairs import RESIZE, repair
+from holdfast.explanation.repairs import RESIZE, Repair, repair
 from holdfast.explanation.report import few
-from holdfast.explanation.verdicts import NodeVerdicts, Subject, starts_on
+from holdfast.explanation.verdicts import NodeVerdicts, Subject, rejection_on, starts_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_changes import ObjectChange, applied
 from holdfast.snapshot.cluster_snapshot import RESOURCE_CLAIM, ClusterSnapshot
 
-_CLAIMS_PLUGIN = "DynamicResources"
+CLAIMS_PLUGIN = "DynamicResources"
 _SHARES = (7, 6, 5, 4, 3, 2, 1)
 """How many eighths of all counts together are tried, where fewer devices of one request do not help."""
 
 Counts = Mapping[str, int]
 """The number of devices by the name of the request."""
+Claims = list[tuple[KindInfo, Raw]]
+"""ResourceClaims and templates."""
 
 
 def consider_fewer_devices(
@@ -31,9 +33,27 @@ def consider_fewer_devices(
 ) -> None:
     """Proposes the largest number of devices with which the object would be scheduled: of one request,
     or of all."""
-    if not any(each.plugin == _CLAIMS_PLUGIN for each in placing.rejections.values()):
-        return
-    claims = _claims(snapshot, subject, pod)
+    if any(each.plugin == CLAIMS_PLUGIN for each in placing.rejections.values()):
+        for each in _fewer(snapshot, subject, pod, lambda: bool(starts_on(snapshot, subject))):
+            advisor.propose(each)
+
+
+def fewer_device_steps(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
+) -> Iterator[Repair]:
+    """The largest number of devices that one node has for the claims."""
+
+    def has_devices() -> bool:
+        record = subject.record(snapshot)
+        return record is not None and rejection_on(snapshot, record, row).plugin != CLAIMS_PLUGIN
+
+    yield from _fewer(snapshot, subject, pod, has_devices)
+
+
+def _fewer(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, is_enough: Callable[[], bool]
+) -> Iterator[Repair]:
+    claims = unallocated_claims(snapshot, subject, pod)
     asked: dict[str, int] = {}
     for _, raw in claims:
         for name, exact in _requests(raw):
@@ -41,8 +61,8 @@ def consider_fewer_devices(
     asked = {name: count for name, count in asked.items() if count > 1}
 
     def helps(counts: Counts) -> bool:
-        with applied(snapshot, _replaced(claims, counts)):
-            return bool(starts_on(snapshot, subject))
+        with applied(snapshot, _lowered(claims, counts).objects):
+            return is_enough()
 
     options: list[Counts] = []
     for name, count in asked.items():
@@ -61,19 +81,51 @@ def consider_fewer_devices(
             f"{n} {'device' if n == 1 else 'devices'} instead of {asked[name]} for request {name}"
             for name, n in counts.items()
         )
-        changed = [
-            f"{info.kind} {raw['metadata']['name']}"
-            for info, raw in claims
-            if any(name in counts for name, _ in _requests(raw)) and not _is_generated(info, raw)
-        ]
-        pods = ", and the pod" if any(_is_generated(*each) for each in claims) else ""
-        where = f" in {few(changed)} (delete and create it again{pods})" if changed else ""
-        advisor.propose(
-            repair(f"request at most {text}{where}", "Resize", _replaced(claims, counts), RESIZE)
-        )
+        changed = _lowered(claims, counts)
+        yield repair(f"request at most {text}{changed.where}", "Resize", changed.objects, RESIZE)
 
 
-def _claims(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> list[tuple[KindInfo, Raw]]:
+# Claims with other requests
+
+
+class ChangedClaims:
+    """Claims and templates with other requests, created again since their specs are immutable."""
+
+    def __init__(self, claims: Claims, edit: Callable[[str, Raw], None]) -> None:
+        """`edit` changes a request, whose name it gets, in place."""
+        self.objects: list[ObjectChange] = []
+        self._names: list[str] = []
+        self._has_generated = False
+        for info, raw in claims:
+            changed = copy.deepcopy(raw)
+            for name, exact in _requests(changed):
+                edit(name, exact)
+            if changed == raw:
+                continue
+            self.objects += replaced_claim(info, raw, changed)
+            if _is_generated(info, raw):
+                self._has_generated = True
+            else:
+                self._names.append(f"{info.kind} {raw['metadata']['name']}")
+
+    @property
+    def where(self) -> str:
+        """` in ResourceClaim c (delete and create it again)`"""
+        pods = ", and the pod" if self._has_generated else ""
+        return f" in {few(self._names)} (delete and create it again{pods})" if self._names else ""
+
+
+def _lowered(claims: Claims, counts: Counts) -> ChangedClaims:
+    def edit(name: str, exact: Raw) -> None:
+        if exact.get("allocationMode") == "All":
+            return
+        if name in counts and int(exact.get("count") or 1) > counts[name]:
+            exact["count"] = counts[name]
+
+    return ChangedClaims(claims, edit)
+
+
+def unallocated_claims(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Claims:
     """The claims that are not allocated, and templates, of the pod and of the waiting pods of its
     job."""
     job = snapshot.cluster.jobs.of(pod)
@@ -99,17 +151,5 @@ def _requests(raw: Raw) -> Iterator[tuple[str, Raw]]:
     devices = (spec.get("devices") or (spec.get("spec") or {}).get("devices")) or {}
     for each in devices.get("requests") or ():
         for exact in (each.get("exactly"), *(each.get("firstAvailable") or ())):
-            if exact is not None and exact.get("allocationMode") != "All":
+            if exact is not None:
                 yield str(each.get("name")), exact
-
-
-def _replaced(claims: list[tuple[KindInfo, Raw]], counts: Counts) -> list[ObjectChange]:
-    objects: list[ObjectChange] = []
-    for info, raw in claims:
-        changed = copy.deepcopy(raw)
-        for name, exact in _requests(changed):
-            if name in counts and int(exact.get("count") or 1) > counts[name]:
-                exact["count"] = counts[name]
-        if changed != raw:
-            objects += replaced_claim(info, raw, changed)
-    return objects

@@ -10,8 +10,17 @@ from holdfast.api.kinds import KINDS
 from holdfast.api.names import STORAGE
 from holdfast.api.quantity import whole
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
-from holdfast.explanation.repairs import CLAIM, RESIZE, STORAGE_CLASS, VOLUME, Repair, repair
+from holdfast.explanation.repairs import (
+    CLAIM,
+    RESIZE,
+    STORAGE_CLASS,
+    VOLUME,
+    Repair,
+    bound_claim,
+    repair,
+)
 from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.managers.volumes.volume_objects import (
     FILESYSTEM,
     ClaimKey,
@@ -83,6 +92,22 @@ def smaller_claim(snapshot: ClusterSnapshot, name: str, namespace: str) -> Repai
     now = claim.spec.resources.requests.get(STORAGE)
     text = f"request {sizes[most]} instead of {now} in claim {name} (delete and create it again)"
     return repair(text, "ReplaceClaim", objects, RESIZE)
+
+
+def volume_repairs(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[Repair]:
+    """Volumes for the pod's claims that find none, or smaller claims."""
+    unbound = [
+        claim.key.name
+        for claim in snapshot.cluster.volumes.wanted(pod.cls).claims
+        if (raw := snapshot.find(CLAIM, claim.key.name, pod.namespace)) is not None
+        and not (raw.get("spec") or {}).get("volumeName")
+    ]
+    if unbound:
+        objects = [each for name in unbound for each in bound_claim(snapshot, name, pod.namespace)]
+        yield repair(f"create a volume for claim {', '.join(unbound)}", "CreateVolume", objects)
+    for name in unbound:
+        if (smaller := smaller_claim(snapshot, name, pod.namespace)) is not None:
+            yield smaller
 
 
 def volume_terms(volume: Raw) -> list[str]:

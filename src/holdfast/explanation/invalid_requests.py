@@ -9,7 +9,8 @@ from holdfast.api import names
 from holdfast.api.quantity import format_amount
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.pod_sizes import parts_of
-from holdfast.explanation.repairs import RESIZE, Repair, repair, resize, spec_changes
+from holdfast.explanation.repairs import RESIZE, Repair, repair, spec_changes
+from holdfast.explanation.smaller_requests import resize
 from holdfast.explanation.verdicts import Subject, place
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord

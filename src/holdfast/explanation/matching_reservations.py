@@ -14,11 +14,11 @@ from holdfast.explanation.repairs import (
     Repair,
     metadata_changes,
     repair,
-    resize,
     settings_repairs,
     spec_changes,
 )
 from holdfast.explanation.report import MatchingReservation
+from holdfast.explanation.smaller_requests import resize
 from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.pod_classes import PodClass
 from holdfast.scheduler.cluster.records import PodRecord
@@ -189,14 +189,12 @@ def _has_labels(reservation: ReservationInfo, wanted: dict[str, str]) -> bool:
     return all(labels.get(key) == value for key, value in wanted.items())
 
 
-def consider_reservations(
-    snapshot: ClusterSnapshot, subject: Subject, column: ClassColumn, advisor: Advisor
-) -> None:
+def consider_reservations(snapshot: ClusterSnapshot, subject: Subject, advisor: Advisor) -> None:
     """Proposes changes that make a matching reservation usable, or the pod independent of them."""
     pod = subject.record(snapshot)
     if pod is None or pod.reservation is not None:
         return
-    for each in _repairs(snapshot, subject, pod, column):
+    for each in _repairs(snapshot, subject, pod):
         advisor.propose(each)
     for row in _rows_of_usable(snapshot, pod):
         if repairs := settings_repairs(snapshot, subject, pod, row):
@@ -217,17 +215,28 @@ def _rows_of_usable(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[int]:
             yield entry.row
 
 
-def _repairs(
-    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, column: ClassColumn
+def reservation_repairs(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
 ) -> Iterator[Repair]:
+    """Changes that make a matching reservation on a row usable, or the pod independent of them."""
+    if pod.reservation is None:
+        yield from _repairs(snapshot, subject, pod, row)
+
+
+def _repairs(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int | None = None
+) -> Iterator[Repair]:
+    """Of all matching reservations, or of those on one row."""
     reservations = snapshot.cluster.reservations
     affinity, matching = reservations.affinity(pod.cls), reservations.matching(pod.cls)
     for reservation in sorted(reservations.known.values(), key=lambda each: each.name):
         is_matched = reservation.owner_spec_id in matching
         if reservation.finished or reservation.entry is None:
             continue
+        if row is not None and reservation.entry.row != row:
+            continue
         if is_matched and reservations.is_usable(reservation):
-            yield from _usable(snapshot, subject, pod, column, reservation)
+            yield from _usable(snapshot, subject, pod, reservation)
         elif affinity.by_name == reservation.name and not is_matched:
             yield from _become_owner(snapshot, subject, reservation)
     if affinity.by_name and reservations.get(affinity.by_name) is None:
@@ -247,7 +256,6 @@ def _usable(
     snapshot: ClusterSnapshot,
     subject: Subject,
     pod: PodRecord,
-    column: ClassColumn,
     reservation: ReservationInfo,
 ) -> Iterator[Repair]:
     """Changes for a reservation that is Available and matches, but is refused."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice import Advisor
-from holdfast.explanation.claim_volumes import smaller_claim, unsuitable_volumes
+from holdfast.explanation.claim_volumes import unsuitable_volumes, volume_repairs
 from holdfast.explanation.details import claims_of
 from holdfast.explanation.misspellings import missing_class
 from holdfast.explanation.repairs import CLAIM, RESIZE, bound_claim, repair, spec_changes
@@ -44,14 +44,8 @@ def consider_unbound_claims(
     """Claims that wait for a pod and find no volume."""
     if not any(rejection.plugin == "VolumeBinding" for rejection in placing.rejections.values()):
         return
-    unbound = [name for name, _ in _unbound(snapshot, pod)]
-    if unbound:
-        objects = [each for name in unbound for each in bound_claim(snapshot, name, pod.namespace)]
-        text = f"create a volume for claim {', '.join(unbound)}"
-        advisor.propose(repair(text, "CreateVolume", objects))
-    for name in unbound:
-        if (smaller := smaller_claim(snapshot, name, pod.namespace)) is not None:
-            advisor.propose(smaller)
+    for each in volume_repairs(snapshot, pod):
+        advisor.propose(each)
 
 
 def _unbound(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[tuple[str, Raw]]:

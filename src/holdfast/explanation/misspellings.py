@@ -23,6 +23,7 @@ from holdfast.kube.object_client import Raw
 from holdfast.local.setup import SERVED
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.framework.config.plugin_sets import NODE_AFFINITY, NODE_RESOURCES_FIT
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.snapshot.cluster_changes import create, delete
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
@@ -42,6 +43,22 @@ def consider_misspellings(
     helpful = [each for same in found for each in same if advisor.propose(each)]
     if not helpful and len(found) > 1:
         advisor.propose(*(same[0] for same in found if same))
+
+
+def corrections(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, plugin: str
+) -> Iterator[Repair]:
+    """Corrections of the names because of which the plugin rejects nodes."""
+    if plugin == NODE_AFFINITY:
+        yield from corrected_labels(snapshot, subject, pod)
+    elif plugin == "InterPodAffinity":
+        yield from corrected_terms(snapshot, subject, pod)
+    elif plugin == "PodTopologySpread":
+        yield from (each for same in _spread_keys(snapshot, subject, pod) for each in same)
+    elif plugin == NODE_RESOURCES_FIT:
+        yield from (each for same in _resources(snapshot, subject, pod) for each in same)
+    elif plugin == "VolumeBinding":
+        yield from (each for same in _storage_classes(snapshot, pod) for each in same)
 
 
 # Schedulers

@@ -30,6 +30,7 @@ from holdfast.explanation.missing_claims import consider_attributes, consider_mi
 from holdfast.explanation.missing_volumes import consider_missing_volumes, consider_unbound_claims
 from holdfast.explanation.misspellings import consider_misspellings
 from holdfast.explanation.planned_reservations import consider_estimate, consider_own_start
+from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.repairs import metadata_changes, repair
 from holdfast.explanation.report import Report
 from holdfast.explanation.unused_claims import consider_unused_claims
@@ -102,20 +103,20 @@ def explain_no_node(
         note_holders(snapshot, pod, placing, report)
         consider_estimate(snapshot, subject, pod, placing, advisor)
         report.details += consider_own_start(snapshot, pod, advisor)
-    consider_reservations(snapshot, subject, placing.column, advisor)
+    consider_reservations(snapshot, subject, advisor)
     _ignored(snapshot, subject, pod, advisor, report)
-    advisor.consider_nodes(placing)
     if rejected is None:
         consider_unbound_claims(snapshot, pod, placing, advisor)
         consider_attributes(snapshot, subject, pod, placing, advisor)
         consider_unused_claims(snapshot, pod, placing, advisor)
     consider_fewer_devices(snapshot, subject, pod, placing, advisor)
+    protected = consider_nodes(advisor, placing)
     _note_unknown_end(snapshot, pod, placing, advisor, report)
     if pod.cls.pod.spec.preemption_policy == "Never" and pod.cls.priority > 0:
         report.details.append("its preemptionPolicy is Never: it preempts no pods of lower priority")
     if preempts:
         return
-    report.details += advisor.budget_facts
+    report.details += protected
     is_known = (rejected is not None and report.details) or missing_node(snapshot, pod.cls.wants_node)
     if not advisor.advice and snapshot.cluster.nodes.count and not is_known:
         report.details.append(_NOTHING_HELPS)

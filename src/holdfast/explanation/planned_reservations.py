@@ -19,18 +19,22 @@ from holdfast.explanation.capacity import (
     pods_text,
     row_of,
 )
+from holdfast.explanation.deletions import consider_plan_deletions
+from holdfast.explanation.evictions import end_of
 from holdfast.explanation.repairs import (
     DELETE_RESERVATION,
     RESIZE,
     Repair,
     metadata_changes,
     repair,
-    resize,
 )
+from holdfast.explanation.smaller_requests import resize
 from holdfast.explanation.verdicts import NodeVerdicts, Subject
+from holdfast.explanation.waits import consider_start
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER
+from holdfast.scheduler.framework.diagnosis import NodeRejection
 from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
 from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.snapshot.cluster_changes import patch
@@ -49,20 +53,39 @@ def consider_estimate(
 ) -> None:
     """A run-time estimate short enough for a node that a reservation, or a starving job, needs
     later."""
-    if pod.reservation is not None or any(owner.kind in _LASTING for owner in pod.cls.owners):
+    if not _has_an_end(pod):
         return
-    cluster = snapshot.cluster
     latest: set[float] = set()
     for name, rejection in placing.rejections.items():
-        if rejection.plugin == CALENDAR_FILTER:
-            row = row_of(snapshot, name)
-            starts = {each.start for each in plans_on(snapshot, pod, row)}
-            latest |= {at for at in starts if cluster.jobs.planner.fits_until(row, pod.cls, at)}
-        elif RESERVED in rejection.texts:
-            latest |= set(_starts_of_holds(snapshot, row_of(snapshot, name)))
+        latest |= _latest_ends(snapshot, pod, row_of(snapshot, name), rejection)
     for at in sorted(latest, reverse=True)[:_TRIED]:
         if advisor.propose(_estimate(snapshot, subject, pod, at)):
             return
+
+
+def estimate_steps(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int, rejection: NodeRejection
+) -> Iterator[Repair]:
+    """Run-time estimates with which one node may be used until its capacity is needed."""
+    if _has_an_end(pod):
+        for at in sorted(_latest_ends(snapshot, pod, row, rejection), reverse=True)[:_TRIED]:
+            yield _estimate(snapshot, subject, pod, at)
+
+
+def _has_an_end(pod: PodRecord) -> bool:
+    return pod.reservation is None and not any(owner.kind in _LASTING for owner in pod.cls.owners)
+
+
+def _latest_ends(
+    snapshot: ClusterSnapshot, pod: PodRecord, row: int, rejection: NodeRejection
+) -> set[float]:
+    """When reservations, or starving jobs, need the capacity of a row that the pod could use until
+    then."""
+    if rejection.plugin == CALENDAR_FILTER:
+        planner = snapshot.cluster.jobs.planner
+        starts = {each.start for each in plans_on(snapshot, pod, row)}
+        return {at for at in starts if planner.fits_until(row, pod.cls, at)}
+    return set(_starts_of_holds(snapshot, row)) if RESERVED in rejection.texts else set()
 
 
 def _starts_of_holds(snapshot: ClusterSnapshot, row: int) -> Iterator[float]:
@@ -120,7 +143,7 @@ def consider_own_start(snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advis
         yield f"it may use the reservation {name}, which starts at {start}{where}"
         row = snapshot.cluster.nodes.row(planned.node) if planned.node else None
         if row is not None and not any("Wait" in each.change["actions"] for each in advisor.advice):
-            advisor.consider_start(planned, row)
+            consider_start(advisor, planned, row)
 
 
 # A plan that is not feasible
@@ -145,17 +168,18 @@ def consider_plan(
     # All changes are made before one is tried: trying one adds the reservation anew.
     changes = [list(_plan_repairs(snapshot, subject, blocked, *each)) for each in nearest]
     for other in alike:
-        advisor.delete_plans([other], row_of(snapshot, other.node), other.amounts)
+        consider_plan_deletions(advisor, [other], row_of(snapshot, other.node), other.amounts)
     for (row, short), repairs in zip(nearest, changes, strict=True):
         for each in repairs:
             advisor.propose_once(each.change.actions, each._replace(text=f"{whose}{each.text}"))
         there = snapshot.cluster.reservations.calendar.on(row)
         others = [other for other in there if other.reservation.name != name]
-        advisor.delete_plans(others, row, short)
+        consider_plan_deletions(advisor, others, row, short)
     for row, short in nearest:
         victims = _fewest(snapshot, blocked.start, row, short)
         if victims and not advisor.advice:
-            advisor.propose_end(victims, f" on {snapshot.cluster.nodes.name(row)}")
+            where = f" on {snapshot.cluster.nodes.name(row)}"
+            advisor.propose(end_of(snapshot, victims, where))
     return facts
 
 

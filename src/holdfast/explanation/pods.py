@@ -26,10 +26,12 @@ from holdfast.explanation.queue_limits import (
     queue_details,
     too_large,
 )
+from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.repairs import metadata_changes, remove_gates, repair, spec_changes
 from holdfast.explanation.report import Report
 from holdfast.explanation.resizes import note_resize
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, rank, starts_on
+from holdfast.explanation.waits import consider_wait_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.placements import TopologyPlacement
@@ -189,7 +191,7 @@ def _gated(
     gates = remove_gates(snapshot, [pod, *(each for each in others if each.gates and each is not pod)])
     if not advisor.propose(gates) and placing.message:
         with advisor.about(subject, gates):
-            advisor.consider_nodes(placing)
+            consider_nodes(advisor, placing)
 
 
 def _nominated(snapshot: ClusterSnapshot, node: str, advisor: Advisor, report: Report) -> None:
@@ -198,7 +200,7 @@ def _nominated(snapshot: ClusterSnapshot, node: str, advisor: Advisor, report: R
         report.summary = f"{node} was nominated for it, but no longer exists."
         return
     victims = terminating_on(snapshot, node)
-    advisor.consider_wait(node)
+    consider_wait_on(advisor, node)
     report.summary = f"{node} is nominated for it; it waits until pods there have terminated."
     if not victims:
         report.details.append(f"no pod is terminating on {node}: the scheduler will try it again")

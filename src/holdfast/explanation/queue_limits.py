@@ -11,8 +11,10 @@ from holdfast.api.similar_names import nearest
 from holdfast.api.times import format_time
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import amounts_text, expected_ends, in_time
-from holdfast.explanation.repairs import RESIZE, WAIT, Repair, metadata_changes, repair, resize
+from holdfast.explanation.repair_search import consider_nodes
+from holdfast.explanation.repairs import RESIZE, WAIT, Repair, metadata_changes, repair
 from holdfast.explanation.report import few
+from holdfast.explanation.smaller_requests import consider_smaller_members, resize
 from holdfast.explanation.verdicts import Subject, place
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
@@ -146,7 +148,7 @@ def consider_queue(
     placing = place(snapshot.scheduler, pod)
     for each in repairs if placing.message else ():
         with advisor.about(subject, each):
-            advisor.consider_nodes(placing)
+            consider_nodes(advisor, placing)
         if advisor.advice:
             return
 
@@ -261,7 +263,7 @@ def _smaller(
     """Requests that the queue has left, and that other queues are not guaranteed."""
     queues, slots = snapshot.cluster.jobs.queues, snapshot.cluster.nodes.slots
     if len(pods) > 1:
-        advisor.smaller_members(pods[0])
+        consider_smaller_members(advisor, pods[0])
         return
     asked = _asked(pods)
     left = dict(asked)

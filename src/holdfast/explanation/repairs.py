@@ -5,6 +5,7 @@ They are only proposed here; `advice` asks the scheduler whether they help.
 
 import json
 from collections.abc import Callable, Iterator
+from types import MappingProxyType
 from typing import NamedTuple
 
 from holdfast.api.affinity import NodeSelectorRequirement, Taint
@@ -20,7 +21,7 @@ from holdfast.api.names import (
 )
 from holdfast.api.selectors import node_requirement, tolerated
 from holdfast.explanation.numa_alignment import has_no_numa_nodes, wider_policies
-from holdfast.explanation.pod_sizes import SMALLEST_SHARE, Sizes, amount_of, resized_spec
+from holdfast.explanation.pod_sizes import Sizes
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
@@ -32,7 +33,7 @@ from holdfast.scheduler.cluster.class_key import (
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.diagnosis import NodeRejection
 from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, create, patch
-from holdfast.snapshot.cluster_snapshot import NODE, POD, RESERVATION, ClusterSnapshot, shown
+from holdfast.snapshot.cluster_snapshot import NODE, POD, RESERVATION, ClusterSnapshot
 
 _LIFECYCLE = "node.kubernetes.io/"
 """Taints of this prefix say that the node cannot be used now; tolerating one does not help."""
@@ -54,6 +55,8 @@ class Repair(NamedTuple):
     text: str
     change: ClusterChange
     cost: int
+    sizes: Sizes = MappingProxyType({})
+    """The requests that it changes, if it changes nothing else."""
 
 
 WAIT, CONFIGURE, RESIZE, DELETE_RESERVATION, EVICT = range(5)
@@ -468,66 +471,6 @@ _BY_PLUGIN: dict[str, Callable[[ClusterSnapshot, Subject, PodRecord, int], list[
     "DeviceShare": _hints,
     "NodeDeclaredFeatures": _features,
 }
-
-
-# Requests and limits
-
-
-def resize(
-    snapshot: ClusterSnapshot,
-    subject: Subject,
-    sizes: Sizes,
-    field: str = "requests",
-    exactly: bool = False,
-) -> Repair | None:
-    """The pod with other requests, or limits: by resource, the amounts now and then. None if too little
-    would be left. Smaller requests help as well, unless it must be `exactly` these."""
-    if not sizes or "pods" in sizes:
-        return None
-    if any(then <= 0 or then * SMALLEST_SHARE < now for now, then in sizes.values()):
-        return None
-    pod = subject.record(snapshot)
-    found = resized_spec(_spec_of(snapshot, subject), sizes, field)
-    if pod is None or found is None:
-        return None
-    overhead = pod.cls.pod.spec.overhead if field == "requests" else {}
-    texts = ", ".join(
-        f"{shown(name, then - beside)} {name} instead of {shown(name, now - beside)}"
-        f"{f' (its overhead of {shown(name, beside)} is added)' if beside else ''}"
-        for name, (now, then) in sizes.items()
-        for beside in [amount_of(overhead, name)]
-    )
-    if field == "requests":
-        text = f"request {'' if exactly else 'at most '}{texts}"
-        text += ", and limit it to that" if found.limits_too else ""
-    else:
-        too = " and its request" if _requests_more(snapshot, subject, sizes) else ""
-        text = f"lower its limit{too} to {texts}"
-    if found.places:
-        text += f" ({', '.join(found.places)})"
-
-    def edit(spec: Raw) -> Raw:
-        changed = resized_spec(spec, sizes, field)
-        return changed.patch if changed is not None else {}
-
-    return repair(text, "Resize", spec_changes(snapshot, subject, edit), RESIZE)
-
-
-def _spec_of(snapshot: ClusterSnapshot, subject: Subject) -> Raw:
-    """The spec of the pod, or of the reservation's template."""
-    raw = subject.raw(snapshot)
-    if subject.info is RESERVATION:
-        raw = (raw.get("spec") or {}).get("template") or {}
-    spec: Raw = raw.get("spec") or {}
-    return spec
-
-
-def _requests_more(snapshot: ClusterSnapshot, subject: Subject, sizes: Sizes) -> bool:
-    """Whether a request of the pod would exceed the lowered limit."""
-    pod = subject.record(snapshot)
-    slots = snapshot.cluster.nodes.slots
-    asked = {slots.name(slot): amount for slot, amount in pod.cls.requests} if pod is not None else {}
-    return any(asked.get(name, 0) > then for name, (_, then) in sizes.items())
 
 
 # Objects that do not exist

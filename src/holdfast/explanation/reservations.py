@@ -11,6 +11,7 @@ from holdfast.explanation.misspellings import consider_scheduler, served_schedul
 from holdfast.explanation.no_node import explain_no_node
 from holdfast.explanation.planned_reservations import consider_plan
 from holdfast.explanation.pods import condition_message
+from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.report import Report, few
 from holdfast.explanation.verdicts import Subject, place, rank
 from holdfast.explanation.waiting_reservations import explain_waiting
@@ -107,7 +108,7 @@ def _not_certain(snapshot: ClusterSnapshot, planned: PlannedReservation, report:
     if placing.message:
         report.nodes, report.would_say = placing.reasons, placing.message
         report.details += details_of(snapshot, pod, placing)
-        advisor.consider_nodes(placing)
+        consider_nodes(advisor, placing)
     report.advice = advisor.advice
 
 

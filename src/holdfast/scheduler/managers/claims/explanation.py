@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from holdfast.api.resource_slices import DeviceID
 from holdfast.scheduler.managers.claims.allocator import ClaimsAllocator
 from holdfast.scheduler.managers.claims.claims_request import ClaimsRequest, RequestPart
-from holdfast.scheduler.managers.claims.device_table import DeviceEntry
+from holdfast.scheduler.managers.claims.device_table import DeviceEntry, Taints
 from holdfast.scheduler.managers.claims.device_use import ClaimKey, UseSnapshot
 from holdfast.scheduler.managers.claims.pools import PoolID, VisibleDevices
 from holdfast.scheduler.managers.claims.search import (
@@ -41,6 +41,8 @@ class DeviceReason:
     """The counter, taints or attribute; or that the pod itself gets the device for another request."""
     holders: tuple[ClaimKey, ...] = ()
     """The claims that have a device which is in use, under the keys they were added with."""
+    taints: Taints = ()
+    """All taints of a device of which one is not tolerated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ def _reason(
     detail: str,
 ) -> DeviceReason:
     holders: tuple[ClaimKey, ...] = ()
+    taints: Taints = ()
     if reason in (IN_USE, CAPACITY):
         holders = tuple(use.holders(entry.identity))
     if reason == TAINT:
@@ -120,7 +123,7 @@ def _reason(
         detail = ", ".join(
             f"{key}={value}:{effect}" if value else f"{key}:{effect}" for key, value, effect in taints
         )
-    return DeviceReason(part.claim, part.full_name, entry.id, reason, detail, holders)
+    return DeviceReason(part.claim, part.full_name, entry.id, reason, detail, holders, taints)
 
 
 __all__ = [

@@ -1,0 +1,268 @@
+"""The search for changes that make a node eligible.
+
+Single changes come first: configuration by the plugin that rejects a node, waiting, smaller requests,
+other ports, deleting reservations. On thousands of nodes only a few candidates are tried: of the nodes
+that share a reason, those that lack the least capacity.
+
+If no single change helps, combinations are searched for on those nodes. The scheduler names one
+obstacle at a time: the rejection of the first plugin. Every change that may remove it is made, the
+scheduler is asked again, and the cheapest sequence is continued first, until the node is eligible. A
+change with which the node is rejected as before is not continued. Ending pods is considered only if
+nothing cheaper helps.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from heapq import heappop, heappush
+from itertools import count
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from holdfast.explanation.advice import Advisor, actions_of
+from holdfast.explanation.capacity import missing_on, row_of, shortages
+from holdfast.explanation.claim_sizes import CLAIMS_PLUGIN, fewer_device_steps
+from holdfast.explanation.claim_volumes import volume_repairs
+from holdfast.explanation.deletions import consider_deletions, deletion_steps
+from holdfast.explanation.device_taints import device_tolerations
+from holdfast.explanation.evictions import (
+    budget_facts,
+    consider_evictions,
+    consider_evictions_for_own,
+    eviction_steps,
+)
+from holdfast.explanation.host_ports import other_ports
+from holdfast.explanation.matching_reservations import reservation_repairs
+from holdfast.explanation.misspellings import corrections
+from holdfast.explanation.planned_reservations import estimate_steps
+from holdfast.explanation.repairs import Repair, node_repairs, unmet_labels, wider_numa_policies
+from holdfast.explanation.smaller_requests import merged_sizes, resize, smaller_steps
+from holdfast.explanation.verdicts import NodeVerdicts, at_time, fits_on, place, rejection_on
+from holdfast.explanation.waits import consider_wait, wait_steps
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.framework.config.plugin_sets import NODE_AFFINITY, NODE_RESOURCES_FIT
+from holdfast.scheduler.framework.diagnosis import NodeRejection
+from holdfast.snapshot.cluster_changes import ClusterChange, applied
+
+_CAPACITY = (NODE_RESOURCES_FIT, "LimitAware", "DeviceShare", "NodeNUMAResource", CLAIMS_PLUGIN)
+"""Plugins whose rejections smaller requests, or pods that end, may change."""
+_REASONS = 8
+_NODES_PER_REASON = 2
+_NODES = 3
+_STEPS = 4
+"""How many changes are combined for one node."""
+_LOOKS = 60
+"""How often the scheduler is asked about one node."""
+_STARTS = 8
+"""How many changes are tried for a pod that is rejected whatever the node."""
+
+Groups = list[tuple[NodeRejection, list[int]]]
+"""The rows of each rejection, those that lack the least first; the most frequent one first."""
+
+
+def consider_nodes(advisor: Advisor, placing: NodeVerdicts) -> list[str]:
+    """Looks for changes that make a node eligible. Returns facts about disruption budgets that keep
+    pods from being advised to end, if nothing helps."""
+    snapshot = advisor.snapshot
+    pod = advisor.subject.record(snapshot)
+    if pod is None:
+        return []
+    # The column may have been brought up to date while a change was tried.
+    column = snapshot.scheduler.columns.column(placing.profile, pod.cls)
+    if column.rejected is not None:
+        if not advisor.advice:
+            _consider_after_start(advisor)
+        return []
+    short = shortages(snapshot, pod)
+    groups = _by_reason(advisor, placing, short)
+    nearest = _consider_single(advisor, pod, groups, short)
+    if not advisor.advice:
+        _consider_combinations(advisor, groups, with_evictions=False)
+    if not advisor.advice:
+        consider_evictions_for_own(advisor, pod)
+    if advisor.actions <= {("ChangePort",)}:  # its user may not care about capacity, but about the port
+        consider_evictions(advisor, pod, nearest)
+    if not advisor.advice:
+        _consider_combinations(advisor, groups, with_evictions=True)
+    return budget_facts(advisor, pod, nearest) if not advisor.advice else []
+
+
+def _by_reason(advisor: Advisor, placing: NodeVerdicts, short: NDArray[np.float64]) -> Groups:
+    snapshot = advisor.snapshot
+    names = snapshot.cluster.nodes.name
+    groups: dict[NodeRejection, list[int]] = {}
+    for name, rejection in placing.rejections.items():
+        if rejection.texts:
+            groups.setdefault(rejection, []).append(row_of(snapshot, name))
+    for rejection, rows in groups.items():
+        unmet = _unmet_labels(advisor, rows) if rejection.plugin == NODE_AFFINITY else {}
+        rows.sort(key=lambda row: (float(short[row]), unmet.get(row, 0), names(row)))
+    return sorted(groups.items(), key=lambda each: (-len(each[1]), each[0]))
+
+
+def _unmet_labels(advisor: Advisor, rows: list[int]) -> dict[int, int]:
+    """How many of the labels that the pod requires each row lacks."""
+    snapshot = advisor.snapshot
+    pod = advisor.subject.record(snapshot)
+    return {row: sum(map(len, unmet_labels(snapshot, pod, row))) for row in rows} if pod else {}
+
+
+# Single changes
+
+
+def _consider_single(
+    advisor: Advisor, pod: PodRecord, groups: Groups, short: NDArray[np.float64]
+) -> list[int]:
+    """Proposes changes that help by themselves; returns the rows that lack the least capacity."""
+    snapshot = advisor.snapshot
+    lacking: list[int] = []
+    for rejection, rows in groups[:_REASONS]:
+        repairs = [list(_settings(advisor, pod, row, rejection)) for row in rows[:_NODES_PER_REASON]]
+        if any(advisor.propose(each) for options in repairs for each in options):
+            continue
+        if rejection.plugin in _CAPACITY or (rejection.resolvable and not repairs[0]):
+            lacking += rows
+    lacking.sort(key=lambda row: (float(short[row]), snapshot.cluster.nodes.name(row)))
+    consider_wait(advisor, pod, lacking)
+    for row in lacking[:_NODES]:
+        for options in (
+            smaller_steps(snapshot, advisor.subject, pod, row),
+            wider_numa_policies(snapshot, advisor.subject, pod, row),
+            other_ports(snapshot, advisor.subject, pod, row),
+        ):
+            any(advisor.propose_once(actions_of(each), each) for each in options)
+    for row in lacking[:_NODES]:
+        consider_deletions(advisor, pod, row)
+    return lacking[:_NODES]
+
+
+def _settings(advisor: Advisor, pod: PodRecord, row: int, rejection: NodeRejection) -> Iterator[Repair]:
+    """Changes of configuration because of which the plugin may accept the node."""
+    snapshot, subject = advisor.snapshot, advisor.subject
+    yield from node_repairs(snapshot, subject, pod, row, rejection)
+    if rejection.plugin == CLAIMS_PLUGIN:
+        yield from device_tolerations(snapshot, subject, pod, row)
+
+
+# Combinations
+
+
+def _consider_combinations(advisor: Advisor, groups: Groups, with_evictions: bool) -> None:
+    for _, rows in groups[:_REASONS]:
+        for row in rows[:_NODES_PER_REASON]:
+            if _Search(advisor, row, with_evictions).propose_cheapest():
+                break
+
+
+def _consider_after_start(advisor: Advisor) -> None:
+    """A pod that is rejected whatever the node: changes that remove this, and then others for the nodes
+    that are closest to being eligible."""
+    snapshot = advisor.snapshot
+    for start in advisor.insufficient[:_STARTS]:
+        with _made(advisor, (start,)):
+            pod = advisor.subject.record(snapshot)
+            if pod is None:
+                continue
+            placing = place(snapshot.scheduler, pod)
+            if placing.column.rejected is not None:
+                continue
+            groups = _by_reason(advisor, placing, shortages(snapshot, pod))
+        for with_evictions in (False, True):
+            for _, rows in groups[:_REASONS] if not advisor.advice else ():
+                if _Search(advisor, rows[0], with_evictions, (start,)).propose_cheapest():
+                    return
+
+
+@contextmanager
+def _made(advisor: Advisor, repairs: tuple[Repair, ...]) -> Iterator[None]:
+    """Makes the changes, and at their time, until the end of the block."""
+    change = sum((each.change for each in (*advisor.before, *repairs)), ClusterChange())
+    with applied(advisor.snapshot, change.objects), at_time(advisor.snapshot, change.until):
+        yield
+
+
+class _Obstacle(NamedTuple):
+    """What keeps the pod off a node at the moment."""
+
+    rejection: NodeRejection
+    missing: tuple[tuple[int, int], ...]
+    """By slot, how much is short."""
+
+
+class _Search:
+    """The cheapest sequence of changes with which one node is eligible."""
+
+    def __init__(
+        self, advisor: Advisor, row: int, with_evictions: bool, first: tuple[Repair, ...] = ()
+    ) -> None:
+        self._advisor = advisor
+        self._snapshot = advisor.snapshot
+        self._row = row
+        self._with_evictions = with_evictions
+        self._first = first
+
+    def propose_cheapest(self) -> bool:
+        number = count()
+        queue = [(0, next(number), self._first)]
+        seen: set[_Obstacle] = set()
+        for _ in range(_LOOKS):
+            if not queue:
+                return False
+            cost, _, repairs = heappop(queue)
+            obstacle, options = self._look(repairs)
+            if obstacle is None:
+                if repairs and self._advisor.propose_once(actions_of(*repairs), *repairs):
+                    return True
+                continue
+            if obstacle in seen:
+                continue  # the change did not matter, or a cheaper one had the same effect
+            seen.add(obstacle)
+            for option in options:
+                sequence = self._continued(repairs, option)
+                heappush(queue, (cost + 10**option.cost, next(number), sequence))
+        return False
+
+    def _look(self, repairs: tuple[Repair, ...]) -> tuple[_Obstacle | None, list[Repair]]:
+        """What is in the way once the changes are made, and what may remove it."""
+        snapshot, row = self._snapshot, self._row
+        with _made(self._advisor, repairs):
+            pod = self._advisor.subject.record(snapshot)
+            if pod is None or fits_on(snapshot, pod, row):
+                return None, []
+            rejection = rejection_on(snapshot, pod, row)
+            missing = tuple(sorted(missing_on(snapshot, pod, row).items()))
+            options = list(self._options(pod, rejection)) if len(repairs) < _STEPS else []
+        return _Obstacle(rejection, missing), options
+
+    def _options(self, pod: PodRecord, rejection: NodeRejection) -> Iterator[Repair]:
+        snapshot, subject, row = self._snapshot, self._advisor.subject, self._row
+        yield from _settings(self._advisor, pod, row, rejection)
+        yield from corrections(snapshot, subject, pod, rejection.plugin)
+        yield from reservation_repairs(snapshot, subject, pod, row)
+        yield from estimate_steps(snapshot, subject, pod, row, rejection)
+        if rejection.plugin == "NodePorts":
+            yield from other_ports(snapshot, subject, pod, row)
+        elif rejection.plugin == CLAIMS_PLUGIN:
+            yield from fewer_device_steps(snapshot, subject, pod, row)
+        elif rejection.plugin == "VolumeBinding":
+            yield from volume_repairs(snapshot, pod)
+        elif rejection.plugin == "NodeNUMAResource":
+            yield from wider_numa_policies(snapshot, subject, pod, row)
+        if rejection.plugin in _CAPACITY:
+            yield from smaller_steps(snapshot, subject, pod, row)
+        if rejection.plugin in _CAPACITY or rejection.resolvable:
+            yield from wait_steps(snapshot, subject, pod, row)
+            yield from deletion_steps(snapshot, pod, row)
+            if self._with_evictions:
+                yield from eviction_steps(snapshot, pod, row)
+
+    def _continued(self, repairs: tuple[Repair, ...], option: Repair) -> tuple[Repair, ...]:
+        """The sequence with one more change. Smaller requests after smaller requests are one change."""
+        if repairs and repairs[-1].sizes and option.sizes:
+            sizes = merged_sizes(repairs[-1].sizes, option.sizes)
+            with _made(self._advisor, repairs[:-1]):
+                both = resize(self._snapshot, self._advisor.subject, sizes)
+            if both is not None:
+                return (*repairs[:-1], both)
+        return (*repairs, option)

@@ -1,0 +1,138 @@
+"""Pods with more than one obstacle: the advice removes all of them together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from explanation.test_situations import LIMIT, N1, Row, annotated, check, full, on_n1
+from harness.claim_objects import (
+    claiming_pod,
+    device,
+    device_class,
+    request,
+    resource_claim,
+    resource_slice,
+)
+from harness.objects import Raw, node, pod, reservation
+
+TAINT = {"key": "a", "effect": "NoSchedule"}
+TAINTED = node("n1", cpu="8", taints=[TAINT])
+LIMITED = node("n1", cpu="8", memory="8Gi", metadata=annotated(**{LIMIT: '{"cpu": "100%"}'}))
+
+
+def with_limit(name: str, cpu: str, limit: str, **more: Any) -> Raw:
+    raw = pod(name, cpu, **more)
+    resources = raw["spec"]["containers"][0]["resources"]
+    resources["limits"] = {"cpu": limit}
+    return raw
+
+
+def with_memory(raw: Raw, memory: str) -> Raw:
+    raw["spec"]["containers"][0]["resources"]["requests"]["memory"] = memory
+    return raw
+
+
+def nominated(name: str, cpu: str, priority: int) -> Raw:
+    return {**pod(name, cpu, priority=priority), "status": {"nominatedNodeName": "n1"}}
+
+
+COMBINATIONS: dict[str, tuple[list[Raw], str]] = {
+    "memory, and a limit": (
+        [
+            LIMITED,
+            {**with_limit("a", "3", "3", nodeName="n1"), "status": {"phase": "Running"}},
+            with_memory(with_limit("p", "2", "7"), "16Gi"),
+        ],
+        "request at most 8Gi memory instead of 16Gi and lower its limit to 5 cpu instead of 7",
+    ),
+    "cpu, and a number of devices": (
+        [
+            node("n1", cpu="2"),
+            device_class(),
+            resource_slice("n1", 2),
+            resource_claim("c", request(count=3)),
+            claiming_pod("p", "c", cpu="4"),
+        ],
+        "request at most 2 cpu instead of 4 and request at most 2 devices instead of 3 for request r "
+        "in ResourceClaim c (delete and create it again)",
+    ),
+    "a taint, and a host port": (
+        [TAINTED, full("f", "1", "n1", ports=[80]), pod("p", ports=[80])],
+        "tolerate a:NoSchedule and use the host port 81 instead of 80",
+    ),
+    "a taint of the node, and one of the reservation": (
+        [
+            TAINTED,
+            on_n1(reservation("r", "8", app="web", taints=[{"key": "rt", "effect": "NoSchedule"}])),
+            pod("p", "6", app="web"),
+        ],
+        "tolerate a:NoSchedule and tolerate rt=:NoSchedule, a taint of reservation r",
+    ),
+    "a taint, and pods that must end": (
+        [TAINTED, full("a", "7", "n1"), pod("p", "8")],
+        "tolerate a:NoSchedule and end pod default/a (priority 0) on n1",
+    ),
+    "a taint, and a wait": (
+        [
+            TAINTED,
+            full("a", "7", "n1", metadata=annotated(**{"holdfast.io/run-estimate": "20m"})),
+            pod("p", "8"),
+        ],
+        "tolerate a:NoSchedule and wait 20m, until",
+    ),
+    "cpu, and a tainted device": (
+        [
+            node("n1", cpu="2"),
+            device_class(),
+            resource_slice("n1", [device("g", taints=[{"key": "bad", "effect": "NoSchedule"}])]),
+            resource_claim("c", request()),
+            claiming_pod("p", "c", cpu="4"),
+        ],
+        "request at most 2 cpu instead of 4 and tolerate bad:NoSchedule, a taint of devices, in "
+        "ResourceClaim c (delete and create it again)",
+    ),
+    "a missing claim, and a taint": (
+        [TAINTED, pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])],
+        "create PersistentVolumeClaim default/data and have it bound and tolerate a:NoSchedule",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMBINATIONS)
+def test_combination(name: str) -> None:
+    objects, text = COMBINATIONS[name]
+    (advice,) = check(Row(objects, [], [COMBINED[text.split()[0]]])).advice
+    assert advice.text.startswith(text)
+
+
+COMBINED = {"request": "Resize", "tolerate": "Tolerate", "create": "CreateClaim"}
+
+
+def test_a_taint_of_devices_alone() -> None:
+    taints = [{"key": "bad", "value": "very", "effect": "NoSchedule"}]
+    objects = [
+        N1,
+        device_class(),
+        resource_slice("n1", [device("g", taints=taints)]),
+        resource_claim("c", request()),
+        claiming_pod("p", "c"),
+    ]
+    (advice,) = check(Row(objects, ["1 tainted bad=very:NoSchedule"], ["Tolerate"])).advice
+    assert advice.text.startswith(
+        "tolerate bad=very:NoSchedule, a taint of devices, in ResourceClaim c"
+    )
+
+
+def test_only_claims_that_change_are_named() -> None:
+    objects = [
+        N1,
+        device_class(),
+        resource_slice("n1", 2),
+        resource_claim("c", request(count=2)),
+        resource_claim("d", request(count=1)),
+        claiming_pod("p", "c", "d"),
+    ]
+    (advice,) = check(Row(objects, [], ["Resize"])).advice
+    assert "in ResourceClaim c (delete" in advice.text
