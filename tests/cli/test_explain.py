@@ -275,7 +275,7 @@ def test_text_is_for_people(cluster: ServedCluster) -> None:
         (
             ["cat", "tom"],
             "error: KIND: cannot explain 'cat'; known: pod, reservation, podgroup, "
-            "deployment, statefulset, daemonset, replicaset, job, reservationschedule\n",
+            "deployment, statefulset, daemonset, replicaset, job, node, queue, reservationschedule\n",
         ),
         (["pdo", "big"], "error: KIND: cannot explain 'pdo'; did you mean pod?\n"),
         (

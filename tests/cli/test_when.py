@@ -41,6 +41,76 @@ def test_the_exit_status_says_whether_the_start_is_known(dump: str, name: str, s
     assert call("when", f"pod/{name}", "--snapshot", dump).status == status
 
 
+@pytest.fixture(scope="module")
+def rollout(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A Deployment of three pods, for the first of which a pod ends."""
+
+    def owned(raw: dict[str, Any], kind: str, name: str) -> dict[str, Any]:
+        owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": True}
+        raw["metadata"] |= {"ownerReferences": [owner]}
+        return raw
+
+    def workload(kind: str, name: str, replicas: int) -> dict[str, Any]:
+        labels = {"app": name.partition("-")[0]}
+        template = {"metadata": {"labels": labels}, "spec": pod("t")["spec"]}
+        spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+        metadata = {"name": name, "namespace": "default", "uid": name}
+        return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+    objects = [
+        node(),
+        running(pod("a", annotations={ESTIMATE: "30m"}), since="2026-01-01T12:00:00Z"),
+        workload("Deployment", "web", 3),
+        owned(workload("ReplicaSet", "web-1", 3), "Deployment", "web"),
+        *(owned(pod(f"web-1-{i}"), "ReplicaSet", "web-1") for i in range(3)),
+        workload("Deployment", "idle", 0),
+        workload("StatefulSet", "db", 1),
+        owned(running(pod("db-0", cpu=0), since="2026-01-01T12:00:00Z"), "StatefulSet", "db"),
+    ]
+    for raw in objects:
+        if raw["kind"] == "Pod":
+            raw["metadata"]["labels"] = {"app": raw["metadata"]["name"].partition("-")[0]}
+    file = tmp_path_factory.mktemp("when") / "rollout.json"
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    return str(file)
+
+
+@pytest.mark.parametrize("kind", ["deployment/web", "rs/web-1"])
+def test_a_workload_has_a_line_for_each_group_of_its_pods(rollout: str, kind: str) -> None:
+    done = call("when", kind, "--snapshot", rollout)
+    assert done.status == 4
+    assert "0 of 3 pods have a node" in done.out
+    lines = [line.split() for line in done.out.splitlines()]
+    assert ["1", "Expected", "2026-01-01T12:30:00Z", "30m", "n1"] in [line[:5] for line in lines]
+    assert ["2", "Never"] in [line[:2] for line in lines]
+
+
+def test_groups_of_pods_as_data(rollout: str) -> None:
+    done = call("when", "deploy", "--snapshot", rollout, "-o", "json")
+    report = msgspec.json.decode(done.out, type=ForecastReport)
+    assert [(each.object, each.placed, each.pending) for each in report.workloads] == [
+        ("Deployment/default/web", 0, 3)
+    ]
+    assert [(each.object, each.status, each.pods) for each in report.starts] == [
+        ("Deployment/default/web", "Expected", ["web-1-0"]),
+        ("Deployment/default/web", "Never", ["web-1-1", "web-1-2"]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "says"),
+    [
+        ("sts/db", 0, "1 of 1 pods have a node"),
+        ("deploy/idle", 4, "spec.replicas is 0"),
+        ("deploy/wbe", 1, 'no deployment "wbe" in namespace default; did you mean web?'),
+    ],
+)
+def test_workloads_without_pending_pods(rollout: str, kind: str, status: int, says: str) -> None:
+    done = call("when", kind, "--snapshot", rollout)
+    assert done.status == status
+    assert says in done.out + done.err
+
+
 def test_all_pending_pods_are_listed(dump: str) -> None:
     done = call("when", "pods", "--snapshot", dump)
     assert done.status == 0

@@ -80,6 +80,9 @@ def explain(
 ) -> None:
     """Explain why a pod, reservation, pod group or workload is pending or placed.
 
+    Of a node: whether it takes pods, what is on it, what is left, and which pending pods would fit.
+    Of a queue: its limits, what it uses of them, and why pods wait in it.
+
     Reads the same objects as the scheduler and evaluates the same plugins on them. Writes nothing.
 
     Examples:
@@ -91,6 +94,12 @@ def explain(
 
       # From a file of `holdfast snapshot`, or of `kubectl get -o yaml`
       holdfast explain pod web-0 --snapshot cluster.json.gz
+
+      # What is on a node, and which pending pods would fit
+      holdfast explain node/node-1
+
+      # Why pods of a queue wait
+      holdfast explain queue/research
 
       # A reservation, as data
       holdfast explain reservation/peak -o json

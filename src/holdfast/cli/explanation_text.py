@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from textwrap import wrap
 
 from holdfast.cli.printing import event_cells
+from holdfast.explanation.capacity import kind_text
 from holdfast.explanation.report import Report, few
 from holdfast.kube.object_client import Raw
 
@@ -32,8 +33,23 @@ def text(report: Report, now: float, width: int = _PIPED_WIDTH) -> str:
     lines += _listed("Details", report.details, width)
     advice = [each.text for each in report.advice]
     lines += _listed("What would help (verified with the scheduler)", advice, width)
+    headers: tuple[str, ...] = ()
+    capacity = [
+        [c.resource, c.allocatable, c.requested, c.held, c.free, c.limits or "-"]
+        for c in report.node_capacity
+    ]
+    headers = ("RESOURCE", "ALLOCATABLE", "REQUESTED", "HELD", "FREE", "LIMITS")
+    lines += _part("Capacity", headers, capacity, width)
+    amounts = [
+        [q.resource, q.allocated, q.requested, q.deserved, q.guarantee or "-", q.capability or "-"]
+        for q in report.queue_capacity
+    ]
+    headers = ("RESOURCE", "ALLOCATED", "PENDING", "DESERVED", "GUARANTEE", "CAPABILITY")
+    lines += _part("Capacity", headers, amounts, width)
     pods = [[str(p.count), p.state, few(p.pods, 3), p.reason or "-"] for p in report.pods]
-    lines += _part("Pods", ("COUNT", "STATE", "PODS", "REASON"), pods, width)
+    title = "Pending" if report.object.startswith(("Node ", "Queue ")) else "Pods"
+    lines += _part(title, ("COUNT", "STATE", "PODS", "REASON"), pods, width)
+    lines += _on_node(report, width)
     lines += _message("Last message", report.told, width)
     if report.would_say != report.told:
         lines += _message("Message if tried now", report.would_say, width)
@@ -43,7 +59,7 @@ def text(report: Report, now: float, width: int = _PIPED_WIDTH) -> str:
         [p.node, str(p.node_score), str(p.reservation_score or "-"), p.reservation or "-"]
         for p in report.ranked
     ]
-    headers: tuple[str, ...] = ("NODE", "NODE SCORE", "RESERVATION SCORE", "RESERVATION")
+    headers = ("NODE", "NODE SCORE", "RESERVATION SCORE", "RESERVATION")
     lines += _part("Feasible nodes, best first", headers, ranked, width)
     matching = [[p.name, p.phase, p.node or "-", p.left or "-", p.why] for p in report.reservations]
     headers = ("NAME", "PHASE", "NODE", "LEFT", "WHY")
@@ -52,6 +68,50 @@ def text(report: Report, now: float, width: int = _PIPED_WIDTH) -> str:
     lines += _listed("Members", report.members, width, _MEMBERS)
     lines += _events(report, now, width)
     return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def _on_node(report: Report, width: int) -> list[str]:
+    """The reservations and pods of a node."""
+    held = [
+        [
+            kind_text(r.kind),
+            r.name,
+            r.phase,
+            _amounts(r.amounts),
+            _amounts(r.left),
+            r.held_for,
+            r.start or "-",
+            r.end or "-",
+        ]
+        for r in report.held[:_MEMBERS]
+    ]
+    headers: tuple[str, ...] = ("KIND", "NAME", "PHASE", "RESERVED", "LEFT", "FOR", "STARTS", "ENDS")
+    lines = _part("Reservations", headers, held, width)
+    lines += _more(report.held)
+    placed = [
+        [
+            p.name,
+            p.state,
+            str(p.priority),
+            _amounts(p.amounts),
+            p.reservation or "-",
+            p.expected_end or "-",
+        ]
+        for p in report.placed[:_MEMBERS]
+    ]
+    headers = ("NAME", "STATE", "PRIORITY", "REQUESTS", "RESERVATION", "EXPECTED END")
+    lines += _part("Pods", headers, placed, width)
+    return [*lines, *_more(report.placed)]
+
+
+def _amounts(amounts: dict[str, str]) -> str:
+    return ", ".join(f"{amount} {name}" for name, amount in amounts.items()) or "-"
+
+
+def _more(listed: Sequence[object]) -> list[str]:
+    if len(listed) <= _MEMBERS:
+        return []
+    return [f"  … and {len(listed) - _MEMBERS} more: -o json lists all"]
 
 
 def _answer(report: Report) -> str:

@@ -20,7 +20,9 @@ def print_forecast(report: ForecastReport, now: float, *, single: bool) -> None:
     if not report.starts:
         screen.note("nothing is pending")
         return
-    if single:
+    if report.workloads:
+        _print_workloads(screen, report)
+    elif single:
         for answer in report.starts:
             _print_one(screen, answer, report)
     else:
@@ -52,6 +54,32 @@ def _print_all(screen: Screen, report: ForecastReport) -> None:
     screen.show(table)
 
 
+def _print_workloads(screen: Screen, report: ForecastReport) -> None:
+    """A table for each workload, with a line for those of its pods that start alike."""
+    for workload in report.workloads:
+        total = workload.placed + workload.pending
+        table = TextTable(
+            f"{workload.object}: {workload.placed} of {total} pods have a node",
+            [
+                Column("pods", right=True, wraps=False),
+                Column("status", wraps=False),
+                Column("start", wraps=False),
+                Column("in", right=True, wraps=False),
+                Column("range", wraps=False),
+                Column("node"),
+                Column("waits for"),
+            ],
+        )
+        answers = [each for each in report.starts if each.object == workload.object]
+        for each in answers:
+            at = str(each.start.expected) if each.start is not None else ""
+            cells = (at, _wait(each), _range(each.wait), each.node, _reason(each))
+            count = len(each.pods) or total
+            table.add(str(count), each.status, *cells, styled=1, style=_STYLES[each.status])
+        screen.show(table)
+        _print_needs(screen, answers)
+
+
 def _print_one(screen: Screen, answer: StartAnswer, report: ForecastReport) -> None:
     table = TextTable(answer.object, [Column("status"), Column(answer.status)])
     start = answer.start
@@ -78,15 +106,21 @@ def _print_one(screen: Screen, answer: StartAnswer, report: ForecastReport) -> N
     screen.show(table)
     if answer.waits_for:
         screen.show(_waits_for(answer))
-    if answer.needs:
-        needs = TextTable(
-            "Pods without a known end", [Column("object"), Column("what would make it known")]
-        )
-        for need in answer.needs:
-            needs.add(need.object, need.remedy)
-        if answer.needs_more:
-            needs.add(f"and {answer.needs_more} more", "")
-        screen.show(needs)
+    _print_needs(screen, [answer])
+
+
+def _print_needs(screen: Screen, answers: list[StartAnswer]) -> None:
+    needs = {each.object: each.remedy for answer in answers for each in answer.needs}
+    if not needs:
+        return
+    table = TextTable(
+        "Pods without a known end", [Column("object"), Column("what would make it known")]
+    )
+    for name, remedy in needs.items():
+        table.add(name, remedy)
+    if more := max(answer.needs_more for answer in answers):
+        table.add(f"and {more} more", "")
+    screen.show(table)
 
 
 def _waits_for(answer: StartAnswer) -> TextTable:

@@ -88,15 +88,17 @@ def new_server(defaults: McpDefaults) -> "MCPServer":
     @server.tool(annotations=reads)
     async def explain(kind: str, name: str, namespace: str = "") -> dict[str, Any]:
         """Why an object is pending, or why it is on its node, and what would help. `kind` is pod,
-        reservation, podgroup, deployment, statefulset, daemonset, replicaset or job."""
+        reservation, podgroup, deployment, statefulset, daemonset, replicaset or job; or node, for what
+        is on it and what would fit; or queue, for its limits and what waits in it."""
         return await _answer(["explain", kind, name, *defaults.words(namespace), "-o", "json"])
 
     @server.tool(annotations=reads)
     async def when(
         kind: str, name: str = "", namespace: str = "", within: str = "7d"
     ) -> dict[str, Any]:
-        """When a pending object starts, as a range, and what it waits for. `kind` is pod, podgroup, job
-        or reservation; without a name, everything of the kind that is pending."""
+        """When a pending object starts, as a range, and what it waits for. `kind` is pod, podgroup,
+        job, deployment, statefulset, daemonset, replicaset or reservation; without a name, everything
+        of the kind that is pending."""
         words = ["when", kind, *([name] if name else []), "--within", within]
         return await _answer([*words, *defaults.words(namespace), "-o", "json"], (0, 3, 4))
 

@@ -27,19 +27,37 @@ if TYPE_CHECKING:
     from holdfast.sim.forecast.forecast import ForecastProgress
     from holdfast.sim.forecast.run_times import DurationHistory
 
-_KINDS = ("pod", "podgroup", "job", "reservation", "reservationschedule")
+_KINDS = (
+    "pod",
+    "podgroup",
+    "job",
+    "deployment",
+    "statefulset",
+    "daemonset",
+    "replicaset",
+    "reservation",
+    "reservationschedule",
+)
 _UNKNOWN_STATUS, _NOT_WITHIN_STATUS = 3, 4
 
 
-def _complete_kind(incomplete: str) -> list[str]:
+def _complete_kind(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Kinds; after `KIND/` the names of that kind."""
+    kind, slash, _ = incomplete.partition("/")
+    if slash:
+        return [f"{kind}/{name}" for name in _names(ctx, kind)]
     return [each for each in _KINDS if each.startswith(incomplete)]
 
 
 def _complete_name(ctx: typer.Context, incomplete: str) -> list[str]:
+    return _names(ctx, str(ctx.params.get("kind") or ""))
+
+
+def _names(ctx: typer.Context, title: str) -> list[str]:
     from holdfast.api.kinds import KINDS as API_KINDS
     from holdfast.sim.forecast.targets import ALIASES, KINDS
 
-    kind = ALIASES.get(str(ctx.params.get("kind") or "").lower())
+    kind = ALIASES.get(title.lower())
     if kind is None:
         return []
     name, apis = KINDS[kind]
@@ -111,7 +129,7 @@ def when(
     ] = False,
     snapshot: Snapshot = None,
 ) -> None:
-    """Forecast when a pending pod, job or reservation starts, and what it waits for.
+    """Forecast when a pending pod, workload or reservation starts, and what it waits for.
 
     Plays the scheduler forward on virtual time from the state of the cluster, with pods that end at
     their run-time estimates: holdfast.io/run-estimate, the Volcano job's runningEstimate,
@@ -124,6 +142,9 @@ def when(
     Examples:
       # When a pod starts
       holdfast when pod train-0
+
+      # When the pending pods of a Deployment start
+      holdfast when deployment/web
 
       # All pending pods of a snapshot
       holdfast when pod -A --snapshot cluster.json.gz

@@ -11,6 +11,8 @@ snapshot.
     min_resources          minResources of a pod group
     workloads              a Deployment, StatefulSet, DaemonSet, ReplicaSet or Job, by its pods
     uncreated_pods         pods of a workload that cannot be created
+    nodes                  a node: whether it takes pods, what is on it, which pending pods fit
+    queues                 a queue: its limits, and what waits in it
     reservations           a reservation
     waiting_reservations   a reservation that waits for capacity on its node
     schedules              a ReservationSchedule

@@ -420,7 +420,7 @@ def expected_ends(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[E
     cluster = snapshot.cluster
     found = []
     for each in cluster.ledger.pods.get(row, {}).values():
-        if each.reservation is None and (end := _pod_end(snapshot, each)) is not None:
+        if each.reservation is None and (end := expected_end(snapshot, each)) is not None:
             changes = tuple(ended_pod(snapshot, each))
             name = f"pod {each.namespace}/{each.name}"
             found.append(ExpectedEnd(end, name, changes, dict(each.cls.usage)))
@@ -454,7 +454,8 @@ def schedule_of(snapshot: ClusterSnapshot, planned: PlannedReservation) -> Raw |
     return None
 
 
-def _pod_end(snapshot: ClusterSnapshot, pod: PodRecord) -> float | None:
+def expected_end(snapshot: ClusterSnapshot, pod: PodRecord) -> float | None:
+    """When the pod should end, by its run-time estimate or its deletion; None if that is unknown."""
     end = snapshot.cluster.jobs.estimates.expected_end(pod)
     if pod.cls.terminating:
         deadline = deletion_deadline(snapshot.find(POD, pod.name, pod.namespace))

@@ -30,6 +30,8 @@ EXPLAINED = {
     "daemonset": ExplainedKind((KINDS["apps/v1", "DaemonSet"],)),
     "replicaset": ExplainedKind((KINDS["apps/v1", "ReplicaSet"],)),
     "job": ExplainedKind((KINDS["batch/v1", "Job"],)),
+    "node": ExplainedKind((KINDS["v1", "Node"],)),
+    "queue": ExplainedKind((KINDS[VOLCANO_API, "Queue"],)),
     "reservationschedule": ExplainedKind(
         (KINDS[HOLDFAST_API, "ReservationSchedule"],), ("schedule", "schedules")
     ),

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 
 from holdfast.api.kinds import KindInfo
 from holdfast.explanation.groups import explain_group
+from holdfast.explanation.nodes import explain_node
 from holdfast.explanation.pods import explain_pod
+from holdfast.explanation.queues import explain_queue
 from holdfast.explanation.report import Report
 from holdfast.explanation.reservations import explain_reservation
 from holdfast.explanation.schedules import explain_schedule
@@ -17,6 +19,8 @@ _EXPLAINERS = {
     "Reservation": explain_reservation,
     "ReservationSchedule": explain_schedule,
     "PodGroup": explain_group,
+    "Node": explain_node,
+    "Queue": explain_queue,
 }
 _EXPLAINERS |= dict.fromkeys(
     ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job"), explain_workload

@@ -80,6 +80,21 @@ def _free(
     ]
 
 
+def devices_on(snapshot: ClusterSnapshot, row: int) -> Iterator[str]:
+    """What is free on each device of a row, and how many are not healthy."""
+    for kind, table in sorted(snapshot.cluster.managers.devices.tables.items()):
+        infos = table.infos.get(row) or {}
+        sick = sum(not info.health for info in infos.values())
+        if sick:
+            yield f"{sick} of {len(infos)} {kind} devices are not healthy"
+        if len(infos) > sick:
+            resource = DEVICE_RESOURCES[kind][0]
+            places = range(len(table.minors.get(row) or ()))
+            free = [max(0, int(table.free[0, row, place])) for place in places]
+            amounts = few([shown(resource, each) for each in free], _DEVICES)
+            yield f"{resource} free on its {kind} devices: {amounts}"
+
+
 def device_requests(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Lowered:
     """Smaller requests for devices that fit what is free on the row; empty if there are none."""
     devices = snapshot.cluster.managers.devices

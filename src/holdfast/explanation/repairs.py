@@ -38,7 +38,7 @@ from holdfast.snapshot.cluster_snapshot import NODE, POD, RESERVATION, ClusterSn
 _LIFECYCLE = "node.kubernetes.io/"
 """Taints of this prefix say that the node cannot be used now; tolerating one does not help."""
 _CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
-_KEEPING_OUT = ("NoSchedule", "NoExecute")
+KEEPING_OUT = ("NoSchedule", "NoExecute")
 _DISCOVERED = ("kubernetes.io", "nvidia.com", "amd.com", "intel.com", "amazonaws.com", "google.com")
 """Domains of labels that kubelets, clouds and device plugins set to describe a node."""
 _ROLES = ("node-role.kubernetes.io", "node-restriction.kubernetes.io")
@@ -238,12 +238,14 @@ def settings_repairs(
 def _uncordon(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
     name = snapshot.cluster.nodes.name(row)
     raw = snapshot.find(NODE, name)
-    if raw is None:
-        return []
-    taints = (raw.get("spec") or {}).get("taints") or []
+    return [uncordoned(raw)] if raw is not None else []
+
+
+def uncordoned(raw: Raw) -> Repair:
+    name, taints = raw["metadata"]["name"], (raw.get("spec") or {}).get("taints") or []
     left = [each for each in taints if each.get("key") != TAINT_UNSCHEDULABLE]
     body = {"spec": {"unschedulable": False, "taints": left}}
-    return [repair(f"uncordon {name} (kubectl uncordon {name})", "Uncordon", [patch(NODE, raw, body)])]
+    return repair(f"uncordon {name} (kubectl uncordon {name})", "Uncordon", [patch(NODE, raw, body)])
 
 
 def untolerated(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[Taint]:
@@ -251,7 +253,7 @@ def untolerated(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[Tai
     return [
         taint
         for taint in snapshot.cluster.nodes.info[row].taints
-        if taint.effect in _KEEPING_OUT and not tolerated(taint, pod.cls.tolerations)
+        if taint.effect in KEEPING_OUT and not tolerated(taint, pod.cls.tolerations)
     ]
 
 

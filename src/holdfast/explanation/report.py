@@ -91,6 +91,65 @@ class PodsOfWorkload:
 
 
 @dataclass(slots=True)
+class NodeCapacity:
+    """The amounts of one resource on a node."""
+
+    resource: str
+    allocatable: str
+    requested: str
+    """By pods."""
+    held: str
+    """By reservations, of what their owners have not taken yet."""
+    free: str
+    limits: str
+    """The sum of limits as a percentage of allocatable."""
+
+
+@dataclass(slots=True)
+class PodOnNode:
+    name: str
+    state: str
+    """`Bound` or `Terminating`."""
+    priority: int
+    amounts: dict[str, str]
+    """What it requests."""
+    reservation: str = ""
+    """The one that it uses."""
+    expected_end: str = ""
+
+
+@dataclass(slots=True)
+class ReservationOnNode:
+    kind: str
+    """`Reservation`, `StarvationHold`, `PreemptionHold` or `VirtualReservation`."""
+    name: str
+    phase: str
+    """`Available`, `Waiting` or `Planned`."""
+    held_for: str
+    amounts: dict[str, str]
+    """What it reserves."""
+    left: dict[str, str]
+    """What its owners have not taken yet."""
+    start: str = ""
+    """Of one that waits, when its capacity should be free; of one that is planned, when it starts."""
+    end: str = ""
+
+
+@dataclass(slots=True)
+class QueueCapacity:
+    """The amounts of one resource of a queue; empty where the queue has no such bound."""
+
+    resource: str
+    allocated: str
+    requested: str
+    """By its pending pods."""
+    deserved: str
+    """Its share, by weight or as its spec says, given what all queues request now."""
+    guarantee: str
+    capability: str
+
+
+@dataclass(slots=True)
 class Report:
     object: str
     phase: str
@@ -114,7 +173,13 @@ class Report:
     advice: list[Advice] = field(default_factory=list)
     """Cheapest first."""
     pods: list[PodsOfWorkload] = field(default_factory=list)
-    """For a workload: its pods, grouped by reason."""
+    """For a workload or a queue: its pods, grouped by reason; for a node: the pending ones."""
+    node_capacity: list[NodeCapacity] = field(default_factory=list)
+    placed: list[PodOnNode] = field(default_factory=list)
+    """For a node: its pods."""
+    held: list[ReservationOnNode] = field(default_factory=list)
+    """For a node: its reservations and holds, and reservations that start there later."""
+    queue_capacity: list[QueueCapacity] = field(default_factory=list)
     events: list[Raw] = field(default_factory=list)
 
     def data(self) -> dict[str, Any]:
@@ -141,7 +206,7 @@ def few(names: list[str], most: int = 8) -> str:
 def _camel_keys(found: dict[str, Any]) -> dict[str, Any]:
     """Keys of ours in camel case; those inside changes are of Kubernetes objects, and amounts are of
     resources."""
-    keep = ("change", "amounts")
+    keep = ("change", "amounts", "left")
     return {
         _camel(key): value
         if key in keep

@@ -27,12 +27,8 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     report = Report(f"{kind} {namespace}/{metadata['name']}", "", "")
     pods = _pods_of(snapshot, raw)
     placed = [pod for pod in pods if pod.row >= 0]
-    groups: dict[tuple[int, tuple[str, ...], str], list[PodRecord]] = {}
-    for pod in pods:
-        if pod.row < 0:
-            groups.setdefault((pod.cls.id, pod.gates, _own_node(snapshot, pod)), []).append(pod)
-    explained = [(those, _explained(snapshot, those[0])) for those in groups.values()]
-    explained.sort(key=lambda each: -len(each[0]))
+    groups = alike(snapshot, [pod for pod in pods if pod.row < 0])
+    explained = [(those, _explained(snapshot, those[0])) for those in groups]
     report.phase = "Pending" if explained else "Scheduled" if placed else "No pods"
     report.pods = [
         PodsOfWorkload(len(those), "Pending", _reason(snapshot, those, found), _names(those))
@@ -54,6 +50,27 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
         report.told, report.would_say = first.told, first.would_say
     _note_uncreated(snapshot, raw, len(pods), report)
     return report
+
+
+def alike(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> list[list[PodRecord]]:
+    """Pending pods that scheduling cannot tell apart together, the largest group first."""
+    groups: dict[tuple[int, tuple[str, ...], str], list[PodRecord]] = {}
+    for pod in pods:
+        groups.setdefault((pod.cls.id, pod.gates, _own_node(snapshot, pod)), []).append(pod)
+    return sorted(groups.values(), key=lambda each: -len(each))
+
+
+def explained_groups(
+    snapshot: ClusterSnapshot, pods: list[PodRecord], most: int
+) -> list[tuple[PodsOfWorkload, Report]]:
+    """Pending pods of any workloads by why they are pending, with the report on the first of each. Of
+    more groups than `most`, those with the fewest pods are left out."""
+    found = []
+    for those in alike(snapshot, pods)[:most]:
+        report = _explained(snapshot, those[0])
+        names = [f"{pod.namespace}/{pod.name}" for pod in those]
+        found.append((PodsOfWorkload(len(those), "Pending", report.summary, names), report))
+    return found
 
 
 def _note_uncreated(snapshot: ClusterSnapshot, raw: Raw, count: int, report: Report) -> None:
@@ -115,7 +132,7 @@ def _reason(snapshot: ClusterSnapshot, pods: list[PodRecord], found: Report) -> 
 
 def _explained(snapshot: ClusterSnapshot, pod: PodRecord) -> Report:
     raw = snapshot.find(POD, pod.name, pod.namespace)
-    assert raw is not None
+    assert raw is not None, pod.ref
     return explain_pod(snapshot, raw)
 
 

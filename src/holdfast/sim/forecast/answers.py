@@ -63,6 +63,9 @@ class StartAnswer(ForecastData):
 
     object: str
     status: StartStatus
+    pods: list[str] = []
+    """Of a Deployment, ReplicaSet, StatefulSet or DaemonSet: the names of those of its pending pods
+    that this is about."""
     start: TimeRange | None = None
     wait: TimeRange | None = None
     """Seconds from the time of the snapshot."""
@@ -81,6 +84,14 @@ class StartAnswer(ForecastData):
     needs_more: int = 0
 
 
+class WorkloadAnswer(ForecastData):
+    """How many pods of a Deployment, ReplicaSet, StatefulSet or DaemonSet have a node."""
+
+    object: str
+    placed: int
+    pending: int
+
+
 class ForecastReport(ForecastData):
     """The output of `holdfast when -o json`."""
 
@@ -92,6 +103,8 @@ class ForecastReport(ForecastData):
     """How many futures were played."""
     seed: int = 0
     starts: list[StartAnswer] = []
+    workloads: list[WorkloadAnswer] = []
+    """The workloads that were asked about."""
     notes: list[str] = []
 
 

@@ -60,6 +60,7 @@ from holdfast.sim.forecast.run_times import (
     RunTimeEstimator,
 )
 from holdfast.sim.forecast.targets import ForecastTarget
+from holdfast.sim.forecast.workloads import grouped
 from holdfast.sim.scenario import read_scenario
 from holdfast.sim.scenario_actions import Scenario
 
@@ -138,6 +139,9 @@ class Forecaster:
             else:
                 answer = self._expected(target, outcomes)
             report.starts.append(answer)
+        counted = {each.workload.object: each.workload for each in targets if each.workload}
+        report.workloads = list(counted.values())
+        report.starts = grouped(targets, report.starts)
         asked = {each.name for each in targets}
         if outcomes and (count := len(outcomes[0].unknown.keys() - asked)):
             pods = "1 pod has" if count == 1 else f"{count} pods have"
@@ -215,6 +219,9 @@ class Forecaster:
             node = str((target.raw.get("spec") or {}).get("nodeName") or "")
             node = node or str((target.raw.get("status") or {}).get("nodeName") or "")
             return StartAnswer(target.name, StartStatus.STARTED, start=range_, node=node)
+        if target.without_pods:
+            why, until = target.without_pods, "it has pods"
+            return StartAnswer(target.name, StartStatus.NEVER, message=why, until=until)
         gates = ", ".join(target.gates)
         what = "it is suspended" if gates == "spec.suspend" else f"it has scheduling gates: {gates}"
         until = "spec.suspend is false" if gates == "spec.suspend" else f"{gates} is removed"
@@ -349,7 +356,8 @@ def _ends_so(estimate: RunTimeEstimate, event: str) -> bool:
 
 
 def _is_open(target: ForecastTarget) -> bool:
-    return target.started is None and not target.over and not target.gates
+    settled = target.over or target.gates or target.without_pods
+    return target.started is None and not settled
 
 
 def _answered(estimate: RunTimeEstimate) -> EstimateAnswer:

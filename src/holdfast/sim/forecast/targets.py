@@ -1,10 +1,10 @@
-"""The pods, pod groups, jobs, reservations and schedules that a forecast is asked about."""
+"""The pods, pod groups, workloads, reservations and schedules that a forecast is asked about."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -15,10 +15,13 @@ from holdfast.api.decode import convert, object_name
 from holdfast.api.errors import HoldfastError, InvalidObject, TimeError
 from holdfast.api.pod import Pod
 from holdfast.api.reservation_schedules import ReservationSchedule, starts_of
+from holdfast.api.similar_names import did_you_mean
 from holdfast.api.times import parse_time
 from holdfast.scheduler.controllers.reservation_schedules import occurrence_name
 from holdfast.scheduler.jobs.job import named_by
+from holdfast.sim.forecast.answers import WorkloadAnswer
 from holdfast.sim.forecast.run_times import controller_in
+from holdfast.sim.forecast.workloads import WORKLOADS, pods_by_workload, without_pods
 
 Raw = dict[str, Any]
 
@@ -28,6 +31,7 @@ KINDS = {
     "pod": ("Pod", ("v1",)),
     "podgroup": ("PodGroup", _GROUP_APIS),
     "job": ("Job", _JOB_APIS),
+    **WORKLOADS,
     "reservation": ("Reservation", (names.RESERVATION_API,)),
     "reservationschedule": ("ReservationSchedule", (names.HOLDFAST_API,)),
 }
@@ -66,6 +70,10 @@ class ForecastTarget:
     """What keeps it, or all its pods, from being scheduled."""
     scheduler: str = ""
     """The scheduler's name, of pods."""
+    workload: WorkloadAnswer | None = None
+    """The Deployment or other workload that was asked about, of its pods."""
+    without_pods: str = ""
+    """Why a workload has no pods."""
 
     @property
     def name(self) -> str:
@@ -115,6 +123,9 @@ def find_targets(
     if kind == "reservationschedule" and found:
         most, until = (1, math.inf) if name is None else (_OCCURRENCES, now + horizon)
         return [each for raw in found for each in _occurrences(objects, raw, now, most, until)]
+    if kind in WORKLOADS and found:
+        pods = pods_by_workload(objects)
+        return [each for raw in found for each in _of_workload(raw, pods, is_named=name is not None)]
     members = _members(objects) if kind in ("podgroup", "job") else {}
     targets = [_target(raw, members) for raw in found]
     if name is None:
@@ -123,8 +134,35 @@ def find_targets(
         targets = _declared_by_pods(objects, name, namespace)
     if not targets:
         where = f" in namespace {namespace}" if namespace and kind not in _CLUSTER_WIDE else ""
-        raise NoSuchTarget(f'no {kind} "{name}"{where}')
+        raise NoSuchTarget(f'no {kind} "{name}"{where}{_similar(objects, kind, name, namespace)}')
     return targets[:1]
+
+
+def _similar(objects: Sequence[Raw], kind: str, name: str, namespace: str) -> str:
+    """`; did you mean web?`, or the namespace that has an object of that name."""
+    kind_name, apis = KINDS[kind]
+    found = [raw for raw in objects if raw.get("kind") == kind_name and raw.get("apiVersion") in apis]
+    elsewhere = sorted({_namespace(raw) for raw in found if raw["metadata"].get("name") == name})
+    if elsewhere and kind not in _CLUSTER_WIDE:
+        return f"; there is one in namespace {elsewhere[0]}: use -n {elsewhere[0]}"
+    here = [raw for raw in found if not namespace or _namespace(raw) in (namespace, "")]
+    return did_you_mean(name, [str(raw["metadata"]["name"]) for raw in here])
+
+
+def _of_workload(raw: Raw, pods: dict[str, list[Raw]], *, is_named: bool) -> Iterator[ForecastTarget]:
+    """The pending pods of a workload; of one that is named, the workload itself if there are none."""
+    workload = ForecastTarget(raw)
+    members = sorted(pods.get(workload.name, ()), key=lambda pod: str(pod["metadata"]["name"]))
+    waiting = [pod for pod in members if not (pod.get("spec") or {}).get("nodeName")]
+    counts = WorkloadAnswer(workload.name, len(members) - len(waiting), len(waiting))
+    for pod in waiting:
+        yield replace(_pod(pod), workload=counts)
+    if waiting or not is_named:
+        return
+    if members:
+        yield ForecastTarget(raw, started=max(map(_bound_at, members)), workload=counts)
+    else:
+        yield ForecastTarget(raw, workload=counts, without_pods=without_pods(raw))
 
 
 def _occurrences(

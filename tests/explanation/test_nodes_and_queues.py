@@ -1,0 +1,205 @@
+"""What `explain` says of nodes and queues, and that the changes of a node which it advises help."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from explanation.test_situations import (
+    ESTIMATE,
+    QUEUE,
+    as_they_are,
+    changed,
+    full,
+    on_n1,
+    planned,
+    world_of,
+)
+from harness.objects import Raw, node, pod, queue, reservation
+
+CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+TEAM = {"key": "team", "value": "a", "effect": "NoSchedule"}
+SMALL = {QUEUE: "small"}
+
+
+def cordoned(name: str, *taints: Raw, **more: Any) -> Raw:
+    raw = node(name, taints=[CORDON, *taints], **more)
+    raw["spec"]["unschedulable"] = True
+    return raw
+
+
+def with_condition(raw: Raw, type: str, status: str, **more: Any) -> Raw:
+    raw["status"]["conditions"] = [{"type": type, "status": status, **more}]
+    return raw
+
+
+def on_node(raw: Raw, *objects: Raw) -> Any:
+    return as_they_are("Node", raw["metadata"]["name"], raw, *objects)
+
+
+# Nodes
+
+
+def test_what_is_on_a_node_and_what_is_left() -> None:
+    objects = [
+        full("a", "5", "n1", annotations={ESTIMATE: "1h"}),
+        on_n1(reservation("peak", "2", app="web")),
+    ]
+    report = on_node(
+        with_condition(node("n1", cpu="8"), "Ready", "True"), *objects, planned("night", "4")
+    )
+    assert report.phase == "Ready"
+    assert report.summary == (
+        "It takes pods. Free are 1 of 8 cpu, 30517Mi of 30517Mi memory. 2 cpu are held by "
+        "reservations. No pod is pending."
+    )
+    cpu = report.node_capacity[0]
+    assert (cpu.resource, cpu.allocatable, cpu.requested, cpu.held, cpu.free) == (
+        ("cpu", "8", "5", "2", "1")
+    )
+    (placed,) = report.placed
+    assert (placed.name, placed.amounts["cpu"], placed.expected_end) == (
+        ("default/a", "5", "2026-01-01T01:00:00Z")
+    )
+    (held,) = report.held
+    assert (held.kind, held.name, held.phase, held.held_for, held.left) == (
+        ("Reservation", "peak", "Available", "pods with app=web", {"cpu": "2"})
+    )
+
+
+def test_a_reservation_that_starts_on_the_node_later() -> None:
+    world = world_of([node("n1", cpu="8"), planned("night", "4")])
+    report = as_they_are("Node", "n1", *world.objects.values())
+    (held,) = report.held
+    assert (held.name, held.phase, held.amounts) == ("night", "Planned", {"cpu": "4"})
+    assert held.start > "2026-01-01"
+
+
+@pytest.mark.parametrize(
+    ("raw", "phase", "says"),
+    [
+        (cordoned("n1"), "Unknown,SchedulingDisabled", "It takes no new pods: it is cordoned."),
+        (node("n1", taints=[TEAM]), "Unknown", "It takes only pods that tolerate team=a:NoSchedule."),
+        (
+            with_condition(node("n1"), "Ready", "Unknown", lastHeartbeatTime="2025-12-31T00:00:00Z"),
+            "NotReady",
+            "Its kubelet has not reported since 2025-12-31T00:00:00Z.",
+        ),
+        (
+            with_condition(node("n1"), "MemoryPressure", "True", message="low"),
+            "Unknown",
+            "condition MemoryPressure is True: low",
+        ),
+        (node("n1", allocatable={"pods": "0"}), "Unknown", "it has 0 allocatable pods"),
+    ],
+)
+def test_whether_a_node_takes_pods(raw: Raw, phase: str, says: str) -> None:
+    report = on_node(raw)
+    assert report.phase == phase
+    assert says in "\n".join([report.summary, *report.details])
+
+
+def test_which_pending_pods_fit() -> None:
+    gated = pod("gated", schedulingGates=[{"name": "quota"}])
+    report = on_node(node("n1", cpu="4"), pod("p"), pod("q"), pod("big", "6"), gated)
+    assert [(each.count, each.state, each.reason) for each in report.pods] == [
+        (2, "Fits", ""),
+        (1, "Kept out", "has scheduling gates"),
+        (1, "Kept out", "too little cpu"),
+    ]
+    assert "2 of the 4 pending pods would fit here" in report.summary
+
+
+def test_a_nominated_pod() -> None:
+    preemptor = pod("v", "2", priority=100)
+    preemptor["status"] = {"phase": "Pending", "nominatedNodeName": "n1"}
+    report = on_node(node("n1", cpu="4"), preemptor)
+    assert report.details == ["pod default/v (priority 100) is nominated to it: 2 cpu are kept for it"]
+
+
+@pytest.mark.parametrize(
+    ("raw", "actions", "text"),
+    [
+        (cordoned("n1"), ["Uncordon"], "uncordon n1 (kubectl uncordon n1); then default/p fits"),
+        (
+            node("n1", taints=[TEAM]),
+            ["RemoveTaint"],
+            "remove the taint team=a:NoSchedule (kubectl taint node n1 team:NoSchedule-); "
+            "then default/p fits",
+        ),
+        (
+            cordoned("n1", TEAM),
+            ["Uncordon"],
+            "uncordon n1 (kubectl uncordon n1) and remove the taint team=a:NoSchedule "
+            "(kubectl taint node n1 team:NoSchedule-); then default/p fits",
+        ),
+    ],
+)
+def test_changes_of_the_node_that_help(raw: Raw, actions: list[str], text: str) -> None:
+    objects = [raw, pod("p")]
+    (advice,) = on_node(*objects).advice
+    assert (advice.text, advice.change["actions"]) == (text, actions)
+    assert world_of(changed(objects, advice.change)).node_of("p") == "n1"
+
+
+def test_no_change_is_advised_that_helps_no_pod() -> None:
+    assert on_node(cordoned("n1", cpu="4"), pod("p", "6")).advice == []
+
+
+# Queues
+
+
+def test_limits_of_a_queue_and_what_waits_in_it() -> None:
+    objects = [
+        node("n1", cpu="8"),
+        queue("small", weight=2, capability={"cpu": "4"}, guarantee={"resource": {"cpu": "1"}}),
+        full("a", "3", "n1", annotations=SMALL),
+        pod("p", "2", annotations=SMALL),
+        pod("q", "2", annotations=SMALL),
+        pod("elsewhere", "2"),
+    ]
+    report = as_they_are("Queue", "small", *objects)
+    assert report.summary == (
+        "It admits pods. 1 pod of it has a node, 2 wait. default/p: Its queue does not admit it: "
+        "queue small would have more cpu than its capability."
+    )
+    (cpu,) = report.queue_capacity
+    assert (cpu.allocated, cpu.requested, cpu.deserved, cpu.guarantee, cpu.capability) == (
+        ("3", "4", "4", "1", "4")
+    )
+    assert "its weight is 2" in report.details
+    assert [(each.count, each.pods) for each in report.pods] == [(2, ["default/p", "default/q"])]
+    assert [each.change["actions"] for each in report.advice] == [["RaiseCapability"], ["Resize"]]
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (queue("small", state="Closed"), "It admits no pods: queue small is closed. 0 pods"),
+        (
+            queue("small", capability={"cpu": "0"}),
+            "It admits no more pods that request cpu: its capability is used up.",
+        ),
+        (queue("small", reclaimable=False), "its weight is 1, and nothing is reclaimed from it"),
+    ],
+)
+def test_whether_a_queue_admits_pods(raw: Raw, says: str) -> None:
+    report = as_they_are("Queue", "small", node("n1"), raw)
+    assert says in "\n".join([report.summary, *report.details])
+
+
+def test_queues_above_and_below() -> None:
+    objects = [
+        node("n1", cpu="8"),
+        queue("dept", capability={"cpu": "4"}),
+        queue("small", parent="dept"),
+        full("a", "3", "n1", annotations=SMALL),
+        pod("p", "2", annotations=SMALL),
+    ]
+    report = as_they_are("Queue", "small", *objects)
+    assert "its parent is dept" in report.details
+    assert "queue dept above it uses 3 of 4 cpu of its capability" in report.details
+    above = as_they_are("Queue", "dept", *objects)
+    assert "queues below it: small; what they use and request is counted here as well" in above.details
+    assert above.summary.startswith("It admits pods. 1 pod of it has a node, 1 waits.")
