@@ -197,17 +197,15 @@ def test_a_group_lists_members_that_fit_and_those_that_do_not(cluster: ServedClu
         *(pod(f"train-{i}", "3", metadata=GROUP, **WAITING, memory="1Gi") for i in (1, 2, 3)),
     ).settle()
     found = explained(cluster, "podgroup", "train")
-    assert found["summary"].startswith(
+    assert found["summary"] == (
         "1 of 4 members have a node, 2 are needed. 1 more would fit. Blocked by scheduling gates: "
-        "default/train-1, default/train-2, default/train-3. Beside the others, "
-        "default/train-2, default/train-3: No suitable node among 3 nodes: "
+        "default/train-1, default/train-2, default/train-3."
     )
     assert [each["change"]["actions"] for each in found["advice"]] == [["RemoveGates"]]
     assert found["members"][:2] == [
         "Pod/default/train-0 is on node-3",
         "Pod/default/train-1 is pending: Scheduling is blocked due to non-empty scheduling gates",
     ]
-    assert found["wouldSay"].startswith("0/3 nodes are available: 1 Insufficient cpu")
 
 
 def light(name: str, number: int) -> Raw:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
 from explanation.test_situations import (
     ESTIMATE,
+    FACTORY,
     N1,
     Row,
     check,
@@ -17,10 +19,19 @@ from explanation.test_situations import (
     using,
     world_of,
 )
-from harness.objects import Raw, core_group, node, pod, pod_group, queue
+from harness.objects import Raw, core_group, node, pod, pod_group, queue, reservation
+from harness.world import START
+from holdfast.api.kinds import KINDS
+from holdfast.explanation.explainer import explain
+from holdfast.explanation.no_node import NOTHING_HELPS
 from holdfast.explanation.report import Report
+from holdfast.kube.decoding import WATCHED
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 GATED = [{"name": "example.com/quota"}]
+TASK = "volcano.sh/task-spec"
+GANG_NAME = "gang.scheduling.koordinator.sh/name"
+MIN_AVAILABLE = "gang.scheduling.koordinator.sh/min-available"
 TWO = in_default(pod_group("g", 2))
 
 
@@ -101,9 +112,145 @@ SITUATIONS: dict[str, Row] = {
 }
 
 
+SITUATIONS |= {
+    "another member is another scheduler's": Row(
+        [N1, TWO, P, other(schedulerName="other")],
+        ["Of another scheduler (other), and so not counted: default/q."],
+        ["SetScheduler"],
+    ),
+    "another member is gated and another scheduler's": Row(
+        [N1, TWO, P, other(schedulerName="other", schedulingGates=GATED)],
+        ["not counted: default/q.", "Blocked by scheduling gates: default/q."],
+        ["SetScheduler"],
+    ),
+    "a task has no pods": Row(
+        [
+            N1,
+            in_default(pod_group("g", 2, minTaskMember={"ps": 1, "worker": 1})),
+            pod("p", group="g", annotations={TASK: "worker"}),
+            pod("q", group="g", annotations={TASK: "worker"}),
+        ],
+        ["PodGroup default/g has 0 of the 1 pods it needs of task ps"],
+        ["CreatePods", "LowerMinMember"],
+    ),
+    "no PodGroup": Row(
+        [N1, P],
+        ["PodGroup default/g does not exist", "there is no PodGroup default/g"],
+        ["CreateGroup"],
+    ),
+    "an annotated gang that lacks pods": Row(
+        [N1, pod("p", annotations={GANG_NAME: "g", MIN_AVAILABLE: "2"})],
+        ["gang default/g needs 2 pods; 1 more must be created"],
+        ["CreatePods", "LowerMinMember"],
+    ),
+    "a gang that fits no rack": Row(
+        [
+            node("n1", cpu="8", labels={"rack": "a"}),
+            node("n2", cpu="8", labels={"rack": "b"}),
+            in_default(core_group("g", 3, topology="rack")),
+            *(pod(name, "4", schedulingGroup={"podGroupName": "g"}) for name in "pqr"),
+        ],
+        [
+            "Beside the others, default/r: No suitable node",
+            "all members must be on nodes with the same rack",
+        ],
+        ["Resize"],
+    ),
+    "two members have different problems": Row(
+        [N1, TWO, pod("p", "12", group="g"), other(nodeSelector={"disk": "nvme"})],
+        ["No suitable node among 1 node: too little cpu (1)."],
+        ["LabelNode"],
+    ),
+    "a surplus member that is larger than what is left": Row(
+        [N1, TWO, other("2"), pod("a", "1", group="g"), pod("p", "12", group="g")],
+        ["too little cpu (1)"],
+        ["Resize"],
+    ),
+}
+
+
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_situation(name: str) -> None:
     check(SITUATIONS[name])
+
+
+def before_it_is_tried(*objects: Raw) -> Report:
+    """What is said of the group before the scheduler saw it."""
+    snapshot = ClusterSnapshot(FACTORY.scheduler(), START)
+    for raw in copy.deepcopy(objects):
+        raw["metadata"].setdefault("uid", raw["metadata"]["name"])
+        if raw["kind"] == "Pod":
+            raw["metadata"].setdefault("namespace", "default")
+        info = KINDS[raw["apiVersion"], raw["kind"]]
+        (watched,) = [each for each in WATCHED if each.info is info and not each.ended]
+        snapshot.add(watched, [raw])
+    (group,) = [raw for raw in objects if raw["kind"] == "PodGroup"]
+    return explain(snapshot, group)
+
+
+@pytest.mark.parametrize(
+    "surplus",
+    [
+        pod("r", "4", group="g", schedulingGates=GATED),
+        pod("r", "12", group="g"),
+        pod("a", "12", group="g"),
+        pod("r", "4", group="g", nodeSelector={"disk": "nvme"}),
+        pod("r", "4", group="g", schedulerName="other"),
+    ],
+    ids=["gated", "too large", "too large and first", "selector", "of another scheduler"],
+)
+def test_members_that_the_gang_does_not_need_are_not_blamed(surplus: Raw) -> None:
+    report = before_it_is_tried(N1, TWO, surplus, P, other())
+    assert report.summary == ("0 of 3 members have a node, 2 are needed. 2 more fit now; it is queued.")
+    assert not report.advice
+    assert not report.details
+
+
+@pytest.mark.parametrize("small_first", [True, False])
+def test_members_are_tried_in_the_order_of_the_scheduler(small_first: bool) -> None:
+    nodes = [node("n1", cpu="8"), full("x", "4", "n1"), node("n2", cpu="8"), full("y", "3", "n2")]
+    names = ("a", "z") if small_first else ("z", "a")
+    pods = [pod(names[0], "4", group="g"), pod(names[1], "5", group="g")]
+    assert bool(world_of([*nodes, TWO, *pods]).node_of("a")) is not small_first
+    report = before_it_is_tried(*nodes, TWO, *pods)
+    assert ("it is queued" in report.summary) is not small_first
+    if small_first:
+        assert (
+            "members are placed in order of priority and age: default/a before default/z; in another "
+            "order they fit"
+        ) in report.details
+        assert report.advice
+
+
+def test_there_is_advice_or_nothing_helps_but_not_both() -> None:
+    three = in_default(pod_group("g", 3))
+    report = before_it_is_tried(N1, three, P, other(), pod("r", "20", group="g"))
+    assert [each.change["actions"] for each in report.advice] == [["Resize"]]
+    assert NOTHING_HELPS not in report.details
+
+
+def test_a_gang_that_can_preempt() -> None:
+    pods = [pod(name, "5", group="g", priority=10) for name in "pq"]
+    report = before_it_is_tried(
+        N1, full("a", "1", "n1"), node("n2", cpu="8"), full("b", "4", "n2"), TWO, *pods
+    )
+    assert report.summary == (
+        "0 of 2 members have a node, 2 are needed. 1 more fit now; it can preempt default/b of lower "
+        "priority, and will if it is tried."
+    )
+    assert not report.advice
+
+
+def test_a_reservation_of_a_gang_that_lacks_members() -> None:
+    annotations = {"scheduling.k8s.io/group-name": "g"}
+    world = world_of([N1, TWO, reservation("r", "4", annotations=annotations)])
+    report = explained(world, Row([], [], [], name="r", kind="Reservation"))
+    assert report.summary == (
+        "It starts only together with the rest of its job: PodGroup default/g has 1 of the 2 pods it "
+        "needs."
+    )
+    (advice,) = report.advice
+    assert advice.text == "lower minMember of PodGroup default/g to 1; then it fits n1"
 
 
 def of_group(*objects: Raw) -> Report:

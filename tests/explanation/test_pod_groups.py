@@ -39,8 +39,9 @@ def test_a_gang_that_lacks_pods() -> None:
     assert report.summary == (
         "0 of 2 members have a node, 3 are needed. It has too few pods: 2 of the 3 pods it needs."
     )
-    (advice,) = report.advice
-    assert advice.text.startswith("create 1 more pod of PodGroup default/g")
+    created, lowered = report.advice
+    assert created.text.startswith("create 1 more pod of PodGroup default/g")
+    assert lowered.text.startswith("lower minCount of PodGroup default/g to 2")
     report = report_on("pod", "g-0", node("n1", 4), core_group("g", 3), *core_pods("g", 2))
     assert "waiting for minCount pods from a gang to appear in scheduling queue" in report.summary
 

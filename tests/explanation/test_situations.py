@@ -509,7 +509,7 @@ SITUATIONS: dict[str, Row] = {
     "gang lacks pods": Row(
         [N1, in_default(pod_group("g", 3)), pod("p", group="g")],
         ["1 of the 3 pods it needs", "2 more must be created"],
-        ["CreatePods"],
+        ["CreatePods", "LowerMinMember"],
     ),
     "limits of the node": Row(
         [

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from holdfast.explanation.repairs import Repair, workload_text
 from holdfast.explanation.report import Advice, few
-from holdfast.explanation.verdicts import Subject, at_time, starts_on
+from holdfast.explanation.verdicts import Goal, Subject, at_time, starts_on
 from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, ObjectChange, applied
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
@@ -24,9 +24,9 @@ Actions = tuple[str, ...]
 class Advisor:
     """Collects verified advice for one object."""
 
-    def __init__(self, snapshot: ClusterSnapshot, subject: Subject) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, subject: Subject, goal: Goal | None = None) -> None:
         self.snapshot = snapshot
-        self.goal = subject
+        self.goal: Goal = goal or subject
         """What must be scheduled."""
         self.subject = subject
         """What is changed: the same, or another member of its gang."""
@@ -96,9 +96,10 @@ class Advisor:
     def _whose(self, each: Repair) -> str:
         """`default/q: ` for a change of other members than the pod."""
         pods = {(c.name, c.namespace) for c in each.change.objects if _edits_pod(c)}
-        if not pods or (self.goal.name, self.goal.namespace) in pods or self.goal == self.subject:
+        if len(pods) != 1 or (self.goal.name, self.goal.namespace) in pods:
             return ""
-        return f"{self.subject.namespace}/{self.subject.name}: "
+        name, namespace = pods.pop()
+        return "" if f"{namespace}/{name}" in each.text else f"{namespace}/{name}: "
 
 
 def actions_of(*repairs: Repair) -> Actions:

@@ -1,68 +1,181 @@
-"""A gang that does not start: the member that keeps it from starting, why, and what would help."""
+"""A gang that does not start: the members that keep it from starting, why, and what would help.
+
+The scheduler is asked to place the gang (`Scheduler.attempt`): it tries the members in order of
+priority and age, without those that are gated or another scheduler's. A member that found no node is
+explained beside the members that did.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from holdfast.explanation.advice import Advisor
-from holdfast.explanation.capacity import pods_text, row_of
+from holdfast.explanation.capacity import pods_text
 from holdfast.explanation.details import details_of
-from holdfast.explanation.no_node import explain_no_node, no_node_summary, note_holders, own_waiting
+from holdfast.explanation.gang_changes import (
+    job_text,
+    lower_min_member,
+    set_scheduler,
+    waiting_members,
+)
+from holdfast.explanation.gang_repairs import consider_all_smaller, consider_steps, first_of_each_class
+from holdfast.explanation.misspellings import served_schedulers
+from holdfast.explanation.no_node import (
+    NOTHING_HELPS,
+    explain_no_node,
+    no_node_summary,
+    note_holders,
+    own_waiting,
+)
 from holdfast.explanation.planned_reservations import consider_estimate
 from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.repairs import Repair, remove_gates
 from holdfast.explanation.report import Report
 from holdfast.explanation.smaller_requests import consider_smaller_members
-from holdfast.explanation.verdicts import NodeVerdicts, Subject, fitting_members, place, profile_for
+from holdfast.explanation.verdicts import NodeVerdicts, Subject, place
 from holdfast.explanation.waits import consider_gang_wait
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.jobs import Job
+from holdfast.snapshot.cluster_changes import ObjectChange, applied
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+
+_FEWER = 4
+"""How many values of minMember are tried."""
+_CLASSES = 3
+"""Of how many kinds of members changes are considered one by one."""
+
+
+class BlockedMembers(NamedTuple):
+    text: str
+    """Sentences about them; empty if there are none."""
+    fitting: int
+    """How many of the pending members fit, were all of them counted."""
+    are_counted: bool
+    """Whether the job needs no member that is gated or another scheduler's."""
 
 
 def explain_blocked_members(
     snapshot: ClusterSnapshot, job: Job, advisor: Advisor, report: Report
-) -> str:
-    """Facts and advice about members that are gated, and about the first that has no node beside the
-    others; returns a sentence about them, empty if all of them fit."""
-    members = [each for partner in snapshot.cluster.jobs.partners(job) for each in partner.waiting()]
-    fitting = fitting_members(snapshot, members, gated_too=True)
-    gated = [pod for pod in members if pod.gates]
-    blocked = [pod for pod in members if pod not in fitting]
-    found, gates = [], None
-    if gated:
-        found.append(f"Blocked by scheduling gates: {pods_text(gated)}.")
-        gates = _gates(snapshot, gated, report)
-        advisor.propose(gates)
-    if blocked:
-        with advisor.about(Subject.of(blocked[0]), *([gates] if gates is not None else [])):
-            found.append(_blocked(snapshot, blocked, fitting, report, advisor))
-    return " ".join(found)
+) -> BlockedMembers:
+    """Facts and advice about a job that does not start now: members that do not count, and the first
+    that has no node beside the others."""
+    found, before = uncounted_members(snapshot, job, report)
+    if before:
+        advisor.propose(*before)
+    with applied(snapshot, _objects(before)):
+        job = snapshot.cluster.jobs.known[job.name]
+        with snapshot.scheduler.attempt(job) as tried:
+            left, count = tried.left, len(tried.placed)
+            is_ready, refusal = tried.is_ready, tried.refusal
+    if refusal is not None:
+        found.append(f"{refusal.problem.message.replace(str(job.name), job_text(job))}.")
+    elif left and not is_ready:
+        found.append(_blocked(snapshot, job, left, before, report, advisor))
+        if not advisor.advice:
+            consider_steps(snapshot, job, advisor, before)
+        if not advisor.advice:
+            consider_all_smaller(snapshot, job, advisor, before)
+            consider_fewer(snapshot, job, before, advisor)
+        note_nothing_helps(advisor, report)
+    return BlockedMembers(" ".join(found), count, not before)
 
 
-def _gates(snapshot: ClusterSnapshot, gated: list[PodRecord], report: Report) -> Repair:
-    names = dict.fromkeys(gate for pod in gated for gate in pod.gates)
-    report.details.append(f"scheduling gates of {pods_text(gated)} to remove: {', '.join(names)}")
-    return remove_gates(snapshot, gated)
+def consider_fewer(snapshot: ClusterSnapshot, job: Job, before: list[Repair], advisor: Advisor) -> None:
+    """The highest minMember with which the gang starts: as it is, or after these changes."""
+    for made in ([], before) if before else ([],):
+        with applied(snapshot, _objects(made)):
+            known = snapshot.cluster.jobs.known[job.name]
+            most = known.ready_members
+            for rows in snapshot.scheduler.gangs.placements_of([known]):
+                with snapshot.scheduler.gangs.attempt_within(known, rows):
+                    most = max(most, known.ready_members)  # with those that would be placed
+        for least in range(min(most, job.min_member - 1), max(0, most - _FEWER), -1):
+            lower = lower_min_member(snapshot, job, least)
+            if lower is not None and advisor.propose(*made, lower):
+                return
+
+
+def note_nothing_helps(advisor: Advisor, report: Report) -> None:
+    """Says so if there is no advice, and only then."""
+    report.details = [each for each in report.details if each != NOTHING_HELPS]
+    if not advisor.advice:
+        report.details.append(NOTHING_HELPS)
+
+
+def uncounted_members(
+    snapshot: ClusterSnapshot, job: Job, report: Report
+) -> tuple[list[str], list[Repair]]:
+    """Members that are gated or another scheduler's, if the job needs them: sentences about them, and
+    changes after which they count."""
+    scheduler, partners = snapshot.scheduler, snapshot.cluster.jobs.partners(job)
+    waiting, counted = waiting_members(snapshot, job), scheduler.gangs.tried_members(partners)
+    foreign = [pod for pod in waiting if scheduler.profile_of(pod.scheduler) is None]
+    gated = [pod for pod in waiting if pod.gates]
+    texts: list[str] = []
+    repairs: list[Repair] = []
+    if foreign and _lack(partners, [*counted, *(pod for pod in gated if pod not in foreign)]):
+        own = next((pod.scheduler for pod in (*counted, *gated) if pod not in foreign), "")
+        own = own or served_schedulers(scheduler)[0]
+        names = ", ".join(dict.fromkeys(pod.scheduler for pod in foreign))
+        texts.append(f"Of another scheduler ({names}), and so not counted: {pods_text(foreign)}.")
+        report.details.append(
+            f"this configuration serves {', '.join(served_schedulers(scheduler))} (see --config)"
+        )
+        repairs.append(set_scheduler(snapshot, foreign, own))
+    more = [pod for pod in foreign if repairs and not pod.gates]
+    if gated and _lack(partners, [*counted, *more]):
+        names = ", ".join(dict.fromkeys(gate for pod in gated for gate in pod.gates))
+        texts.append(f"Blocked by scheduling gates: {pods_text(gated)}.")
+        report.details.append(f"scheduling gates of {pods_text(gated)} to remove: {names}")
+        repairs.append(remove_gates(snapshot, gated))
+    return texts, repairs
+
+
+def _lack(jobs: list[Job], members: Iterable[PodRecord]) -> bool:
+    """Whether one of the jobs has fewer members than it needs among these."""
+    members = list(members)
+    return any(job.lacks(pod for pod in members if pod.job == job.name) for job in jobs)
+
+
+def _objects(repairs: Iterable[Repair]) -> list[ObjectChange]:
+    return [each for repair in repairs for each in repair.change.objects]
 
 
 def _blocked(
     snapshot: ClusterSnapshot,
+    job: Job,
     members: list[PodRecord],
-    fitting: dict[PodRecord, str],
+    before: list[Repair],
     report: Report,
     advisor: Advisor,
 ) -> str:
-    """Explains the first of the members; it stands for those that scheduling cannot tell apart."""
+    """Explains the first of the members that have no node; it stands for those that scheduling cannot
+    tell apart."""
     blocked = members[0]
     named = pods_text(pod for pod in members if pod.cls is blocked.cls)
     alone = place(snapshot.scheduler, blocked)
-    if not alone.message:
-        why = _beside(snapshot, blocked, fitting, report, advisor)
-        return f"Beside the others, {named}: {why}" if why else ""
-    of_member = Report("", "", "")
-    explain_no_node(snapshot, blocked, alone, advisor, of_member)
-    _note(report, alone)
-    report.details += of_member.details
-    report.holders = of_member.holders
-    consider_smaller_members(advisor, blocked)
-    return f"{named}: {of_member.summary}"
+    with advisor.about(Subject.of(blocked), *before):
+        if not alone.message:
+            why = explain_beside(snapshot, job, blocked, before, report, advisor)
+            text = f"Beside the others, {named}: {why}"
+        else:
+            of_member = Report("", "", "")
+            explain_no_node(snapshot, blocked, alone, advisor, of_member)
+            _note(report, alone)
+            report.details += of_member.details
+            report.holders = of_member.holders
+            consider_smaller_members(advisor, blocked)
+            text = f"{named}: {of_member.summary}"
+    for other in first_of_each_class(members)[1:_CLASSES]:
+        with advisor.about(Subject.of(other), *before):
+            verdicts = place(snapshot.scheduler, other)
+            if verdicts.message:
+                consider_nodes(advisor, verdicts)
+            consider_smaller_members(advisor, other)
+    return text
+
+
+def same_domain(key: str) -> str:
+    return f"all members must be on nodes with the same {key}"
 
 
 def _note(report: Report, placing: NodeVerdicts) -> None:
@@ -71,34 +184,36 @@ def _note(report: Report, placing: NodeVerdicts) -> None:
         report.would_say, report.nodes = placing.message, placing.reasons
 
 
-def _beside(
+def explain_beside(
     snapshot: ClusterSnapshot,
+    job: Job,
     blocked: PodRecord,
-    fitting: dict[PodRecord, str],
+    before: list[Repair],
     report: Report,
     advisor: Advisor,
 ) -> str:
-    """The member fits by itself; why it does not beside the others, empty if it does."""
-    scheduler, ledger = snapshot.scheduler, snapshot.cluster.ledger
-    why = ""
-    with ledger.transaction():
-        for pod, node in fitting.items():
-            row = row_of(snapshot, node)
-            column = scheduler.columns.column(profile_for(scheduler, pod), pod.cls)
-            pod.reservation_uid = column.reservation_uid(row)
-            ledger.place(pod, row)
-        placing = place(scheduler, blocked)
+    """The member fits by itself; why it does not beside the others."""
+    with applied(snapshot, _objects(before)), snapshot.scheduler.attempt(job) as tried:
+        placing = place(snapshot.scheduler, blocked)
+        _note(report, placing)
         if placing.message:
-            _note(report, placing)
             why = own_waiting(snapshot, blocked) or no_node_summary(snapshot, placing, blocked)
             report.details += details_of(snapshot, blocked, placing)
             note_holders(snapshot, blocked, placing, report)
-    for pod in fitting:
-        pod.reservation_uid = ""
-    if not placing.message:
-        return ""
-    consider_estimate(snapshot, Subject.of(blocked), blocked, placing, advisor)
-    consider_nodes(advisor, placing)
+        else:
+            why = f"no node with the same {job.topology_key} has enough left."
+        earlier = tried.members.index(blocked) if blocked in tried.members else 0
+        first = tried.members[:earlier]
+    if job.topology_key:
+        report.details.append(same_domain(job.topology_key))
+    if first and snapshot.scheduler.gangs.is_ready_in(job, [blocked, *first]):
+        report.details.append(
+            "members are placed in order of priority and age: "
+            f"{pods_text(first)} before {blocked.namespace}/{blocked.name}; in another order they fit"
+        )
+    if placing.message:
+        consider_estimate(snapshot, Subject.of(blocked), blocked, placing, advisor)
+        consider_nodes(advisor, placing)
     consider_gang_wait(advisor, blocked)
     consider_smaller_members(advisor, blocked)
     return why

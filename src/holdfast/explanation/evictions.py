@@ -134,6 +134,7 @@ def _evictable(
         each
         for each in snapshot.cluster.ledger.pods.get(row, {}).values()
         if each.reservation is None
+        and (pod.job is None or each.job != pod.job)
         and not each.cls.is_daemon
         and each.cls.priority < _CRITICAL
         and not controller.intersection(owner.uid for owner in each.cls.owners)

@@ -3,13 +3,15 @@
 from holdfast.api.names import GROUP_NAME_ANNOTATION, POD_GROUP_LABEL
 from holdfast.api.pod_groups import group_state
 from holdfast.explanation.advice import Advisor
-from holdfast.explanation.blocked_members import explain_blocked_members
+from holdfast.explanation.blocked_members import explain_blocked_members, same_domain
+from holdfast.explanation.gang_changes import preemption_text, waiting_members
+from holdfast.explanation.gang_members import consider_job
 from holdfast.explanation.min_resources import (
     admission_advice,
     consider_min_resources,
     lacking_min_resources,
 )
-from holdfast.explanation.pods import condition_message, consider_job
+from holdfast.explanation.pods import condition_message
 from holdfast.explanation.queue_limits import (
     consider_queue,
     needed_members,
@@ -17,11 +19,7 @@ from holdfast.explanation.queue_limits import (
     too_large,
 )
 from holdfast.explanation.report import Report
-from holdfast.explanation.verdicts import (
-    Subject,
-    fitting_members,
-    fitting_one_by_one,
-)
+from holdfast.explanation.verdicts import GangGoal, Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.jobs import Job, JobName
@@ -49,7 +47,7 @@ def explain_group(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     counted = f"{len(job.placed())} of {len(job.members)} members have a node{done}"
     report.summary = f"{counted}, {job.min_member} are needed. {_state(snapshot, job, report)}"
     if job.topology_key and job.waiting():
-        report.details += _domains(snapshot, job)
+        report.details += [each for each in _domains(snapshot, job) if each not in report.details]
     return report
 
 
@@ -57,22 +55,22 @@ def _domains(snapshot: ClusterSnapshot, job: Job) -> list[str]:
     """How many members fit in each topology domain; the first of many."""
     gangs, key = snapshot.scheduler.gangs, job.topology_key
     if error := gangs.placements.domain_error(job):
-        return [f"all members must be on nodes with the same {key}, but {error}"]
+        return [f"{same_domain(key)}, but {error}"]
     placements = gangs.placements.of(job)
     if not placements:
-        return [f"all members must be on nodes with the same {key}, but no node has this label"]
-    waiting, found = job.waiting(), [f"all members must be on nodes with the same {key}"]
+        return [f"{same_domain(key)}, but no node has this label"]
+    found = [same_domain(key)]
     for placement in placements[:_MOST_DOMAINS]:
-        with snapshot.scheduler.search.within(placement.rows):
-            fit = len(fitting_one_by_one(snapshot, waiting))
-        found.append(f"{key}={placement.domain}: {fit} of {len(waiting)} pending members fit")
+        with gangs.attempt_within(job, placement.rows) as tried:
+            fit, of = len(tried.placed), len(tried.members)
+        found.append(f"{key}={placement.domain}: {fit} of {of} pending members fit")
     if len(placements) > _MOST_DOMAINS:
         found.append(f"and {len(placements) - _MOST_DOMAINS} more values of {key}")
     return found
 
 
 def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
-    waiting = job.waiting()
+    waiting = waiting_members(snapshot, job)
     if job.is_ready:
         return "It is running."
     if not waiting:
@@ -82,37 +80,45 @@ def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
         if not job.members:
             report.details.append(f"no pod belongs to it; pods join it by {_joined_by(job)}")
         return "It has too few pods."
+    with snapshot.scheduler.attempt(job) as tried:
+        is_ready, count = tried.is_ready, len(tried.placed)
+    if is_ready:
+        return f"{count} more fit now; it is queued."
+    if victims := snapshot.scheduler.victims_for(job):
+        more = f"{count} more fit now" if count else "None fits now"
+        return f"{more}; {preemption_text(victims)}."
     subject = Subject.of(waiting[0])
-    advisor = Advisor(snapshot, subject)
-    if missing := job.lacks(waiting):
+    advisor = Advisor(snapshot, subject, GangGoal(job.name))
+    text = _hindrance(snapshot, subject, job, count, advisor, report)
+    report.advice = advisor.advice
+    return text
+
+
+def _hindrance(
+    snapshot: ClusterSnapshot, subject: Subject, job: Job, count: int, advisor: Advisor, report: Report
+) -> str:
+    """Why it does not start, if `count` more members fit."""
+    if missing := job.lacks(job.waiting()):
         consider_job(snapshot, subject, job, advisor, report)
-        report.advice = advisor.advice
         return f"It has too few pods: {missing}."
     needed = needed_members(job)
     if (full := over_capability(snapshot, needed)) is not None:
         text, never = full
         consider_queue(snapshot, subject, needed, advisor)
-        report.advice = advisor.advice
         return f"It can never start: {text}." if never else f"It waits for its queue: {text}."
-    if refusal := snapshot.cluster.jobs.queue_limits.admission_error(waiting[0]):
+    if needed and (refusal := snapshot.cluster.jobs.queue_limits.admission_error(needed[0])):
         consider_queue(snapshot, subject, needed, advisor)
-        report.advice = advisor.advice
         return f"Its queue does not admit it: {refusal}."
     if lacking := lacking_min_resources(snapshot, job):
         report.details += [each.text for each in lacking[1:]]
         consider_min_resources(snapshot, job, advisor)
-        report.advice = advisor.advice
         return f"It waits for its {lacking[0].text}."
     blocked = explain_blocked_members(snapshot, job, advisor, report)
-    report.advice = advisor.advice
-    count = len(fitting_members(snapshot, waiting, gated_too=True))
-    if any(pod.gates for pod in waiting):
-        return f"{count} more would fit. {blocked}"
-    if job.would_be_ready(fitting_members(snapshot, waiting)):
-        return f"{count} more fit now; it is queued."
+    if not blocked.are_counted:
+        return f"{blocked.fitting} more would fit. {blocked.text}"
     if reason := too_large(snapshot, job):
-        return f"Only {count} more fit now, and {reason}. {blocked}".rstrip()
-    return f"Only {count} more fit now. {blocked}".rstrip()
+        return f"Only {count} more fit now, and {reason}. {blocked.text}".rstrip()
+    return f"Only {count} more fit now. {blocked.text}".rstrip()
 
 
 def _joined_by(job: Job) -> str:

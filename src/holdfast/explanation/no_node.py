@@ -48,7 +48,7 @@ _HOLDERS = 3
 _LOOKED_AT = 20
 _SELECTOR_ERROR = re.compile(r"claim (\S+): selector #\d+ on device \S+: CEL runtime error: ([^.]+)")
 _ANNOTATION = re.compile(r"metadata\.annotations\[([^]]+)\]")
-_NOTHING_HELPS = (
+NOTHING_HELPS = (
     "nothing that was tried would help: waiting for what is known to end, tolerations, labels, "
     "run-time estimates, requests down to a quarter, ending pods, deleting reservations"
 )
@@ -119,7 +119,7 @@ def explain_no_node(
     report.details += protected
     is_known = (rejected is not None and report.details) or missing_node(snapshot, pod.cls.wants_node)
     if not advisor.advice and snapshot.cluster.nodes.count and not is_known:
-        report.details.append(_NOTHING_HELPS)
+        report.details.append(NOTHING_HELPS)
 
 
 def preemption_details(snapshot: ClusterSnapshot, nomination: Nomination) -> list[str]:

@@ -19,6 +19,7 @@ from holdfast.explanation.verdicts import Subject, place
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.framework.gang_failures import member_order
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.jobs.job import CORE
 from holdfast.scheduler.jobs.queues import QueueRecord
@@ -64,21 +65,22 @@ def _asked(pods: Iterable[PodRecord]) -> Counter[int]:
 
 
 def needed_members(job: Job) -> list[PodRecord]:
-    """The first waiting members, as many as the job needs to start."""
-    return job.waiting()[: max(1, job.still_needs - job.ready_members)]
+    """The first waiting members in the order in which they are tried, as many as the job needs."""
+    waiting = sorted(job.waiting(), key=lambda pod: (bool(pod.gates), member_order(pod)))
+    return waiting[: max(1, job.still_needs - job.ready_members)]
 
 
 def too_large(snapshot: ClusterSnapshot, job: Job) -> str:
     """Says so if the members that the job still needs request more than all nodes together have."""
     table = snapshot.cluster.nodes
-    needed = needed_members(job)
-    asked = _asked(needed)
-    for slot, amount in sorted(asked.items()):
+    waiting, needed = job.waiting(), max(1, job.still_needs - job.ready_members)
+    for slot in sorted({slot for pod in waiting for slot in pod.cls.amounts}):
+        amount = sum(sorted(pod.cls.amounts.get(slot, 0) for pod in waiting)[:needed])
         has = int(table.allocatable[slot, : table.size][table.alive[: table.size]].sum())
         name = table.slots.name(slot)
         if amount > has:
             return (
-                f"it can never start on these nodes: {len(needed)} members request "
+                f"it can never start on these nodes: {needed} members request "
                 f"{shown(name, amount)} {name}, and all nodes together have {shown(name, has)}"
             )
     return ""

@@ -6,6 +6,7 @@ from holdfast.api.times import format_time
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.claim_details import held_devices
 from holdfast.explanation.details import details_of
+from holdfast.explanation.gang_members import explain_member
 from holdfast.explanation.ignored_annotations import ignored_annotations
 from holdfast.explanation.misspellings import consider_scheduler, served_schedulers
 from holdfast.explanation.no_node import explain_no_node
@@ -128,6 +129,10 @@ def _waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Re
             f"serve (see --config){near or '.'}"
         )
         consider_scheduler(snapshot, Subject.of(pod), pod, advisor)
+        report.advice = advisor.advice
+    elif (job := snapshot.cluster.jobs.of(pod)) is not None:
+        explain_member(snapshot, job, pod, placing, advisor, report)
+        report.details += _preemption(snapshot, reservation) if placing.message else []
         report.advice = advisor.advice
     elif placing.message:
         explain_no_node(snapshot, pod, placing, advisor, report)

@@ -11,7 +11,7 @@ import numpy as np
 from holdfast.api.kinds import KindInfo
 from holdfast.explanation.report import ExplainedReason, Ranked
 from holdfast.kube.object_client import Raw
-from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.records import JobName, PodRecord
 from holdfast.scheduler.framework.diagnosis import FITS, NO_NODES, NodeRejection
 from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
@@ -50,6 +50,18 @@ class Subject(NamedTuple):
         found = snapshot.find(self.info, self.name, self.namespace)
         assert found is not None, self
         return found
+
+
+class GangGoal(NamedTuple):
+    """A job that should start, with whichever of its members."""
+
+    job: JobName
+    name: str = ""
+    namespace: str = ""
+
+
+Goal = Subject | GangGoal
+"""What a change should make start."""
 
 
 class NodeVerdicts(NamedTuple):
@@ -167,11 +179,14 @@ def rank(scheduler: Scheduler, placing: NodeVerdicts) -> list[Ranked]:
 # Whether it would start
 
 
-def starts_on(snapshot: ClusterSnapshot, subject: Subject) -> list[str]:
+def starts_on(snapshot: ClusterSnapshot, goal: Goal) -> list[str]:
     """The eligible nodes, if it would be scheduled now together with the rest of its job; empty if it
-    would not.
+    would not. For a job, the nodes of its members.
     """
-    pod, scheduler = subject.record(snapshot), snapshot.scheduler
+    if isinstance(goal, GangGoal):
+        job = snapshot.cluster.jobs.known.get(goal.job)
+        return _job_starts_on(snapshot, job) if job is not None else []
+    pod, scheduler = goal.record(snapshot), snapshot.scheduler
     if pod is None or pod.gates or pod.deletion_pending:
         return []
     if pod.scheduler and scheduler.profile_of(pod.scheduler) is None:
@@ -181,8 +196,9 @@ def starts_on(snapshot: ClusterSnapshot, subject: Subject) -> list[str]:
         return [node] if node else []
     jobs = snapshot.cluster.jobs
     job = jobs.of(pod)
-    if job is not None and not job.is_ready:
-        return _gang_starts_on(snapshot, job, pod)
+    if job is not None:
+        node = started_member(snapshot, job, pod)
+        return [node] if node else []
     if jobs.queue_limits.admission_error(pod):
         return []
     profile = profile_for(scheduler, pod)
@@ -192,6 +208,25 @@ def starts_on(snapshot: ClusterSnapshot, subject: Subject) -> list[str]:
         return [snapshot.cluster.nodes.name(row)] if row >= 0 else []
     found = node_rejections(scheduler, profile, pod, column)
     return sorted(name for name, rejection in found.items() if not rejection.texts)
+
+
+def started_member(snapshot: ClusterSnapshot, job: Job, pod: PodRecord) -> str:
+    """The node on which the member would be started now, as one that its job needs or beyond those;
+    empty if it would not."""
+    with snapshot.scheduler.attempt(job) as found:
+        is_placed = found.is_ready and any(each is pod for each in found.placed)
+        return snapshot.cluster.nodes.name(pod.row) if is_placed else ""
+
+
+def _job_starts_on(snapshot: ClusterSnapshot, job: Job) -> list[str]:
+    if job.is_ready:
+        return _nodes_of(snapshot, job)
+    with snapshot.scheduler.attempt(job) as found:
+        return _nodes_of(snapshot, job) if found.is_ready else []
+
+
+def _nodes_of(snapshot: ClusterSnapshot, job: Job) -> list[str]:
+    return sorted({snapshot.cluster.nodes.name(pod.row) for pod in job.placed()})
 
 
 @contextmanager
@@ -218,58 +253,3 @@ def planned_of(snapshot: ClusterSnapshot, pod: PodRecord) -> PlannedReservation 
     if pod.reservation is None:
         return None
     return snapshot.cluster.reservations.calendar.get(pod.reservation.uid)
-
-
-def _gang_starts_on(snapshot: ClusterSnapshot, job: Job, pod: PodRecord) -> list[str]:
-    partners = snapshot.cluster.jobs.partners(job)
-    members = [member for each in partners for member in each.waiting()]
-    if snapshot.scheduler.gangs.early_refusal(partners, members) is not None:
-        return []
-    fitting = fitting_members(snapshot, members)
-    ready = all(
-        each.would_be_ready([member for member in fitting if member.job == each.name])
-        for each in partners
-    )
-    return [fitting[pod]] if ready and pod in fitting else []
-
-
-def fitting_members(
-    snapshot: ClusterSnapshot, waiting: list[PodRecord], gated_too: bool = False
-) -> dict[PodRecord, str]:
-    """The members that fit one after the other, and the nodes they would be placed on; of a job with a
-    topology constraint in the domain where the most do."""
-    job = snapshot.cluster.jobs.of(waiting[0]) if waiting else None
-    placements = snapshot.scheduler.gangs.placements_of([job] if job is not None else [])
-    best: dict[PodRecord, str] = {}
-    for rows in placements:
-        with snapshot.scheduler.search.within(rows):
-            fitting = fitting_one_by_one(snapshot, waiting, gated_too)
-        best = fitting if len(fitting) > len(best) else best
-    return best
-
-
-def fitting_one_by_one(
-    snapshot: ClusterSnapshot, waiting: list[PodRecord], gated_too: bool = False
-) -> dict[PodRecord, str]:
-    """The same without regard to topology constraints."""
-    scheduler, ledger = snapshot.scheduler, snapshot.cluster.ledger
-    limits = snapshot.cluster.jobs.queue_limits
-    fitting: dict[PodRecord, str] = {}
-    with ledger.transaction():
-        for pod in waiting:
-            if (pod.gates and not gated_too) or limits.admission_error(pod):
-                continue
-            profile = profile_for(scheduler, pod)
-            column = scheduler.columns.column(profile, pod.cls)
-            row = scheduler.search.find_row(profile, pod, column)
-            if row >= 0:
-                pod.reservation_uid = column.reservation_uid(row)
-            else:
-                row = scheduler.backfill_row(pod)
-            if row < 0:
-                continue
-            ledger.place(pod, row)
-            fitting[pod] = snapshot.cluster.nodes.name(row)
-    for pod in waiting:
-        pod.reservation_uid = ""
-    return fitting

@@ -7,6 +7,7 @@ It never blocks, reads no clock and does no I/O; its drivers (`kube`, `local`, `
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from holdfast.scheduler.actions.allocate import Allocate
@@ -32,7 +33,7 @@ from holdfast.scheduler.framework.failure_handler import FailureHandler
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore, NodeSearch
 from holdfast.scheduler.framework.gang_failures import GangFailureHandler
 from holdfast.scheduler.framework.gang_permit import GangPermit
-from holdfast.scheduler.framework.gangs import Gangs
+from holdfast.scheduler.framework.gangs import GangAttempt, Gangs
 from holdfast.scheduler.framework.hold_planner import HoldPlanner
 from holdfast.scheduler.framework.preemption import Preemption
 from holdfast.scheduler.framework.profile import Profile
@@ -320,8 +321,24 @@ class Scheduler:
     def backfill_row(self, pod: PodRecord) -> int:
         """The row on which the backfill action would place a pending pod now, as it ends in time; -1 if
         there is none. Changes nothing."""
-        backfills = [action for action in self._actions if isinstance(action, Backfill)]
-        return backfills[0].find_row(self._round(self.cluster.now), pod) if backfills else -1
+        backfill = self._backfill()
+        return backfill.find_row(self._round(self.cluster.now), pod) if backfill is not None else -1
+
+    def attempt(self, job: Job) -> AbstractContextManager[GangAttempt]:
+        """What would come of scheduling the job now, also by the backfill action; undone at the end of
+        the block."""
+        backfill = self._backfill()
+        if backfill is None or not backfill.is_possible(self._round(self.cluster.now)):
+            return self.gangs.attempt(job)
+        return self.gangs.attempt(job, self.backfill_row)
+
+    def victims_for(self, job: Job) -> list[PodRecord]:
+        """The pods that the preempt action would preempt now for a job that is not ready."""
+        actions = [action for action in self._actions if isinstance(action, PreemptAction)]
+        return actions[0].victims_for(self._round(self.cluster.now), job) if actions else []
+
+    def _backfill(self) -> Backfill | None:
+        return next((action for action in self._actions if isinstance(action, Backfill)), None)
 
     @property
     def backfilled(self) -> int:

@@ -89,16 +89,20 @@ class Backfill(Action):
 
     # Which rows, and until when
 
+    def is_possible(self, round_: Round) -> bool:
+        """Whether there is capacity that is held or planned for later."""
+        reservations = round_.cluster.reservations
+        holds = reservations.starvation_holds if round_.cluster.settings.backfills else None
+        return bool(reservations.calendar or holds)
+
     def find_row(self, round_: Round, pod: PodRecord) -> int:
         """The row on which a pod with a run-time estimate would be placed now; -1 if there is none.
         Changes nothing."""
-        reservations = round_.cluster.reservations
-        holds = reservations.starvation_holds if round_.cluster.settings.backfills else None
-        if not (reservations.calendar or holds):
+        if not self.is_possible(round_):
             return -1
         if pod.reservation is not None or not round_.cluster.jobs.estimates.is_trusted(pod):
             return -1
-        if holds:
+        if round_.cluster.settings.backfills and round_.cluster.reservations.starvation_holds:
             round_.hold_reconciler.refresh_starts()
         return self._row_for(round_, pod, self._windows(round_))
 
@@ -232,14 +236,8 @@ class Backfill(Action):
         self, round_: Round, jobs: list[Job], members: list[PodRecord], until: Floats
     ) -> bool:
         statement = Statement(round_.cycle)
-        backfilled = []
-        for pod in members:
-            profile = round_.profiles[pod.scheduler]
-            if round_.cluster.jobs.queue_limits.admission_error(pod) or statement.assume(profile, pod):
-                continue
-            row = self._row_for(round_, pod, until)
-            if row >= 0 and statement.assume_on(profile, pod, row):
-                backfilled.append((pod, row))
+        row_for = lambda pod: self._row_for(round_, pod, until)  # noqa: E731
+        backfilled = round_.gangs.assume_each(statement, members, row_for)
         if statement.assumed and all(job.is_ready for job in jobs):
             return self._commit(round_, statement, backfilled)
         statement.discard()

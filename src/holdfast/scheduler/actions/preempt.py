@@ -121,6 +121,17 @@ class PreemptAction(Action):
     ) -> Collection[PodRecord]:
         """Preempts for a PodGroup of `scheduling.k8s.io`: in the topology domain where it takes the
         fewest victims. Of one that is ready, each further member may preempt."""
+        found, victims = self._proposal_for_group(round_, job, members)
+        if not job.is_ready:
+            never = any(pod.cls.pod.spec.preemption_policy == "Never" for pod in members)
+            _note(job, FOUND.format(len(victims)) if victims else NEVER if never else NO_VICTIMS)
+        if victims:
+            self._decide(round_, found, job)
+        return victims.values()
+
+    def _proposal_for_group(
+        self, round_: Round, job: Job, members: list[PodRecord]
+    ) -> tuple[Found, dict[str, PodRecord]]:
         gangs = round_.gangs
         together = [[pod] for pod in members] if job.is_ready else [members]
         proposals = []
@@ -130,13 +141,24 @@ class PreemptAction(Action):
                     self._proposal(round_, pods, lambda: gangs.could_start([job])) for pods in together
                 )
                 proposals += [found for found in tried if found[1]][:1]
-        found, victims = min(proposals, key=lambda proposal: len(proposal[1]), default=([], {}))
-        if not job.is_ready:
-            never = any(pod.cls.pod.spec.preemption_policy == "Never" for pod in members)
-            _note(job, FOUND.format(len(victims)) if victims else NEVER if never else NO_VICTIMS)
-        if victims:
-            self._decide(round_, found, job)
-        return victims.values()
+        return min(proposals, key=lambda proposal: len(proposal[1]), default=([], {}))
+
+    def victims_for(self, round_: Round, job: Job) -> list[PodRecord]:
+        """The pods that would be preempted now for a job that is not ready. Changes nothing."""
+        gangs, jobs = round_.gangs, round_.cluster.jobs.partners(job)
+        members = gangs.tried_members(jobs)
+        if any(pod.reservation is not None for pod in members):
+            return []
+        if self._is_under_way(round_, members):
+            return []
+        if gangs.early_refusal(jobs, members, may_preempt=True) is not None:
+            return []
+        with round_.cluster.jobs.queues.expected_usage():
+            if job.core is not None:
+                _, victims = self._proposal_for_group(round_, job, members)
+            else:
+                _, victims = self._proposal(round_, members, lambda: gangs.could_start(jobs))
+        return list(victims.values())
 
     def _proposal(
         self, round_: Round, members: list[PodRecord], is_ready: Callable[[], bool]

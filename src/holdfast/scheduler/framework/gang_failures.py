@@ -74,7 +74,12 @@ def pending_members(
         if pod is leader or queue.place(pod.uid) != "gated"
         if pod.scheduler in profiles
     ]
-    return sorted(found, key=lambda p: (-p.cls.priority, p.queued_since, p.namespace, p.name))
+    return sorted(found, key=member_order)
+
+
+def member_order(pod: PodRecord) -> tuple[int, float, str, str]:
+    """The key by which the members of a job are ordered."""
+    return (-pod.cls.priority, pod.queued_since, pod.namespace, pod.name)
 
 
 def led_members(leader: PodRecord, members: list[PodRecord], jobs: Jobs) -> list[PodRecord]:

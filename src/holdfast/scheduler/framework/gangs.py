@@ -9,7 +9,9 @@ one at a time. Members of a PodGroup of `scheduling.k8s.io` are all tried at onc
 does, and in one topology domain if it names a topology key.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +35,7 @@ from holdfast.scheduler.framework.gang_failures import (
     Stops,
     Unpermitted,
     led_members,
+    member_order,
     pending_members,
 )
 from holdfast.scheduler.framework.placements import PlacementGenerator, TopologyPlacement
@@ -47,6 +50,21 @@ from holdfast.scheduler.state.cluster import Cluster
 _STANDING = ("active", "backoff", "unschedulable")
 _FEW = 3
 """From this many members on it pays to estimate first whether enough of them can fit."""
+
+
+class GangAttempt(NamedTuple):
+    """What comes of an attempt to schedule a job. While it is looked at, the placed members are assumed
+    on their rows."""
+
+    members: list[PodRecord]
+    """Those that are tried, in this order."""
+    placed: list[PodRecord]
+    left: list[PodRecord]
+    is_ready: bool
+    refusal: GangRefusal | None = None
+    """Why none is tried, whatever the nodes are like."""
+    rows: NDArray[np.bool_] | None = None
+    """The topology domain in which they are tried; None for all rows."""
 
 
 class Gangs:
@@ -446,6 +464,107 @@ class Gangs:
         ready = bool(statement.assumed) and all(job.is_ready for job in jobs)
         statement.discard()
         return ready
+
+    @contextmanager
+    def attempt(
+        self, job: Job, row_for: Callable[[PodRecord], int] | None = None
+    ) -> Iterator[GangAttempt]:
+        """What would come of scheduling the job now: `schedule` without binding anything. Members that
+        have no feasible node go where `row_for` says, as in the backfill action."""
+        jobs = self._jobs.partners(job)
+        members = self.tried_members(jobs)
+        refusal = self.early_refusal(jobs, members)
+        if refusal is not None:
+            yield GangAttempt(members, [], members, False, refusal)
+            return
+        rows = self._rows_to_try(job, members)
+        if not rows:
+            yield GangAttempt(members, [], members, False)
+            return
+
+        def count(among: NDArray[np.bool_] | None) -> int:
+            with self._assumed(jobs, members, among, row_for) as tried:
+                return len(tried.placed)
+
+        most = max(rows, key=count) if len(rows) > 1 else rows[0]
+        with self._assumed(jobs, members, most, row_for) as tried:
+            yield tried
+
+    @contextmanager
+    def attempt_within(self, job: Job, rows: NDArray[np.bool_] | None) -> Iterator[GangAttempt]:
+        """The same in these rows only, and whatever else keeps the job from being tried."""
+        jobs = self._jobs.partners(job)
+        with self._assumed(jobs, self.tried_members(jobs), rows, None) as found:
+            yield found
+
+    def is_ready_in(self, job: Job, members: list[PodRecord]) -> bool:
+        """Whether the job would be ready if its members were tried in this order."""
+        jobs = self._jobs.partners(job)
+        for rows in self.placements_of(jobs):
+            with self._assumed(jobs, members, rows, None) as found:
+                if found.is_ready:
+                    return True
+        return False
+
+    def tried_members(self, jobs: list[Job]) -> list[PodRecord]:
+        """The pending members of partner jobs that are not gated, and this scheduler's, in the order in
+        which they are tried."""
+        found = [
+            pod
+            for job in jobs
+            for pod in job.waiting()
+            if self._queue.place(pod.uid) != "gated" and pod.scheduler in self._profiles
+        ]
+        return sorted(found, key=member_order)
+
+    def _rows_to_try(self, job: Job, members: list[PodRecord]) -> list[NDArray[np.bool_] | None]:
+        """The best placement, or all of them if the job is ready in none; None for all rows."""
+        placements = self.placements.of(job)
+        if placements is None:
+            return [None]
+        best = self.best_placement(job, members, placements)
+        return [each.rows for each in (placements if best is None else [best])]
+
+    @contextmanager
+    def _assumed(
+        self,
+        jobs: list[Job],
+        members: list[PodRecord],
+        rows: NDArray[np.bool_] | None,
+        row_for: Callable[[PodRecord], int] | None,
+    ) -> Iterator[GangAttempt]:
+        statement = Statement(self._cycle)
+        with self._cycle.search.within(rows):
+            enough = self._enough(jobs, members, statement)
+            left = self.assume_all(statement, members, enough)
+            if left and enough is not None and all(job.is_ready for job in jobs):
+                left = self.assume_all(statement, left)
+            elif left and row_for is not None:
+                statement.discard()
+                self.assume_each(statement, members, row_for)
+            placed = [pod for _, pod in statement.assumed]
+            taken = {pod.uid for pod in placed}
+            left = [pod for pod in members if pod.uid not in taken]
+            ready = all(job.is_ready for job in jobs)
+            try:
+                yield GangAttempt(members, placed, left, ready, None, rows)
+            finally:
+                statement.discard()
+
+    def assume_each(
+        self, statement: Statement, members: list[PodRecord], row_for: Callable[[PodRecord], int]
+    ) -> list[tuple[PodRecord, int]]:
+        """Assumes every member that fits, on the row that `row_for` returns if no node is feasible.
+        Returns those that are on such rows."""
+        limits, found = self._jobs.queue_limits, []
+        for pod in members:
+            profile = self._profiles[pod.scheduler]
+            if limits.admission_error(pod) or statement.assume(profile, pod):
+                continue
+            row = row_for(pod)
+            if row >= 0 and statement.assume_on(profile, pod, row):
+                found.append((pod, row))
+        return found
 
     def placements_of(self, jobs: list[Job]) -> list[NDArray[np.bool_] | None]:
         """The rows to try the jobs in, one set after the other; None for all rows."""

@@ -1,0 +1,188 @@
+"""Changes of a gang as a whole: members it lacks, members that do not count, and how many it needs.
+
+They are only made here; `advice` asks the scheduler whether they help.
+"""
+
+from collections import Counter
+
+from holdfast.api.kinds import KINDS, KindInfo
+from holdfast.api.names import (
+    GANG_MIN_AVAILABLE,
+    LIGHT_GROUP_MIN_AVAILABLE,
+    SIGS_PODGROUP_API,
+    TASK_SPEC,
+    VOLCANO_API,
+    WORKLOAD_API,
+)
+from holdfast.explanation.capacity import pods_text
+from holdfast.explanation.repairs import RESIZE, Repair, repair, spec_changes
+from holdfast.explanation.verdicts import Subject
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.framework.gang_failures import member_order
+from holdfast.scheduler.jobs import Job
+from holdfast.scheduler.jobs.job import CORE, VOLCANO, task_of
+from holdfast.snapshot.cluster_changes import create, patch
+from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
+
+
+def job_text(job: Job) -> str:
+    """`PodGroup default/g`, or `gang default/g` if annotations of its pods declare it."""
+    kind = "gang" if job.group is None and job.declared is not None else "PodGroup"
+    return f"{kind} {job.name.namespace}/{job.name.name}"
+
+
+def waiting_members(snapshot: ClusterSnapshot, job: Job) -> list[PodRecord]:
+    """The pending members of the job and its partners, also those that are not tried, in order."""
+    partners = snapshot.cluster.jobs.partners(job)
+    return sorted((pod for each in partners for pod in each.waiting()), key=member_order)
+
+
+def preemption_text(victims: list[PodRecord]) -> str:
+    return f"it can preempt {pods_text(victims)} of lower priority, and will if it is tried"
+
+
+# How many it needs
+
+
+def lower_min_member(snapshot: ClusterSnapshot, job: Job, least: int) -> Repair | None:
+    """The gang with a lower minMember; None if that is not possible."""
+    if not 0 < least < job.min_member:
+        return None
+    text = f"of {job_text(job)} to {least}"
+    if job.group is None:
+        objects = [
+            patch(POD, raw, {"metadata": {field: {key: str(least)}}})
+            for pod in job.members.values()
+            if pod.reservation is None
+            and (raw := snapshot.find(POD, pod.name, pod.namespace)) is not None
+            for field, key in (
+                ("annotations", GANG_MIN_AVAILABLE),
+                ("labels", LIGHT_GROUP_MIN_AVAILABLE),
+            )
+            if key in (raw["metadata"].get(field) or {})
+        ]
+        return repair(f"lower min-available {text}", "LowerMinMember", objects, RESIZE)
+    info, raw = _group_object(snapshot, job)
+    if raw is None:
+        return None
+    if job.name.family == CORE:
+        body: Raw = {"schedulingPolicy": {"gang": {"minCount": least}}}
+        text = f"lower minCount {text}"
+    else:
+        body, text = {"minMember": least}, f"lower minMember {text}"
+    return repair(text, "LowerMinMember", [patch(info, raw, {"spec": body})], RESIZE)
+
+
+def without_task(snapshot: ClusterSnapshot, job: Job) -> Repair | None:
+    """The PodGroup without the tasks in minTaskMember of which it has too few pods."""
+    lacking = _lacking_tasks(job)
+    info, raw = _group_object(snapshot, job)
+    if not lacking or raw is None:
+        return None
+    tasks = Counter(task_of(pod) for pod in job.members.values())
+    body = {task: tasks[task] or None for task in lacking}
+    each = ", ".join(f"{task} to {tasks[task]}" for task in lacking)
+    text = f"lower minTaskMember of {job_text(job)}: {each}"
+    return repair(text, "LowerMinMember", [patch(info, raw, {"spec": {"minTaskMember": body}})], RESIZE)
+
+
+def _group_object(snapshot: ClusterSnapshot, job: Job) -> tuple[KindInfo, Raw | None]:
+    api = job.group.api_version if job.group is not None else VOLCANO_API
+    info = KINDS[api, "PodGroup"]
+    return info, snapshot.find(info, job.name.name, job.name.namespace)
+
+
+# Members that it lacks
+
+
+def create_members(snapshot: ClusterSnapshot, job: Job) -> Repair | None:
+    """As many further pods as the gang lacks, of each task and in all; None if it lacks none."""
+    waiting = sorted(job.waiting(), key=member_order)
+    raws = [snapshot.find(POD, pod.name, pod.namespace) for pod in waiting if pod.reservation is None]
+    served = [raw for raw in raws if raw is not None]
+    served.sort(key=lambda raw: bool(raw["spec"].get("schedulingGates")))
+    if not served:
+        return None
+    tasks = [task for task, count in _lacking_tasks(job).items() for _ in range(count)]
+    more = max(0, lacking_pods(job) - len(tasks))
+    clones = [_clone(served[0], number, task) for number, task in enumerate([*tasks, *[""] * more])]
+    if not clones:
+        return None
+    texts = [
+        f"{_pods(count)} of task {task}" for task, count in sorted(_lacking_tasks(job).items()) if task
+    ]
+    texts += [_pods(more)] if more else []
+    text = f"create {' and '.join(texts)} of {job_text(job)}"
+    return repair(text, "CreatePods", [create(POD, each) for each in clones])
+
+
+def lacking_pods(job: Job) -> int:
+    """How many pods must be created before the job has as many as it needs."""
+    return max(0, job.still_needs - job.ready_members - len(job.waiting()))
+
+
+def _lacking_tasks(job: Job) -> dict[str, int]:
+    """How many pods of which task must be created."""
+    have = Counter(job.done.values())
+    have.update(task_of(pod) for pod in (*job.placed(), *job.waiting()))
+    return {task: needed - have[task] for task, needed in job.min_tasks.items() if needed > have[task]}
+
+
+def _pods(count: int) -> str:
+    return "1 more pod" if count == 1 else f"{count} more pods"
+
+
+def _clone(raw: Raw, number: int, task: str) -> Raw:
+    metadata = raw["metadata"]
+    name = f"{metadata['name']}-more-{number}"
+    kept = {key: metadata[key] for key in ("namespace", "labels", "annotations") if key in metadata}
+    if task:
+        field = "labels" if TASK_SPEC in (kept.get("labels") or {}) else "annotations"
+        kept[field] = {**(kept.get(field) or {}), TASK_SPEC: task}
+    left_out = ("nodeName", "schedulingGates")
+    spec = {key: value for key, value in raw["spec"].items() if key not in left_out}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**kept, "name": name, "uid": name},
+        "spec": spec,
+        "status": {"phase": "Pending"},
+    }
+
+
+def create_group(job: Job) -> Repair:
+    """The PodGroup that the pods name, with as many members as there are."""
+    least = max(1, len(job.members))
+    name, namespace = job.name.name, job.name.namespace
+    spec: Raw
+    if job.name.family == CORE:
+        api, field = WORKLOAD_API, "minCount"
+        spec = {"schedulingPolicy": {"gang": {"minCount": least}}}
+    else:
+        api = VOLCANO_API if job.name.family == VOLCANO else SIGS_PODGROUP_API
+        spec, field = {"minMember": least}, "minMember"
+    raw: Raw = {
+        "apiVersion": api,
+        "kind": "PodGroup",
+        "metadata": {"name": name, "namespace": namespace, "uid": f"group-{name}"},
+        "spec": spec,
+    }
+    text = f"create the PodGroup {namespace}/{name} with {field} {least}"
+    return repair(text, "CreateGroup", [create(KINDS[api, "PodGroup"], raw)])
+
+
+# Members that do not count
+
+
+def set_scheduler(snapshot: ClusterSnapshot, pods: list[PodRecord], name: str) -> Repair:
+    """The pods with the scheduler name that the others of their gang have."""
+    objects = [
+        change
+        for subject in dict.fromkeys(map(Subject.of, pods))
+        for change in spec_changes(snapshot, subject, lambda spec: {"schedulerName": name})
+    ]
+    unique = list({(each.info, each.namespace, each.name): each for each in objects}.values())
+    whose = ", ".join(f"{pod.namespace}/{pod.name}" for pod in pods)
+    wrong = ", ".join(dict.fromkeys(pod.scheduler for pod in pods))
+    return repair(f"set schedulerName: {name} instead of {wrong} in {whose}", "SetScheduler", unique)
