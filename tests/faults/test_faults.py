@@ -16,7 +16,7 @@ SEEDS = int(os.environ.get("FAULT_SEEDS", "2000"))
 PARTS = 20
 ONCE_BROKEN = (
     4200, 5348, 12477, 12559, 12935, 13942, 13991, 15373, 19911, 25569, 31688, 36457, 40381, 40471,
-    43531, 910098, 910690, 1006023,
+    43531, 910098, 910690, 1006023, 10014658,
 )  # fmt: skip
 """Beyond those that are always run."""
 BROKEN_CLAIMS = (

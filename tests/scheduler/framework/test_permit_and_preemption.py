@@ -6,6 +6,7 @@ import pytest
 
 from harness.permit_gate import Gate
 from holdfast.metrics.scheduler_metrics import SchedulingMetrics
+from holdfast.plugin import Outcome, PodRecord
 from holdfast.plugin.testing import Cluster, node, pod
 
 GANG = "gang.scheduling.koordinator.sh/"
@@ -74,6 +75,29 @@ def test_a_preemptor_may_wait_in_permit_itself() -> None:
     cluster.add(pod("high", cpu=2, priority=10)).advance(30)
     assert cluster.waiting() == {"high": "a"} and "low" in cluster.pending()
     assert cluster.plugin().held == {"high"}
+
+
+class GateOfHolds(Gate):
+    """Makes preemption holds wait as well."""
+
+    def permit(self, pod: PodRecord, row: int) -> Outcome:
+        is_hold = pod.name.startswith("preempted-for-")
+        return Outcome(wait=5.0) if is_hold and not self.is_open else super().permit(pod, row)
+
+
+@pytest.mark.parametrize("is_permitted", [True, False])
+def test_no_more_victims_are_sought_while_the_hold_waits_in_permit(is_permitted: bool) -> None:
+    """The hold takes the place of the victim that is gone, so the preemptor does not fit there yet."""
+    slow = {"sim.holdfast.io/stops-in": "3s"}
+    lows = [pod(f"free-low-{name}", cpu=2, nodeName=name, annotations=slow) for name in "ab"]
+    cluster = Cluster(GateOfHolds).add(node("a", cpu=2), node("b", cpu=2), *lows)
+    cluster.add(pod("free-high", cpu=2, priority=10)).schedule()
+    assert len(reservations(cluster)) == 1
+    cluster.advance(4)
+    cluster.plugin().is_open = is_permitted
+    cluster.advance(30)
+    assert len(uids(cluster)) == 2, "one victim is enough"
+    assert "free-high" in cluster.placed()
 
 
 def test_of_two_victims_only_the_one_that_runs_is_deleted() -> None:

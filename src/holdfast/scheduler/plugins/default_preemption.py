@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from holdfast.scheduler.cluster.decisions import CreateReservation, Decision, Nominate, preemption
 from holdfast.scheduler.cluster.events import Change
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.records import Phase, PodRecord
 from holdfast.scheduler.framework.config import DefaultPreemptionArgs
 from holdfast.scheduler.framework.config.plugin_sets import PREEMPTION
 from holdfast.scheduler.framework.diagnosis import NodeRejection, verdict
@@ -30,6 +30,7 @@ from holdfast.scheduler.reservations.hold_objects import hold_template, preempti
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 TERMINATING = "not eligible due to a terminating pod on the nominated node."
+HOLD_PENDING = "not eligible due to a preemption hold on the nominated node that is not bound yet."
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
@@ -72,6 +73,8 @@ class DefaultPreemption(ClusterPlugin):
         resolvable = trial.resolvable()
         if self._is_under_way(pod, resolvable):
             return Nomination(message=f"preemption: {TERMINATING}")
+        if self._is_hold_pending(pod):
+            return Nomination(message=f"preemption: {HOLD_PENDING}")
         nodes = self.cluster.nodes
         promising = resolvable & (nodes.lowest[: nodes.size] < pod.cls.priority)
         tried = self._tried(pod, trial)
@@ -160,6 +163,20 @@ class DefaultPreemption(ClusterPlugin):
         return any(
             (p.being_preempted and p.cls.priority < pod.cls.priority) or self._may_be_reclaimed(p, pod)
             for p in there
+        )
+
+    def _is_hold_pending(self, pod: PodRecord) -> bool:
+        """Whether the pod's hold on its nominated node is being bound, or waits in Permit. It takes the
+        capacity of victims that are gone by now, and has it for the pod as soon as it is bound."""
+        holds = self.cluster.reservations.preemption_holds
+        row = self.cluster.nodes.row(pod.nominated) if pod.nominated and pod.uid in holds else None
+        hold = holds.of(pod, row) if row is not None else None
+        return (
+            hold is not None
+            and hold.pod is not None
+            and hold.waiting
+            and not hold.released
+            and hold.pod.phase is Phase.ASSUMED
         )
 
     def _is_releasing_devices(self, pod: PodRecord) -> bool:
