@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
-from explanation.test_situations import LIMIT, N1, Row, annotated, check, full, on_n1
+from explanation.test_situations import (
+    FACTORY,
+    LIMIT,
+    N1,
+    Row,
+    annotated,
+    changed,
+    check,
+    full,
+    in_default,
+    on_n1,
+    on_nodes,
+    world_of,
+)
 from harness.claim_objects import (
     claiming_pod,
     device,
@@ -16,6 +30,9 @@ from harness.claim_objects import (
     resource_slice,
 )
 from harness.objects import Raw, node, pod, reservation
+from holdfast.explanation.explainer import explain
+from holdfast.kube.decoding import WATCHED
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 TAINT = {"key": "a", "effect": "NoSchedule"}
 TAINTED = node("n1", cpu="8", taints=[TAINT])
@@ -35,7 +52,7 @@ def with_memory(raw: Raw, memory: str) -> Raw:
 
 
 def nominated(name: str, cpu: str, priority: int) -> Raw:
-    return {**pod(name, cpu, priority=priority), "status": {"nominatedNodeName": "n1"}}
+    return {**in_default(pod(name, cpu, priority=priority)), "status": {"nominatedNodeName": "n1"}}
 
 
 COMBINATIONS: dict[str, tuple[list[Raw], str]] = {
@@ -136,3 +153,62 @@ def test_only_claims_that_change_are_named() -> None:
     ]
     (advice,) = check(Row(objects, [], ["Resize"])).advice
     assert "in ResourceClaim c (delete" in advice.text
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        (
+            {"key": "disk", "operator": "DoesNotExist"},
+            "remove the label disk of n1 (kubectl label node n1 disk-)",
+        ),
+        ({"key": "disk", "operator": "NotIn", "values": ["ssd"]}, "remove the label disk of n1"),
+    ],
+)
+def test_a_label_that_must_not_exist(expression: Raw, text: str) -> None:
+    n1 = node("n1", labels={"disk": "ssd"})
+    (advice,) = check(
+        Row([n1, pod("p", affinity=on_nodes({"key": "disk", **expression}))], [], ["LabelNode"])
+    ).advice
+    assert advice.text.startswith(text)
+
+
+def test_another_term_of_node_affinity() -> None:
+    """The term that is closest to being met asks for a fact, which a label must not claim."""
+    fact = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["z"]}
+    mine = [{"key": key, "operator": "Exists"} for key in ("tier", "team")]
+    affinity = on_nodes(fact)
+    required = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    required["nodeSelectorTerms"].append({"matchExpressions": mine})
+    (advice,) = check(Row([N1, pod("p", affinity=affinity)], [], ["LabelNode"])).advice
+    assert "kubectl label node n1 tier=VALUE team=VALUE" in advice.text
+
+
+HIGH = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "high"},
+    "value": 200,
+}
+
+
+def test_capacity_of_a_nominated_pod() -> None:
+    """It is not free. What helps is to request what is left, a higher priority, or the end of the
+    nominated pod; each is tried with a scheduler that has bound nothing yet."""
+
+    def advised(kept: str, cpu: str, *more: Raw) -> list[str]:
+        objects = [N1, nominated("v", kept, 100), in_default(pod("p", cpu)), *more]
+        snapshot = ClusterSnapshot(FACTORY.scheduler(), 0)
+        for watched in WATCHED:
+            kind = watched.info.api_version, watched.info.kind
+            raws = [raw for raw in objects if (raw["apiVersion"], raw["kind"]) == kind]
+            snapshot.add(watched, copy.deepcopy(raws))
+        found = explain(snapshot, objects[2]).advice
+        for each in found:
+            assert world_of(changed(objects, each.change)).node_of("p") == "n1", each.text
+        return [each.text.partition(";")[0] for each in found]
+
+    assert advised("6", "4") == ["request at most 2 cpu instead of 4"]
+    raised = "set priorityClassName: high (200), above default/v, nominated to n1"
+    assert advised("6", "4", HIGH) == ["request at most 2 cpu instead of 4", raised]
+    assert advised("8", "4") == ["end pod default/v (priority 100), nominated to n1"]

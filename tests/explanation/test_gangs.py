@@ -63,7 +63,7 @@ SITUATIONS: dict[str, Row] = {
     "another member has a misspelt selector": Row(
         [node("n1", labels={"disk": "nvme"}), TWO, P, other(nodeSelector={"disk": "nmve"})],
         ["default/q: No suitable node", "did you mean nvme?"],
-        ["CorrectSelector", "LabelNode"],
+        ["CorrectSelector"],
     ),
     "another member has no claim": Row(
         [N1, TWO, P, other(volumes=using("nope"))],

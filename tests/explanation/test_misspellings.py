@@ -64,12 +64,12 @@ SITUATIONS: dict[str, Row] = {
             "nodeSelector dsik=nvme is not met by the only node (no node has the label dsik; "
             "did you mean disk?)"
         ],
-        ["CorrectSelector", "LabelNode"],
+        ["CorrectSelector"],
     ),
     "value of the node selector": Row(
         [N1, pod("p", nodeSelector={"disk": "nmve"})],
         ["(values of disk: nvme on 1; did you mean nvme?)"],
-        ["CorrectSelector", "LabelNode"],
+        ["CorrectSelector"],
     ),
     "two labels of the node selector": Row(
         [N1, pod("p", nodeSelector={"dsik": "nmve", ZONE: "wset"})],
@@ -84,12 +84,12 @@ SITUATIONS: dict[str, Row] = {
     "key of an expression": Row(
         [N1, pod("p", **requiring("dsik", "Exists"))],
         ["node affinity dsik Exists is not met", "did you mean disk?"],
-        ["CorrectSelector", "LabelNode"],
+        ["CorrectSelector"],
     ),
     "value of an expression": Row(
         [N1, pod("p", **requiring("disk", "In", "nmve", "flash"))],
         ["node affinity disk In (nmve, flash) is not met", "did you mean nvme?"],
-        ["CorrectSelector", "LabelNode"],
+        ["CorrectSelector"],
     ),
     "number too high": Row(
         [N1, pod("p", **requiring("cores", "Gt", "16"))],
@@ -230,3 +230,25 @@ def test_the_scheduler_of_a_reservation() -> None:
     assert report.summary.endswith("(see --config); did you mean holdfast-scheduler?")
     (advice,) = report.advice
     assert advice.text.startswith("set schedulerName: holdfast-scheduler instead of holdfst-scheduler")
+
+
+def test_another_kind_of_device_is_not_a_misspelling() -> None:
+    objects = [
+        node("n1", allocatable={"koordinator.sh/gpu": "100", "nvidia.com/gpu": "1"}),
+        pod("p", requests={"cpu": "1", "koordinator.sh/rdma": "100"}),
+    ]
+    report = check(Row(objects, ["no node has the resource koordinator.sh/rdma"], []))
+    assert not any("did you mean" in each for each in report.details)
+    other_vendor = [objects[0], pod("p", requests={"cpu": "1", "vidia.org/gpu": "1"})]
+    check(Row(other_vendor, ["no node has the resource vidia.org/gpu"], []))
+    misspelt = [objects[0], pod("p", requests={"cpu": "1", "nvdia.com/gpus": "1"})]
+    check(Row(misspelt, ["did you mean nvidia.com/gpu?"], ["CorrectResource"]))
+
+
+def test_another_architecture_is_not_a_misspelling() -> None:
+    amd64 = node("n1", labels={"kubernetes.io/arch": "amd64"})
+    arm = pod("p", nodeSelector={"kubernetes.io/arch": "arm64"})
+    report = check(Row([amd64, arm], ["(values of kubernetes.io/arch: amd64 on 1)"], []))
+    assert not any("did you mean" in each for each in report.details)
+    misspelt = pod("p", nodeSelector={"kubernetes.io/arch": "amd46"})
+    check(Row([amd64, misspelt], ["did you mean amd64?"], ["CorrectSelector"]))

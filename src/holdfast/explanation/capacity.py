@@ -4,6 +4,7 @@ Capacity that is reserved for the pod itself never counts against it.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -70,10 +71,25 @@ def free_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Amounts:
             - planned.get(slot, 0)
             for slot in asked
         }
+    kept = nominated_on(snapshot, pod, row)
     return {
-        slot: table.allocatable.item(slot, row) - table.claimed.item(slot, row) - planned.get(slot, 0)
+        slot: table.allocatable.item(slot, row)
+        - table.claimed.item(slot, row)
+        - planned.get(slot, 0)
+        - kept[slot]
         for slot in asked
     }
+
+
+def nominated_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Counter[int]:
+    """What the pod must leave free on a row for pods that it is nominated for, by slot. Those with a
+    reservation there have their capacity already."""
+    cluster = snapshot.cluster
+    found: Counter[int] = Counter()
+    for each in cluster.nominated_pods_for(pod, row):
+        if not cluster.reservations.reservation_for_nominated(each, row):
+            found.update(dict(each.cls.usage))
+    return found
 
 
 def planned_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Amounts:
@@ -120,6 +136,8 @@ def shortages(snapshot: ClusterSnapshot, pod: PodRecord) -> NDArray[np.float64]:
     own = (reservation.entry for reservation in _own_reservations(snapshot, pod))
     special = {entry.row for entry in own if entry is not None}
     special.update(snapshot.cluster.reservations.calendar.rows())
+    rows = map(table.row, snapshot.cluster.nominator)
+    special.update(row for row in rows if row is not None and table.alive[row])
     for row in special:
         total[row] = _share(missing_on(snapshot, pod, row), asked)
     for slot in asked:

@@ -7,7 +7,7 @@ from holdfast.api.pod import ResourceRequirements
 from holdfast.api.quantity import amount
 from holdfast.api.resources import is_pod_level, is_sidecar
 from holdfast.api.selectors import compile_selector
-from holdfast.api.similar_names import did_you_mean
+from holdfast.api.similar_names import did_you_mean, similar_names
 from holdfast.api.times import format_time
 from holdfast.explanation.capacity import (
     absent_on,
@@ -27,29 +27,33 @@ from holdfast.explanation.claim_volumes import (
 )
 from holdfast.explanation.hardware import attach_details, device_details
 from holdfast.explanation.host_ports import port_details
-from holdfast.explanation.node_labels import label_details, labels_of_nodes
+from holdfast.explanation.node_labels import label_details, labels_of_nodes, unmet_labels
+from holdfast.explanation.node_repairs import (
+    FEATURE_FIELDS,
+    is_lifecycle,
+    limit_problem,
+    taint_text,
+    untolerated,
+)
 from holdfast.explanation.numa_alignment import numa_details
 from holdfast.explanation.pod_affinity import pod_affinity_details
 from holdfast.explanation.repairs import (
     CLAIM,
-    FEATURE_FIELDS,
     STORAGE_CLASS,
     VOLUME,
-    is_lifecycle,
-    limit_problem,
-    taint_text,
-    unmet_labels,
-    untolerated,
 )
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import NodeVerdicts
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
+from holdfast.scheduler.managers.devices.requests import TYPE_OF
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
 
 _NODES = 3
 _LINES = 3
+_SAME_DOMAIN = 0.8
+"""The ratio of equal characters from which two domains of resources are similar."""
 _LOOKED_AT = 50
 """How many nodes of one reason are looked at for details."""
 
@@ -85,7 +89,7 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
         impossible = True
         if not most:
             absent = True
-            yield f"no node has the resource {name}{did_you_mean(name, resources_of_nodes(snapshot))}"
+            yield f"no node has the resource {name}{did_you_mean(name, resources_like(snapshot, name))}"
         else:
             yield (
                 f"no node is large enough: it requests {shown(name, wanted)} {name}"
@@ -138,10 +142,21 @@ def _nominated(snapshot: ClusterSnapshot, pod: PodRecord, node: str, row: int) -
             )
 
 
-def resources_of_nodes(snapshot: ClusterSnapshot) -> set[str]:
-    """The resources that nodes have."""
+def resources_like(snapshot: ClusterSnapshot, name: str) -> set[str]:
+    """The resources of nodes that a name may be a misspelling of: both its domain and the rest must be
+    alike. The name of a kind of device is none, since another kind would not do."""
+    if name in TYPE_OF:
+        return set()
     table = snapshot.cluster.nodes
-    return {name for row, info in table.info.items() if table.alive[row] for name in info.allocatable}
+    rows = (info for row, info in table.info.items() if table.alive[row])
+    domain, _, own = name.rpartition("/")
+    return {
+        known
+        for known in {known for info in rows for known in info.allocatable}
+        for other, _, rest in [known.rpartition("/")]
+        if (rest == own or similar_names(own, [rest]))
+        and (other.startswith(domain) or similar_names(domain, [other], _SAME_DOMAIN))
+    }
 
 
 def _deciding(pod: PodRecord, name: str, asked: int) -> str:

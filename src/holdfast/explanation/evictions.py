@@ -30,7 +30,7 @@ from holdfast.snapshot.cluster_changes import ObjectChange, applied
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 _NODES = 3
-_CRITICAL = 2 * 10**9
+CRITICAL = 2 * 10**9
 """Pods of this priority and above are the system's own."""
 _DAEMONS = ("DaemonSet", "Node")
 
@@ -81,15 +81,11 @@ def consider_evictions_for_own(advisor: Advisor, pod: PodRecord) -> None:
 
 
 def eviction_steps(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Iterator[Repair]:
-    """Ending the fewest pods with which the node is eligible, or rejected for another reason; and pods
-    that the node is nominated for."""
+    """Ending the fewest pods with which the node is eligible, or rejected for another reason."""
     node = snapshot.cluster.nodes.name(row)
     victims = _fewest(snapshot, pod, row) or _fewest_for_another_reason(snapshot, pod, row)
     if victims:
         yield end_of(snapshot, victims, f" on {node}")
-    nominated = snapshot.cluster.nominated_pods_for(pod, row)
-    if nominated and all(each.reservation is None for each in nominated):
-        yield end_of(snapshot, nominated, f", for which {node} is nominated")
 
 
 def end_of(
@@ -136,7 +132,7 @@ def _evictable(
         if each.reservation is None
         and (pod.job is None or each.job != pod.job)
         and not each.cls.is_daemon
-        and each.cls.priority < _CRITICAL
+        and each.cls.priority < CRITICAL
         and not controller.intersection(owner.uid for owner in each.cls.owners)
         and not any(owner.kind in _DAEMONS for owner in each.cls.owners)
     ]

@@ -9,12 +9,12 @@ from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import held_for, requested
 from holdfast.explanation.node_labels import expression_text
+from holdfast.explanation.node_repairs import settings_repairs
 from holdfast.explanation.repairs import (
     CONFIGURE,
     Repair,
     metadata_changes,
     repair,
-    settings_repairs,
     spec_changes,
 )
 from holdfast.explanation.report import MatchingReservation

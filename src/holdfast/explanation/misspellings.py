@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from holdfast.api.similar_names import nearest
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import largest
-from holdfast.explanation.details import claims_of, resources_of_nodes
-from holdfast.explanation.node_labels import corrected_labels, labels_of_nodes
+from holdfast.explanation.details import claims_of, resources_like
+from holdfast.explanation.label_repairs import corrected_labels
+from holdfast.explanation.node_labels import labels_of_nodes
 from holdfast.explanation.pod_affinity import corrected_terms
 from holdfast.explanation.repairs import (
     CLAIM,
@@ -109,7 +110,7 @@ def _spread_keys(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) ->
 
 def _resources(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Iterator[list[Repair]]:
     """Requests for resources that no node has."""
-    slots, known = snapshot.cluster.nodes.slots, resources_of_nodes(snapshot)
+    slots = snapshot.cluster.nodes.slots
 
     def renamed(name: str, near: str) -> Repair:
         objects = spec_changes(snapshot, subject, lambda spec: _renamed(spec, name, near))
@@ -118,7 +119,7 @@ def _resources(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> I
     for slot, _ in pod.cls.requests:
         if slot != PODS and not largest(snapshot, slot):
             name = slots.name(slot)
-            yield [renamed(name, near) for near in nearest(name, known)]
+            yield [renamed(name, near) for near in nearest(name, resources_like(snapshot, name))]
 
 
 def _renamed(spec: Raw, name: str, near: str) -> Raw:

@@ -1,17 +1,14 @@
 """Labels and names of nodes that a pod requires: which nodes have them, and the nearest that exist."""
 
-import copy
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from holdfast.api.affinity import NodeSelectorRequirement, NodeSelectorTerm
 from holdfast.api.names import NODE_NAME_FIELD
+from holdfast.api.selectors import node_requirement
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.capacity import missing_node
-from holdfast.explanation.repairs import Edit, Repair, repair, spec_changes, unmet_labels
 from holdfast.explanation.report import few
-from holdfast.explanation.verdicts import Subject
-from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.class_key import required_terms
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
@@ -20,6 +17,11 @@ _LINES = 3
 _VALUES = 3
 _BOUNDS = ("Gt", "Lt")
 _DAEMON_SET = "DaemonSet"
+
+_PLATFORM_LABELS = ("kubernetes.io/arch", "kubernetes.io/os")
+_ARCHITECTURES = ("386", "amd64", "arm", "arm64", "loong64", "mips64le", "ppc64le", "riscv64", "s390x")
+_PLATFORMS = (*_ARCHITECTURES, "linux", "windows", "darwin", "freebsd")
+"""Values that these labels can have."""
 
 Labels = Mapping[str, Counter[str]]
 """By label, how many nodes have each value."""
@@ -32,6 +34,36 @@ def labels_of_nodes(snapshot: ClusterSnapshot) -> Labels:
         for key, value in info.labels.items() if table.alive[row] else ():
             found.setdefault(key, Counter())[value] += 1
     return found
+
+
+def unmet_labels(
+    snapshot: ClusterSnapshot, pod: PodRecord, row: int
+) -> tuple[dict[str, str], list[NodeSelectorRequirement]]:
+    """What the pod's node selector and the affinity term that is closest to being met require and the
+    node does not have: labels, and expressions."""
+    selector, terms = unmet_terms(snapshot, pod, row)
+    return selector, terms[0] if terms else []
+
+
+def unmet_terms(
+    snapshot: ClusterSnapshot, pod: PodRecord, row: int
+) -> tuple[dict[str, str], list[list[NodeSelectorRequirement]]]:
+    """The same for all affinity terms, the one that is closest to being met first."""
+    labels = snapshot.cluster.nodes.info[row].labels
+    selector = {key: value for key, value in pod.cls.node_selector.items() if labels.get(key) != value}
+    terms = [
+        [each for each in term.match_expressions if not node_requirement(each).matches(labels)]
+        for term in (required_terms(pod.cls.affinity) if pod.cls.affinity is not None else ())
+        if not term.match_fields
+    ]
+    return selector, sorted(terms, key=len)
+
+
+def labels_anywhere(snapshot: ClusterSnapshot, keys: list[str]) -> set[str]:
+    """Those of the labels that some node has."""
+    table = snapshot.cluster.nodes
+    infos = [info for row, info in table.info.items() if table.alive[row]] if keys else []
+    return {key for key in keys if any(key in info.labels for info in infos)}
 
 
 # Facts
@@ -107,140 +139,38 @@ def _values(snapshot: ClusterSnapshot, labels: Labels, wanted: NodeSelectorRequi
     found = labels.get(key)
     if not found:
         return f" (no node has the label {key}{did_you_mean(key, labels)})"
-    if wanted.operator in _BOUNDS and (numbers := _numbers(found)):
+    if wanted.operator in _BOUNDS and (numbers := numbers_in(found)):
         return (
             f" (values of {key}: {numbers[0]} to {numbers[-1]})"
             if len(numbers) > _VALUES
             else (f" (values of {key}: {_counted(found)})")
         )
     is_listed = wanted.operator == "In" and not any(each in found for each in wanted.values)
-    hints = (did_you_mean(each, found) for each in wanted.values) if is_listed else ()
+    hints = (_hint(key, each, found) for each in wanted.values) if is_listed else ()
     hint = next((each for each in hints if each), "")
     if len(found) > snapshot.cluster.nodes.count // 2 and len(found) > _VALUES:
         return f" ({hint.removeprefix('; ')})" if hint else ""
     return f" (values of {key}: {_counted(found)}{hint})"
 
 
+def similar_values(key: str, value: str, known: Iterable[str]) -> list[str]:
+    """The known values of a label that are most like one that no node has. Another architecture or
+    operating system is no misspelling: an image for one does not run on the other."""
+    return [] if _is_platform(key, value) else nearest(value, known)
+
+
+def _hint(key: str, value: str, known: Iterable[str]) -> str:
+    return "" if _is_platform(key, value) else did_you_mean(value, known)
+
+
+def _is_platform(key: str, value: str) -> bool:
+    return key.removeprefix("beta.") in _PLATFORM_LABELS and value in _PLATFORMS
+
+
 def _counted(values: Counter[str]) -> str:
     return few([f"{value} on {count}" for value, count in values.most_common()], _VALUES)
 
 
-def _numbers(values: Sequence[str] | Counter[str]) -> list[int]:
+def numbers_in(values: Sequence[str] | Counter[str]) -> list[int]:
     """The values that are numbers, the smallest first."""
     return sorted(int(each) for each in values if each.lstrip("-").isdigit())
-
-
-# Corrections
-
-
-def corrected_labels(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Iterator[Repair]:
-    """What the pod requires of nodes, with the nearest labels, values and names that nodes have."""
-    labels = labels_of_nodes(snapshot)
-    yield from _corrected_selector(snapshot, subject, pod, labels)
-    terms = required_terms(pod.cls.affinity) if pod.cls.affinity is not None else []
-    expressions = {
-        expression_text(each): (each, near)
-        for term in terms
-        for each in term.match_expressions
-        if (near := _near_expression(labels, each)) is not None
-    }
-    for each, near in expressions.values():
-        edit = _edited("matchExpressions", each, near)
-        right, wrong = expression_text(near), expression_text(each)
-        text = f"require {right} instead of {wrong} in its node affinity"
-        yield repair(text, "CorrectSelector", spec_changes(snapshot, subject, edit))
-    fields = [each for term in terms for each in term.match_fields]
-    if pod.pinned_node is not None and not any(each.kind == _DAEMON_SET for each in pod.cls.owners):
-        names = [pod.pinned_node]
-        fields.append(NodeSelectorRequirement(key=NODE_NAME_FIELD, operator="In", values=names))
-    for field in fields:
-        if (named := _near_field(snapshot, field)) is not None:
-            edit = _edited("matchFields", field, named)
-            right, wrong = expression_text(named), expression_text(field)
-            text = f"require {right} instead of {wrong} in its node affinity"
-            yield repair(text, "CorrectSelector", spec_changes(snapshot, subject, edit))
-
-
-def _corrected_selector(
-    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, labels: Labels
-) -> Iterator[Repair]:
-    """All labels of the node selector that no node has, together: they are one map."""
-    texts, patch = [], dict[str, str | None]()
-    for key, value in pod.cls.node_selector.items():
-        near = _near(labels, key, [value])
-        if near is not None:
-            near_key, (near_value,) = near
-            texts.append(f"{near_key}: {near_value} instead of {key}: {value}")
-            patch |= {key: None, near_key: near_value}
-    if patch:
-        text = f"set nodeSelector {' and '.join(texts)}"
-        objects = spec_changes(snapshot, subject, lambda spec: {"nodeSelector": patch})
-        yield repair(text, "CorrectSelector", objects)
-
-
-def _near(labels: Labels, key: str, values: Sequence[str]) -> tuple[str, list[str]] | None:
-    """The nearest label that nodes have, with values that it has; None if nothing is misspelt, or
-    nothing is similar."""
-    keys = [key] if key in labels else nearest(key, labels)
-    for near in keys:
-        there = labels[near]
-        if not values or any(each in there for each in values):
-            return (near, list(values)) if near != key else None
-        for at, each in enumerate(values):
-            for value in nearest(each, there):
-                return near, [*values[:at], value, *values[at + 1 :]]
-    return None
-
-
-def _near_expression(labels: Labels, wanted: NodeSelectorRequirement) -> NodeSelectorRequirement | None:
-    if wanted.operator in ("In", "Exists"):
-        near = _near(labels, wanted.key, wanted.values)
-        if near is None:
-            return None
-        return NodeSelectorRequirement(key=near[0], operator=wanted.operator, values=near[1])
-    if wanted.operator not in _BOUNDS or not _numbers(wanted.values):
-        return None
-    for key in [wanted.key] if wanted.key in labels else nearest(wanted.key, labels):
-        numbers, bound = _numbers(labels[key]), int(wanted.values[0])
-        if not numbers:
-            continue
-        met = min(bound, numbers[-1] - 1) if wanted.operator == "Gt" else max(bound, numbers[0] + 1)
-        near_bound = NodeSelectorRequirement(key=key, operator=wanted.operator, values=[str(met)])
-        return near_bound if near_bound != wanted else None
-    return None
-
-
-def _near_field(
-    snapshot: ClusterSnapshot, field: NodeSelectorRequirement
-) -> NodeSelectorRequirement | None:
-    """Another field, or names of nodes that exist."""
-    table = snapshot.cluster.nodes
-    known = [name for name, row in table.names() if table.alive[row]]
-    if field.key != NODE_NAME_FIELD:
-        if not nearest(field.key, [NODE_NAME_FIELD]):
-            return None
-        return NodeSelectorRequirement(
-            key=NODE_NAME_FIELD, operator=field.operator, values=field.values
-        )
-    if field.operator != "In" or any(each in known for each in field.values):
-        return None
-    near = [name for each in field.values for name in nearest(each, known)]
-    return NodeSelectorRequirement(key=field.key, operator="In", values=near) if near else None
-
-
-def _edited(kind: str, wrong: NodeSelectorRequirement, right: NodeSelectorRequirement) -> Edit:
-    """Replaces an expression or field in the terms of the required node affinity."""
-
-    def edit(spec: Raw) -> Raw:
-        affinity = copy.deepcopy((spec.get("affinity") or {}).get("nodeAffinity") or {})
-        required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-        for term in required.get("nodeSelectorTerms") or ():
-            for each in term.get(kind) or ():
-                given = (each.get("key"), each.get("operator"), list(each.get("values") or ()))
-                if given == (wrong.key, wrong.operator, list(wrong.values)):
-                    each["key"] = right.key
-                    if right.values:
-                        each["values"] = list(right.values)
-        return {"affinity": {"nodeAffinity": affinity}}
-
-    return edit

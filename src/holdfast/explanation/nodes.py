@@ -13,15 +13,14 @@ from holdfast.explanation.capacity import (
 )
 from holdfast.explanation.hardware import devices_on
 from holdfast.explanation.no_node import plain
-from holdfast.explanation.repairs import (
+from holdfast.explanation.node_repairs import (
     KEEPING_OUT,
-    Repair,
     is_lifecycle,
     limit_problem,
-    repair,
     taint_text,
     uncordoned,
 )
+from holdfast.explanation.repairs import Repair, repair
 from holdfast.explanation.report import (
     Advice,
     NodeCapacity,

@@ -35,8 +35,11 @@ from holdfast.explanation.evictions import (
 from holdfast.explanation.host_ports import other_ports
 from holdfast.explanation.matching_reservations import reservation_repairs
 from holdfast.explanation.misspellings import corrections
+from holdfast.explanation.node_labels import unmet_labels
+from holdfast.explanation.node_repairs import node_repairs, wider_numa_policies
+from holdfast.explanation.nominated_pods import nominated_evictions, priority_repairs
 from holdfast.explanation.planned_reservations import estimate_steps
-from holdfast.explanation.repairs import Repair, node_repairs, unmet_labels, wider_numa_policies
+from holdfast.explanation.repairs import Repair
 from holdfast.explanation.smaller_requests import merged_sizes, resize, smaller_steps
 from holdfast.explanation.verdicts import NodeVerdicts, at_time, fits_on, place, rejection_on
 from holdfast.explanation.waits import consider_wait, wait_steps
@@ -130,6 +133,7 @@ def _consider_single(
             smaller_steps(snapshot, advisor.subject, pod, row),
             wider_numa_policies(snapshot, advisor.subject, pod, row),
             other_ports(snapshot, advisor.subject, pod, row),
+            priority_repairs(snapshot, advisor.subject, pod, row),
         ):
             any(advisor.propose_once(actions_of(each), each) for each in options)
     for row in lacking[:_NODES]:
@@ -251,11 +255,13 @@ class _Search:
             yield from wider_numa_policies(snapshot, subject, pod, row)
         if rejection.plugin in _CAPACITY:
             yield from smaller_steps(snapshot, subject, pod, row)
+            yield from priority_repairs(snapshot, subject, pod, row)
         if rejection.plugin in _CAPACITY or rejection.resolvable:
             yield from wait_steps(snapshot, subject, pod, row)
             yield from deletion_steps(snapshot, pod, row)
             if self._with_evictions:
                 yield from eviction_steps(snapshot, pod, row)
+                yield from nominated_evictions(snapshot, pod, row)
 
     def _continued(self, repairs: tuple[Repair, ...], option: Repair) -> tuple[Repair, ...]:
         """The sequence with one more change. Smaller requests after smaller requests are one change."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from holdfast.api.kinds import KINDS
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice import Advisor
+from holdfast.explanation.nominated_pods import PRIORITY_CLASS
 from holdfast.explanation.repairs import Repair, repair
 from holdfast.explanation.report import Advice
 from holdfast.explanation.verdicts import Subject
@@ -13,7 +14,6 @@ from holdfast.kube.object_client import Raw
 from holdfast.snapshot.cluster_changes import ObjectChange, create, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
-PRIORITY_CLASS = KINDS["scheduling.k8s.io/v1", "PriorityClass"]
 _FAILURE = "ReplicaFailure"
 _BUILT_IN = ("system-node-critical", "system-cluster-critical")
 

@@ -1,0 +1,245 @@
+"""Changes of configuration that may remove what keeps a pod off a node, by the plugin that rejects the
+node: a cordon, taints, labels, spread constraints, kubelet features, hints and policies."""
+
+import json
+from collections.abc import Callable
+
+from holdfast.api.affinity import Taint
+from holdfast.api.annotations import limit_to_allocatable
+from holdfast.api.errors import InvalidObject
+from holdfast.api.names import (
+    DEVICE_ALLOCATE_HINT,
+    LIMIT_TO_ALLOCATABLE,
+    NUMA_TOPOLOGY_SPEC,
+    TAINT_UNSCHEDULABLE,
+)
+from holdfast.api.selectors import tolerated
+from holdfast.explanation.label_repairs import VALUE, is_discovered, label_repairs
+from holdfast.explanation.node_labels import labels_anywhere, unmet_labels
+from holdfast.explanation.numa_alignment import has_no_numa_nodes, wider_policies
+from holdfast.explanation.repairs import (
+    CONFIGURE,
+    RESIZE,
+    Repair,
+    metadata_changes,
+    repair,
+    spec_changes,
+)
+from holdfast.explanation.verdicts import Subject
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.class_key import RESTART_ALL_CONTAINERS, USER_NAMESPACES_ON_HOST_NETWORK
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.framework.diagnosis import NodeRejection
+from holdfast.snapshot.cluster_changes import patch
+from holdfast.snapshot.cluster_snapshot import NODE, ClusterSnapshot
+
+_LIFECYCLE = "node.kubernetes.io/"
+"""Taints of this prefix say that the node cannot be used now; tolerating one does not help."""
+_CONTROL_PLANE = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
+KEEPING_OUT = ("NoSchedule", "NoExecute")
+
+
+def node_repairs(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int, rejection: NodeRejection
+) -> list[Repair]:
+    """The configuration changes that may make the plugin accept the node; none for what only capacity
+    or time can change."""
+    make = _BY_PLUGIN.get(rejection.plugin)
+    return make(snapshot, subject, pod, row) if make is not None else []
+
+
+def settings_repairs(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
+) -> list[Repair]:
+    """The changes that together remove what settings of a node keep the pod off it: a cordon, taints
+    and labels."""
+    raw = snapshot.find(NODE, snapshot.cluster.nodes.name(row)) or {}
+    found: list[Repair] = []
+    if (raw.get("spec") or {}).get("unschedulable"):
+        found += _uncordon(snapshot, subject, pod, row)
+    else:
+        found += _tolerate(snapshot, subject, pod, row)
+    if any(unmet_labels(snapshot, pod, row)):
+        found += label_repairs(snapshot, subject, pod, row)[:1]
+    return found
+
+
+def _uncordon(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
+    name = snapshot.cluster.nodes.name(row)
+    raw = snapshot.find(NODE, name)
+    return [uncordoned(raw)] if raw is not None else []
+
+
+def uncordoned(raw: Raw) -> Repair:
+    name, taints = raw["metadata"]["name"], (raw.get("spec") or {}).get("taints") or []
+    left = [each for each in taints if each.get("key") != TAINT_UNSCHEDULABLE]
+    body = {"spec": {"unschedulable": False, "taints": left}}
+    return repair(f"uncordon {name} (kubectl uncordon {name})", "Uncordon", [patch(NODE, raw, body)])
+
+
+def untolerated(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[Taint]:
+    """The taints of a node that keep the pod off it."""
+    return [
+        taint
+        for taint in snapshot.cluster.nodes.info[row].taints
+        if taint.effect in KEEPING_OUT and not tolerated(taint, pod.cls.tolerations)
+    ]
+
+
+def _tolerate(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
+    taints = untolerated(snapshot, pod, row)
+    if not taints or any(is_lifecycle(taint) for taint in taints):
+        return []
+    added = [
+        {"key": each.key, "operator": "Equal", "value": each.value or "", "effect": each.effect}
+        for each in taints
+    ]
+    texts = " and ".join(sorted(taint_text(each) for each in taints))
+    edit = lambda spec: {"tolerations": [*(spec.get("tolerations") or ()), *added]}  # noqa: E731
+    cost = RESIZE if any(each.key in _CONTROL_PLANE for each in taints) else CONFIGURE
+    return [repair(f"tolerate {texts}", "Tolerate", spec_changes(snapshot, subject, edit), cost)]
+
+
+def is_lifecycle(taint: Taint) -> bool:
+    """Whether the taint says that its node is not ready, under pressure or being shut down."""
+    return taint.key.startswith(_LIFECYCLE) and taint.key != TAINT_UNSCHEDULABLE
+
+
+def taint_text(taint: Taint) -> str:
+    value = f"={taint.value}" if taint.value else ""
+    return f"{taint.key}{value}:{taint.effect}"
+
+
+FEATURE_FIELDS = {
+    RESTART_ALL_CONTAINERS: "a restart rule with the action RestartAllContainers",
+    USER_NAMESPACES_ON_HOST_NETWORK: "hostUsers: false with hostNetwork: true",
+}
+"""By feature that a kubelet declares, what requires it in a pod."""
+
+
+def _features(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
+    """The pod without what the kubelet of the node does not declare."""
+    texts: list[str] = []
+    lacking = sorted(set(pod.cls.features) - snapshot.cluster.nodes.info[row].features)
+    if RESTART_ALL_CONTAINERS in lacking:
+        texts.append("remove the restart rules with the action RestartAllContainers")
+    if USER_NAMESPACES_ON_HOST_NETWORK in lacking:
+        texts.append("remove hostUsers: false")
+
+    def edit(spec: Raw) -> Raw:
+        body: Raw = {"hostUsers": None} if USER_NAMESPACES_ON_HOST_NETWORK in lacking else {}
+        for field in ("containers", "initContainers") if RESTART_ALL_CONTAINERS in lacking else ():
+            if field in spec:
+                body[field] = [_without_restart_all(each) for each in spec[field]]
+        return body
+
+    objects = spec_changes(snapshot, subject, edit)
+    return [repair(" and ".join(texts), "RemoveFeature", objects)] if texts else []
+
+
+def _without_restart_all(container: Raw) -> Raw:
+    rules = container.get("restartPolicyRules") or ()
+    kept = [each for each in rules if each.get("action") != "RestartAllContainers"]
+    others = {key: value for key, value in container.items() if key != "restartPolicyRules"}
+    return {**others, "restartPolicyRules": kept} if kept else others
+
+
+def _hints(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
+    if DEVICE_ALLOCATE_HINT not in pod.cls.annotations:
+        return []
+    objects = metadata_changes(snapshot, subject, {"annotations": {DEVICE_ALLOCATE_HINT: None}})
+    text = f"remove the annotation {DEVICE_ALLOCATE_HINT}, so that it may use any device"
+    return [repair(text, "RemoveAnnotation", objects)]
+
+
+def _spread(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
+    name = snapshot.cluster.nodes.name(row)
+    raw = snapshot.find(NODE, name)
+    constraints = pod.cls.pod.spec.topology_spread_constraints
+    labels = snapshot.cluster.nodes.info[row].labels
+    lacking = [
+        each.topology_key
+        for each in constraints
+        if each.when_unsatisfiable == "DoNotSchedule" and each.topology_key not in labels
+    ]
+    known = labels_anywhere(snapshot, lacking)
+    if any(is_discovered(key) and key not in known for key in lacking):
+        return []
+    if lacking and raw is not None:
+        text = " ".join(f"{key}={VALUE}" for key in lacking)
+        body = {"metadata": {"labels": dict.fromkeys(lacking, VALUE)}}
+        text = f"label {name} (kubectl label node {name} {text})"
+        return [repair(text, "LabelNode", [patch(NODE, raw, body)])]
+
+    def soften(spec: Raw) -> Raw:
+        hard = [
+            {name: value for name, value in each.items() if name != "minDomains"}
+            for each in spec.get("topologySpreadConstraints") or ()
+        ]
+        return {
+            "topologySpreadConstraints": [
+                {**each, "whenUnsatisfiable": "ScheduleAnyway"} for each in hard
+            ]
+        }
+
+    text = "set whenUnsatisfiable: ScheduleAnyway in its topology spread constraints"
+    if any(each.min_domains for each in constraints):
+        text += ", without minDomains"
+    return [repair(text, "RelaxSpread", spec_changes(snapshot, subject, soften))] if constraints else []
+
+
+def _malformed_limits(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
+) -> list[Repair]:
+    name = snapshot.cluster.nodes.name(row)
+    raw = snapshot.find(NODE, name)
+    annotations = ((raw or {}).get("metadata") or {}).get("annotations") or {}
+    if raw is None or LIMIT_TO_ALLOCATABLE not in annotations:
+        return []
+    if limit_problem(snapshot, row) == "":
+        return []
+    body = {"metadata": {"annotations": {LIMIT_TO_ALLOCATABLE: None}}}
+    text = f"fix or remove the annotation {LIMIT_TO_ALLOCATABLE} of {name}"
+    return [repair(text, "RemoveAnnotation", [patch(NODE, raw, body)])]
+
+
+def limit_problem(snapshot: ClusterSnapshot, row: int) -> str:
+    """What is wrong with a node's limit-to-allocatable annotation; empty if nothing."""
+
+    text = snapshot.cluster.nodes.info[row].annotations.get(LIMIT_TO_ALLOCATABLE)
+    if text is None:
+        return ""
+    try:
+        limit_to_allocatable(text)
+    except InvalidObject as error:
+        return str(error.message)
+    return ""
+
+
+def wider_numa_policies(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
+) -> list[Repair]:
+    """The NUMA policy of the node instead of another one, or policies that demand less."""
+    found = []
+    if has_no_numa_nodes(snapshot, pod, row):
+        objects = metadata_changes(snapshot, subject, {"annotations": {NUMA_TOPOLOGY_SPEC: None}})
+        text = f"remove its annotation {NUMA_TOPOLOGY_SPEC}, so that NUMA nodes do not matter"
+        return [repair(text, "RemoveAnnotation", objects)]
+    for policy in wider_policies(snapshot, pod, row):
+        spec = {**json.loads(pod.cls.annotations[NUMA_TOPOLOGY_SPEC]), "numaTopologyPolicy": policy}
+        body = {"annotations": {NUMA_TOPOLOGY_SPEC: json.dumps(spec)}}
+        objects = metadata_changes(snapshot, subject, body)
+        text = f"set numaTopologyPolicy to {policy} in its annotation {NUMA_TOPOLOGY_SPEC}"
+        found.append(repair(text, "Annotate", objects))
+    return found
+
+
+_BY_PLUGIN: dict[str, Callable[[ClusterSnapshot, Subject, PodRecord, int], list[Repair]]] = {
+    "NodeUnschedulable": _uncordon,
+    "TaintToleration": _tolerate,
+    "NodeAffinity": label_repairs,
+    "PodTopologySpread": _spread,
+    "LimitAware": _malformed_limits,
+    "DeviceShare": _hints,
+    "NodeDeclaredFeatures": _features,
+}
