@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from harness.strategies import quantity_texts
 from holdfast.api import quantity
-from holdfast.api.quantity import MAX_AMOUNT, NANO, QuantityError
+from holdfast.api.quantity import MAX_AMOUNT, NANO, QuantityError, shown
 
 
 @pytest.mark.parametrize(
@@ -140,3 +140,8 @@ def _by_fractions(text: str) -> Fraction:
             return Fraction(text[:-1].rstrip(".") or "0") * Fraction(10) ** power
     number, _, exponent = text.lower().partition("e")
     return Fraction(number.rstrip(".") or "0") * Fraction(10) ** int(exponent or 0)
+
+
+def test_the_most_that_is_counted_is_shown_as_such() -> None:
+    assert shown("memory", 16 * 10**18) == "32Pi or more"
+    assert shown("memory", 2**54) == "16Pi"

@@ -70,7 +70,7 @@ PLANS: dict[str, Plan] = {
     "another plan": Plan(
         [N1, planned("a", "6", app="other"), planned("r", "6")],
         ["4 cpu short at 2026-01-01T02:00:00Z"],
-        ["Resize", "DeleteReservation"],
+        ["Resize", "StartLater", "DeleteReservation"],
     ),
     "another plan with the same owners": Plan(
         [N1, planned("a", "2"), planned("r", "2")],
@@ -133,6 +133,39 @@ def test_a_pod_that_would_be_backfilled_is_not_told_that_it_has_no_node() -> Non
     world.objects["Pod", "p"] = short  # no round of the scheduler follows
     report = explain_pod(snapshot_of(world), world.objects["Pod", "p"])
     assert report.summary.startswith("It fits now: n1, as it ends before others need the capacity.")
+
+
+def test_a_later_start_is_the_first_at_which_it_fits() -> None:
+    """The other plan ends before the pod on the other node does."""
+    day = full("x", "6", "n2", metadata=annotated(**{ESTIMATE: "20h"}))
+    objects = [
+        N1,
+        node("n2", cpu="8"),
+        day,
+        planned("a", "6", app="other", ttl="1h"),
+        planned("r", "6"),
+    ]
+    report = explained(world_of(objects), Row([], [], [], name="r", kind="Reservation"))
+    (later,) = [each for each in report.advice if each.change["actions"] == ["StartLater"]]
+    assert later.text.startswith("start it at 2026-01-01T03:00:00Z")
+
+
+def test_a_reservation_that_is_yet_to_be_planned_keeps_its_capacity() -> None:
+    """The scheduler plans it before it places the pod."""
+    world = world_of([N1])
+    nightly = planned("nightly", "6")
+    nightly["metadata"]["uid"] = "nightly"
+    world.objects["Reservation", "nightly"] = nightly
+    world.objects["Pod", "p"] = in_default(pod("p", "4"))  # no round of the scheduler follows
+    snapshot = snapshot_of(world)
+    report = explain(snapshot, world.objects["Pod", "p"])
+    assert "planned for reservations that start later" in report.summary
+    assert explain(snapshot, world.objects["Pod", "p"]).data() == report.data()
+    assert [each.change["actions"] for each in report.advice] == [
+        ["EstimateRunTime"],
+        ["Resize"],
+        ["DeleteReservation"],
+    ]
 
 
 def test_the_group_of_a_gang_names_planned_reservations() -> None:

@@ -183,7 +183,10 @@ _MI = 1 << 20
 
 
 def shown(resource: str, amount: int) -> str:
-    """Kubernetes's format, but large byte amounts rounded to mebibytes."""
+    """Kubernetes's format, but large byte amounts rounded to mebibytes, and the most that is counted as
+    such."""
+    if amount >= MOST_COUNTED:
+        return f"{format_amount(resource, MOST_COUNTED)} or more"
     if amount < 0:
         return f"-{shown(resource, -amount)}"
     if resource.endswith("/gpu-memory"):

@@ -35,7 +35,10 @@ snapshot.
     claim_sizes            fewer devices for claims
     invalid_requests       requests for devices and exclusive CPUs that no node can satisfy
     pod_sizes              other requests and limits for the containers of a pod
-    repairs                changes that may help, by plugin
+    repairs                changes that may help, and how they are made
+    node_repairs           changes of configuration, by the plugin that rejects a node
+    label_repairs          other labels for nodes, and for what a pod requires of them
+    nominated_pods         capacity kept for pods that are nominated to a node
     repair_search          which changes are tried, and combinations of them
     waits                  waiting for what is known to end or to start
     smaller_requests       smaller requests and limits

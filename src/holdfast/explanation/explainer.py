@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from holdfast.api.kinds import KindInfo
 from holdfast.explanation.groups import explain_group
 from holdfast.explanation.nodes import explain_node
+from holdfast.explanation.planned_reservations import all_planned
 from holdfast.explanation.pods import explain_pod
 from holdfast.explanation.queues import explain_queue
 from holdfast.explanation.report import Report
@@ -22,6 +23,8 @@ _EXPLAINERS = {
     "Node": explain_node,
     "Queue": explain_queue,
 }
+_PLANNED = ("Reservation", "ReservationSchedule")
+"""Kinds whose plans are themselves explained."""
 _EXPLAINERS |= dict.fromkeys(
     ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job"), explain_workload
 )
@@ -31,7 +34,10 @@ def explain(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     """Why the object is pending, or why it is where it is. Its events are not part of the snapshot; the
     caller adds them. Raises KeyError for a kind that is not among those of `explained_kinds`.
     """
-    return _EXPLAINERS[raw["kind"]](snapshot, raw)
+    if raw["kind"] in _PLANNED:
+        return _EXPLAINERS[raw["kind"]](snapshot, raw)
+    with all_planned(snapshot):
+        return _EXPLAINERS[raw["kind"]](snapshot, raw)
 
 
 def find(snapshot: ClusterSnapshot, infos: Iterable[KindInfo], name: str, namespace: str) -> Raw | None:

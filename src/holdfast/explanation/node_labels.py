@@ -1,6 +1,6 @@
 """Labels and names of nodes that a pod requires: which nodes have them, and the nearest that exist."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from holdfast.api.affinity import NodeSelectorRequirement, NodeSelectorTerm
@@ -28,12 +28,12 @@ Labels = Mapping[str, Counter[str]]
 
 
 def labels_of_nodes(snapshot: ClusterSnapshot) -> Labels:
-    found: dict[str, Counter[str]] = {}
+    found: dict[str, Counter[str]] = defaultdict(Counter)
     table = snapshot.cluster.nodes
     for row, info in table.info.items():
         for key, value in info.labels.items() if table.alive[row] else ():
-            found.setdefault(key, Counter())[value] += 1
-    return found
+            found[key][value] += 1
+    return dict(found)
 
 
 def unmet_labels(

@@ -8,6 +8,7 @@ feasible is explained by the pods in its way.
 
 import math
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 from holdfast.api.calendar import BeforeStart
 from holdfast.api.names import BEFORE_START, RUN_ESTIMATE, STARTS_AT
@@ -36,16 +37,42 @@ from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER
 from holdfast.scheduler.framework.diagnosis import NodeRejection
 from holdfast.scheduler.framework.feasibility.compiled_class import RESERVED
-from holdfast.scheduler.reservations.calendar import PlannedReservation
-from holdfast.snapshot.cluster_changes import patch
+from holdfast.scheduler.jobs.node_forecast import planning_order
+from holdfast.scheduler.reservations.calendar import FEASIBLE, PlannedReservation
+from holdfast.snapshot.cluster_changes import applied, patch
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
 
 _NODES = 3
 _TRIED = 5
+_STARTS = 10
 _LASTING = ("ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController")
 """Controllers whose pods have no end of their own."""
 _STEPS = ((4 * 3600, 1800), (1800, 300), (300, 60), (0, 10))
 """From how many seconds on an advised run time is a multiple of how many."""
+
+
+@contextmanager
+def all_planned(snapshot: ClusterSnapshot) -> Iterator[None]:
+    """Gives reservations that no scheduler has seen yet the nodes that the next round plans for them,
+    before it places pods, until the end of the block."""
+    calendar = snapshot.cluster.reservations.calendar
+    with ExitStack() as stack:
+        for name in [each.reservation.name for each in sorted(calendar, key=planning_order)]:
+            planned, raw = _plan_of(snapshot, name), snapshot.find(RESERVATION, name)
+            if planned is None or planned.node or raw is None or raw.get("status"):
+                continue
+            node = snapshot.scheduler.calendar_planner.questions.certain_node(planned)
+            if node:
+                conditions = [{"type": FEASIBLE, "status": "True"}]
+                status = {"phase": "Pending", "nodeName": node, "conditions": conditions}
+                stack.enter_context(applied(snapshot, [patch(RESERVATION, raw, {"status": status})]))
+        yield
+
+
+def _plan_of(snapshot: ClusterSnapshot, name: str) -> PlannedReservation | None:
+    reservation = snapshot.cluster.reservations.get(name)
+    calendar = snapshot.cluster.reservations.calendar
+    return calendar.get(reservation.uid) if reservation is not None else None
 
 
 def consider_estimate(
@@ -167,6 +194,7 @@ def consider_plan(
     ]
     # All changes are made before one is tried: trying one adds the reservation anew.
     changes = [list(_plan_repairs(snapshot, subject, blocked, *each)) for each in nearest]
+    later = _later_starts(snapshot, subject, blocked, [row for row, _ in nearest])
     for other in alike:
         consider_plan_deletions(advisor, [other], row_of(snapshot, other.node), other.amounts)
     for (row, short), repairs in zip(nearest, changes, strict=True):
@@ -175,6 +203,7 @@ def consider_plan(
         there = snapshot.cluster.reservations.calendar.on(row)
         others = [other for other in there if other.reservation.name != name]
         consider_plan_deletions(advisor, others, row, short)
+    any(advisor.propose(each) for each in later)
     for row, short in nearest:
         victims = _fewest(snapshot, blocked.start, row, short)
         if victims and not advisor.advice:
@@ -244,20 +273,32 @@ def _plan_repairs(
     smaller = resize(snapshot, subject, lowered)
     if smaller is not None:
         yield smaller
-    raw, pod = subject.raw(snapshot), planned.reservation.pod
-    is_alone = pod is not None and pod.job is None  # a gang starts together
-    for release in snapshot.cluster.jobs.planner.releases(row):
-        if release.time <= planned.start or not is_alone:
-            continue
-        later = format_time(math.ceil(release.time))
-        command = f"kubectl annotate reservation {name} {STARTS_AT}={later} --overwrite"
-        change = patch(RESERVATION, raw, {"metadata": {"annotations": {STARTS_AT: later}}})
-        yield repair(f"start it at {later} ({command})", "StartLater", [change], RESIZE)
+    raw = subject.raw(snapshot)
     if planned.reservation.calendar.before != BeforeStart.PREEMPT:
         command = f"kubectl annotate reservation {name} {BEFORE_START}=Preempt --overwrite"
         body = {"metadata": {"annotations": {BEFORE_START: str(BeforeStart.PREEMPT)}}}
         text = f"let it evict pods of lower priority ({command})"
         yield repair(text, "Preempt", [patch(RESERVATION, raw, body)], DELETE_RESERVATION)
+
+
+def _later_starts(
+    snapshot: ClusterSnapshot, subject: Subject, planned: PlannedReservation, rows: list[int]
+) -> list[Repair]:
+    """Starts at times when something ends on one of the rows, the first one first: a pod, a
+    reservation, or a planned one."""
+    pod = planned.reservation.pod
+    if pod is None or pod.job is not None:
+        return []  # a gang starts together
+    cluster = snapshot.cluster
+    ends = {release.time for row in rows for release in cluster.jobs.planner.releases(row)}
+    ends |= {each.end for row in rows for each in cluster.reservations.calendar.on(row)}
+    found, raw = [], subject.raw(snapshot)
+    for end in sorted(end for end in ends if planned.start < end < math.inf)[:_STARTS]:
+        later = format_time(math.ceil(end))
+        command = f"kubectl annotate reservation {subject.name} {STARTS_AT}={later} --overwrite"
+        change = patch(RESERVATION, raw, {"metadata": {"annotations": {STARTS_AT: later}}})
+        found.append(repair(f"start it at {later} ({command})", "StartLater", [change], RESIZE))
+    return found
 
 
 def _without_end(snapshot: ClusterSnapshot, row: int, short: Amounts) -> list[PodRecord]:
