@@ -1,8 +1,9 @@
 """Advice for a pod or reservation that cannot be scheduled.
 
 A change is tried on the snapshot, the scheduler is asked again, and the change is advised only if the
-object would then be scheduled. What to try is in `repair_search` and in the modules named `consider_…`
-functions of which take an Advisor.
+object would then be scheduled. Advice is ranked by cost: waiting, configuration, smaller requests,
+deleting a reservation, ending pods. What is tried is in `repair_search`, and in the functions of other
+modules whose names begin with `consider`.
 """
 
 from collections.abc import Iterator

@@ -23,8 +23,8 @@ _EXPLAINERS = {
     "Node": explain_node,
     "Queue": explain_queue,
 }
-_PLANNED = ("Reservation", "ReservationSchedule")
-"""Kinds whose plans are themselves explained."""
+_WITHOUT_PLANS = ("Reservation", "ReservationSchedule", "Node", "Queue")
+"""Kinds that are explained with the plans that their reservations have at the moment."""
 _EXPLAINERS |= dict.fromkeys(
     ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job"), explain_workload
 )
@@ -34,7 +34,7 @@ def explain(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     """Why the object is pending, or why it is where it is. Its events are not part of the snapshot; the
     caller adds them. Raises KeyError for a kind that is not among those of `explained_kinds`.
     """
-    if raw["kind"] in _PLANNED:
+    if raw["kind"] in _WITHOUT_PLANS:
         return _EXPLAINERS[raw["kind"]](snapshot, raw)
     with all_planned(snapshot):
         return _EXPLAINERS[raw["kind"]](snapshot, raw)

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import missing_on, requested, shortages
-from holdfast.explanation.repairs import RESIZE, Repair, node_repairs, repair
+from holdfast.explanation.node_repairs import node_repairs
+from holdfast.explanation.repairs import RESIZE, Repair, repair
 from holdfast.explanation.report import few
 from holdfast.explanation.smaller_requests import resize
 from holdfast.explanation.verdicts import Subject, rejection_on

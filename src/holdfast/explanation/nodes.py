@@ -65,7 +65,7 @@ def explain_node(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     report.held = [*_reservations(snapshot, row), *_plans(snapshot, row)]
     groups = _pending(snapshot, row)
     report.pods = _as_groups(groups)
-    report.summary = " ".join((_taking(raw), _free(report), _waiting(groups)))
+    report.summary = " ".join((_whether_open(raw), _free(report), _waiting(groups)))
     report.details = [
         *_conditions(raw),
         *_keeping_out(snapshot, raw, row),
@@ -97,7 +97,7 @@ def _is_cordoned(raw: Raw) -> bool:
     return bool((raw.get("spec") or {}).get("unschedulable"))
 
 
-def _taking(raw: Raw) -> str:
+def _whether_open(raw: Raw) -> str:
     taints = [_taint_of(each) for each in _taints(raw)]
     lifecycle = [each for each in taints if each.startswith("node.kubernetes.io/")]
     if _is_cordoned(raw):

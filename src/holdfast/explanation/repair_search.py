@@ -41,12 +41,19 @@ from holdfast.explanation.nominated_pods import nominated_evictions, priority_re
 from holdfast.explanation.planned_reservations import estimate_steps
 from holdfast.explanation.repairs import Repair
 from holdfast.explanation.smaller_requests import merged_sizes, resize, smaller_steps
-from holdfast.explanation.verdicts import NodeVerdicts, at_time, fits_on, place, rejection_on
+from holdfast.explanation.verdicts import (
+    NodeVerdicts,
+    at_time,
+    fits_on,
+    place,
+    rejection_on,
+    starts_on,
+)
 from holdfast.explanation.waits import consider_wait, wait_steps
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.config.plugin_sets import NODE_AFFINITY, NODE_RESOURCES_FIT
 from holdfast.scheduler.framework.diagnosis import NodeRejection
-from holdfast.snapshot.cluster_changes import ClusterChange, applied
+from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied
 
 _CAPACITY = (NODE_RESOURCES_FIT, "LimitAware", "DeviceShare", "NodeNUMAResource", CLAIMS_PLUGIN)
 """Plugins whose rejections smaller requests, or pods that end, may change."""
@@ -216,6 +223,7 @@ class _Search:
             cost, _, repairs = heappop(queue)
             obstacle, options = self._look(repairs)
             if obstacle is None:
+                repairs = self._needed(repairs)
                 if repairs and self._advisor.propose_once(actions_of(*repairs), *repairs):
                     return True
                 continue
@@ -226,6 +234,19 @@ class _Search:
                 sequence = self._continued(repairs, option)
                 heappush(queue, (cost + 10**option.cost, next(number), sequence))
         return False
+
+    def _needed(self, repairs: tuple[Repair, ...]) -> tuple[Repair, ...]:
+        """The changes without those that another one makes superfluous: a pod whose end opens this
+        node may open one that needs no toleration."""
+        for at, each in enumerate(repairs if len(repairs) > 1 else ()):
+            rest = (*repairs[:at], *repairs[at + 1 :])
+            later = {_key(change) for other in repairs[at + 1 :] for change in other.change.objects}
+            if later.isdisjoint(map(_key, each.change.objects)):  # those were made on top of it
+                with _made(self._advisor, rest):
+                    is_enough = bool(starts_on(self._snapshot, self._advisor.goal))
+                if is_enough:
+                    return self._needed(rest)
+        return repairs
 
     def _look(self, repairs: tuple[Repair, ...]) -> tuple[_Obstacle | None, list[Repair]]:
         """What is in the way once the changes are made, and what may remove it."""
@@ -272,3 +293,7 @@ class _Search:
             if both is not None:
                 return (*repairs[:-1], both)
         return (*repairs, option)
+
+
+def _key(change: ObjectChange) -> tuple[str, str, str]:
+    return change.info.kind, change.namespace, change.name
