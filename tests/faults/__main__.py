@@ -11,6 +11,8 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from faults.runs import describe, shrink, simulate, simulate_all
 
 _AT_ONCE = 200
+_EVERY = 5.0
+"""Seconds between two lines of progress."""
 
 
 def _run(begin: int, end: int, kind: str) -> tuple[int, int, list[tuple[int, list[str]]]]:
@@ -45,16 +47,26 @@ def main() -> int:
     if options.seed is not None:
         return _one(options.seed, options.log, options.shrink, kind)
     start, binds, doubles, failed = time.monotonic(), 0, 0, 0
+    count, shown = 0, start
     last = options.first + options.seeds
     parts = [(begin, min(begin + _AT_ONCE, last)) for begin in range(options.first, last, _AT_ONCE)]
     with ProcessPoolExecutor(options.jobs) as pool:
-        for done in as_completed([pool.submit(_run, *part, kind) for part in parts]):
+        running = {pool.submit(_run, *part, kind): part for part in parts}
+        for done in as_completed(running):
             some, left, problems = done.result()
             binds += some
             doubles += left
             failed += len(problems)
             for seed, found in problems:
                 print(f"seed {seed}: {found[0]}", flush=True)
+            begin, end = running[done]
+            count += end - begin
+            if time.monotonic() - shown >= _EVERY or count == options.seeds:
+                shown = time.monotonic()
+                rate = count / (shown - start)
+                sys.stderr.write(f"\r{count} of {options.seeds} seeds, {failed} failed, {rate:.0f}/s  ")
+                sys.stderr.flush()
+    sys.stderr.write("\n")
     spent = time.monotonic() - start
     if options.races:
         print(f"{doubles} pairs of claims with one device, the later one of kube-scheduler")
