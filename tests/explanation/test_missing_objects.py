@@ -11,11 +11,13 @@ from explanation.test_situations import (
     Row,
     affinity_to,
     as_they_are,
+    changed,
     check,
     claim,
     explained,
     full,
     near,
+    on_n1,
     storage_class,
     using,
     volume,
@@ -73,6 +75,11 @@ def csi(kind: str, name: str, **more: Any) -> Raw:
     return {"apiVersion": "storage.k8s.io/v1", "kind": kind, "metadata": metadata, **more}
 
 
+def labelled(raw: Raw, **labels: str) -> Raw:
+    raw["metadata"]["labels"] = labels
+    return raw
+
+
 def restarting(raw: Raw) -> Raw:
     rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [1]}}
     raw["spec"]["containers"][0] |= {"restartPolicy": "Never", "restartPolicyRules": [rule]}
@@ -101,6 +108,9 @@ TERMS = {
         ]
     }
 }
+
+PEAK = {"name": "peak"}
+TIER = affinity_to({"reservationSelector": {"tier": "glod"}})
 
 SITUATIONS: dict[str, Row] = {
     "label that the node has with another value": Row(
@@ -176,6 +186,24 @@ SITUATIONS: dict[str, Row] = {
         [N1, reservation("peak", "2", app="web"), pod("p", app="web", annotations=affinity_to(TERMS))],
         ["it requires a reservation with team In (a), by its own labels or those of its node"],
         ["RemoveAnnotation"],
+    ),
+    "reservation that it names has no node": Row(
+        [N1, reservation("peak", "16", app="web"), pod("p", "4", "web", annotations=affinity_to(PEAK))],
+        [
+            "the reservation it names, peak, has no node yet",
+            "reservation peak: No suitable node among 1 node: too little cpu (1). "
+            "See: holdfast explain reservation peak",
+        ],
+        ["RemoveAnnotation", "Resize"],
+    ),
+    "labels of its reservation affinity": Row(
+        [
+            N1,
+            labelled(reservation("peak", "2", app="web"), tier="gold"),
+            pod("p", "1", "web", annotations=TIER),
+        ],
+        ["with the labels tier=glod; no reservation has them; peak has tier=gold"],
+        ["Annotate", "RemoveAnnotation"],
     ),
     "init container is too large": Row(
         [
@@ -463,6 +491,27 @@ def test_both_changes_are_advised_for_a_closed_queue_and_a_taint() -> None:
     row = SITUATIONS["queue is closed and the node tainted"]
     (advice,) = explained(world_of(row.objects), row).advice
     assert advice.change["actions"] == ["OpenQueue", "Tolerate"]
+
+
+@pytest.mark.parametrize(("has", "actions"), [("4", ["EndPods"]), ("3", ["Resize", "EndPods"])])
+def test_a_resize_that_failed_is_in_the_summary(has: str, actions: list[str]) -> None:
+    held = on_n1(reservation("peak", has, app="web"))
+    held["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "6"}}
+    objects = [N1, full("a", has, "n1"), held]
+    report = as_they_are("Reservation", "peak", *objects, pod("p", "1", "web"))
+    short = 6 + int(has) - 8
+    assert report.summary == (
+        f"It reserves capacity on n1; remaining: {has} cpu. Its resize failed: its template requests "
+        f"6 cpu instead of {has} cpu, and n1 is short of {short} cpu."
+    )
+    assert report.details == [f"pod default/a has {has} cpu: end unknown"]
+    assert [each.change["actions"][0] for each in report.advice] == actions
+    assert report.owners == ["Pod/default/p is pending and may use it"]
+    for advice in report.advice:
+        world = world_of(changed(objects, advice.change))
+        resized = world.objects["Reservation", "peak"]
+        wanted = resized["spec"]["template"]["spec"]["containers"][0]["resources"]["requests"]
+        assert resized["status"]["allocatable"]["cpu"] == wanted["cpu"], advice.text
 
 
 def test_what_is_kept_for_a_nominated_pod() -> None:

@@ -36,6 +36,8 @@ class Advisor:
         self.insufficient: list[Repair] = []
         """Single changes of the subject that do not help by themselves."""
         self._found: dict[str, tuple[int, int, Advice]] = {}
+        self.helpful: list[Repair] = []
+        """The changes that help, those made together as one."""
         self._tried: set[str] = set()
         self._given: set[Actions] = set()
         """The kinds of change that are advised already."""
@@ -82,6 +84,7 @@ class Advisor:
         result = "" if change.until is not None else f"; then it fits {few(nodes, _NODES)}"
         where = "" if "template of" in text else workload_text(change) or _members_text(change, text)
         advice = Advice(f"{text}{where}{result}", change.data(), nodes)
+        self.helpful.append(Repair(f"{text}{where}", change, max(each.cost for each in repairs)))
         self._found[text] = (cost, len(self._found), advice)
         return True
 

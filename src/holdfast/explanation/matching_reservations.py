@@ -17,7 +17,7 @@ from holdfast.explanation.repairs import (
     repair,
     spec_changes,
 )
-from holdfast.explanation.report import MatchingReservation
+from holdfast.explanation.report import MatchingReservation, few
 from holdfast.explanation.smaller_requests import resize
 from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.pod_classes import PodClass
@@ -154,7 +154,9 @@ def named_reservation(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str
             labels = ",".join(f"{key}={value}" for key, value in sorted(wanted.items()))
             some = [each for each in reservations.known.values() if not each.finished]
             if not any(_has_labels(each, wanted) for each in some):
-                yield f"it requires a reservation with the labels {labels}; no reservation has them"
+                has = _labels_text([each for each in some if each.owner_spec_id in matching], wanted)
+                text = f"it requires a reservation with the labels {labels}"
+                yield f"{text}; no reservation has them{has}"
         if affinity.affinity is not None and (terms := _terms_text(affinity.affinity)):
             yield f"it requires a reservation with {terms}, by its own labels or those of its node"
         if not any(reservations.members.get(spec) for spec in matching):
@@ -172,8 +174,25 @@ def named_reservation(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str
         yield f"{named}, is for {whom}, and the pod is not one of them (spec.owners)"
     elif reservation.entry is None:
         named = f"the reservation it names, {reservation.name}"
-        message = reservation.message or _condition_message(reservation)
-        yield f"{named}, has no node yet: {message}" if message else f"{named}, has no node yet"
+        yield f"{named}, has no node yet"
+
+
+def pending_reservations(snapshot: ClusterSnapshot, pod: PodRecord) -> list[ReservationInfo]:
+    """The reservations without a node of which a pod requires one, those that start later left out."""
+    reservations = snapshot.cluster.reservations
+    affinity, matching = reservations.affinity(pod.cls), reservations.matching(pod.cls)
+    if pod.reservation is not None or not affinity.required:
+        return []
+    return [
+        each
+        for each in sorted(reservations.known.values(), key=lambda each: each.name)
+        if each.owner_spec_id in matching
+        and each.pod is not None
+        and each.pod.row < 0
+        and not each.finished
+        and affinity.by_name in ("", each.name)
+        and reservations.calendar.get(each.uid) is None
+    ]
 
 
 def _terms_text(affinity: ReservationAffinity) -> str:
@@ -182,6 +201,16 @@ def _terms_text(affinity: ReservationAffinity) -> str:
     terms = required.reservation_selector_terms if required is not None else []
     texts = [" and ".join(expression_text(each) for each in term.match_expressions) for term in terms]
     return " or ".join(filter(None, texts))
+
+
+def _labels_text(reservations: list[ReservationInfo], wanted: dict[str, str]) -> str:
+    """`; peak has tier=gold`, of the reservations that a pod may use."""
+    texts = []
+    for each in reservations:
+        labels = each.object.metadata.labels
+        has = [f"{key}={labels[key]}" for key in sorted(wanted) if key in labels]
+        texts.append(f"{each.name} has {','.join(has) or 'none of these labels'}")
+    return f"; {few(texts, 3)}" if texts else ""
 
 
 def _has_labels(reservation: ReservationInfo, wanted: dict[str, str]) -> bool:
@@ -246,10 +275,34 @@ def _repairs(
             body = {"annotations": {RESERVATION_AFFINITY: text}}
             objects = metadata_changes(snapshot, subject, body)
             yield repair(f"name the reservation {name} in {RESERVATION_AFFINITY}", "Annotate", objects)
+    yield from _other_selector(snapshot, subject, pod)
     if affinity.required or affinity.error:
         removed = {"annotations": {RESERVATION_AFFINITY: None}}
         text = f"remove the annotation {RESERVATION_AFFINITY}, so that it may use free capacity"
         yield repair(text, "RemoveAnnotation", metadata_changes(snapshot, subject, removed))
+
+
+def _other_selector(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Iterator[Repair]:
+    """The nearest labels of reservations in place of those that it requires and none has."""
+    reservations = snapshot.cluster.reservations
+    affinity, matching = reservations.affinity(pod.cls).affinity, reservations.matching(pod.cls)
+    wanted = affinity.reservation_selector if affinity is not None else {}
+    some = [each for each in reservations.known.values() if each.owner_spec_id in matching]
+    if not wanted or any(_has_labels(each, wanted) for each in some):
+        return
+    known = [each.object.metadata.labels for each in some]
+    right: dict[str, str] = {}
+    for key, value in wanted.items():
+        names = {name for labels in known for name in labels}
+        near_key = key if key in names else next(iter(nearest(key, names)), key)
+        values = {labels[near_key] for labels in known if near_key in labels}
+        right[near_key] = value if value in values else next(iter(nearest(value, values)), value)
+    if right != wanted:
+        given = json.loads(pod.cls.annotations[RESERVATION_AFFINITY])
+        body = {RESERVATION_AFFINITY: json.dumps({**given, "reservationSelector": right})}
+        labels = ",".join(f"{key}={value}" for key, value in sorted(right.items()))
+        objects = metadata_changes(snapshot, subject, {"annotations": body})
+        yield repair(f"require {labels} in its {RESERVATION_AFFINITY}", "Annotate", objects)
 
 
 def _usable(

@@ -1,6 +1,7 @@
 """No node is feasible for a pod or the reserve pod of a reservation: the summary, facts and advice."""
 
 import re
+from collections.abc import Iterator
 
 from holdfast.api import names
 from holdfast.explanation.advice import Advisor
@@ -25,6 +26,7 @@ from holdfast.explanation.invalid_requests import consider_invalid_requests
 from holdfast.explanation.matching_reservations import (
     consider_reservations,
     named_reservation,
+    pending_reservations,
 )
 from holdfast.explanation.missing_claims import consider_attributes, consider_missing_claims
 from holdfast.explanation.missing_volumes import consider_missing_volumes, consider_unbound_claims
@@ -34,7 +36,7 @@ from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.repairs import metadata_changes, repair
 from holdfast.explanation.report import Report
 from holdfast.explanation.unused_claims import consider_unused_claims
-from holdfast.explanation.verdicts import NodeVerdicts, Subject
+from holdfast.explanation.verdicts import NodeVerdicts, Subject, at_time, place, starts_on
 from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.config.plugin_sets import CALENDAR_FILTER, NODE_RESOURCES_FIT
@@ -42,7 +44,8 @@ from holdfast.scheduler.framework.feasibility.compiled_class import PLANNED, RES
 from holdfast.scheduler.framework.interface import Nomination
 from holdfast.scheduler.managers.numa.numa_filter import POLICY_CONFLICT
 from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
-from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+from holdfast.snapshot.cluster_changes import ClusterChange, applied, patch
+from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
 
 _HOLDERS = 3
 _LOOKED_AT = 20
@@ -104,6 +107,7 @@ def explain_no_node(
         consider_estimate(snapshot, subject, pod, placing, advisor)
         report.details += consider_own_start(snapshot, pod, advisor)
     consider_reservations(snapshot, subject, advisor)
+    report.details += _consider_pending_reservations(snapshot, pod, advisor)
     _ignored(snapshot, subject, pod, advisor, report)
     if rejected is None:
         consider_unbound_claims(snapshot, pod, placing, advisor)
@@ -120,6 +124,30 @@ def explain_no_node(
     is_known = (rejected is not None and report.details) or missing_node(snapshot, pod.cls.wants_node)
     if not advisor.advice and snapshot.cluster.nodes.count and not is_known:
         report.details.append(NOTHING_HELPS)
+
+
+def _consider_pending_reservations(
+    snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor
+) -> Iterator[str]:
+    """Why a reservation that the pod requires has no node; proposes what would give it one, if the pod
+    could then use it."""
+    for reservation in pending_reservations(snapshot, pod)[:_HOLDERS]:
+        own, raw = reservation.pod, snapshot.find(RESERVATION, reservation.name)
+        assert own is not None
+        placing, of = place(snapshot.scheduler, own), f"reservation {reservation.name}"
+        if raw is None or not placing.message:
+            yield f"{of} fits now: it is queued, or the scheduler is not running"
+            continue
+        about = Report(of, "Pending", "")
+        sub = Advisor(snapshot, Subject.of(own))
+        explain_no_node(snapshot, own, placing, sub, about)
+        yield f"{of}: {about.summary} See: holdfast explain reservation {reservation.name}"
+        for each in sub.helpful:
+            with applied(snapshot, each.change.objects), at_time(snapshot, each.change.until):
+                nodes = starts_on(snapshot, Subject.of(own))
+            body = {"status": {"phase": "Available", "nodeName": nodes[0]}}
+            then = ClusterChange((), (patch(RESERVATION, raw, body, follows=True),))
+            advisor.propose(each._replace(text=f"{of}: {each.text}", change=each.change + then))
 
 
 def preemption_details(snapshot: ClusterSnapshot, nomination: Nomination) -> list[str]:

@@ -15,7 +15,7 @@ from holdfast.explanation.pods import condition_message
 from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.report import Report, few
 from holdfast.explanation.verdicts import Subject, place, rank
-from holdfast.explanation.waiting_reservations import explain_waiting
+from holdfast.explanation.waiting_reservations import explain_waiting, note_failed_resize
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import Phase
 from holdfast.scheduler.reservations import ReservationInfo
@@ -51,6 +51,7 @@ def explain_reservation(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     else:
         report.told = condition_message(raw, "Scheduled")
         _waiting(snapshot, reservation, report)
+    reservation = snapshot.cluster.reservations.get(name)  # advice was tried on another record
     if reservation is not None and not reservation.finished:
         report.owners = _owners(snapshot.cluster, reservation)
     return report
@@ -68,6 +69,7 @@ def _holding(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Re
             report.details.append(
                 "it takes no new owners: spec.unschedulable is set, or it is being deleted"
             )
+        note_failed_resize(snapshot, reservation, report)
         return
     explain_waiting(snapshot, reservation, report)
 

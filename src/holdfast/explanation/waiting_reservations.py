@@ -1,5 +1,5 @@
-"""A Waiting reservation: how much its node is short of, which pods have it, when they should end, and
-what would make it Available. The scheduler is asked for its capacity after each change."""
+"""A Waiting reservation, or one whose resize failed: how much its node is short of, which pods have it,
+when they should end, and what would help. The scheduler is asked for its capacity after each change."""
 
 from collections.abc import Iterable
 
@@ -13,11 +13,13 @@ from holdfast.explanation.capacity import (
 )
 from holdfast.explanation.repairs import EVICT, WAIT, Repair, repair
 from holdfast.explanation.report import Advice, Report, few
+from holdfast.explanation.smaller_requests import resize
+from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
 from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.scheduler.reservations.waiting_reservations import BY_CLAIM
 from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied
-from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
+from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
 
 _PODS = 8
 _NAMES = 3
@@ -54,7 +56,33 @@ def explain_waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, rep
         )
     elif pods:
         report.details.append("when its capacity becomes free is unknown: pods lack run-time estimates")
-    report.advice = list(_advice(snapshot, reservation, pods))
+    report.advice = _advice(snapshot, reservation, pods, "it is Available")
+
+
+def note_failed_resize(snapshot: ClusterSnapshot, reservation: ReservationInfo, report: Report) -> None:
+    """Says so if the template of a reservation on a node requests more than the node has."""
+    cluster, wanted = snapshot.cluster, reservation.wanted
+    if reservation.waiting or wanted == reservation.amounts:
+        return
+    lacking = cluster.reservations.lacking(reservation, wanted)
+    changed = {slot: n for slot, n in wanted.items() if n != reservation.amounts.get(slot, 0)}
+    has = {slot: reservation.amounts.get(slot, 0) for slot in changed}
+    texts = f"{amounts_text(snapshot, changed)} instead of {amounts_text(snapshot, has)}"
+    if not lacking:
+        report.summary += f" Its template requests {texts}; it is resized next."
+        return
+    short = {
+        slot: lack
+        for slot, lack in cluster.reservations.waiting.shortage(reservation, wanted).items()
+        if cluster.nodes.slots.name(slot)
+    }
+    figures = amounts_text(snapshot, short) or ", ".join(lacking)
+    report.summary += (
+        f" Its resize failed: its template requests {texts}, and {report.node} is short of {figures}."
+    )
+    pods = _in_the_way(snapshot, reservation, short, by_claim=False)
+    report.details += _pod_lines(snapshot, pods, short)
+    report.advice = _advice(snapshot, reservation, pods, "it is resized")
 
 
 def _in_the_way(
@@ -95,20 +123,17 @@ def _pod_lines(snapshot: ClusterSnapshot, pods: list[PodRecord], short: Amounts)
 
 
 def _advice(
-    snapshot: ClusterSnapshot, reservation: ReservationInfo, pods: list[PodRecord]
+    snapshot: ClusterSnapshot, reservation: ReservationInfo, pods: list[PodRecord], then: str
 ) -> list[Advice]:
-    found = [_wait(snapshot, reservation), _end_pods(snapshot, reservation, pods)]
-    return [
-        Advice(f"{each.text}; then it is Available", each.change.data(), [reservation_node])
-        for each in found
-        if each is not None
-        for reservation_node in [_node(snapshot, reservation)]
-    ]
-
-
-def _node(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> str:
     assert reservation.entry is not None
-    return snapshot.cluster.nodes.name(reservation.entry.row)
+    node = snapshot.cluster.nodes.name(reservation.entry.row)
+    wait, end = _wait(snapshot, reservation), _end_pods(snapshot, reservation, pods)
+    smaller = _smaller(snapshot, reservation)  # the last one: its record is another one afterwards
+    return [
+        Advice(f"{each.text}; then {then}", each.change.data(), [node])
+        for each in (wait, smaller, end)
+        if each is not None
+    ]
 
 
 def _has_capacity(
@@ -116,11 +141,30 @@ def _has_capacity(
 ) -> bool:
     with applied(snapshot, changes):
         after = snapshot.cluster.reservations.get(reservation.name)
-        return (
-            after is not None
-            and after.entry is not None
-            and snapshot.cluster.reservations.has_capacity(after)
-        )
+        if after is None or after.entry is None:
+            return False
+        if not after.waiting:
+            return not snapshot.cluster.reservations.lacking(after, after.wanted)
+        return snapshot.cluster.reservations.has_capacity(after)
+
+
+def _smaller(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> Repair | None:
+    """The largest size that a reservation can be resized to, if that is more than it has."""
+    if reservation.waiting:
+        return None
+    slots, wanted = snapshot.cluster.nodes.slots, reservation.wanted
+    short = snapshot.cluster.reservations.waiting.shortage(reservation, wanted)
+    sizes = {
+        slots.name(slot): (wanted[slot], wanted[slot] - lack)
+        for slot, lack in short.items()
+        if slots.name(slot) and wanted[slot] - lack > reservation.amounts.get(slot, 0)
+    }
+    if len(sizes) < len(short):
+        return None
+    smaller = resize(snapshot, Subject(RESERVATION, reservation.name), sizes)
+    if smaller is None or not _has_capacity(snapshot, reservation, smaller.change.objects):
+        return None
+    return smaller
 
 
 def _wait(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> Repair | None:
