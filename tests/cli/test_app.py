@@ -42,6 +42,8 @@ def test_help_imports_no_command() -> None:
 @pytest.mark.parametrize(
     ("words", "err"),
     [
+        (["up", "--nodes", "x"], "error: Invalid value for '--nodes': it is not an integer"),
+        (["up", "--nodes", "-1"], "error: Invalid value for '--nodes': it must be at least 0"),
         (["gett"], 'error: unknown command "gett"; did you mean get?'),
         (["config", "validat"], 'error: unknown command "validat"; did you mean validate?'),
         (["get", "rsv", "--selectr", "a"], "error: unknown option --selectr; did you mean --selector?"),

@@ -284,6 +284,28 @@ def test_what_is_not_checked_does_not_fit(case: str, snapshot: str, tmp_path: Pa
     assert call("check", "-f", worse, "--snapshot", snapshot).status == 1
 
 
+def _with_priority(raw: dict[str, Any], name: str) -> dict[str, Any]:
+    raw["spec"]["template"]["spec"]["priorityClassName"] = name
+    return raw
+
+
+def test_pods_that_cannot_be_created(snapshot: str, tmp_path: Path) -> None:
+    job = {**workload("import", 1), "apiVersion": "batch/v1", "kind": "Job"}
+    job["spec"] = {"template": {**job["spec"]["template"]}}
+    job["spec"]["template"]["spec"]["restartPolicy"] = "Never"
+    manifests = [_with_priority(workload("new", 2), "hihg"), _with_priority(job, "hihg")]
+    file = _write(tmp_path / "m.yaml", *manifests)
+    done = call("check", "-f", file, "--snapshot", snapshot, "-o", "json")
+    assert done.status == 1
+    for each in json.loads(done.out)["objects"]:
+        name = each["object"].rpartition("/")[2]
+        refusal = f'pods "{name}-" is forbidden: no PriorityClass with name hihg was found'
+        assert (each["status"], each["message"]) == (
+            ("DoesNotFit", f"pods cannot be created: {refusal}")
+        )
+        assert each["details"] == [refusal, "there is no PriorityClass hihg; did you mean high?"]
+
+
 def test_limits_that_are_not_considered_are_named(tmp_path: Path) -> None:
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}}
     cluster = _write(tmp_path / "c.yaml", *CLUSTER, quota)

@@ -275,6 +275,11 @@ def test_text_is_for_people(cluster: ServedCluster) -> None:
             "error: KIND: cannot explain 'cat'; known: pod, reservation, podgroup, "
             "deployment, statefulset, daemonset, replicaset, job, node, queue, reservationschedule\n",
         ),
+        (
+            ["svc", "web"],
+            "error: KIND: cannot explain 'svc'; known: pod, reservation, podgroup, "
+            "deployment, statefulset, daemonset, replicaset, job, node, queue, reservationschedule\n",
+        ),
         (["pdo", "big"], "error: KIND: cannot explain 'pdo'; did you mean pod?\n"),
         (
             ["reservatoin/peak"],

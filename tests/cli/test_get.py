@@ -137,6 +137,19 @@ def test_nodes_are_shown_as_the_scheduler_counts_them(cluster: ServedCluster) ->
     assert cpu == ["8", "2", "2", "4", "50%"]
 
 
+def test_limits_have_a_column_only_where_there_are_some(cluster: ServedCluster) -> None:
+    headers = cluster("get", "nodes", "-o", "wide").rows()[0]
+    assert "CPU-LIMITS" in headers
+    assert len(headers) == len(set(headers)), "a column is there twice"
+
+
+def test_a_field_to_sort_by_that_no_object_has(cluster: ServedCluster) -> None:
+    done = cluster("get", "nodes", "--sort-by", ".foo")
+    assert (done.status, done.err) == (1, "error: --sort-by: no object has a field .foo\n")
+    assert cluster("get", "nodes", "--sort-by", ".metadata.name").status == 0
+    assert cluster("get", "podgroups", "-n", "kube-system", "--sort-by", ".foo").status == 0
+
+
 def test_the_queue_is_in_the_order_things_are_tried(cluster: ServedCluster) -> None:
     """A reservation without a priority comes before all pods."""
     rows = cluster("get", "queue", "-o", "wide")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from harness.objects import pod as served_pod
 from harness.served_cluster import ServedCluster, call
+from holdfast.api.times import parse_time
 from holdfast.sim.forecast.answers import ForecastReport
 from sim.forecast.cluster_dump import ESTIMATE, node, pod, running
 
@@ -109,6 +111,19 @@ def test_workloads_without_pending_pods(rollout: str, kind: str, status: int, sa
     done = call("when", kind, "--snapshot", rollout)
     assert done.status == status
     assert says in done.out + done.err
+
+
+def test_objects_that_state_no_time_are_as_of_now(tmp_path: Path) -> None:
+    file = tmp_path / "dump.json"
+    ending = running(pod("a", annotations={ESTIMATE: "30m"}))
+    del ending["status"]["startTime"]
+    file.write_text(
+        json.dumps({"kind": "List", "apiVersion": "v1", "items": [node(), ending, pod("b")]})
+    )
+    started = time.time()
+    done = call("when", "pod", "b", "--snapshot", str(file), "-o", "json")
+    report = msgspec.json.decode(done.out, type=ForecastReport)
+    assert int(started) <= parse_time(report.time) <= time.time()
 
 
 def test_all_pending_pods_are_listed(dump: str) -> None:

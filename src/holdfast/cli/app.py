@@ -59,7 +59,7 @@ COMMANDS = {
     ),
     "when": (
         "holdfast.cli.when:when",
-        "Forecast when a pending pod, job or reservation starts, and what it waits for.",
+        "Forecast when a pending pod, workload or reservation starts, and what it waits for.",
     ),
     "advise": (
         "holdfast.cli.advise:advise",
@@ -255,6 +255,15 @@ def cluster_flags(words: list[str]) -> tuple[list[str], list[str]]:
 
 # Errors
 
+_PLAIN_TYPES = {
+    "Input should be a valid integer, unable to parse string as an integer": "it is not an integer",
+    "Input should be a valid number, unable to parse string as a number": "it is not a number",
+    "Input should be a valid integer": "it is not an integer",
+    "Input should be greater than or equal to": "it must be at least",
+    "Input should be less than or equal to": "it must be at most",
+}
+"""What the library that reads options says of their values, in plain words."""
+
 
 def _print_errors(lines: list[str]) -> None:
     for line in lines:
@@ -290,4 +299,7 @@ def _usage_problem(error: Any, context: Any) -> str:
             name = max(parameter.opts, key=len) if parameter.opts else parameter.name
             hint = did_you_mean(given, choices)
             return f"{name}: {given!r} is not one of {', '.join(choices)}{hint}"
-    return str(error.format_message()).replace("Value error, ", "")
+    message = str(error.format_message()).replace("Value error, ", "")
+    for theirs, ours in _PLAIN_TYPES.items():
+        message = message.replace(theirs, ours)
+    return message

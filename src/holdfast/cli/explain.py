@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.api.similar_names import did_you_mean
 from holdfast.cli import completers
 from holdfast.cli.options import (
     CLUSTER,
@@ -17,7 +16,7 @@ from holdfast.cli.options import (
     Snapshot,
     Where,
 )
-from holdfast.explanation.explained_kinds import EXPLAINED, KnownKind, known_kinds
+from holdfast.explanation.explained_kinds import EXPLAINED, KnownKind, known_kinds, unknown_kind
 
 if TYPE_CHECKING:
     from holdfast.kube.object_client import ObjectLister, Raw
@@ -139,8 +138,7 @@ def _read(kind: str, name: str | None) -> tuple[KnownKind, str]:
     known = known_kinds()
     wanted = known.get(kind.lower())
     if wanted is None:
-        likely = [alias for alias in known if len(alias) > 2 and ("." in kind or "." not in alias)]
-        hint = did_you_mean(kind, likely, f"known: {', '.join(EXPLAINED)}")
+        hint = unknown_kind(kind, known, list(EXPLAINED))
         raise Failure(1, [f"KIND: cannot explain {kind!r}{hint}"])
     if not name:
         raise Failure(1, [f"NAME: which {kind}? Give KIND NAME or KIND/NAME"])

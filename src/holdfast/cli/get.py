@@ -141,7 +141,7 @@ def get(
     """
     from holdfast.cli.client import ObjectLister, Server, ask_any
     from holdfast.cli.object_printer import ObjectPrinter, PrintOptions
-    from holdfast.cli.output_format import DATA, read_format, sort_key
+    from holdfast.cli.output_format import DATA, is_absent, read_format, sort_key
 
     wanted = read_types(type, names or [])
     if watch and len(wanted) > 1:
@@ -160,6 +160,9 @@ def get(
         found = [await kind.find(server, query) for kind, query in queries]
         if order is not None:
             found = [_sorted(each, order) for each in found]
+            rows = [row for each in found for row in each.rows]
+            if rows and all(is_absent(order(row.object)) for row in rows):
+                raise Failure(1, [f"--sort-by: no object has a field {sort_by}"])
         printer = ObjectPrinter(PrintOptions(format, not no_headers, all_namespaces, watch_events))
         single = sum(len(given) for _, given in wanted) == 1
         missing = [line for each in found for line in each.missing]

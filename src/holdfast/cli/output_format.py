@@ -102,11 +102,19 @@ def path(text: str) -> Values:
     return lambda root: find(root, Budget(10_000_000))
 
 
-def sort_key(text: str) -> Callable[[Raw], tuple[bool, bool, float, str]]:
+SortKey = tuple[bool, bool, float, str]
+
+
+def is_absent(key: SortKey) -> bool:
+    """Whether an object lacks the field that it is sorted by."""
+    return key[0]
+
+
+def sort_key(text: str) -> Callable[[Raw], SortKey]:
     """The order of `--sort-by`: numbers and quantities by value, the rest as text; none comes last."""
     find = path(text)
 
-    def key(raw: Raw) -> tuple[bool, bool, float, str]:
+    def key(raw: Raw) -> SortKey:
         found = find(raw)
         if not found or found[0] is None:
             return True, False, 0.0, ""

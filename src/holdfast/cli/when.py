@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from holdfast.api.similar_names import did_you_mean
 from holdfast.cli import completers
 from holdfast.cli.options import (
     CLUSTER,
@@ -21,6 +20,7 @@ from holdfast.cli.options import (
     Where,
     optional,
 )
+from holdfast.explanation.explained_kinds import unknown_kind
 
 if TYPE_CHECKING:
     from holdfast.sim.forecast.answers import ForecastReport
@@ -220,8 +220,7 @@ def _read(kind: str, name: str | None) -> tuple[str, str | None]:
             raise Failure(1, [f"NAME: which {kind}? Give KIND NAME or KIND/NAME"])
     wanted = ALIASES.get(kind.lower())
     if wanted is None:
-        likely = [each for each in ALIASES if len(each) > 2 and ("." in kind or "." not in each)]
-        hint = did_you_mean(kind, likely, f"known: {', '.join(_KINDS)}")
+        hint = unknown_kind(kind, ALIASES, list(_KINDS))
         raise Failure(1, [f"KIND: no starts of {kind!r}{hint}"])
     return wanted, name
 

@@ -1,5 +1,6 @@
 """The kinds that can be explained. Importing it needs no scheduler: shell completion uses it."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS, KindInfo
@@ -10,6 +11,7 @@ from holdfast.api.names import (
     VOLCANO_API,
     WORKLOAD_API,
 )
+from holdfast.api.similar_names import did_you_mean
 
 
 class ExplainedKind(NamedTuple):
@@ -57,3 +59,13 @@ def known_kinds() -> dict[str, KnownKind]:
                 meant = tuple(i for i in each.infos if i in infos or i == info)
                 found[title] = KnownKind(name, meant)
     return found
+
+
+def unknown_kind(given: str, known: Iterable[str], listed: Iterable[str]) -> str:
+    """`; did you mean pod?` for a kind that a command does not take, or the kinds that it lists. The
+    name of another kind, such as svc, is no misspelling."""
+    otherwise = f"known: {', '.join(listed)}"
+    if any(given.lower() in info.command_names for info in KINDS.values()):
+        return f"; {otherwise}"
+    likely = [each for each in known if len(each) > 2 and ("." in given or "." not in each)]
+    return did_you_mean(given, likely, otherwise)

@@ -7,6 +7,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from time import time
 from typing import Any
 
 from holdfast.api.decode import object_name
@@ -79,7 +80,8 @@ def of_objects(objects: Iterable[Raw], header: SnapshotHeader) -> ClusterObjects
 
 def of_documents(documents: Sequence[Document], header: SnapshotHeader | None) -> ClusterObjects:
     if header is None:
-        now = newest_time(each.data for each in documents) or 0.0
+        # Objects that state no time may as well have been read just now.
+        now = newest_time(each.data for each in documents) or float(int(time()))
     else:
         # Reading a large cluster takes seconds, in which objects may be created.
         now = max(header.time, newest_creation(each.data for each in documents) or 0.0)

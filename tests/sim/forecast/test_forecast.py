@@ -282,12 +282,12 @@ def test_a_reservation_that_expires_first_never_starts() -> None:
     objects = [node(), running(pod("a", annotations={ESTIMATE: "30m"})), reservation("r", 3, "65m")]
     found = answer(objects, "r", kind="reservation")
     assert found.status is StartStatus.NEVER
-    assert found.message.startswith("it expires at 2026-01-01T12:05:00Z, before it starts: 0/1 nodes")
+    assert found.message.startswith("it expires at 2026-01-01T12:05:00Z, before it gets a node: 0/1")
 
 
 def test_a_reservation_that_should_have_expired_is_not_said_to_need_pods() -> None:
     found = answer([node(), reservation("r", 3, "50m")], "r", kind="reservation")
-    assert found.message == "it expires at 2026-01-01T12:00:00Z, before it starts"
+    assert found.message == "it expires at 2026-01-01T12:00:00Z, before it gets a node"
 
 
 def test_a_job_that_its_deadline_ends_first_never_starts() -> None:

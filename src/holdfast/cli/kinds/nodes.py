@@ -17,7 +17,8 @@ from holdfast.snapshot.cluster_snapshot import (
 )
 
 _ALWAYS = ("cpu", "memory")
-_SELDOM = ("pods", "ephemeral-storage")
+_PODS = "pods"
+_SELDOM = (_PODS, "ephemeral-storage")
 """Shown only where they are requested; pods have a column of their own."""
 
 
@@ -37,15 +38,9 @@ class NodeKind(SnapshotKind):
         limits = snapshot.cluster.limits.ratios(resources)
         columns = [OutputColumn("NAME"), OutputColumn("STATUS"), OutputColumn("PODS")]
         others = _extended(resources)
+        limited = {each for each in resources if any(limits.get(n, {}).get(each) for n in amounts)}
         for resource in resources:
-            title, alone = resource.upper(), resource not in others or len(others) == 1
-            columns += [
-                OutputColumn(title, wide=True),
-                OutputColumn(f"{title}-REQUESTED", wide=True),
-                OutputColumn(f"{title}-HELD", wide=not alone),
-                OutputColumn(f"{title}-FREE", wide=not alone),
-                OutputColumn(f"{title}-LIMITS", wide=True),
-            ]
+            columns += _columns(resource, resource not in others or len(others) == 1, limited)
         if len(others) > 1:
             columns += [
                 OutputColumn("OTHER-HELD", narrow=True),
@@ -56,7 +51,8 @@ class NodeKind(SnapshotKind):
         for raw in objects:
             name = _name(raw)
             ratios = limits.get(name, {})
-            rows.append(OutputRow(raw, _cells(snapshot, raw, amounts[name], ratios, resources)))
+            cells = _cells(snapshot, raw, amounts[name], ratios, resources, limited)
+            rows.append(OutputRow(raw, cells))
         return Found(rows, columns, missing)
 
     async def describe(self, server: ObjectLister, raw: Raw) -> str:
@@ -125,20 +121,37 @@ def _cells(
     amounts: dict[str, NodeAmounts],
     limits: dict[str, float],
     resources: list[str],
+    limited: set[str],
 ) -> list[str]:
     none = NodeAmounts(0, 0, 0)
     pods = amounts.get("pods", none)
     cells = [_name(raw), status(raw), f"{pods.requested}/{pods.allocatable}"]
     for resource in resources:
         amount = amounts.get(resource, none)
-        figures = (amount.allocatable, amount.requested, amount.held, amount.free)
-        cells += [*(shown(resource, each) for each in figures), _percent(limits.get(resource))]
+        figures = [amount.allocatable, amount.requested, amount.held, amount.free]
+        cells += [shown(resource, each) for each in (figures[2:] if resource == _PODS else figures)]
+        cells += [_percent(limits.get(resource))] if resource in limited - {_PODS} else []
     extended = _extended(resources)
     others = {name: amounts[name] for name in extended if name in amounts}
     if len(extended) > 1:
         cells.append(_joined({name: of.held for name, of in others.items() if of.held}))
         cells.append(_joined({name: of.free for name, of in others.items() if of.allocatable}))
     return [*cells, str(len(_holds(snapshot.cluster, _name(raw)))), age(raw, snapshot.now)]
+
+
+def _columns(resource: str, alone: bool, limited: set[str]) -> list[OutputColumn]:
+    """The columns of a resource; that of limits only if there are any."""
+    title = resource.upper()
+    held, free = (OutputColumn(f"{title}-{each}", wide=not alone) for each in ("HELD", "FREE"))
+    if resource == _PODS:
+        return [held, free]  # how many there are, and may be, is in the column PODS
+    found = [
+        OutputColumn(title, wide=True),
+        OutputColumn(f"{title}-REQUESTED", wide=True),
+        held,
+        free,
+    ]
+    return [*found, OutputColumn(f"{title}-LIMITS", wide=True)] if resource in limited else found
 
 
 def _extended(resources: list[str]) -> list[str]:
@@ -159,7 +172,7 @@ def _resources(amounts: list[dict[str, NodeAmounts]]) -> list[str]:
 
 
 def _is_of_interest(name: str, amount: NodeAmounts) -> bool:
-    if name == "pods":
+    if name == _PODS:
         return amount.held > 1
     asked = bool(amount.requested or amount.held)
     return asked or not (name in _SELDOM or name.startswith("hugepages-"))

@@ -216,8 +216,7 @@ class Forecaster:
         if target.started is not None:
             at = format_time(target.started) if target.started else None
             range_ = TimeRange(at, at, at) if at else None
-            node = str((target.raw.get("spec") or {}).get("nodeName") or "")
-            node = node or str((target.raw.get("status") or {}).get("nodeName") or "")
+            node = _node_of(target.raw)
             return StartAnswer(target.name, StartStatus.STARTED, start=range_, node=node)
         if target.without_pods:
             why, until = target.without_pods, "it has pods"
@@ -302,6 +301,8 @@ class Forecaster:
             loss = outcome.gone[name]
             at = format_time(self.now + loss.t)
             starts = "it starts" if target.is_single else "a pod of it starts"
+            if target.raw["kind"] == "Reservation":
+                starts = "its capacity is free" if _node_of(target.raw) else "it gets a node"
             why = f": {message}" if message and target.is_single else ""
             what = f"it {loss.how} at {at}, before {starts}{why}"
             return StartAnswer(name, StartStatus.NEVER, message=what)
@@ -344,6 +345,12 @@ class Forecaster:
 
 def _is_node(raw: Any) -> bool:
     return isinstance(raw, dict) and raw.get("kind") == "Node"
+
+
+def _node_of(raw: Raw) -> str:
+    """The node of a pod, or of a reservation."""
+    node = (raw.get("spec") or {}).get("nodeName") or (raw.get("status") or {}).get("nodeName")
+    return str(node or "")
 
 
 def _is_range(answer: StartAnswer) -> bool:

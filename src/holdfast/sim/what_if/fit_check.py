@@ -7,13 +7,14 @@ manifests is there but no pods are, so that the workload does not stand in its o
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from holdfast.api.decode import decode
 from holdfast.api.documents import Document
 from holdfast.api.times import format_time
 from holdfast.explanation.no_node import plain
 from holdfast.explanation.pods import explain_pod
+from holdfast.explanation.uncreated_pods import missing_priority_class, priority_class_text
 from holdfast.explanation.verdicts import place
 from holdfast.local.component import ENDED, RESERVATION
 from holdfast.local.setup import SchedulerFactory
@@ -42,6 +43,9 @@ _RESERVING = ("Reservation", _SCHEDULE)
 _GONE_IF_EMPTY = (*_WORKLOADS[:3], "Job", "CronJob", *_RESERVING, "PodGroup", "ResourceClaim")
 """Kinds that an empty cluster does not have; nor pods but those of DaemonSets."""
 _MOST_EXPLAINED = 10
+_ASKED = "asked"
+"""The name of the pod that the scheduler is asked about."""
+_NO_PODS = "it makes no pods"
 
 FITS, DOES_NOT_FIT, NOT_CHECKED = "Fits", "DoesNotFit", "NotChecked"
 
@@ -56,6 +60,8 @@ class CheckedObject:
     """Of what is applied in its place, and of its pods."""
     not_checked: str = ""
     """Why it is not checked."""
+    refusal: str = ""
+    """Why no pod of it can be created."""
     pods: int = 0
     placed: int = 0
     nodes: int = 0
@@ -80,7 +86,7 @@ class CheckedObject:
     def status(self) -> str:
         if self.not_checked:
             return NOT_CHECKED
-        return FITS if self.placed >= self.pods else DOES_NOT_FIT
+        return FITS if self.placed >= self.pods and not self.refusal else DOES_NOT_FIT
 
     @property
     def fits(self) -> bool:
@@ -165,7 +171,7 @@ def check_fit(
     declared = cluster.objects.declared
     given = [checkable(each, namespace, cluster.objects.get, declared) for each in manifests]
     of = {id(document): each for each in given for document in each.applied}
-    asked: dict[Key, list[NodeRejection]] = {}
+    asked: dict[Key, _Verdict] = {}
     wanted = WhatIfChanges(
         manifests=[document for each in given for document in each.applied], namespace=namespace
     )
@@ -181,9 +187,12 @@ def check_fit(
         if checked is None:
             continue
         checked.all_nodes = answer.after.nodes
-        for rejections in (asked[key] for key in keys[id(manifest)][::-1] if key in asked):
+        for verdict in (asked[key] for key in keys[id(manifest)][::-1] if key in asked):
+            rejections = verdict.nodes
             checked.nodes = sum(not each.texts for each in rejections)
             checked.nodes_if_empty = sum(not each.texts or each.resolvable for each in rejections)
+            if verdict.refusal:
+                _refuse(cluster, checked, verdict.refusal)
         found.append(checked)
     failing = [each for each in found if each.status == DOES_NOT_FIT]
     _explain(cluster, failing[:_MOST_EXPLAINED])
@@ -198,32 +207,54 @@ def _is_kept(raw: Raw) -> bool:
     return raw["kind"] not in _GONE_IF_EMPTY and (raw["kind"] != "Pod" or is_daemon(raw))
 
 
+class _Verdict(NamedTuple):
+    """What is said of one pod of an object."""
+
+    nodes: list[NodeRejection]
+    """Of every node."""
+    refusal: str = ""
+    """Why the API server does not create it."""
+
+
 def _nodes_for(
     cluster: HypotheticalCluster, scheduled: Iterable[tuple[Key, Raw]]
-) -> dict[Key, list[NodeRejection]]:
-    """The verdict of every node on one pod of each object, by the object's key."""
-    found: dict[Key, list[NodeRejection]] = {}
+) -> dict[Key, _Verdict]:
+    """The verdict on one pod of each object, by the object's key."""
+    found: dict[Key, _Verdict] = {}
     for key, raw in scheduled:
         pod = _pod_of(raw)
         if pod is None:
             continue
         try:
-            found[key] = _verdicts(cluster, pod)
-        except StatusError:
-            continue  # it is refused when it is applied, too
+            found[key] = _Verdict(_verdicts(cluster, pod))
+        except StatusError as error:
+            # A pod is refused when it is applied, too; those of a workload only when they are created.
+            found[key] = _Verdict([], error.message.replace(f'"{_ASKED}"', f'"{key.name}-"'))
     return found
+
+
+def _refuse(cluster: HypotheticalCluster, checked: CheckedObject, refusal: str) -> None:
+    """Pods of the workload cannot be created, whatever the nodes are like."""
+    checked.refusal = checked.message = f"pods cannot be created: {refusal}"
+    checked.reasons = ["pods cannot be created"]
+    checked.pods = max(checked.pods, 1)
+    checked.details = [each for each in checked.details if each != _NO_PODS]
+    checked.details.append(refusal)
+    raw, snapshot = checked.document.data, _snapshot(cluster)
+    if name := missing_priority_class(snapshot, raw):
+        checked.details.append(priority_class_text(snapshot, name))
 
 
 def _pod_of(raw: Raw) -> Raw | None:
     """One pod of a workload, or the pod itself."""
     if raw["kind"] == "Pod":
-        return {**raw, "metadata": {**raw["metadata"], "name": "asked", "uid": "asked"}}
+        return {**raw, "metadata": {**raw["metadata"], "name": _ASKED, "uid": _ASKED}}
     template = (raw.get("spec") or {}).get("template")
     if raw["kind"] not in _WORKLOADS or not template:
         return None
-    owner = {**raw, "metadata": {"uid": "asked", **raw["metadata"]}}
-    pod = from_template(owner, template, name="asked")
-    return {**pod, "metadata": {**pod["metadata"], "uid": "asked"}}
+    owner = {**raw, "metadata": {"uid": _ASKED, **raw["metadata"]}}
+    pod = from_template(owner, template, name=_ASKED)
+    return {**pod, "metadata": {**pod["metadata"], "uid": _ASKED}}
 
 
 def _verdicts(cluster: HypotheticalCluster, pod: Raw) -> list[NodeRejection]:
@@ -275,7 +306,7 @@ def _checked(
     elif not checked.pods and first.kind == "DaemonSet":
         checked.not_checked = "no node matches its node selector, affinity and tolerations"
     elif not checked.pods:
-        checked.details.append("it makes no pods")
+        checked.details.append(_NO_PODS)
     own = {each.object for each in pending}
     own |= {each.object for each in answer.placed if names & {each.workload, each.object}}
     checked.preempts = [each.object for each in answer.displaced if each.by in own]
