@@ -222,6 +222,28 @@ def test_members_are_tried_in_the_order_of_the_scheduler(small_first: bool) -> N
         assert report.advice
 
 
+@pytest.mark.parametrize("last_created", ["a", "z"])
+def test_pods_of_one_second_are_tried_in_the_order_of_their_creation(last_created: str) -> None:
+    """The small one is created first if it is z: then the large one finds no node."""
+    nodes = [node("n1", cpu="8"), full("x", "4", "n1"), node("n2", cpu="8"), full("y", "3", "n2")]
+    pods = [pod("a", "5", group="g"), pod("z", "4", group="g")]
+    for each in pods:
+        is_last = each["metadata"]["name"] == last_created
+        each["metadata"]["resourceVersion"] = "1001" if is_last else "998"
+    report = before_it_is_tried(*nodes, TWO, *pods)
+    assert ("it is queued" in report.summary) is (last_created == "z")
+    if last_created == "a":
+        assert "Beside the others, default/a: No suitable node" in report.summary
+        assert any("default/z before default/a; in another order" in each for each in report.details)
+
+
+def test_changes_of_several_kinds_of_members_name_them() -> None:
+    pods = [pod("p", "12", group="g"), *(pod(name, "6", group="g") for name in "qr")]
+    report = of_group(N1, in_default(pod_group("g", 3)), *pods)
+    texts = [each.text for each in report.advice]
+    assert any("default/q, default/r: request at most" in each for each in texts), texts
+
+
 def test_there_is_advice_or_nothing_helps_but_not_both() -> None:
     three = in_default(pod_group("g", 3))
     report = before_it_is_tried(N1, three, P, other(), pod("r", "20", group="g"))

@@ -69,7 +69,8 @@ class Advisor:
         """Advises the changes together if they help; returns whether they do."""
         is_single = len(repairs) == 1
         repairs = (*self.before, *repairs)
-        text = " and ".join(f"{self._whose(each)}{each.text}" for each in repairs)
+        several = sum(any(map(_edits_pod, each.change.objects)) for each in repairs) > 1
+        text = " and ".join(f"{self._whose(each, several)}{each.text}" for each in repairs)
         if text in self._tried:
             return text in self._found
         self._tried.add(text)
@@ -97,12 +98,17 @@ class Advisor:
             self._given.add(kind)
         return helps
 
-    def _whose(self, each: Repair) -> str:
-        """`default/q: ` for a change of other members than the pod."""
-        pods = {(c.name, c.namespace) for c in each.change.objects if _edits_pod(c)}
+    def _whose(self, each: Repair, several: bool) -> str:
+        """`default/q: ` for a change of other members than the pod; of several changes of pods, all
+        pods of each that is made to more than one."""
+        names = [(c.name, c.namespace) for c in each.change.objects if _edits_pod(c)]
+        pods = sorted(set(names))
+        if len(pods) > 1 and several:
+            shown = [f"{namespace}/{name}" for name, namespace in pods]
+            return "" if shown[0] in each.text else f"{few(shown, _NODES)}: "
         if len(pods) != 1 or (self.goal.name, self.goal.namespace) in pods:
             return ""
-        name, namespace = pods.pop()
+        name, namespace = pods[0]
         return "" if f"{namespace}/{name}" in each.text else f"{namespace}/{name}: "
 
 

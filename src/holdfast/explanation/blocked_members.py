@@ -31,7 +31,7 @@ from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.repairs import Repair, remove_gates
 from holdfast.explanation.report import Report
 from holdfast.explanation.smaller_requests import consider_smaller_members
-from holdfast.explanation.verdicts import NodeVerdicts, Subject, place
+from holdfast.explanation.verdicts import NodeVerdicts, Subject, attempt, place
 from holdfast.explanation.waits import consider_gang_wait
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.jobs import Job
@@ -63,7 +63,7 @@ def explain_blocked_members(
         advisor.propose(*before)
     with applied(snapshot, _objects(before)):
         job = snapshot.cluster.jobs.known[job.name]
-        with snapshot.scheduler.attempt(job) as tried:
+        with attempt(snapshot, job) as tried:
             left, count = tried.left, len(tried.placed)
             is_ready, refusal = tried.is_ready, tried.refusal
     if refusal is not None:
@@ -193,7 +193,7 @@ def explain_beside(
     advisor: Advisor,
 ) -> str:
     """The member fits by itself; why it does not beside the others."""
-    with applied(snapshot, _objects(before)), snapshot.scheduler.attempt(job) as tried:
+    with applied(snapshot, _objects(before)), attempt(snapshot, job) as tried:
         placing = place(snapshot.scheduler, blocked)
         _note(report, placing)
         if placing.message:

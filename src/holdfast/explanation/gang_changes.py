@@ -15,7 +15,7 @@ from holdfast.api.names import (
     WORKLOAD_API,
 )
 from holdfast.explanation.capacity import pods_text
-from holdfast.explanation.repairs import RESIZE, Repair, repair, spec_changes
+from holdfast.explanation.repairs import RESIZE, Repair, repair
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
@@ -23,7 +23,7 @@ from holdfast.scheduler.framework.gang_failures import member_order
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.jobs.job import CORE, VOLCANO, task_of
 from holdfast.snapshot.cluster_changes import create, patch
-from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
+from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
 
 
 def job_text(job: Job) -> str:
@@ -177,12 +177,11 @@ def create_group(job: Job) -> Repair:
 
 def set_scheduler(snapshot: ClusterSnapshot, pods: list[PodRecord], name: str) -> Repair:
     """The pods with the scheduler name that the others of their gang have."""
-    objects = [
-        change
-        for subject in dict.fromkeys(map(Subject.of, pods))
-        for change in spec_changes(snapshot, subject, lambda spec: {"schedulerName": name})
-    ]
-    unique = list({(each.info, each.namespace, each.name): each for each in objects}.values())
+    objects = []
+    for subject in map(Subject.of, pods):
+        raw, spec = subject.raw(snapshot), {"schedulerName": name}
+        body = {"template": {"spec": spec}} if subject.info is RESERVATION else spec
+        objects.append(patch(subject.info, raw, {"spec": body}))
     whose = ", ".join(f"{pod.namespace}/{pod.name}" for pod in pods)
     wrong = ", ".join(dict.fromkeys(pod.scheduler for pod in pods))
-    return repair(f"set schedulerName: {name} instead of {wrong} in {whose}", "SetScheduler", unique)
+    return repair(f"set schedulerName: {name} instead of {wrong} in {whose}", "SetScheduler", objects)

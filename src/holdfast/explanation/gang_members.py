@@ -18,7 +18,6 @@ from holdfast.explanation.gang_changes import (
     job_text,
     lacking_pods,
     preemption_text,
-    waiting_members,
     without_task,
 )
 from holdfast.explanation.gang_repairs import consider_all_smaller, consider_steps
@@ -33,7 +32,7 @@ from holdfast.explanation.queue_limits import (
 )
 from holdfast.explanation.repairs import Repair, metadata_changes, repair, spec_changes
 from holdfast.explanation.report import Report
-from holdfast.explanation.verdicts import NodeVerdicts, Subject
+from holdfast.explanation.verdicts import NodeVerdicts, Subject, attempt
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.jobs import Job
@@ -53,7 +52,7 @@ def explain_member(
     """Explains a member that is not gated, of which `placing` has the verdicts by itself. Returns
     whether it starts now."""
     subject, limits = Subject.of(pod), snapshot.cluster.jobs.queue_limits
-    with snapshot.scheduler.attempt(job) as tried:
+    with attempt(snapshot, job) as tried:
         starts, is_placed = tried.is_ready, any(each is pod for each in tried.placed)
         node = snapshot.cluster.nodes.name(pod.row) if is_placed else ""
     if starts and node:
@@ -140,10 +139,13 @@ def explain_beside_gates(snapshot: ClusterSnapshot, job: Job, gates: Repair, adv
 
 
 def gang_refusal(snapshot: ClusterSnapshot, job: Job) -> str:
-    """Why the job cannot start whatever the nodes are like; empty if it may."""
-    partners = snapshot.cluster.jobs.partners(job)
-    members = waiting_members(snapshot, job)
-    refusal = snapshot.scheduler.gangs.early_refusal(partners, members)
+    """Why the job cannot start whatever the nodes are like, even if all its members counted; empty if
+    it may."""
+    _, repairs = uncounted_members(snapshot, job, Report("", "", ""))
+    with applied(snapshot, [change for each in repairs for change in each.change.objects]):
+        job = snapshot.cluster.jobs.known[job.name]
+        gangs, partners = snapshot.scheduler.gangs, snapshot.cluster.jobs.partners(job)
+        refusal = gangs.early_refusal(partners, gangs.tried_members(partners))
     if refusal is None:
         return ""
     return refusal.problem.message.replace(str(job.name), job_text(job))

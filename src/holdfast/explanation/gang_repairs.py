@@ -13,7 +13,7 @@ from holdfast.explanation.node_repairs import node_repairs
 from holdfast.explanation.repairs import RESIZE, Repair, repair
 from holdfast.explanation.report import few
 from holdfast.explanation.smaller_requests import resize
-from holdfast.explanation.verdicts import Subject, rejection_on
+from holdfast.explanation.verdicts import Subject, attempt, rejection_on
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.framework.diagnosis import FITS
@@ -106,7 +106,7 @@ def _progress(
         job = snapshot.cluster.jobs.known.get(name)
         if job is None:
             return _Progress(False, False, 0), []
-        with snapshot.scheduler.attempt(job) as tried:
+        with attempt(snapshot, job) as tried:
             goal = advisor.goal
             reached = tried.is_ready and (
                 not isinstance(goal, Subject) or any(Subject.of(pod) == goal for pod in tried.placed)
@@ -139,7 +139,7 @@ def _options(
         pod, job = subject.record(snapshot), snapshot.cluster.jobs.known.get(name)
         if pod is None or job is None:
             return
-        with snapshot.scheduler.attempt(job):
+        with attempt(snapshot, job):
             short = shortages(snapshot, pod)
             table = snapshot.cluster.nodes
             rows = [row for _, row in table.names() if table.alive[row]]

@@ -19,7 +19,7 @@ from holdfast.explanation.queue_limits import (
     too_large,
 )
 from holdfast.explanation.report import Report
-from holdfast.explanation.verdicts import GangGoal, Subject
+from holdfast.explanation.verdicts import GangGoal, Subject, attempt
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.jobs import Job, JobName
@@ -80,7 +80,7 @@ def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
         if not job.members:
             report.details.append(f"no pod belongs to it; pods join it by {_joined_by(job)}")
         return "It has too few pods."
-    with snapshot.scheduler.attempt(job) as tried:
+    with attempt(snapshot, job) as tried:
         is_ready, count = tried.is_ready, len(tried.placed)
     if is_ready:
         return f"{count} more fit now; it is queued."

@@ -2,6 +2,7 @@
 whether it would start.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -16,6 +17,7 @@ from holdfast.scheduler.framework.diagnosis import FITS, NO_NODES, NodeRejection
 from holdfast.scheduler.framework.dry_run import DryRun
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.rows import INFEASIBLE
+from holdfast.scheduler.framework.gangs import GangAttempt, MemberOrder
 from holdfast.scheduler.framework.profile import Profile
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.reservations.calendar import PlannedReservation
@@ -210,10 +212,49 @@ def starts_on(snapshot: ClusterSnapshot, goal: Goal) -> list[str]:
     return sorted(name for name, rejection in found.items() if not rejection.texts)
 
 
+@contextmanager
+def attempt(snapshot: ClusterSnapshot, job: Job) -> Iterator[GangAttempt]:
+    """What would come of scheduling the job now. Pods of the same second are tried in the order in
+    which the scheduler saw them, or of their names if it was restarted since; of the two orders, this
+    is one in which the job does not start, if there is one."""
+    order = _order_seen(snapshot, job)
+    with snapshot.scheduler.attempt(job) as found:
+        if order is None or not found.is_ready:
+            yield found
+            return
+    with snapshot.scheduler.attempt(job, order) as found:
+        yield found
+
+
+def _order_seen(snapshot: ClusterSnapshot, job: Job) -> MemberOrder | None:
+    """The order of members by priority, time of creation and version; None if that makes no difference,
+    or versions are not known."""
+    partners = snapshot.cluster.jobs.partners(job)
+    members = snapshot.scheduler.gangs.tried_members(partners)
+    versions = {pod.uid: _version(snapshot, pod) for pod in members}
+    if all(math.isinf(each) for each in versions.values()):
+        return None
+
+    def order(pod: PodRecord) -> tuple[int, float, float, str]:
+        return (-pod.cls.priority, pod.queued_since, versions.get(pod.uid, math.inf), pod.name)
+
+    seen = sorted(members, key=order)
+    differs = [each.cls.id for each in seen] != [each.cls.id for each in members]
+    return order if differs else None
+
+
+def _version(snapshot: ClusterSnapshot, pod: PodRecord) -> float:
+    """The resourceVersion of its object; infinite if it has none."""
+    subject = Subject.of(pod)
+    raw = snapshot.find(subject.info, subject.name, subject.namespace) or {"metadata": {}}
+    text = str(raw["metadata"].get("resourceVersion") or "")
+    return int(text) if text.isdecimal() else math.inf
+
+
 def started_member(snapshot: ClusterSnapshot, job: Job, pod: PodRecord) -> str:
     """The node on which the member would be started now, as one that its job needs or beyond those;
     empty if it would not."""
-    with snapshot.scheduler.attempt(job) as found:
+    with attempt(snapshot, job) as found:
         is_placed = found.is_ready and any(each is pod for each in found.placed)
         return snapshot.cluster.nodes.name(pod.row) if is_placed else ""
 
@@ -221,7 +262,7 @@ def started_member(snapshot: ClusterSnapshot, job: Job, pod: PodRecord) -> str:
 def _job_starts_on(snapshot: ClusterSnapshot, job: Job) -> list[str]:
     if job.is_ready:
         return _nodes_of(snapshot, job)
-    with snapshot.scheduler.attempt(job) as found:
+    with attempt(snapshot, job) as found:
         return _nodes_of(snapshot, job) if found.is_ready else []
 
 

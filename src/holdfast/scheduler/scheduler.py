@@ -31,9 +31,9 @@ from holdfast.scheduler.framework.config import Configuration, CoschedulingArgs
 from holdfast.scheduler.framework.config.plugin_sets import COSCHEDULING
 from holdfast.scheduler.framework.failure_handler import FailureHandler
 from holdfast.scheduler.framework.feasibility.node_search import ColumnStore, NodeSearch
-from holdfast.scheduler.framework.gang_failures import GangFailureHandler
+from holdfast.scheduler.framework.gang_failures import GangFailureHandler, member_order
 from holdfast.scheduler.framework.gang_permit import GangPermit
-from holdfast.scheduler.framework.gangs import GangAttempt, Gangs
+from holdfast.scheduler.framework.gangs import GangAttempt, Gangs, MemberOrder
 from holdfast.scheduler.framework.hold_planner import HoldPlanner
 from holdfast.scheduler.framework.preemption import Preemption
 from holdfast.scheduler.framework.profile import Profile
@@ -324,13 +324,15 @@ class Scheduler:
         backfill = self._backfill()
         return backfill.find_row(self._round(self.cluster.now), pod) if backfill is not None else -1
 
-    def attempt(self, job: Job) -> AbstractContextManager[GangAttempt]:
+    def attempt(
+        self, job: Job, order: MemberOrder = member_order
+    ) -> AbstractContextManager[GangAttempt]:
         """What would come of scheduling the job now, also by the backfill action; undone at the end of
         the block."""
         backfill = self._backfill()
         if backfill is None or not backfill.is_possible(self._round(self.cluster.now)):
-            return self.gangs.attempt(job)
-        return self.gangs.attempt(job, self.backfill_row)
+            return self.gangs.attempt(job, order=order)
+        return self.gangs.attempt(job, self.backfill_row, order)
 
     def victims_for(self, job: Job) -> list[PodRecord]:
         """The pods that the preempt action would preempt now for a job that is not ready."""

@@ -244,6 +244,25 @@ def test_a_gang_starts_when_all_of_it_fits() -> None:
     assert wait(answer(objects, "g-0")) == 30 * 60
 
 
+@pytest.mark.parametrize("first", ["large", "small"])
+def test_members_of_one_second_are_tried_in_the_order_of_their_creation(first: str) -> None:
+    """The names are in the order large, small; the large one fits one node only, and the small one
+    would take it."""
+    members = [pod("large", cpu=5), pod("small", cpu=4)]
+    for each in members:
+        each["metadata"]["labels"] = {"pod-group.scheduling.sigs.k8s.io": "g"}
+        each["metadata"]["creationTimestamp"] = "2026-01-01T11:00:00Z"
+        each["metadata"]["resourceVersion"] = "98" if each["metadata"]["name"] == first else "102"
+    group = {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "namespace": "default"},
+        "spec": {"minMember": 2},
+    }
+    found = answer([node("n1", cpu=4), node("n2", cpu=5), group, *members], "g", kind="podgroup")
+    assert found.status is (StartStatus.EXPECTED if first == "large" else StartStatus.NEVER)
+
+
 def test_a_job_starts_with_its_first_pod_even_if_its_pods_do_not_exist() -> None:
     template = {"spec": {"restartPolicy": "Never", **pod("x")["spec"]}}
     job: Raw = {

@@ -11,7 +11,7 @@ does, and in one topology domain if it names a topology key.
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,7 @@ from holdfast.scheduler.jobs import Job, JobName, JobProblem
 from holdfast.scheduler.jobs.job import CORE, NO_GROUP, NOT_ENOUGH_OF_TASK, NOT_ENOUGH_TASKS
 from holdfast.scheduler.state.cluster import Cluster
 
+MemberOrder = Callable[[PodRecord], tuple[int, float, Any, str]]
 _STANDING = ("active", "backoff", "unschedulable")
 _FEW = 3
 """From this many members on it pays to estimate first whether enough of them can fit."""
@@ -467,12 +468,16 @@ class Gangs:
 
     @contextmanager
     def attempt(
-        self, job: Job, row_for: Callable[[PodRecord], int] | None = None
+        self,
+        job: Job,
+        row_for: Callable[[PodRecord], int] | None = None,
+        order: MemberOrder = member_order,
     ) -> Iterator[GangAttempt]:
         """What would come of scheduling the job now: `schedule` without binding anything. Members that
-        have no feasible node go where `row_for` says, as in the backfill action."""
+        have no feasible node go where `row_for` says, as in the backfill action. They are tried in
+        another order if one is given."""
         jobs = self._jobs.partners(job)
-        members = self.tried_members(jobs)
+        members = sorted(self.tried_members(jobs), key=order)
         refusal = self.early_refusal(jobs, members)
         if refusal is not None:
             yield GangAttempt(members, [], members, False, refusal)

@@ -50,6 +50,7 @@ from holdfast.sim.forecast.future import (
     FutureOutcome,
     FuturePlan,
 )
+from holdfast.sim.forecast.member_order import in_order_seen
 from holdfast.sim.forecast.run_times import (
     DEADLINE,
     HIGH,
@@ -110,7 +111,7 @@ class Forecaster:
         self.options = options or ForecastOptions()
         self._progress = progress
         # Of nodes with equal scores the first is taken, and a dump may have pods before nodes.
-        ordered = sorted(documents, key=lambda each: not _is_node(each.data))
+        ordered = sorted(in_order_seen(documents), key=lambda each: not _is_node(each.data))
         self.scenario: Scenario = read_scenario(ordered, setup.object_kinds())
         objects = [each.data for each in documents if isinstance(each.data, dict)]
         history = history or DurationHistory()
