@@ -21,13 +21,18 @@ from holdfast.explanation.gang_changes import (
     without_task,
 )
 from holdfast.explanation.gang_repairs import consider_all_smaller, consider_steps
-from holdfast.explanation.min_resources import consider_min_resources, lacking_min_resources
+from holdfast.explanation.min_resources import (
+    consider_min_resources,
+    lacking_min_resources,
+    min_resources_repairs,
+)
 from holdfast.explanation.no_node import explain_no_node
 from holdfast.explanation.queue_limits import (
     consider_queue,
     job_over_capability,
     needed_members,
     queue_details,
+    queue_repairs,
     too_large,
 )
 from holdfast.explanation.repairs import Repair, metadata_changes, repair, spec_changes
@@ -79,15 +84,17 @@ def explain_member(
         consider_job(snapshot, subject, job, advisor, report)
     elif refusal:
         report.summary = f"Its queue does not admit it: {refusal}."
-        pods = [pod] if job.is_ready else needed_members(job)
-        report.details += queue_details(snapshot, pods)
-        consider_queue(snapshot, subject, pods, advisor)
+        report.details += queue_details(snapshot, [pod] if job.is_ready else needed_members(job))
+        if job.is_ready:
+            consider_queue(snapshot, subject, [pod], advisor)
+        else:
+            consider_queue_of_gang(snapshot, subject, job, advisor)
     elif full := job_over_capability(snapshot, job):
         report.summary = f"Its queue does not admit the whole of {job_text(job)}."
         report.details.append(full)
         if placing.message:
             report.details += details_of(snapshot, pod, placing)
-        consider_queue(snapshot, subject, needed_members(job), advisor)
+        consider_queue_of_gang(snapshot, subject, job, advisor)
     elif placing.message:
         explain_no_node(snapshot, pod, placing, advisor, report)
         _no_node_in_gang(snapshot, job, starts, advisor, report)
@@ -130,12 +137,13 @@ def explain_beside_gates(snapshot: ClusterSnapshot, job: Job, gates: Repair, adv
         job = snapshot.cluster.jobs.known[job.name]
         why = gang_refusal(snapshot, job)
         missing = create_members(snapshot, job)
+        repairs = min_resources_repairs(snapshot, job)
     if missing is not None:
         advisor.propose(gates, missing)
-    if why:
-        return f" Besides, {why}."
-    consider_steps(snapshot, job, advisor, [gates])
-    return ""
+    for before in ([gates], *([gates, each] for each in repairs)):
+        if not advisor.advice and (repairs or not why):
+            consider_steps(snapshot, job, advisor, before)
+    return f" Besides, {why}." if why else ""
 
 
 def gang_refusal(snapshot: ClusterSnapshot, job: Job) -> str:
@@ -174,9 +182,23 @@ def consider_job(
     elif waiting:
         report.details += [each.text for each in lacking_min_resources(snapshot, job)]
         consider_min_resources(snapshot, job, advisor)
-        needed = needed_members(job)
-        report.details += queue_details(snapshot, needed)
-        consider_queue(snapshot, subject, needed, advisor)
+        report.details += queue_details(snapshot, needed_members(job))
+        consider_queue_of_gang(snapshot, subject, job, advisor)
+
+
+def consider_queue_of_gang(
+    snapshot: ClusterSnapshot, subject: Subject, job: Job, advisor: Advisor
+) -> None:
+    """Changes of the queue that does not admit the members that the job needs, if need be together with
+    others; smaller requests, or fewer members."""
+    needed = needed_members(job)
+    consider_queue(snapshot, subject, needed, advisor)
+    for each in queue_repairs(snapshot, subject, needed):
+        if not advisor.advice:
+            consider_steps(snapshot, job, advisor, [each])
+    if not advisor.advice:
+        consider_all_smaller(snapshot, job, advisor, [])
+        consider_fewer(snapshot, job, [], advisor)
 
 
 def _consider_similar_group(

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import missing_on, requested, shortages
+from holdfast.explanation.deletions import deletion_steps
+from holdfast.explanation.evictions import eviction_steps
 from holdfast.explanation.node_repairs import node_repairs
 from holdfast.explanation.repairs import RESIZE, Repair, repair
 from holdfast.explanation.report import few
@@ -144,8 +146,11 @@ def _options(
             table = snapshot.cluster.nodes
             rows = [row for _, row in table.names() if table.alive[row]]
             rows.sort(key=lambda row: (float(short[row]), table.name(row)))
-            missing = {row: missing_on(snapshot, pod, row) for row in rows[:_ROWS]}
-    for row in rows[:_ROWS]:
+            rows = rows[:_ROWS]
+            missing = {row: missing_on(snapshot, pod, row) for row in rows}
+            gone = [each for row in rows for each in deletion_steps(snapshot, pod, row)]
+            gone += [each for row in rows for each in eviction_steps(snapshot, pod, row)]
+    for row in rows:
         chain = _open_row(snapshot, subject, row, made)
         if chain:
             yield chain
@@ -162,6 +167,8 @@ def _options(
         if smaller is not None:
             yield [*chain, smaller]
     yield from _smaller(snapshot, subject, made)
+    for each in gone:
+        yield [each]
 
 
 def _open_row(

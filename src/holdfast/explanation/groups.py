@@ -5,7 +5,7 @@ from holdfast.api.pod_groups import group_state
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.blocked_members import explain_blocked_members, same_domain
 from holdfast.explanation.gang_changes import preemption_text, waiting_members
-from holdfast.explanation.gang_members import consider_job
+from holdfast.explanation.gang_members import consider_job, consider_queue_of_gang
 from holdfast.explanation.min_resources import (
     admission_advice,
     consider_min_resources,
@@ -13,7 +13,6 @@ from holdfast.explanation.min_resources import (
 )
 from holdfast.explanation.pods import condition_message
 from holdfast.explanation.queue_limits import (
-    consider_queue,
     needed_members,
     over_capability,
     too_large,
@@ -104,10 +103,11 @@ def _hindrance(
     needed = needed_members(job)
     if (full := over_capability(snapshot, needed)) is not None:
         text, never = full
-        consider_queue(snapshot, subject, needed, advisor)
+        never = never and len(needed) == len(job.waiting())
+        consider_queue_of_gang(snapshot, subject, job, advisor)
         return f"It can never start: {text}." if never else f"It waits for its queue: {text}."
     if needed and (refusal := snapshot.cluster.jobs.queue_limits.admission_error(needed[0])):
-        consider_queue(snapshot, subject, needed, advisor)
+        consider_queue_of_gang(snapshot, subject, job, advisor)
         return f"Its queue does not admit it: {refusal}."
     if lacking := lacking_min_resources(snapshot, job):
         report.details += [each.text for each in lacking[1:]]

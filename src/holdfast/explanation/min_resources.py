@@ -13,9 +13,11 @@ from typing import NamedTuple
 from holdfast.api.kinds import KINDS
 from holdfast.api.quantity import format_amount
 from holdfast.explanation.advice import Advisor
+from holdfast.explanation.gang_repairs import consider_steps
 from holdfast.explanation.queue_limits import QUEUE, needed_members
 from holdfast.explanation.repairs import Repair, repair
 from holdfast.explanation.report import Advice
+from holdfast.explanation.waits import consider_gang_wait
 from holdfast.scheduler.controllers.pod_groups import phase_of
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.jobs.queue_limits import may_become_inqueue, unmet_min_resources
@@ -91,15 +93,23 @@ def _admitted(snapshot: ClusterSnapshot, job: Job) -> list[Job]:
 
 
 def consider_min_resources(snapshot: ClusterSnapshot, job: Job, advisor: Advisor) -> None:
-    """For a group with pods."""
-    for each in _repairs(snapshot, job):
+    """For a group with pods: lower minResources, together with what lets its members start, or waiting
+    until enough is free."""
+    repairs = min_resources_repairs(snapshot, job)
+    for each in repairs:
         advisor.propose(each)
+    members = job.waiting()
+    if members:
+        consider_gang_wait(advisor, members[0])
+    for each in repairs:
+        if not advisor.advice:
+            consider_steps(snapshot, job, advisor, [each])
 
 
 def admission_advice(snapshot: ClusterSnapshot, job: Job) -> list[Advice]:
     """For a group without pods: changes after which it becomes Inqueue."""
     found = []
-    for each in _repairs(snapshot, job):
+    for each in min_resources_repairs(snapshot, job):
         with applied(snapshot, each.change.objects):
             after = snapshot.cluster.jobs.known.get(job.name)
             nodes, queues = snapshot.cluster.nodes, snapshot.cluster.jobs.queues
@@ -112,7 +122,7 @@ def admission_advice(snapshot: ClusterSnapshot, job: Job) -> list[Advice]:
     return found
 
 
-def _repairs(snapshot: ClusterSnapshot, job: Job) -> list[Repair]:
+def min_resources_repairs(snapshot: ClusterSnapshot, job: Job) -> list[Repair]:
     """Lower minResources: what the members that must start request, or what is free; and a larger
     capability of the queue."""
     lacking, group = lacking_min_resources(snapshot, job), job.group

@@ -139,7 +139,7 @@ def consider_queue(
 ) -> None:
     """Proposes changes of the queue or of the queue's name, smaller requests, and waiting for pods of
     the queue; if none of these is enough, changes of the queue together with what opens a node."""
-    repairs = list(_queue_repairs(snapshot, subject, pods))
+    repairs = list(queue_repairs(snapshot, subject, pods))
     for each in repairs:
         advisor.propose(each)
     _wait(snapshot, pods, advisor)
@@ -155,7 +155,7 @@ def consider_queue(
             return
 
 
-def _queue_repairs(
+def queue_repairs(
     snapshot: ClusterSnapshot, subject: Subject, pods: list[PodRecord]
 ) -> Iterator[Repair]:
     queues = snapshot.cluster.jobs.queues
