@@ -13,6 +13,7 @@ from explanation.test_situations import (
     N1,
     Row,
     annotated,
+    budget,
     changed,
     check,
     full,
@@ -110,6 +111,44 @@ COMBINATIONS: dict[str, tuple[list[Raw], str]] = {
         "request at most 2 cpu instead of 4 and tolerate bad:NoSchedule, a taint of devices, in "
         "ResourceClaim c (delete and create it again)",
     ),
+    "more than the node has, and pods that must end": (
+        [N1, full("a", "7", "n1"), pod("p", "12")],
+        "request at most 8 cpu instead of 12 and end pod default/a (priority 0) on n1",
+    ),
+    "more than the node has, and a reservation": (
+        [N1, reservation("r", "7", app="web", ttl="0s"), pod("p", "12")],
+        "request at most 8 cpu instead of 12 and delete the reservation r on n1",
+    ),
+    "a port, cpu, pods that must end, and a limit": (
+        [
+            LIMITED,
+            full("a", "6", "n1", app="safe", ports=[80]),
+            full("b", "1", "n1"),
+            budget("safe"),
+            with_limit("p", "7", "8", ports=[80]),
+        ],
+        "use the host port 81 instead of 80 and request at most 2 cpu instead of 7 and end pod "
+        "default/b (priority 0) on n1",
+    ),
+    "a taint, and a limit beside its own reservation": (
+        [
+            node("n1", cpu="4", taints=[TAINT], metadata=annotated(**{LIMIT: '{"cpu": "100%"}'})),
+            on_n1(reservation("r", "3", app="web")),
+            with_limit("p", "3", "12", app="web"),
+        ],
+        "tolerate a:NoSchedule and lower its limit to 4 cpu instead of 12",
+    ),
+    "a tainted device, and a number of devices": (
+        [
+            N1,
+            device_class(),
+            resource_slice("n1", [device("g", taints=[{"key": "bad", "effect": "NoSchedule"}])]),
+            resource_claim("c", request(count=2)),
+            claiming_pod("p", "c"),
+        ],
+        "tolerate bad:NoSchedule, a taint of devices, in ResourceClaim c (delete and create it again) "
+        "and request at most 1 device instead of 2",
+    ),
     "a missing claim, and a taint": (
         [TAINTED, pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])],
         "create PersistentVolumeClaim default/data and have it bound and tolerate a:NoSchedule",
@@ -124,7 +163,7 @@ def test_combination(name: str) -> None:
     assert advice.text.startswith(text)
 
 
-COMBINED = {"request": "Resize", "tolerate": "Tolerate", "create": "CreateClaim"}
+COMBINED = {"request": "Resize", "tolerate": "Tolerate", "create": "CreateClaim", "use": "ChangePort"}
 
 
 def test_a_taint_of_devices_alone() -> None:

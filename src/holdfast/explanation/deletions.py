@@ -3,6 +3,7 @@
 Holds are not considered: the scheduler would make them again.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 from holdfast.explanation.advice import Advisor
@@ -56,13 +57,10 @@ def reservation_deletions(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -
     """The reservations of others on a row that keep what is missing there: each that has enough, then
     all of them."""
     missing = missing_on(snapshot, pod, row)
-    own = {entry.pod.uid for entry in own_entries(snapshot, pod, row)}
     entries = [
         entry
-        for entry in snapshot.cluster.ledger.reservations.on(row)
-        if entry.pod.uid not in own
-        and kind_of_holder(snapshot, entry.reservation) == "Reservation"
-        and (
+        for entry in _of_others(snapshot, pod, row)
+        if (
             any(entry.left(slot) for slot in missing)
             or conflicting_ports(pod, entry.pod)
             or (pod.cls.claims and snapshot.cluster.claims.held.of(entry.pod.uid))
@@ -82,6 +80,23 @@ def reservation_deletions(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -
     for chosen in sets:
         if chosen:
             yield _without_reservations(snapshot, chosen, row)
+
+
+def freed_by_deletion(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Amounts:
+    """What the reservations of others on a row keep, by slot."""
+    freed: Counter[int] = Counter()
+    for entry in _of_others(snapshot, pod, row):
+        freed.update({slot: entry.left(slot) for slot in entry.amounts})
+    return freed
+
+
+def _of_others(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[ReservationEntry]:
+    own = {entry.pod.uid for entry in own_entries(snapshot, pod, row)}
+    return [
+        entry
+        for entry in snapshot.cluster.ledger.reservations.on(row)
+        if entry.pod.uid not in own and kind_of_holder(snapshot, entry.reservation) == "Reservation"
+    ]
 
 
 def _without_reservations(

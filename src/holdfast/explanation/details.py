@@ -14,6 +14,7 @@ from holdfast.explanation.capacity import (
     amounts_text,
     largest,
     missing_on,
+    own_entries,
     pods_text,
     requested,
     row_of,
@@ -218,13 +219,14 @@ def _limits(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iter
 
 def limits_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> dict[str, tuple[int, int, int]]:
     """Of resources whose limits would exceed what a node allows: the pod's limit, the sum there, and
-    the maximum."""
+    the maximum. What a reservation of its own holds is not counted."""
     cluster = snapshot.cluster
     found = {}
     for resource, counted in cluster.classes.counted.items():
         own = pod.cls.limits.of(resource)
         allowed = min((most(resource, row) for most in cluster.limits.ceilings), default=0)
-        there = cluster.nodes.claimed.item(counted.slot, row)
+        own_left = (entry.left(counted.slot) for entry in own_entries(snapshot, pod, row))
+        there = cluster.nodes.claimed.item(counted.slot, row) - max(own_left, default=0)
         if own and there + own > allowed:
             found[resource] = (own, there, allowed)
     return found

@@ -88,6 +88,14 @@ def eviction_steps(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Itera
         yield end_of(snapshot, victims, f" on {node}")
 
 
+def freed_by_eviction(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Amounts:
+    """What the pods on a row that may be advised to end have, by slot."""
+    freed: Counter[int] = Counter()
+    for each in _evictable(snapshot, pod, row)[1]:
+        freed.update(dict(each.cls.usage))
+    return freed
+
+
 def end_of(
     snapshot: ClusterSnapshot, victims: list[PodRecord], where: str, then: Iterable[ObjectChange] = ()
 ) -> Repair:

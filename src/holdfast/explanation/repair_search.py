@@ -11,6 +11,7 @@ change with which the node is rejected as before is not continued. Ending pods i
 nothing cheaper helps.
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from heapq import heappop, heappush
@@ -22,15 +23,18 @@ from numpy.typing import NDArray
 
 from holdfast.explanation.advice import Advisor, actions_of
 from holdfast.explanation.capacity import missing_on, row_of, shortages
+from holdfast.explanation.claim_details import devices_explained
 from holdfast.explanation.claim_sizes import CLAIMS_PLUGIN, fewer_device_steps
 from holdfast.explanation.claim_volumes import volume_repairs
-from holdfast.explanation.deletions import consider_deletions, deletion_steps
+from holdfast.explanation.deletions import consider_deletions, deletion_steps, freed_by_deletion
+from holdfast.explanation.details import limits_on
 from holdfast.explanation.device_taints import device_tolerations
 from holdfast.explanation.evictions import (
     budget_facts,
     consider_evictions,
     consider_evictions_for_own,
     eviction_steps,
+    freed_by_eviction,
 )
 from holdfast.explanation.host_ports import other_ports
 from holdfast.explanation.matching_reservations import reservation_repairs
@@ -39,8 +43,14 @@ from holdfast.explanation.node_labels import unmet_labels
 from holdfast.explanation.node_repairs import node_repairs, wider_numa_policies
 from holdfast.explanation.nominated_pods import nominated_evictions, priority_repairs
 from holdfast.explanation.planned_reservations import estimate_steps
+from holdfast.explanation.pod_sizes import SMALLEST_SHARE
 from holdfast.explanation.repairs import Repair
-from holdfast.explanation.smaller_requests import merged_sizes, resize, smaller_steps
+from holdfast.explanation.smaller_requests import (
+    merged_sizes,
+    resize,
+    smaller_beside,
+    smaller_steps,
+)
 from holdfast.explanation.verdicts import (
     NodeVerdicts,
     at_time,
@@ -49,10 +59,10 @@ from holdfast.explanation.verdicts import (
     rejection_on,
     starts_on,
 )
-from holdfast.explanation.waits import consider_wait, wait_steps
+from holdfast.explanation.waits import consider_wait, freed_by_waiting, wait_steps
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.config.plugin_sets import NODE_AFFINITY, NODE_RESOURCES_FIT
-from holdfast.scheduler.framework.diagnosis import NodeRejection
+from holdfast.scheduler.framework.diagnosis import FITS, NodeRejection
 from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied
 
 _CAPACITY = (NODE_RESOURCES_FIT, "LimitAware", "DeviceShare", "NodeNUMAResource", CLAIMS_PLUGIN)
@@ -199,6 +209,14 @@ class _Obstacle(NamedTuple):
     rejection: NodeRejection
     missing: tuple[tuple[int, int], ...]
     """By slot, how much is short."""
+    limits: tuple[tuple[str, tuple[int, int, int]], ...] = ()
+    """By resource, limits that are too high: its own, the sum on the node, and the maximum."""
+    devices: tuple[tuple[str, int], ...] = ()
+    """By reason, how many devices the claims do not get."""
+
+
+_NO_WAY = _Obstacle(FITS, ())
+"""Stands for what no further change removes."""
 
 
 class _Search:
@@ -212,6 +230,8 @@ class _Search:
         self._row = row
         self._with_evictions = with_evictions
         self._first = first
+        pod = advisor.subject.record(self._snapshot)
+        self._class = pod.cls if pod is not None else None
 
     def propose_cheapest(self) -> bool:
         number = count()
@@ -232,7 +252,8 @@ class _Search:
             seen.add(obstacle)
             for option in options:
                 sequence = self._continued(repairs, option)
-                heappush(queue, (cost + 10**option.cost, next(number), sequence))
+                if sequence is not None:
+                    heappush(queue, (cost + 10**option.cost, next(number), sequence))
         return False
 
     def _needed(self, repairs: tuple[Repair, ...]) -> tuple[Repair, ...]:
@@ -253,12 +274,30 @@ class _Search:
         snapshot, row = self._snapshot, self._row
         with _made(self._advisor, repairs):
             pod = self._advisor.subject.record(snapshot)
-            if pod is None or fits_on(snapshot, pod, row):
+            if pod is None or self._is_too_small(pod):
+                return _NO_WAY, []
+            if fits_on(snapshot, pod, row):
                 return None, []
             rejection = rejection_on(snapshot, pod, row)
             missing = tuple(sorted(missing_on(snapshot, pod, row).items()))
+            limits = tuple(sorted(limits_on(snapshot, pod, row).items()))
             options = list(self._options(pod, rejection)) if len(repairs) < _STEPS else []
-        return _Obstacle(rejection, missing), options
+            devices = self._devices(pod) if rejection.plugin == CLAIMS_PLUGIN else ()
+        return _Obstacle(rejection, missing, limits, devices), options
+
+    def _devices(self, pod: PodRecord) -> tuple[tuple[str, int], ...]:
+        explained = devices_explained(self._snapshot, pod, self._row)
+        reasons = Counter(each.reason for each in explained.devices) if explained is not None else {}
+        return tuple(sorted(reasons.items()))
+
+    def _is_too_small(self, pod: PodRecord) -> bool:
+        """Whether several changes together leave too little of a request, or of a limit."""
+        if self._class is None:
+            return False
+        now, limited = dict(pod.cls.requests), self._snapshot.cluster.classes.counted
+        sizes = [(was, now.get(slot, was)) for slot, was in self._class.requests]
+        sizes += [(self._class.limits.of(name), pod.cls.limits.of(name)) for name in limited]
+        return any(0 < then * SMALLEST_SHARE < was for was, then in sizes)
 
     def _options(self, pod: PodRecord, rejection: NodeRejection) -> Iterator[Repair]:
         snapshot, subject, row = self._snapshot, self._advisor.subject, self._row
@@ -278,21 +317,25 @@ class _Search:
             yield from smaller_steps(snapshot, subject, pod, row)
             yield from priority_repairs(snapshot, subject, pod, row)
         if rejection.plugin in _CAPACITY or rejection.resolvable:
+            freed = [freed_by_waiting(snapshot, pod, row), freed_by_deletion(snapshot, pod, row)]
             yield from wait_steps(snapshot, subject, pod, row)
             yield from deletion_steps(snapshot, pod, row)
             if self._with_evictions:
+                freed.append(freed_by_eviction(snapshot, pod, row))
                 yield from eviction_steps(snapshot, pod, row)
                 yield from nominated_evictions(snapshot, pod, row)
+            for each in freed:
+                yield from smaller_beside(snapshot, subject, pod, row, each)
 
-    def _continued(self, repairs: tuple[Repair, ...], option: Repair) -> tuple[Repair, ...]:
-        """The sequence with one more change. Smaller requests after smaller requests are one change."""
-        if repairs and repairs[-1].sizes and option.sizes:
-            sizes = merged_sizes(repairs[-1].sizes, option.sizes)
-            with _made(self._advisor, repairs[:-1]):
-                both = resize(self._snapshot, self._advisor.subject, sizes)
-            if both is not None:
-                return (*repairs[:-1], both)
-        return (*repairs, option)
+    def _continued(self, repairs: tuple[Repair, ...], option: Repair) -> tuple[Repair, ...] | None:
+        """The sequence with one more change. Smaller requests after smaller requests are one change;
+        None if too little would be left."""
+        if not repairs or not repairs[-1].sizes or not option.sizes:
+            return (*repairs, option)
+        sizes = merged_sizes(repairs[-1].sizes, option.sizes)
+        with _made(self._advisor, repairs[:-1]):
+            both = resize(self._snapshot, self._advisor.subject, sizes)
+        return (*repairs[:-1], both) if both is not None else None
 
 
 def _key(change: ObjectChange) -> tuple[str, str, str]:

@@ -14,7 +14,7 @@ from holdfast.explanation.repairs import RESIZE, Repair, repair, spec_changes
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.cluster.slots import PODS, Amounts
 from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot, shown
 
 _SHARES = (7, 6, 5, 4, 3, 2)
@@ -47,6 +47,21 @@ def smaller_steps(
         if len(sizes) > 1:
             found += [resize(snapshot, subject, {name: sizes[name]}, field) for name in sizes]
     yield from (each for each in found if each is not None)
+
+
+def smaller_beside(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int, freed: Amounts
+) -> Iterator[Repair]:
+    """Requests that fit a row once something else is freed there, if that alone is not enough."""
+    slots, asked = snapshot.cluster.nodes.slots, requested(pod)
+    lowered = {
+        slots.name(slot): (asked[slot], asked[slot] - lack + freed.get(slot, 0))
+        for slot, lack in missing_on(snapshot, pod, row).items()
+        if slot != PODS and 0 < freed.get(slot, 0) < lack
+    }
+    smaller = resize(snapshot, subject, lowered)
+    if smaller is not None:
+        yield smaller
 
 
 def consider_smaller_members(advisor: Advisor, pod: PodRecord) -> None:

@@ -1,5 +1,6 @@
 """Waiting for pods and reservations whose end is known, and for reservations that start."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -18,6 +19,7 @@ from holdfast.explanation.repairs import RESIZE, WAIT, Repair
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Subject, at_time, fits_on, rejection_on, starts_on
 from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import Amounts
 from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.snapshot.cluster_changes import ClusterChange, ObjectChange, applied, patch
 from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
@@ -78,6 +80,14 @@ def wait_steps(
     wait = _until(snapshot, subject, pod, row, lambda then: _reason(snapshot, then, row) != before)
     if wait is not None:
         yield wait
+
+
+def freed_by_waiting(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Amounts:
+    """What all that is expected to end on a row has, by slot."""
+    freed: Counter[int] = Counter()
+    for end in expected_ends(snapshot, pod, row)[:_ENDS]:
+        freed.update(end.amounts)
+    return freed
 
 
 def _reason(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> tuple[str, ...]:
