@@ -163,6 +163,7 @@ def test_garbage_is_not_looked_for_while_a_file_is_read(tmp_path: Path) -> None:
         (gzip.compress(b"a: 1")[:-8] + bytes(8), "damaged gzip file: Error -3"),
         (gzip.compress(b"a: \xff"), "not UTF-8 text, at byte 3"),
     ],
+    ids=["cut off", "followed by more", "wrong checksum", "not text"],
 )
 def test_damaged_compressed_files(tmp_path: Path, content: bytes, problem: str) -> None:
     path = tmp_path / "a.yaml.gz"

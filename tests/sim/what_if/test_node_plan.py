@@ -132,6 +132,12 @@ def test_daemon_pods_take_part_of_new_nodes() -> None:
     assert _plan(objects, [workload("w", 5, "1")], [SMALL]).total == 2
 
 
+def test_pods_that_fit_already_may_take_new_nodes() -> None:
+    """The small one is drawn to the emptier new node, and the other one needs a second."""
+    plan = _plan([node("n1", "1")], [workload("v", 1, "500m"), workload("w", 1, "2")], [SMALL])
+    assert (plan.total, plan.fits) == (2, True)
+
+
 def test_what_cannot_be_helped_does_not_count() -> None:
     plan = _plan([node("n1", "4")], [workload("w", 6, "1"), pod("huge", "64")], [SMALL])
     assert (plan.total, plan.fits, plan.unplaceable) == (1, False, 1)

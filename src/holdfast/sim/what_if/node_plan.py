@@ -44,6 +44,9 @@ class AttemptResult(NamedTuple):
     is_uniform: bool = False
     """Whether all pods that are placed or pending are equal, and without constraints on others."""
 
+    placed: int = 0
+    """How many got a node. They may take new nodes, so that these do not help the others."""
+
     @property
     def unmet(self) -> int:
         return self.pending + self.awaited
@@ -155,7 +158,7 @@ class NodePlanner:
         """So many of each that more do not help."""
         start = self._attempt(none)
         fewest, enough, idle = start.unmet, none, 0
-        most = min(start.unmet, _MOST_NODES)
+        most = min(start.unmet + start.placed, _MOST_NODES)
         number = max(1, self._least_total(_missing(start, None)))
         while fewest and enough != (most,) * len(none):
             counts = (min(number, most),) * len(none)

@@ -197,6 +197,7 @@ class WhatIfQuestion:
                 {name: each.free for name, each in answer.after.resources.items()},
                 len(answer.blocked) + awaited_replicas(question.cluster),
                 question.is_uniform(answer),
+                len(answer.placed),
             )
 
         def reasons(counts: Counts) -> Counter[str]:
