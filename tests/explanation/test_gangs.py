@@ -156,6 +156,31 @@ SITUATIONS |= {
         ],
         ["Resize"],
     ),
+    "a topology key that no node has": Row(
+        [
+            node("n1", cpu="8", labels={"rack": "a"}),
+            in_default(core_group("g", 2, topology="rak")),
+            *(pod(name, "4", schedulingGroup={"podGroupName": "g"}) for name in "pq"),
+        ],
+        ["No node has the label rak, which all members need; did you mean rack?"],
+        ["CorrectTopology"],
+    ),
+    "two racks are needed": Row(
+        [
+            node("n1", cpu="4", labels={"rack": "a"}),
+            node("n2", cpu="4", labels={"rack": "b"}),
+            in_default(core_group("g", 2, topology="rack")),
+            *(
+                pod(name, "1", schedulingGroup={"podGroupName": "g"}, ports=[80], app="a")
+                for name in "pq"
+            ),
+        ],
+        [
+            "Beside the others, default/q: No suitable node",
+            "all members must be on nodes with the same rack",
+        ],
+        ["LowerMinMember", "RemoveTopology"],
+    ),
     "two members have different problems": Row(
         [N1, TWO, pod("p", "12", group="g"), other(nodeSelector={"disk": "nvme"})],
         ["No suitable node among 1 node: too little cpu (1)."],
@@ -235,6 +260,25 @@ def test_pods_of_one_second_are_tried_in_the_order_of_their_creation(last_create
     if last_created == "a":
         assert "Beside the others, default/a: No suitable node" in report.summary
         assert any("default/z before default/a; in another order" in each for each in report.details)
+
+
+def test_the_same_change_is_tried_for_each_kind_of_members() -> None:
+    """Only smaller ones of the first task are wanted, but those of the other are tried first."""
+    tainted = node("n1", cpu="8", taints=[{"key": "team", "effect": "NoSchedule"}])
+    tasks = dict(zip("abpq", "xxyy", strict=True))
+    pods = [pod(name, "2", group="g", annotations={TASK: tasks[name]}) for name in tasks]
+    report = of_group(tainted, in_default(pod_group("g", 1, minTaskMember={"y": 1})), *pods)
+    texts = [each.text for each in report.advice]
+    assert any("tolerate team:NoSchedule, in each of 2 pods (p, q)" in each for each in texts), texts
+
+
+def test_a_member_beyond_those_needed_that_has_no_room() -> None:
+    one = in_default(pod_group("g", 1))
+    pods = [pod("a", "8", group="g"), pod("p", "7", group="g")]
+    report = explained(world_of([N1, one, *pods]), Row([], [], []))
+    assert "too little cpu" in report.summary
+    assert [each.change["actions"] for each in report.advice] == []
+    assert not any("in another order" in each for each in report.details)
 
 
 def test_changes_of_several_kinds_of_members_name_them() -> None:

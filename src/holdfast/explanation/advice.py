@@ -71,10 +71,12 @@ class Advisor:
         repairs = (*self.before, *repairs)
         several = sum(any(map(_edits_pod, each.change.objects)) for each in repairs) > 1
         text = " and ".join(f"{self._whose(each, several)}{each.text}" for each in repairs)
+        change = sum((each.change for each in repairs), ClusterChange())
+        where = "" if "template of" in text else workload_text(change) or _members_text(change, text)
+        text += where  # the same change of other members is another one
         if text in self._tried:
             return text in self._found
         self._tried.add(text)
-        change = sum((each.change for each in repairs), ClusterChange())
         with applied(self.snapshot, change.objects), at_time(self.snapshot, change.until):
             nodes = starts_on(self.snapshot, self.goal)
         if not nodes:
@@ -83,9 +85,8 @@ class Advisor:
             return False
         cost = sum(10**each.cost for each in repairs)
         result = "" if change.until is not None else f"; then it fits {few(nodes, _NODES)}"
-        where = "" if "template of" in text else workload_text(change) or _members_text(change, text)
-        advice = Advice(f"{text}{where}{result}", change.data(), nodes)
-        self.helpful.append(Repair(f"{text}{where}", change, max(each.cost for each in repairs)))
+        advice = Advice(f"{text}{result}", change.data(), nodes)
+        self.helpful.append(Repair(text, change, max(each.cost for each in repairs)))
         self._found[text] = (cost, len(self._found), advice)
         return True
 

@@ -8,13 +8,16 @@ explained beside the members that did.
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from holdfast.api.similar_names import did_you_mean
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import pods_text
 from holdfast.explanation.details import details_of
 from holdfast.explanation.gang_changes import (
     job_text,
+    label_keys,
     lower_min_member,
     set_scheduler,
+    topology_repairs,
     waiting_members,
 )
 from holdfast.explanation.gang_repairs import consider_all_smaller, consider_steps, first_of_each_class
@@ -67,7 +70,12 @@ def explain_blocked_members(
             left, count = tried.left, len(tried.placed)
             is_ready, refusal = tried.is_ready, tried.refusal
     if refusal is not None:
-        found.append(f"{refusal.problem.message.replace(str(job.name), job_text(job))}.")
+        message = refusal.problem.message.replace(str(job.name), job_text(job))
+        found.append(f"It is not tried: {message}.")
+    elif job.topology_key and not snapshot.scheduler.gangs.placements.of(job):
+        near = did_you_mean(job.topology_key, label_keys(snapshot))
+        found.append(f"No node has the label {job.topology_key}, which all members need{near or '.'}")
+        _consider_topology(snapshot, job, before, advisor)
     elif left and not is_ready:
         found.append(_blocked(snapshot, job, left, before, report, advisor))
         if not advisor.advice:
@@ -75,8 +83,17 @@ def explain_blocked_members(
         if not advisor.advice:
             consider_all_smaller(snapshot, job, advisor, before)
             consider_fewer(snapshot, job, before, advisor)
+            _consider_topology(snapshot, job, before, advisor)
         note_nothing_helps(advisor, report)
     return BlockedMembers(" ".join(found), count, not before)
+
+
+def _consider_topology(
+    snapshot: ClusterSnapshot, job: Job, before: list[Repair], advisor: Advisor
+) -> None:
+    for each in topology_repairs(snapshot, job):
+        if advisor.propose(*before, each):
+            return
 
 
 def consider_fewer(snapshot: ClusterSnapshot, job: Job, before: list[Repair], advisor: Advisor) -> None:
@@ -203,7 +220,7 @@ def explain_beside(
         else:
             why = f"no node with the same {job.topology_key} has enough left."
         earlier = tried.members.index(blocked) if blocked in tried.members else 0
-        first = tried.members[:earlier]
+        first = [] if tried.is_ready else tried.members[:earlier]
     if job.topology_key:
         report.details.append(same_domain(job.topology_key))
     if first and snapshot.scheduler.gangs.is_ready_in(job, [blocked, *first]):

@@ -4,6 +4,7 @@ They are only made here; `advice` asks the scheduler whether they help.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 
 from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import (
@@ -14,6 +15,7 @@ from holdfast.api.names import (
     VOLCANO_API,
     WORKLOAD_API,
 )
+from holdfast.api.similar_names import nearest
 from holdfast.explanation.capacity import pods_text
 from holdfast.explanation.repairs import RESIZE, Repair, repair
 from holdfast.explanation.verdicts import Subject
@@ -23,7 +25,7 @@ from holdfast.scheduler.framework.gang_failures import member_order
 from holdfast.scheduler.jobs import Job
 from holdfast.scheduler.jobs.job import CORE, VOLCANO, task_of
 from holdfast.snapshot.cluster_changes import create, patch
-from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
+from holdfast.snapshot.cluster_snapshot import NODE, POD, RESERVATION, ClusterSnapshot
 
 
 def job_text(job: Job) -> str:
@@ -85,6 +87,31 @@ def without_task(snapshot: ClusterSnapshot, job: Job) -> Repair | None:
     each = ", ".join(f"{task} to {tasks[task]}" for task in lacking)
     text = f"lower minTaskMember of {job_text(job)}: {each}"
     return repair(text, "LowerMinMember", [patch(info, raw, {"spec": {"minTaskMember": body}})], RESIZE)
+
+
+def topology_repairs(snapshot: ClusterSnapshot, job: Job) -> Iterator[Repair]:
+    """The PodGroup with another topology key, if no node has its own, and without one. Neither can be
+    changed in an existing PodGroup."""
+    info, raw = _group_object(snapshot, job)
+    key = job.topology_key
+    if raw is None or not key:
+        return
+    again = "(delete the PodGroup and create it again)"
+    if not snapshot.scheduler.gangs.placements.domains(key):
+        for near in nearest(key, label_keys(snapshot)):
+            body: Raw = {"topology": [{"key": near}]}
+            change = patch(info, raw, {"spec": {"schedulingConstraints": body}})
+            text = f"set the topology key {near} instead of {key} in {job_text(job)} {again}"
+            yield repair(text, "CorrectTopology", [change])
+    change = patch(info, raw, {"spec": {"schedulingConstraints": None}})
+    text = f"remove the topology constraint of {job_text(job)} {again}"
+    yield repair(text, "RemoveTopology", [change], RESIZE)
+
+
+def label_keys(snapshot: ClusterSnapshot) -> list[str]:
+    """The keys of the labels of nodes."""
+    found = {key for raw in snapshot.all(NODE) for key in raw["metadata"].get("labels") or ()}
+    return sorted(found)
 
 
 def _group_object(snapshot: ClusterSnapshot, job: Job) -> tuple[KindInfo, Raw | None]:

@@ -102,6 +102,10 @@ def explain_member(
         why = explain_beside(snapshot, job, pod, [], report, advisor)
         without = "" if job.is_ready else f"{job_text(job)} starts without it. "
         report.summary = f"{without}Beside the others: {why}"
+        if not advisor.advice:
+            consider_steps(snapshot, job, advisor, [])
+        if not advisor.advice:
+            consider_all_smaller(snapshot, job, advisor, [])
         note_nothing_helps(advisor, report)
     else:
         report.summary = f"It fits, but starts only together with the rest of {job_text(job)}."
