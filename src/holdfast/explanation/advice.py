@@ -70,10 +70,9 @@ class Advisor:
         is_single = len(repairs) == 1
         repairs = (*self.before, *repairs)
         several = sum(any(map(_edits_pod, each.change.objects)) for each in repairs) > 1
-        text = " and ".join(f"{self._whose(each, several)}{each.text}" for each in repairs)
+        texts = [f"{self._whose(each, several)}{each.text}" for each in repairs]
         change = sum((each.change for each in repairs), ClusterChange())
-        where = "" if "template of" in text else workload_text(change) or _members_text(change, text)
-        text += where  # the same change of other members is another one
+        text = _with_places(repairs, texts)  # the same change of other members is another one
         if text in self._tried:
             return text in self._found
         self._tried.add(text)
@@ -115,6 +114,19 @@ class Advisor:
 
 def actions_of(*repairs: Repair) -> Actions:
     return tuple(action for each in repairs for action in each.change.actions)
+
+
+def _with_places(repairs: tuple[Repair, ...], texts: list[str]) -> str:
+    """The texts with the template that is edited, named after the last change of it; or with the pods
+    that are edited."""
+    change, text = sum((each.change for each in repairs), ClusterChange()), " and ".join(texts)
+    edits = [at for at, each in enumerate(repairs) if workload_text(each.change)]
+    if "template of" in text:
+        return text
+    if not edits:
+        return f"{text}{_members_text(change, text)}"
+    place = workload_text(change)
+    return " and ".join(f"{each}{place if at == edits[-1] else ''}" for at, each in enumerate(texts))
 
 
 def _members_text(change: ClusterChange, text: str) -> str:

@@ -96,7 +96,7 @@ def devices_on(snapshot: ClusterSnapshot, row: int) -> Iterator[str]:
 
 
 def device_requests(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Lowered:
-    """Smaller requests for devices that fit what is free on the row; empty if there are none."""
+    """Smaller requests for devices that fit what is free on the row; empty if the requests fit."""
     devices = snapshot.cluster.managers.devices
     search = devices.valid_search(pod.cls)
     slots = snapshot.cluster.nodes.slots

@@ -155,7 +155,7 @@ def _values(snapshot: ClusterSnapshot, labels: Labels, wanted: NodeSelectorRequi
 
 def similar_values(key: str, value: str, known: Iterable[str]) -> list[str]:
     """The known values of a label that are most like one that no node has. Another architecture or
-    operating system is no misspelling: an image for one does not run on the other."""
+    operating system is not a misspelling: an image for one does not run on the other."""
     return [] if _is_platform(key, value) else nearest(value, known)
 
 

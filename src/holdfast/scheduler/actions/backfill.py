@@ -181,7 +181,7 @@ class Backfill(Action):
 
     def _own_row(self, round_: Round, pod: PodRecord) -> int:
         """The row of the pod's own hold, if reservations are planned there and it has no other hold:
-        the pod may run there before they start. -1 if there is none."""
+        the pod may run there before they start. Otherwise -1."""
         reservations = round_.cluster.reservations
         hold = reservations.starvation_holds.of(pod)
         row = hold.pod.row if hold is not None and hold.pod is not None else -1

@@ -44,7 +44,7 @@ Modules, lowest first:
     class_claims      what is to be allocated for a class of pods on each node
     held_devices      claims with which reservations hold devices
     claim_state       claims, and what is in flight for them
-    held_rest         what reservations hold and nobody else uses
+    held_rest         what reservations hold and no other claim uses
     claims_in_use     the devices that claims use, and the pods that consume them
     claim_feasibility  which devices a class of pods can get on each node
     claim_reservations  reserving claims for pods

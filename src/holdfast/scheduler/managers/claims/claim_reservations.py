@@ -129,7 +129,7 @@ class ClaimReservations(ClaimFeasibility):
         return {*self.unreserved_holders(pod.uid), *unused}
 
     def _free_on(self, row: int) -> list[DeviceID]:
-        """The devices of a node that nobody uses now."""
+        """The devices of a node that no claim uses now."""
         visible = self.catalogue.visible(row)
         self.use.cover()
         busy = self.use.busy(visible)
@@ -165,7 +165,7 @@ class ClaimReservations(ClaimFeasibility):
         return found
 
     def _part_that_is_free(self, allocation: AllocationResult) -> AllocationResult:
-        """The devices of an allocation that nobody uses now."""
+        """The devices of an allocation that no claim uses now."""
         devices = allocation.devices
         free = [r for r in devices.results if not self._is_used(r.device_id)]
         return replace(allocation, devices=replace(devices, results=tuple(free)))

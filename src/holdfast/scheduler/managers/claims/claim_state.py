@@ -49,7 +49,7 @@ class InFlight:
     holder: HolderClaim | None = None
     """Of a claim with which a reservation is to hold devices: what it holds with it."""
     written: AllocationResult | None = None
-    """Of such a claim: the devices that nobody else uses, with which it is written."""
+    """Of such a claim: its devices that no other claim uses, with which it is written."""
     is_refused: bool = False
     """Of such a claim: whether the write was refused, and is to be decided again."""
     mappings: tuple[ContainerExtendedResourceRequest, ...] = ()
@@ -111,7 +111,7 @@ class DeviceHeld(NamedTuple):
     reservation: str
     driver: str
     is_free: bool
-    """Whether nobody else uses it."""
+    """Whether no claim uses it."""
 
 
 class ConflictingClaim(NamedTuple):

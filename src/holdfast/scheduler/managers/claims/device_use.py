@@ -58,7 +58,7 @@ class UseSnapshot(ABC):
         return identity in self._shares or bool(self.taken[identity])
 
     def busy(self, visible: VisibleDevices) -> NDArray[np.bool_]:
-        """Which devices nobody else can get: a claim has them for itself, or shares from the time when
+        """Which devices no other claim can get: one has them for itself, or shares from the time when
         several claims could."""
         found: NDArray[np.bool_] = self.taken.take(visible.identities) > 0
         if self._shares:

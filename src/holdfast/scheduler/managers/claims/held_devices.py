@@ -1,4 +1,4 @@
-"""Devices that reservations hold: as ResourceClaims that are allocated and reserved for nobody.
+"""Devices that reservations hold: as ResourceClaims that are allocated and reserved for no pod.
 
 A reservation whose template has `resourceClaims` gets its devices together with its node. They are
 written to claims that the reservation owns, one for each entry of the template, so that every other

@@ -1,4 +1,4 @@
-"""What reservations hold with claims and nobody else uses.
+"""What reservations hold with claims and no other claim uses.
 
 A part of the claim manager (`claim_manager`).
 """
@@ -30,9 +30,9 @@ class HeldRest(ClaimState):
     def _rest_of(
         self, key: ResourceClaimKey, holder: HolderClaim, written: bool = False
     ) -> AllocationResult | None:
-        """What a reservation holds with a claim and nobody else uses. With `written`, also what its
-        object has and is to be written to a claim of an owner, but is not decided yet: it would be
-        nobody's in between."""
+        """What a reservation holds with a claim and no other claim uses. With `written`, also what its
+        object has and is to be written to a claim of an owner, but is not decided yet: it would be free
+        in between."""
         devices = holder.held.devices
         left: list[DeviceRequestAllocationResult] = []
         for result in devices.results:
@@ -56,7 +56,7 @@ class HeldRest(ClaimState):
         self, key: ResourceClaimKey, rest: AllocationResult | None
     ) -> AllocationResult | None:
         """What a reservation holds with a claim, and the devices that the claim's object still has from
-        an earlier plan: nobody may get these before they are removed from it."""
+        an earlier plan: no other claim may get these before they are removed from it."""
         claim, holder = self._claims.get(key), self.held.get(key)
         written = claim.status.allocation if claim is not None else None
         if holder is None or written is None or written is rest:
@@ -214,7 +214,7 @@ class HeldRest(ClaimState):
         return [key for key, claim in found if claim is None or not claim.status.reserved_for]
 
     def _held_by(self, holders: Iterable[ResourceClaimKey]) -> KeysView[DeviceID]:
-        """The devices that these claims hold and that nobody uses, in order."""
+        """The devices that these claims hold and that no other claim uses, in order."""
         found: dict[DeviceID, None] = {}
         for key in holders:
             holder, used = self.held.get(key), self._used.get(key)

@@ -4,7 +4,7 @@ A part of the claim manager (`claim_manager`). A reservation on a node has one c
 its template's `resourceClaims`. The claims are brought in line whenever they differ from that:
 
     missing, or edited so that it holds nothing    created again, with the same devices where possible
-    other devices than nobody else uses            its allocation is written again
+    not just the devices that are free or its own  its allocation is written again
     reservation gone, finished or without a node   deleted
 
 A write that the API server refuses is decided again after a back-off.
@@ -146,7 +146,7 @@ class HolderClaims(ClaimReservations):
         return False
 
     def is_getting_devices(self, pod: PodRecord) -> bool:
-        """Whether nobody else uses the devices that a reservation waits for, and they are yet to be
+        """Whether no other claim uses the devices that a reservation waits for, and they are yet to be
         written to its claims."""
         keys = self.held.of(pod.uid)
         holders = [(key, self.held.get(key)) for key in keys]
