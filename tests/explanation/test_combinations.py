@@ -149,6 +149,17 @@ COMBINATIONS: dict[str, tuple[list[Raw], str]] = {
         "tolerate bad:NoSchedule, a taint of devices, in ResourceClaim c (delete and create it again) "
         "and request at most 1 device instead of 2",
     ),
+    "a tainted device beside its own reservation": (
+        [
+            node("n1", cpu="4", taints=[TAINT]),
+            on_n1(reservation("r", "2", app="web")),
+            device_class(),
+            resource_slice("n1", [device("g", taints=[{"key": "bad", "effect": "NoSchedule"}])]),
+            resource_claim("c", request()),
+            claiming_pod("p", "c", cpu="9", app="web"),
+        ],
+        "tolerate a:NoSchedule and request at most 4 cpu instead of 9 and tolerate bad:NoSchedule",
+    ),
     "a missing claim, and a taint": (
         [TAINTED, pod("p", volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}])],
         "create PersistentVolumeClaim default/data and have it bound and tolerate a:NoSchedule",

@@ -305,7 +305,11 @@ class _Search:
         yield from corrections(snapshot, subject, pod, rejection.plugin)
         yield from reservation_repairs(snapshot, subject, pod, row)
         yield from estimate_steps(snapshot, subject, pod, row, rejection)
-        if rejection.plugin == "NodePorts":
+        # Without a shortage, its own reservation there is not usable, and the reason is not given.
+        is_hidden = rejection.plugin == NODE_RESOURCES_FIT and not missing_on(snapshot, pod, row)
+        if is_hidden:
+            yield from device_tolerations(snapshot, subject, pod, row)
+        if is_hidden or rejection.plugin == "NodePorts":
             yield from other_ports(snapshot, subject, pod, row)
         elif rejection.plugin == CLAIMS_PLUGIN:
             yield from fewer_device_steps(snapshot, subject, pod, row)
