@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from explanation.test_situations import N1, full, snapshot_of, world_of
@@ -124,3 +126,52 @@ def test_a_resize_in_progress_is_not_a_problem() -> None:
     world = world_of([N1, resized("", "", "3", "PodResizeInProgress")])
     report = explain(snapshot_of(world), world.objects["Pod", "p"])
     assert (report.summary, report.details) == ("It is on n1.", [])
+
+
+def waiting(reason: str, message: str = "", name: str = "main", **more: Any) -> Raw:
+    return {"name": name, "state": {"waiting": {"reason": reason, "message": message}}, **more}
+
+
+@pytest.mark.parametrize(
+    ("phase", "statuses", "summary"),
+    [
+        (
+            "Pending",
+            {"containerStatuses": [waiting("ImagePullBackOff", "no such image")]},
+            "It is on n1. Its container main waits: ImagePullBackOff (no such image).",
+        ),
+        (
+            "Pending",
+            {
+                "initContainerStatuses": [waiting("CreateContainerConfigError", "no secret", "setup")],
+                "containerStatuses": [waiting("PodInitializing")],
+            },
+            "It is on n1. Its init container setup waits: CreateContainerConfigError (no secret).",
+        ),
+        (
+            "Running",
+            {
+                "containerStatuses": [
+                    waiting(
+                        "CrashLoopBackOff",
+                        restartCount=3,
+                        lastState={"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+                    )
+                ]
+            },
+            "It is on n1. Its container main waits: CrashLoopBackOff, after 3 restarts; it ended with "
+            "exit code 137 (OOMKilled).",
+        ),
+        (
+            "Pending",
+            {"containerStatuses": [waiting("ContainerCreating")]},
+            "It is on n1. Its container main waits: ContainerCreating.",
+        ),
+    ],
+    ids=["image", "init container", "crash", "starting"],
+)
+def test_what_containers_wait_for(phase: str, statuses: Raw, summary: str) -> None:
+    raw = full("p", "1", "n1")
+    raw["status"] |= {"phase": phase, **statuses}
+    world = world_of([N1, raw])
+    assert explain(snapshot_of(world), world.objects["Pod", "p"]).summary == summary

@@ -31,6 +31,7 @@ from holdfast.explanation.repairs import remove_gates
 from holdfast.explanation.report import Report
 from holdfast.explanation.resizes import note_resize
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, rank, starts_on
+from holdfast.explanation.waiting_containers import note_waiting_containers
 from holdfast.explanation.waits import consider_wait_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
@@ -52,6 +53,7 @@ def explain_pod(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     elif report.node:
         _placed(snapshot, pod, report)
         if missing_node(snapshot, report.node) is None:
+            note_waiting_containers(raw, report)
             note_resize(snapshot, pod, raw, report)
     else:
         explain_pending(snapshot, pod, raw, report)
