@@ -15,6 +15,7 @@ from explanation.test_situations import (
     in_default,
     near,
     on_nodes,
+    snapshot_of,
     spread,
     storage_class,
     using,
@@ -31,6 +32,7 @@ from harness.claim_objects import (
     resource_slice,
 )
 from harness.objects import Raw, core_group, node, pod, pod_group, queue, reservation
+from holdfast.explanation.explainer import explain
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -41,6 +43,19 @@ def on_names(key: str, *values: str) -> Raw:
     fields = [{"key": key, "operator": "In", "values": list(values)}]
     terms = {"nodeSelectorTerms": [{"matchFields": fields}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+
+
+def owned_by(kind: str, name: str, raw: Raw) -> Raw:
+    group = "v1" if kind == "Pod" else "apps/v1"
+    owner = {"apiVersion": group, "kind": kind, "name": name, "uid": name, "controller": True}
+    raw["metadata"]["ownerReferences"] = [owner]
+    return raw
+
+
+def ephemeral(name: str, kind: str) -> list[Raw]:
+    return [
+        {"name": name, "ephemeral": {"volumeClaimTemplate": {"spec": claim("x", kind=kind)["spec"]}}}
+    ]
 
 
 def provisioned(name: str, mode: str) -> Raw:
@@ -199,6 +214,16 @@ SITUATIONS: dict[str, Row] = {
         ["storage class standrad, which does not exist; did you mean standard?"],
         ["ReplaceClaim", "BindClaims"],
     ),
+    "storage class of an ephemeral volume": Row(
+        [
+            N1,
+            provisioned("standard", "WaitForFirstConsumer"),
+            owned_by("Pod", "p", claim("p-scratch", kind="standrad")),
+            in_default(pod("p", volumes=ephemeral("scratch", "standrad"))),
+        ],
+        ["storage class standrad, which does not exist; did you mean standard?"],
+        ["ReplaceClaim", "BindClaims"],
+    ),
     "group of the Workload API": Row(
         [
             N1,
@@ -252,3 +277,45 @@ def test_another_architecture_is_not_a_misspelling() -> None:
     assert not any("did you mean" in each for each in report.details)
     misspelt = pod("p", nodeSelector={"kubernetes.io/arch": "amd46"})
     check(Row([amd64, misspelt], ["did you mean amd64?"], ["CorrectSelector"]))
+
+
+def test_the_volume_of_the_pod_is_changed_instead_of_the_claim_made_for_it() -> None:
+    row = SITUATIONS["storage class of an ephemeral volume"]
+    first = explained(world_of(row.objects), row).advice[0]
+    assert first.text.startswith(
+        "use the storage class standard instead of standrad in the volumeClaimTemplate of its volume "
+        "scratch; then it fits"
+    )
+    (edited,) = first.change["objects"]
+    (volume,) = edited["patch"]["spec"]["volumes"]
+    assert volume["ephemeral"]["volumeClaimTemplate"]["spec"]["storageClassName"] == "standard"
+
+
+def test_the_templates_of_a_stateful_set_are_changed_beside_its_claims() -> None:
+    template = {"metadata": {"name": "data"}, "spec": claim("x", kind="standrad")["spec"]}
+    stateful_set = in_default(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "StatefulSet",
+            "metadata": {"name": "db"},
+            "spec": {"volumeClaimTemplates": [template], "template": {"spec": {}}},
+        }
+    )
+    objects = [
+        N1,
+        provisioned("standard", "WaitForFirstConsumer"),
+        stateful_set,
+        *(claim(f"data-db-{ordinal}", kind="standrad") for ordinal in range(2)),
+        owned_by("StatefulSet", "db", pod("db-0", volumes=using("data-db-0"))),
+    ]
+    world = world_of(objects)
+    snapshot = snapshot_of(world)
+    snapshot.objects["apps/v1", "StatefulSet"] = {("default", "db"): stateful_set}
+    first = explain(snapshot, world.objects["Pod", "db-0"]).advice[0]
+    assert first.text.startswith(
+        "use the storage class standard instead of standrad in volumeClaimTemplates data of "
+        "StatefulSet db (immutable: kubectl delete statefulset db --cascade=orphan, and create it "
+        "again) and in claims data-db-0, data-db-1 (delete: it makes them again); then it fits"
+    )
+    edited = first.change["objects"][0]["patch"]["spec"]["volumeClaimTemplates"]
+    assert [each["spec"]["storageClassName"] for each in edited] == ["standard"]

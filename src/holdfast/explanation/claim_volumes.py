@@ -1,7 +1,6 @@
 """Volumes for a PersistentVolumeClaim that is not bound: why those of its class do not suit it, and the
 size with which one would."""
 
-import copy
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -10,6 +9,7 @@ from holdfast.api.kinds import KINDS
 from holdfast.api.names import STORAGE
 from holdfast.api.quantity import whole
 from holdfast.api.storage import PersistentVolume, PersistentVolumeClaim
+from holdfast.explanation.claim_templates import revised_claim
 from holdfast.explanation.repairs import (
     CLAIM,
     RESIZE,
@@ -19,6 +19,7 @@ from holdfast.explanation.repairs import (
     bound_claim,
     repair,
 )
+from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.managers.volumes.volume_objects import (
@@ -28,7 +29,6 @@ from holdfast.scheduler.managers.volumes.volume_objects import (
     storage_of,
 )
 from holdfast.scheduler.managers.volumes.volume_pool import VolumeRequest, may_take, request
-from holdfast.snapshot.cluster_changes import create, delete
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 _CSI_DRIVER = KINDS["storage.k8s.io/v1", "CSIDriver"]
@@ -69,9 +69,11 @@ def largest_new_volume(snapshot: ClusterSnapshot, storage_class: str) -> tuple[i
     return found
 
 
-def smaller_claim(snapshot: ClusterSnapshot, name: str, namespace: str) -> Repair | None:
+def smaller_claim(
+    snapshot: ClusterSnapshot, subject: Subject, name: str, namespace: str
+) -> Repair | None:
     """The claim with the size of the largest volume that is suitable but for its size, or that can be
-    made. A claim cannot shrink, so it is created again."""
+    made."""
     claim, wanted = _request(snapshot, name, namespace)
     raw = snapshot.find(CLAIM, name, namespace)
     if claim is None or wanted is None or raw is None:
@@ -86,11 +88,14 @@ def smaller_claim(snapshot: ClusterSnapshot, name: str, namespace: str) -> Repai
     most = max(sizes, default=0)
     if not 0 < most < wanted.size:
         return None
-    changed = copy.deepcopy(raw)
-    changed["spec"]["resources"]["requests"][STORAGE] = sizes[most]
-    objects = [delete(CLAIM, name, namespace), create(CLAIM, changed)]
+
+    def revise(spec: Raw) -> Raw:
+        requests = {**spec["resources"]["requests"], STORAGE: sizes[most]}
+        return {**spec, "resources": {**spec["resources"], "requests": requests}}
+
+    where, objects = revised_claim(snapshot, subject, raw, revise)
     now = claim.spec.resources.requests.get(STORAGE)
-    text = f"request {sizes[most]} instead of {now} in claim {name} (delete and create it again)"
+    text = f"request {sizes[most]} instead of {now} {where}"
     return repair(text, "ReplaceClaim", objects, RESIZE)
 
 
@@ -106,7 +111,7 @@ def volume_repairs(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[Repair
         objects = [each for name in unbound for each in bound_claim(snapshot, name, pod.namespace)]
         yield repair(f"create a volume for claim {', '.join(unbound)}", "CreateVolume", objects)
     for name in unbound:
-        if (smaller := smaller_claim(snapshot, name, pod.namespace)) is not None:
+        if (smaller := smaller_claim(snapshot, Subject.of(pod), name, pod.namespace)) is not None:
             yield smaller
 
 

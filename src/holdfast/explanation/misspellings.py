@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from holdfast.api.similar_names import nearest
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import largest
+from holdfast.explanation.claim_templates import revised_claim
 from holdfast.explanation.details import claims_of, resources_like
 from holdfast.explanation.label_repairs import corrected_labels
 from holdfast.explanation.node_labels import labels_of_nodes
@@ -26,7 +27,6 @@ from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import PODS
 from holdfast.scheduler.framework.config.plugin_sets import NODE_AFFINITY, NODE_RESOURCES_FIT
 from holdfast.scheduler.scheduler import Scheduler
-from holdfast.snapshot.cluster_changes import create, delete
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 
@@ -39,7 +39,7 @@ def consider_misspellings(
         *([each] for each in corrected_terms(snapshot, subject, pod)),
         *_spread_keys(snapshot, subject, pod),
         *_resources(snapshot, subject, pod),
-        *_storage_classes(snapshot, pod),
+        *_storage_classes(snapshot, subject, pod),
     ]
     helpful = [each for same in found for each in same if advisor.propose(each)]
     if not helpful and len(found) > 1:
@@ -59,7 +59,7 @@ def corrections(
     elif plugin == NODE_RESOURCES_FIT:
         yield from (each for same in _resources(snapshot, subject, pod) for each in same)
     elif plugin == "VolumeBinding":
-        yield from (each for same in _storage_classes(snapshot, pod) for each in same)
+        yield from (each for same in _storage_classes(snapshot, subject, pod) for each in same)
 
 
 # Schedulers
@@ -146,26 +146,28 @@ def missing_class(snapshot: ClusterSnapshot, name: str) -> list[str] | None:
     return [each["metadata"]["name"] for each in snapshot.all(STORAGE_CLASS)]
 
 
-def _storage_classes(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[list[Repair]]:
+def _storage_classes(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord
+) -> Iterator[list[Repair]]:
     """Claims of the pod with the nearest storage class."""
     for name in claims_of(snapshot, pod):
         raw = snapshot.find(CLAIM, name, pod.namespace)
         wrong = str(((raw or {}).get("spec") or {}).get("storageClassName") or "")
         known = missing_class(snapshot, wrong) or ()
         if raw is not None:
-            yield [_reclassed(snapshot, raw, wrong, near) for near in nearest(wrong, known)]
+            yield [_reclassed(snapshot, subject, raw, wrong, near) for near in nearest(wrong, known)]
 
 
-def _reclassed(snapshot: ClusterSnapshot, raw: Raw, wrong: str, near: str) -> Repair:
-    """The claim with another storage class: created again, as its spec is immutable. If volumes of that
-    class are made at once, it has one then."""
+def _reclassed(snapshot: ClusterSnapshot, subject: Subject, raw: Raw, wrong: str, near: str) -> Repair:
+    """The claim with another storage class. If volumes of that class are made at once, it has one
+    then."""
     metadata = raw["metadata"]
-    name, namespace = metadata["name"], metadata.get("namespace") or ""
-    made = copy.deepcopy(raw) | {"spec": {**raw["spec"], "storageClassName": near}}
-    objects = [delete(CLAIM, name, namespace), create(CLAIM, made)]
+    where, objects = revised_claim(
+        snapshot, subject, raw, lambda spec: {**spec, "storageClassName": near}
+    )
     storage_class = snapshot.find(STORAGE_CLASS, near) or {}
     if storage_class.get("volumeBindingMode") != "WaitForFirstConsumer":
-        bound = bound_claim(snapshot, name, namespace)
+        bound = bound_claim(snapshot, metadata["name"], metadata.get("namespace") or "")
         objects += [each._replace(follows=True) for each in bound]
-    text = f"use the storage class {near} instead of {wrong} in claim {name}"
-    return repair(f"{text} (delete and create it again)", "ReplaceClaim", objects)
+    text = f"use the storage class {near} instead of {wrong} {where}"
+    return repair(text, "ReplaceClaim", objects)

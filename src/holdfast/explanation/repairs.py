@@ -167,7 +167,9 @@ def _as_written(spec: Raw) -> Raw:
 def workload_text(change: ClusterChange) -> str:
     """`, in the template of Deployment web`; empty if no template is changed."""
     for each in change.objects:
-        if each.info is not _TEMPLATED.get(each.info.kind):
+        if each.info is not _TEMPLATED.get(each.info.kind) or "template" not in each.body.get(
+            "spec", {}
+        ):
             continue
         again = f" (delete the {each.info.kind} and create it again)"
         more = again if each.info.kind in IMMUTABLE else ""
