@@ -16,6 +16,7 @@ from explanation.test_situations import (
     claim,
     explained,
     full,
+    in_default,
     near,
     on_n1,
     storage_class,
@@ -56,6 +57,16 @@ def volume_on(name: str, on: str, kind: str) -> Raw:
 
 def of_size(raw: Raw, storage: str) -> Raw:
     raw["spec"]["resources"]["requests"]["storage"] = storage
+    return raw
+
+
+def naming(raw: Raw, volume_name: str) -> Raw:
+    raw["spec"]["volumeName"] = volume_name
+    return raw
+
+
+def deleted(raw: Raw) -> Raw:
+    raw["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["pvc"]}
     return raw
 
 
@@ -230,6 +241,87 @@ SITUATIONS: dict[str, Row] = {
         [N1, claim("c", volume="v"), pod("p", volumes=using("c"))],
         ["claim c is bound to the PersistentVolume v, which does not exist"],
         ["ReplaceClaim"],
+    ),
+    "claim is lost": Row(
+        [N1, claim("c", volume="v") | {"status": {"phase": "Lost"}}, pod("p", volumes=using("c"))],
+        ["claim c is bound to the PersistentVolume v, which does not exist (it is Lost)"],
+        ["ReplaceClaim"],
+    ),
+    "claim is being deleted": Row(
+        [N1, deleted(claim("c", volume="v")), volume("v", "c"), pod("p", volumes=using("c"))],
+        ["claim c is being deleted, and no further pod may use it; its finalizers keep it: pvc"],
+        ["ReplaceClaim"],
+    ),
+    "claim names a volume that does not exist": Row(
+        [N1, naming(claim("c"), "vol-9"), pod("p", volumes=using("c"))],
+        ["claim c is not bound: it names the volume vol-9, which does not exist"],
+        ["CreateVolume", "ReplaceClaim"],
+    ),
+    "claim names a volume of another claim": Row(
+        [N1, naming(claim("c"), "v"), volume("v", "other"), pod("p", volumes=using("c"))],
+        ["it names the volume v, which is bound to claim default/other"],
+        ["ReplaceClaim"],
+    ),
+    "claim names a volume that is released": Row(
+        [
+            N1,
+            naming(claim("c"), "v"),
+            volume("v", "c") | {"status": {"phase": "Released"}},
+            pod("p", volumes=using("c")),
+        ],
+        ["it names the volume v, which is Released, not Available"],
+        ["ReplaceClaim"],
+    ),
+    "claim names a volume that is too small": Row(
+        [
+            N1,
+            of_size(naming(claim("c"), "v"), "2Gi"),
+            volume("v", "c") | {"status": {"phase": "Available"}},
+            pod("p", volumes=using("c")),
+        ],
+        ["it names the volume v, which has 1Gi, less than the 2Gi requested"],
+        ["ReplaceClaim"],
+    ),
+    "claim names a volume that is available": Row(
+        [
+            N1,
+            naming(claim("c"), "v"),
+            volume("v", "c") | {"status": {"phase": "Available"}},
+            pod("p", volumes=using("c")),
+        ],
+        ["it names the volume v, which is available"],
+        ["BindClaims"],
+    ),
+    "claim is bound but for its annotation": Row(
+        [
+            N1,
+            naming(claim("c"), "v") | {"status": {"phase": "Bound"}},
+            volume("v", "c"),
+            pod("p", volumes=using("c")),
+        ],
+        ["v is bound to it, but it lacks the annotation pv.kubernetes.io/bind-completed"],
+        ["Annotate"],
+    ),
+    "claim of an ephemeral volume is not created yet": Row(
+        [
+            N1,
+            storage_class("lvm") | {"provisioner": "lvm"},
+            in_default(
+                pod(
+                    "p",
+                    volumes=[
+                        {
+                            "name": "s",
+                            "ephemeral": {
+                                "volumeClaimTemplate": {"spec": claim("x", kind="lvm")["spec"]}
+                            },
+                        }
+                    ],
+                )
+            ),
+        ],
+        ["claim p-s of its ephemeral volume does not exist yet"],
+        ["CreateClaim"],
     ),
     "driver has too little storage": Row(
         [

@@ -52,6 +52,15 @@ def unsuitable_volumes(snapshot: ClusterSnapshot, name: str, namespace: str) -> 
     return found
 
 
+def unsuitable(snapshot: ClusterSnapshot, name: str, namespace: str, volume_name: str) -> str:
+    """Why no node could use the volume for the claim; empty if some could."""
+    claim, wanted = _request(snapshot, name, namespace)
+    volume = snapshot.cluster.volumes.volume(volume_name)
+    if claim is None or wanted is None or volume is None:
+        return ""
+    return _unsuitable(claim, wanted, volume)
+
+
 def largest_new_volume(snapshot: ClusterSnapshot, storage_class: str) -> tuple[int, str] | None:
     """The size of the largest volume that the class's driver can make on some node, as it reports its
     capacity; None if it does not report any."""

@@ -186,7 +186,9 @@ STORAGE_CLASS = KINDS["storage.k8s.io/v1", "StorageClass"]
 _COMPLETED = {"pv.kubernetes.io/bind-completed": "yes"}
 
 
-def bound_claim(snapshot: ClusterSnapshot, name: str, namespace: str) -> list[ObjectChange]:
+def bound_claim(
+    snapshot: ClusterSnapshot, name: str, namespace: str, to: str = ""
+) -> list[ObjectChange]:
     """The claim, created if it does not exist, bound to a new volume that every node can use."""
     raw = snapshot.find(CLAIM, name, namespace)
     known = (raw or {}).get("spec") or {}
@@ -194,7 +196,7 @@ def bound_claim(snapshot: ClusterSnapshot, name: str, namespace: str) -> list[Ob
     size = ((known.get("resources") or {}).get("requests") or {}).get("storage", "1Gi")
     modes = known.get("accessModes") or ["ReadWriteOnce"]
     class_name = known.get("storageClassName") or ""
-    volume_name = f"volume-for-{namespace}-{name}"
+    volume_name = to or f"volume-for-{namespace}-{name}"
     reference = {"kind": "PersistentVolumeClaim", "name": name, "namespace": namespace, "uid": uid}
     volume: Raw = {
         "apiVersion": "v1",
