@@ -21,6 +21,7 @@ from explanation.test_situations import (
     volume,
     world_of,
 )
+from harness.claim_objects import device_class, resource_slice
 from harness.device_objects import CORE, RATIO, device, gpu
 from harness.numa_objects import lsr, plain, topology
 from harness.objects import Raw, node, pod, pod_group, queue, requesting, required, reservation
@@ -394,6 +395,26 @@ SITUATIONS: dict[str, Row] = {
         ["closest: g1, short of 8 cpu", "is unknown"],
         ["EndPods"],
     ),
+    "GPU of a reservation by another name": Row(
+        [
+            node("n1"),
+            device("n1", gpu(0)),
+            reservation("gr", requests={"koordinator.sh/gpu": "100"}, app="web", ttl="0s"),
+            pod("p", requests={"nvidia.com/gpu": "1"}),
+        ],
+        ["reservation gr keeps 100 koordinator.sh/gpu on n1 for pods with app=web"],
+        ["DeleteReservation"],
+    ),
+    "too few devices for a resource that a class serves": Row(
+        [
+            node("n1"),
+            resource_slice("n1", 3),
+            device_class(extendedResourceName="example.com/gpu"),
+            pod("p", requests={"cpu": "1", "example.com/gpu": "5"}),
+        ],
+        ["5 devices are requested, and 3 are published for it"],
+        ["Resize"],
+    ),
     "no node has both resources": Row(
         [
             node("n1", allocatable={"example.com/a": "1"}),
@@ -459,3 +480,19 @@ def test_what_is_kept_for_the_pod_is_not_held_against_it(name: str) -> None:
     report = explained(world_of(row.objects), row)
     assert report.holders == []
     assert not any("keeps" in each for each in report.details)
+
+
+def test_no_node_lacks_a_resource_that_a_class_serves() -> None:
+    served = device_class(extendedResourceName="example.com/gpu")
+    wanted = pod("p", requests={"cpu": "99", "example.com/gpu": "1"})
+    world = world_of([node("n1", cpu="8"), resource_slice("n1", 1), served, wanted])
+    report = explain(snapshot_of(world), world.objects["Pod", "p"])
+    assert not [each for each in report.details if "example.com/gpu" in each]
+    assert any("99 cpu" in each for each in report.details)
+
+
+def test_limits_are_requests_of_a_resource_that_a_class_serves() -> None:
+    wanted = pod("p", requests={"cpu": "1"})
+    wanted["spec"]["containers"][0]["resources"]["limits"] = {"example.com/gpu": "2"}
+    served = device_class(extendedResourceName="example.com/gpu")
+    check(Row([node("n1"), resource_slice("n1", 1), served, wanted], ["2 devices"], ["Resize"]))

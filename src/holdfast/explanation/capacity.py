@@ -22,6 +22,7 @@ from holdfast.explanation.report import Holder, few
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry, ReservationInfo
 from holdfast.scheduler.cluster.slots import PODS, Amounts
+from holdfast.scheduler.managers.devices.requests import TYPE_OF
 from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.scheduler.reservations.starvation_holds import pod_of
 from holdfast.snapshot.cluster_changes import ObjectChange, delete, patch
@@ -57,6 +58,11 @@ def row_of(snapshot: ClusterSnapshot, node: str) -> int:
 
 
 # Shortage
+
+
+def served_by_classes(snapshot: ClusterSnapshot, pod: PodRecord) -> set[int]:
+    """The slots of requested resources that device classes serve, on nodes that have none of them."""
+    return {slot for slot, _ in snapshot.cluster.claims.delegated(pod.cls)}
 
 
 def free_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Amounts:
@@ -106,7 +112,13 @@ def planned_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Amounts:
 
 def missing_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Amounts:
     """The pod's shortage on a row, using the reservation of its own that leaves the smallest one."""
-    asked, free = requested(pod), free_on(snapshot, pod, row)
+    table, served = snapshot.cluster.nodes, served_by_classes(snapshot, pod)
+    free = free_on(snapshot, pod, row)
+    asked = {
+        slot: amount
+        for slot, amount in requested(pod).items()
+        if slot not in served or table.allocatable.item(slot, row)
+    }
     found = _lacking(asked, free)
     for entry in own_entries(snapshot, pod, row):
         beside = _lacking(asked, {slot: free[slot] + entry.left(slot) for slot in asked})
@@ -129,10 +141,11 @@ def shortages(snapshot: ClusterSnapshot, pod: PodRecord) -> NDArray[np.float64]:
     table = snapshot.cluster.nodes
     size = table.size
     total = np.zeros(size, dtype=np.float64)
-    for slot, amount in requested(pod).items():
+    asked, served = requested(pod), served_by_classes(snapshot, pod)
+    for slot, amount in asked.items():
         free = (table.allocatable[slot] - table.claimed[slot])[:size]
-        total += np.maximum(amount - free, 0) / amount
-    asked = requested(pod)
+        short = np.maximum(amount - free, 0) / amount
+        total += short * (table.allocatable[slot, :size] > 0) if slot in served else short
     own = (reservation.entry for reservation in _own_reservations(snapshot, pod))
     special = {entry.row for entry in own if entry is not None}
     special.update(snapshot.cluster.reservations.calendar.rows())
@@ -140,7 +153,7 @@ def shortages(snapshot: ClusterSnapshot, pod: PodRecord) -> NDArray[np.float64]:
     special.update(row for row in rows if row is not None and table.alive[row])
     for row in special:
         total[row] = _share(missing_on(snapshot, pod, row), asked)
-    for slot in asked:
+    for slot in asked.keys() - served:
         total[table.allocatable[slot, :size] <= 0] += _ABSENT
     return total
 
@@ -148,7 +161,8 @@ def shortages(snapshot: ClusterSnapshot, pod: PodRecord) -> NDArray[np.float64]:
 def absent_on(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[str]:
     """The requested resources of which a node has nothing."""
     table = snapshot.cluster.nodes
-    return [table.slots.name(slot) for slot in requested(pod) if table.allocatable.item(slot, row) <= 0]
+    asked = requested(pod).keys() - served_by_classes(snapshot, pod)
+    return [table.slots.name(slot) for slot in asked if table.allocatable.item(slot, row) <= 0]
 
 
 def largest(snapshot: ClusterSnapshot, slot: int) -> int:
@@ -196,6 +210,13 @@ def waiting_for(snapshot: ClusterSnapshot, pod: PodRecord) -> list[ReservationIn
     return [each for each in _own_reservations(snapshot, pod) if each.waiting and each.entry]
 
 
+def device_slots(snapshot: ClusterSnapshot, pod: PodRecord, entry: ReservationEntry) -> list[int]:
+    """The slots of a reservation whose devices the pod requests too, perhaps by another name."""
+    name = snapshot.cluster.nodes.slots.name
+    kinds = {TYPE_OF[name(slot)] for slot in requested(pod) if name(slot) in TYPE_OF}
+    return [slot for slot in entry.amounts if TYPE_OF.get(name(slot)) in kinds]
+
+
 def holders_on(snapshot: ClusterSnapshot, pod: PodRecord, rows: Iterable[int]) -> list[Holder]:
     """The reservations of others that keep some of what the pod requests."""
     cluster = snapshot.cluster
@@ -204,7 +225,8 @@ def holders_on(snapshot: ClusterSnapshot, pod: PodRecord, rows: Iterable[int]) -
     for row in rows:
         own = {entry.pod.uid for entry in own_entries(snapshot, pod, row)}
         for entry in cluster.ledger.reservations.on(row):
-            idle = {slot: _kept(snapshot, entry, slot) for slot in asked if slot != PODS}
+            same = dict.fromkeys((*asked, *device_slots(snapshot, pod, entry)))
+            idle = {slot: _kept(snapshot, entry, slot) for slot in same if slot != PODS}
             kept = {slot: amount for slot, amount in idle.items() if amount > 0}
             if entry.pod.uid in own or is_of_its_job(snapshot, pod, entry.reservation):
                 continue

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from holdfast.api.kinds import KindInfo
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.missing_claims import named_claims, replaced_claim
+from holdfast.explanation.pod_sizes import SMALLEST_SHARE
 from holdfast.explanation.repairs import RESIZE, Repair, repair
 from holdfast.explanation.report import few
+from holdfast.explanation.smaller_requests import resize
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, rejection_on, starts_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
@@ -53,6 +55,7 @@ def fewer_device_steps(
 def _fewer(
     snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, is_enough: Callable[[], bool]
 ) -> Iterator[Repair]:
+    yield from _fewer_served(snapshot, subject, pod, is_enough)
     claims = unallocated_claims(snapshot, subject, pod)
     asked: dict[str, int] = {}
     for _, raw in claims:
@@ -83,6 +86,30 @@ def _fewer(
         )
         changed = _lowered(claims, counts)
         yield repair(f"request at most {text}{changed.where}", "Resize", changed.objects, RESIZE)
+
+
+def _fewer_served(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, is_enough: Callable[[], bool]
+) -> Iterator[Repair]:
+    """The most devices in place of an extended resource that a device class serves."""
+    asked = dict(pod.cls.requests)
+    for slot, name in snapshot.cluster.claims.delegated(pod.cls):
+        best, low, high = None, -(-asked[slot] // SMALLEST_SHARE), asked[slot]
+        while low < high:
+            middle = low if best is None else (low + high) // 2
+            option = resize(snapshot, subject, {name: (asked[slot], middle)})
+            if option is None:
+                break
+            with applied(snapshot, option.change.objects):
+                helps = is_enough()
+            if not helps and best is None:
+                break
+            if helps:
+                best, low = option, middle + 1
+            else:
+                high = middle
+        if best is not None:
+            yield best
 
 
 # Claims with other requests

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import (
     SCHEDULE,
+    device_slots,
     kind_of_holder,
     missing_on,
     own_entries,
@@ -64,6 +65,7 @@ def reservation_deletions(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -
             any(entry.left(slot) for slot in missing)
             or conflicting_ports(pod, entry.pod)
             or (pod.cls.claims and snapshot.cluster.claims.held.of(entry.pod.uid))
+            or any(entry.left(slot) for slot in device_slots(snapshot, pod, entry))
         )
     ]
     enough = [
@@ -74,8 +76,9 @@ def reservation_deletions(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -
     ]
     enough.sort(key=lambda entry: entry.reservation.name)
     # Whether the devices of one are enough is known only once it is tried.
-    sets = [[entry] for entry in (enough if pod.cls.claims else enough[:1])[:_TRIED]]
-    if pod.cls.claims or not sets:
+    devices = pod.cls.claims or any(device_slots(snapshot, pod, entry) for entry in entries)
+    sets = [[entry] for entry in (enough if devices else enough[:1])[:_TRIED]]
+    if devices or not sets:
         sets.append(entries)
     for chosen in sets:
         if chosen:

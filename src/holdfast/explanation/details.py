@@ -18,6 +18,7 @@ from holdfast.explanation.capacity import (
     pods_text,
     requested,
     row_of,
+    served_by_classes,
     shortages,
 )
 from holdfast.explanation.claim_details import claim_details
@@ -81,11 +82,11 @@ Details = Callable[[ClusterSnapshot, PodRecord, list[str]], Iterable[str]]
 
 def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
     table = snapshot.cluster.nodes
-    asked = requested(pod)
+    asked, served = requested(pod), served_by_classes(snapshot, pod)
     impossible = absent = False
     for slot, wanted in asked.items():
         most, name = largest(snapshot, slot), table.slots.name(slot)
-        if slot == PODS or wanted <= most:
+        if slot == PODS or wanted <= most or (not most and slot in served):
             continue
         impossible = True
         if not most:

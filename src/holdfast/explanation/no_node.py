@@ -48,6 +48,8 @@ from holdfast.snapshot.cluster_changes import ClusterChange, applied, patch
 from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
 
 _HOLDERS = 3
+_KEPT_BY_RESERVATIONS = (NODE_RESOURCES_FIT, CALENDAR_FILTER, "DeviceShare")
+"""Plugins that reject nodes whose capacity may be kept by reservations."""
 _LOOKED_AT = 20
 _SELECTOR_ERROR = re.compile(r"claim (\S+): selector #\d+ on device \S+: CEL runtime error: ([^.]+)")
 _ANNOTATION = re.compile(r"metadata\.annotations\[([^]]+)\]")
@@ -222,7 +224,7 @@ def note_holders(
     rows = [
         row_of(snapshot, name)
         for name, rejection in placing.rejections.items()
-        if rejection.plugin in (NODE_RESOURCES_FIT, CALENDAR_FILTER) or RESERVED in rejection.texts
+        if rejection.plugin in _KEPT_BY_RESERVATIONS or RESERVED in rejection.texts
     ]
     rows.sort(key=lambda row: (float(short[row]), snapshot.cluster.nodes.name(row)))
     held = [

@@ -304,6 +304,14 @@ def test_a_reservation_that_expires_first_never_starts() -> None:
     assert found.message.startswith("it expires at 2026-01-01T12:05:00Z, before it gets a node: 0/1")
 
 
+def test_whether_a_reservation_expires_first_is_unknown_if_the_end_of_a_pod_is() -> None:
+    objects = [node(), running(pod("a")), reservation("r", 3, "65m")]
+    found = answer(objects, "r", kind="reservation")
+    assert found.status is StartStatus.UNKNOWN
+    assert [each.object for each in found.needs] == ["Pod/default/a"]
+    assert "expires at 2026-01-01T12:05:00Z, unless capacity is free before" in found.message
+
+
 def test_a_reservation_that_should_have_expired_is_not_said_to_need_pods() -> None:
     found = answer([node(), reservation("r", 3, "50m")], "r", kind="reservation")
     assert found.message == "it expires at 2026-01-01T12:00:00Z, before it gets a node"

@@ -305,8 +305,10 @@ class Forecaster:
             if target.raw["kind"] == "Reservation":
                 starts = "its capacity is free" if _node_of(target.raw) else "it gets a node"
             why = f": {message}" if message and target.is_single else ""
-            what = f"it {loss.how} at {at}, before {starts}{why}"
-            return StartAnswer(name, StartStatus.NEVER, message=what)
+            if start is None:
+                what = f"it {loss.how} at {at}, before {starts}{why}"
+                return StartAnswer(name, StartStatus.NEVER, message=what)
+            message = f"it {loss.how} at {at}, unless capacity is free before{why}"
         if start is not None:
             ended = {each.object for each in start.waited_for}
             known = outcome.unknown | released.unknown

@@ -15,7 +15,7 @@ from holdfast.api.errors import QuantityError
 from holdfast.api.meta import ObjectMeta, OwnerReference
 from holdfast.api.names import DEVICE_CLASS_RESOURCE_PREFIX, EXTENDED_RESOURCE_CLAIM_ANNOTATION
 from holdfast.api.pod import Container, ContainerExtendedResourceRequest, Pod
-from holdfast.api.quantity import NANO, parse
+from holdfast.api.quantity import NANO, Quantity, parse
 from holdfast.api.resource_claims import (
     EXACT_COUNT,
     DeviceClaim,
@@ -119,17 +119,22 @@ def _add_resource(
     mappings += added
 
 
+def _requests(container: Container) -> Mapping[str, Quantity]:
+    """What a container requests; the API server copies limits where requests are missing."""
+    return {**container.resources.limits, **container.resources.requests}
+
+
 def _count(container: Container, resource: str) -> int:
     """How many devices a container requests; 0 if that is no whole number."""
     try:
-        amount = parse(container.resources.requests.get(resource, 0))
+        amount = parse(_requests(container).get(resource, 0))
     except QuantityError:
         return 0
     return amount // NANO if amount > 0 and amount % NANO == 0 else 0
 
 
 def _name(at: int, container: Container, resource: str) -> str:
-    return f"container-{at}-request-{sorted(container.resources.requests).index(resource)}"
+    return f"container-{at}-request-{sorted(_requests(container)).index(resource)}"
 
 
 def _mapping(container: Container, resource: str, request: str) -> ContainerExtendedResourceRequest:
