@@ -748,6 +748,14 @@ def test_a_victim_is_on_its_way_out_though_its_object_does_not_say_so_yet(assume
     assert victims_for(driver, "high-1", "n1") == ["g-0", "g-1"]
 
 
+def test_members_whose_bind_is_not_confirmed_do_not_make_others_superfluous() -> None:
+    """Their bind may fail: without the victim, the gang would be left with less than it needs."""
+    driver = preemptable_gang(assumed=True)
+    assert victims_for(driver, "high", "n1") == ["g-0", "g-1", "g-2"]
+    other = preemptable_gang(assumed=True).confirm(make_pod("g-2").obj())
+    assert victims_for(other, "high", "n1") == ["g-1"]
+
+
 def test_a_victim_whose_bind_is_refused_is_not_tried_again_unless_it_stays() -> None:
     driver = preemptable_gang(assumed=True)
     assert victims_for(driver, "high", "n2") == ["g-2"]

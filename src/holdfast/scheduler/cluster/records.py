@@ -99,6 +99,7 @@ class PodRecord:
         "attempts",
         "being_preempted",
         "bind_decided",
+        "bind_retried",
         "bound_at",
         "cls",
         "condition_message",
@@ -172,6 +173,8 @@ class PodRecord:
         """The plugins that rejected nodes in the last attempt."""
         self.bind_decided = False
         """Of an assumed pod: whether its bind is decided; until then it waits in Permit."""
+        self.bind_retried = False
+        """Of an assumed pod: whether its bind has failed and is decided again later."""
         self.previous_nomination = ""
         """Of an assumed pod: its nominated node before it was assumed."""
         self.nominated = ""
@@ -215,6 +218,11 @@ class PodRecord:
     def job_name(self) -> str:
         """The name of its job; empty for a pod without a group."""
         return str(self.job) if self.job is not None else ""
+
+    @property
+    def is_being_bound(self) -> bool:
+        """Whether its bind is decided, or retried, and not confirmed."""
+        return self.phase is Phase.ASSUMED and (self.bind_decided or self.bind_retried)
 
     def __repr__(self) -> str:
         return f"<{self.ref} {self.phase.value}>"

@@ -81,7 +81,7 @@ class BindRetries:
             return False
         back_off = _FIRST_BACK_OFF * 2.0 ** min(retry.failures - 1, 30)
         retry.due = now + min(back_off, _MAX_BACK_OFF)
-        pod.bind_decided = False
+        pod.bind_decided, pod.bind_retried = False, True
         node = self._cluster.nodes.name(pod.row)
         text = RETRYING.format(error=error, node=node, job=job.name)
         self._failures.set_condition(pod, text, now, "SchedulerError")

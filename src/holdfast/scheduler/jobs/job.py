@@ -348,8 +348,9 @@ class Job:
         return self.is_ready and not self.can_do_without(gone)
 
     def can_do_without(self, gone: Collection[str]) -> bool:
-        """Whether it would still be ready without these members (uids)."""
-        rest = [member for member in self.placed() if member.uid not in gone]
+        """Whether it would still be ready without these members (uids). Members whose bind is not
+        confirmed do not count: it may still fail."""
+        rest = [each for each in self.placed() if each.uid not in gone and not each.is_being_bound]
         if len(rest) + self._done_members < self.still_needs:
             return False
         if not self.min_tasks:

@@ -157,7 +157,7 @@ class Cluster(ClusterBase):
             self.nominator.set(pod, "")
         self.ledger.place(pod, row)
         pod.phase = Phase.ASSUMED
-        pod.bind_decided = False
+        pod.bind_decided = pod.bind_retried = False
 
     def nominated_pods(self, row: int) -> list[PodRecord]:
         """The pods nominated to the row that no preemption hold keeps capacity for. Pods that were
@@ -544,7 +544,7 @@ class Cluster(ClusterBase):
         if pod.reservation is not None:
             self.reservations.confirm(pod.reservation)
             return
-        pod.phase = Phase.ASSIGNED
+        pod.phase, pod.bind_retried = Phase.ASSIGNED, False
         self.epoch.inputs += 1
         if pod.job is not None:
             self.jobs.touch_job_of(pod)
