@@ -415,6 +415,25 @@ SITUATIONS: dict[str, Row] = {
         ["5 devices are requested, and 3 are published for it"],
         ["Resize"],
     ),
+    "memory of a GPU is short": Row(
+        [
+            node("n1"),
+            TWO_GPUS,
+            pod("p", requests={CORE: "50", "koordinator.sh/gpu-memory": "24Gi"}),
+        ],
+        ["koordinator.sh/gpu-memory free on its gpu devices: 16Gi, 16Gi; it requests 24Gi on one"],
+        ["Resize"],
+    ),
+    "NUMA node that a pod on several uses": Row(
+        [
+            node("n1", cpu="16", memory="64Gi"),
+            topology(),
+            lsr("a", "12"),
+            plain("p", "4", numa=SINGLE_SPEC),
+        ],
+        ["singleNUMANodeExclusive, Required unless it is given, it shares no NUMA node"],
+        ["Annotate"],
+    ),
     "no node has both resources": Row(
         [
             node("n1", allocatable={"example.com/a": "1"}),

@@ -51,9 +51,12 @@ def device_details(
 def _free_text(
     snapshot: ClusterSnapshot, pod: PodRecord, node: str, table: TypeTable, share: Share
 ) -> str:
-    line = next((i for i, amount in enumerate(share.each) if amount), 0)
+    left = _free(snapshot, pod, table, row_of(snapshot, node))
+    wanted = [i for i, amount in enumerate(share.each) if amount] or [0]
+    # The resource of which the fewest devices have enough.
+    line = min(wanted, key=lambda i: sum(each[i] >= share.each[i] for each in left))
     resource = DEVICE_RESOURCES[share.type][line]
-    free = sorted(each[line] for each in _free(snapshot, pod, table, row_of(snapshot, node)))
+    free = sorted(each[line] for each in left)
     amounts = few([shown(resource, max(0, each)) for each in reversed(free)], _DEVICES)
     number = "one" if share.number == 1 else f"each of {share.number}"
     return (

@@ -16,7 +16,7 @@ from holdfast.api.names import (
 from holdfast.api.selectors import tolerated
 from holdfast.explanation.label_repairs import VALUE, is_discovered, label_repairs
 from holdfast.explanation.node_labels import labels_anywhere, unmet_labels
-from holdfast.explanation.numa_alignment import has_no_numa_nodes, wider_policies
+from holdfast.explanation.numa_alignment import has_no_numa_nodes, own_policy, wider_policies
 from holdfast.explanation.repairs import (
     CONFIGURE,
     RESIZE,
@@ -30,6 +30,7 @@ from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.class_key import RESTART_ALL_CONTAINERS, USER_NAMESPACES_ON_HOST_NETWORK
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.diagnosis import NodeRejection
+from holdfast.scheduler.managers.numa.node_topology import SINGLE
 from holdfast.snapshot.cluster_changes import patch
 from holdfast.snapshot.cluster_snapshot import NODE, ClusterSnapshot
 
@@ -225,6 +226,14 @@ def wider_numa_policies(
         objects = metadata_changes(snapshot, subject, {"annotations": {NUMA_TOPOLOGY_SPEC: None}})
         text = f"remove its annotation {NUMA_TOPOLOGY_SPEC}, so that NUMA nodes do not matter"
         return [repair(text, "RemoveAnnotation", objects)]
+    if own_policy(snapshot, pod) == SINGLE:
+        given = json.loads(pod.cls.annotations[NUMA_TOPOLOGY_SPEC])
+        body = {**given, "singleNUMANodeExclusive": "Preferred"}
+        objects = metadata_changes(
+            snapshot, subject, {"annotations": {NUMA_TOPOLOGY_SPEC: json.dumps(body)}}
+        )
+        text = f"set singleNUMANodeExclusive to Preferred in its annotation {NUMA_TOPOLOGY_SPEC}"
+        found.append(repair(text, "Annotate", objects))
     for policy in wider_policies(snapshot, pod, row):
         spec = {**json.loads(pod.cls.annotations[NUMA_TOPOLOGY_SPEC]), "numaTopologyPolicy": policy}
         body = {"annotations": {NUMA_TOPOLOGY_SPEC: json.dumps(spec)}}

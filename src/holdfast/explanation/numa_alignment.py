@@ -88,6 +88,11 @@ def numa_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) ->
             yield f"{name} has the NUMA policy {given}, and the pod {want.numa}; they must be equal"
         elif policy and free.zones:
             yield f"{name}: NUMA policy {policy}; free by NUMA node: {_zones_text(free)}"
+            if want.exclusive and policy == SINGLE and _fits_a_zone(snapshot, pod, free):
+                yield (
+                    "by its singleNUMANodeExclusive, Required unless it is given, it shares no NUMA "
+                    "node with pods that use several"
+                )
 
 
 def _too_large(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iterator[str]:
@@ -109,6 +114,14 @@ def _too_large(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> I
                 f"no NUMA node is large enough: it requests {shown(resource, asked)} {resource} of one "
                 f"NUMA node ({SINGLE}), the most one has is {shown(resource, most[resource])}"
             )
+
+
+def _fits_a_zone(snapshot: ClusterSnapshot, pod: PodRecord, free: NumaCapacity) -> bool:
+    name = snapshot.cluster.nodes.slots.name
+    return any(
+        all(amounts.get(name(slot), asked) >= asked for slot, asked in pod.cls.requests)
+        for amounts in free.zones.values()
+    )
 
 
 def _zones_text(free: NumaCapacity) -> str:
