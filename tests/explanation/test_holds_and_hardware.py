@@ -321,6 +321,11 @@ SITUATIONS: dict[str, Row] = {
     "exclusive CPUs that are no whole cores": Row(
         [BIG, topology(), lsr("p", "3", spec='{"requiredCPUBindPolicy": "FullPCPUs"}')],
         ["it requests 3 exclusive CPUs, and cores there have 2 CPUs"],
+        ["Resize", "Resize"],
+    ),
+    "half a core": Row(
+        [BIG, topology(), lsr("p", "1", spec='{"requiredCPUBindPolicy": "FullPCPUs"}')],
+        ["it requests 1 exclusive CPUs, and cores there have 2 CPUs"],
         ["Resize"],
     ),
     "share of a GPU, all are half used": Row(

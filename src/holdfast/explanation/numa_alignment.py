@@ -142,6 +142,17 @@ def _free(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> NumaCapacity:
 # Requests
 
 
+def whole_cores(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Lowered:
+    """The next larger request for exclusive CPUs that is for whole cores, where these are demanded."""
+    cpus = snapshot.cluster.managers.cpus
+    want, each = cpus.valid_want(pod.cls), int(cpus.per_core[row])
+    if want is None or not want.bound or not want.cpus % each:
+        return {}
+    if FULL_CORES not in (want.required, want.policy):
+        return {}
+    return {names.CPU: (want.milli, -(-want.cpus // each) * each * 1000)}
+
+
 def numa_requests(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Lowered:
     """Smaller requests that fit one NUMA node of the row, and its free exclusive CPUs."""
     cpus, slots = snapshot.cluster.managers.cpus, snapshot.cluster.nodes.slots

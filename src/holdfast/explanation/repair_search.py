@@ -47,6 +47,7 @@ from holdfast.explanation.pod_sizes import SMALLEST_SHARE
 from holdfast.explanation.repairs import Repair
 from holdfast.explanation.smaller_requests import (
     merged_sizes,
+    more_cpus,
     resize,
     smaller_beside,
     smaller_steps,
@@ -153,6 +154,10 @@ def _consider_single(
             priority_repairs(snapshot, advisor.subject, pod, row),
         ):
             any(advisor.propose_once(actions_of(each), each) for each in options)
+        any(
+            advisor.propose_once(("MoreCpus",), each)
+            for each in more_cpus(snapshot, advisor.subject, pod, row)
+        )
     for row in lacking[:_NODES]:
         consider_deletions(advisor, pod, row)
     return lacking[:_NODES]

@@ -8,7 +8,7 @@ from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import missing_on, requested
 from holdfast.explanation.details import limits_on
 from holdfast.explanation.hardware import device_requests
-from holdfast.explanation.numa_alignment import numa_requests
+from holdfast.explanation.numa_alignment import numa_requests, whole_cores
 from holdfast.explanation.pod_sizes import SMALLEST_SHARE, Sizes, amount_of, resized_spec
 from holdfast.explanation.repairs import RESIZE, Repair, repair, spec_changes
 from holdfast.explanation.verdicts import Subject
@@ -47,6 +47,12 @@ def smaller_steps(
         if len(sizes) > 1:
             found += [resize(snapshot, subject, {name: sizes[name]}, field) for name in sizes]
     yield from (each for each in found if each is not None)
+
+
+def more_cpus(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int) -> list[Repair]:
+    """As many exclusive CPUs more as make whole cores."""
+    larger = resize(snapshot, subject, whole_cores(snapshot, pod, row), exactly=True)
+    return [larger] if larger is not None else []
 
 
 def smaller_beside(
