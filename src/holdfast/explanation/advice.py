@@ -9,6 +9,7 @@ modules whose names begin with `consider`.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from holdfast.explanation.other_pods import Fitting, replicas_that_start, siblings
 from holdfast.explanation.repairs import Repair, workload_text
 from holdfast.explanation.report import Advice, few
 from holdfast.explanation.verdicts import Goal, Subject, at_time, starts_on
@@ -16,6 +17,7 @@ from holdfast.snapshot.cluster_changes import PATCH, ClusterChange, ObjectChange
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
 
 _MOST_ADVICE = 5
+_MOST_PARTIAL = 2
 _NODES = 3
 
 Actions = tuple[str, ...]
@@ -36,6 +38,11 @@ class Advisor:
         self.insufficient: list[Repair] = []
         """Single changes of the subject that do not help by themselves."""
         self._found: dict[str, tuple[int, int, Advice]] = {}
+        self._partial: dict[str, tuple[int, int, int, Advice]] = {}
+        """Changes with which some pods of the workload start, the most pods first."""
+        self.partial_resizes: list[Repair] = []
+        """Smaller requests with which some pods of the workload start."""
+        self._siblings = siblings(snapshot, self.goal) if isinstance(self.goal, Subject) else []
         self.helpful: list[Repair] = []
         """The changes that help, those made together as one."""
         self._tried: set[str] = set()
@@ -44,8 +51,15 @@ class Advisor:
 
     @property
     def advice(self) -> list[Advice]:
-        """The best few, cheapest first. Combinations of changes are left out where one change helps."""
+        """The best few, cheapest first; after them, other kinds of change with which some pods of the
+        workload start. Combinations of changes are left out where one change helps."""
         ranked = sorted(self._found.values(), key=lambda each: each[:2])
+        kinds = {tuple(advice.change["actions"]) for _, _, advice in ranked}
+        partial = sorted(self._partial.values(), key=lambda each: each[:3])
+        best: dict[Actions, tuple[int, int, Advice]] = {}
+        for _, cost, at, advice in partial:
+            best.setdefault(tuple(advice.change["actions"]), (cost, at, advice))
+        ranked += [each for kind, each in best.items() if kind not in kinds][:_MOST_PARTIAL]
         if any(len(advice.change["actions"]) == 1 for _, _, advice in ranked):
             ranked = [each for each in ranked if len(each[2].change["actions"]) == 1]
         return [advice for _, _, advice in ranked[:_MOST_ADVICE]]
@@ -53,7 +67,9 @@ class Advisor:
     @property
     def actions(self) -> set[Actions]:
         """The kinds of change that help."""
-        return {tuple(advice.change["actions"]) for _, _, advice in self._found.values()}
+        found = [advice for _, _, advice in self._found.values()]
+        found += [advice for _, _, _, advice in self._partial.values()]
+        return {tuple(advice.change["actions"]) for advice in found}
 
     @contextmanager
     def about(self, subject: Subject, *before: Repair) -> Iterator[None]:
@@ -76,18 +92,52 @@ class Advisor:
         if text in self._tried:
             return text in self._found
         self._tried.add(text)
-        with applied(self.snapshot, change.objects), at_time(self.snapshot, change.until):
-            nodes = starts_on(self.snapshot, self.goal)
+        nodes, fitting = self._tried_with(change)
         if not nodes:
             if is_single:
                 self.insufficient.append(repairs[-1])
             return False
         cost = sum(10**each.cost for each in repairs)
         result = "" if change.until is not None else f"; then it fits {few(nodes, _NODES)}"
+        if fitting is not None:
+            nodes, result = fitting.nodes, _result(fitting)
         advice = Advice(f"{text}{result}", change.data(), nodes)
+        if fitting is not None and not fitting.is_all:
+            self._partial[text] = (-fitting.started, cost, len(self._partial), advice)
+            if is_single and repairs[-1].sizes:
+                self.partial_resizes.append(repairs[-1])
+            return False
         self.helpful.append(Repair(text, change, max(each.cost for each in repairs)))
         self._found[text] = (cost, len(self._found), advice)
         return True
+
+    def is_enough(self, each: Repair) -> bool:
+        """Whether the change helps all pods of the workload; it is not advised by this."""
+        nodes, fitting = self._tried_with(
+            sum((r.change for r in (*self.before, each)), ClusterChange())
+        )
+        return bool(nodes) and (fitting is None or fitting.is_all)
+
+    def _tried_with(self, change: ClusterChange) -> tuple[list[str], Fitting | None]:
+        """The nodes on which it starts with the change, and how many pods of its workload do; None if
+        no other pods depend on the change."""
+        snapshot, goal = self.snapshot, self.goal
+        with applied(snapshot, change.objects), at_time(snapshot, change.until):
+            nodes = starts_on(snapshot, goal)
+            if not self._siblings or not isinstance(goal, Subject):
+                return nodes, None
+            if not nodes and not workload_text(change):
+                return [], None
+            fitting = replicas_that_start(snapshot, goal, self._siblings, change)
+        if fitting is None or fitting.total == 1:
+            return nodes, None
+        # Those on nodes make room when a smaller one takes their place.
+        return (nodes or fitting.nodes, fitting) if nodes or fitting.is_all else ([], None)
+
+    @property
+    def has_siblings(self) -> bool:
+        """Whether other pods of the same workload depend on the changes."""
+        return bool(self._siblings)
 
     def propose_once(self, kind: Actions, *repairs: Repair) -> bool:
         """Proposes one change of a kind: others would differ in the node only."""
@@ -110,6 +160,13 @@ class Advisor:
             return ""
         name, namespace = pods[0]
         return "" if f"{namespace}/{name}" in each.text else f"{namespace}/{name}: "
+
+
+def _result(fitting: Fitting) -> str:
+    count, total, nodes = fitting
+    if fitting.is_all:
+        return f"; then {'both' if total == 2 else f'all {total}'} pods fit: {few(nodes, _NODES)}"
+    return f"; then {count} of {total} pods fit{'s' if count == 1 else ''}: {few(nodes, _NODES)}"
 
 
 def actions_of(*repairs: Repair) -> Actions:

@@ -46,6 +46,7 @@ from holdfast.explanation.planned_reservations import estimate_steps
 from holdfast.explanation.pod_sizes import SMALLEST_SHARE
 from holdfast.explanation.repairs import Repair
 from holdfast.explanation.smaller_requests import (
+    consider_smaller_replicas,
     merged_sizes,
     more_cpus,
     resize,
@@ -158,6 +159,7 @@ def _consider_single(
             advisor.propose_once(("MoreCpus",), each)
             for each in more_cpus(snapshot, advisor.subject, pod, row)
         )
+    consider_smaller_replicas(advisor, pod, lacking)
     for row in lacking[:_NODES]:
         consider_deletions(advisor, pod, row)
     return lacking[:_NODES]

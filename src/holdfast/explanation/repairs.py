@@ -125,20 +125,21 @@ class PodOwner(NamedTuple):
 
 def workload_of(snapshot: ClusterSnapshot, raw: Raw) -> PodOwner | None:
     """The Deployment, or other workload, that made the pod; None if nothing did that has a template."""
-    owner, namespace = _controller(raw), raw["metadata"].get("namespace") or ""
+    owner, namespace = controller_of(raw), raw["metadata"].get("namespace") or ""
     info = _TEMPLATED.get(owner.get("kind") or "")
     if info is None or info.api_version != owner.get("apiVersion"):
         return None
     found = snapshot.find(info, owner["name"], namespace)
     template = ((found or {}).get("spec") or {}).get("template") or {}
     spec = template.get("spec") or {}
-    above = _controller(found or {"metadata": {}})
+    above = controller_of(found or {"metadata": {}})
     if info.kind == "ReplicaSet" and above.get("kind") == "Deployment":
         return PodOwner(_TEMPLATED["Deployment"], above["name"], namespace, spec)
     return PodOwner(info, owner["name"], namespace, spec)
 
 
-def _controller(raw: Raw) -> Raw:
+def controller_of(raw: Raw) -> Raw:
+    """The reference to the controller of an object; empty if it has none."""
     owners = raw["metadata"].get("ownerReferences") or ()
     return next((each for each in owners if each.get("controller")), {})
 

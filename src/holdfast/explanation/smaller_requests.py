@@ -20,6 +20,9 @@ from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot, sho
 _SHARES = (7, 6, 5, 4, 3, 2)
 """How many eighths of their requests the members of a gang are tried with."""
 
+_PARTS = 256
+"""Into how many parts a request is divided to find the largest one with which all replicas start."""
+
 
 def smaller_steps(
     snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
@@ -83,6 +86,40 @@ def consider_smaller_members(advisor: Advisor, pod: PodRecord) -> None:
             smaller = resize(snapshot, Subject.of(pod), lowered)
             if smaller is not None and advisor.propose_once(("Resize",), smaller):
                 return
+
+
+def consider_smaller_replicas(advisor: Advisor, pod: PodRecord, rows: list[int]) -> None:
+    """The largest requests with which all pods of the workload start, where larger ones are not enough
+    for all; found by bisection."""
+    if not advisor.has_siblings or not rows:
+        return
+    slots, asked = advisor.snapshot.cluster.nodes.slots, requested(pod)
+    short = missing_on(advisor.snapshot, pod, rows[0])
+    sizes: Sizes = {slots.name(slot): (asked[slot], asked[slot]) for slot in short if slot != PODS}
+    if advisor.partial_resizes:
+        sizes = advisor.partial_resizes[0].sizes
+
+    def with_parts(parts: int) -> Repair | None:
+        lowered = {
+            name: (now, _readable(name, then * parts // _PARTS)) for name, (now, then) in sizes.items()
+        }
+        return resize(advisor.snapshot, advisor.subject, lowered)
+
+    low, high = 0, _PARTS
+    while high - low > 1 and sizes:
+        middle = (low + high) // 2
+        smaller = with_parts(middle)
+        is_low = smaller is None or advisor.is_enough(smaller)
+        low, high = (middle, high) if is_low else (low, middle)
+    best = with_parts(low) if low else None
+    if best is not None:
+        advisor.propose_once(("Resize",), best)
+
+
+def _readable(name: str, amount: int) -> int:
+    """An amount with few digits, and not larger: tenths of CPUs, multiples of 64 MiB."""
+    unit = {CPU_NAME: 100, MEMORY_NAME: 2**26}.get(name, 1)
+    return amount // unit * unit if amount >= unit else amount
 
 
 def _round_down(name: str, amount: int) -> int:

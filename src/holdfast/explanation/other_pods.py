@@ -1,0 +1,129 @@
+"""The other pods of the same workload, which want the same capacity. They are placed by the scheduler,
+as it would place them, and taken back."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from holdfast.explanation.repairs import controller_of, workload_text
+from holdfast.explanation.verdicts import Subject, profile_for
+from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.framework.scheduling_cycle import Statement
+from holdfast.snapshot.cluster_changes import (
+    PATCH,
+    ClusterChange,
+    ObjectChange,
+    applied,
+    create,
+    delete,
+    patch,
+)
+from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
+
+_MOST_REPLICAS = 500
+_REPLACED = ("Deployment", "StatefulSet", "Job")
+"""Workloads of which also the pods on nodes are replaced when the template changes."""
+_OF_EACH = ("volumes",)
+"""Fields of a spec that may differ between the pods of one workload."""
+
+
+class Fitting(NamedTuple):
+    """How many pods of a workload would start."""
+
+    started: int
+    total: int
+    nodes: list[str]
+
+    @property
+    def is_all(self) -> bool:
+        return self.started == self.total
+
+
+@contextmanager
+def placed(snapshot: ClusterSnapshot, pods: Iterable[PodRecord]) -> Iterator[list[PodRecord]]:
+    """Places the pods one after the other, those that have a feasible node, until the end of the
+    block."""
+    scheduler = snapshot.scheduler
+    statement, refused = Statement(scheduler.cycle), set[int]()
+    admission_error = snapshot.cluster.jobs.queue_limits.admission_error
+    try:
+        for pod in pods:
+            if pod.cls.id in refused:
+                continue
+            is_placed = not admission_error(pod) and statement.assume(profile_for(scheduler, pod), pod)
+            if not is_placed and pod.pinned_node is None:
+                refused.add(pod.cls.id)
+        yield [pod for _, pod in statement.assumed]
+    finally:
+        statement.discard()
+
+
+# The pods of the same workload
+
+
+def siblings(snapshot: ClusterSnapshot, subject: Subject) -> list[Subject]:
+    """The other pods of the same workload. Those of gangs and DaemonSets have none that count, and
+    pending pods that differ are left out."""
+    pod = subject.record(snapshot)
+    if pod is None or subject.info is RESERVATION or snapshot.cluster.jobs.of(pod) is not None:
+        return []
+    owner = controller_of(subject.raw(snapshot)).get("uid")
+    if not owner or pod.pinned_node is not None:
+        return []
+    found = []
+    for raw in snapshot.all(POD):
+        other = Subject(POD, raw["metadata"]["name"], raw["metadata"].get("namespace") or "")
+        record = other.record(snapshot) if controller_of(raw).get("uid") == owner else None
+        if record is None or record is pod or record.deletion_pending or record.cls.terminating:
+            continue
+        if record.row >= 0 or record.cls is pod.cls:
+            found.append(other)
+    return found[:_MOST_REPLICAS]
+
+
+def replicas_that_start(
+    snapshot: ClusterSnapshot, subject: Subject, others: list[Subject], change: ClusterChange
+) -> Fitting | None:
+    """How many pods of the workload would start with the change, which was made for one of them; a
+    change of the template is made for all. None if the change is one of this pod only."""
+    edits = [each for each in change.objects if _edits(each, subject)]
+    place = workload_text(change)
+    if edits and not place:
+        return None
+    more: list[ObjectChange] = []
+    for each in others:
+        record = each.record(snapshot)
+        if record is None:
+            continue
+        if record.row < 0:
+            more += [patch(POD, each.raw(snapshot), _for_each(edit.body)) for edit in edits]
+        elif edits and any(f"of {kind} " in place for kind in _REPLACED):
+            more += [delete(POD, each.name, each.namespace), create(POD, _unplaced(each, snapshot))]
+            more += [patch(POD, each.raw(snapshot), _for_each(edit.body)) for edit in edits]
+    with applied(snapshot, more):
+        found = [each.record(snapshot) for each in (subject, *others)]
+        pods = [pod for pod in found if pod is not None and pod.row < 0 and not pod.gates]
+        pods.sort(key=snapshot.scheduler.queue.sort_key)
+        with placed(snapshot, pods) as started:
+            nodes = sorted({snapshot.cluster.nodes.name(pod.row) for pod in started})
+            return Fitting(len(started), len(pods), nodes)
+
+
+def _edits(change: ObjectChange, subject: Subject) -> bool:
+    names = (change.name, change.namespace) == (subject.name, subject.namespace)
+    return names and change.info is POD and change.operation == PATCH
+
+
+def _for_each(body: Raw) -> Raw:
+    """The patch of one pod, for another one of the workload."""
+    spec = {key: value for key, value in (body.get("spec") or {}).items() if key not in _OF_EACH}
+    return {**body, "spec": spec} if "spec" in body else body
+
+
+def _unplaced(subject: Subject, snapshot: ClusterSnapshot) -> Raw:
+    """The pod as its controller creates it again."""
+    raw = subject.raw(snapshot)
+    spec = {key: value for key, value in raw["spec"].items() if key != "nodeName"}
+    metadata = {**raw["metadata"], "uid": f"{raw['metadata'].get('uid') or subject.name}-again"}
+    return {**raw, "metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}

@@ -1,0 +1,83 @@
+"""Advice where other pods of the same workload want the same capacity."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from explanation.test_situations import DB, N1, full, snapshot_of, world_of
+from explanation.test_workloads import owner, workload
+from harness.objects import Raw, node, pod
+from holdfast.explanation.explainer import explain
+from holdfast.explanation.report import Report
+
+OF_WEB: Raw = {"metadata": {"ownerReferences": owner("ReplicaSet", "web-1")}}
+
+
+def replicas(cpu: str, pending: int, **more: Any) -> list[Raw]:
+    """A Deployment with one pod on n1, and others that are pending."""
+    waiting = [pod(f"web-1-{at}", cpu, **OF_WEB, **more) for at in range(1, pending + 1)]
+    placed = full("web-1-0", cpu, "n1", **OF_WEB)
+    return [workload("ReplicaSet", "web-1", pending + 1, cpu=cpu), placed, *waiting]
+
+
+def explained(objects: list[Raw], pending: int) -> Report:
+    deployment = workload("Deployment", "web", pending + 1, cpu="5")
+    return explain(snapshot_of(world_of(objects)), deployment)
+
+
+def fits(nodes: list[Raw], count: int, cpu: str) -> int:
+    """How many pods of that size a scheduler binds there."""
+    world = world_of([*nodes, *(pod(f"x-{at}", cpu) for at in range(count))])
+    world.settle()
+    return sum(bool(world.node_of(f"x-{at}")) for at in range(count))
+
+
+def test_requests_are_advised_with_which_all_replicas_fit() -> None:
+    report = explained([N1, *replicas("5", 2)], 2)
+    (only,) = report.advice
+    assert only.text == (
+        "request at most 2600m cpu instead of 5, in the template of Deployment web; "
+        "then all 3 pods fit: n1"
+    )
+    assert (fits([N1], 3, "2600m"), fits([N1], 3, "3")) == (3, 2)
+
+
+def test_requests_that_fit_several_nodes() -> None:
+    report = explained([N1, node("n2", cpu="4"), *replicas("5", 2)], 2)
+    assert [each.text.partition("; then ")[2] for each in report.advice] == ["all 3 pods fit: n1, n2"]
+
+
+@pytest.mark.parametrize(
+    ("other", "text"),
+    [
+        (node("n2", cpu="8", unschedulable=True), "uncordon n2 (kubectl uncordon n2)"),
+        (
+            node("n2", cpu="8", taints=[DB]),
+            "tolerate dedicated=db:NoSchedule, in the template of Deployment web",
+        ),
+    ],
+    ids=["cordoned", "tainted"],
+)
+def test_a_node_that_is_enough_for_some_of_the_replicas(other: Raw, text: str) -> None:
+    report = explained([N1, other, *replicas("5", 3)], 3)
+    texts = [each.text for each in report.advice]
+    count = "1 of 3 pods fits: n2" if "uncordon" in text else "2 of 4 pods fit: n1, n2"
+    assert texts[0].endswith("then all 4 pods fit: n1")
+    assert texts[1:] == [f"{text}; then {count}"]
+
+
+def test_the_advice_for_one_pod_counts_the_others_of_its_workload() -> None:
+    world = world_of([N1, *replicas("5", 2)])
+    report = explain(snapshot_of(world), world.objects["Pod", "web-1-1"])
+    assert [each.text.partition("; then ")[2] for each in report.advice] == ["all 3 pods fit: n1"]
+
+
+def test_replicas_on_nodes_make_room_for_smaller_ones() -> None:
+    placed = full("web-1-9", "5", "n1", **OF_WEB)
+    report = explained([node("n1", cpu="10"), placed, *replicas("5", 1)], 2)
+    assert [each.text for each in report.advice] == [
+        "request at most 3300m cpu instead of 5, in the template of Deployment web; "
+        "then all 3 pods fit: n1"
+    ]
