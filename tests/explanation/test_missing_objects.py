@@ -19,6 +19,7 @@ from explanation.test_situations import (
     in_default,
     near,
     on_n1,
+    on_nodes,
     storage_class,
     using,
     volume,
@@ -39,6 +40,8 @@ from harness.objects import Raw, core_group, node, pod, pod_group, queue, reserv
 HOSTNAME = "kubernetes.io/hostname"
 NUMA = "scheduling.koordinator.sh/numa-topology-spec"
 N1 = node("n1", cpu="8")
+N2 = node("n2", cpu="8")
+NOT_SSD = {"key": "disk", "operator": "NotIn", "values": ["ssd"]}
 SMALL = {"scheduling.volcano.sh/queue-name": "small"}
 
 
@@ -58,6 +61,12 @@ def volume_on(name: str, on: str, kind: str) -> Raw:
 def of_size(raw: Raw, storage: str) -> Raw:
     raw["spec"]["resources"]["requests"]["storage"] = storage
     return raw
+
+
+def only_on(name: str) -> Raw:
+    field = {"key": "metadata.name", "operator": "In", "values": [name]}
+    terms = {"nodeSelectorTerms": [{"matchFields": [field]}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
 
 
 def naming(raw: Raw, volume_name: str) -> Raw:
@@ -241,6 +250,25 @@ SITUATIONS: dict[str, Row] = {
         [N1, claim("c", volume="v"), pod("p", volumes=using("c"))],
         ["claim c is bound to the PersistentVolume v, which does not exist"],
         ["ReplaceClaim"],
+    ),
+    "node selector contradicts the node affinity": Row(
+        [
+            node("n1", labels={"disk": "ssd"}),
+            node("n2", labels={"disk": "hdd"}),
+            pod("p", nodeSelector={"disk": "ssd"}, affinity=on_nodes(NOT_SSD)),
+        ],
+        ["node affinity disk NotIn (ssd) is not met by 1 of 2 nodes"],
+        ["RemoveSelector", "RemoveAffinity"],
+    ),
+    "node of the pods it must be near is full": Row(
+        [node("n1", cpu="2"), N2, full("a", "2", "n1", app="db"), pod("p", affinity=near("db"))],
+        ["affinity to app=db by kubernetes.io/hostname: those are default/a on n1"],
+        ["RemoveAffinity"],
+    ),
+    "node of its node affinity does not exist": Row(
+        [N1, pod("p", affinity=only_on("n9000"))],
+        ["It can only run on n9000: that node does not exist."],
+        ["RemoveAffinity"],
     ),
     "claim is lost": Row(
         [N1, claim("c", volume="v") | {"status": {"phase": "Lost"}}, pod("p", volumes=using("c"))],
@@ -715,3 +743,13 @@ def test_how_many_devices_would_fit(name: str, said: str) -> None:
     row = SITUATIONS[name]
     (advice,) = explained(world_of(row.objects), row).advice
     assert advice.text == f"{said}; then it fits n1"
+
+
+@pytest.mark.parametrize(("cpu", "action"), [("1", "WaitForPod"), ("9", "RemoveAffinity")])
+def test_a_pod_that_it_must_be_near_is_waited_for_if_it_fits(cpu: str, action: str) -> None:
+    awaited = pod("cache", cpu, "cache")
+    report = as_they_are("Pod", "p", N1, awaited, pod("p", affinity=near("cache")))
+    (advice,) = report.advice
+    assert advice.change["actions"] == [action]
+    if action == "WaitForPod":
+        assert advice.text == "wait until default/cache is scheduled, which fits n1; then it fits n1"

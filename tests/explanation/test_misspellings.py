@@ -58,6 +58,12 @@ def ephemeral(name: str, kind: str) -> list[Raw]:
     ]
 
 
+def in_namespace(namespace: str, raw: Raw) -> Raw:
+    """A reservation for pods of one namespace."""
+    raw["spec"]["owners"][0]["object"] = {"namespace": namespace}
+    return raw
+
+
 def provisioned(name: str, mode: str) -> Raw:
     return storage_class(name) | {"provisioner": "disk.example.com", "volumeBindingMode": mode}
 
@@ -178,12 +184,12 @@ SITUATIONS: dict[str, Row] = {
     "pods to be near do not exist": Row(
         [N1, pod("p", affinity=near("db"))],
         ["no such pod is on a node, and no pod in namespace default has these labels"],
-        [],
+        ["RemoveAffinity"],
     ),
     "pods to be near are pending": Row(
         [N1, pod("a", "99", app="db"), pod("p", affinity=near("db"))],
         ["no such pod is on a node; default/a is pending"],
-        [],
+        ["RemoveAffinity"],
     ),
     "topology key of pods to be near": Row(
         [
@@ -213,6 +219,19 @@ SITUATIONS: dict[str, Row] = {
         ],
         ["storage class standrad, which does not exist; did you mean standard?"],
         ["ReplaceClaim", "BindClaims"],
+    ),
+    "label of the owners of a reservation": Row(
+        [N1, reservation("peak", "6", app="web"), pod("p", "4", "wbe")],
+        ["reservation peak is for pods with app=web; the pod has app=wbe; did you mean app=web?"],
+        ["LabelPod", "Wait", "Resize", "DeleteReservation"],
+    ),
+    "namespace of the owners of a reservation": Row(
+        [N1, in_namespace("prod", reservation("peak", "6", app="web")), pod("p", "4", "web")],
+        [
+            "the pod has these labels, but is in namespace default: create it in prod, or add its "
+            "namespace to spec.owners"
+        ],
+        ["Wait", "Resize", "DeleteReservation"],
     ),
     "storage class of an ephemeral volume": Row(
         [

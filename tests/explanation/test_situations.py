@@ -272,7 +272,9 @@ SITUATIONS: dict[str, Row] = {
         ["EndPods"],
     ),
     "pod affinity to nothing": Row(
-        [N1, pod("p", affinity=near("db"))], ["affinity to app=db", "no such pod is on a node"], []
+        [N1, pod("p", affinity=near("db"))],
+        ["affinity to app=db", "no such pod is on a node"],
+        ["RemoveAffinity"],
     ),
     "spread over a missing label": Row(
         [N1, pod("p", app="s", topologySpreadConstraints=spread("rack"))],

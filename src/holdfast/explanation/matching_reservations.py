@@ -268,6 +268,8 @@ def _repairs(
             yield from _usable(snapshot, subject, pod, reservation)
         elif affinity.by_name == reservation.name and not is_matched:
             yield from _become_owner(snapshot, subject, reservation)
+        elif not is_matched and (meant := _meant_labels(pod, reservation)):
+            yield _relabelled(snapshot, subject, pod, reservation, meant)
     if affinity.by_name and reservations.get(affinity.by_name) is None:
         names = [each.name for each in reservations.known.values() if not each.finished]
         for name in nearest(affinity.by_name, names):
@@ -350,6 +352,86 @@ def _usable(
         }
         if lowered and (smaller := resize(snapshot, subject, lowered)) is not None:
             yield smaller._replace(text=f"{smaller.text}, as reservation {name} has")
+
+
+def near_owners(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
+    """Reservations whose owners the pod misses by a misspelt label, or by its namespace."""
+    reservations = snapshot.cluster.reservations
+    matching = reservations.matching(pod.cls)
+    for each in sorted(reservations.known.values(), key=lambda each: each.name):
+        if each.finished or pod.reservation is not None or each.owner_spec_id in matching:
+            continue
+        if meant := _meant_labels(pod, each):
+            hint = ",".join(f"{key}={value}" for key, (_, value) in sorted(meant.items()))
+            has = ",".join(f"{key}={pod.cls.labels[key]}" for key, _ in meant.values())
+            yield f"{_not_for(snapshot, each)} has {has}; did you mean {hint}?"
+        elif namespaces := _other_namespaces(pod, each):
+            yield (
+                f"{_not_for(snapshot, each)} has these labels, but is in namespace {pod.namespace}: "
+                f"create it in {' or '.join(namespaces)}, or add its namespace to spec.owners"
+            )
+
+
+def _not_for(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> str:
+    return f"reservation {reservation.name} is for {held_for(snapshot, reservation)}; the pod"
+
+
+def _meant_labels(pod: PodRecord, reservation: ReservationInfo) -> dict[str, tuple[str, str]]:
+    """By label of the owners that the pod misspells, the label that it has and the right value; empty
+    if it lacks others as well."""
+    for owner in reservation.object.spec.owners:
+        selector = owner.label_selector
+        if owner.object is not None or owner.controller is not None or selector is None:
+            continue
+        if selector.match_expressions or not selector.match_labels:
+            continue
+        found: dict[str, tuple[str, str]] = {}
+        for key, value in selector.match_labels.items():
+            has = pod.cls.labels.get(key)
+            if has == value:
+                continue
+            keys = [key] if has is not None else nearest(key, pod.cls.labels)
+            near = [each for each in keys if _is_like(pod.cls.labels[each], value)]
+            if not near:
+                break
+            found[key] = near[0], value
+        else:
+            return found
+    return {}
+
+
+def _is_like(has: str, value: str) -> bool:
+    return has == value or bool(nearest(has, [value]))
+
+
+def _other_namespaces(pod: PodRecord, reservation: ReservationInfo) -> list[str]:
+    """The namespaces of owners whose labels the pod has."""
+    found = []
+    for owner in reservation.object.spec.owners:
+        namespace = owner.object.namespace if owner.object is not None else ""
+        labels = owner.label_selector.match_labels if owner.label_selector is not None else {}
+        has_labels = all(pod.cls.labels.get(key) == value for key, value in labels.items())
+        if namespace and namespace != pod.namespace and labels and has_labels:
+            found.append(namespace)
+    return found
+
+
+def _relabelled(
+    snapshot: ClusterSnapshot,
+    subject: Subject,
+    pod: PodRecord,
+    reservation: ReservationInfo,
+    meant: dict[str, tuple[str, str]],
+) -> Repair:
+    """The pod with the labels of the owners in place of those that it misspells."""
+    labels: dict[str, str | None] = {key: None for key, _ in meant.values()}
+    labels |= {key: value for key, (_, value) in meant.items()}
+    texts = [
+        f"{key}={value} instead of {has}={pod.cls.labels[has]}" for key, (has, value) in meant.items()
+    ]
+    objects = metadata_changes(snapshot, subject, {"labels": labels})
+    text = f"label the pod {' and '.join(texts)}, which reservation {reservation.name} is for"
+    return repair(text, "LabelPod", objects)
 
 
 def _become_owner(

@@ -26,12 +26,14 @@ from holdfast.explanation.invalid_requests import consider_invalid_requests
 from holdfast.explanation.matching_reservations import (
     consider_reservations,
     named_reservation,
+    near_owners,
     pending_reservations,
 )
 from holdfast.explanation.missing_claims import consider_attributes, consider_missing_claims
 from holdfast.explanation.missing_volumes import consider_missing_volumes, consider_unbound_claims
 from holdfast.explanation.misspellings import consider_misspellings
 from holdfast.explanation.planned_reservations import consider_estimate, consider_own_start
+from holdfast.explanation.removals import consider_awaited_pods, consider_removals
 from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.repairs import metadata_changes, repair
 from holdfast.explanation.report import Report
@@ -96,6 +98,7 @@ def explain_no_node(
     if rejected is None and (own := own_waiting(snapshot, pod)):
         report.summary = own
     report.details += named_reservation(snapshot, pod)
+    report.details += near_owners(snapshot, pod)
     consider_misspellings(snapshot, subject, pod, advisor)
     if rejected is not None:
         _rejected(snapshot, subject, pod, rejected.message, advisor, report)
@@ -116,7 +119,11 @@ def explain_no_node(
         consider_attributes(snapshot, subject, pod, placing, advisor)
         consider_unused_claims(snapshot, pod, placing, advisor)
     consider_fewer_devices(snapshot, subject, pod, placing, advisor)
+    if rejected is None:
+        consider_awaited_pods(snapshot, pod, advisor)
     protected = consider_nodes(advisor, placing)
+    if not advisor.advice and not preempts:
+        consider_removals(snapshot, subject, pod, advisor)
     _note_unknown_end(snapshot, pod, placing, advisor, report)
     if pod.cls.pod.spec.preemption_policy == "Never" and pod.cls.priority > 0:
         report.details.append("its preemptionPolicy is Never: it preempts no pods of lower priority")

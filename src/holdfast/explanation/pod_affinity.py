@@ -40,10 +40,10 @@ def pod_affinity_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[
         placed = [other for other in selected if other.row >= 0]
         if own.role is Role.FORBIDDEN and placed:
             yield (
-                f"anti-affinity to {_selector_text(own)} by {key}: in the way are {pods_text(placed)}"
+                f"anti-affinity to {selector_text(own)} by {key}: in the way are {pods_text(placed)}"
             )
         elif own.role is Role.REQUIRED:
-            text = f"affinity to {_selector_text(own)} by {key}"
+            text = f"affinity to {selector_text(own)} by {key}"
             if placed:
                 yield f"{text}: those are {_places(snapshot, placed)}{_missing_key(snapshot, key)}"
             elif selected:
@@ -81,6 +81,16 @@ def _selected(snapshot: ClusterSnapshot, term: Term, pod: PodRecord) -> list[Pod
         and term.selector.matches(other.cls.labels)
         and _covers(snapshot, term, other.namespace)
     ]
+
+
+def awaited_pods(snapshot: ClusterSnapshot, pod: PodRecord) -> list[PodRecord]:
+    """Pending pods that required terms select, where no pod on a node is selected."""
+    found: list[PodRecord] = []
+    for own in terms_of(pod.cls):
+        selected = _selected(snapshot, own.term, pod) if own.role is Role.REQUIRED else []
+        if all(other.row < 0 for other in selected):
+            found += selected
+    return found
 
 
 def _none_there(snapshot: ClusterSnapshot, term: Term, pod: PodRecord) -> str:
@@ -124,7 +134,7 @@ def _keeps_away(snapshot: ClusterSnapshot, other: PodRecord, pod: PodRecord) -> 
     )
 
 
-def _selector_text(own: OwnTerm) -> str:
+def selector_text(own: OwnTerm) -> str:
     parts = []
     for each in own.term.selector.requirements:
         values = f"{','.join(each.values)}" if each.values else ""
@@ -154,7 +164,7 @@ def corrected_terms(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord)
             continue
         if not _selected(snapshot, own.term, pod):
             for namespace in _elsewhere(snapshot, own.term)[:_FEW]:
-                selector = _selector_text(own)
+                selector = selector_text(own)
                 text = f"add {namespace} to namespaces of its pod affinity to {selector}"
                 edit = _covering(snapshot, own.term, pod, namespace)
                 yield repair(text, "CorrectAffinity", spec_changes(snapshot, subject, edit))
