@@ -175,3 +175,26 @@ def test_what_containers_wait_for(phase: str, statuses: Raw, summary: str) -> No
     raw["status"] |= {"phase": phase, **statuses}
     world = world_of([N1, raw])
     assert explain(snapshot_of(world), world.objects["Pod", "p"]).summary == summary
+
+
+def test_anti_affinity_needs_a_node_for_each_replica() -> None:
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web"}
+    term = {"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname"}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    pods = [
+        pod(f"web-{n}", "1", "web", affinity=apart, metadata={"ownerReferences": [owner]})
+        for n in range(3)
+    ]
+    world = world_of([N1, *pods])
+    raw = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "web", "namespace": "default", "uid": "web"},
+        "spec": {"replicas": 3, "template": {"spec": pods[0]["spec"]}},
+    }
+    details = explain(snapshot_of(world), raw).details
+    assert (
+        "its anti-affinity to app=web needs one node per pod: 1 for 3 pods, so 2 more are needed (see: "
+        "holdfast what-if --plan)"
+    ) in details
+    assert not any("nothing that was tried" in each for each in details)

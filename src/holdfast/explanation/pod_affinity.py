@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 from holdfast.api.affinity import PodAffinityTerm
+from holdfast.api.names import HOSTNAME_LABEL
 from holdfast.api.selectors import Requirement
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.capacity import pods_text
@@ -150,6 +151,24 @@ def _places(snapshot: ClusterSnapshot, pods: list[PodRecord]) -> str:
         f"{pod.namespace}/{pod.name} on {snapshot.cluster.nodes.name(pod.row)}" for pod in pods[:20]
     ]
     return few(texts, _FEW)
+
+
+def too_few_domains(snapshot: ClusterSnapshot, pod: PodRecord, pods: int) -> Iterator[str]:
+    """Anti-affinity of pods to each other, where there are more of them than domains."""
+    labels = labels_of_nodes(snapshot)
+    for own in terms_of(pod.cls):
+        if own.role is not Role.FORBIDDEN or not own.term.selector.matches(pod.cls.labels):
+            continue
+        key = own.term.topology_key
+        domains = len(labels.get(key, ()))
+        if domains < pods and _covers(snapshot, own.term, pod.namespace):
+            more = pods - domains
+            what = "node" if key == HOSTNAME_LABEL else f"value of {key}"
+            yield (
+                f"its anti-affinity to {selector_text(own)} needs one {what} per pod: {domains} for "
+                f"{pods} pods, so {more} more {'is' if more == 1 else 'are'} needed (see: holdfast "
+                "what-if --plan)"
+            )
 
 
 # Corrections

@@ -1,6 +1,7 @@
 """Explains a workload by its pods: how many are placed, and why the others are pending."""
 
-from holdfast.explanation.no_node import plain
+from holdfast.explanation.no_node import NOTHING_HELPS, plain
+from holdfast.explanation.pod_affinity import too_few_domains
 from holdfast.explanation.pods import explain_pod
 from holdfast.explanation.report import PodsOfWorkload, Report
 from holdfast.explanation.uncreated_pods import (
@@ -44,6 +45,8 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
         reason = _reason(snapshot, those, first)
         report.summary += f" {len(pods) - len(placed)} pending: {reason}"
         report.details, report.advice = first.details, first.advice
+        if few := list(too_few_domains(snapshot, those[0], len(pods))):
+            report.details = [*few, *(each for each in first.details if each != NOTHING_HELPS)]
         if reason != first.summary:
             report.details = [f"what follows is about {those[0].name}", *report.details]
         report.holders, report.nodes = first.holders, first.nodes
