@@ -268,7 +268,7 @@ def _repairs(
             yield from _usable(snapshot, subject, pod, reservation)
         elif affinity.by_name == reservation.name and not is_matched:
             yield from _become_owner(snapshot, subject, reservation)
-        elif not is_matched and (meant := _meant_labels(pod, reservation)):
+        elif not is_matched and (meant := _near_labels(pod, reservation)):
             yield _relabelled(snapshot, subject, pod, reservation, meant)
     if affinity.by_name and reservations.get(affinity.by_name) is None:
         names = [each.name for each in reservations.known.values() if not each.finished]
@@ -361,7 +361,7 @@ def near_owners(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
     for each in sorted(reservations.known.values(), key=lambda each: each.name):
         if each.finished or pod.reservation is not None or each.owner_spec_id in matching:
             continue
-        if meant := _meant_labels(pod, each):
+        if meant := _near_labels(pod, each):
             hint = ",".join(f"{key}={value}" for key, (_, value) in sorted(meant.items()))
             has = ",".join(f"{key}={pod.cls.labels[key]}" for key, _ in meant.values())
             yield f"{_not_for(snapshot, each)} has {has}; did you mean {hint}?"
@@ -376,7 +376,7 @@ def _not_for(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> str:
     return f"reservation {reservation.name} is for {held_for(snapshot, reservation)}; the pod"
 
 
-def _meant_labels(pod: PodRecord, reservation: ReservationInfo) -> dict[str, tuple[str, str]]:
+def _near_labels(pod: PodRecord, reservation: ReservationInfo) -> dict[str, tuple[str, str]]:
     """By label of the owners that the pod misspells, the label that it has and the right value; empty
     if it lacks others as well."""
     for owner in reservation.object.spec.owners:
