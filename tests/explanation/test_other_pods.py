@@ -1,14 +1,25 @@
-"""Advice where other pods of the same workload want the same capacity."""
+"""Advice where other pods want the same capacity: those of the same workload, and those tried first."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
-from explanation.test_situations import DB, N1, full, snapshot_of, world_of
+from explanation.test_situations import (
+    DB,
+    ESTIMATE,
+    N1,
+    annotated,
+    full,
+    in_default,
+    snapshot_of,
+    snapshot_with,
+    world_of,
+)
 from explanation.test_workloads import owner, workload
-from harness.objects import Raw, node, pod
+from harness.objects import Raw, node, pod, reservation
 from holdfast.explanation.explainer import explain
 from holdfast.explanation.report import Report
 
@@ -81,3 +92,49 @@ def test_replicas_on_nodes_make_room_for_smaller_ones() -> None:
         "request at most 3300m cpu instead of 5, in the template of Deployment web; "
         "then all 3 pods fit: n1"
     ]
+
+
+# Pods that are tried first
+
+PRIORITY = "koordinator.sh/priority"
+CAN_PREEMPT = "scheduling.koordinator.sh/can-preempt"
+HIGH: Raw = {"priority": 1000, "preemptionPolicy": "Never"}
+
+
+def explained_pod(*objects: Raw) -> Report:
+    """What is said of the pod p before any pod was tried."""
+    found = [in_default(copy.deepcopy(each)) for each in objects]
+    snapshot = snapshot_with([N1, *found], world_of([N1]).now)
+    return explain(snapshot, found[-1])
+
+
+def test_a_pod_of_higher_priority_takes_the_node_first() -> None:
+    report = explained_pod(pod("first", "6", **HIGH), pod("p", "4"))
+    assert report.summary == (
+        "It would fit now: n1, but default/first is tried before it and takes n1."
+    )
+
+
+@pytest.mark.parametrize("cpu", ["4", "9"], ids=["beside", "fits nowhere"])
+def test_a_pod_that_is_tried_first_and_leaves_enough(cpu: str) -> None:
+    report = explained_pod(pod("first", cpu, **HIGH), pod("p", "4"))
+    assert report.summary.startswith("It fits now: n1.")
+
+
+def test_waiting_is_not_advised_if_another_pod_takes_what_becomes_free() -> None:
+    running = full("a", "8", "n1", metadata=annotated(**{ESTIMATE: "30m"}))
+    report = explained_pod(running, pod("first", "6", **HIGH), pod("p", "6"))
+    assert "once capacity is free, default/first is tried before it and takes n1" in report.details
+    assert report.advice == []
+    alone = explained_pod(running, pod("p", "6"))
+    assert [each.change["actions"] for each in alone.advice] == [["Wait"]]
+
+
+def test_a_reservation_that_preempts_another_one_says_so() -> None:
+    low = reservation("low", "6", app="web", labels={PRIORITY: "100"})
+    low["status"] = {"phase": "Available", "nodeName": "n1", "allocatable": {"cpu": "6"}}
+    vip = reservation("vip", "6", app="web", labels={PRIORITY: "9000", CAN_PREEMPT: "true"})
+    for each in (low, vip):
+        each["metadata"]["uid"] = each["metadata"]["name"]
+    report = explain(snapshot_with([N1, low, vip], world_of([N1]).now), vip)
+    assert "it can preempt reservation low on n1, and will if it is tried" in report.details

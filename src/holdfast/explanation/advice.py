@@ -9,7 +9,12 @@ modules whose names begin with `consider`.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from holdfast.explanation.other_pods import Fitting, replicas_that_start, siblings
+from holdfast.explanation.other_pods import (
+    Fitting,
+    replicas_that_start,
+    siblings,
+    takers_text,
+)
 from holdfast.explanation.repairs import Repair, workload_text
 from holdfast.explanation.report import Advice, few
 from holdfast.explanation.verdicts import Goal, Subject, at_time, starts_on
@@ -45,6 +50,8 @@ class Advisor:
         self._siblings = siblings(snapshot, self.goal) if isinstance(self.goal, Subject) else []
         self.helpful: list[Repair] = []
         """The changes that help, those made together as one."""
+        self.takers: dict[str, None] = {}
+        """Facts about pods that are tried before it, and take the capacity that a change frees."""
         self._tried: set[str] = set()
         self._given: set[Actions] = set()
         """The kinds of change that are advised already."""
@@ -124,6 +131,8 @@ class Advisor:
         snapshot, goal = self.snapshot, self.goal
         with applied(snapshot, change.objects), at_time(snapshot, change.until):
             nodes = starts_on(snapshot, goal)
+            if nodes and self.is_taken():
+                nodes = []
             if not self._siblings or not isinstance(goal, Subject):
                 return nodes, None
             if not nodes and not workload_text(change):
@@ -133,6 +142,17 @@ class Advisor:
             return nodes, None
         # Those on nodes make room when a smaller one takes their place.
         return (nodes or fitting.nodes, fitting) if nodes or fitting.is_all else ([], None)
+
+    def is_taken(self) -> bool:
+        """Whether pods that are tried before it take the capacity with which it would start now."""
+        snapshot, goal = self.snapshot, self.goal
+        pod = goal.record(snapshot) if isinstance(goal, Subject) else None
+        if pod is None or snapshot.cluster.jobs.of(pod) is not None:
+            return False
+        text = takers_text(snapshot, pod)
+        if text:
+            self.takers[text] = None
+        return bool(text)
 
     @property
     def has_siblings(self) -> bool:

@@ -36,7 +36,7 @@ from holdfast.explanation.planned_reservations import consider_estimate, conside
 from holdfast.explanation.removals import consider_awaited_pods, consider_removals
 from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.repairs import metadata_changes, repair
-from holdfast.explanation.report import Report
+from holdfast.explanation.report import Report, few
 from holdfast.explanation.unused_claims import consider_unused_claims
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, at_time, place, starts_on
 from holdfast.scheduler.cluster.decisions import Preempt
@@ -104,7 +104,7 @@ def explain_no_node(
         _rejected(snapshot, subject, pod, rejected.message, advisor, report)
     else:
         nomination = snapshot.scheduler.preemption.post_filter(placing.profile, pod, placing.column)
-        preempts = bool(nomination.node)
+        preempts = bool(nomination.node or nomination.reserve_pods)
         if preempts:
             report.details += preemption_details(snapshot, nomination)
         report.details += details_of(snapshot, pod, placing)
@@ -124,6 +124,8 @@ def explain_no_node(
     protected = consider_nodes(advisor, placing)
     if not advisor.advice and not preempts:
         consider_removals(snapshot, subject, pod, advisor)
+    if not any("Wait" in each.change["actions"] for each in advisor.advice):
+        report.details += [f"once capacity is free, {each}" for each in advisor.takers]
     _note_unknown_end(snapshot, pod, placing, advisor, report)
     if pod.cls.pod.spec.preemption_policy == "Never" and pod.cls.priority > 0:
         report.details.append("its preemptionPolicy is Never: it preempts no pods of lower priority")
@@ -131,7 +133,7 @@ def explain_no_node(
         return
     report.details += protected
     is_known = (rejected is not None and report.details) or missing_node(snapshot, pod.cls.wants_node)
-    if not advisor.advice and snapshot.cluster.nodes.count and not is_known:
+    if not (advisor.advice or advisor.takers or is_known) and snapshot.cluster.nodes.count:
         report.details.append(NOTHING_HELPS)
 
 
@@ -162,6 +164,8 @@ def _consider_pending_reservations(
 def preemption_details(snapshot: ClusterSnapshot, nomination: Nomination) -> list[str]:
     """The pods that it would preempt, and the budgets that this violates."""
     cluster = snapshot.cluster
+    if nomination.reserve_pods:
+        return list(_preempted_reservations(snapshot, nomination))
     uids = [each.pod.uid for each in nomination.decisions if isinstance(each, Preempt)]
     victims = [cluster.pods[uid] for uid in uids if uid in cluster.pods]
     whom = f"{pods_text(victims)} of lower priority" if victims else "pods of lower priority"
@@ -174,6 +178,17 @@ def preemption_details(snapshot: ClusterSnapshot, nomination: Nomination) -> lis
             f"{budget.text}, and protects {pods}: preemption prefers other pods, but may violate it"
         )
     return found
+
+
+def _preempted_reservations(snapshot: ClusterSnapshot, nomination: Nomination) -> Iterator[str]:
+    """The reservations that it, or another one of its job, would preempt."""
+    known = snapshot.cluster.reservations.known
+    for pod, row, victims in nomination.reserve_pods:
+        names = sorted(known[uid].name for uid in victims if uid in known)
+        if names:
+            who = "it" if len(nomination.reserve_pods) == 1 else f"reservation {pod.name}"
+            node = snapshot.cluster.nodes.name(row)
+            yield f"{who} can preempt reservation {few(names)} on {node}, and will if it is tried"
 
 
 def own_waiting(snapshot: ClusterSnapshot, pod: PodRecord) -> str:

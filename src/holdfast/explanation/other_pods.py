@@ -1,12 +1,13 @@
-"""The other pods of the same workload, which want the same capacity. They are placed by the scheduler,
-as it would place them, and taken back."""
+"""Other pods that want the same capacity: those of the same workload, and pending ones that are tried
+first. They are placed by the scheduler, as it would place them, and taken back."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from holdfast.explanation.repairs import controller_of, workload_text
-from holdfast.explanation.verdicts import Subject, profile_for
+from holdfast.explanation.report import few
+from holdfast.explanation.verdicts import Subject, planned_of, profile_for, starts_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.scheduling_cycle import Statement
@@ -22,6 +23,8 @@ from holdfast.snapshot.cluster_changes import (
 from holdfast.snapshot.cluster_snapshot import POD, RESERVATION, ClusterSnapshot
 
 _MOST_REPLICAS = 500
+_MOST_TRIED = 200
+_SHOWN = 3
 _REPLACED = ("Deployment", "StatefulSet", "Job")
 """Workloads of which also the pods on nodes are replaced when the template changes."""
 _OF_EACH = ("volumes",)
@@ -127,3 +130,52 @@ def _unplaced(subject: Subject, snapshot: ClusterSnapshot) -> Raw:
     spec = {key: value for key, value in raw["spec"].items() if key != "nodeName"}
     metadata = {**raw["metadata"], "uid": f"{raw['metadata'].get('uid') or subject.name}-again"}
     return {**raw, "metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+
+
+# Pods that are tried first
+
+
+def tried_before(snapshot: ClusterSnapshot, pod: PodRecord) -> list[PodRecord]:
+    """The pending pods, and reservations, of this scheduler that are tried before the pod, the first
+    ones first. Gangs, and pods of the same workload, are left out."""
+    scheduler, queue = snapshot.scheduler, snapshot.scheduler.queue
+    owner = _owner(snapshot, pod)
+    found = [
+        each
+        for each in queue.waiting()
+        if each is not pod
+        and each.job is None
+        and not each.gates
+        and not each.deletion_pending
+        and scheduler.profile_of(each.scheduler) is not None
+        and planned_of(snapshot, each) is None
+        and queue.comes_before(each, pod)
+        and not (owner and _owner(snapshot, each) == owner)
+    ]
+    return sorted(found, key=queue.sort_key)[:_MOST_TRIED]
+
+
+def _owner(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    if pod.reservation is not None:
+        return ""
+    raw = snapshot.find(POD, pod.name, pod.namespace)
+    return str(controller_of(raw).get("uid") or "") if raw is not None else ""
+
+
+def takers_text(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    """`default/old is tried before it and takes n1`, if the pod would start now but for
+    those; empty if it would start beside them."""
+    subject = Subject.of(pod)
+    before = set(starts_on(snapshot, subject))
+    with placed(snapshot, tried_before(snapshot, pod)) as others:
+        if not others or starts_on(snapshot, subject):
+            return ""
+        name = snapshot.cluster.nodes.name
+        takers = [each for each in others if name(each.row) in before] or others
+        return _takers_text(takers, sorted({name(each.row) for each in takers}))
+
+
+def _takers_text(pods: list[PodRecord], nodes: list[str]) -> str:
+    names = [f"reservation {p.name}" if p.reservation else f"{p.namespace}/{p.name}" for p in pods]
+    verbs = ("is", "takes") if len(names) == 1 else ("are", "take")
+    return f"{few(names, _SHOWN)} {verbs[0]} tried before it and {verbs[1]} {few(nodes, _SHOWN)}"

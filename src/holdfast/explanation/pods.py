@@ -22,6 +22,7 @@ from holdfast.explanation.matching_reservations import (
 )
 from holdfast.explanation.misspellings import consider_scheduler, served_schedulers
 from holdfast.explanation.no_node import explain_no_node
+from holdfast.explanation.other_pods import takers_text
 from holdfast.explanation.queue_limits import (
     consider_queue,
     queue_details,
@@ -209,6 +210,8 @@ def _fitting(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
     node = report.ranked[0].node if report.ranked else pod.nominated
     best = f": {node}" if node else ""
     report.summary = f"It fits now{best}. It is queued, or the scheduler is not running."
+    if takers := takers_text(snapshot, pod):
+        report.summary = f"It would fit now{best}, but {takers}."
     if report.told.startswith("0/"):
         report.details.append(
             "its condition has reasons that this configuration does not give; if they persist, the "

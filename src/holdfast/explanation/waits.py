@@ -99,7 +99,11 @@ def _reason(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> tuple[str, .
 
 def _consider_on(advisor: Advisor, pod: PodRecord, row: int) -> bool:
     snapshot = advisor.snapshot
-    wait = _until(snapshot, advisor.subject, pod, row, lambda then: fits_on(snapshot, then, row))
+
+    def is_enough(then: PodRecord) -> bool:
+        return fits_on(snapshot, then, row) and not advisor.is_taken()
+
+    wait = _until(snapshot, advisor.subject, pod, row, is_enough)
     return wait is not None and advisor.propose(wait)
 
 
