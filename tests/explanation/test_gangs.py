@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from explanation.test_pod_groups import report_on
 from explanation.test_situations import (
     ESTIMATE,
     FACTORY,
@@ -164,6 +165,15 @@ SITUATIONS |= {
         ],
         ["No node has the label rak, which all members need; did you mean rack?"],
         ["CorrectTopology"],
+    ),
+    "a topology key that no node has, and none is like it": Row(
+        [
+            N1,
+            in_default(core_group("g", 2, topology="rack")),
+            *(pod(name, "4", schedulingGroup={"podGroupName": "g"}) for name in "pq"),
+        ],
+        ["No node has the label rack, which all members need."],
+        ["LabelNode", "RemoveTopology"],
     ),
     "two racks are needed": Row(
         [
@@ -406,3 +416,15 @@ def test_all_members_that_do_not_fit_are_named() -> None:
         "request at most 2 cpu instead of 5, in each of 3 pods (p, q, r); then it fits n1"
     )
     assert [each["name"] for each in advice.change["objects"]] == list(names)
+
+
+def test_smaller_members_are_those_of_the_best_domain() -> None:
+    nodes = [
+        node("n1", cpu="4", labels={"rack": "r1"}),
+        node("n2", cpu="4", labels={"rack": "r1"}),
+        node("n3", cpu="8", labels={"rack": "r2"}),
+    ]
+    members = [pod(f"g-{n}", "3", schedulingGroup={"podGroupName": "g"}) for n in range(3)]
+    busy = full("a", "3", "n1")
+    report = report_on("podgroup", "g", *nodes, busy, core_group("g", 3, topology="rack"), *members)
+    assert any(each.text.startswith("request at most 2 cpu instead of 3") for each in report.advice)

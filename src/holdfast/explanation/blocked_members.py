@@ -92,7 +92,7 @@ def _consider_topology(
     snapshot: ClusterSnapshot, job: Job, before: list[Repair], advisor: Advisor
 ) -> None:
     for each in topology_repairs(snapshot, job):
-        if advisor.propose(*before, each):
+        if advisor.propose(*before, each) and each.change.actions != ("LabelNode",):
             return
 
 
@@ -228,6 +228,8 @@ def explain_beside(
             "members are placed in order of priority and age: "
             f"{pods_text(first)} before {blocked.namespace}/{blocked.name}; in another order they fit"
         )
+    if job.topology_key:  # less may be needed in another domain than in that of the nodes below
+        consider_smaller_members(advisor, blocked)
     if placing.message:
         consider_estimate(snapshot, Subject.of(blocked), blocked, placing, advisor)
         consider_nodes(advisor, placing)

@@ -17,6 +17,7 @@ from holdfast.api.names import (
 )
 from holdfast.api.similar_names import nearest
 from holdfast.explanation.capacity import pods_text
+from holdfast.explanation.label_repairs import VALUE, is_discovered
 from holdfast.explanation.repairs import RESIZE, Repair, repair
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
@@ -90,8 +91,8 @@ def without_task(snapshot: ClusterSnapshot, job: Job) -> Repair | None:
 
 
 def topology_repairs(snapshot: ClusterSnapshot, job: Job) -> Iterator[Repair]:
-    """The PodGroup with another topology key, if no node has its own, and without one. Neither can be
-    changed in an existing PodGroup."""
+    """The PodGroup with another topology key, or nodes with its own, if no node has it; and without
+    one. The key of an existing PodGroup cannot be changed."""
     info, raw = _group_object(snapshot, job)
     key = job.topology_key
     if raw is None or not key:
@@ -103,6 +104,12 @@ def topology_repairs(snapshot: ClusterSnapshot, job: Job) -> Iterator[Repair]:
             change = patch(info, raw, {"spec": {"schedulingConstraints": body}})
             text = f"set the topology key {near} instead of {key} in {job_text(job)} {again}"
             yield repair(text, "CorrectTopology", [change])
+        if not is_discovered(key):
+            labelled = [
+                patch(NODE, node, {"metadata": {"labels": {key: VALUE}}}) for node in snapshot.all(NODE)
+            ]
+            text = f"label nodes with {key}, by where they are (kubectl label node NAME {key}={VALUE})"
+            yield repair(f"{text}; tried with one value for all", "LabelNode", labelled)
     change = patch(info, raw, {"spec": {"schedulingConstraints": None}})
     text = f"remove the topology constraint of {job_text(job)} {again}"
     yield repair(text, "RemoveTopology", [change], RESIZE)
