@@ -166,9 +166,10 @@ class DefaultPreemption(ClusterPlugin):
         )
 
     def _is_hold_pending(self, pod: PodRecord) -> bool:
-        """Whether the pod's hold on its nominated node is being bound, or waits in Permit. It takes the
-        capacity of victims that are gone by now, and has it for the pod as soon as it is bound."""
-        holds = self.cluster.reservations.preemption_holds
+        """Whether the pod's hold on its nominated node has the capacity of victims that are gone, and
+        is being bound or waits in Permit: the pod has it as soon as the hold is bound."""
+        reservations = self.cluster.reservations
+        holds = reservations.preemption_holds
         row = self.cluster.nodes.row(pod.nominated) if pod.nominated and pod.uid in holds else None
         hold = holds.of(pod, row) if row is not None else None
         return (
@@ -177,6 +178,7 @@ class DefaultPreemption(ClusterPlugin):
             and hold.waiting
             and not hold.released
             and hold.pod.phase is Phase.ASSUMED
+            and reservations.has_capacity(hold)
         )
 
     def _is_releasing_devices(self, pod: PodRecord) -> bool:
