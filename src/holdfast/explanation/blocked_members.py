@@ -49,7 +49,7 @@ _CLASSES = 3
 
 class BlockedMembers(NamedTuple):
     text: str
-    """Sentences about them; empty if there are none."""
+    """Sentences about them; empty if no member is blocked."""
     fitting: int
     """How many of the pending members fit, were all of them counted."""
     are_counted: bool

@@ -146,7 +146,7 @@ def _nominated(snapshot: ClusterSnapshot, pod: PodRecord, node: str, row: int) -
 
 def resources_like(snapshot: ClusterSnapshot, name: str) -> set[str]:
     """The resources of nodes that a name may be a misspelling of: both its domain and the rest must be
-    alike. The name of a kind of device is none, since another kind would not do."""
+    alike. A name of a kind of device resembles no other: another kind would not do."""
     if name in TYPE_OF:
         return set()
     table = snapshot.cluster.nodes

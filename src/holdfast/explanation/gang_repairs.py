@@ -59,8 +59,8 @@ def consider_steps(snapshot: ClusterSnapshot, job: Job, advisor: Advisor, before
 def _steps(
     snapshot: ClusterSnapshot, name: JobName, advisor: Advisor, before: list[Repair], last_first: bool
 ) -> list[Repair]:
-    """Changes that let the gang start, found for the first or the last members first; what is made
-    before if there are none."""
+    """Changes that let the gang start, found for the first or the last members first; only `before`
+    if no changes were found."""
     made = list(before)
     reached, left = _progress(snapshot, name, advisor, made)
     for _ in range(_STEPS):

@@ -71,7 +71,7 @@ def ignored_annotations(cls: PodClass) -> Iterator[str]:
 
 
 def _read(cls: PodClass, annotation: str, type_: type) -> dict[str, object] | None:
-    """The JSON value of an annotation; None if there is none, or an invalid one, which is an error."""
+    """The JSON value of an annotation; None if it is missing, or invalid, which is an error."""
     text = cls.annotations.get(annotation)
     try:
         if not text:

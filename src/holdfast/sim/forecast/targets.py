@@ -150,7 +150,7 @@ def _similar(objects: Sequence[Raw], kind: str, name: str, namespace: str) -> st
 
 
 def _of_workload(raw: Raw, pods: dict[str, list[Raw]], *, is_named: bool) -> Iterator[ForecastTarget]:
-    """The pending pods of a workload; of one that is named, the workload itself if there are none."""
+    """The pending pods of a workload; of one that is named and has no pending pods, itself."""
     workload = ForecastTarget(raw)
     members = sorted(pods.get(workload.name, ()), key=lambda pod: str(pod["metadata"]["name"]))
     waiting = [pod for pod in members if not (pod.get("spec") or {}).get("nodeName")]
