@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from holdfast.api.similar_names import did_you_mean
 from holdfast.explanation.advice import Advisor
-from holdfast.explanation.capacity import pods_text
 from holdfast.explanation.details import details_of
 from holdfast.explanation.gang_changes import (
     job_text,
@@ -29,6 +28,7 @@ from holdfast.explanation.no_node import (
     note_holders,
     own_waiting,
 )
+from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.planned_reservations import consider_estimate
 from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.repairs import Repair, remove_gates

@@ -7,7 +7,8 @@ from collections.abc import Hashable, Iterator
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import RESOURCE_API
 from holdfast.api.similar_names import did_you_mean
-from holdfast.explanation.capacity import own_entries, row_of
+from holdfast.explanation.capacity import row_of
+from holdfast.explanation.own_reservations import own_entries
 from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
 from holdfast.scheduler.managers.claims import explain

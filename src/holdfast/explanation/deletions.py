@@ -7,16 +7,11 @@ from collections import Counter
 from collections.abc import Iterator
 
 from holdfast.explanation.advice import Advisor
-from holdfast.explanation.capacity import (
-    SCHEDULE,
-    device_slots,
-    kind_of_holder,
-    missing_on,
-    own_entries,
-    plans_on,
-    schedule_of,
-)
+from holdfast.explanation.capacity import missing_on, plans_on
+from holdfast.explanation.expected_ends import SCHEDULE, schedule_of
+from holdfast.explanation.holders import device_slots, kind_of_holder
 from holdfast.explanation.host_ports import conflicting_ports
+from holdfast.explanation.own_reservations import own_entries
 from holdfast.explanation.repairs import DELETE_RESERVATION, Repair, repair
 from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry

@@ -11,11 +11,8 @@ from holdfast.api.similar_names import did_you_mean, similar_names
 from holdfast.api.times import format_time
 from holdfast.explanation.capacity import (
     absent_on,
-    amounts_text,
     largest,
     missing_on,
-    own_entries,
-    pods_text,
     requested,
     row_of,
     served_by_classes,
@@ -38,6 +35,8 @@ from holdfast.explanation.node_repairs import (
     untolerated,
 )
 from holdfast.explanation.numa_alignment import numa_details
+from holdfast.explanation.own_reservations import own_entries
+from holdfast.explanation.phrases import amounts_text, pods_text
 from holdfast.explanation.pod_affinity import pod_affinity_details
 from holdfast.explanation.repairs import (
     CLAIM,

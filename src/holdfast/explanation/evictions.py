@@ -9,14 +9,11 @@ from collections.abc import Iterable, Iterator
 
 from holdfast.api.resource_claims import ResourceClaim
 from holdfast.explanation.advice import Advisor
-from holdfast.explanation.capacity import (
-    ended_pod,
-    missing_on,
-    pods_text,
-    requested,
-    waiting_for,
-)
+from holdfast.explanation.capacity import missing_on, requested
 from holdfast.explanation.details import users_of_claims
+from holdfast.explanation.expected_ends import ended_pod
+from holdfast.explanation.own_reservations import waiting_for
+from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs import EVICT, Repair, repair
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import profile_for, rejection_on, starts_on

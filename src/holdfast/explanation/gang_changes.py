@@ -16,8 +16,8 @@ from holdfast.api.names import (
     WORKLOAD_API,
 )
 from holdfast.api.similar_names import nearest
-from holdfast.explanation.capacity import pods_text
 from holdfast.explanation.label_repairs import VALUE, is_discovered
+from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs import RESIZE, Repair, repair
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw

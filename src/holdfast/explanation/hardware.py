@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from holdfast.api import names
 from holdfast.api.kinds import KINDS
-from holdfast.explanation.capacity import own_entries, row_of
+from holdfast.explanation.capacity import row_of
+from holdfast.explanation.own_reservations import own_entries
 from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.managers.devices.device_table import TypeTable

@@ -3,7 +3,8 @@
 import copy
 from collections.abc import Iterator
 
-from holdfast.explanation.capacity import own_entries, row_of
+from holdfast.explanation.capacity import row_of
+from holdfast.explanation.own_reservations import own_entries
 from holdfast.explanation.repairs import RESIZE, Repair, repair, spec_changes
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw

@@ -7,7 +7,8 @@ from holdfast.api.annotations import ReservationAffinity
 from holdfast.api.names import EXACT_MATCH_RESERVATION, RESERVATION_AFFINITY, RESERVATION_IGNORED
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice import Advisor
-from holdfast.explanation.capacity import held_for, requested
+from holdfast.explanation.capacity import requested
+from holdfast.explanation.holders import held_for
 from holdfast.explanation.node_labels import expression_text
 from holdfast.explanation.node_repairs import settings_repairs
 from holdfast.explanation.repairs import (

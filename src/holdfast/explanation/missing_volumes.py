@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from holdfast.api.names import BIND_COMPLETED_ANNOTATION, BOUND_BY_CONTROLLER_ANNOTATION
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice import Advisor
-from holdfast.explanation.capacity import pods_text
 from holdfast.explanation.claim_volumes import unsuitable, unsuitable_volumes, volume_repairs
 from holdfast.explanation.details import claims_of
 from holdfast.explanation.misspellings import missing_class
+from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs import (
     CLAIM,
     RESIZE,

@@ -5,23 +5,11 @@ from collections.abc import Iterator
 
 from holdfast.api import names
 from holdfast.explanation.advice import Advisor
-from holdfast.explanation.capacity import (
-    amounts_text,
-    holder_text,
-    holders_on,
-    kind_of_holder,
-    kind_text,
-    missing_node,
-    missing_on,
-    plans_on,
-    pods_text,
-    row_of,
-    rows_freed_first,
-    shortages,
-    waiting_for,
-)
+from holdfast.explanation.capacity import missing_node, missing_on, plans_on, row_of, shortages
 from holdfast.explanation.claim_sizes import consider_fewer_devices
 from holdfast.explanation.details import details_of
+from holdfast.explanation.expected_ends import rows_freed_first
+from holdfast.explanation.holders import holder_text, holders_on, kind_of_holder, kind_text
 from holdfast.explanation.invalid_requests import consider_invalid_requests
 from holdfast.explanation.matching_reservations import (
     consider_reservations,
@@ -32,6 +20,8 @@ from holdfast.explanation.matching_reservations import (
 from holdfast.explanation.missing_claims import consider_attributes, consider_missing_claims
 from holdfast.explanation.missing_volumes import consider_missing_volumes, consider_unbound_claims
 from holdfast.explanation.misspellings import consider_misspellings
+from holdfast.explanation.own_reservations import waiting_for
+from holdfast.explanation.phrases import amounts_text, pods_text
 from holdfast.explanation.planned_reservations import consider_estimate, consider_own_start
 from holdfast.explanation.removals import consider_awaited_pods, consider_removals
 from holdfast.explanation.repair_search import consider_nodes

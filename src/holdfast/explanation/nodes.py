@@ -4,14 +4,10 @@ from collections.abc import Iterable, Iterator
 
 from holdfast.api.names import TAINT_UNSCHEDULABLE
 from holdfast.api.times import format_time
-from holdfast.explanation.capacity import (
-    amounts_text,
-    expected_end,
-    held_for,
-    kind_of_holder,
-    requested,
-)
+from holdfast.explanation.capacity import requested
+from holdfast.explanation.expected_ends import expected_end
 from holdfast.explanation.hardware import devices_on
+from holdfast.explanation.holders import held_for, kind_of_holder
 from holdfast.explanation.no_node import plain
 from holdfast.explanation.node_repairs import (
     KEEPING_OUT,
@@ -20,6 +16,7 @@ from holdfast.explanation.node_repairs import (
     taint_text,
     uncordoned,
 )
+from holdfast.explanation.phrases import amounts_text
 from holdfast.explanation.repairs import Repair, repair
 from holdfast.explanation.report import (
     Advice,

@@ -4,8 +4,8 @@ the end of the others."""
 from collections.abc import Iterator
 
 from holdfast.api.kinds import KINDS
-from holdfast.explanation.capacity import pods_text
 from holdfast.explanation.evictions import CRITICAL, end_of
+from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs import RESIZE, Repair, repair, spec_changes
 from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.records import PodRecord

@@ -5,9 +5,10 @@ and policies would fit. What the pod's own reservations keep there counts as fre
 from collections.abc import Iterator
 
 from holdfast.api import names
-from holdfast.explanation.capacity import own_entries, row_of
+from holdfast.explanation.capacity import row_of
 from holdfast.explanation.hardware import Lowered
 from holdfast.explanation.ignored_annotations import NUMA_POLICIES, known_values
+from holdfast.explanation.own_reservations import own_entries
 from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.managers.numa.allocation import NumaCapacity

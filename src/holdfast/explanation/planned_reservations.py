@@ -14,14 +14,10 @@ from holdfast.api.calendar import BeforeStart
 from holdfast.api.names import BEFORE_START, RUN_ESTIMATE, STARTS_AT
 from holdfast.api.times import format_duration, format_time
 from holdfast.explanation.advice import Advisor
-from holdfast.explanation.capacity import (
-    amounts_text,
-    plans_on,
-    pods_text,
-    row_of,
-)
+from holdfast.explanation.capacity import plans_on, row_of
 from holdfast.explanation.deletions import consider_plan_deletions
 from holdfast.explanation.evictions import end_of
+from holdfast.explanation.phrases import amounts_text, pods_text
 from holdfast.explanation.repairs import (
     DELETE_RESERVATION,
     RESIZE,

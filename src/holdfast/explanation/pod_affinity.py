@@ -10,8 +10,8 @@ from holdfast.api.affinity import PodAffinityTerm
 from holdfast.api.names import HOSTNAME_LABEL
 from holdfast.api.selectors import Requirement
 from holdfast.api.similar_names import did_you_mean, nearest
-from holdfast.explanation.capacity import pods_text
 from holdfast.explanation.node_labels import labels_of_nodes
+from holdfast.explanation.phrases import pods_text
 from holdfast.explanation.repairs import Edit, Repair, repair, spec_changes
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Subject

@@ -3,19 +3,15 @@
 from holdfast.api.names import MIRROR_POD_ANNOTATION
 from holdfast.api.similar_names import did_you_mean
 from holdfast.explanation.advice import Advisor
-from holdfast.explanation.capacity import (
-    deletion_deadline,
-    in_time,
-    kind_of_holder,
-    kind_text,
-    missing_node,
-)
+from holdfast.explanation.capacity import missing_node
 from holdfast.explanation.details import details_of, terminating_on
+from holdfast.explanation.expected_ends import deletion_deadline
 from holdfast.explanation.gang_changes import (
     job_text,
     waiting_members,
 )
 from holdfast.explanation.gang_members import explain_beside_gates, explain_member
+from holdfast.explanation.holders import kind_of_holder, kind_text
 from holdfast.explanation.ignored_annotations import ignored_annotations
 from holdfast.explanation.matching_reservations import (
     matching_reservations,
@@ -23,6 +19,7 @@ from holdfast.explanation.matching_reservations import (
 from holdfast.explanation.misspellings import consider_scheduler, served_schedulers
 from holdfast.explanation.no_node import explain_no_node
 from holdfast.explanation.other_pods import takers_text
+from holdfast.explanation.phrases import in_time
 from holdfast.explanation.queue_limits import (
     consider_queue,
     queue_details,

@@ -10,7 +10,8 @@ from holdfast.api.quantity import format_amount
 from holdfast.api.similar_names import nearest
 from holdfast.api.times import format_time
 from holdfast.explanation.advice import Advisor
-from holdfast.explanation.capacity import amounts_text, expected_ends, in_time
+from holdfast.explanation.expected_ends import expected_ends
+from holdfast.explanation.phrases import amounts_text, in_time
 from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.repairs import RESIZE, WAIT, Repair, metadata_changes, repair
 from holdfast.explanation.report import few

@@ -4,13 +4,8 @@ when they should end, and what would help. The scheduler is asked for its capaci
 from collections.abc import Iterable
 
 from holdfast.api.times import format_time
-from holdfast.explanation.capacity import (
-    amounts_text,
-    ended_pod,
-    expected_ends,
-    in_time,
-    pods_text,
-)
+from holdfast.explanation.expected_ends import ended_pod, expected_ends
+from holdfast.explanation.phrases import amounts_text, in_time, pods_text
 from holdfast.explanation.repairs import EVICT, WAIT, Repair, repair
 from holdfast.explanation.report import Advice, Report, few
 from holdfast.explanation.smaller_requests import resize

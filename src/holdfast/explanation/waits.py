@@ -7,14 +7,10 @@ from contextlib import ExitStack
 from holdfast.api.names import STARTS_AT
 from holdfast.api.times import format_time
 from holdfast.explanation.advice import Advisor
-from holdfast.explanation.capacity import (
-    ExpectedEnd,
-    expected_ends,
-    in_time,
-    row_of,
-    rows_freed_first,
-    waiting_for,
-)
+from holdfast.explanation.capacity import row_of
+from holdfast.explanation.expected_ends import ExpectedEnd, expected_ends, rows_freed_first
+from holdfast.explanation.own_reservations import waiting_for
+from holdfast.explanation.phrases import in_time
 from holdfast.explanation.repairs import RESIZE, WAIT, Repair
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Subject, at_time, fits_on, rejection_on, starts_on

@@ -1,0 +1,35 @@
+"""Amounts, pods and times as they are put in sentences."""
+
+from collections.abc import Iterable
+
+from holdfast.explanation.report import few
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import Amounts
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
+
+_FEW = 3
+
+
+def amounts_text(snapshot: ClusterSnapshot, amounts: Amounts) -> str:
+    """`3 cpu, 2Gi memory`"""
+    slots = snapshot.cluster.nodes.slots
+    named = [(slots.name(slot), amount) for slot, amount in amounts.items()]
+    return ", ".join(
+        "1 pod slot" if name == "pods" and amount == 1 else f"{shown(name, amount)} {name}"
+        for name, amount in named
+        if name
+    )
+
+
+def pods_text(pods: Iterable[PodRecord]) -> str:
+    """`default/a, default/b, and 3 more`"""
+    return few([f"{pod.namespace}/{pod.name}" for pod in pods], _FEW)
+
+
+def in_time(time: float, now: float) -> str:
+    """`in 12m`, or `at` a time far away."""
+    seconds = max(0, round(time - now))
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"in {seconds // size}{unit}"
+    return f"in {seconds}s"
