@@ -88,10 +88,10 @@ def test_what_would_help(cluster: ServedCluster, name: str, text: str) -> None:
 def test_matching_reservations_are_listed_with_why_they_cannot_be_used(cluster: ServedCluster) -> None:
     found = explained(cluster, "pod/greedy")
     assert {each["name"]: (each["usable"], each["why"]) for each in found["reservations"]} == {
-        "gold": (False, "is unschedulable"),
+        "gold": (False, "it takes no new pods (spec.unschedulable is true)"),
         "peak": (
             False,
-            "Reservation(s) Insufficient cpu (requests 5 cpu, the reservation has 4 left)",
+            "the pod requests 5 cpu, the reservation has 4 left, and its policy is Restricted",
         ),
     }
     assert "1 Reservation(s) is unschedulable, 2 Reservation(s) matched owner total" in found["told"]

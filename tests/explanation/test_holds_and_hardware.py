@@ -204,7 +204,7 @@ SITUATIONS: dict[str, Row] = {
             pod("p", "2"),
         ],
         [
-            "closest: n1, short of 8 cpu",
+            "closest: n1, short of 2 cpu",
             "reservation peak keeps 2 cpu idle on n1 for pods with app=web",
         ],
         ["Wait", "DeleteReservation"],

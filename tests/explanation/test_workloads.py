@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from explanation.test_situations import N1, full, snapshot_of, world_of
+from explanation.test_situations import N1, changed, full, snapshot_of, world_of
 from harness.objects import Raw, pod
 from holdfast.explanation.explainer import explain
 from holdfast.explanation.report import Report
@@ -198,3 +198,99 @@ def test_anti_affinity_needs_a_node_for_each_replica() -> None:
         "holdfast what-if --plan)"
     ) in details
     assert not any("nothing that was tried" in each for each in details)
+
+
+# Rollouts
+
+
+def rollout(strategy: Raw, replicas: int = 1, cpu: str = "5") -> tuple[Raw, list[Raw]]:
+    """A Deployment with its old pods on n1, and a new pod that does not fit beside them."""
+    deployment = workload("Deployment", "web", replicas, cpu=cpu)
+    deployment["spec"]["strategy"] = strategy
+    sets = [workload("ReplicaSet", "web-1", replicas), workload("ReplicaSet", "web-2", 1)]
+    for each in (deployment, *sets):
+        del each["spec"]["template"]["spec"]["priorityClassName"]
+    old = [
+        full(f"web-1-{i}", cpu, "n1", metadata={"ownerReferences": owner("ReplicaSet", "web-1")})
+        for i in range(replicas)
+    ]
+    new = pod("web-2-a", cpu, metadata={"ownerReferences": owner("ReplicaSet", "web-2")})
+    return deployment, [N1, *sets, *old, new]
+
+
+def test_a_rollout_that_waits_for_its_own_old_pods() -> None:
+    deployment, objects = rollout({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}})
+    world = world_of(objects)
+    report = explain(snapshot_of(world), deployment)
+    assert (
+        "1 old pod of Deployment web has a node: default/web-1-0. The rollout ends old pods only once "
+        "new ones are ready (maxUnavailable 0, maxSurge 1)"
+    ) in report.details
+    first = report.advice[0]
+    assert first.text.startswith(
+        "let 1 old pod end before new ones are ready (kubectl patch deployment"
+    )
+    (change,) = first.change["objects"]
+    assert change["patch"] == {"spec": {"strategy": {"rollingUpdate": {"maxUnavailable": 1}}}}
+    after = world_of(changed(list(world.objects.values()), first.change))
+    assert after.node_of("web-2-a") == "n1"
+
+
+def test_as_many_old_pods_end_as_the_new_one_needs() -> None:
+    """By default a quarter of the four pods may be unavailable, which the rollout has ended already."""
+    deployment, objects = rollout({}, replicas=4, cpu="2")
+    del objects[3]  # the rollout has ended one of them
+    objects.append(full("other", "2", "n1"))
+    report = explain(snapshot_of(world_of(objects)), deployment)
+    (change,) = report.advice[0].change["objects"]
+    assert change["patch"]["spec"]["strategy"]["rollingUpdate"] == {"maxUnavailable": 2}
+
+
+@pytest.mark.parametrize("strategy", [{"type": "Recreate"}, {"rollingUpdate": {"maxUnavailable": 1}}])
+def test_a_rollout_that_ends_old_pods_by_itself(strategy: Raw) -> None:
+    deployment, objects = rollout(strategy)
+    report = explain(snapshot_of(world_of(objects)), deployment)
+    assert ["EndOldPodsFirst"] not in [each.change["actions"] for each in report.advice]
+
+
+def test_a_rollout_that_is_paused() -> None:
+    deployment, objects = rollout({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}})
+    deployment["spec"]["paused"] = True
+    report = explain(snapshot_of(world_of(objects)), deployment)
+    assert any("Its rollout is paused (spec.paused)" in each for each in report.details)
+    assert ["EndOldPodsFirst"] not in [each.change["actions"] for each in report.advice]
+
+
+# Suspended Jobs
+
+
+def suspended(cpu: str, **labels: str) -> Raw:
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": "default", "uid": "train", "labels": labels},
+        "spec": {"suspend": True, "template": {"metadata": {}, "spec": pod("x", cpu)["spec"]}},
+    }
+
+
+def test_a_suspended_job_can_be_resumed() -> None:
+    report = explain(snapshot_of(world_of([N1])), suspended("2"))
+    assert report.phase == "Suspended"
+    assert "spec.suspend is true, so its controller creates none until it is resumed" in report.summary
+    (advice,) = report.advice
+    command = """kubectl patch job train -p '{"spec":{"suspend":false}}'"""
+    assert advice.text == f"resume it ({command}); then it fits n1"
+    assert [each["patch"] for each in advice.change["objects"]] == [{"spec": {"suspend": False}}]
+
+
+def test_a_suspended_job_whose_pods_would_not_fit() -> None:
+    report = explain(snapshot_of(world_of([N1])), suspended("20"))
+    assert report.advice == []
+    assert any(each.startswith("to resume it: kubectl patch job train") for each in report.details)
+    assert any("if it were resumed, its pods would be pending" in each for each in report.details)
+
+
+def test_a_job_that_kueue_suspended_is_left_to_kueue() -> None:
+    report = explain(snapshot_of(world_of([N1])), suspended("2", **{"kueue.x-k8s.io/queue-name": "q"}))
+    assert report.advice == []
+    assert any("Kueue resumes it once the queue q admits it" in each for each in report.details)

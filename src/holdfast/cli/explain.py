@@ -1,5 +1,6 @@
 """`holdfast explain`"""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,6 +21,7 @@ from holdfast.explanation.explained_kinds import EXPLAINED, KnownKind, known_kin
 
 if TYPE_CHECKING:
     from holdfast.kube.object_client import ObjectLister, Raw
+    from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
 
 def _complete_kind(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -119,6 +121,7 @@ def explain(
         cluster = await warned_snapshot(server, setup)
         where = found["metadata"].get("namespace") or ""
         raw = find(cluster, wanted.infos, name, where) or found
+        await _add_deployment(server, cluster, raw)
         report = explain_object(cluster, raw)
         report.events = await server.events(raw)
         match output:
@@ -143,6 +146,19 @@ def _read(kind: str, name: str | None) -> tuple[KnownKind, str]:
     if not name:
         raise Failure(1, [f"NAME: which {kind}? Give KIND NAME or KIND/NAME"])
     return wanted, name
+
+
+async def _add_deployment(server: "ObjectLister", cluster: "ClusterSnapshot", raw: "Raw") -> None:
+    """Adds the Deployment that a pod or ReplicaSet is of: schedulers do not read Deployments, but a
+    rollout may be why pods wait."""
+    from holdfast.explanation.rollouts import DEPLOYMENT, deployment_name
+    from holdfast.kube.errors import KubernetesError
+
+    namespace = raw["metadata"].get("namespace") or ""
+    if name := deployment_name(cluster, raw):
+        with suppress(KubernetesError):
+            known = cluster.objects.setdefault((DEPLOYMENT.api_version, DEPLOYMENT.kind), {})
+            known[namespace, name] = await server.get(DEPLOYMENT, name, namespace)
 
 
 async def _located(

@@ -95,7 +95,7 @@ def _on_node(report: Report, width: int) -> list[str]:
             str(p.priority),
             _amounts(p.amounts),
             p.reservation or "-",
-            p.expected_end or "-",
+            p.expected_end or ("overdue" if p.overdue else "-"),
         ]
         for p in report.placed[:_MEMBERS]
     ]

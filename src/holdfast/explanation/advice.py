@@ -6,8 +6,9 @@ deleting a reservation, ending pods. What is tried is in `repair_search`, and in
 modules whose names begin with `consider`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from holdfast.explanation.other_pods import (
     Fitting,
@@ -29,6 +30,25 @@ Actions = tuple[str, ...]
 """The kind of a change: what each of its steps does."""
 
 
+class _Ranked(NamedTuple):
+    """Advice with what it is ranked by."""
+
+    cost: int
+    lost: float
+    """The share of the requests that it takes away."""
+    at: int
+    """The order in which it was found."""
+    advice: Advice
+
+    @property
+    def actions(self) -> Actions:
+        return tuple(self.advice.change["actions"])
+
+    @property
+    def rank(self) -> tuple[int, float, int]:
+        return self.cost, self.lost, self.at
+
+
 class Advisor:
     """Collects verified advice for one object."""
 
@@ -42,8 +62,8 @@ class Advisor:
         """Changes without which nothing else can help."""
         self.insufficient: list[Repair] = []
         """Single changes of the subject that do not help by themselves."""
-        self._found: dict[str, tuple[int, int, Advice]] = {}
-        self._partial: dict[str, tuple[int, int, int, Advice]] = {}
+        self._found: dict[str, _Ranked] = {}
+        self._partial: dict[str, tuple[int, _Ranked]] = {}
         """Changes with which some pods of the workload start, the most pods first."""
         self.partial_resizes: list[Repair] = []
         """Smaller requests with which some pods of the workload start."""
@@ -59,24 +79,27 @@ class Advisor:
     @property
     def advice(self) -> list[Advice]:
         """The best few, cheapest first; after them, other kinds of change with which some pods of the
-        workload start. Combinations of changes are left out where one change helps."""
-        ranked = sorted(self._found.values(), key=lambda each: each[:2])
-        kinds = {tuple(advice.change["actions"]) for _, _, advice in ranked}
-        partial = sorted(self._partial.values(), key=lambda each: each[:3])
-        best: dict[Actions, tuple[int, int, Advice]] = {}
-        for _, cost, at, advice in partial:
-            best.setdefault(tuple(advice.change["actions"]), (cost, at, advice))
+        workload start. Combinations of changes are left out where one change helps, and changes that
+        another advice makes too."""
+        ranked = _in_order(self._found.values())
+        kinds = {each.actions for each in ranked}
+        best: dict[Actions, _Ranked] = {}
+        for _, each in sorted(self._partial.values(), key=lambda each: (each[0], *each[1].rank)):
+            best.setdefault(each.actions, each)
         ranked += [each for kind, each in best.items() if kind not in kinds][:_MOST_PARTIAL]
-        if any(len(advice.change["actions"]) == 1 for _, _, advice in ranked):
-            ranked = [each for each in ranked if len(each[2].change["actions"]) == 1]
-        return [advice for _, _, advice in ranked[:_MOST_ADVICE]]
+        if any(len(each.actions) == 1 for each in ranked):
+            ranked = [each for each in ranked if len(each.actions) == 1]
+        found: list[Advice] = []
+        for each in ranked:
+            if all(each.advice.change != other.change for other in found):
+                found.append(each.advice)
+        return found[:_MOST_ADVICE]
 
     @property
     def actions(self) -> set[Actions]:
         """The kinds of change that help."""
-        found = [advice for _, _, advice in self._found.values()]
-        found += [advice for _, _, _, advice in self._partial.values()]
-        return {tuple(advice.change["actions"]) for advice in found}
+        found = [*self._found.values(), *(each for _, each in self._partial.values())]
+        return {each.actions for each in found}
 
     @contextmanager
     def about(self, subject: Subject, *before: Repair) -> Iterator[None]:
@@ -109,13 +132,14 @@ class Advisor:
         if fitting is not None:
             nodes, result = fitting.nodes, _result(fitting)
         advice = Advice(f"{text}{result}", change.data(), nodes)
+        ranked = _Ranked(cost, _lost(repairs), len(self._found) + len(self._partial), advice)
         if fitting is not None and not fitting.is_all:
-            self._partial[text] = (-fitting.started, cost, len(self._partial), advice)
+            self._partial[text] = (-fitting.started, ranked)
             if is_single and repairs[-1].sizes:
                 self.partial_resizes.append(repairs[-1])
             return False
         self.helpful.append(Repair(text, change, max(each.cost for each in repairs)))
-        self._found[text] = (cost, len(self._found), advice)
+        self._found[text] = ranked
         return True
 
     def is_enough(self, each: Repair) -> bool:
@@ -187,6 +211,19 @@ def _result(fitting: Fitting) -> str:
     if fitting.is_all:
         return f"; then {'both' if total == 2 else f'all {total}'} pods fit: {few(nodes, _NODES)}"
     return f"; then {count} of {total} pods fit{'s' if count == 1 else ''}: {few(nodes, _NODES)}"
+
+
+def _in_order(found: Iterable[_Ranked]) -> list[_Ranked]:
+    """The cheapest first; of one cost, the kind that was found first, and of that the least loss."""
+    first: dict[Actions, int] = {}
+    for each in sorted(found, key=lambda each: each.at):
+        first.setdefault(each.actions, each.at)
+    return sorted(found, key=lambda each: (each.cost, first[each.actions], *each.rank))
+
+
+def _lost(repairs: tuple[Repair, ...]) -> float:
+    sizes = [size for each in repairs for size in each.sizes.values()]
+    return sum(1 - then / before for before, then in sizes if before)
 
 
 def actions_of(*repairs: Repair) -> Actions:

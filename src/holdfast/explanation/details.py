@@ -115,7 +115,12 @@ def _shortage(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> It
             return
         missing = missing_on(snapshot, pod, row)
         if missing:
-            yield f"closest: {name}, short of {amounts_text(snapshot, missing)}"
+            excess = snapshot.cluster.ledger.excess(row)  # waiting reservations claim what is not there
+            lacks = {
+                slot: lack if lack <= asked[slot] else lack - excess.get(slot, 0)
+                for slot, lack in missing.items()
+            }
+            yield f"closest: {name}, short of {amounts_text(snapshot, lacks)}"
             for slot in missing:
                 of = table.slots.name(slot)
                 if who := _deciding(pod, of, asked[slot]):

@@ -12,6 +12,7 @@ from holdfast.api.times import parse_time
 from holdfast.explanation.capacity import missing_on, plans_on
 from holdfast.explanation.holders import kind_of_holder
 from holdfast.explanation.own_reservations import own_entries
+from holdfast.explanation.phrases import duration_text
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import Amounts
@@ -102,6 +103,15 @@ def expected_end(snapshot: ClusterSnapshot, pod: PodRecord) -> float | None:
         if deadline is not None and deadline > snapshot.now:
             return deadline if end is None else min(end, deadline)
     return end
+
+
+def overrun_text(snapshot: ClusterSnapshot, pod: PodRecord) -> str:
+    """`has run longer than its run-time estimate of 1h`; empty if it has not."""
+    estimates = snapshot.cluster.jobs.estimates
+    estimate = estimates.of(pod)
+    if estimate is None or not estimates.overruns(pod):
+        return ""
+    return f"has run longer than its run-time estimate of {duration_text(estimate)}"
 
 
 def deletion_deadline(raw: Raw | None) -> float | None:

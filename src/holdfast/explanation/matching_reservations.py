@@ -1,37 +1,29 @@
-"""The reservations whose owners match a pod, why each can be used or not, and what would change it."""
+"""The reservations whose owners match a pod and why each can be used or not; and those that it only
+misses by a misspelling or its namespace."""
 
-import json
 from collections.abc import Iterator
 
 from holdfast.api.annotations import ReservationAffinity
-from holdfast.api.names import EXACT_MATCH_RESERVATION, RESERVATION_AFFINITY, RESERVATION_IGNORED
+from holdfast.api.names import RESERVATION_IGNORED
+from holdfast.api.plurals import counted
 from holdfast.api.similar_names import did_you_mean, nearest
-from holdfast.explanation.advice import Advisor
-from holdfast.explanation.capacity import requested
+from holdfast.api.times import format_time
 from holdfast.explanation.holders import held_for
 from holdfast.explanation.node_labels import expression_text
-from holdfast.explanation.node_repairs import settings_repairs
-from holdfast.explanation.repairs import (
-    CONFIGURE,
-    Repair,
-    metadata_changes,
-    repair,
-    spec_changes,
-)
 from holdfast.explanation.report import MatchingReservation, few
-from holdfast.explanation.smaller_requests import resize
-from holdfast.explanation.verdicts import Subject
 from holdfast.scheduler.cluster.pod_classes import PodClass
-from holdfast.scheduler.cluster.records import PodRecord
-from holdfast.scheduler.cluster.slots import PODS
+from holdfast.scheduler.cluster.records import PodRecord, ReservationEntry
 from holdfast.scheduler.framework.feasibility.column import ClassColumn
 from holdfast.scheduler.framework.feasibility.reservation_column import NONE_FEASIBLE, ReservationColumn
 from holdfast.scheduler.reservations import ReservationInfo
+from holdfast.scheduler.reservations.calendar import PlannedReservation
 from holdfast.scheduler.reservations.owners import OwnerSpec
 from holdfast.scheduler.reservations.reservation_affinity import NOT_EXACT, UNSCHEDULABLE
 from holdfast.scheduler.state.cluster import Cluster
-from holdfast.snapshot.cluster_changes import patch
-from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot, shown
+from holdfast.snapshot.cluster_snapshot import ClusterSnapshot, shown
+
+_NAMED = 3
+UNTOLERATED = "had untolerated taint"
 
 
 def matching_reservations(cluster: Cluster, column: ClassColumn) -> list[MatchingReservation]:
@@ -78,6 +70,8 @@ def _matching_reservation(
 def _against(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo, row: int) -> str:
     """Why the pod cannot use it; empty if it can."""
     reservations = cluster.reservations
+    if (planned := reservations.calendar.get(reservation.uid)) is not None and row < 0:
+        return _start_text(planned)
     if row < 0:
         message = reservation.message or _condition_message(reservation)
         return f"has no node yet: {message}" if message else "has no node yet"
@@ -97,6 +91,11 @@ def _against(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo
     entry = reservation.entry
     if refusal == NOT_EXACT and entry is not None:
         return f"{refusal}: {_compared(cluster, column.cls, entry.amounts, exact=True)}"
+    if refusal == UNSCHEDULABLE:
+        closed = "it is being deleted" if reservation.terminating else "spec.unschedulable is true"
+        return f"it takes no new pods ({closed})"
+    if refusal.startswith(UNTOLERATED):
+        return f"the pod does not tolerate {taints_text(reservation)}"
     if refusal:
         return refusal
     if entry is None or not isinstance(column, ReservationColumn):
@@ -106,15 +105,35 @@ def _against(cluster: Cluster, column: ClassColumn, reservation: ReservationInfo
         return "has nothing left of what the pod requests"
     text = ", ".join(against)
     if reservation.restricted is not None and "Reservation(s) Insufficient" in text:
-        text += f" ({_compared(cluster, column.cls, entry.remaining, exact=False)} left)"
+        compared = _compared(cluster, column.cls, entry.remaining, exact=False)
+        return f"{compared} left, and its policy is Restricted" if compared else text
+    if all(each.startswith("Insufficient ") for each in against):
+        return _beside(cluster, column.cls, entry) or text
     return text
 
 
+def _beside(cluster: Cluster, cls: PodClass, entry: ReservationEntry) -> str:
+    """`the pod requests 5 cpu, the reservation has 2 left and node-1 has 1 free`, if that is too
+    little."""
+    nodes, texts = cluster.nodes, []
+    for slot, asked in cls.requests:
+        free = max(0, nodes.allocatable.item(slot, entry.row) - nodes.claimed.item(slot, entry.row))
+        name, left = nodes.slots.name(slot), entry.left(slot)
+        if name and asked > left + free:
+            texts.append(
+                f"the pod requests {shown(name, asked)} {name}, the reservation has "
+                f"{shown(name, left)} left and {nodes.name(entry.row)} has {shown(name, free)} free"
+            )
+    return ", ".join(texts)
+
+
 def _compared(cluster: Cluster, cls: PodClass, amounts: dict[int, int], exact: bool) -> str:
-    """`requests 2 cpu, the reservation has 1`, for resources that differ, or of which it has less."""
+    """`the pod requests 2 cpu, the reservation has 1`, for resources that differ, or that it has less
+    of."""
     slots = cluster.nodes.slots
     texts = [
-        f"requests {shown(name, asked)} {name}, the reservation has {shown(name, amounts[slot])}"
+        f"the pod requests {shown(name, asked)} {name}, "
+        f"the reservation has {shown(name, amounts[slot])}"
         for slot, asked in cls.requests
         if slot in amounts and (asked != amounts[slot] if exact else asked > amounts[slot])
         for name in [slots.name(slot)]
@@ -140,7 +159,17 @@ def _condition_message(reservation: ReservationInfo) -> str:
     return said[-1] if said else ""
 
 
-# Details and repairs
+def _start_text(planned: PlannedReservation) -> str:
+    where = f" on {planned.node}" if planned.node else "; no node is planned for it"
+    return f"starts at {format_time(planned.start)}{where}"
+
+
+def unusable_reservations(found: list[MatchingReservation]) -> list[str]:
+    """Why the reservations on nodes that are for a pod do not help it."""
+    unusable = [each for each in found if each.node and not each.usable and each.phase == "Available"]
+    texts = [f"reservation {each.name} on {each.node} cannot be used: {each.why}" for each in unusable]
+    more = len(texts) - _NAMED
+    return [*texts[:_NAMED], *([f"and {counted(more, 'more reservation')}"] if more > 0 else [])]
 
 
 def named_reservation(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
@@ -154,7 +183,7 @@ def named_reservation(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str
         if affinity.affinity is not None and (wanted := affinity.affinity.reservation_selector):
             labels = ",".join(f"{key}={value}" for key, value in sorted(wanted.items()))
             some = [each for each in reservations.known.values() if not each.finished]
-            if not any(_has_labels(each, wanted) for each in some):
+            if not any(has_labels(each, wanted) for each in some):
                 has = _labels_text([each for each in some if each.owner_spec_id in matching], wanted)
                 text = f"it requires a reservation with the labels {labels}"
                 yield f"{text}; no reservation has them{has}"
@@ -173,7 +202,7 @@ def named_reservation(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str
         named = f"the reservation it names, {reservation.name}"
         whom = held_for(snapshot, reservation)
         yield f"{named}, is for {whom}, and the pod is not one of them (spec.owners)"
-    elif reservation.entry is None:
+    elif reservation.entry is None and reservations.calendar.get(reservation.uid) is None:
         named = f"the reservation it names, {reservation.name}"
         yield f"{named}, has no node yet"
 
@@ -214,145 +243,13 @@ def _labels_text(reservations: list[ReservationInfo], wanted: dict[str, str]) ->
     return f"; {few(texts, 3)}" if texts else ""
 
 
-def _has_labels(reservation: ReservationInfo, wanted: dict[str, str]) -> bool:
+def has_labels(reservation: ReservationInfo, wanted: dict[str, str]) -> bool:
     labels = reservation.object.metadata.labels
     return all(labels.get(key) == value for key, value in wanted.items())
 
 
-def consider_reservations(snapshot: ClusterSnapshot, subject: Subject, advisor: Advisor) -> None:
-    """Proposes changes that make a matching reservation usable, or the pod independent of them."""
-    pod = subject.record(snapshot)
-    if pod is None or pod.reservation is not None:
-        return
-    for each in _repairs(snapshot, subject, pod):
-        advisor.propose(each)
-    for row in _rows_of_usable(snapshot, pod):
-        if repairs := settings_repairs(snapshot, subject, pod, row):
-            advisor.propose(*repairs)
-
-
-def _rows_of_usable(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[int]:
-    """The nodes of the reservations that a pod requires and that accept it."""
-    reservations = snapshot.cluster.reservations
-    affinity, matching = reservations.affinity(pod.cls), reservations.matching(pod.cls)
-    for reservation in sorted(reservations.known.values(), key=lambda each: each.name):
-        entry = reservation.entry
-        if entry is None or not affinity.required or reservation.owner_spec_id not in matching:
-            continue
-        if reservations.is_usable(reservation) and not affinity.refusal(
-            reservation, reservations.node_labels(entry.row)
-        ):
-            yield entry.row
-
-
-def reservation_repairs(
-    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
-) -> Iterator[Repair]:
-    """Changes that make a matching reservation on a row usable, or the pod independent of them."""
-    if pod.reservation is None:
-        yield from _repairs(snapshot, subject, pod, row)
-
-
-def _repairs(
-    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int | None = None
-) -> Iterator[Repair]:
-    """Of all matching reservations, or of those on one row."""
-    reservations = snapshot.cluster.reservations
-    affinity, matching = reservations.affinity(pod.cls), reservations.matching(pod.cls)
-    for reservation in sorted(reservations.known.values(), key=lambda each: each.name):
-        is_matched = reservation.owner_spec_id in matching
-        if reservation.finished or reservation.entry is None:
-            continue
-        if row is not None and reservation.entry.row != row:
-            continue
-        if is_matched and reservations.is_usable(reservation):
-            yield from _usable(snapshot, subject, pod, reservation)
-        elif affinity.by_name == reservation.name and not is_matched:
-            yield from _become_owner(snapshot, subject, reservation)
-        elif not is_matched and (meant := _near_labels(pod, reservation)):
-            yield _relabelled(snapshot, subject, pod, reservation, meant)
-    if affinity.by_name and reservations.get(affinity.by_name) is None:
-        names = [each.name for each in reservations.known.values() if not each.finished]
-        for name in nearest(affinity.by_name, names):
-            text = json.dumps({"name": name})
-            body = {"annotations": {RESERVATION_AFFINITY: text}}
-            objects = metadata_changes(snapshot, subject, body)
-            yield repair(f"name the reservation {name} in {RESERVATION_AFFINITY}", "Annotate", objects)
-    yield from _other_selector(snapshot, subject, pod)
-    if affinity.required or affinity.error:
-        removed = {"annotations": {RESERVATION_AFFINITY: None}}
-        text = f"remove the annotation {RESERVATION_AFFINITY}, so that it may use free capacity"
-        yield repair(text, "RemoveAnnotation", metadata_changes(snapshot, subject, removed))
-
-
-def _other_selector(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Iterator[Repair]:
-    """The nearest labels of reservations in place of those that it requires and none has."""
-    reservations = snapshot.cluster.reservations
-    affinity, matching = reservations.affinity(pod.cls).affinity, reservations.matching(pod.cls)
-    wanted = affinity.reservation_selector if affinity is not None else {}
-    some = [each for each in reservations.known.values() if each.owner_spec_id in matching]
-    if not wanted or any(_has_labels(each, wanted) for each in some):
-        return
-    known = [each.object.metadata.labels for each in some]
-    right: dict[str, str] = {}
-    for key, value in wanted.items():
-        names = {name for labels in known for name in labels}
-        near_key = key if key in names else next(iter(nearest(key, names)), key)
-        values = {labels[near_key] for labels in known if near_key in labels}
-        right[near_key] = value if value in values else next(iter(nearest(value, values)), value)
-    if right != wanted:
-        given = json.loads(pod.cls.annotations[RESERVATION_AFFINITY])
-        body = {RESERVATION_AFFINITY: json.dumps({**given, "reservationSelector": right})}
-        labels = ",".join(f"{key}={value}" for key, value in sorted(right.items()))
-        objects = metadata_changes(snapshot, subject, {"annotations": body})
-        yield repair(f"require {labels} in its {RESERVATION_AFFINITY}", "Annotate", objects)
-
-
-def _usable(
-    snapshot: ClusterSnapshot,
-    subject: Subject,
-    pod: PodRecord,
-    reservation: ReservationInfo,
-) -> Iterator[Repair]:
-    """Changes for a reservation that is Available and matches, but is refused."""
-    cluster, name = snapshot.cluster, reservation.name
-    entry, record = reservation.entry, reservation.pod
-    raw = snapshot.find(RESERVATION, name)
-    if entry is None or record is None or raw is None:
-        return
-    reservations = cluster.reservations
-    refusal = reservations.affinity(pod.cls).refusal(reservation, reservations.node_labels(record.row))
-    slots, asked = cluster.nodes.slots, requested(pod)
-    if refusal == UNSCHEDULABLE and not reservation.terminating:
-        change = patch(RESERVATION, raw, {"spec": {"unschedulable": False}})
-        yield repair(
-            f"set spec.unschedulable: false in reservation {name}", "OpenReservation", [change]
-        )
-    elif refusal.startswith("had untolerated taint"):
-        added = [
-            {"key": t.key, "operator": "Equal", "value": t.value or "", "effect": t.effect}
-            for t in reservation.taints
-        ]
-        texts = " and ".join(f"{t.key}={t.value or ''}:{t.effect}" for t in reservation.taints)
-        objects = spec_changes(
-            snapshot, subject, lambda spec: {"tolerations": [*(spec.get("tolerations") or ()), *added]}
-        )
-        yield repair(f"tolerate {texts}, a taint of reservation {name}", "Tolerate", objects, CONFIGURE)
-    elif refusal == NOT_EXACT and EXACT_MATCH_RESERVATION in pod.cls.annotations:
-        removed = {"annotations": {EXACT_MATCH_RESERVATION: None}}
-        text = (
-            f"remove the annotation {EXACT_MATCH_RESERVATION}, which reservation {name} does not meet"
-        )
-        yield repair(text, "RemoveAnnotation", metadata_changes(snapshot, subject, removed))
-    if refusal == NOT_EXACT or not refusal:
-        bound = entry.amounts if refusal else entry.remaining
-        lowered = {
-            slots.name(slot): (amount, bound[slot])
-            for slot, amount in asked.items()
-            if slot != PODS and slot in bound and bound[slot] < amount
-        }
-        if lowered and (smaller := resize(snapshot, subject, lowered)) is not None:
-            yield smaller._replace(text=f"{smaller.text}, as reservation {name} has")
+def taints_text(reservation: ReservationInfo) -> str:
+    return " and ".join(f"{t.key}={t.value or ''}:{t.effect}" for t in reservation.taints)
 
 
 def near_owners(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
@@ -362,7 +259,7 @@ def near_owners(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
     for each in sorted(reservations.known.values(), key=lambda each: each.name):
         if each.finished or pod.reservation is not None or each.owner_spec_id in matching:
             continue
-        if meant := _near_labels(pod, each):
+        if meant := near_labels(pod, each):
             hint = ",".join(f"{key}={value}" for key, (_, value) in sorted(meant.items()))
             has = ",".join(f"{key}={pod.cls.labels[key]}" for key, _ in meant.values())
             yield f"{_not_for(snapshot, each)} has {has}; did you mean {hint}?"
@@ -377,7 +274,7 @@ def _not_for(snapshot: ClusterSnapshot, reservation: ReservationInfo) -> str:
     return f"reservation {reservation.name} is for {held_for(snapshot, reservation)}; the pod"
 
 
-def _near_labels(pod: PodRecord, reservation: ReservationInfo) -> dict[str, tuple[str, str]]:
+def near_labels(pod: PodRecord, reservation: ReservationInfo) -> dict[str, tuple[str, str]]:
     """By label of the owners that the pod misspells, the label that it has and the right value; empty
     if it lacks others as well."""
     for owner in reservation.object.spec.owners:
@@ -415,39 +312,3 @@ def _other_namespaces(pod: PodRecord, reservation: ReservationInfo) -> list[str]
         if namespace and namespace != pod.namespace and labels and has_labels:
             found.append(namespace)
     return found
-
-
-def _relabelled(
-    snapshot: ClusterSnapshot,
-    subject: Subject,
-    pod: PodRecord,
-    reservation: ReservationInfo,
-    meant: dict[str, tuple[str, str]],
-) -> Repair:
-    """The pod with the labels of the owners in place of those that it misspells."""
-    labels: dict[str, str | None] = {key: None for key, _ in meant.values()}
-    labels |= {key: value for key, (_, value) in meant.items()}
-    texts = [
-        f"{key}={value} instead of {has}={pod.cls.labels[has]}" for key, (has, value) in meant.items()
-    ]
-    objects = metadata_changes(snapshot, subject, {"labels": labels})
-    text = f"label the pod {' and '.join(texts)}, which reservation {reservation.name} is for"
-    return repair(text, "LabelPod", objects)
-
-
-def _become_owner(
-    snapshot: ClusterSnapshot, subject: Subject, reservation: ReservationInfo
-) -> Iterator[Repair]:
-    """The labels that make the pod an owner."""
-    for owner in reservation.object.spec.owners:
-        selector = owner.label_selector
-        if owner.object is None and owner.controller is None and selector and selector.match_labels:
-            labels = dict(selector.match_labels)
-            text = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
-            objects = metadata_changes(snapshot, subject, {"labels": labels})
-            yield repair(
-                f"label the pod {text}, which reservation {reservation.name} is for",
-                "LabelPod",
-                objects,
-            )
-            return

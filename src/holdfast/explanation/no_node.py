@@ -8,14 +8,14 @@ from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import missing_node, missing_on, plans_on, row_of, shortages
 from holdfast.explanation.claim_sizes import consider_fewer_devices
 from holdfast.explanation.details import details_of
-from holdfast.explanation.expected_ends import rows_freed_first
+from holdfast.explanation.expected_ends import overrun_text, rows_freed_first
 from holdfast.explanation.holders import holder_text, holders_on, kind_of_holder, kind_text
 from holdfast.explanation.invalid_requests import consider_invalid_requests
 from holdfast.explanation.matching_reservations import (
-    consider_reservations,
     named_reservation,
     near_owners,
     pending_reservations,
+    unusable_reservations,
 )
 from holdfast.explanation.missing_claims import consider_attributes, consider_missing_claims
 from holdfast.explanation.missing_volumes import consider_missing_volumes, consider_unbound_claims
@@ -27,6 +27,8 @@ from holdfast.explanation.removals import consider_awaited_pods, consider_remova
 from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.repairs import metadata_changes, repair
 from holdfast.explanation.report import Report, few
+from holdfast.explanation.reservation_repairs import consider_reservations
+from holdfast.explanation.rollouts import consider_rollout
 from holdfast.explanation.unused_claims import consider_unused_claims
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, at_time, place, starts_on
 from holdfast.scheduler.cluster.decisions import Preempt
@@ -45,10 +47,9 @@ _KEPT_BY_RESERVATIONS = (NODE_RESOURCES_FIT, CALENDAR_FILTER, "DeviceShare")
 _LOOKED_AT = 20
 _SELECTOR_ERROR = re.compile(r"claim (\S+): selector #\d+ on device \S+: CEL runtime error: ([^.]+)")
 _ANNOTATION = re.compile(r"metadata\.annotations\[([^]]+)\]")
-NOTHING_HELPS = (
-    "nothing that was tried would help: waiting for what is known to end, tolerations, labels, "
-    "run-time estimates, requests down to a quarter, ending pods, deleting reservations"
-)
+_RESERVATION_SHORT = re.compile(r"Reservation\(s\) Insufficient ([^\s,]+)(, requested: .*)?$")
+_BY_NODE = re.compile(r"Insufficient (\S+) by node$")
+NOTHING_HELPS = "nothing that was tried would help"
 _PLAIN = {
     "node(s) had untolerated taint(s)": "untolerated taint",
     "node(s) were unschedulable": "cordoned",
@@ -101,6 +102,8 @@ def explain_no_node(
         note_holders(snapshot, pod, placing, report)
         consider_estimate(snapshot, subject, pod, placing, advisor)
         report.details += consider_own_start(snapshot, pod, advisor)
+        report.details += consider_rollout(snapshot, pod, advisor)
+        report.details += unusable_reservations(report.reservations)
     consider_reservations(snapshot, subject, advisor)
     report.details += _consider_pending_reservations(snapshot, pod, advisor)
     _ignored(snapshot, subject, pod, advisor, report)
@@ -220,6 +223,10 @@ def plain(reason: str) -> str:
         return _PLAIN[reason]
     if (failed := _SELECTOR_ERROR.match(reason)) is not None:
         return f"a device selector of claim {failed[1]} fails ({failed[2]})"
+    if (short := _RESERVATION_SHORT.match(reason)) is not None:
+        return f"its reservation has too little {short[1]}"
+    if (short := _BY_NODE.match(reason)) is not None:
+        return f"too little {short[1]} beside its reservation"
     for prefix, text in _PLAIN_PREFIXES.items():
         if reason.startswith(prefix):
             return text
@@ -330,6 +337,14 @@ def _note_unknown_end(
     ]
     waits = any("Wait" in each.change["actions"] for each in advisor.advice)
     if could and not waits and not rows_freed_first(snapshot, pod, could, 1):
-        report.details.append(
-            "when enough capacity becomes free is unknown: too few pods there have run-time estimates"
-        )
+        overdue = list(_overdue(snapshot, could))[:_HOLDERS]
+        why = "; ".join(overdue) or "too few pods there have run-time estimates"
+        report.details.append(f"when enough capacity becomes free is unknown: {why}")
+
+
+def _overdue(snapshot: ClusterSnapshot, rows: list[int]) -> Iterator[str]:
+    """The pods on these rows that should have ended."""
+    for row in rows:
+        for pod in snapshot.cluster.ledger.pods.get(row, {}).values():
+            if pod.reservation is None and (text := overrun_text(snapshot, pod)):
+                yield f"{pod.namespace}/{pod.name} {text}"

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from holdfast.api.names import TAINT_UNSCHEDULABLE
 from holdfast.api.times import format_time
 from holdfast.explanation.capacity import requested
-from holdfast.explanation.expected_ends import expected_end
+from holdfast.explanation.expected_ends import expected_end, overrun_text
 from holdfast.explanation.hardware import devices_on
 from holdfast.explanation.holders import held_for, kind_of_holder
 from holdfast.explanation.no_node import plain
@@ -178,6 +178,7 @@ def _pods(snapshot: ClusterSnapshot, row: int) -> Iterator[PodOnNode]:
             _named(snapshot, dict(pod.cls.requests)),
             reservation.name if reservation is not None else "",
             format_time(end) if end is not None else "",
+            end is None and bool(overrun_text(snapshot, pod)),
         )
 
 
@@ -341,7 +342,8 @@ def _waiting(groups: list[_Group]) -> str:
         rest = f"; the others do not{others}" if others else ""
         return f"{fit} of the {total} {what} would fit here{rest}."
     if total == 1:
-        return f"The only one of the {what} does not fit here{others}."
+        one = "reservation" if has_reservations else "pod"
+        return f"The only pending {one} does not fit here{others}."
     return f"None of the {total} {what} fits here{others}."
 
 

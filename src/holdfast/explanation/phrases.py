@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from holdfast.api.times import format_duration
 from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import Amounts
@@ -24,6 +25,14 @@ def amounts_text(snapshot: ClusterSnapshot, amounts: Amounts) -> str:
 def pods_text(pods: Iterable[PodRecord]) -> str:
     """`default/a, default/b, and 3 more`"""
     return few([f"{pod.namespace}/{pod.name}" for pod in pods], _FEW)
+
+
+def duration_text(seconds: float) -> str:
+    """`2h30m` instead of `2h30m0s`."""
+    text = format_duration(seconds)
+    for zero, unit in (("m0s", "m"), ("h0m", "h")):
+        text = text[: -len(zero)] + unit if text.endswith(zero) else text
+    return text
 
 
 def in_time(time: float, now: float) -> str:

@@ -12,12 +12,12 @@ from contextlib import ExitStack, contextmanager
 
 from holdfast.api.calendar import BeforeStart
 from holdfast.api.names import BEFORE_START, RUN_ESTIMATE, STARTS_AT
-from holdfast.api.times import format_duration, format_time
+from holdfast.api.times import format_time
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import plans_on, row_of
 from holdfast.explanation.deletions import consider_plan_deletions
 from holdfast.explanation.evictions import end_of
-from holdfast.explanation.phrases import amounts_text, pods_text
+from holdfast.explanation.phrases import amounts_text, duration_text, pods_text
 from holdfast.explanation.repairs import (
     DELETE_RESERVATION,
     RESIZE,
@@ -123,7 +123,7 @@ def _starts_of_holds(snapshot: ClusterSnapshot, row: int) -> Iterator[float]:
 
 def _estimate(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, at: float) -> Repair:
     """The pod, and those of its job that are like it, with an estimate that ends well before a time."""
-    text = _short(round_down((at - snapshot.now) * 0.9))
+    text = duration_text(round_down((at - snapshot.now) * 0.9))
     objects = metadata_changes(snapshot, subject, {"annotations": {RUN_ESTIMATE: text}})
     given = (subject.raw(snapshot)["metadata"].get("annotations") or {}).get(RUN_ESTIMATE)
     where = "" if pod.namespace == "default" else f" -n {pod.namespace}"
@@ -142,14 +142,6 @@ def round_down(seconds: float) -> float:
     """A duration that reads well, and is not longer."""
     step = next((step for least, step in _STEPS if seconds >= least), 10)
     return max(1.0, seconds // step * step)
-
-
-def _short(seconds: float) -> str:
-    """`2h30m` instead of `2h30m0s`."""
-    text = format_duration(seconds)
-    for zero, unit in (("m0s", "m"), ("h0m", "h")):
-        text = text[: -len(zero)] + unit if text.endswith(zero) else text
-    return text
 
 
 def consider_own_start(snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor) -> Iterator[str]:
@@ -208,6 +200,21 @@ def consider_plan(
     return facts
 
 
+def closest_at_start(snapshot: ClusterSnapshot, planned: PlannedReservation) -> str:
+    """`; closest: node-1, short of 2 cpu`; empty if it is not resources that are short."""
+    questions = snapshot.scheduler.calendar_planner.questions
+    blocked, beside = questions.first_blocked(planned)
+    return _closest(snapshot, questions.nearest_rows(blocked, beside, 1))
+
+
+def _closest(snapshot: ClusterSnapshot, nearest: list[tuple[int, Amounts]]) -> str:
+    for row, short in nearest[:1]:
+        if short:
+            node = snapshot.cluster.nodes.name(row)
+            return f"; closest: {node}, short of {amounts_text(snapshot, short)}"
+    return ""
+
+
 def _gang_facts(
     snapshot: ClusterSnapshot,
     planned: PlannedReservation,
@@ -219,14 +226,9 @@ def _gang_facts(
     if pod is None or pod.job is None:
         return []
     who = "it" if blocked is planned else f"reservation {blocked.reservation.name}"
-    closest = ""
-    for row, short in nearest[:1]:
-        if short:
-            node = snapshot.cluster.nodes.name(row)
-            closest = f"; closest: {node}, short of {amounts_text(snapshot, short)}"
     return [
         f"it is planned only together with the rest of {pod.job_name}, and {who} has no certain node "
-        f"beside the others{closest}"
+        f"beside the others{_closest(snapshot, nearest)}"
     ]
 
 
@@ -343,4 +345,4 @@ def _fewest(snapshot: ClusterSnapshot, start: float, row: int, short: Amounts) -
 def _until(snapshot: ClusterSnapshot, pod: PodRecord, time: float) -> str:
     """The run-time estimate of a running pod that ends by a time."""
     started = snapshot.now if pod.started is None else pod.started
-    return _short(math.floor(time - started))
+    return duration_text(math.floor(time - started))

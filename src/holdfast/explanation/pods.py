@@ -5,7 +5,7 @@ from holdfast.api.similar_names import did_you_mean
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import missing_node
 from holdfast.explanation.details import details_of, terminating_on
-from holdfast.explanation.expected_ends import deletion_deadline
+from holdfast.explanation.expected_ends import deletion_deadline, overrun_text
 from holdfast.explanation.gang_changes import (
     job_text,
     waiting_members,
@@ -13,9 +13,7 @@ from holdfast.explanation.gang_changes import (
 from holdfast.explanation.gang_members import explain_beside_gates, explain_member
 from holdfast.explanation.holders import kind_of_holder, kind_text
 from holdfast.explanation.ignored_annotations import ignored_annotations
-from holdfast.explanation.matching_reservations import (
-    matching_reservations,
-)
+from holdfast.explanation.matching_reservations import matching_reservations
 from holdfast.explanation.misspellings import consider_scheduler, served_schedulers
 from holdfast.explanation.no_node import explain_no_node
 from holdfast.explanation.other_pods import takers_text
@@ -89,6 +87,8 @@ def _placed(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> None:
             f"it is a static pod: the kubelet of {report.node} runs it, and no scheduler places it"
         )
         return
+    if overrun := overrun_text(snapshot, pod):
+        report.details.append(f"it {overrun}")
     with cluster.ledger.transaction():
         cluster.ledger.remove(pod)
         placing = place(snapshot.scheduler, pod)

@@ -37,7 +37,6 @@ from holdfast.explanation.evictions import (
     freed_by_eviction,
 )
 from holdfast.explanation.host_ports import other_ports
-from holdfast.explanation.matching_reservations import reservation_repairs
 from holdfast.explanation.misspellings import corrections
 from holdfast.explanation.node_labels import unmet_labels
 from holdfast.explanation.node_repairs import node_repairs, wider_numa_policies
@@ -45,6 +44,7 @@ from holdfast.explanation.nominated_pods import nominated_evictions, priority_re
 from holdfast.explanation.planned_reservations import estimate_steps
 from holdfast.explanation.pod_sizes import SMALLEST_SHARE
 from holdfast.explanation.repairs import Repair
+from holdfast.explanation.reservation_repairs import reservation_repairs
 from holdfast.explanation.smaller_requests import (
     consider_smaller_replicas,
     merged_sizes,

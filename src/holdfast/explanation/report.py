@@ -116,6 +116,8 @@ class PodOnNode:
     reservation: str = ""
     """The one that it uses."""
     expected_end: str = ""
+    overdue: bool = False
+    """It has run longer than its run-time estimate, so that its end is unknown."""
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from holdfast.explanation.gang_members import explain_member
 from holdfast.explanation.ignored_annotations import ignored_annotations
 from holdfast.explanation.misspellings import consider_scheduler, served_schedulers
 from holdfast.explanation.no_node import explain_no_node
-from holdfast.explanation.planned_reservations import consider_plan
+from holdfast.explanation.planned_reservations import closest_at_start, consider_plan
 from holdfast.explanation.pods import condition_message
 from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.report import Report, few
@@ -81,7 +81,14 @@ def _planned(snapshot: ClusterSnapshot, planned: PlannedReservation, raw: Raw, r
     found = {str(each.get("type")): each for each in conditions}
     start = f"It starts at {format_time(planned.start)}"
     if PLANNED not in found:
-        report.summary = f"{start}. No scheduler has planned it yet."
+        report.summary = f"{start}. No scheduler has seen it yet: its status has no plan."
+        node = snapshot.scheduler.calendar_planner.questions.certain_node(planned)
+        if node:
+            report.details.append(f"a scheduler would plan it on {node}")
+        else:
+            closest = closest_at_start(snapshot, planned)
+            report.details.append(f"no node would certainly have its capacity by then{closest}")
+            _not_certain(snapshot, planned, report)
         return
     feasible = found.get(FEASIBLE) or {}
     report.told = str(feasible.get("message") or "")

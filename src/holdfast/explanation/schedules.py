@@ -1,10 +1,18 @@
-"""Explains a ReservationSchedule by the reservations that it has made."""
+"""Explains a ReservationSchedule by the reservations that it has made, or would make."""
 
+import msgspec
+
+from holdfast.api.cron import CronError
+from holdfast.api.errors import DurationError
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import HOLDFAST_API
+from holdfast.api.reservation_schedules import ReservationSchedule, starts_of
+from holdfast.api.times import format_time
 from holdfast.explanation.report import Report
 from holdfast.explanation.reservations import explain_reservation
 from holdfast.kube.object_client import Raw
+from holdfast.scheduler.controllers.reservation_schedules import occurrence
+from holdfast.snapshot.cluster_changes import applied, create
 from holdfast.snapshot.cluster_snapshot import RESERVATION, ClusterSnapshot
 
 _SCHEDULE = KINDS[HOLDFAST_API, "ReservationSchedule"]
@@ -33,7 +41,10 @@ def explain_schedule(snapshot: ClusterSnapshot, raw: Raw) -> Report:
         if each.get("status") == "False" and each.get("message")
     ]
     reports = [(found.name, explain_reservation(snapshot, each)) for each, found in going]
-    if not reports:
+    if not reports and not status and not spec.get("suspend"):
+        texts.append("No scheduler has seen it yet: it has no status.")
+        _first_occurrence(snapshot, raw, report, texts)
+    elif not reports:
         texts.append("No reservation of it is planned or in use.")
     else:
         of, first = next((each for each in reports if each[1].advice), reports[0])
@@ -44,6 +55,25 @@ def explain_schedule(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     report.members = [f"Reservation {of} is {each.phase}: {each.summary}" for of, each in reports]
     report.summary = " ".join(texts)
     return report
+
+
+def _first_occurrence(snapshot: ClusterSnapshot, raw: Raw, report: Report, texts: list[str]) -> None:
+    """When a schedule that no scheduler has seen would first start, and why that would not work. What
+    would help is not advised: there is no reservation to change."""
+    try:
+        schedule = msgspec.convert(raw, ReservationSchedule)
+        starts = starts_of(schedule)
+        start = starts.next_after(snapshot.now)
+        if start is None:
+            return
+        made: Raw = msgspec.to_builtins(occurrence(schedule, start, starts))
+    except (CronError, DurationError, msgspec.ValidationError) as error:
+        texts.append(f"It is invalid: {error}.")
+        return
+    texts.append(f"Its first start would be {format_time(start)}.")
+    made["metadata"]["uid"] = made["metadata"]["name"]
+    with applied(snapshot, [create(RESERVATION, made)]):
+        report.details = explain_reservation(snapshot, made).details
 
 
 def _is_made_by(reservation: Raw, schedule: Raw) -> bool:

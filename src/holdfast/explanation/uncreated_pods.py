@@ -42,20 +42,8 @@ def priority_class_text(snapshot: ClusterSnapshot, name: str) -> str:
 
 def consider_priority_class(snapshot: ClusterSnapshot, workload: Raw, name: str) -> list[Advice]:
     """Another PriorityClass, or a new one, if a pod of the template would then be scheduled."""
-    metadata = workload["metadata"]
-    spec = {key: value for key, value in _template(workload).items() if key != "priorityClassName"}
-    pod: Raw = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            **(((workload.get("spec") or {}).get("template") or {}).get("metadata") or {}),
-            "name": f"{metadata['name']}-new",
-            "namespace": metadata.get("namespace") or "",
-            "uid": f"{metadata.get('uid')}-new",
-        },
-        "spec": spec,
-        "status": {"phase": "Pending"},
-    }
+    pod = pod_of_template(workload)
+    del pod["spec"]["priorityClassName"]
     info = KINDS[workload["apiVersion"], workload["kind"]]
     advisor = Advisor(snapshot, Subject(POD, pod["metadata"]["name"], pod["metadata"]["namespace"]))
 
@@ -76,6 +64,23 @@ def consider_priority_class(snapshot: ClusterSnapshot, workload: Raw, name: str)
     text = f"create the PriorityClass {name} (tried with value 0)"
     advisor.propose(proposed(text, "CreatePriorityClass", create(PRIORITY_CLASS, made)))
     return advisor.advice
+
+
+def pod_of_template(workload: Raw) -> Raw:
+    """A pod as the controller of the workload would create it."""
+    metadata, template = workload["metadata"], (workload.get("spec") or {}).get("template") or {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            **(template.get("metadata") or {}),
+            "name": f"{metadata['name']}-new",
+            "namespace": metadata.get("namespace") or "",
+            "uid": f"{metadata.get('uid')}-new",
+        },
+        "spec": dict(_template(workload)),
+        "status": {"phase": "Pending"},
+    }
 
 
 def _template(workload: Raw) -> Raw:

@@ -4,7 +4,7 @@ when they should end, and what would help. The scheduler is asked for its capaci
 from collections.abc import Iterable
 
 from holdfast.api.times import format_time
-from holdfast.explanation.expected_ends import ended_pod, expected_ends
+from holdfast.explanation.expected_ends import ended_pod, expected_ends, overrun_text
 from holdfast.explanation.phrases import amounts_text, in_time, pods_text
 from holdfast.explanation.repairs import EVICT, WAIT, Repair, repair
 from holdfast.explanation.report import Advice, Report, few
@@ -50,7 +50,9 @@ def explain_waiting(snapshot: ClusterSnapshot, reservation: ReservationInfo, rep
             f"({in_time(start, snapshot.now)})"
         )
     elif pods:
-        report.details.append("when its capacity becomes free is unknown: pods lack run-time estimates")
+        overdue = any(overrun_text(snapshot, pod) for pod in pods)
+        why = "pods have run longer than estimated" if overdue else "pods lack run-time estimates"
+        report.details.append(f"when its capacity becomes free is unknown: {why}")
     report.advice = _advice(snapshot, reservation, pods, "it is Available")
 
 
@@ -106,7 +108,9 @@ def _pod_lines(snapshot: ClusterSnapshot, pods: list[PodRecord], short: Amounts)
     for pod in pods[:_PODS]:
         has = {slot: amount for slot, amount in pod.cls.usage if slot in short}
         end = ends(pod)
-        when = f"expected to end {in_time(end, snapshot.now)}" if end is not None else "end unknown"
+        when = overrun_text(snapshot, pod).replace("has", "it has", 1) or "end unknown"
+        if end is not None:
+            when = f"expected to end {in_time(end, snapshot.now)}"
         amounts = f" has {amounts_text(snapshot, has)}" if has else ""
         found.append(f"pod {pod.namespace}/{pod.name}{amounts}: {when}")
     if len(pods) > _PODS:

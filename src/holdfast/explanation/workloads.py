@@ -1,19 +1,28 @@
 """Explains a workload by its pods: how many are placed, and why the others are pending."""
 
+import json
+
+from holdfast.api.kinds import KINDS
+from holdfast.explanation.advice import Advisor
 from holdfast.explanation.no_node import NOTHING_HELPS, plain
 from holdfast.explanation.pod_affinity import too_few_domains
 from holdfast.explanation.pods import explain_pod
+from holdfast.explanation.repairs import repair
 from holdfast.explanation.report import PodsOfWorkload, Report
 from holdfast.explanation.uncreated_pods import (
     consider_priority_class,
     creation_failures,
     missing_priority_class,
+    pod_of_template,
     priority_class_text,
 )
-from holdfast.explanation.verdicts import rejection_on
+from holdfast.explanation.verdicts import Subject, rejection_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.snapshot.cluster_changes import applied, create, patch
 from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot
+
+_KUEUE = "kueue.x-k8s.io/queue-name"
 
 
 def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
@@ -40,6 +49,9 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     report.summary = f"{len(placed)} of {len(pods)} pods have a node."
     if not pods:
         report.summary = f"It has no pods: {_without_pods(raw)}."
+    if (raw.get("spec") or {}).get("suspend"):
+        report.phase = "Suspended"
+        _suspended(snapshot, raw, report)
     if explained:
         those, first = explained[0]
         reason = _reason(snapshot, those, first)
@@ -105,10 +117,30 @@ def _replica_sets(snapshot: ClusterSnapshot, raw: Raw) -> list[Raw]:
 def _without_pods(raw: Raw) -> str:
     spec = raw.get("spec") or {}
     if spec.get("suspend"):
-        return "spec.suspend is true, so its controller creates none"
+        return "spec.suspend is true, so its controller creates none until it is resumed"
     if spec.get("replicas") == 0:
         return "spec.replicas is 0"
     return "its controller has created none, or all have ended"
+
+
+def _suspended(snapshot: ClusterSnapshot, raw: Raw, report: Report) -> None:
+    """A Job that is suspended: how to resume it, and whether its pods would then start."""
+    metadata, info = raw["metadata"], KINDS[raw["apiVersion"], raw["kind"]]
+    where = f" -n {metadata['namespace']}" if metadata.get("namespace") not in (None, "default") else ""
+    body = {"spec": {"suspend": False}}
+    merged = json.dumps(body, separators=(",", ":"))
+    command = f"kubectl patch job {metadata['name']}{where} -p '{merged}'"
+    pod = pod_of_template(raw)
+    resumed = [patch(info, raw, body), create(POD, pod, follows=True)]
+    advisor = Advisor(snapshot, Subject(POD, pod["metadata"]["name"], metadata.get("namespace") or ""))
+    if queue := (metadata.get("labels") or {}).get(_KUEUE):
+        report.details.append(f"Kueue resumes it once the queue {queue} admits it ({_KUEUE})")
+    elif not advisor.propose(repair(f"resume it ({command})", "Resume", resumed)):
+        with applied(snapshot, resumed):
+            then = explain_pod(snapshot, pod)
+        report.details.append(f"to resume it: {command}")
+        report.details.append(f"if it were resumed, its pods would be pending: {then.summary}")
+    report.advice = [*advisor.advice, *report.advice]
 
 
 def _names(pods: list[PodRecord]) -> list[str]:

@@ -1,0 +1,171 @@
+"""What `explain` says of pods whose own reservations do not help them, of reservations and schedules
+that no scheduler has seen, and of pods that run longer than their estimates."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from explanation.test_situations import (
+    AFFINITY,
+    ESTIMATE,
+    N1,
+    Row,
+    annotated,
+    as_they_are,
+    check,
+    explained,
+    full,
+    on_n1,
+    planned,
+    schedule,
+    world_of,
+)
+from harness.objects import Raw, pod, reservation
+
+OVERRUN = full("a", "6", "n1", metadata=annotated(**{ESTIMATE: "1h"}))
+
+
+def own(name: str, cpu: str, **more: object) -> Raw:
+    raw = reservation(name, cpu, app="web", ttl="0s", allocateOnce=False, **more)
+    raw["metadata"]["uid"] = name
+    return on_n1(raw)
+
+
+WEB = pod("p", "2", app="web")
+
+SITUATIONS: dict[str, Row] = {
+    "closed reservation": Row(
+        [N1, own("peak", "8", unschedulable=True), WEB],
+        ["reservation peak on n1 cannot be used: it takes no new pods (spec.unschedulable is true)"],
+        ["OpenReservation"],
+    ),
+    "tainted reservation": Row(
+        [N1, own("peak", "8", taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}]), WEB],
+        ["reservation peak on n1 cannot be used: the pod does not tolerate k=v:NoSchedule"],
+        ["Tolerate"],
+    ),
+    "two small reservations": Row(
+        [
+            N1,
+            full("x", "4", "n1"),
+            own("peak", "2", allocatePolicy="Aligned"),
+            own("peak2", "2", allocatePolicy="Aligned"),
+            pod("p", "4", app="web"),
+        ],
+        [
+            "too little cpu beside its reservation (1)",
+            "peak on n1 cannot be used: the pod requests 4 cpu, the reservation has 2 left and n1 has "
+            "0 free",
+        ],
+        ["Resize"],
+    ),
+    "restricted reservation": Row(
+        [
+            N1,
+            own("peak", "2", allocatePolicy="Restricted"),
+            pod(
+                "p",
+                "4",
+                app="web",
+                metadata=annotated(**{AFFINITY: json.dumps({"name": "peak"})}),
+            ),
+        ],
+        [
+            "its reservation has too little cpu (1)",
+            "the pod requests 4 cpu, the reservation has 2 left, and its policy is Restricted",
+        ],
+        ["Resize"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_situation(name: str) -> None:
+    report = check(SITUATIONS[name])
+    assert not any("requested: " in each.why for each in report.reservations)
+
+
+def test_the_smaller_change_comes_first() -> None:
+    row = Row(
+        [
+            N1,
+            full("x", "4", "n1"),
+            own("peak", "2", allocatePolicy="Aligned"),
+            pod("p", "5", app="web"),
+        ],
+        ["closest: n1, short of 1 cpu"],
+        ["Resize", "Resize"],
+    )
+    first, second = check(row).advice
+    assert first.text == "request at most 4 cpu instead of 5; then it fits n1"
+    assert second.text.startswith("request at most 2 cpu instead of 5, as reservation peak has")
+
+
+def test_a_waiting_reservation_does_not_make_the_shortage_larger_than_the_request() -> None:
+    waiting = reservation("pre", "8", app="web", preAllocation=True, ttl="0s")
+    world = world_of([N1, full("x", "6", "n1"), waiting, pod("p", "2")])
+    report = explained(world, Row([], [], []))
+    assert "closest: n1, short of 2 cpu" in report.details
+
+
+def test_a_reservation_that_starts_later_has_a_node() -> None:
+    night = planned("night", "8", app="web")
+    asks = pod("p", "4", app="web", metadata=annotated(**{AFFINITY: json.dumps({"name": "night"})}))
+    report = explained(world_of([N1, night, asks]), Row([], [], []))
+    assert not any("has no node yet" in each for each in report.details), report.details
+    (listed,) = report.reservations
+    assert listed.why == "starts at 2026-01-01T02:00:00Z on n1"
+
+
+# No scheduler has seen it
+
+
+@pytest.mark.parametrize(
+    ("cpu", "detail"),
+    [
+        ("4", "a scheduler would plan it on n1"),
+        ("16", "no node would certainly have its capacity by then; closest: n1, short of 8 cpu"),
+    ],
+)
+def test_a_reservation_without_a_plan(cpu: str, detail: str) -> None:
+    night = planned("night", cpu)
+    night["metadata"]["uid"] = "night"
+    report = as_they_are("Reservation", "night", N1, night)
+    assert report.summary.endswith("No scheduler has seen it yet: its status has no plan.")
+    assert detail in report.details
+    assert bool(report.advice) == (cpu == "16")
+
+
+def test_a_schedule_without_a_status() -> None:
+    raw = schedule("nightly")
+    raw["spec"]["template"] = {"spec": reservation("x", "16")["spec"]}
+    report = as_they_are("ReservationSchedule", "nightly", N1, raw)
+    assert "No scheduler has seen it yet: it has no status." in report.summary
+    assert "Its first start would be 2026-01-01T02:00:00Z." in report.summary
+    assert "no node is large enough: it requests 16 cpu, the most a node has is 8" in report.details
+
+
+# Overruns
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "says"),
+    [
+        ("Pod", "p", "is unknown: default/a has run longer than its run-time estimate of 1h"),
+        ("Pod", "a", "it has run longer than its run-time estimate of 1h"),
+        ("Reservation", "pre", "pod default/a has 6 cpu: it has run longer than its run-time estimate"),
+    ],
+)
+def test_a_pod_that_runs_longer_than_its_estimate(kind: str, name: str, says: str) -> None:
+    waiting = reservation("pre", "8", app="web", preAllocation=True, ttl="0s")
+    world = world_of([N1, OVERRUN, waiting, pod("p", "8")]).wait(7200)
+    report = explained(world, Row([], [], [], name=name, kind=kind))
+    assert any(says in each for each in report.details), report.details
+
+
+def test_a_node_marks_pods_that_should_have_ended() -> None:
+    world = world_of([N1, OVERRUN]).wait(7200)
+    (placed,) = explained(world, Row([], [], [], name="n1", kind="Node")).placed
+    assert (placed.expected_end, placed.overdue) == ("", True)
