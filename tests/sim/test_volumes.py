@@ -99,13 +99,15 @@ def test_a_volume_whose_claim_is_deleted(policy: str, phase: str) -> None:
     assert [raw["status"]["phase"] for raw in volumes] == ([phase] if phase else [])
 
 
+TEMPLATE = (
+    "{spec: {storageClassName: fast, accessModes: [ReadWriteOnce], "
+    "resources: {requests: {storage: 1Gi}}}}"
+)
+SCRATCH = f"volumes: [{{name: scratch, ephemeral: {{volumeClaimTemplate: {TEMPLATE}}}}}]"
+
+
 def test_an_ephemeral_volume_lives_as_long_as_its_pod() -> None:
-    template = (
-        "{spec: {storageClassName: fast, accessModes: [ReadWriteOnce], "
-        "resources: {requests: {storage: 1Gi}}}}"
-    )
-    uses = f"volumes: [{{name: scratch, ephemeral: {{volumeClaimTemplate: {template}}}}}]"
-    documents = [NODE, storage_class(WAIT), pod_text("p", spec=uses)]
+    documents = [NODE, storage_class(WAIT), pod_text("p", spec=SCRATCH)]
     result = simulate(joined(*documents))
     found = find(result, "PersistentVolumeClaim", "p-scratch")
     assert found["status"]["phase"] == "Bound"
@@ -113,3 +115,20 @@ def test_an_ephemeral_volume_lives_as_long_as_its_pod() -> None:
     gone = step_text("5s", "delete: {kind: Pod, name: p}")
     kinds = {raw["kind"] for raw in simulate(joined(*documents, gone)).objects}
     assert not kinds & {"PersistentVolumeClaim", "PersistentVolume", "Pod"}
+
+
+def test_a_deleted_claim_of_an_ephemeral_volume_is_created_again() -> None:
+    """Whether or not its pod has a node. No scheduler selects a node for a claim of a pod that has one,
+    so a waiting claim stays Pending."""
+    gone = step_text("5s", "delete: {kind: PersistentVolumeClaim, name: p-scratch}")
+    for documents, phase in (
+        ([NODE, storage_class("Immediate")], "Bound"),
+        ([NODE, storage_class(WAIT)], "Pending"),
+        ([storage_class(WAIT)], "Pending"),
+    ):
+        documents = [*documents, pod_text("p", spec=SCRATCH)]
+        before = find(simulate(joined(*documents)), "PersistentVolumeClaim", "p-scratch")
+        after = find(simulate(joined(*documents, gone)), "PersistentVolumeClaim", "p-scratch")
+        assert after["metadata"]["uid"] != before["metadata"]["uid"]
+        assert after["status"]["phase"] == phase
+        assert after["metadata"]["ownerReferences"] == before["metadata"]["ownerReferences"]

@@ -35,13 +35,15 @@ class VolumeController:
         self._objects = objects
         self._stale = False
         self._new_pods: list[Key] = []
-        """New pods with generic ephemeral volumes, for which claims are created."""
+        """Pods with generic ephemeral volumes that are new, or lost a claim: claims are created."""
         self._left: list[Raw] = []
         """Pods that are gone, and whose own claims go with them."""
 
     def changed(self, key: Key, before: Raw | None, after: Raw | None) -> None:
         if key.kind in _KINDS:
             self._stale = True
+            if key.kind == "PersistentVolumeClaim" and after is None and before is not None:
+                self._new_pods += _owning_pods(before)
         elif key.kind == "Pod" and (before is None or after is None):
             pod = after if after is not None else before
             assert pod is not None
@@ -239,10 +241,12 @@ class VolumeController:
 
     def _make_claims_for(self, key: Key) -> None:
         pod = self._objects.get(key)
-        for volume in (pod["spec"].get("volumes") or ()) if pod is not None else ():
+        if pod is None or pod["metadata"].get("deletionTimestamp"):
+            return
+        for volume in pod["spec"].get("volumes") or ():
             template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
             claim = _claim_key(key.namespace, f"{key.name}-{volume['name']}")
-            if pod is None or not template or claim in self._objects:
+            if not template or claim in self._objects:
                 continue
             owner = {
                 "apiVersion": "v1",
@@ -279,6 +283,16 @@ class VolumeController:
 
 def _claim_key(namespace: str, name: str) -> Key:
     return Key("", "PersistentVolumeClaim", namespace, name)
+
+
+def _owning_pods(claim: Raw) -> list[Key]:
+    """The pod that a claim was created for."""
+    metadata = claim["metadata"]
+    return [
+        Key("", "Pod", metadata["namespace"], owner["name"])
+        for owner in metadata.get("ownerReferences") or ()
+        if owner.get("controller") and (owner.get("apiVersion"), owner.get("kind")) == ("v1", "Pod")
+    ]
 
 
 def _claims_of(pod: Raw, ephemeral_only: bool = False) -> list[str]:

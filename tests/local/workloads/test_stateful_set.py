@@ -72,6 +72,7 @@ def test_claims_stay_with_the_name() -> None:
     template = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
     cluster = _set(1, volumeClaimTemplates=[template])
     claim = cluster.get("PersistentVolumeClaim", "data-db-0")
+    assert claim["status"] == {"phase": "Pending"}
     [volume] = cluster.get("Pod", "db-0")["spec"]["volumes"]
     assert volume == {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}
     cluster.delete("Pod", "db-0")

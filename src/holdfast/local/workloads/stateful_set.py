@@ -183,6 +183,7 @@ def _claim(owner: Raw, template: Raw, name: str) -> Raw:
         "kind": "PersistentVolumeClaim",
         "metadata": metadata,
         "spec": template.get("spec") or {},
+        "status": {"phase": "Pending"},
     }
 
 

@@ -284,7 +284,8 @@ class Search:
             return undo is not None and self._follows(request, part, number, 0, position, undo)
         lists = self._lists[part.index]
         marked, claim, admin = self._marked, part.claim, part.admin_access
-        tried: set[tuple[int, DevicePool | None, bool]] = set()
+        tried: dict[tuple[int, DevicePool | None, bool], bool] = {}
+        """By what makes devices interchangeable, whether one of them could be taken."""
         for at in range(start, len(self.order)):
             position = self.order[at]
             holders = marked.get(position)
@@ -306,12 +307,14 @@ class Search:
                 pool = self.visible.pool_of[position] if entry.counters != NO_COUNTERS else None
                 alike = (self._codes[position], pool, self.closed[position])
                 if alike in tried:
+                    if self.recorder is not None and not tried[alike]:
+                        self._take(part, position, must=False)  # refused for the same reason
                     continue
             undo = self._take(part, position, must=False)
             if undo is not None and self._follows(request, part, number, at + 1, position, undo):
                 return True
             if alike is not None:
-                tried.add(alike)
+                tried[alike] = undo is not None
         return False
 
     def _follows(
