@@ -45,8 +45,8 @@ def test_devices_are_counted_by_the_reason_why_they_are_not_used() -> None:
     ]
     used = resource_claim("theirs", allocation=allocation("n1", "gpu-2"))
     assert details("p", resource_slice("n1", devices), used) == [
-        "n1: of 5 devices for request r: 2 not matched by the selectors, "
-        "1 in use by default/theirs (no pod uses it), 1 tainted broken:NoSchedule"
+        "n1: of 5 devices for request r: 2 not matched by the selectors "
+        "(model is a100), 1 in use by default/theirs (no pod uses it), 1 tainted broken:NoSchedule"
     ]
 
 

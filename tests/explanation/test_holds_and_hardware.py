@@ -321,12 +321,12 @@ SITUATIONS: dict[str, Row] = {
     "exclusive CPUs that are no whole cores": Row(
         [BIG, topology(), lsr("p", "3", spec='{"requiredCPUBindPolicy": "FullPCPUs"}')],
         ["it requests 3 exclusive CPUs, and cores there have 2 CPUs"],
-        ["Resize", "Resize"],
+        ["Annotate", "Resize", "Resize"],
     ),
     "half a core": Row(
         [BIG, topology(), lsr("p", "1", spec='{"requiredCPUBindPolicy": "FullPCPUs"}')],
         ["it requests 1 exclusive CPUs, and cores there have 2 CPUs"],
-        ["Resize"],
+        ["Annotate", "Resize"],
     ),
     "share of a GPU, all are half used": Row(
         [node("n1"), TWO_GPUS, share("a", 60), share("b", 60), share("p", 50)],
@@ -353,7 +353,7 @@ SITUATIONS: dict[str, Row] = {
             ),
         ],
         ["nvidia.com/gpu.product=A100 is not met by any node", "T4 on 1"],
-        [],
+        ["AddNode"],
     ),
     "hint for another type of GPU": Row(
         [

@@ -584,7 +584,7 @@ SITUATIONS: dict[str, Row] = {
             resource_claim("c", request()),
             claiming_pod("p", "c"),
         ],
-        ["n1: of 1 devices for request r: 1 in use by default/theirs (pod a)"],
+        ["n1: of 1 device for request r: 1 in use by default/theirs (pod a)"],
         ["EndPods"],
     ),
 }

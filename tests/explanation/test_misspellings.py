@@ -292,7 +292,7 @@ def test_another_kind_of_device_is_not_a_misspelling() -> None:
 def test_another_architecture_is_not_a_misspelling() -> None:
     amd64 = node("n1", labels={"kubernetes.io/arch": "amd64"})
     arm = pod("p", nodeSelector={"kubernetes.io/arch": "arm64"})
-    report = check(Row([amd64, arm], ["(values of kubernetes.io/arch: amd64 on 1)"], []))
+    report = check(Row([amd64, arm], ["(values of kubernetes.io/arch: amd64 on 1)"], ["AddNode"]))
     assert not any("did you mean" in each for each in report.details)
     misspelt = pod("p", nodeSelector={"kubernetes.io/arch": "amd46"})
     check(Row([amd64, misspelt], ["did you mean amd64?"], ["CorrectSelector"]))

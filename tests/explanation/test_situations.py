@@ -254,7 +254,7 @@ SITUATIONS: dict[str, Row] = {
     "zone that no node has": Row(
         [N1, pod("p", nodeSelector={"topology.kubernetes.io/zone": "z9"})],
         ["topology.kubernetes.io/zone=z9"],
-        [],
+        ["AddNode"],
     ),
     "host port": Row(
         [N1, full("a", "1", "n1", ports=[80]), pod("p", ports=[80])],
@@ -562,7 +562,7 @@ SITUATIONS: dict[str, Row] = {
             "qosClass=LSR asks for exclusive CPUs, which are whole ones, and it requests 1500m",
             "with whole CPUs it has no node either: 0/1 nodes are available",
         ],
-        [],
+        ["RemoveLabel"],
     ),
     "planned reservation": Row(
         [N1, planned("nightly", "6"), pod("p", "4")],

@@ -8,11 +8,14 @@ from holdfast.api.kinds import KINDS
 from holdfast.api.names import RESOURCE_API
 from holdfast.api.similar_names import did_you_mean
 from holdfast.explanation.capacity import row_of
+from holdfast.explanation.device_values import values_text
 from holdfast.explanation.own_reservations import own_entries
 from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord, ReservationInfo
 from holdfast.scheduler.managers.claims import explain
+from holdfast.scheduler.managers.claims.claims_request import ClaimsRequest
 from holdfast.scheduler.managers.claims.class_claims import ClassClaims
+from holdfast.scheduler.managers.claims.device_table import values_of
 from holdfast.scheduler.managers.claims.explanation import DeviceReason, DevicesExplained
 from holdfast.scheduler.managers.claims.held_devices import HolderClaim
 from holdfast.scheduler.managers.claims.pod_claims import ResourceClaimKey
@@ -30,6 +33,7 @@ from holdfast.snapshot.cluster_snapshot import RESOURCE_CLAIM, ClusterSnapshot
 
 RESOURCE_SLICE = KINDS[RESOURCE_API, "ResourceSlice"]
 MISSING_KEY = re.compile(r"on device (?P<device>\S+): .*no such key: (?P<key>\w+)")
+_TRIED_FIRST = "for pods that are tried before it"
 _UNUSED = "no pod uses it"
 _NODES = 3
 _HOLDERS = 3
@@ -64,7 +68,7 @@ def claim_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -
 def _on_node(
     snapshot: ClusterSnapshot, pod: PodRecord, claims: ClassClaims, node: str
 ) -> Iterator[str]:
-    row = row_of(snapshot, node)
+    row, manager = row_of(snapshot, node), snapshot.cluster.claims
     request, found = claims.on(row).request, devices_explained(snapshot, pod, row)
     if request is None or found is None:
         return
@@ -79,9 +83,12 @@ def _on_node(
     by_request: dict[tuple[int, str], list[DeviceReason]] = {}
     for reason in found.devices:
         by_request.setdefault((reason.claim, reason.request), []).append(reason)
-    for (_, name), reasons in by_request.items():
-        counted = _counted(snapshot, reasons)
-        yield f"{node}: of {found.visible} devices for request {name}: {counted}"
+    named = manager.names_to_allocate(pod) if len(request.claims) > 1 else []
+    devices = "1 device" if found.visible == 1 else f"{found.visible} devices"
+    for (claim, name), reasons in by_request.items():
+        counted = _counted(snapshot, reasons, _unmatched(request, row, snapshot, reasons))
+        of = f" of claim {named[claim].name}" if claim < len(named) else ""
+        yield f"{node}: of {devices} for request {name}{of}: {counted}"
     if not by_request:
         asked = sum(part.count for part in request.parts if not part.parent)
         yield f"{node}: {asked} devices are requested, and {found.visible} are published for it"
@@ -121,10 +128,42 @@ def devices_explained(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> De
     return explain(manager.allocator, request, row, manager.use.without(own))
 
 
-def _counted(snapshot: ClusterSnapshot, reasons: list[DeviceReason]) -> str:
-    """The reasons with the number of devices that each applies to, the most frequent first."""
-    counts = Counter(_text(snapshot, reason) for reason in reasons)
-    return ", ".join(f"{count} {text}" for text, count in counts.most_common())
+def device_reasons(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> tuple[tuple[str, int], ...]:
+    """By reason, the number of devices of a row that the claims do not get."""
+    explained = devices_explained(snapshot, pod, row)
+    reasons = Counter(each.reason for each in explained.devices) if explained is not None else {}
+    return tuple(sorted(reasons.items()))
+
+
+def _unmatched(
+    request: ClaimsRequest, row: int, snapshot: ClusterSnapshot, reasons: list[DeviceReason]
+) -> str:
+    """` (model is a100)`: what selectors read of the devices that they do not match."""
+    refused = {each.device for each in reasons if each.reason == SELECTOR}
+    about = next(iter(reasons))
+    entries = snapshot.cluster.claims.catalogue.visible(row).entries
+    devices = [values_of(e.id.driver, e.device) for e in entries if e.id in refused]
+    parts = (p for p in request.parts if (p.claim, p.full_name) == (about.claim, about.request))
+    texts = [text for part in parts if (text := values_text(part, devices))]
+    return f" ({'; '.join(texts)})" if texts else ""
+
+
+def _counted(snapshot: ClusterSnapshot, reasons: list[DeviceReason], unmatched: str) -> str:
+    """The reasons with the number of devices that each applies to, the most frequent first; `unmatched`
+    is added to that of selectors. Devices for pods that are tried before it count together."""
+    counts, before = Counter[str](), dict[str, None]()
+    for reason in reasons:
+        pods = [pod for each in reason.holders for pod in _decided_for(snapshot, each)]
+        before |= dict.fromkeys(f"{pod.namespace}/{pod.name}" for pod in pods)
+        counts[_TRIED_FIRST if pods else _text(snapshot, reason)] += 1
+    more = {_TEXTS[SELECTOR]: unmatched, _TRIED_FIRST: f" ({few(sorted(before), _HOLDERS)})"}
+    return ", ".join(f"{count} {text}{more.get(text, '')}" for text, count in counts.most_common())
+
+
+def _decided_for(snapshot: ClusterSnapshot, claim: Hashable) -> list[PodRecord]:
+    manager = snapshot.cluster.claims
+    is_held = _holder(snapshot, claim) is not None
+    return manager.decided_for(claim) if isinstance(claim, ResourceClaimKey) and not is_held else []
 
 
 def _text(snapshot: ClusterSnapshot, reason: DeviceReason) -> str:

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 
 from holdfast.api.kinds import KindInfo
+from holdfast.api.resource_claims import ALL_DEVICES, EXACT_COUNT
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.missing_claims import named_claims, replaced_claim
 from holdfast.explanation.pod_sizes import SMALLEST_SHARE
@@ -13,6 +14,7 @@ from holdfast.explanation.smaller_requests import resize
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, rejection_on, starts_on
 from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.managers.claims.claims_request import MAX_RESULTS
 from holdfast.snapshot.cluster_changes import ObjectChange, applied
 from holdfast.snapshot.cluster_snapshot import RESOURCE_CLAIM, ClusterSnapshot
 
@@ -59,8 +61,10 @@ def _fewer(
     claims = unallocated_claims(snapshot, subject, pod)
     asked: dict[str, int] = {}
     for _, raw in claims:
-        for name, exact in _requests(raw):
-            asked[name] = max(asked.get(name, 1), int(exact.get("count") or 1))
+        for name, exact in _requests(_devices(raw)):
+            is_all = exact.get("allocationMode") == ALL_DEVICES
+            count = MAX_RESULTS + 1 if is_all else int(exact.get("count") or 1)
+            asked[name] = max(asked.get(name, 1), count)
     asked = {name: count for name, count in asked.items() if count > 1}
 
     def helps(counts: Counts) -> bool:
@@ -81,7 +85,8 @@ def _fewer(
         options += [each for each in [next(filter(helps, shares), None)] if each is not None]
     for counts in options:
         text = ", ".join(
-            f"{n} {'device' if n == 1 else 'devices'} instead of {asked[name]} for request {name}"
+            f"{n} {'device' if n == 1 else 'devices'} instead of "
+            f"{'all' if asked[name] > MAX_RESULTS else asked[name]} for request {name}"
             for name, n in counts.items()
         )
         changed = _lowered(claims, counts)
@@ -116,17 +121,17 @@ def _fewer_served(
 
 
 class ChangedClaims:
-    """Claims and templates with other requests, created again since their specs are immutable."""
+    """Claims and templates that request other devices, created again since their specs are
+    immutable."""
 
-    def __init__(self, claims: Claims, edit: Callable[[str, Raw], None]) -> None:
-        """`edit` changes a request, whose name it gets, in place."""
+    def __init__(self, claims: Claims, edit: Callable[[Raw], None]) -> None:
+        """`edit` changes `devices` of the spec in place."""
         self.objects: list[ObjectChange] = []
         self._names: list[str] = []
         self._has_generated = False
         for info, raw in claims:
             changed = copy.deepcopy(raw)
-            for name, exact in _requests(changed):
-                edit(name, exact)
+            edit(_devices(changed))
             if changed == raw:
                 continue
             self.objects += replaced_claim(info, raw, changed)
@@ -144,12 +149,21 @@ class ChangedClaims:
 
 def _lowered(claims: Claims, counts: Counts) -> ChangedClaims:
     def edit(name: str, exact: Raw) -> None:
-        if exact.get("allocationMode") == "All":
-            return
-        if name in counts and int(exact.get("count") or 1) > counts[name]:
-            exact["count"] = counts[name]
+        is_all = exact.get("allocationMode") == ALL_DEVICES
+        if name in counts and (is_all or int(exact.get("count") or 1) > counts[name]):
+            exact |= {"allocationMode": EXACT_COUNT, "count": counts[name]}
 
-    return ChangedClaims(claims, edit)
+    return ChangedClaims(claims, each_request(edit))
+
+
+def each_request(edit: Callable[[str, Raw], None]) -> Callable[[Raw], None]:
+    """Changes each request, by its name, and alternatives of one under its name."""
+
+    def edit_all(devices: Raw) -> None:
+        for name, exact in _requests(devices):
+            edit(name, exact)
+
+    return edit_all
 
 
 def unallocated_claims(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Claims:
@@ -172,10 +186,14 @@ def _is_generated(info: KindInfo, raw: Raw) -> bool:
     return info is RESOURCE_CLAIM and any(each.get("controller") for each in owners)
 
 
-def _requests(raw: Raw) -> Iterator[tuple[str, Raw]]:
-    """The requests of a claim or template by name, alternatives of one under its name."""
+def _devices(raw: Raw) -> Raw:
+    """What a claim, or template, requests."""
     spec = raw.get("spec") or {}
-    devices = (spec.get("devices") or (spec.get("spec") or {}).get("devices")) or {}
+    return (spec.get("devices") or (spec.get("spec") or {}).get("devices")) or {}
+
+
+def _requests(devices: Raw) -> Iterator[tuple[str, Raw]]:
+    """The requests by name, alternatives of one under its name."""
     for each in devices.get("requests") or ():
         for exact in (each.get("exactly"), *(each.get("firstAvailable") or ())):
             if exact is not None:

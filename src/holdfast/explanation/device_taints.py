@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from holdfast.explanation.claim_details import devices_explained
-from holdfast.explanation.claim_sizes import ChangedClaims, unallocated_claims
+from holdfast.explanation.claim_sizes import ChangedClaims, each_request, unallocated_claims
 from holdfast.explanation.repairs import Repair, repair
 from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
@@ -37,7 +37,7 @@ def device_tolerations(
             if name in names:
                 exact["tolerations"] = [*(exact.get("tolerations") or ()), *added]
 
-        changed = ChangedClaims(claims, edit)
+        changed = ChangedClaims(claims, each_request(edit))
         texts = " and ".join(
             f"{key}={value}:{effect}" if value else f"{key}:{effect}" for key, value, effect in chosen
         )

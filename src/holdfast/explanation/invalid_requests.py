@@ -8,6 +8,7 @@ from functools import partial
 from holdfast.api import names
 from holdfast.api.quantity import format_amount
 from holdfast.explanation.advice import Advisor
+from holdfast.explanation.node_repairs import without_exclusive_cpus
 from holdfast.explanation.pod_sizes import parts_of
 from holdfast.explanation.repairs import RESIZE, Repair, repair, spec_changes
 from holdfast.explanation.smaller_requests import resize
@@ -63,6 +64,8 @@ def _cpus_in_part(
     helpful = [each for each in repairs if advisor.propose(each)]
     if not helpful:
         yield from _still_rejected(snapshot, subject, repairs)
+        if qos in EXCLUSIVE_QOS:
+            advisor.propose(without_exclusive_cpus(snapshot, subject, pod))
 
 
 def _still_rejected(

@@ -71,8 +71,22 @@ def _what(labels: dict[str, str | None]) -> str:
 def _meeting(
     there: Labels, selector: dict[str, str], unmet: list[NodeSelectorRequirement]
 ) -> dict[str, str | None]:
-    """The labels with which a node meets the selector and the expressions, None for one to remove;
-    empty if it should not have them."""
+    """The labels with which a node meets the selector and the expressions; empty if it should not have
+    them."""
+    labels = labels_meeting(selector, unmet)
+    required = [NodeSelectorRequirement(key=k, operator="In", values=[v]) for k, v in selector.items()]
+    named = (each for each in (*required, *unmet) if each.operator not in _BOUNDS)
+    is_misspelt = any(_near_expression(there, each) is not None for each in named)
+    # A label that says what a node is would be wrong on another one.
+    is_fact = any(key == HOSTNAME_LABEL or is_discovered(key) for key in labels)
+    return {} if is_misspelt or is_fact else labels
+
+
+def labels_meeting(
+    selector: dict[str, str], unmet: Sequence[NodeSelectorRequirement]
+) -> dict[str, str | None]:
+    """The labels that meet the selector and the expressions, None for one to remove; empty if no labels
+    can."""
     labels: dict[str, str | None] = dict(selector)
     for each in unmet:
         if each.operator == "In" and each.values:
@@ -87,12 +101,7 @@ def _meeting(
             labels[each.key] = None
         else:
             return {}
-    required = [NodeSelectorRequirement(key=k, operator="In", values=[v]) for k, v in selector.items()]
-    named = (each for each in (*required, *unmet) if each.operator not in _BOUNDS)
-    is_misspelt = any(_near_expression(there, each) is not None for each in named)
-    # A label that says what a node is would be wrong on another one.
-    is_fact = any(key == HOSTNAME_LABEL or is_discovered(key) for key in labels)
-    return {} if is_misspelt or is_fact else labels
+    return labels
 
 
 def is_discovered(key: str) -> bool:

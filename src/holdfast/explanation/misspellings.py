@@ -4,6 +4,7 @@ the object would then be scheduled."""
 import copy
 from collections.abc import Iterator
 
+from holdfast.api.names import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from holdfast.api.similar_names import nearest
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import largest
@@ -112,9 +113,15 @@ def _resources(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> I
     """Requests for resources that no node has."""
     slots = snapshot.cluster.nodes.slots
 
+    asked = {slots.name(slot) for slot, _ in pod.cls.requests}
+
     def renamed(name: str, near: str) -> Repair:
-        objects = spec_changes(snapshot, subject, lambda spec: _renamed(spec, name, near))
-        return repair(f"request {near} instead of {name}", "CorrectResource", objects)
+        needed = [near]
+        if near == GPU_CORE and asked.isdisjoint((GPU_MEMORY, GPU_MEMORY_RATIO)):
+            needed.append(GPU_MEMORY_RATIO)  # the cores of a GPU are requested with its memory only
+        objects = spec_changes(snapshot, subject, lambda spec: _renamed(spec, name, needed))
+        text = f"request {' and '.join(needed)} instead of {name}"
+        return repair(text, "CorrectResource", objects)
 
     for slot, _ in pod.cls.requests:
         if slot != PODS and not largest(snapshot, slot):
@@ -122,15 +129,15 @@ def _resources(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> I
             yield [renamed(name, near) for near in nearest(name, resources_like(snapshot, name))]
 
 
-def _renamed(spec: Raw, name: str, near: str) -> Raw:
-    """The containers with another resource in place of one."""
+def _renamed(spec: Raw, name: str, needed: list[str]) -> Raw:
+    """The containers with other resources in place of one."""
     found: Raw = {}
     for field in ("containers", "initContainers"):
         containers = copy.deepcopy(spec.get(field) or [])
         for resources in (each.get("resources") or {} for each in containers):
             for amounts in (resources.get("requests") or {}, resources.get("limits") or {}):
                 if name in amounts:
-                    amounts[near] = amounts.pop(name)
+                    amounts |= dict.fromkeys(needed, amounts.pop(name))
         if containers:
             found[field] = containers
     return found

@@ -20,6 +20,7 @@ from holdfast.explanation.matching_reservations import (
 from holdfast.explanation.missing_claims import consider_attributes, consider_missing_claims
 from holdfast.explanation.missing_volumes import consider_missing_volumes, consider_unbound_claims
 from holdfast.explanation.misspellings import consider_misspellings
+from holdfast.explanation.new_nodes import consider_new_node
 from holdfast.explanation.own_reservations import waiting_for
 from holdfast.explanation.phrases import amounts_text, pods_text
 from holdfast.explanation.planned_reservations import consider_estimate, consider_own_start
@@ -29,7 +30,7 @@ from holdfast.explanation.repairs import metadata_changes, repair
 from holdfast.explanation.report import Report, few
 from holdfast.explanation.reservation_repairs import consider_reservations
 from holdfast.explanation.rollouts import consider_rollout
-from holdfast.explanation.unused_claims import consider_unused_claims
+from holdfast.explanation.unused_claims import Deallocation, consider_unused_claims, deallocation
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, at_time, place, starts_on
 from holdfast.scheduler.cluster.decisions import Preempt
 from holdfast.scheduler.cluster.records import PodRecord
@@ -84,6 +85,9 @@ def explain_no_node(
 ) -> None:
     """No node is feasible, for a pod or the reserve pod of a reservation."""
     subject = Subject.of(pod)
+    if (unused := deallocation(snapshot, pod, placing)) is not None:
+        _explain_after(snapshot, pod, unused, placing, advisor, report)
+        return
     rejected, preempts = placing.column.rejected, False
     report.summary = no_node_summary(snapshot, placing, pod)
     if rejected is None and (own := own_waiting(snapshot, pod)):
@@ -117,6 +121,8 @@ def explain_no_node(
     protected = consider_nodes(advisor, placing)
     if not advisor.advice and not preempts:
         consider_removals(snapshot, subject, pod, advisor)
+        if rejected is None and not advisor.advice:
+            consider_new_node(snapshot, pod, placing, advisor)
     if not any("Wait" in each.change["actions"] for each in advisor.advice):
         report.details += [f"once capacity is free, {each}" for each in advisor.takers]
     _note_unknown_end(snapshot, pod, placing, advisor, report)
@@ -128,6 +134,28 @@ def explain_no_node(
     is_known = (rejected is not None and report.details) or missing_node(snapshot, pod.cls.wants_node)
     if not (advisor.advice or advisor.takers or is_known) and snapshot.cluster.nodes.count:
         report.details.append(NOTHING_HELPS)
+
+
+def _explain_after(
+    snapshot: ClusterSnapshot,
+    pod: PodRecord,
+    unused: Deallocation,
+    placing: NodeVerdicts,
+    advisor: Advisor,
+    report: Report,
+) -> None:
+    """The scheduler deallocates a claim first; what keeps the pod off the nodes then."""
+    report.summary = no_node_summary(snapshot, placing, pod)
+    text = f"claim {unused.claim} is allocated where it does not fit, and no other pod uses it: the "
+    text += "scheduler deallocates it if the pod is tried"
+    with applied(snapshot, [unused.change]):
+        freed = Subject.of(pod).record(snapshot) or pod
+        nodes = starts_on(snapshot, Subject.of(freed))
+        if nodes:
+            report.details.append(f"{text}; then it fits {few(nodes, _HOLDERS)}")
+            return
+        report.details.append(f"{text}; then:")
+        explain_no_node(snapshot, freed, place(snapshot.scheduler, freed), advisor, report)
 
 
 def _consider_pending_reservations(

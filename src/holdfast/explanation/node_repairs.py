@@ -2,7 +2,7 @@
 node: a cordon, taints, labels, spread constraints, kubelet features, hints and policies."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from holdfast.api.affinity import Taint
 from holdfast.api.annotations import limit_to_allocatable
@@ -11,12 +11,19 @@ from holdfast.api.names import (
     DEVICE_ALLOCATE_HINT,
     LIMIT_TO_ALLOCATABLE,
     NUMA_TOPOLOGY_SPEC,
+    QOS_CLASS,
+    RESOURCE_SPEC,
     TAINT_UNSCHEDULABLE,
 )
 from holdfast.api.selectors import tolerated
 from holdfast.explanation.label_repairs import VALUE, is_discovered, label_repairs
 from holdfast.explanation.node_labels import labels_anywhere, unmet_labels
-from holdfast.explanation.numa_alignment import has_no_numa_nodes, own_policy, wider_policies
+from holdfast.explanation.numa_alignment import (
+    has_no_numa_nodes,
+    own_policy,
+    whole_cores,
+    wider_policies,
+)
 from holdfast.explanation.repairs import (
     CONFIGURE,
     RESIZE,
@@ -30,7 +37,7 @@ from holdfast.kube.object_client import Raw
 from holdfast.scheduler.cluster.class_key import RESTART_ALL_CONTAINERS, USER_NAMESPACES_ON_HOST_NETWORK
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.framework.diagnosis import NodeRejection
-from holdfast.scheduler.managers.numa.node_topology import SINGLE
+from holdfast.scheduler.managers.numa.node_topology import SINGLE, SPREAD
 from holdfast.snapshot.cluster_changes import patch
 from holdfast.snapshot.cluster_snapshot import NODE, ClusterSnapshot
 
@@ -221,11 +228,12 @@ def wider_numa_policies(
     snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
 ) -> list[Repair]:
     """The NUMA policy of the node instead of another one, or policies that demand less."""
-    found = []
+    found: list[Repair] = []
     if has_no_numa_nodes(snapshot, pod, row):
         objects = metadata_changes(snapshot, subject, {"annotations": {NUMA_TOPOLOGY_SPEC: None}})
         text = f"remove its annotation {NUMA_TOPOLOGY_SPEC}, so that NUMA nodes do not matter"
         return [repair(text, "RemoveAnnotation", objects)]
+    found += _shared_cpus(snapshot, subject, pod, row)
     if own_policy(snapshot, pod) == SINGLE:
         given = json.loads(pod.cls.annotations[NUMA_TOPOLOGY_SPEC])
         body = {**given, "singleNUMANodeExclusive": "Preferred"}
@@ -241,6 +249,35 @@ def wider_numa_policies(
         text = f"set numaTopologyPolicy to {policy} in its annotation {NUMA_TOPOLOGY_SPEC}"
         found.append(repair(text, "Annotate", objects))
     return found
+
+
+def _shared_cpus(
+    snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, row: int
+) -> Iterator[Repair]:
+    """The pod without exclusive CPUs where nothing tells the CPUs of the node; with CPUs of several
+    cores where it does not request whole ones."""
+    cpus = snapshot.cluster.managers.cpus
+    want = cpus.valid_want(pod.cls)
+    if want is None or not want.bound:
+        return
+    if row not in cpus.topologies:
+        yield without_exclusive_cpus(snapshot, subject, pod)
+    elif whole_cores(snapshot, pod, row):
+        spec = json.loads(pod.cls.annotations.get(RESOURCE_SPEC) or "{}")
+        spec = {key: value for key, value in spec.items() if key != "preferredCPUBindPolicy"}
+        spec["requiredCPUBindPolicy"] = SPREAD
+        objects = metadata_changes(
+            snapshot, subject, {"annotations": {RESOURCE_SPEC: json.dumps(spec)}}
+        )
+        text = f"set requiredCPUBindPolicy to {SPREAD} in its annotation {RESOURCE_SPEC}"
+        yield repair(text, "Annotate", objects)
+
+
+def without_exclusive_cpus(snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord) -> Repair:
+    objects = metadata_changes(snapshot, subject, {"labels": {QOS_CLASS: None}})
+    given = f"{QOS_CLASS}={pod.cls.labels.get(QOS_CLASS)}"
+    text = f"remove its label {given}, so that it has no exclusive CPUs"
+    return repair(text, "RemoveLabel", objects)
 
 
 _BY_PLUGIN: dict[str, Callable[[ClusterSnapshot, Subject, PodRecord, int], list[Repair]]] = {

@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 
 from holdfast.explanation.advice import Advisor, actions_of
 from holdfast.explanation.capacity import missing_on, row_of, shortages
-from holdfast.explanation.claim_details import devices_explained
+from holdfast.explanation.claim_details import device_reasons
+from holdfast.explanation.claim_selectors import fewer_constraints, other_selectors
 from holdfast.explanation.claim_sizes import CLAIMS_PLUGIN, fewer_device_steps
 from holdfast.explanation.claim_volumes import volume_repairs
 from holdfast.explanation.deletions import consider_deletions, deletion_steps, freed_by_deletion
@@ -72,6 +73,8 @@ _CAPACITY = (NODE_RESOURCES_FIT, "LimitAware", "DeviceShare", "NodeNUMAResource"
 _REASONS = 8
 _NODES_PER_REASON = 2
 _NODES = 3
+_EXPLAINED = 60
+"""On how many nodes it is looked up why devices are not used."""
 _STEPS = 4
 """How many changes are combined for one node."""
 _LOOKS = 60
@@ -119,7 +122,8 @@ def _by_reason(advisor: Advisor, placing: NodeVerdicts, short: NDArray[np.float6
             groups.setdefault(rejection, []).append(row_of(snapshot, name))
     for rejection, rows in groups.items():
         unmet = _unmet_labels(advisor, rows) if rejection.plugin == NODE_AFFINITY else {}
-        rows.sort(key=lambda row: (float(short[row]), unmet.get(row, 0), names(row)))
+        seen = _devices_seen(advisor, rows) if rejection.plugin == CLAIMS_PLUGIN else {}
+        rows.sort(key=lambda row: (seen.get(row, 0), float(short[row]), unmet.get(row, 0), names(row)))
     return sorted(groups.items(), key=lambda each: (-len(each[1]), each[0]))
 
 
@@ -128,6 +132,20 @@ def _unmet_labels(advisor: Advisor, rows: list[int]) -> dict[int, int]:
     snapshot = advisor.snapshot
     pod = advisor.subject.record(snapshot)
     return {row: sum(map(len, unmet_labels(snapshot, pod, row))) for row in rows} if pod else {}
+
+
+def _devices_seen(advisor: Advisor, rows: list[int]) -> dict[int, int]:
+    """How many rows before each have devices that are not used for the same reasons; the number of all
+    rows where there are none. So that different reasons are tried first."""
+    snapshot = advisor.snapshot
+    pod = advisor.subject.record(snapshot)
+    counts, found = Counter[tuple[tuple[str, int], ...]](), dict[int, int]()
+    for row in rows[:_EXPLAINED] if pod is not None else ():
+        assert pod is not None
+        reasons = device_reasons(snapshot, pod, row)
+        found[row] = counts[reasons] if reasons else len(rows)
+        counts[reasons] += 1
+    return dict.fromkeys(rows, len(rows)) | found
 
 
 # Single changes
@@ -171,6 +189,9 @@ def _settings(advisor: Advisor, pod: PodRecord, row: int, rejection: NodeRejecti
     yield from node_repairs(snapshot, subject, pod, row, rejection)
     if rejection.plugin == CLAIMS_PLUGIN:
         yield from device_tolerations(snapshot, subject, pod, row)
+        if ("ReplaceClaim",) not in advisor.actions:  # the name of an attribute may be misspelt
+            yield from other_selectors(snapshot, subject, pod, row)
+        yield from fewer_constraints(snapshot, subject, pod)
 
 
 # Combinations
@@ -289,13 +310,8 @@ class _Search:
             missing = tuple(sorted(missing_on(snapshot, pod, row).items()))
             limits = tuple(sorted(limits_on(snapshot, pod, row).items()))
             options = list(self._options(pod, rejection)) if len(repairs) < _STEPS else []
-            devices = self._devices(pod) if rejection.plugin == CLAIMS_PLUGIN else ()
+            devices = device_reasons(snapshot, pod, row) if rejection.plugin == CLAIMS_PLUGIN else ()
         return _Obstacle(rejection, missing, limits, devices), options
-
-    def _devices(self, pod: PodRecord) -> tuple[tuple[str, int], ...]:
-        explained = devices_explained(self._snapshot, pod, self._row)
-        reasons = Counter(each.reason for each in explained.devices) if explained is not None else {}
-        return tuple(sorted(reasons.items()))
 
     def _is_too_small(self, pod: PodRecord) -> bool:
         """Whether several changes together leave too little of a request, or of a limit."""

@@ -1,17 +1,45 @@
-"""ResourceClaims that have devices and that no pod uses: deleting them, if that would help."""
+"""ResourceClaims that have devices and that no pod uses: those of the pod itself, which the scheduler
+deallocates, and others, deleting which may help."""
+
+from typing import NamedTuple
 
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.repairs import DELETE_RESERVATION, repair
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import NodeVerdicts
 from holdfast.kube.object_client import Raw
+from holdfast.scheduler.cluster.decisions import DeallocateClaim
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.managers.claims.pod_claims import ResourceClaimKey
-from holdfast.snapshot.cluster_changes import delete
+from holdfast.snapshot.cluster_changes import ObjectChange, delete, patch
 from holdfast.snapshot.cluster_snapshot import RESOURCE_CLAIM, ClusterSnapshot
 
 _CLAIMS_PLUGIN = "DynamicResources"
 _TRIED = 20
+
+
+class Deallocation(NamedTuple):
+    """A claim that the scheduler deallocates for a pod, so that it can have other devices."""
+
+    claim: str
+    change: ObjectChange
+
+
+def deallocation(
+    snapshot: ClusterSnapshot, pod: PodRecord, placing: NodeVerdicts
+) -> Deallocation | None:
+    """The claim that the scheduler deallocates if it tries the pod; None if there is none, or pods are
+    preempted."""
+    if placing.column.rejected is not None or not any(each.name for each in pod.cls.claims):
+        return None
+    nomination = snapshot.scheduler.preemption.post_filter(placing.profile, pod, placing.column)
+    for each in nomination.decisions if not nomination.node else ():
+        if isinstance(each, DeallocateClaim):
+            raw = snapshot.find(RESOURCE_CLAIM, each.claim.name, each.claim.namespace)
+            body = {"status": {"allocation": None, "reservedFor": None, "devices": None}}
+            if raw is not None:
+                return Deallocation(_key(raw), patch(RESOURCE_CLAIM, raw, body, follows=True))
+    return None
 
 
 def consider_unused_claims(

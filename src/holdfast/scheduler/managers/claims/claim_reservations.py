@@ -73,7 +73,7 @@ class ClaimReservations(ClaimFeasibility):
         if need.request is None:
             self._fly(pod, (), None)
             return ""
-        names = self._names_to_allocate(pod)
+        names = self.names_to_allocate(pod)
         if need.extended is not None:
             names.append(ClaimName(pod.namespace, EXTENDED_RESOURCES, pod.uid))
         if len(names) != len(need.request.claims):
@@ -135,7 +135,7 @@ class ClaimReservations(ClaimFeasibility):
         busy = self.use.busy(visible)
         return [entry.id for at, entry in enumerate(visible.entries) if not busy[at]]
 
-    def _names_to_allocate(self, pod: PodRecord) -> list[ClaimName]:
+    def names_to_allocate(self, pod: PodRecord) -> list[ClaimName]:
         """The claims of a pod that are not allocated; those of a reserve pod are yet to be created."""
         if pod.reservation is not None:
             wanted = self.entries_to_hold(pod)

@@ -41,6 +41,14 @@ class ClaimsInUse(HeldRest):
             return claim.status.allocation
         return flight.allocation if flight is not None else None
 
+    def decided_for(self, key: ResourceClaimKey) -> list[PodRecord]:
+        """The pods for which a claim is to get an allocation that is not on its object."""
+        claim, flight = self._claims.get(key), self._in_flight.get(key)
+        if flight is None or (claim is not None and claim.status.allocation is not None):
+            return []
+        found = (self._cluster.pods.get(uid) for uid in sorted(flight.pods))
+        return [pod for pod in found if pod is not None]
+
     # Devices that other claims have, too
     #
     # The API server does not keep two schedulers from allocating one device to two claims. The later of

@@ -284,8 +284,8 @@ class Search:
             return undo is not None and self._follows(request, part, number, 0, position, undo)
         lists = self._lists[part.index]
         marked, claim, admin = self._marked, part.claim, part.admin_access
+        # By what makes devices interchangeable, whether one of them could be taken.
         tried: dict[tuple[int, DevicePool | None, bool], bool] = {}
-        """By what makes devices interchangeable, whether one of them could be taken."""
         for at in range(start, len(self.order)):
             position = self.order[at]
             holders = marked.get(position)
@@ -294,7 +294,10 @@ class Search:
             else:
                 in_use = holders is not None or self.closed[position]
             if in_use:
-                self._refuse(part, position, IN_USE, CHOSEN if holders else "")
+                # What does not match is not wanted, whoever has it.
+                reason = IN_USE if lists.match[position] in (MATCH, ERROR) else SELECTOR
+                detail = CHOSEN if holders and reason == IN_USE else ""
+                self._refuse(part, position, reason, detail)
                 continue
             if not self._selectable(part, lists, position):
                 continue
