@@ -683,8 +683,10 @@ def snapshot_of(world: World) -> ClusterSnapshot:
     return snapshot_with(list(world.objects.values()), world.now)
 
 
-def snapshot_with(objects: list[Raw], now: float) -> ClusterSnapshot:
-    snapshot = ClusterSnapshot(FACTORY.scheduler(), now)
+def snapshot_with(
+    objects: list[Raw], now: float, factory: SchedulerFactory = FACTORY
+) -> ClusterSnapshot:
+    snapshot = ClusterSnapshot(factory.scheduler(), now)
     for watched in WATCHED:
         if not watched.ended:
             kinds = (watched.info.api_version, watched.info.kind)
@@ -693,7 +695,7 @@ def snapshot_with(objects: list[Raw], now: float) -> ClusterSnapshot:
     return snapshot
 
 
-def as_they_are(kind: str, name: str, *objects: Raw) -> Report:
+def as_they_are(kind: str, name: str, *objects: Raw, factory: SchedulerFactory = FACTORY) -> Report:
     """The report on an object of a cluster in which no scheduler has run."""
     known = [
         {**raw, "metadata": {"uid": raw["metadata"]["name"], **raw["metadata"]}} for raw in objects
@@ -702,7 +704,7 @@ def as_they_are(kind: str, name: str, *objects: Raw) -> Report:
         if raw["kind"] in ("Pod", "PodGroup"):
             raw["metadata"].setdefault("namespace", "default")
     (wanted,) = [r for r in known if (r["kind"], r["metadata"]["name"]) == (kind, name)]
-    return explain(snapshot_with(known, World().now), wanted)
+    return explain(snapshot_with(known, World().now, factory), wanted)
 
 
 def explained(world: World, row: Row) -> Report:

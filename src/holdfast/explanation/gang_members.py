@@ -35,6 +35,7 @@ from holdfast.explanation.queue_limits import (
     queue_repairs,
     too_large,
 )
+from holdfast.explanation.reclaimed_capacity import Reclaiming, reclaiming
 from holdfast.explanation.repairs import Repair, metadata_changes, repair, spec_changes
 from holdfast.explanation.report import Report
 from holdfast.explanation.verdicts import NodeVerdicts, Subject, attempt
@@ -71,6 +72,13 @@ def explain_member(
         report.summary = (
             "It starts only together with the rest of its job. "
             f"{job_text(job)}: {preemption_text(victims)}."
+        )
+        return False
+    found = reclaiming(snapshot, pod) if not job.is_ready and not starts else Reclaiming()
+    report.details += found.details
+    if found.text:
+        report.summary = (
+            f"It starts only together with the rest of its job. {job_text(job)}: {found.text}."
         )
         return False
     refusal = limits.admission_error(pod)

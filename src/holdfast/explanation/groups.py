@@ -17,6 +17,7 @@ from holdfast.explanation.queue_limits import (
     over_capability,
     too_large,
 )
+from holdfast.explanation.reclaimed_capacity import reclaiming
 from holdfast.explanation.report import Report
 from holdfast.explanation.verdicts import GangGoal, Subject, attempt
 from holdfast.kube.object_client import Raw
@@ -83,9 +84,13 @@ def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
         is_ready, count = tried.is_ready, len(tried.placed)
     if is_ready:
         return f"{count} more fit now; it is queued."
+    more = f"{count} more fit now" if count else "None fits now"
     if victims := snapshot.scheduler.victims_for(job):
-        more = f"{count} more fit now" if count else "None fits now"
         return f"{more}; {preemption_text(victims)}."
+    found = reclaiming(snapshot, waiting[0])
+    report.details += found.details
+    if found.text:
+        return f"{more}; {found.text}."
     subject = Subject.of(waiting[0])
     advisor = Advisor(snapshot, subject, GangGoal(job.name))
     text = _hindrance(snapshot, subject, job, count, advisor, report)

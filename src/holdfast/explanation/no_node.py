@@ -118,7 +118,7 @@ def explain_no_node(
     consider_fewer_devices(snapshot, subject, pod, placing, advisor)
     if rejected is None:
         consider_awaited_pods(snapshot, pod, advisor)
-    protected = consider_nodes(advisor, placing)
+    protected = [] if preempts else consider_nodes(advisor, placing)
     if not advisor.advice and not preempts:
         consider_removals(snapshot, subject, pod, advisor)
         if rejected is None and not advisor.advice:

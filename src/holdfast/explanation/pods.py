@@ -15,18 +15,19 @@ from holdfast.explanation.holders import kind_of_holder, kind_text
 from holdfast.explanation.ignored_annotations import ignored_annotations
 from holdfast.explanation.matching_reservations import matching_reservations
 from holdfast.explanation.misspellings import consider_scheduler, served_schedulers
-from holdfast.explanation.no_node import explain_no_node
+from holdfast.explanation.no_node import explain_no_node, no_node_summary
 from holdfast.explanation.other_pods import takers_text
-from holdfast.explanation.phrases import in_time
+from holdfast.explanation.phrases import in_time, pods_text
 from holdfast.explanation.queue_limits import (
     consider_queue,
     queue_details,
 )
+from holdfast.explanation.reclaimed_capacity import reclaiming
 from holdfast.explanation.repair_search import consider_nodes
 from holdfast.explanation.repairs import remove_gates
 from holdfast.explanation.report import Report
 from holdfast.explanation.resizes import note_resize
-from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, rank, starts_on
+from holdfast.explanation.verdicts import NodeVerdicts, Subject, place, preempts, rank, starts_on
 from holdfast.explanation.waiting_containers import note_waiting_containers
 from holdfast.explanation.waits import consider_wait_on
 from holdfast.kube.object_client import Raw
@@ -138,17 +139,34 @@ def explain_pending(snapshot: ClusterSnapshot, pod: PodRecord, raw: Raw, report:
     elif refusal:
         report.summary = f"Its queue does not admit it: {refusal}."
         report.details += queue_details(snapshot, [pod])
-        consider_queue(snapshot, subject, [pod], advisor)
+        if victims := scheduler.victims_in_queue(pod):
+            whom = f"{pods_text(victims)} of lower priority in its queue"
+            report.summary += f" It can preempt {whom}, and will if it is tried."
+        elif not _explain_reclaim(snapshot, pod, report):
+            consider_queue(snapshot, subject, [pod], advisor)
     elif placing.message and (found := starts_on(snapshot, subject)):
         report.summary = (
             f"It fits now: {found[0]}, as it ends before others need the capacity. It is queued, or "
             "the scheduler is not running."
         )
     elif placing.message:
-        explain_no_node(snapshot, pod, placing, advisor, report)
+        report.summary = no_node_summary(snapshot, placing, pod)
+        if not preempts(scheduler, pod, placing) and _explain_reclaim(snapshot, pod, report):
+            report.details += details_of(snapshot, pod, placing)
+        else:
+            explain_no_node(snapshot, pod, placing, advisor, report)
     else:
         _fitting(snapshot, pod, report)
     report.advice = advisor.advice
+
+
+def _explain_reclaim(snapshot: ClusterSnapshot, pod: PodRecord, report: Report) -> bool:
+    """Says what the pod reclaims from other queues, or why it does not; returns whether it does."""
+    found = reclaiming(snapshot, pod)
+    if found.text:
+        report.summary += f" {found.text[0].upper()}{found.text[1:]}."
+    report.details += found.details
+    return bool(found.text)
 
 
 def _own_domain(snapshot: ClusterSnapshot, job: Job) -> TopologyPlacement | None:

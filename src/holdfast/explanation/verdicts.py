@@ -104,6 +104,14 @@ def place(scheduler: Scheduler, pod: PodRecord) -> NodeVerdicts:
     return NodeVerdicts(profile, column, why.message(cluster.nodes.count, more), rejections)
 
 
+def preempts(scheduler: Scheduler, pod: PodRecord, placing: NodeVerdicts) -> bool:
+    """Whether a pod without a feasible node preempts pods or reservations when it is tried."""
+    if placing.column.rejected is not None:
+        return False
+    found = scheduler.preemption.post_filter(placing.profile, pod, placing.column)
+    return bool(found.node or found.reserve_pods)
+
+
 def profile_for(scheduler: Scheduler, pod: PodRecord) -> Profile:
     return scheduler.profile_of(pod.scheduler) or scheduler.profiles[0]
 

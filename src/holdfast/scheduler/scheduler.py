@@ -15,7 +15,7 @@ from holdfast.scheduler.actions.backfill import Backfill
 from holdfast.scheduler.actions.convergence import ConvergenceGuard
 from holdfast.scheduler.actions.hold_reconciler import HoldReconciler
 from holdfast.scheduler.actions.preempt import PreemptAction
-from holdfast.scheduler.actions.reclaim import Reclaim
+from holdfast.scheduler.actions.reclaim import Reclaim, ReclaimPlan
 from holdfast.scheduler.actions.reserve import Reserve
 from holdfast.scheduler.actions.round import Action, Round
 from holdfast.scheduler.cluster.base import ClusterSettings
@@ -336,8 +336,28 @@ class Scheduler:
 
     def victims_for(self, job: Job) -> list[PodRecord]:
         """The pods that the preempt action would preempt now for a job that is not ready."""
-        actions = [action for action in self._actions if isinstance(action, PreemptAction)]
-        return actions[0].victims_for(self._round(self.cluster.now), job) if actions else []
+        action = self._preempt()
+        return action.victims_for(self._round(self.cluster.now), job) if action is not None else []
+
+    def victims_in_queue(self, pod: PodRecord) -> list[PodRecord]:
+        """The pods that the preempt action would preempt now for a pod, not of a gang, that its queue
+        does not admit."""
+        action = self._preempt()
+        return action.victims_in_queue(self._round(self.cluster.now), pod) if action is not None else []
+
+    def _preempt(self) -> PreemptAction | None:
+        return next((action for action in self._actions if isinstance(action, PreemptAction)), None)
+
+    @property
+    def reclaims(self) -> bool:
+        """Whether it has the `reclaim` action."""
+        return any(isinstance(action, Reclaim) for action in self._actions)
+
+    def reclaim_plans(self) -> list[ReclaimPlan]:
+        """What the reclaim action, configured or not, would reclaim now for the pods that are queued,
+        if none of them has a feasible node."""
+        actions = [action for action in self._actions if isinstance(action, Reclaim)]
+        return (actions or [Reclaim({})])[0].plans(self._round(self.cluster.now))
 
     def _backfill(self) -> Backfill | None:
         return next((action for action in self._actions if isinstance(action, Backfill)), None)

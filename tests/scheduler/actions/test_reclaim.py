@@ -220,6 +220,21 @@ def test_the_least_important_goes_first_and_the_spared_never() -> None:
     assert played.times("late") == [10]
 
 
+def test_another_pod_is_evicted_if_a_disruption_budget_protects_the_first() -> None:
+    queues = [queue("a"), queue("b")]
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "a", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": APP}, "minAvailable": 1},
+    }
+    given = [low("x", 2, "a"), low("y", 2, "a", labels=APP)]
+    late = low("late", 2, "b", at="10s")
+    played = play(node("n1", 4), queues, given, budget, late, config=RECLAIM)
+    assert victims(played, "Evicted") == ["x"]
+    assert played.times("late") == [10]
+
+
 def test_a_job_reclaims_for_all_of_it_or_not_at_all() -> None:
     queues = [queue("a"), queue("b")]
     fits = [pod_group("g", 2, queue="b"), *gang("g", 2, at="10s")]

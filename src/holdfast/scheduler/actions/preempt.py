@@ -160,6 +160,15 @@ class PreemptAction(Action):
                 _, victims = self._proposal(round_, members, lambda: gangs.could_start(jobs))
         return list(victims.values())
 
+    def victims_in_queue(self, round_: Round, pod: PodRecord) -> list[PodRecord]:
+        """The pods that would be preempted now for a pod that its queue does not admit. Changes
+        nothing."""
+        if self._is_under_way(round_, [pod]):
+            return []
+        with round_.cluster.jobs.queues.expected_usage():
+            _, victims = self._proposal(round_, [pod], lambda: True)
+        return list(victims.values())
+
     def _proposal(
         self, round_: Round, members: list[PodRecord], is_ready: Callable[[], bool]
     ) -> tuple[Found, dict[str, PodRecord]]:

@@ -10,8 +10,9 @@ placed, so that capacity which is coming free is not reclaimed twice. A pod whos
 PodDisruptionBudget refused is not evicted again before a back-off; other pods may be meanwhile.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,6 +125,16 @@ def _is_over_allocated(record: QueueRecord) -> bool:
 RECLAIMED = "Reclaimed"
 
 
+class ReclaimPlan(NamedTuple):
+    """What is reclaimed for a job, or for a pod that is not in a gang."""
+
+    leader: PodRecord
+    queue: str
+    places: list[tuple[PodRecord, int]]
+    """The members that are nominated, and to which rows."""
+    victims: list[PodRecord]
+
+
 class Reclaim(Action):
     """Reclaims capacity for queues below their deserved share."""
 
@@ -131,7 +142,7 @@ class Reclaim(Action):
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         super().__init__(arguments)
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: tuple[int, int, int, frozenset[str]] | None = None
         self._retry_at: float | None = None
 
     def next_timer(self) -> float | None:
@@ -147,44 +158,85 @@ class Reclaim(Action):
         self._retry_at = min(refused.values(), default=None)
         if not queues or cluster.has_changes() or round_.pods_left <= 0:
             return
-        state = (round_.queue.refusals, epoch.usage.end, epoch.queues)
+        state = (round_.queue.refusals, epoch.usage.end, epoch.queues, frozenset(refused))
         if state == self._seen:
             return
         waiting = [pod for pod in round_.queue.in_no_order() if queues.of(pod) in queues.known]
-        decisions: list[Decision] = []
         if waiting and any(record.allocated for record in queues):
             queues.share_out(round_.queue.waiting(with_jobs=True))
-            with queues.expected_usage() as expected:
-                reclaimable = ReclaimableCapacity(cluster)
-                if reclaimable:
-                    with cluster.ledger.transaction():
-                        reclaimable.collect(expected)
-                        decisions = self._reclaim(round_, waiting, reclaimable, expected)
-        round_.preemption.apply(decisions)  # after the transaction was undone
-        self._seen = (round_.queue.refusals, epoch.usage.end, epoch.queues)
+            decisions = [d for plan in _plans(round_, waiting) for d in _decisions(cluster, plan)]
+            round_.preemption.apply(decisions)
+        self._seen = (round_.queue.refusals, epoch.usage.end, epoch.queues, frozenset(refused))
 
-    def _reclaim(
-        self,
-        round_: Round,
-        waiting: list[PodRecord],
-        reclaimable: ReclaimableCapacity,
-        expected: ExpectedUsage,
-    ) -> list[Decision]:
-        queues, unsuccessful = round_.cluster.jobs.queues, set()
-        decisions: list[Decision] = []
-        kinds = {(queues.of(pod), pod.cls.id): pod for pod in waiting}
-        order_key = {kind: queues.order_key(kind[0], pod) for kind, pod in kinds.items()}
-        waiting.sort(
-            key=lambda pod: (order_key[queues.of(pod), pod.cls.id], round_.queue.sort_key(pod))
-        )
-        for pod in waiting:
-            group = round_.queue.group_key(pod)
-            if pod.reservation is not None or group in unsuccessful:
-                continue
-            done = _Reclaimer(round_, pod, reclaimable, expected, decisions).reclaim()
-            if not done and pod.pinned_node is None and not pod.nominated:
-                unsuccessful.add(group)  # pods of the same group get the same result
-        return decisions
+    def plans(self, round_: Round) -> list[ReclaimPlan]:
+        """What would be reclaimed now, if none of the pods that are queued has a feasible node. Changes
+        nothing."""
+        queues, queued = round_.cluster.jobs.queues, round_.queue.waiting(with_jobs=True)
+        waiting = [
+            pod
+            for pod in round_.queue.waiting()
+            if pod.row < 0 and not pod.deletion_pending and queues.of(pod) in queues.known
+        ]
+        if not waiting or not any(record.allocated for record in queues):
+            return []
+        with queues.shared_out(pod for pod in queued if pod.row < 0):
+            return _plans(round_, waiting)
+
+
+def _plans(round_: Round, waiting: list[PodRecord]) -> list[ReclaimPlan]:
+    """What is reclaimed for these pods, each with what is reclaimed for those before it. Shares are
+    those that were set last."""
+    cluster, queues, unsuccessful = round_.cluster, round_.cluster.jobs.queues, set[Hashable]()
+    plans: list[ReclaimPlan] = []
+    kinds = {(queues.of(pod), pod.cls.id): pod for pod in waiting}
+    order_key = {kind: queues.order_key(kind[0], pod) for kind, pod in kinds.items()}
+    waiting.sort(key=lambda pod: (order_key[queues.of(pod), pod.cls.id], round_.queue.sort_key(pod)))
+    with queues.expected_usage() as expected:
+        reclaimable = ReclaimableCapacity(cluster)
+        if not reclaimable:
+            return []
+        with cluster.ledger.transaction(), _restored_nominations(cluster, waiting):
+            reclaimable.collect(expected)
+            for pod in waiting:
+                group = round_.queue.group_key(pod) or (queues.of(pod), pod.cls.id, pod.job)
+                if pod.reservation is not None or group in unsuccessful:
+                    continue
+                reclaimer = _Reclaimer(round_, pod, reclaimable, expected)
+                if not reclaimer.reclaim():
+                    if pod.pinned_node is None and not pod.nominated:
+                        unsuccessful.add(group)  # pods of the same group get the same result
+                elif reclaimer.plan is not None:
+                    plans.append(reclaimer.plan)
+    return plans
+
+
+@contextmanager
+def _restored_nominations(cluster: Cluster, pods: list[PodRecord]) -> Iterator[None]:
+    """Restores the nominated nodes of the pods, and of the members of their jobs, at the end of the
+    block."""
+    jobs = [job for pod in pods if (job := cluster.jobs.of(pod)) is not None]
+    members = [pod for job in jobs for each in cluster.jobs.partners(job) for pod in each.waiting()]
+    before = [(pod, pod.nominated) for pod in {each.uid: each for each in (*pods, *members)}.values()]
+    try:
+        yield
+    finally:
+        for pod, node in before:
+            if pod.nominated != node:
+                cluster.nominator.set(pod, node)
+
+
+def _decisions(cluster: Cluster, plan: ReclaimPlan) -> Iterator[Decision]:
+    """Evicts the victims and nominates the members."""
+    job = cluster.jobs.of(plan.leader)
+    about = plan.leader.ref if job is None else job.ref
+    for victim in plan.victims:
+        text = f"queue {plan.queue} reclaims its deserved share for {about}"
+        emit = Emit(victim.ref, "Normal", RECLAIMED, text, "Reclaiming")
+        yield Evict(victim.ref, text, event=emit)
+    for pod, row in plan.places:
+        node = cluster.nodes.name(row)
+        if pod.nominated != node:
+            yield Nominate(pod.ref, node)
 
 
 class _Reclaimer:
@@ -196,10 +248,10 @@ class _Reclaimer:
         leader: PodRecord,
         reclaimable: ReclaimableCapacity,
         expected: ExpectedUsage,
-        decisions: list[Decision],
     ) -> None:
         self._round = round_
-        self._decisions = decisions
+        self.plan: ReclaimPlan | None = None
+        """Set by `reclaim` if there are victims."""
         self._cluster = round_.cluster
         self._queues = round_.cluster.jobs.queues
         self._leader = leader
@@ -232,7 +284,7 @@ class _Reclaimer:
                 if ready:
                     break
         if ready and self._victims:
-            self._decide()
+            self._keep_plan()
         for pod in members:
             if pod.nominated:
                 self._expected.coming(pod)
@@ -308,18 +360,12 @@ class _Reclaimer:
             for slot in slots
         )
 
-    def _decide(self) -> None:
-        nodes, leader = self._cluster.nodes, self._leader
-        job = self._cluster.jobs.of(leader)
-        about = leader.ref if job is None else job.ref
-        decisions = self._decisions
-        for victim in self._victims.values():
+    def _keep_plan(self) -> None:
+        """Counts what is reclaimed, for the jobs after this one."""
+        victims = list(self._victims.values())
+        for victim in victims:
             self._reclaimable.evicted(victim)
-            text = f"queue {self._queue} reclaims its deserved share for {about}"
-            emit = Emit(victim.ref, "Normal", RECLAIMED, text, "Reclaiming")
-            decisions.append(Evict(victim.ref, text, event=emit))
         for pod, row in self._places:
             self._reclaimable.nominated(pod, row)
-            if pod.nominated != nodes.name(row):
-                self._cluster.nominate(pod, nodes.name(row))
-                decisions.append(Nominate(pod.ref, nodes.name(row)))
+            self._cluster.nominator.set(pod, self._cluster.nodes.name(row))
+        self.plan = ReclaimPlan(self._leader, self._queue, self._places, victims)

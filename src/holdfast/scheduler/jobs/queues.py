@@ -283,6 +283,17 @@ class Queues:
             record = self.known[name]
             record.share, record.wants = found.deserved, found.wants
 
+    @contextmanager
+    def shared_out(self, waiting: Iterable[PodRecord]) -> Iterator[None]:
+        """Sets what each queue deserves, given these pending pods, until the end of the block."""
+        before = [(record, record.share, record.wants) for record in self]
+        self.share_out(waiting)
+        try:
+            yield
+        finally:
+            for record, share, wants in before:
+                record.share, record.wants = share, wants
+
     def shares(self, waiting: Iterable[PodRecord]) -> dict[str, QueueShare]:
         """What each queue deserves, given these pending pods; by name."""
         self.refresh()

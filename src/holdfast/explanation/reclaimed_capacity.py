@@ -1,0 +1,186 @@
+"""What a pending pod, or its gang, reclaims from over-allocated queues, and why it reclaims nothing.
+
+The reclaim action is asked what it would do, with the pods that have a feasible node placed before, as
+in a round.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+from holdfast.explanation.other_pods import placed
+from holdfast.explanation.phrases import amounts_text, pods_text
+from holdfast.explanation.queue_limits import QUEUE
+from holdfast.explanation.report import few
+from holdfast.explanation.verdicts import attempt
+from holdfast.scheduler.actions.reclaim import ReclaimPlan
+from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.cluster.slots import PODS, Amounts
+from holdfast.scheduler.plugins.disruption_budgets import DisruptionBudgets
+from holdfast.snapshot.cluster_changes import applied, patch
+from holdfast.snapshot.cluster_snapshot import POD, ClusterSnapshot, shown
+
+_MOST_PLACED = 500
+"""How many pending pods are placed before the action is asked."""
+_NODES = 3
+_TRIES = 8
+"""How often the action is asked again without pods that a disruption budget protects."""
+
+
+class Reclaiming(NamedTuple):
+    """What is known of reclaim for a pod that has no node."""
+
+    text: str = ""
+    """What it reclaims in the next round, as the end of a sentence; empty if it reclaims nothing."""
+    details: tuple[str, ...] = ()
+
+
+def reclaiming(snapshot: ClusterSnapshot, pod: PodRecord) -> Reclaiming:
+    """What is reclaimed for the pod, or for its job, which does not start now."""
+    queues = snapshot.cluster.jobs.queues
+    queues.refresh()
+    if len(queues.known) < 2 or pod.reservation is not None or queues.of(pod) not in queues.known:
+        return Reclaiming()
+    if not any(record.allocated for record in queues):
+        return Reclaiming()
+    plan, protected = _allowed_plan(snapshot, pod)
+    if plan is None:
+        return Reclaiming(details=tuple(_why_not(snapshot, pod)))
+    what = plan_text(snapshot, plan)
+    budgets = DisruptionBudgets(snapshot.cluster)
+    refusals = [
+        f"{budget.text}, and protects {pods_text(p for p in protected if budget.protects(p))}"
+        for budget in budgets.violated_by(protected)
+    ]
+    if not snapshot.scheduler.reclaims:
+        missing = f"the action reclaim is not configured: with it, it could reclaim {what}"
+        return Reclaiming(details=(missing, *refusals))
+    if any(victim in protected for victim in plan.victims):
+        refused = [f"{each}: the eviction is refused, and tried again later" for each in refusals]
+        return Reclaiming(details=(f"it would reclaim {what}", *refused))
+    text = f"it can reclaim {what}, and will in the next round"
+    return Reclaiming(text, tuple(f"{each}: others are evicted" for each in refusals))
+
+
+def plan_text(snapshot: ClusterSnapshot, plan: ReclaimPlan) -> str:
+    """`4 cpu from queue a (default/x) on n1`"""
+    cluster = snapshot.cluster
+    asked = {slot for member, _ in plan.places for slot in member.cls.amounts if slot != PODS}
+    by_queue: dict[str, list[PodRecord]] = {}
+    for victim in plan.victims:
+        by_queue.setdefault(cluster.jobs.queues.of(victim), []).append(victim)
+    found = []
+    for queue, victims in sorted(by_queue.items()):
+        amounts: Amounts = {}
+        for victim in victims:
+            for slot, amount in victim.cls.amounts.items():
+                if slot in asked:
+                    amounts[slot] = amounts.get(slot, 0) + amount
+        found.append(f"{amounts_text(snapshot, amounts)} from queue {queue} ({pods_text(victims)})")
+    nodes = sorted({cluster.nodes.name(victim.row) for victim in plan.victims})
+    return f"{' and '.join(found)} on {few(nodes, _NODES)}"
+
+
+# The action's answer
+
+
+def _allowed_plan(
+    snapshot: ClusterSnapshot, pod: PodRecord
+) -> tuple[ReclaimPlan | None, list[PodRecord]]:
+    """What is reclaimed for the pod or its job, without pods whose eviction a disruption budget refuses
+    if there is a way; and the pods that are protected."""
+    first: ReclaimPlan | None = None
+    protected: list[PodRecord] = []
+    refused = snapshot.cluster.not_evicted_before
+    budgets = DisruptionBudgets(snapshot.cluster)
+    try:
+        for _ in range(_TRIES):
+            plan = _plan(snapshot, pod)
+            if plan is None:
+                break
+            first = first or plan
+            violating, _ = budgets.split(plan.victims)
+            if not violating:
+                return plan, protected
+            protected += violating
+            refused |= {each.uid: snapshot.now for each in violating}
+    finally:
+        for each in protected:
+            refused.pop(each.uid, None)
+    return first, protected
+
+
+def _plan(snapshot: ClusterSnapshot, pod: PodRecord) -> ReclaimPlan | None:
+    jobs = snapshot.cluster.jobs
+    job = jobs.of(pod)
+    names = {each.name for each in jobs.partners(job)} if job is not None else set()
+    with _others_placed(snapshot, pod):
+        plans = snapshot.scheduler.reclaim_plans()
+    return next((p for p in plans if p.leader is pod or p.leader.job in names), None)
+
+
+@contextmanager
+def _others_placed(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[None]:
+    """Places the other pending pods and gangs that have feasible nodes, until the end of the block:
+    the next round binds them before it reclaims anything."""
+    queue, jobs = snapshot.scheduler.queue, snapshot.cluster.jobs
+    own = jobs.of(pod)
+    partners = jobs.partners(own) if own is not None else []
+    refused: set[int] = set()
+    with ExitStack() as stack:
+        waiting = [p for p in queue.waiting() if p is not pod and not p.deletion_pending and p.row < 0]
+        for each in sorted(waiting, key=queue.sort_key)[:_MOST_PLACED]:
+            job = jobs.of(each)
+            if job is None:
+                fits = each.cls.id not in refused and stack.enter_context(placed(snapshot, [each]))
+                if not fits and each.pinned_node is None:
+                    refused.add(each.cls.id)
+            elif job not in partners:
+                with attempt(snapshot, job) as tried:
+                    starts = tried.is_ready
+                if starts:
+                    stack.enter_context(attempt(snapshot, job))
+        yield
+
+
+# Why nothing is reclaimed
+
+
+def _why_not(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:
+    queues, slots = snapshot.cluster.jobs.queues, snapshot.cluster.nodes.slots
+    kept = [raw for raw in snapshot.all(QUEUE) if raw["spec"].get("reclaimable") is False]
+    changes = [patch(QUEUE, raw, {"spec": {"reclaimable": True}}) for raw in kept]
+    with applied(snapshot, changes):
+        plan = _plan(snapshot, pod) if kept else None
+        if plan is not None:
+            whose = {queues.of(each) for each in plan.victims}
+            names = few(sorted(whose & {raw["metadata"]["name"] for raw in kept}))
+            yield (
+                f"nothing is reclaimed from queue {names}, of which reclaimable is false: otherwise it "
+                f"could reclaim {plan_text(snapshot, plan)}"
+            )
+            return
+    raw = snapshot.find(POD, pod.name, pod.namespace)
+    if pod.cls.pod.spec.preemption_policy == "Never" and raw is not None:
+        with applied(snapshot, [patch(POD, raw, {"spec": {"preemptionPolicy": None}})]):
+            again = snapshot.cluster.pod(pod.namespace, pod.name)
+            plan = _plan(snapshot, again) if again is not None else None
+            if plan is not None:
+                what = plan_text(snapshot, plan)
+                yield f"its preemptionPolicy is Never: otherwise it could reclaim {what}"
+                return
+    with queues.shared_out(p for p in snapshot.scheduler.queue.waiting(with_jobs=True) if p.row < 0):
+        (record, *_), own = queues.path(queues.of(pod)), dict(pod.cls.amounts)
+        for slot, amount in sorted(own.items()):
+            has, share = record.allocated.get(slot, 0), int(record.share[slot])
+            above = [
+                each.name
+                for each in queues
+                if each.allocated.get(slot, 0) > each.share[slot] and each is not record
+            ]
+            if slot != PODS and has + amount > share and above:
+                name = slots.name(slot)
+                yield (
+                    f"queue {record.name} deserves {shown(name, share)} {name} and uses "
+                    f"{shown(name, has)}: it reclaims nothing for a request of {shown(name, amount)}"
+                )
