@@ -229,7 +229,7 @@ def test_members_are_found_however_they_name_their_group(cluster: ServedCluster)
     ).settle()
     found = explained(cluster, "podgroup", "light")
     few = "It has too few pods: 1 of the 3 pods it needs."
-    assert found["summary"] == f"0 of 1 members have a node, 3 are needed. {few}"
+    assert found["summary"] == f"0 of 1 member has a node, 3 are needed. {few}"
     assert found["members"][0].startswith("Pod/default/light-0 is pending: ")
     found = explained(cluster, "pod", "light-0")
     assert found["summary"] == (
@@ -244,7 +244,7 @@ def test_queues_that_take_nothing_are_named(cluster: ServedCluster) -> None:
         group("queued", queue="nowhere"), pod("queued-0", "1", metadata=waits, memory="1Gi")
     ).settle()
     assert explained(cluster, "podgroup", "queued")["summary"] == (
-        "0 of 1 members have a node, 1 are needed. "
+        "0 of 1 member has a node, 1 is needed. "
         "Its queue does not admit it: queue nowhere does not exist."
     )
     found = explained(cluster, "pod", "queued-0")

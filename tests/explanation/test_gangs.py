@@ -311,7 +311,7 @@ def test_a_gang_that_can_preempt() -> None:
         N1, full("a", "1", "n1"), node("n2", cpu="8"), full("b", "4", "n2"), TWO, *pods
     )
     assert report.summary == (
-        "0 of 2 members have a node, 2 are needed. 1 more fit now; it can preempt default/b of lower "
+        "0 of 2 members have a node, 2 are needed. 1 more fits now; it can preempt default/b of lower "
         "priority, and will if it is tried."
     )
     assert not report.advice
@@ -352,7 +352,7 @@ def test_a_group_names_the_member_that_is_gated() -> None:
 
 def test_a_group_names_the_member_with_a_selector() -> None:
     report = of_group(N1, TWO, P, other(nodeSelector={"disk": "nvme"}))
-    assert "Only 1 more fit now. default/q: No suitable node" in report.summary
+    assert "Only 1 more fits now. default/q: No suitable node" in report.summary
     assert [each.change["actions"] for each in report.advice] == [["LabelNode"]]
     assert [each.plugin for each in report.nodes] == ["NodeAffinity"]
 

@@ -51,7 +51,7 @@ def test_a_rollout_whose_new_pods_cannot_be_created(known_by: str) -> None:
     new = workload("ReplicaSet", "web-2", 1, *([FAILURE] if known_by == "ReplicaSet" else []))
     report = explained(deployment, new)
     assert report.phase == "Pending"
-    assert report.summary == f"1 of 1 pods have a node. Pods cannot be created: {REFUSED}."
+    assert report.summary == f"1 of 1 pod has a node. Pods cannot be created: {REFUSED}."
     assert "there is no PriorityClass hihg; did you mean high?" in report.details
     assert [each.text.partition(";")[0] for each in report.advice] == [
         "name the PriorityClass high instead of hihg, in the template of Deployment web",
@@ -70,12 +70,12 @@ def test_a_priority_class_is_not_advised_for_pods_that_fit_nowhere() -> None:
 
 def test_replicas_that_do_not_exist_yet() -> None:
     report = explained(workload("Deployment", "web", 3))
-    assert report.summary.startswith("1 of 1 pods have a node. spec.replicas is 3.")
+    assert report.summary.startswith("1 of 1 pod has a node. spec.replicas is 3.")
 
 
 def test_a_rollout_that_is_fine() -> None:
     report = explained(workload("Deployment", "web", 1))
-    assert (report.phase, report.summary) == ("Scheduled", "1 of 1 pods have a node.")
+    assert (report.phase, report.summary) == ("Scheduled", "1 of 1 pod has a node.")
     assert report.details == []
 
 

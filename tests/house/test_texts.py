@@ -57,6 +57,23 @@ def odd_words(text: str) -> list[str]:
     return [f"{match[0]!r}: write {instead}" for match, instead in found if match]
 
 
+_OWN_PLURAL = re.compile(
+    r"""(["'])(?:1 )?[\w ]*\1 if [^\n]{1,40} == 1 else (?:f?(["'])[^"']*s\2|f["']\{)"""
+    r"""|== 1 else ["']s["']"""
+)
+"""`"1 pod" if count == 1 else f"{count} pods"`, `'' if count == 1 else 's'`."""
+
+
+def test_plurals_are_made_in_one_place() -> None:
+    found = [
+        f"{path.relative_to(SOURCE)}: {match[0]}"
+        for path in sorted(SOURCE.rglob("*.py"))
+        if path.parts[-2:] != ("api", "plurals.py")
+        for match in _OWN_PLURAL.finditer(path.read_text())
+    ]
+    assert not found, f"use holdfast.api.plurals: {found}"
+
+
 def test_texts_are_in_the_words_of_the_field() -> None:
     odd = [
         f"{text.where}:{text.line}: {text.text!r}: {'; '.join(found)}"

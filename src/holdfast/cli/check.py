@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.api.plurals import number_of
 from holdfast.cli.completers import files as complete_files
 from holdfast.cli.options import (
     Config,
@@ -193,7 +194,7 @@ def _print_table(result: "CheckResult") -> None:
             reason = f"not checked: {reason}"
         if each.fits and each.preempts:
             count = len(each.preempts)
-            reason = f"preempts {'1 pod' if count == 1 else f'{count} pods'}"
+            reason = f"preempts {number_of(count, 'pod')}"
         table.add(
             each.object,
             f"{each.document.file}:{each.field_line or each.line}",

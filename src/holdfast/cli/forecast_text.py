@@ -1,5 +1,6 @@
 """The tables of `holdfast when`."""
 
+from holdfast.api.plurals import number_of
 from holdfast.api.times import format_time
 from holdfast.cli.text_table import Column, Screen, TextTable
 from holdfast.local.apiserver.tables.columns import human_duration
@@ -27,7 +28,7 @@ def print_forecast(report: ForecastReport, now: float, *, single: bool) -> None:
             _print_one(screen, answer, report)
     else:
         _print_all(screen, report)
-    futures = "1 future" if report.futures == 1 else f"{report.futures} futures"
+    futures = number_of(report.futures, "future")
     if report.futures:
         within = human_duration(report.within)
         screen.note(f"Simulated from the state at {format_time(now)}: {futures} of up to {within}.")
@@ -58,8 +59,9 @@ def _print_workloads(screen: Screen, report: ForecastReport) -> None:
     """A table for each workload, with a line for those of its pods that start alike."""
     for workload in report.workloads:
         total = workload.placed + workload.pending
+        pods = number_of(total, "pod has", "pods have")
         table = TextTable(
-            f"{workload.object}: {workload.placed} of {total} pods have a node",
+            f"{workload.object}: {workload.placed} of {pods} a node",
             [
                 Column("pods", right=True, wraps=False),
                 Column("status", wraps=False),
@@ -147,7 +149,7 @@ def _waits_for(answer: StartAnswer) -> TextTable:
 def _pods_before(count: int) -> str:
     if not count:
         return ""
-    return "1 pending pod" if count == 1 else f"{count} pending pods"
+    return number_of(count, "pending pod")
 
 
 def _wait(answer: StartAnswer) -> str:

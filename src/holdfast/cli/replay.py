@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from holdfast.api.plurals import number_of
 from holdfast.cli.options import Failure, load_setup, warn_of_plugins
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def replay(
                 results.append((name or _DEFAULT, run.run(until, _progress(name, lives.end))))
                 notes |= dict.fromkeys(run.notes)
                 if run.replaced:
-                    pods = "1 pod was" if run.replaced == 1 else f"{run.replaced} pods were"
+                    pods = number_of(run.replaced, "pod was", "pods were")
                     notes[f"{name or _DEFAULT}: {pods} evicted and created again"] = None
                 for failed in results[-1][1].plugin_errors:
                     typer.echo(

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from holdfast.api.names import SIM_RUNS_FOR
+from holdfast.api.plurals import number_of
 from holdfast.api.quantity import format_amount
 from holdfast.api.times import format_duration
 from holdfast.cli.text_table import Column, Screen, TextTable
@@ -48,7 +49,7 @@ def print_run(screen: Screen, result: Result, title: str | None = None) -> None:
         table.add(name, value)
     screen.show(table)
     if count := result.endless_job_pods:
-        running = "1 pod of a Job runs" if count == 1 else f"{count} pods of Jobs run"
+        running = number_of(count, "pod of a Job runs", "pods of Jobs run")
         ends = f"--jobs-run-for or the annotation {SIM_RUNS_FOR}"
         screen.note(f"{running} at the end, having no run time: set one by {ends}")
 

@@ -11,6 +11,7 @@ import typer
 from holdfast.api.documents import Document
 from holdfast.api.errors import HoldfastError
 from holdfast.api.names import SIM_COUNT, SIM_RUNS_FOR
+from holdfast.api.plurals import number_of
 from holdfast.api.times import format_duration
 from holdfast.cli.dashboards import serve_local
 from holdfast.cli.options import (
@@ -205,7 +206,7 @@ async def _serve(settings: UpSettings, dashboard_port: int | None, config: str |
 def _print_addresses(running: Up, settings: UpSettings, dashboard: str) -> None:
     count = running.store.count("", "Node")
     kept = f"state in {settings.folder}" if settings.folder else "state in memory"
-    typer.echo(f"Holdfast is up: {count} node{'' if count == 1 else 's'}, {kept}")
+    typer.echo(f"Holdfast is up: {number_of(count, 'node')}, {kept}")
     if running.kept_nodes:
         existed = f"{running.kept_nodes} of them existed already"
         typer.echo(f"  {existed}, unchanged; --node-… options apply to new nodes only")

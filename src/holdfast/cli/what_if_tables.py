@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
+from holdfast.api.plurals import number_of
 from holdfast.api.quantity import shown
 from holdfast.cli.text_table import Column, Screen, TextTable
 from holdfast.sim.what_if.answer import WhatIfAnswer, by_workload, pending_groups
@@ -56,18 +57,18 @@ def summary_text(answer: WhatIfAnswer) -> str:
 
 def _print_plan(screen: Screen, answer: WhatIfAnswer, plan: NodePlan) -> None:
     wanted = [f"{count} x {shape}" for shape, count in plan.nodes.items() if count]
-    noun = "1 node" if plan.total == 1 else f"{plan.total} nodes"
+    nodes = number_of(plan.total, "node")
     if not plan.total:
         text = "no more nodes are needed" if plan.fits else "more nodes of these shapes do not help"
     elif plan.exact:
-        text = f"{noun} needed: {', '.join(wanted)}; fewer do not suffice"
+        text = f"{nodes} needed: {', '.join(wanted)}; fewer do not suffice"
     else:
-        text = f"{noun} needed: {', '.join(wanted)}; not all smaller numbers were tried"
+        text = f"{nodes} needed: {', '.join(wanted)}; not all smaller numbers were tried"
     screen.note(f"Plan: {text}{_lost_text(answer)}")
     if plan.binding:
         screen.note(f"With one node less: {_counted(plan.binding)}")
     if plan.unplaceable:
-        pods = "1 pod does" if plan.unplaceable == 1 else f"{plan.unplaceable} pods do"
+        pods = number_of(plan.unplaceable, "pod does", "pods do")
         why = _counted(plan.unplaceable_reasons)
         screen.note(f"{pods} not fit with any number of these nodes: {why}")
 
@@ -77,7 +78,7 @@ def _lost_text(answer: WhatIfAnswer) -> str:
     lost = sum(each.reason == "Preempted" for each in answer.lost)
     if not lost:
         return ""
-    return f"; but {'1 pod is' if lost == 1 else f'{lost} pods are'} preempted and not replaced"
+    return f"; but {number_of(lost, 'pod is', 'pods are')} preempted and not replaced"
 
 
 def _counted(reasons: dict[str, int]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
+from holdfast.api.plurals import plural
 from holdfast.explanation.other_pods import (
     Fitting,
     replicas_that_start,
@@ -210,7 +211,7 @@ def _result(fitting: Fitting) -> str:
     count, total, nodes = fitting
     if fitting.is_all:
         return f"; then {'both' if total == 2 else f'all {total}'} pods fit: {few(nodes, _NODES)}"
-    return f"; then {count} of {total} pods fit{'s' if count == 1 else ''}: {few(nodes, _NODES)}"
+    return f"; then {count} of {total} pods {plural(count, 'fits', 'fit')}: {few(nodes, _NODES)}"
 
 
 def _in_order(found: Iterable[_Ranked]) -> list[_Ranked]:

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator
 
 from holdfast.api.kinds import KINDS
 from holdfast.api.names import RESOURCE_API
+from holdfast.api.plurals import number_of, plural
 from holdfast.api.similar_names import did_you_mean
 from holdfast.explanation.capacity import row_of
 from holdfast.explanation.device_values import values_text
@@ -84,14 +85,16 @@ def _on_node(
     for reason in found.devices:
         by_request.setdefault((reason.claim, reason.request), []).append(reason)
     named = manager.names_to_allocate(pod) if len(request.claims) > 1 else []
-    devices = "1 device" if found.visible == 1 else f"{found.visible} devices"
+    devices = number_of(found.visible, "device")
     for (claim, name), reasons in by_request.items():
         counted = _counted(snapshot, reasons, _unmatched(request, row, snapshot, reasons))
         of = f" of claim {named[claim].name}" if claim < len(named) else ""
         yield f"{node}: of {devices} for request {name}{of}: {counted}"
     if not by_request:
         asked = sum(part.count for part in request.parts if not part.parent)
-        yield f"{node}: {asked} devices are requested, and {found.visible} are published for it"
+        requested = number_of(asked, "device is", "devices are")
+        published = number_of(found.visible, "is", "are")
+        yield f"{node}: {requested} requested, and {published} published for it"
 
 
 def _attribute_hint(snapshot: ClusterSnapshot, problem: str) -> Iterator[str]:
@@ -170,8 +173,8 @@ def _text(snapshot: ClusterSnapshot, reason: DeviceReason) -> str:
     if reason.reason == IN_USE:
         held = {holder.name for each in reason.holders if (holder := _holder(snapshot, each))}
         if held:
-            plural = "reservation" if len(held) == 1 else "reservations"
-            return f"held by {plural} {few(sorted(held), _HOLDERS)}"
+            noun = plural(len(held), "reservation")
+            return f"held by {noun} {few(sorted(held), _HOLDERS)}"
         holders = [f"{each}{_users(snapshot, each)}" for each in reason.holders[:_HOLDERS]]
         return f"in use by {' and '.join(holders)}" if holders else reason.detail or "in use"
     return _TEXTS[reason.reason].format(reason.detail)

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable, Iterator, Mapping
 
 from holdfast.api.kinds import KindInfo
+from holdfast.api.plurals import number_of
 from holdfast.api.resource_claims import ALL_DEVICES, EXACT_COUNT
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.missing_claims import named_claims, replaced_claim
@@ -85,7 +86,7 @@ def _fewer(
         options += [each for each in [next(filter(helps, shares), None)] if each is not None]
     for counts in options:
         text = ", ".join(
-            f"{n} {'device' if n == 1 else 'devices'} instead of "
+            f"{number_of(n, 'device')} instead of "
             f"{'all' if asked[name] > MAX_RESULTS else asked[name]} for request {name}"
             for name, n in counts.items()
         )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS
+from holdfast.api.plurals import plural
 from holdfast.explanation.repairs import CLAIM, spec_changes, workload_of
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import Subject
@@ -93,7 +94,7 @@ def _of_stateful_set(
 
 
 def _claims(names: list[str]) -> str:
-    return f"{'claim' if len(names) == 1 else 'claims'} {few(sorted(names), _CLAIMS)}"
+    return f"{plural(len(names), 'claim')} {few(sorted(names), _CLAIMS)}"
 
 
 def _replaced(raw: Raw, revise: Revision, follows: bool) -> list[ObjectChange]:

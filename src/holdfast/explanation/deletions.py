@@ -6,6 +6,7 @@ Holds are not considered: the scheduler would make them again.
 from collections import Counter
 from collections.abc import Iterator
 
+from holdfast.api.plurals import plural
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import missing_on, plans_on
 from holdfast.explanation.expected_ends import SCHEDULE, schedule_of
@@ -106,9 +107,9 @@ def _without_reservations(
     objects = [delete(RESERVATION, name) for name in names]
     held = [key for entry in entries for key in claims.held.of(entry.pod.uid)]
     objects += [delete(RESOURCE_CLAIM, key.name, key.namespace) for key in held]
-    plural = "reservation" if len(names) == 1 else "reservations"
+    noun = plural(len(names), "reservation")
     node = snapshot.cluster.nodes.name(row)
-    text = f"delete the {plural} {few(names, _TRIED)} on {node}"
+    text = f"delete the {noun} {few(names, _TRIED)} on {node}"
     return repair(text, "DeleteReservation", objects, DELETE_RESERVATION)
 
 
@@ -137,14 +138,14 @@ def _without_plans(snapshot: ClusterSnapshot, plans: list[PlannedReservation], r
     objects += [patch(SCHEDULE, raw, {"spec": {"suspend": True}}) for raw in schedules.values()]
     texts = []
     if alone:
-        plural = "reservation" if len(alone) == 1 else "reservations"
+        noun = plural(len(alone), "reservation")
         node = snapshot.cluster.nodes.name(row)
-        texts.append(f"delete the planned {plural} {few(alone, _TRIED)} on {node}")
+        texts.append(f"delete the planned {noun} {few(alone, _TRIED)} on {node}")
     if schedules:
         command = f"kubectl patch rsvs {' '.join(sorted(schedules))} --type merge -p"
         body = '{"spec":{"suspend":true}}'
-        plural = "ReservationSchedule" if len(schedules) == 1 else "ReservationSchedules"
+        noun = plural(len(schedules), "ReservationSchedule")
         names = few(sorted(schedules), _TRIED)
-        texts.append(f"suspend the {plural} {names} ({command} '{body}')")
+        texts.append(f"suspend the {noun} {names} ({command} '{body}')")
     action = "DeleteReservation" if alone else "SuspendSchedule"
     return repair(" and ".join(texts), action, objects, DELETE_RESERVATION)

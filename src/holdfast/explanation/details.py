@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
+from holdfast.api.plurals import number_of, plural
 from holdfast.api.pod import ResourceRequirements
 from holdfast.api.quantity import amount
 from holdfast.api.resources import is_pod_level, is_sidecar
@@ -314,8 +315,9 @@ def _spread(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -> Iter
         yield f"spread over {key} with maxSkew {each.max_skew}: pods by {key} are {texts}"
         if each.min_domains and len(counts) < each.min_domains:
             yield (
-                f"spread over {key}: {len(counts)} values of {key} are fewer than its minDomains "
-                f"{each.min_domains}, so that each may have {each.max_skew} such pods at most"
+                f"spread over {key}: its minDomains is {each.min_domains}, and {key} has "
+                f"{number_of(len(counts), 'value')}, so that each may have {each.max_skew} such "
+                f"{plural(each.max_skew, 'pod')} at most"
             )
 
 

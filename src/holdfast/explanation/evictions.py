@@ -13,7 +13,7 @@ from holdfast.explanation.capacity import missing_on, requested
 from holdfast.explanation.details import users_of_claims
 from holdfast.explanation.expected_ends import ended_pod
 from holdfast.explanation.own_reservations import waiting_for
-from holdfast.explanation.phrases import pods_text
+from holdfast.explanation.phrases import named_pods, pods_text
 from holdfast.explanation.repairs import EVICT, Repair, repair
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import profile_for, rejection_on, starts_on
@@ -97,9 +97,8 @@ def end_of(
     snapshot: ClusterSnapshot, victims: list[PodRecord], where: str, then: Iterable[ObjectChange] = ()
 ) -> Repair:
     ended = (change for each in victims for change in ended_pod(snapshot, each))
-    noun = "pod" if len(victims) == 1 else f"{len(victims)} pods"
     highest = max(each.cls.priority for each in victims)
-    text = f"end {noun} {pods_text(victims)} (priority {highest}){where}"
+    text = f"end {named_pods(victims)} (priority {highest}){where}"
     return repair(text, "EndPods", [*ended, *then], EVICT)
 
 

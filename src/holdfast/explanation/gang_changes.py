@@ -15,6 +15,7 @@ from holdfast.api.names import (
     VOLCANO_API,
     WORKLOAD_API,
 )
+from holdfast.api.plurals import number_of
 from holdfast.api.similar_names import nearest
 from holdfast.explanation.label_repairs import VALUE, is_discovered
 from holdfast.explanation.phrases import pods_text
@@ -164,7 +165,7 @@ def _lacking_tasks(job: Job) -> dict[str, int]:
 
 
 def _pods(count: int) -> str:
-    return "1 more pod" if count == 1 else f"{count} more pods"
+    return number_of(count, "more pod")
 
 
 def _clone(raw: Raw, number: int, task: str) -> Raw:

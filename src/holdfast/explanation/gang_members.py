@@ -2,6 +2,7 @@
 others, which of them keep it from starting, and what would help.
 """
 
+from holdfast.api.plurals import number_of
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.blocked_members import (
@@ -179,7 +180,8 @@ def consider_job(
     if job.is_known and job.lacks(waiting):
         if lacking := lacking_pods(job):
             report.details.append(
-                f"{job_text(job)} needs {job.min_member} pods; {lacking} more must be created"
+                f"{job_text(job)} needs {number_of(job.min_member, 'pod')}; {lacking} more must be "
+                "created"
             )
         texts, before = uncounted_members(snapshot, job, report)
         report.details += texts

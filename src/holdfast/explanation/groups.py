@@ -1,6 +1,7 @@
 """Explains a pod group: which members have a node, and why the others do not."""
 
 from holdfast.api.names import GROUP_NAME_ANNOTATION, POD_GROUP_LABEL
+from holdfast.api.plurals import number_of
 from holdfast.api.pod_groups import group_state
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.blocked_members import explain_blocked_members, same_domain
@@ -43,9 +44,11 @@ def explain_group(snapshot: ClusterSnapshot, raw: Raw) -> Report:
         report.summary = "It is invalid for the scheduler."
         return report
     report.members = [_member(snapshot, pod) for pod in job.members.values()]
-    done = f", {len(job.done)} have completed" if job.done else ""
-    counted = f"{len(job.placed())} of {len(job.members)} members have a node{done}"
-    report.summary = f"{counted}, {job.min_member} are needed. {_state(snapshot, job, report)}"
+    done = f", {number_of(len(job.done), 'has', 'have')} completed" if job.done else ""
+    members = number_of(len(job.members), "member has", "members have")
+    placed = f"{len(job.placed())} of {members} a node{done}"
+    needed = number_of(job.min_member, "is", "are")
+    report.summary = f"{placed}, {needed} needed. {_state(snapshot, job, report)}"
     if job.topology_key and job.waiting():
         report.details += [each for each in _domains(snapshot, job) if each not in report.details]
     return report
@@ -63,9 +66,10 @@ def _domains(snapshot: ClusterSnapshot, job: Job) -> list[str]:
     for placement in placements[:_MOST_DOMAINS]:
         with gangs.attempt_within(job, placement.rows) as tried:
             fit, of = len(tried.placed), len(tried.members)
-        found.append(f"{key}={placement.domain}: {fit} of {of} pending members fit")
+        members = number_of(of, "pending member fits", "pending members fit")
+        found.append(f"{key}={placement.domain}: {fit} of {members}")
     if len(placements) > _MOST_DOMAINS:
-        found.append(f"and {len(placements) - _MOST_DOMAINS} more values of {key}")
+        found.append(f"and {number_of(len(placements) - _MOST_DOMAINS, 'more value')} of {key}")
     return found
 
 
@@ -83,8 +87,8 @@ def _state(snapshot: ClusterSnapshot, job: Job, report: Report) -> str:
     with attempt(snapshot, job) as tried:
         is_ready, count = tried.is_ready, len(tried.placed)
     if is_ready:
-        return f"{count} more fit now; it is queued."
-    more = f"{count} more fit now" if count else "None fits now"
+        return f"{_more_fit(count)} now; it is queued."
+    more = f"{_more_fit(count)} now"
     if victims := snapshot.scheduler.victims_for(job):
         return f"{more}; {preemption_text(victims)}."
     found = reclaiming(snapshot, waiting[0])
@@ -120,10 +124,19 @@ def _hindrance(
         return f"It waits for its {lacking[0].text}."
     blocked = explain_blocked_members(snapshot, job, advisor, report)
     if not blocked.are_counted:
-        return f"{blocked.fitting} more would fit. {blocked.text}"
+        would_fit = f"{blocked.fitting} more" if blocked.fitting else "None"
+        return f"{would_fit} would fit. {blocked.text}"
     if reason := too_large(snapshot, job):
-        return f"Only {count} more fit now, and {reason}. {blocked.text}".rstrip()
-    return f"Only {count} more fit now. {blocked.text}".rstrip()
+        return f"{_only(count)}, and {reason}. {blocked.text}".rstrip()
+    return f"{_only(count)}. {blocked.text}".rstrip()
+
+
+def _more_fit(count: int) -> str:
+    return number_of(count, "more fits", "more fit") if count else "None fits"
+
+
+def _only(count: int) -> str:
+    return f"Only {_more_fit(count)} now" if count else "None fits now"
 
 
 def _joined_by(job: Job) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from holdfast.api import names
 from holdfast.api.kinds import KINDS
+from holdfast.api.plurals import number_of
 from holdfast.explanation.capacity import row_of
 from holdfast.explanation.own_reservations import own_entries
 from holdfast.explanation.report import few
@@ -42,11 +43,15 @@ def device_details(
             infos = table.infos.get(row) or {}
             sick = sum(not info.health for info in infos.values())
             if sick:
-                yield f"{name}: {sick} of {len(infos)} {share.type} devices are not healthy"
+                yield f"{name}: {_sick_text(sick, len(infos), share.type)}"
             if len(infos) > sick and not only_health:
                 yield _free_text(snapshot, pod, name, table, share)
     if names.DEVICE_ALLOCATE_HINT in pod.cls.annotations:
         yield f"its annotation {names.DEVICE_ALLOCATE_HINT} restricts which devices it may use"
+
+
+def _sick_text(sick: int, count: int, kind: str) -> str:
+    return f"{sick} of {number_of(count, f'{kind} device is', f'{kind} devices are')} not healthy"
 
 
 def _free_text(
@@ -90,7 +95,7 @@ def devices_on(snapshot: ClusterSnapshot, row: int) -> Iterator[str]:
         infos = table.infos.get(row) or {}
         sick = sum(not info.health for info in infos.values())
         if sick:
-            yield f"{sick} of {len(infos)} {kind} devices are not healthy"
+            yield _sick_text(sick, len(infos), kind)
         if len(infos) > sick:
             resource = DEVICE_RESOURCES[kind][0]
             places = range(len(table.minors.get(row) or ()))
@@ -142,5 +147,5 @@ def attach_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) 
         for driver in spec.get("drivers") or ():
             limit = (driver.get("allocatable") or {}).get("count")
             if driver.get("name") in wanted and limit is not None:
-                most = "1 volume" if limit == 1 else f"{limit} volumes"
+                most = number_of(limit, "volume")
                 yield f"{name} can attach {most} of CSI driver {driver['name']}, and all are in use"

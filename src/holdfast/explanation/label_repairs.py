@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from holdfast.api.affinity import NodeSelectorRequirement
 from holdfast.api.names import HOSTNAME_LABEL, NODE_NAME_FIELD
+from holdfast.api.plurals import plural
 from holdfast.api.similar_names import nearest
 from holdfast.explanation.node_labels import (
     Labels,
@@ -65,7 +66,7 @@ def _what(labels: dict[str, str | None]) -> str:
     """`label`, or `remove the label disk of`."""
     if any(value is not None for value in labels.values()):
         return "label"
-    return f"remove the {'label' if len(labels) == 1 else 'labels'} {', '.join(labels)} of"
+    return f"remove the {plural(len(labels), 'label')} {', '.join(labels)} of"
 
 
 def _meeting(

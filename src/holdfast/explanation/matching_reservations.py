@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from holdfast.api.annotations import ReservationAffinity
 from holdfast.api.names import RESERVATION_IGNORED
-from holdfast.api.plurals import counted
+from holdfast.api.plurals import number_of
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.api.times import format_time
 from holdfast.explanation.holders import held_for
@@ -169,7 +169,7 @@ def unusable_reservations(found: list[MatchingReservation]) -> list[str]:
     unusable = [each for each in found if each.node and not each.usable and each.phase == "Available"]
     texts = [f"reservation {each.name} on {each.node} cannot be used: {each.why}" for each in unusable]
     more = len(texts) - _NAMED
-    return [*texts[:_NAMED], *([f"and {counted(more, 'more reservation')}"] if more > 0 else [])]
+    return [*texts[:_NAMED], *([f"and {number_of(more, 'more reservation')}"] if more > 0 else [])]
 
 
 def named_reservation(snapshot: ClusterSnapshot, pod: PodRecord) -> Iterator[str]:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from holdfast.api import names
+from holdfast.api.plurals import number_of
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import missing_node, missing_on, plans_on, row_of, shortages
 from holdfast.explanation.claim_sizes import consider_fewer_devices
@@ -240,9 +241,8 @@ def no_node_summary(snapshot: ClusterSnapshot, placing: NodeVerdicts, pod: PodRe
         why = ", ".join(plain(text) for text in there.texts) if there else "that node does not exist"
         return f"It can only run on {pod.pinned_node}: {why}."
     counts = [f"{plain(each.reason)} ({len(each.nodes)})" for each in placing.reasons]
-    nodes = "1 node" if count == 1 else f"{count} nodes"
     more = f", and {len(counts) - 4} more reasons" if len(counts) > 4 else ""
-    return f"No suitable node among {nodes}: {', '.join(counts[:4])}{more}."
+    return f"No suitable node among {number_of(count, 'node')}: {', '.join(counts[:4])}{more}."
 
 
 def plain(reason: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from holdfast.api.names import TAINT_UNSCHEDULABLE
+from holdfast.api.plurals import plural
 from holdfast.api.times import format_time
 from holdfast.explanation.capacity import requested
 from holdfast.explanation.expected_ends import expected_end, overrun_text
@@ -368,7 +369,7 @@ def _advice(snapshot: ClusterSnapshot, raw: Raw, row: int, groups: list[_Group])
         found |= names
         if names:
             pods = few([_name(pod) for pod in fit], 3)
-            would = "fits" if len(fit) == 1 else "fit"
+            would = plural(len(fit), "fits", "fit")
             yield Advice(f"{each.text}; then {pods} {would}", each.change.data(), [name])
 
 

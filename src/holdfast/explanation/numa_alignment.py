@@ -5,6 +5,7 @@ and policies would fit. What the pod's own reservations keep there counts as fre
 from collections.abc import Iterator
 
 from holdfast.api import names
+from holdfast.api.plurals import number_of
 from holdfast.explanation.capacity import row_of
 from holdfast.explanation.hardware import Lowered
 from holdfast.explanation.ignored_annotations import NUMA_POLICIES, known_values
@@ -76,9 +77,11 @@ def numa_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) ->
         free = _free(snapshot, pod, row)
         each = int(cpus.per_core[row])
         if want.bound and want.cpus % each and FULL_CORES in (want.required, want.policy):
-            yield f"{name}: it requests {want.cpus} exclusive CPUs, and cores there have {each} CPUs"
+            asked = number_of(want.cpus, "exclusive CPU")
+            yield f"{name}: it requests {asked}, and cores there have {each} CPUs"
         elif want.bound:
-            yield (f"{name}: {len(free.cpus)} CPUs are free for exclusive use, it requests {want.cpus}")
+            are_free = number_of(len(free.cpus), "CPU is", "CPUs are")
+            yield f"{name}: {are_free} free for exclusive use, it requests {want.cpus}"
         label = snapshot.cluster.nodes.info[row].labels.get(names.NODE_NUMA_TOPOLOGY_POLICY, "")
         if label and label not in POLICIES:
             near = known_values(label, NUMA_POLICIES)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from holdfast.api.plurals import number_of
 from holdfast.api.times import format_duration
 from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord
@@ -16,7 +17,7 @@ def amounts_text(snapshot: ClusterSnapshot, amounts: Amounts) -> str:
     slots = snapshot.cluster.nodes.slots
     named = [(slots.name(slot), amount) for slot, amount in amounts.items()]
     return ", ".join(
-        "1 pod slot" if name == "pods" and amount == 1 else f"{shown(name, amount)} {name}"
+        number_of(amount, "pod slot") if name == "pods" else f"{shown(name, amount)} {name}"
         for name, amount in named
         if name
     )
@@ -25,6 +26,12 @@ def amounts_text(snapshot: ClusterSnapshot, amounts: Amounts) -> str:
 def pods_text(pods: Iterable[PodRecord]) -> str:
     """`default/a, default/b, and 3 more`"""
     return few([f"{pod.namespace}/{pod.name}" for pod in pods], _FEW)
+
+
+def named_pods(pods: list[PodRecord]) -> str:
+    """`pod default/a`, or `2 pods default/a, default/b`"""
+    noun = "pod" if len(pods) == 1 else number_of(len(pods), "pod")
+    return f"{noun} {pods_text(pods)}"
 
 
 def duration_text(seconds: float) -> str:

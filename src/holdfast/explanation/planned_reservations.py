@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 
 from holdfast.api.calendar import BeforeStart
 from holdfast.api.names import BEFORE_START, RUN_ESTIMATE, STARTS_AT
+from holdfast.api.plurals import plural
 from holdfast.api.times import format_time
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.capacity import plans_on, row_of
@@ -260,7 +261,7 @@ def _plan_repairs(
             and (raw := snapshot.find(POD, pod.name, pod.namespace)) is not None
         ]
         who, start = pods_text(unknown), format_time(planned.start)
-        end = f" if {'it ends' if len(unknown) == 1 else 'they end'} by {start}"
+        end = f" if {plural(len(unknown), 'it ends', 'they end')} by {start}"
         text = f"annotate {who} with {RUN_ESTIMATE}{end}"
         yield repair(text, "EstimateRunTime", objects)
     lowered = {

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.api.affinity import PodAffinityTerm
 from holdfast.api.names import HOSTNAME_LABEL
+from holdfast.api.plurals import number_of, plural
 from holdfast.api.selectors import Requirement
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.node_labels import labels_of_nodes
@@ -103,8 +104,8 @@ def _none_there(snapshot: ClusterSnapshot, term: Term, pod: PodRecord) -> str:
     covered = sorted(term.namespaces) or sorted(
         {other.namespace for other in pods if _covers(snapshot, term, other.namespace)}
     )
-    plural = "namespace" if len(covered) == 1 else "namespaces"
-    where = f"{plural} {few(covered, _FEW)}" if covered else "the namespaces that it selects"
+    noun = plural(len(covered), "namespace")
+    where = f"{noun} {few(covered, _FEW)}" if covered else "the namespaces that it selects"
     hints = [f"{key}={value}" for _, (key, value) in _near_labels(snapshot, term, pod).items()]
     hint = f"; did you mean {' '.join(hints)}?" if hints else ""
     return f", and no pod in {where} has these labels{hint}"
@@ -166,7 +167,7 @@ def too_few_domains(snapshot: ClusterSnapshot, pod: PodRecord, pods: int) -> Ite
             what = "node" if key == HOSTNAME_LABEL else f"value of {key}"
             yield (
                 f"its anti-affinity to {selector_text(own)} needs one {what} per pod: {domains} for "
-                f"{pods} pods, so {more} more {'is' if more == 1 else 'are'} needed (see: holdfast "
+                f"{pods} pods, so {number_of(more, 'more is', 'more are')} needed (see: holdfast "
                 "what-if --plan)"
             )
 

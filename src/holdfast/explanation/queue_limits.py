@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from holdfast.api.kinds import KINDS
 from holdfast.api.name_rules import dns_subdomain
 from holdfast.api.names import QUEUE_NAME_ANNOTATION, VOLCANO_API
+from holdfast.api.plurals import number_of
 from holdfast.api.quantity import format_amount
 from holdfast.api.similar_names import nearest
 from holdfast.api.times import format_time
@@ -81,8 +82,9 @@ def too_large(snapshot: ClusterSnapshot, job: Job) -> str:
         name = table.slots.name(slot)
         if amount > has:
             return (
-                f"it can never start on these nodes: {needed} members request "
-                f"{shown(name, amount)} {name}, and all nodes together have {shown(name, has)}"
+                "it can never start on these nodes: "
+                f"{number_of(needed, 'member requests', 'members request')} {shown(name, amount)} "
+                f"{name}, and all nodes together have {shown(name, has)}"
             )
     return ""
 

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from holdfast.api.plurals import number_of
 from holdfast.explanation.report import QueueCapacity, Report, few
 from holdfast.explanation.workloads import explained_groups
 from holdfast.kube.object_client import Raw
@@ -62,8 +63,8 @@ def _admits(snapshot: ClusterSnapshot, record: QueueRecord) -> str:
 
 
 def _counts(placed: list[PodRecord], waiting: list[PodRecord]) -> str:
-    has = "1 pod of it has a node" if len(placed) == 1 else f"{len(placed)} pods of it have a node"
-    wait = "1 waits" if len(waiting) == 1 else f"{len(waiting)} wait"
+    has = f"{number_of(len(placed), 'pod of it has', 'pods of it have')} a node"
+    wait = number_of(len(waiting), "waits", "wait")
     return f"{has}, {wait}."
 
 

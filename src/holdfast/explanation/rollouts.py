@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from holdfast.api.kinds import KINDS
-from holdfast.api.plurals import counted
+from holdfast.api.plurals import number_of, plural
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.expected_ends import ended_pod
 from holdfast.explanation.phrases import pods_text
@@ -74,8 +74,8 @@ def consider_rollout(snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor
     if rollout is None or not rollout.old:
         return
     name, spec = rollout.deployment["metadata"]["name"], rollout.deployment.get("spec") or {}
-    old = f"{counted(len(rollout.old), 'old pod')} of Deployment {name}"
-    have = f"{old} {'has' if len(rollout.old) == 1 else 'have'} a node: {pods_text(rollout.old)}"
+    old = f"{number_of(len(rollout.old), 'old pod')} of Deployment {name}"
+    have = f"{old} {plural(len(rollout.old), 'has', 'have')} a node: {pods_text(rollout.old)}"
     if spec.get("paused"):
         yield f"{have}. Its rollout is paused (spec.paused)"
         return
@@ -91,7 +91,7 @@ def consider_rollout(snapshot: ClusterSnapshot, pod: PodRecord, advisor: Advisor
         where = "" if pod.namespace == "default" else f" -n {pod.namespace}"
         merged = json.dumps(body, separators=(",", ":"))
         command = f"kubectl patch deployment {name}{where} -p '{merged}'"
-        text = f"let {counted(count, 'old pod')} end before new ones are ready ({command})"
+        text = f"let {number_of(count, 'old pod')} end before new ones are ready ({command})"
         if advisor.propose(repair(text, "EndOldPodsFirst", objects, RESIZE)):
             yield (
                 f"{have}. The rollout ends old pods only once new ones are ready (maxUnavailable "

@@ -3,6 +3,7 @@ deallocates, and others, deleting which may help."""
 
 from typing import NamedTuple
 
+from holdfast.api.plurals import plural
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.repairs import DELETE_RESERVATION, repair
 from holdfast.explanation.report import few
@@ -55,8 +56,8 @@ def consider_unused_claims(
             delete(RESOURCE_CLAIM, each["metadata"]["name"], each["metadata"].get("namespace") or "")
             for each in claims
         ]
-        claim = "the ResourceClaim" if len(claims) == 1 else "the ResourceClaims"
-        which = "which has devices and no pod" if len(claims) == 1 else "which have devices and no pods"
+        claim = plural(len(claims), "the ResourceClaim")
+        which = plural(len(claims), "which has devices and no pod", "which have devices and no pods")
         text = f"delete {claim} {few([_key(each) for each in claims], 3)}, {which}"
         if advisor.propose(repair(text, "DeleteClaim", objects, DELETE_RESERVATION)):
             return

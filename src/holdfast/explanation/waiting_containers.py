@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from holdfast.api.plurals import number_of
 from holdfast.explanation.report import Report
 from holdfast.kube.object_client import Raw
 
@@ -42,12 +43,9 @@ def _last_exit(status: Raw) -> str:
     ended = (status.get("lastState") or {}).get("terminated")
     restarts = status.get("restartCount") or 0
     if not ended:
-        return f", after {_times(restarts)}" if restarts else ""
+        return f", after {number_of(restarts, 'restart')}" if restarts else ""
     why = ended.get("reason")
-    return f", after {_times(restarts)}; it ended with exit code {ended.get('exitCode')}" + (
-        f" ({why})" if why else ""
+    return (
+        f", after {number_of(restarts, 'restart')}; it ended with exit code {ended.get('exitCode')}"
+        + (f" ({why})" if why else "")
     )
-
-
-def _times(restarts: int) -> str:
-    return "1 restart" if restarts == 1 else f"{restarts} restarts"

@@ -3,9 +3,10 @@ when they should end, and what would help. The scheduler is asked for its capaci
 
 from collections.abc import Iterable
 
+from holdfast.api.plurals import number_of
 from holdfast.api.times import format_time
 from holdfast.explanation.expected_ends import ended_pod, expected_ends, overrun_text
-from holdfast.explanation.phrases import amounts_text, in_time, pods_text
+from holdfast.explanation.phrases import amounts_text, in_time, named_pods
 from holdfast.explanation.repairs import EVICT, WAIT, Repair, repair
 from holdfast.explanation.report import Advice, Report, few
 from holdfast.explanation.smaller_requests import resize
@@ -114,7 +115,7 @@ def _pod_lines(snapshot: ClusterSnapshot, pods: list[PodRecord], short: Amounts)
         amounts = f" has {amounts_text(snapshot, has)}" if has else ""
         found.append(f"pod {pod.namespace}/{pod.name}{amounts}: {when}")
     if len(pods) > _PODS:
-        found.append(f"and {len(pods) - _PODS} more pods")
+        found.append(f"and {number_of(len(pods) - _PODS, 'more pod')}")
     return found
 
 
@@ -192,6 +193,5 @@ def _end_pods(
     for chosen in sets:
         changes = [change for pod in chosen for change in ended_pod(snapshot, pod)]
         if _has_capacity(snapshot, reservation, changes):
-            noun = "pod" if len(chosen) == 1 else f"{len(chosen)} pods"
-            return repair(f"end {noun} {pods_text(chosen)}", "EndPods", changes, EVICT)
+            return repair(f"end {named_pods(chosen)}", "EndPods", changes, EVICT)
     return None

@@ -3,6 +3,7 @@
 import json
 
 from holdfast.api.kinds import KINDS
+from holdfast.api.plurals import number_of
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.no_node import NOTHING_HELPS, plain
 from holdfast.explanation.pod_affinity import too_few_domains
@@ -46,7 +47,7 @@ def explain_workload(snapshot: ClusterSnapshot, raw: Raw) -> Report:
     ]
     if placed:
         report.pods.append(PodsOfWorkload(len(placed), "Placed", "", _names(placed)))
-    report.summary = f"{len(placed)} of {len(pods)} pods have a node."
+    report.summary = f"{len(placed)} of {number_of(len(pods), 'pod has', 'pods have')} a node."
     if not pods:
         report.summary = f"It has no pods: {_without_pods(raw)}."
     if (raw.get("spec") or {}).get("suspend"):

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from holdfast.api.decode import convert
 from holdfast.api.errors import InvalidObject, TimeError
 from holdfast.api.names import NO_EXECUTE
+from holdfast.api.plurals import number_of
 from holdfast.api.raw_objects import Key, Raw, with_condition
 from holdfast.api.resource_claims import DeviceRequestAllocationResult, ResourceClaim
 from holdfast.api.resource_slices import (
@@ -338,22 +339,22 @@ class DeviceTaintEviction:
 
     def _progress(self, name: str, rule: DeviceTaintRule) -> tuple[str, str]:
         evicted = self._evicted.get(rule.metadata.uid, 0)
-        since = f"{_count(evicted, 'pod')} evicted since starting the controller." if evicted else ""
+        since = f"{number_of(evicted, 'pod')} evicted since starting the controller." if evicted else ""
         match rule.spec.taint.effect:
             case "NoExecute":
                 pods, namespaces = self._pending(name)
                 if pods:
-                    need = "needs" if pods == 1 else "need"
-                    text = f"{_count(pods, 'pod')} {need} to be evicted in {_places(namespaces)}."
+                    need = number_of(pods, "pod needs", "pods need")
+                    text = f"{need} to be evicted in {_places(namespaces)}."
                     return "PodsPendingEviction", f"{text} {since}".strip()
                 return ("Completed" if evicted else "NotStarted"), since
             case "None":
                 pods, namespaces = self._pending(name)
                 published, allocated = self._selected(rule)
                 text = (
-                    f"{_count(published, 'published device')} selected. "
-                    f"{_count(allocated, 'allocated device')} selected. "
-                    f"{_count(pods, 'pod')} would be evicted in {_places(namespaces)} {_NOT_UPDATED}"
+                    f"{number_of(published, 'published device')} selected. "
+                    f"{number_of(allocated, 'allocated device')} selected. "
+                    f"{number_of(pods, 'pod')} would be evicted in {_places(namespaces)} {_NOT_UPDATED}"
                 )
                 return "NoEffect", f"{text} {since}".strip()
             case _:
@@ -434,9 +435,5 @@ def _tolerated_for(tolerations: tuple[DeviceToleration, ...], taint: DeviceTaint
     return float(shortest or 0)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def _places(namespaces: int) -> str:
-    return "1 namespace" if namespaces == 1 else f"{namespaces} different namespaces"
+    return number_of(namespaces, "namespace", "different namespaces")

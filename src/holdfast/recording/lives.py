@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from holdfast.api.errors import TimeError
+from holdfast.api.plurals import number_of
 from holdfast.api.times import parse_time
 from holdfast.recording.segments import DELETED, GAP, RecordedChange, Recording
 
@@ -99,7 +100,7 @@ def read_lives(recording: Recording) -> RecordedLives:
     )
     if lives.gaps:
         longest = max(t - since for since, t, _ in lives.gaps)
-        gaps = "1 gap" if len(lives.gaps) == 1 else f"{len(lives.gaps)} gaps"
+        gaps = number_of(len(lives.gaps), "gap")
         lives.notes.append(f"{gaps} in the recording, the longest of {longest:.0f}s")
     return lives
 

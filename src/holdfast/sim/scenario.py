@@ -15,6 +15,7 @@ from holdfast.api.decode import object_name
 from holdfast.api.documents import Document
 from holdfast.api.errors import InvalidObject
 from holdfast.api.kinds import NO_KINDS, Kinds
+from holdfast.api.plurals import number_of
 from holdfast.api.raw_objects import ObjectKind, declared_infos
 from holdfast.local.clock import STATED, STATED_FIRST
 from holdfast.local.component import key_of
@@ -220,7 +221,7 @@ def _pods_without_node(actions: Sequence[ScenarioAction]) -> Iterator[str]:
         nodes = [*found]
         named = ", ".join(nodes[:_NODES_SHOWN]) + (", …" if len(nodes) > _NODES_SHOWN else "")
         count = found.total()
-        pods = "1 pod is on a node" if count == 1 else f"{count} pods are on nodes"
+        pods = number_of(count, "pod is on a node", "pods are on nodes")
         how = "kubectl get nodes,pods,… -A -o yaml dumps nodes too"
         yield f"warning: {pods} not in the input: {named}; {how}"
 

@@ -12,6 +12,7 @@ from typing import BinaryIO
 
 import msgspec
 
+from holdfast.api.plurals import number_of
 from holdfast.snapshot.anonymizing import Anonymizer, Renaming
 from holdfast.snapshot.cluster_objects import ClusterObjects
 from holdfast.snapshot.snapshot_header import LIST_STARTS, Raw, SnapshotHeader
@@ -44,7 +45,7 @@ class SnapshotWriter:
         nodes, pods = self.counts["Node"], self.counts["Pod"]
         other = self.counts.total() - nodes - pods
         parts = ((nodes, "node"), (pods, "pod"), (other, "other object"))
-        return ", ".join(f"{count} {name}{'' if count == 1 else 's'}" for count, name in parts)
+        return ", ".join(number_of(count, name) for count, name in parts)
 
     def write(self, file: BinaryIO, header: SnapshotHeader) -> None:
         if self._compress:

@@ -15,6 +15,7 @@ from holdfast.api.names import (
     RESERVATION_TEMPLATE,
     STARVATION,
 )
+from holdfast.api.plurals import number_of
 from holdfast.cli.client import POD, RESERVATION, Raw
 from holdfast.cli.demo.site import PARTS
 from holdfast.cli.demo.stage import CheckFailed, Seen, Skipped, Stage
@@ -283,7 +284,7 @@ async def _only_own_victims(stage: Stage, priority: int) -> None:
 
 
 def _reservations(count: int) -> str:
-    return "1 reservation is" if count == 1 else f"{count} reservations are"
+    return number_of(count, "reservation is", "reservations are")
 
 
 def _state(pod: Raw) -> str:

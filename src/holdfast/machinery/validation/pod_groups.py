@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from holdfast.api.name_rules import dns_label, dns_subdomain, label_key, path_segment
+from holdfast.api.plurals import number_of
 from holdfast.machinery.schema.field_errors import (
     DUPLICATE,
     INVALID,
@@ -184,8 +185,8 @@ def _shown(item: Part) -> str:
 
 
 def _too_many(path: str, count: int, most: int) -> FieldError:
-    items = "item" if most == 1 else "items"
-    return FieldError(TOO_MANY, path, f"Too many: {count}: must have at most {most} {items}")
+    text = f"Too many: {count}: must have at most {number_of(most, 'item')}"
+    return FieldError(TOO_MANY, path, text)
 
 
 # Updates

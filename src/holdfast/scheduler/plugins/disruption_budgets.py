@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from holdfast.api.errors import SelectorError
+from holdfast.api.plurals import number_of
 from holdfast.api.selectors import Selector, compile_selector
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.state.cluster import Cluster
@@ -27,7 +28,7 @@ class DisruptionBudget(NamedTuple):
 
     @property
     def text(self) -> str:
-        more = "1 more eviction" if self.allowed == 1 else f"{max(0, self.allowed)} more evictions"
+        more = number_of(max(0, self.allowed), "more eviction")
         return f"PodDisruptionBudget {self.namespace}/{self.name} allows {more}"
 
     def protects(self, pod: PodRecord) -> bool:

@@ -17,6 +17,7 @@ import msgspec
 
 from holdfast.api import names
 from holdfast.api.meta import ObjectMeta, ObjectReference
+from holdfast.api.plurals import number_of
 from holdfast.api.pod import Container, PodSpec
 from holdfast.api.reservation import Reservation, ReservationOwner, ReservationSpec
 from holdfast.scheduler.cluster.class_key import allocation_annotations
@@ -85,7 +86,7 @@ def preemption_hold(
     """The Reservation that keeps what so many victims leave on a node. `template` is the class's
     `hold_template`; `taken` returns whether a name belongs to another reservation."""
     owner = f"{pod.namespace}/{pod.name}"
-    what = "1 pod" if victims == 1 else f"{victims} pods"
+    what = number_of(victims, "pod")
     meta = ObjectMeta(
         name=next(name for name in _preemption_hold_names(pod, node) if not taken(name)),
         labels={names.PREEMPTOR_UID: pod.uid},

@@ -26,6 +26,7 @@ from statistics import median
 from typing import Any
 
 from holdfast.api.documents import Document
+from holdfast.api.plurals import number_of, plural
 from holdfast.api.times import format_duration, format_time
 from holdfast.local.setup import SchedulerFactory
 from holdfast.sim.forecast.answers import (
@@ -145,8 +146,8 @@ class Forecaster:
         report.starts = grouped(targets, report.starts)
         asked = {each.name for each in targets}
         if outcomes and (count := len(outcomes[0].unknown.keys() - asked)):
-            pods = "1 pod has" if count == 1 else f"{count} pods have"
-            when = "it ends" if count == 1 else "they end"
+            pods = number_of(count, "pod has", "pods have")
+            when = plural(count, "it ends", "they end")
             report.notes.append(f"{pods} no known end: when {when}, pods may start earlier")
         if outcomes and not outcomes[0].is_uncertain and any(map(_is_range, report.starts)):
             report.notes.append(

@@ -14,6 +14,7 @@ from holdfast.api.documents import Document
 from holdfast.api.errors import HoldfastError, InvalidObject, SelectorError
 from holdfast.api.kinds import is_cluster_scoped
 from holdfast.api.names import DEFAULT_NAMESPACE, SIM_API
+from holdfast.api.plurals import number_of
 from holdfast.api.selectors import parse_label_selector
 from holdfast.api.similar_names import did_you_mean
 from holdfast.local.component import key_of
@@ -115,7 +116,9 @@ def apply_changes(
         applied.texts.append(str(each))
         completions = raw["spec"].get("completions")
         if each.field == "parallelism" and completions is not None and completions < each.replicas:
-            applied.notes.append(f"{each.key} makes no more than {completions} pods, its completions")
+            applied.notes.append(
+                f"{each.key} makes no more than {number_of(completions, 'pod')}, its completions"
+            )
     _apply_manifests(cluster, changes, applied, before_pods)
     applied.drained, applied.removed = drained, removed
     if drained:
@@ -137,8 +140,7 @@ def add_nodes(cluster: HypotheticalCluster, text: str, applied: AppliedChanges) 
         cluster.take(Apply(raw))
         if raw["kind"] == "Node":
             applied.added.append(raw["metadata"]["name"])
-    noun = "1 node" if count == 1 else f"{count} nodes"
-    applied.texts.append(f"{noun} added: {shape}")
+    applied.texts.append(f"{number_of(count, 'node')} added: {shape}")
 
 
 # Nodes

@@ -19,6 +19,7 @@ from holdfast.api.names import (
     PREEMPTOR_UID,
     RESERVATION_API,
 )
+from holdfast.api.plurals import number_of
 from holdfast.explanation.verdicts import place
 from holdfast.local.component import ENDED, RESERVATION
 from holdfast.local.executor import reservation_of
@@ -96,7 +97,7 @@ class WhatIfQuestion:
         entries = self.cluster.rest()
         bound = sum(each.event == BOUND and each.object in waiting for each in entries)
         if bound:
-            pods = "1 pod that is" if bound == 1 else f"{bound} pods that are"
+            pods = number_of(bound, "pod that is", "pods that are")
             self.notes.append(f"{pods} pending in the cluster would be placed anyway")
         self.notes += _evicted_anyway(entries)
         self.pending = _pending(self.cluster)
@@ -268,7 +269,7 @@ class WhatIfQuestion:
             if each.waits_for == "scheduler":
                 others[each.scheduler] = others.get(each.scheduler, 0) + 1
         for name, count in sorted(others.items()):
-            pods = "1 pending pod is" if count == 1 else f"{count} pending pods are"
+            pods = number_of(count, "pending pod is", "pending pods are")
             answer.notes.append(
                 f"{pods} of the scheduler {name}, which no profile is for: see --config"
             )
@@ -323,7 +324,14 @@ def _evicted_anyway(entries: Iterable[TimelineEntry]) -> list[str]:
         for each in gone
     ]
     more = len(found) - _EVICTED
-    return [*found[:_EVICTED], *([f"and {more} more pods are evicted anyway"] if more > 0 else [])]
+    return [
+        *found[:_EVICTED],
+        *(
+            [f"and {number_of(more, 'more pod is', 'more pods are')} evicted anyway"]
+            if more > 0
+            else []
+        ),
+    ]
 
 
 def _with_nodes(changes: WhatIfChanges, shapes: Sequence[str], counts: Sequence[int]) -> WhatIfChanges:
