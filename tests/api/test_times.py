@@ -15,6 +15,7 @@ from holdfast.api.times import (
     format_time,
     parse_duration,
     parse_time,
+    span_text,
 )
 from holdfast.api.workloads import scaled_value
 
@@ -127,6 +128,25 @@ def test_whole_seconds_cut_off_what_is_finer() -> None:
 )
 def test_times_beyond_the_calendar_become_the_last_or_first_moment(seconds: int, text: str) -> None:
     assert format_time(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "0s"),
+        (90, "90s"),
+        (330, "5m30s"),
+        (720, "12m"),
+        (3600, "1h"),
+        (7140, "1h59m"),
+        (7200, "2h"),
+        (86399, "23h"),
+        (3 * 86400 + 4 * 3600, "3d4h"),
+        (30 * 86400, "30d"),
+    ],
+)
+def test_spans_have_two_units_at_most(seconds: int, text: str) -> None:
+    assert span_text(seconds) == text
 
 
 @pytest.mark.parametrize(

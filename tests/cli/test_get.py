@@ -46,9 +46,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedCluster]
             reservation("big", "64", "db", memory="8Gi"),
             QUEUE,
         ).settle()
-        cluster.create(
-            pod("web-0", "2", "web", memory="1Gi"), pod("huge", "7500m", memory="1Gi")
-        ).settle()
+        web = pod("web-0", "2", "web", memory="1Gi")
+        web["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "2"}
+        cluster.create(web, pod("huge", "7500m", memory="1Gi")).settle()
         yield cluster
 
 
@@ -59,7 +59,7 @@ def test_reservations_are_a_table_as_kubectl_prints_them(cluster: ServedCluster)
     assert rows == [
         ["NAME", "PHASE", "NODE", "OWNERS", "ALLOCATED", "TTL", "EXPIRES"],
         ["big", "Pending", "<none>", "<none>", "<none>", "24h", "in", "23h"],
-        ["peak", "Available", "node-1", "web-0", "cpu=2/4,memory=1Gi/8Gi", "2h", "in", "119m"],
+        ["peak", "Available", "node-1", "web-0", "cpu=2/4,memory=1Gi/8Gi", "2h", "in", "1h59m"],
         ["small", "Available", "node-2", "<none>", "cpu=0/1,memory=0/8Gi", "24h", "in", "23h"],
     ]
     assert done.lines[0].startswith("NAME    PHASE       NODE     OWNERS")
@@ -140,6 +140,7 @@ def test_nodes_are_shown_as_the_scheduler_counts_them(cluster: ServedCluster) ->
 def test_limits_have_a_column_only_where_there_are_some(cluster: ServedCluster) -> None:
     headers = cluster("get", "nodes", "-o", "wide").rows()[0]
     assert "CPU-LIMITS" in headers
+    assert "MEMORY-LIMITS" not in headers, "no pod states a limit of memory"
     assert len(headers) == len(set(headers)), "a column is there twice"
 
 

@@ -51,7 +51,7 @@ def test_whole_gpus_are_counted_from_their_devices(cluster: ServedCluster) -> No
     assert gpus(cluster, "gpu-2") == {WHOLE: ["4", "0", "0", "4"]}
     cluster.create(requesting(pod("one", "1"), **{WHOLE: "1"})).settle()
     header = cluster("get", "nodes").rows()[0]
-    assert [each for each in header if "GPU" in each] == ["NVIDIA.COM/GPU-HELD", "NVIDIA.COM/GPU-FREE"]
+    assert [each for each in header if "GPU" in each] == ["GPU-HELD", "GPU-FREE"]
 
 
 def test_several_kinds_of_gpus_share_two_columns(cluster: ServedCluster) -> None:

@@ -90,3 +90,56 @@ def test_a_snapshot_cannot_be_watched(file: str) -> None:
 def test_a_file_that_is_not_there_is_named() -> None:
     done = call("get", "nodes", "--snapshot", "nowhere.json.gz")
     assert (done.status, done.err) == (1, "error: nowhere.json.gz: No such file or directory\n")
+
+
+NODE = """
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+status:
+  allocatable: {cpu: "8", memory: 32Gi, pods: "110", nvidia.com/gpu: "4", ephemeral-storage: 10Gi}
+  conditions: [{type: Ready, status: "True"}]
+"""
+WAITING = """
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: x, namespace: default, creationTimestamp: "2026-01-01T00:00:00Z"}
+spec:
+  nodeName: n1
+  containers: [{name: c, resources: {requests: {cpu: "6", ephemeral-storage: 1Gi}}}]
+status: {phase: Running}
+---
+apiVersion: scheduling.koordinator.sh/v1alpha1
+kind: Reservation
+metadata: {name: pre, uid: pre, creationTimestamp: "2026-01-01T00:00:00Z"}
+spec:
+  preAllocation: true
+  owners: [{labelSelector: {matchLabels: {app: web}}}]
+  template: {spec: {containers: [{name: c, resources: {requests: {cpu: "8", pods: "3"}}}]}}
+status: {phase: Waiting, nodeName: n1}
+"""
+
+
+def test_nodes_fit_a_terminal_and_have_no_less_than_nothing_free(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(NODE + WAITING)
+    done = call("get", "nodes", "--snapshot", str(path))
+    header, row = done.rows()
+    assert row[header.index("CPU-FREE")] == "0"
+    assert row[header.index("GPU-FREE")] == "4"
+    assert max(map(len, done.lines)) <= 120
+    wide = call("get", "nodes", "-o", "wide", "--snapshot", str(path)).rows()[0]
+    assert {"PODS-FREE", "NVIDIA.COM/GPU-FREE", "EPHEMERAL-STORAGE-FREE"} <= set(wide)
+    assert not [each for each in wide if each.endswith("-LIMITS")], "no pod has a limit"
+    explained = json.loads(call("explain", "node", "n1", "-o", "json", "--snapshot", str(path)).out)
+    cpu, *others = explained["nodeCapacity"]
+    assert cpu["free"] == "0"
+    assert {each["limits"] for each in (cpu, *others)} == {""}
+
+
+def test_a_file_without_namespaces_says_nothing_of_them(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(NODE)
+    done = call("get", "pods", "-n", "default", "--snapshot", str(path))
+    assert done.err == "No resources found in default namespace.\n"

@@ -102,7 +102,7 @@ def test_groups_of_pods_as_data(rollout: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "status", "says"),
     [
-        ("sts/db", 0, "1 of 1 pods have a node"),
+        ("sts/db", 0, "1 of 1 pod has a node"),
         ("deploy/idle", 4, "spec.replicas is 0"),
         ("deploy/wbe", 1, 'no deployment "wbe" in namespace default; did you mean web?'),
     ],

@@ -135,7 +135,7 @@ def held(raw: Raw) -> tuple[World, Report]:
 def test_a_starvation_hold_is_named(requests: Raw, keeps: str) -> None:
     _, report = held(pod("p", requests=requests))
     assert (
-        f"starvation hold h {keeps} (Waiting since 2026-01-01T00:00:00Z, expected to start in 60m)"
+        f"starvation hold h {keeps} (Waiting since 2026-01-01T00:00:00Z, expected to start in 1h)"
     ) in report.details
     (holder,) = report.holders
     assert (holder.kind, holder.held_for) == ("StarvationHold", "PodGroup/default/g")

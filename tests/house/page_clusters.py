@@ -17,7 +17,7 @@ def empty(shell: Shell) -> None:
     shell.bring_up("--nodes", "3", "--no-dashboard")
 
 
-def inspected(shell: Shell) -> None:
+def inspected(shell: Shell, limits: dict[str, str] | None = None) -> None:
     """`peak` on node-1, which `web-0` uses half of; node-2 is tainted and node-3 cordoned, so that
     `big` is pending; a Deployment `web`, a Job `train`."""
     up = shell.bring_up("--nodes", "3", "--no-dashboard")
@@ -42,11 +42,19 @@ def inspected(shell: Shell) -> None:
             pod={"restartPolicy": "Never"},
         ),
     )
-    up.create(pod("web-0", "2", "web", memory="1Gi"))
+    web = pod("web-0", "2", "web", memory="1Gi")
+    if limits:
+        web["spec"]["containers"][0]["resources"]["limits"] = limits
+    up.create(web)
     taint = {"key": "dedicated", "value": "db", "effect": "NoSchedule"}
     up.client.patch("/api/v1/nodes/node-2", {"spec": {"taints": [taint]}})
     up.client.patch("/api/v1/nodes/node-3", {"spec": {"unschedulable": True}})
     up.create(pod("big", "6", memory="1Gi"))
+
+
+def limited(shell: Shell) -> None:
+    """As `inspected`, and `web-0` has a limit."""
+    inspected(shell, {"cpu": "2"})
 
 
 def installed(shell: Shell) -> None:
@@ -101,6 +109,7 @@ _OF_PAGES: dict[str, Callable[[Shell], object]] = {
     "docs/howto/how-many-nodes.md": empty,
     "docs/howto/reserve-for-a-peak.md": with_web,
     "docs/howto/would-it-fit.md": empty,
+    "docs/limit-aware.md": limited,
     "docs/reservations.md": empty,
 }
 

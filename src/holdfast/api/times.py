@@ -27,6 +27,14 @@ _NANOS = {
 _PIECE = re.compile(r"(?:([0-9]+)(?:\.([0-9]*))?|\.([0-9]+))(ns|us|µs|μs|ms|s|m|h)")
 _MAX_NANOS = 2**63 - 1
 _MAX_LENGTH = 200
+_SPANS = (
+    (60, "m", 1, "s", 600),
+    (60, "m", 0, "", 3600),
+    (3600, "h", 60, "m", 8 * 3600),
+    (3600, "h", 0, "", 48 * 3600),
+    (86400, "d", 3600, "h", 8 * 86400),
+)
+"""The units of spans of time up to a number of seconds; the second unit is left out where it is 0."""
 
 
 @lru_cache(maxsize=1024)
@@ -66,6 +74,19 @@ def format_duration(seconds: float) -> str:
     if hours:
         return f"{sign}{hours}h{minutes}m{last}"
     return f"{sign}{minutes}m{last}" if minutes else sign + last
+
+
+def span_text(seconds: float) -> str:
+    """A span of time in two units at most: `90s`, `12m`, `1h59m`, `2h`, `23h`, `3d4h`, `30d`."""
+    whole = max(0, round(seconds))
+    if whole < 120:
+        return f"{whole}s"
+    for large, unit, small, small_unit, until in _SPANS:
+        if whole < until:
+            count, rest = divmod(whole, large)
+            more = rest // small if small else 0
+            return f"{count}{unit}{more}{small_unit}" if more else f"{count}{unit}"
+    return f"{whole // 86400}d"
 
 
 def _decimal(nanos: int, unit: int) -> str:

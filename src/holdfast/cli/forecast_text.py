@@ -1,9 +1,8 @@
 """The tables of `holdfast when`."""
 
 from holdfast.api.plurals import number_of
-from holdfast.api.times import format_time
+from holdfast.api.times import format_time, span_text
 from holdfast.cli.text_table import Column, Screen, TextTable
-from holdfast.local.apiserver.tables.columns import human_duration
 from holdfast.sim.forecast.answers import ForecastReport, StartAnswer, StartStatus, TimeRange, WaitedFor
 
 _STYLES = {
@@ -30,7 +29,7 @@ def print_forecast(report: ForecastReport, now: float, *, single: bool) -> None:
         _print_all(screen, report)
     futures = number_of(report.futures, "future")
     if report.futures:
-        within = human_duration(report.within)
+        within = span_text(report.within)
         screen.note(f"Simulated from the state at {format_time(now)}: {futures} of up to {within}.")
     for note in report.notes:
         screen.note(f"Note: {note}.")
@@ -89,7 +88,7 @@ def _print_one(screen: Screen, answer: StartAnswer, report: ForecastReport) -> N
         at = str(start.expected)
         table.add("start", f"{at}, in {_wait(answer)}" if _wait(answer) != "0s" else f"{at}, now")
         if start.earliest != start.latest:
-            latest = start.latest or f"after {human_duration(report.within)}"
+            latest = start.latest or f"after {span_text(report.within)}"
             in_ = f"in {_range(answer.wait)}"
             table.add("range", f"{start.earliest} to {latest}, {in_}")
         if answer.starts_in < report.futures:
@@ -156,14 +155,14 @@ def _wait(answer: StartAnswer) -> str:
     wait = answer.wait
     if wait is None or not isinstance(wait.expected, float):
         return ""
-    return human_duration(wait.expected)
+    return span_text(wait.expected)
 
 
 def _range(wait: TimeRange | None) -> str:
     if wait is None or wait.earliest == wait.latest or not isinstance(wait.earliest, float):
         return ""
-    latest = human_duration(wait.latest) if isinstance(wait.latest, float) else "…"
-    return f"{human_duration(wait.earliest)} to {latest}"
+    latest = span_text(wait.latest) if isinstance(wait.latest, float) else "…"
+    return f"{span_text(wait.earliest)} to {latest}"
 
 
 def _reason(answer: StartAnswer) -> str:

@@ -248,10 +248,16 @@ def _sorted(found: "Found", key: "Callable[[Raw], tuple[bool, bool, float, str]]
 
 
 async def warn_of_namespace(server: "ObjectLister", namespace: str) -> None:
-    """A warning if the cluster has no such namespace, with the nearest one."""
+    """A warning if the cluster has no such namespace, with the nearest one. A file without Namespaces
+    says nothing of them."""
     from holdfast.api.kinds import KINDS
+    from holdfast.kube.errors import KubernetesError
 
-    hint = await missing_hint(server, KINDS["v1", "Namespace"], namespace)
+    info = KINDS["v1", "Namespace"]
+    with suppress(KubernetesError):
+        if not await server.some(info, limit=1):
+            return
+    hint = await missing_hint(server, info, namespace)
     if hint is not None:
         typer.echo(f'warning: no namespace "{namespace}"{hint}', err=True)
 

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from holdfast.api.times import span_text
 from holdfast.cli.text_table import Column, Screen, TextTable
-from holdfast.local.apiserver.tables.columns import human_duration
 from holdfast.sim.windows.window_answers import Confidence, ReservationWindow, WindowReport
 
 _NAMED = 6
@@ -15,7 +15,7 @@ def print_windows(report: WindowReport) -> None:
     screen = Screen()
     amounts = ", ".join(f"{value} {name}" for name, value in report.requests.items())
     each = f"{report.replicas} x " if report.replicas > 1 else ""
-    asked = f"{each}{amounts} for {human_duration(report.duration)}"
+    asked = f"{each}{amounts} for {span_text(report.duration)}"
     if report.windows:
         screen.show(_windows(report, asked))
         if any(w.evicts or w.waits_for or w.displaces for w in report.windows):
@@ -27,7 +27,7 @@ def print_windows(report: WindowReport) -> None:
         screen.note(f"No window for {asked}{why}{'' if why.endswith('?') else '.'}")
     if report.windows and report.message:
         screen.note(f"Not known to be free: {report.message}.")
-    screen.note(f"From the state at {report.time}, within {human_duration(report.within)}.")
+    screen.note(f"From the state at {report.time}, within {span_text(report.within)}.")
     for note in report.notes:
         screen.note(f"Note: {note}.")
 

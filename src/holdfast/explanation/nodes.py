@@ -38,6 +38,7 @@ from holdfast.snapshot.cluster_snapshot import (
     NODE,
     ClusterSnapshot,
     claimed_devices,
+    limited_resources,
     node_amounts,
     shown,
 )
@@ -154,12 +155,13 @@ def _keeping_out(snapshot: ClusterSnapshot, raw: Raw, row: int) -> Iterator[str]
 def _capacity(snapshot: ClusterSnapshot, name: str) -> Iterator[NodeCapacity]:
     cluster = snapshot.cluster
     amounts = node_amounts(cluster, name) | claimed_devices(cluster).get(name, {})
-    ratios = cluster.limits.ratios(amounts).get(name, {})
+    limited = limited_resources(cluster, name)
+    ratios = cluster.limits.ratios(limited).get(name, {}) if limited else {}
     first = [each for each in ("cpu", "memory", "pods") if each in amounts]
     for resource in (*first, *sorted(amounts.keys() - set(first))):
         of, ratio = amounts[resource], ratios.get(resource)
         figures = (of.allocatable, of.requested, of.held, of.free)
-        limits = f"{100 * ratio:.0f}%" if ratio else ""
+        limits = f"{100 * ratio:.0f}%" if ratio and resource in limited else ""
         allocatable, asked, held, free = (shown(resource, each) for each in figures)
         yield NodeCapacity(resource, allocatable, asked, held, free, limits)
 
@@ -228,7 +230,7 @@ def _named(snapshot: ClusterSnapshot, amounts: Amounts) -> dict[str, str]:
 
 def _free(report: Report) -> str:
     texts = [
-        f"{'0' if each.free.startswith('-') else each.free} of {each.allocatable} {each.resource}"
+        f"{each.free} of {each.allocatable} {each.resource}"
         for each in report.node_capacity
         if each.resource in _SUMMED_UP or "/" in each.resource
     ]

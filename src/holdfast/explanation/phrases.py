@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from holdfast.api.plurals import number_of
-from holdfast.api.times import format_duration
+from holdfast.api.times import format_duration, span_text
 from holdfast.explanation.report import few
 from holdfast.scheduler.cluster.records import PodRecord
 from holdfast.scheduler.cluster.slots import Amounts
@@ -43,9 +43,5 @@ def duration_text(seconds: float) -> str:
 
 
 def in_time(time: float, now: float) -> str:
-    """`in 12m`, or `at` a time far away."""
-    seconds = max(0, round(time - now))
-    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= 2 * size:
-            return f"in {seconds // size}{unit}"
-    return f"in {seconds}s"
+    """`in 12m`"""
+    return f"in {span_text(time - now)}"

@@ -9,8 +9,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from holdfast.api.errors import MalformedText
 from holdfast.api.kinds import KINDS
 from holdfast.api.plurals import number_of, plural
+from holdfast.api.workloads import scaled_value
 from holdfast.explanation.advice import Advisor
 from holdfast.explanation.expected_ends import ended_pod
 from holdfast.explanation.phrases import pods_text
@@ -47,12 +49,10 @@ class _Rollout(NamedTuple):
     def bound(self, name: str) -> int:
         """`maxSurge`, rounded up, or `maxUnavailable`, rounded down, as a number of pods."""
         given = (self.strategy.get("rollingUpdate") or {}).get(name, _DEFAULT)
-        text = str(given)
-        if not text.endswith("%"):
-            return int(text) if text.isdecimal() else 0
-        percent = int(text[:-1]) if text[:-1].isdecimal() else 0
-        up = 99 if name == "maxSurge" else 0
-        return (percent * self.replicas + up) // 100
+        try:
+            return scaled_value(given, self.replicas, round_up=name == "maxSurge")
+        except MalformedText:
+            return 0
 
     @property
     def unavailable(self) -> int:

@@ -94,7 +94,8 @@ class NodeAmounts(NamedTuple):
 
     @property
     def free(self) -> int:
-        return self.allocatable - self.requested - self.held
+        """Nothing where reservations that wait claim more than there is."""
+        return max(0, self.allocatable - self.requested - self.held)
 
 
 def node_amounts(cluster: Cluster, node: str) -> dict[str, NodeAmounts]:
@@ -117,6 +118,17 @@ def node_amounts(cluster: Cluster, node: str) -> dict[str, NodeAmounts]:
         if any(amount):
             found[name] = amount
     return found
+
+
+def limited_resources(cluster: Cluster, node: str) -> set[str]:
+    """The resources of which pods on a node state limits. Where they state none, LimitAware counts what
+    they request."""
+    row = cluster.nodes.row(node)
+    pods = cluster.ledger.pods.get(row, {}).values() if row is not None else ()
+    specs = [cls.pod.spec for cls in {pod.cls.id: pod.cls for pod in pods}.values()]
+    parts = [each.resources for spec in specs for each in (*spec.containers, *spec.init_containers)]
+    parts += [spec.resources for spec in specs if spec.resources is not None]
+    return {name for each in parts for name in each.limits}
 
 
 def claimed_devices(cluster: Cluster) -> dict[str, dict[str, NodeAmounts]]:

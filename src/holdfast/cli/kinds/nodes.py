@@ -12,6 +12,7 @@ from holdfast.snapshot.cluster_snapshot import (
     ClusterSnapshot,
     NodeAmounts,
     claimed_devices,
+    limited_resources,
     node_amounts,
     shown,
 )
@@ -38,14 +39,13 @@ class NodeKind(SnapshotKind):
         limits = snapshot.cluster.limits.ratios(resources)
         columns = [OutputColumn("NAME"), OutputColumn("STATUS"), OutputColumn("PODS")]
         others = _extended(resources)
-        limited = {each for each in resources if any(limits.get(n, {}).get(each) for n in amounts)}
+        stated = {each for name in amounts for each in limited_resources(snapshot.cluster, name)}
+        limited = stated & set(resources)
         for resource in resources:
-            columns += _columns(resource, resource not in others or len(others) == 1, limited)
-        if len(others) > 1:
-            columns += [
-                OutputColumn("OTHER-HELD", narrow=True),
-                OutputColumn("OTHER-FREE", narrow=True),
-            ]
+            columns += _columns(resource, limited)
+        if others:
+            title = _short_title(others)
+            columns += [OutputColumn(f"{title}-{each}", narrow=True) for each in ("HELD", "FREE")]
         columns += [OutputColumn("RESERVATIONS"), OutputColumn("AGE")]
         rows = []
         for raw in objects:
@@ -68,6 +68,7 @@ class NodeKind(SnapshotKind):
         text.listed("Taints", [taint_text(taint) for taint in taints])
         headers = ("Resource", "Allocatable", "Requested", "Held", "Free", "Limits")
         limits = cluster.limits.ratios(amounts).get(name, {})
+        limits = {each: limits[each] for each in limited_resources(cluster, name) if each in limits}
         lines = [[*_line(each, of), _percent(limits.get(each))] for each, of in sorted(amounts.items())]
         text.table("Capacity", headers, lines)
         holds = [
@@ -133,16 +134,19 @@ def _cells(
         cells += [_percent(limits.get(resource))] if resource in limited - {_PODS} else []
     extended = _extended(resources)
     others = {name: amounts[name] for name in extended if name in amounts}
-    if len(extended) > 1:
+    if len(extended) == 1:
+        of = amounts.get(extended[0], none)
+        cells += [shown(extended[0], of.held), shown(extended[0], of.free)]
+    elif extended:
         cells.append(_joined({name: of.held for name, of in others.items() if of.held}))
         cells.append(_joined({name: of.free for name, of in others.items() if of.allocatable}))
     return [*cells, str(len(_holds(snapshot.cluster, _name(raw)))), age(raw, snapshot.now)]
 
 
-def _columns(resource: str, alone: bool, limited: set[str]) -> list[OutputColumn]:
+def _columns(resource: str, limited: set[str]) -> list[OutputColumn]:
     """The columns of a resource; that of limits only if there are any."""
-    title = resource.upper()
-    held, free = (OutputColumn(f"{title}-{each}", wide=not alone) for each in ("HELD", "FREE"))
+    title, is_wide = resource.upper(), resource not in _ALWAYS
+    held, free = (OutputColumn(f"{title}-{each}", wide=is_wide) for each in ("HELD", "FREE"))
     if resource == _PODS:
         return [held, free]  # how many there are, and may be, is in the column PODS
     found = [
@@ -157,6 +161,11 @@ def _columns(resource: str, alone: bool, limited: set[str]) -> list[OutputColumn
 def _extended(resources: list[str]) -> list[str]:
     """Extended resources, such as `nvidia.com/gpu`."""
     return [each for each in resources if "/" in each]
+
+
+def _short_title(extended: list[str]) -> str:
+    """`GPU` if `nvidia.com/gpu` is the only one. The full names are in the wide table."""
+    return extended[0].rpartition("/")[2].upper() if len(extended) == 1 else "OTHER"
 
 
 def _joined(amounts: dict[str, int]) -> str:

@@ -4,6 +4,7 @@ reservations.
 
 from collections.abc import Mapping
 from contextlib import suppress
+from math import floor
 from typing import Any, ClassVar
 
 import msgspec
@@ -25,7 +26,7 @@ from holdfast.api.names import (
 )
 from holdfast.api.quantity import QuantityError, amount, shown
 from holdfast.api.reservation import DEFAULT_TTL
-from holdfast.api.times import format_time, parse_duration, parse_time
+from holdfast.api.times import format_time, parse_duration, parse_time, span_text
 from holdfast.cli.client import RESERVATION, ObjectLister, Raw
 from holdfast.cli.kinds.kind import OutputColumn, PlainKind
 from holdfast.cli.printing import (
@@ -186,7 +187,7 @@ def expiry(raw: Raw, now: float) -> str:
         return NEVER
     if end < now:
         return f"expired {human_duration(now - end)} ago"
-    return f"in {human_duration(end - now)}"
+    return f"in {span_text(floor(end - now))}"
 
 
 def end_time(raw: Raw) -> float | None:
@@ -291,7 +292,7 @@ def calendar_state(raw: Raw) -> str:
 
 def time_until(time: float | None, now: float) -> str:
     """`in 3h`; empty if the time has passed."""
-    return "" if time is None or time <= now else f"in {human_duration(time - now)}"
+    return "" if time is None or time <= now else f"in {span_text(floor(time - now))}"
 
 
 def _describe_calendar(text: Description, raw: Raw, now: float) -> None:
