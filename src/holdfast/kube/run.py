@@ -27,6 +27,7 @@ from holdfast.scheduler.framework.registry import Registry
 from holdfast.scheduler.scheduler import Scheduler
 from holdfast.serving.health import OPEN_PATHS
 from holdfast.serving.listener import Handler
+from holdfast.serving.memory import returning_memory
 
 _COLLECTION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 _PATIENCE = 30.0
@@ -74,7 +75,7 @@ class RunSettings:
 async def run(settings: RunSettings) -> None:
     """Runs until SIGTERM or SIGINT. Raises KubernetesError."""
     running = Running(settings)
-    async with running.client:
+    async with running.client, returning_memory():
         await running.run()
 
 

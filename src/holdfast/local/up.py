@@ -49,6 +49,7 @@ from holdfast.scheduler.assembly import GARBAGE_AFTER
 from holdfast.scheduler.framework.config import to_mapping
 from holdfast.serving.health import OPEN_PATHS, Endpoints, Health, HealthCheck, ping
 from holdfast.serving.listener import Listener
+from holdfast.serving.memory import returning_memory
 
 _LAST_ANSWERS = 2.0
 """Seconds to wait for requests in progress when the process stops."""
@@ -196,13 +197,14 @@ async def serve(settings: UpSettings, started: Callable[[Up], Awaitable[None] | 
         said = started(up)
         if said is not None:
             await said
-        stopping = asyncio.create_task(stop.wait())
-        ending = asyncio.create_task(up.ended())
-        done, rest = await asyncio.wait((stopping, ending), return_when=asyncio.FIRST_COMPLETED)
-        for task in rest:
-            task.cancel()
-        for task in done:
-            task.result()
+        async with returning_memory():
+            stopping = asyncio.create_task(stop.wait())
+            ending = asyncio.create_task(up.ended())
+            done, rest = await asyncio.wait((stopping, ending), return_when=asyncio.FIRST_COMPLETED)
+            for task in rest:
+                task.cancel()
+            for task in done:
+                task.result()
     finally:
         await up.close()
 
