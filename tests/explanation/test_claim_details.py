@@ -51,7 +51,7 @@ def test_devices_are_counted_by_the_reason_why_they_are_not_used() -> None:
 
 
 def test_a_node_without_devices() -> None:
-    assert details("p") == ["n1: no devices are published for it"]
+    assert details("p") == ["no devices are published for n1"]
 
 
 def test_a_claim_that_is_not_there() -> None:

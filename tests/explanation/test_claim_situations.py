@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from explanation.test_situations import Row, as_they_are, check, claim, full, using, volume
+from explanation.test_situations import Row, as_they_are, budget, check, claim, full, using, volume
 from harness.claim_objects import (
     DRIVER,
     allocation,
@@ -44,13 +44,20 @@ def memory(least: str) -> str:
 def used(name: str, on: str, *devices: str, by: str) -> list[Raw]:
     """A claim with devices, and the running pod that uses it."""
     its = resource_claim(name, request(), allocation=allocation(on, *devices), reserved_for=[by])
-    return [its, claiming_pod(by, name, nodeName=on)]
+    return [its, claiming_pod(by, name, nodeName=on, app=by)]
 
 
 def in_zone(raw: Raw, zone: str) -> Raw:
     expression = {"key": ZONE, "operator": "In", "values": [zone]}
     terms = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
     return {**raw, "spec": {**raw["spec"], "nodeAffinity": {"required": terms}}}
+
+
+def of_slices(raw: Raw, count: int) -> Raw:
+    return {
+        **raw,
+        "spec": {**raw["spec"], "pool": {**raw["spec"]["pool"], "resourceSliceCount": count}},
+    }
 
 
 def wants(*requests: Raw, **more: Any) -> list[Raw]:
@@ -82,7 +89,10 @@ SITUATIONS: dict[str, Row] = {
             resource_slice("n5", gpus(1, taints=[BROKEN])),
             *wants(),
         ],
-        [],
+        [
+            "n5: of 1 device for request r: 1 tainted",
+            "no devices are published for n1, n2, n3, and 1 more",
+        ],
         ["Tolerate"],
     ),
     # Selectors
@@ -182,6 +192,37 @@ SITUATIONS: dict[str, Row] = {
         ],
         [f"excluded by the constraint on {NUMA_OF}"],
         ["Resize", "ReplaceClaim"],
+    ),
+    # Pools
+    "pool of which a slice is missing": Row(
+        [N1, GPU, of_slices(resource_slice("n1", 1), 2), *wants()],
+        ["n1: nothing is allocated from the pool gpu.example.com/n1, which is being updated"],
+        ["WaitForSlices"],
+    ),
+    # Combinations
+    "fewer devices, and the pod that uses one ends": Row(
+        [
+            N1,
+            GPU,
+            resource_slice("n1", 2),
+            *used("t1", "n1", "gpu-0", by="a"),
+            *used("t2", "n1", "gpu-1", by="b"),
+            budget("b"),
+            *wants(request("r", 2)),
+        ],
+        ["1 in use by default/t1 (pod a)"],
+        ["EndPods"],
+    ),
+    "a constraint, and a claim that no pod uses": Row(
+        [
+            N1,
+            GPU,
+            resource_slice("n1", [device(f"gpu-{i}", numa=i) for i in range(2)]),
+            resource_claim("theirs", request(), allocation=allocation("n1", "gpu-0")),
+            *wants(request("a"), request("b"), constraints=[{"matchAttribute": NUMA_OF}]),
+        ],
+        ["1 in use by default/theirs (no pod uses it)"],
+        ["DeleteClaim"],
     ),
     # Several claims
     "two claims for devices of two nodes": Row(

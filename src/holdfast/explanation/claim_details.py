@@ -62,8 +62,13 @@ def claim_details(snapshot: ClusterSnapshot, pod: PodRecord, nodes: list[str]) -
             users = _users(snapshot, need.key).strip(" ()")
             reserved = f", reserved for {users}" if users != _UNUSED else ""
             yield f"claim {need.key} is allocated: {devices}{reserved}"
-    for name in nodes[:_NODES] if claims.needs_devices else ():
-        yield from _on_node(snapshot, pod, claims, name)
+    if claims.needs_devices:
+        pools = {name: manager.catalogue.visible(row_of(snapshot, name)).pools for name in nodes}
+        without = [name for name in nodes if not pools[name]]
+        for name in [name for name in nodes if pools[name]][:_NODES]:
+            yield from _on_node(snapshot, pod, claims, name)
+        if without:
+            yield f"no devices are published for {few(without, _NODES)}"
 
 
 def _on_node(
@@ -79,7 +84,8 @@ def _on_node(
     for pool in found.pools:
         yield f"{node}: nothing is allocated from the pool {pool.pool}, which {pool.reason}"
     if not found.visible:
-        yield f"{node}: no devices are published for it"
+        if not found.pools:
+            yield f"{node}: no devices are published for it"
         return
     by_request: dict[tuple[int, str], list[DeviceReason]] = {}
     for reason in found.devices:

@@ -15,6 +15,7 @@ from holdfast.explanation.verdicts import Subject
 from holdfast.kube.object_client import Raw
 from holdfast.machinery.schema.device_selectors import DeviceValues
 from holdfast.scheduler.cluster.records import PodRecord
+from holdfast.scheduler.managers.claims.claims_request import RequestPart
 from holdfast.snapshot.cluster_changes import patch
 from holdfast.snapshot.cluster_snapshot import ClusterSnapshot
 
@@ -77,7 +78,7 @@ def other_selectors(
             place: _Selector = (
                 _ClassSelector(snapshot, part.class_name)
                 if is_of_class
-                else _RequestSelector(snapshot, subject, pod, part.request_name)
+                else _RequestSelector(snapshot, subject, pod, part)
             )
             yield from place.repairs(expression, shapes)
 
@@ -108,18 +109,20 @@ class _Selector:
 
 
 class _RequestSelector(_Selector):
-    def __init__(self, snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, name: str) -> None:
+    def __init__(
+        self, snapshot: ClusterSnapshot, subject: Subject, pod: PodRecord, part: RequestPart
+    ) -> None:
         self._claims = unallocated_claims(snapshot, subject, pod)
-        self._name = name
+        self._part = part
 
     def changed(self, expression: str, other: str | None, text: str, cost: int) -> Iterator[Repair]:
         def edit(name: str, exact: Raw) -> None:
-            if name == self._name and exact.get("selectors"):
+            if name == self._part.request_name and exact.get("selectors"):
                 exact["selectors"] = _replaced(exact["selectors"], expression, other)
 
         changed = ChangedClaims(self._claims, each_request(edit))
         if changed.objects:
-            text = f"{text} for request {self._name}{changed.where}"
+            text = f"{text} for request {self._part.full_name}{changed.where}"
             yield repair(text, "ReplaceClaim", changed.objects, cost)
 
 

@@ -82,7 +82,9 @@ def _fewer(
             low, high = (middle, high) if helps({name: middle}) else (low, middle)
         options.append({name: low})
     if not options and len(asked) > 1:
-        shares = ({name: max(1, n * each // 8) for name, n in asked.items()} for each in _SHARES)
+        most = {name: min(n, MAX_RESULTS) for name, n in asked.items()}
+        shares = [{name: max(1, n * each // 8) for name, n in most.items()} for each in _SHARES]
+        shares.append(dict.fromkeys(asked, 1))
         options += [each for each in [next(filter(helps, shares), None)] if each is not None]
     for counts in options:
         text = ", ".join(

@@ -88,7 +88,7 @@ def eviction_steps(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Itera
 def freed_by_eviction(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> Amounts:
     """What the pods on a row that may be advised to end have, by slot."""
     freed: Counter[int] = Counter()
-    for each in _evictable(snapshot, pod, row)[1]:
+    for each in evictable(snapshot, pod, row)[1]:
         freed.update(dict(each.cls.usage))
     return freed
 
@@ -108,7 +108,7 @@ def budget_facts(advisor: Advisor, pod: PodRecord, rows: list[int]) -> list[str]
     snapshot = advisor.snapshot
     found, budgets = [], DisruptionBudgets(snapshot.cluster)
     for row in rows:
-        protected, others = _evictable(snapshot, pod, row)
+        protected, others = evictable(snapshot, pod, row)
         if not protected:
             continue
         ended = [c for each in (*protected, *others) for c in ended_pod(snapshot, each)]
@@ -124,7 +124,7 @@ def budget_facts(advisor: Advisor, pod: PodRecord, rows: list[int]) -> list[str]
 # Victims
 
 
-def _evictable(
+def evictable(
     snapshot: ClusterSnapshot, pod: PodRecord, row: int
 ) -> tuple[list[PodRecord], list[PodRecord]]:
     """The pods on a row that disruption budgets protect, and those that may be advised to end, the
@@ -148,7 +148,7 @@ def _enough(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[PodReco
     """The fewest evictable pods on a row that have what the pod lacks there; empty if all of them have
     too little."""
     missing = missing_on(snapshot, pod, row)
-    _, pods = _evictable(snapshot, pod, row)
+    _, pods = evictable(snapshot, pod, row)
     single = [each for each in pods if _covers([each], missing)]
     if single:
         return single[:1]
@@ -169,7 +169,7 @@ def _covers(pods: list[PodRecord], missing: Amounts) -> bool:
 def _fewest(snapshot: ClusterSnapshot, pod: PodRecord, row: int) -> list[PodRecord]:
     """The fewest evictable pods on a row without which it is feasible."""
     scheduler = snapshot.scheduler
-    _, pods = _evictable(snapshot, pod, row)
+    _, pods = evictable(snapshot, pod, row)
     profile = profile_for(scheduler, pod)
     column = scheduler.columns.column(profile, pod.cls)
     if not pods or column.rejected is not None:
@@ -198,7 +198,7 @@ def _fewest_for_another_reason(snapshot: ClusterSnapshot, pod: PodRecord, row: i
     """The fewest evictable pods on a row without which another plugin rejects it."""
     ledger = snapshot.cluster.ledger
     before = rejection_on(snapshot, pod, row)
-    _, pods = _evictable(snapshot, pod, row)
+    _, pods = evictable(snapshot, pod, row)
     victims: list[PodRecord] = []
     if not pods or not before.resolvable:
         return victims
@@ -230,10 +230,10 @@ def _users_of_allocated(snapshot: ClusterSnapshot, pod: PodRecord) -> list[PodRe
         and each is not pod
         and any(_key(claim) in claims for claim in cluster.claims.reserved_for(each))
     ]
-    evictable = {
-        each.uid for row in {user.row for user in users} for each in _evictable(snapshot, pod, row)[1]
+    may_end = {
+        each.uid for row in {user.row for user in users} for each in evictable(snapshot, pod, row)[1]
     }
-    return users if all(each.uid in evictable for each in users) else []
+    return users if all(each.uid in may_end for each in users) else []
 
 
 def _key(claim: ResourceClaim) -> ResourceClaimKey:

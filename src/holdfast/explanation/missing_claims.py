@@ -11,8 +11,8 @@ from holdfast.api.kinds import KINDS, KindInfo
 from holdfast.api.names import RESOURCE_API
 from holdfast.api.similar_names import did_you_mean, nearest
 from holdfast.explanation.advice import Advisor
-from holdfast.explanation.claim_details import MISSING_KEY, device_fields
-from holdfast.explanation.repairs import RESIZE, Repair, repair, spec_changes
+from holdfast.explanation.claim_details import MISSING_KEY, RESOURCE_SLICE, device_fields
+from holdfast.explanation.repairs import RESIZE, WAIT, Repair, repair, spec_changes
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import NodeVerdicts, Subject
 from holdfast.kube.object_client import Raw
@@ -167,6 +167,28 @@ def _reselect(value: object, key: str, near: str) -> None:
     elif isinstance(value, list):
         for each in value:
             _reselect(each, key, near)
+
+
+# Slices
+
+
+def awaited_slices(snapshot: ClusterSnapshot, row: int) -> Iterator[Repair]:
+    """Waiting for the rest of the slices of a pool that its driver updates."""
+    pools = snapshot.cluster.claims.catalogue.visible(row).pools
+    for driver, name in [each.id for each in pools if each.incomplete]:
+        found = [
+            raw
+            for raw in snapshot.all(RESOURCE_SLICE)
+            if raw["spec"].get("driver") == driver and raw["spec"]["pool"].get("name") == name
+        ]
+        newest = max(int(raw["spec"]["pool"].get("generation") or 0) for raw in found)
+        found = [raw for raw in found if int(raw["spec"]["pool"].get("generation") or 0) == newest]
+        body = {"spec": {"pool": {"resourceSliceCount": len(found)}}}
+        wanted = found[0]["spec"]["pool"].get("resourceSliceCount")
+        there = f"{len(found)} of {wanted} ResourceSlices are there"
+        text = f"wait until driver {driver} has published the rest of pool {name} ({there})"
+        objects = [patch(RESOURCE_SLICE, raw, body, follows=True) for raw in found]
+        yield repair(text, "WaitForSlices", objects, WAIT)
 
 
 # Claims and templates

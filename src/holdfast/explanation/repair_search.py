@@ -29,6 +29,7 @@ from holdfast.explanation.claim_sizes import CLAIMS_PLUGIN, fewer_device_steps
 from holdfast.explanation.claim_volumes import volume_repairs
 from holdfast.explanation.deletions import consider_deletions, deletion_steps, freed_by_deletion
 from holdfast.explanation.details import limits_on
+from holdfast.explanation.device_holders import device_steps
 from holdfast.explanation.device_taints import device_tolerations
 from holdfast.explanation.evictions import (
     budget_facts,
@@ -38,6 +39,7 @@ from holdfast.explanation.evictions import (
     freed_by_eviction,
 )
 from holdfast.explanation.host_ports import other_ports
+from holdfast.explanation.missing_claims import awaited_slices
 from holdfast.explanation.misspellings import corrections
 from holdfast.explanation.node_labels import unmet_labels
 from holdfast.explanation.node_repairs import node_repairs, wider_numa_policies
@@ -188,6 +190,7 @@ def _settings(advisor: Advisor, pod: PodRecord, row: int, rejection: NodeRejecti
     snapshot, subject = advisor.snapshot, advisor.subject
     yield from node_repairs(snapshot, subject, pod, row, rejection)
     if rejection.plugin == CLAIMS_PLUGIN:
+        yield from awaited_slices(snapshot, row)
         yield from device_tolerations(snapshot, subject, pod, row)
         if ("ReplaceClaim",) not in advisor.actions:  # the name of an attribute may be misspelt
             yield from other_selectors(snapshot, subject, pod, row)
@@ -336,6 +339,7 @@ class _Search:
             yield from other_ports(snapshot, subject, pod, row)
         elif rejection.plugin == CLAIMS_PLUGIN:
             yield from fewer_device_steps(snapshot, subject, pod, row)
+            yield from device_steps(snapshot, pod, row, self._with_evictions)
         elif rejection.plugin == "VolumeBinding":
             yield from volume_repairs(snapshot, pod)
         elif rejection.plugin == "NodeNUMAResource":

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from holdfast.api.plurals import plural
 from holdfast.explanation.advice import Advisor
-from holdfast.explanation.repairs import DELETE_RESERVATION, repair
+from holdfast.explanation.repairs import DELETE_RESERVATION, Repair, repair
 from holdfast.explanation.report import few
 from holdfast.explanation.verdicts import NodeVerdicts
 from holdfast.kube.object_client import Raw
@@ -50,20 +50,26 @@ def consider_unused_claims(
     if not any(each.plugin == _CLAIMS_PLUGIN for each in placing.rejections.values()):
         return
     own = {str(need.key) for need in snapshot.cluster.claims.of_class(pod.cls).claims}
-    unused = [each for each in _unused(snapshot) if _key(each) not in own][:_TRIED]
+    unused = [each for each in unused_claims(snapshot) if _key(each) not in own][:_TRIED]
     for claims in [*([each] for each in unused), *([unused] if len(unused) > 1 else [])]:
-        objects = [
-            delete(RESOURCE_CLAIM, each["metadata"]["name"], each["metadata"].get("namespace") or "")
-            for each in claims
-        ]
-        claim = plural(len(claims), "the ResourceClaim")
-        which = plural(len(claims), "which has devices and no pod", "which have devices and no pods")
-        text = f"delete {claim} {few([_key(each) for each in claims], 3)}, {which}"
-        if advisor.propose(repair(text, "DeleteClaim", objects, DELETE_RESERVATION)):
+        if advisor.propose(deletion_of(claims)):
             return
 
 
-def _unused(snapshot: ClusterSnapshot) -> list[Raw]:
+def deletion_of(claims: list[Raw]) -> Repair:
+    """Claims without pods are deleted."""
+    objects = [
+        delete(RESOURCE_CLAIM, each["metadata"]["name"], each["metadata"].get("namespace") or "")
+        for each in claims
+    ]
+    claim = plural(len(claims), "the ResourceClaim")
+    which = plural(len(claims), "it has devices", "they have devices")
+    names = few([_key(each) for each in claims], 3)
+    text = f"delete {claim} {names} ({which}, and no pod)"
+    return repair(text, "DeleteClaim", objects, DELETE_RESERVATION)
+
+
+def unused_claims(snapshot: ClusterSnapshot) -> list[Raw]:
     """Allocated claims that are reserved for nothing, those of reservations left out."""
     held = snapshot.cluster.claims.held
     found = []
