@@ -325,7 +325,7 @@ SITUATIONS: dict[str, Row] = {
     ),
     "half a core": Row(
         [BIG, topology(), lsr("p", "1", spec='{"requiredCPUBindPolicy": "FullPCPUs"}')],
-        ["it requests 1 exclusive CPUs, and cores there have 2 CPUs"],
+        ["it requests 1 exclusive CPU, and cores there have 2 CPUs"],
         ["Annotate", "Resize"],
     ),
     "share of a GPU, all are half used": Row(
@@ -372,7 +372,7 @@ SITUATIONS: dict[str, Row] = {
     ),
     "GPU is not healthy": Row(
         [node("n1"), device("n1", gpu(0, health=False)), share("p", 100)],
-        ["n1: 1 of 1 gpu devices are not healthy"],
+        ["n1: 1 of 1 gpu device is not healthy"],
         [],
     ),
     "over-committed node": Row(

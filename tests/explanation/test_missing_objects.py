@@ -149,7 +149,7 @@ SITUATIONS: dict[str, Row] = {
     ),
     "fewer domains than minDomains": Row(
         [N1, full("a", "1", "n1", app="web"), pod("p", app="web", topologySpreadConstraints=[SPREAD])],
-        [f"1 values of {HOSTNAME} are fewer than its minDomains 3, so that each may have 1 such pods"],
+        [f"its minDomains is 3, and {HOSTNAME} has 1 value, so that each may have 1 such pod at most"],
         ["RelaxSpread"],
     ),
     "volume is on another node": Row(
